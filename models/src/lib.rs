@@ -1,0 +1,9 @@
+//! Everything in Anneal that learns: devices, operations, architectures, data, training, generation.
+//!
+//! Deliberately absent: network, window, async, printing, environment variables, the home folder. This crate gets
+//! paths, a seed and an observer, and returns values and errors.
+
+pub mod error;
+pub mod random;
+
+pub use error::{Error, Result};

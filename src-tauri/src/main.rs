@@ -1,0 +1,3 @@
+//! Anneal.
+
+fn main() {}
