@@ -4,6 +4,8 @@
 //! paths, a seed and an observer, and returns values and errors.
 
 pub mod error;
+pub mod parameters;
 pub mod random;
+pub mod tape;
 
 pub use error::{Error, Result};

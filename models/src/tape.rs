@@ -1,0 +1,310 @@
+//! The record of one forward pass, played back once to get gradients.
+//!
+//! A [`Value`] is a tensor and, if somebody wants its gradient, a slot on a [`Tape`]. An operation computes its output
+//! on plain tensors and, when an input has a slot, records one closure: gradient of the output in, gradients of the
+//! inputs out. [`Tape::backward`] walks the record from its end and drops each closure as it goes, so that what an
+//! operation saved is freed while backward runs. A value without a slot costs nothing: frozen weights, masks and rope
+//! tables have none, and generation runs the same code with no tape at all.
+//!
+//! Deliberately absent: any formula (see `ops`), second derivatives, and playing a record twice.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+use candle_core::Tensor;
+
+use crate::{Error, Result, parameters::Parameter};
+
+/// A tensor in a forward pass, and the place where its gradient is collected if somebody wants it.
+#[derive(Clone)]
+pub struct Value {
+    tensor: Tensor,
+    slot: Option<Slot>,
+}
+
+/// Where a gradient is collected: a number on one tape.
+#[derive(Clone)]
+struct Slot {
+    index: usize,
+    record: Rc<RefCell<Record>>,
+}
+
+/// The record of one forward pass.
+#[derive(Clone)]
+pub struct Tape {
+    record: Rc<RefCell<Record>>,
+    /// Masks of dropout are drawn from this seed and the name of the place, so a segment run twice draws the same.
+    dropout_seed: u64,
+    /// False while the first run of a checkpointed segment is under way.
+    recording: bool,
+}
+
+#[derive(Default)]
+struct Record {
+    steps: Vec<Step>,
+    slots: usize,
+    /// The slot of each parameter already asked for, so that a weight used twice collects into one.
+    parameters: BTreeMap<String, usize>,
+    /// Whether a trainable parameter was asked for while nothing was recorded.
+    met_trainable: bool,
+}
+
+/// One recorded operation.
+struct Step {
+    output: usize,
+    inputs: Vec<Option<usize>>,
+    backward: Backward,
+}
+
+/// Gradient of the output in; a gradient for each input out, `None` where there is none.
+type Backward = Box<dyn FnOnce(Tensor, &mut Gradients) -> Result<Vec<Option<Tensor>>>>;
+
+/// The gradients of parameters, by name. Gradients of several passes add up.
+#[derive(Debug, Clone, Default)]
+pub struct Gradients {
+    by_name: BTreeMap<String, Tensor>,
+}
+
+impl Value {
+    /// A value whose gradient nobody wants.
+    pub fn constant(tensor: Tensor) -> Self {
+        Self { tensor, slot: None }
+    }
+
+    /// The numbers.
+    pub fn tensor(&self) -> &Tensor {
+        &self.tensor
+    }
+
+    /// Whether somebody wants the gradient of this value.
+    pub fn wants_gradient(&self) -> bool {
+        self.slot.is_some()
+    }
+
+    /// The result of an operation on `inputs`.
+    ///
+    /// `backward` gets the gradient of `output` and returns one gradient per input, each in its input's shape and
+    /// dtype (f32 for a weight kept in f32). It is dropped unused when no input wants a gradient.
+    pub fn record(
+        output: Tensor,
+        inputs: &[&Value],
+        backward: impl FnOnce(Tensor) -> Result<Vec<Option<Tensor>>> + 'static,
+    ) -> Self {
+        match inputs.iter().find_map(|input| input.slot.as_ref()) {
+            None => Self::constant(output),
+            Some(slot) => push(
+                &slot.record,
+                output,
+                inputs,
+                Box::new(|gradient, _| backward(gradient)),
+            ),
+        }
+    }
+}
+
+impl Tape {
+    /// An empty record. `dropout_seed` decides every dropout mask of the pass.
+    pub fn new(dropout_seed: u64) -> Self {
+        Self {
+            record: Rc::default(),
+            dropout_seed,
+            recording: true,
+        }
+    }
+
+    /// The seed of this pass's dropout masks.
+    pub fn dropout_seed(&self) -> u64 {
+        self.dropout_seed
+    }
+
+    /// A value whose gradient is wanted, though no operation made it. See [`Tape::backward_to`].
+    pub fn input(&self, tensor: Tensor) -> Value {
+        let slot = Slot {
+            index: new_slot(&self.record),
+            record: self.record.clone(),
+        };
+        Value {
+            tensor,
+            slot: Some(slot),
+        }
+    }
+
+    /// A trainable parameter as a value. The same parameter always gets the same slot.
+    pub(crate) fn parameter(&self, parameter: &Parameter) -> Value {
+        if !self.recording {
+            self.record.borrow_mut().met_trainable = true;
+            return Value::constant(parameter.tensor());
+        }
+        let known = self
+            .record
+            .borrow()
+            .parameters
+            .get(parameter.name())
+            .copied();
+        let index = known.unwrap_or_else(|| {
+            let index = new_slot(&self.record);
+            self.record
+                .borrow_mut()
+                .parameters
+                .insert(parameter.name().to_owned(), index);
+            index
+        });
+        Value {
+            tensor: parameter.tensor(),
+            slot: Some(Slot {
+                index,
+                record: self.record.clone(),
+            }),
+        }
+    }
+
+    /// Runs `segment` without keeping what it computes, and once more when its gradient is wanted: memory for time.
+    ///
+    /// Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016. The result is the same to the last digit
+    /// where the device's arithmetic is deterministic.
+    pub fn checkpoint(
+        &self,
+        x: &Value,
+        segment: impl Fn(&Tape, &Value) -> Result<Value> + 'static,
+    ) -> Result<Value> {
+        if !self.recording {
+            return segment(self, x);
+        }
+        let dropout_seed = self.dropout_seed;
+        let silent = Self {
+            recording: false,
+            ..Self::new(dropout_seed)
+        };
+        let output = segment(&silent, &Value::constant(x.tensor.clone()))?.tensor;
+        if !x.wants_gradient() && !silent.record.borrow().met_trainable {
+            return Ok(Value::constant(output));
+        }
+        let input = x.tensor.clone();
+        let backward: Backward = Box::new(move |gradient, gradients| {
+            let tape = Self::new(dropout_seed);
+            let x = tape.input(input);
+            let output = segment(&tape, &x)?;
+            tape.backward_to(&output, gradient, &[&x], gradients)
+        });
+        Ok(push(&self.record, output, &[x], backward))
+    }
+
+    /// Plays the record from `output`, a single number, and adds the gradient of every parameter to `gradients`.
+    ///
+    /// `scale` is the gradient of the output itself: 1, a micro-batch's share of its batch, or a loss scale.
+    pub fn backward(self, output: &Value, scale: f64, gradients: &mut Gradients) -> Result<()> {
+        let seed = output.tensor.ones_like()?.affine(scale, 0.0)?;
+        self.backward_to(output, seed, &[], gradients).map(drop)
+    }
+
+    /// Plays the record from `output`, whose gradient is `seed`, and returns the gradients of `inputs` too.
+    pub fn backward_to(
+        self,
+        output: &Value,
+        seed: Tensor,
+        inputs: &[&Value],
+        gradients: &mut Gradients,
+    ) -> Result<Vec<Option<Tensor>>> {
+        let Record {
+            steps,
+            slots,
+            parameters,
+            ..
+        } = self.record.take();
+        let mut collected: Vec<Option<Tensor>> = vec![None; slots];
+        let Some(slot) = &output.slot else {
+            return Ok(vec![None; inputs.len()]);
+        };
+        collected[slot.index] = Some(seed);
+        // Popping drops each closure, and with it what the operation had saved, as soon as it has run.
+        let mut steps = steps;
+        while let Some(step) = steps.pop() {
+            let Some(gradient) = collected[step.output].take() else {
+                continue;
+            };
+            let input_gradients = (step.backward)(gradient, gradients)?;
+            for (slot, gradient) in step.inputs.into_iter().zip(input_gradients) {
+                if let (Some(slot), Some(gradient)) = (slot, gradient) {
+                    add_to(&mut collected[slot], gradient)?;
+                }
+            }
+        }
+        for (name, slot) in parameters {
+            if let Some(gradient) = collected[slot].take() {
+                gradients.add(&name, gradient)?;
+            }
+        }
+        let taken = inputs
+            .iter()
+            .map(|input| collected[input.slot.as_ref()?.index].take());
+        Ok(taken.collect())
+    }
+}
+
+impl Gradients {
+    /// Adds a gradient. The first of a name is moved in, later ones are added.
+    pub fn add(&mut self, name: &str, gradient: Tensor) -> Result<()> {
+        match self.by_name.get_mut(name) {
+            Some(sum) => *sum = sum.add(&gradient)?,
+            None => {
+                self.by_name.insert(name.to_owned(), gradient);
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradient of the parameter of this name.
+    pub fn get(&self, name: &str) -> Option<&Tensor> {
+        self.by_name.get(name)
+    }
+
+    /// The gradient of the parameter of this name, moved out.
+    pub fn remove(&mut self, name: &str) -> Option<Tensor> {
+        self.by_name.remove(name)
+    }
+
+    /// All gradients, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.by_name
+            .iter()
+            .map(|(name, gradient)| (name.as_str(), gradient))
+    }
+}
+
+fn new_slot(record: &RefCell<Record>) -> usize {
+    let mut record = record.borrow_mut();
+    record.slots += 1;
+    record.slots - 1
+}
+
+fn push(
+    record: &Rc<RefCell<Record>>,
+    output: Tensor,
+    inputs: &[&Value],
+    backward: Backward,
+) -> Value {
+    let slot = Slot {
+        index: new_slot(record),
+        record: record.clone(),
+    };
+    let inputs = inputs
+        .iter()
+        .map(|input| input.slot.as_ref().map(|slot| slot.index))
+        .collect();
+    record.borrow_mut().steps.push(Step {
+        output: slot.index,
+        inputs,
+        backward,
+    });
+    Value {
+        tensor: output,
+        slot: Some(slot),
+    }
+}
+
+fn add_to(sum: &mut Option<Tensor>, gradient: Tensor) -> Result<(), Error> {
+    *sum = Some(match sum.take() {
+        None => gradient,
+        Some(sum) => sum.add(&gradient)?,
+    });
+    Ok(())
+}
