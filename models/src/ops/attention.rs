@@ -1,0 +1,266 @@
+//! Grouped-query attention over a contiguous span of keys per query.
+//!
+//! For each query: scores z = α q·k over its span, soft-capped to c tanh(z / c) where the model says so, p = softmax,
+//! y = Σ p v. Vaswani et al., 2017; grouped heads: Ainslie et al., 2023 (<https://arxiv.org/abs/2305.13245>).
+//!
+//! Every mask that a decoder needs leaves each query one contiguous run of keys: causal ends it at the query, a sliding
+//! window and the start of the query's document begin it. So a mask is two numbers per query, never [t, s].
+//!
+//! Backward: dv = pᵀ g, dp = g vᵀ, dz = p ⊙ (dp - Σ p dp), times 1 - tanh² under a soft cap, dq = α dz k, dk = α dzᵀ q.
+//! The composed version saves q, k, v and p; keys and values are never repeated for the heads that share them.
+
+use std::{cell::OnceCell, rc::Rc};
+
+use candle_core::{D, DType, Device, Tensor};
+
+use crate::{
+    Result,
+    ops::{wide_dtype, widen},
+    tape::Value,
+};
+
+/// What a masked score is set to: far below any real one, yet finite, so that no device turns it into a NaN.
+const MASKED: f32 = -1e30;
+
+/// Which keys each query sees: one run per query.
+#[derive(Debug, Clone)]
+pub struct Spans {
+    pub(crate) rows: usize,
+    pub(crate) queries: usize,
+    pub(crate) keys: usize,
+    /// First key and the one after the last, for each of b · t queries. Never empty.
+    pub(crate) runs: Rc<Vec<(u32, u32)>>,
+    /// The same as a tensor [b, 1, t, s] to add to scores, made when a device without its own kernel asks.
+    mask: Rc<OnceCell<Tensor>>,
+}
+
+impl Spans {
+    /// Queries that follow `past` keys and see themselves and what came before, at most `window` keys in all.
+    pub fn causal(rows: usize, queries: usize, past: usize, window: Option<usize>) -> Self {
+        let run = |query: usize| {
+            let end = past + query + 1;
+            (end.saturating_sub(window.unwrap_or(end)) as u32, end as u32)
+        };
+        let runs = (0..rows).flat_map(|_| (0..queries).map(run)).collect();
+        Self::new(rows, queries, past + queries, runs)
+    }
+
+    /// Causal within documents: `documents` [b · t] numbers the document of each token, rising along a row.
+    pub fn documents(rows: usize, documents: &[u32], window: Option<usize>) -> Self {
+        let tokens = documents.len() / rows.max(1);
+        let mut runs = Vec::with_capacity(documents.len());
+        for row in documents.chunks(tokens.max(1)) {
+            let mut start = 0;
+            for (query, document) in row.iter().enumerate() {
+                if query > 0 && *document != row[query - 1] {
+                    start = query;
+                }
+                let end = query + 1;
+                let first = start.max(end.saturating_sub(window.unwrap_or(end)));
+                runs.push((first as u32, end as u32));
+            }
+        }
+        Self::new(rows, tokens, tokens, runs)
+    }
+
+    fn new(rows: usize, queries: usize, keys: usize, runs: Vec<(u32, u32)>) -> Self {
+        Self {
+            rows,
+            queries,
+            keys,
+            runs: Rc::new(runs),
+            mask: Rc::default(),
+        }
+    }
+
+    /// Zero where a query sees a key and [`MASKED`] elsewhere: [b, 1, t, s].
+    fn mask(&self, dtype: DType, device: &Device) -> Result<Tensor> {
+        if let Some(mask) = self.mask.get() {
+            return Ok(mask.to_dtype(dtype)?);
+        }
+        let mut numbers = vec![MASKED; self.runs.len() * self.keys];
+        for (row, &(start, end)) in numbers.chunks_mut(self.keys).zip(self.runs.iter()) {
+            row[start as usize..end as usize].fill(0.0);
+        }
+        let mask = Tensor::from_vec(numbers, (self.rows, 1, self.queries, self.keys), device)?;
+        let mask = self.mask.get_or_init(|| mask);
+        Ok(mask.to_dtype(dtype)?)
+    }
+}
+
+/// How scores become weights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scoring {
+    /// α: what q·k is multiplied with, usually 1/√e.
+    pub scale: f64,
+    /// c: scores are squeezed into (-c, c).
+    pub soft_cap: Option<f64>,
+}
+
+/// Attention of q [b, t, h, e] over k and v [b, s, k, e], each key head shared by h/k query heads -> [b, t, h, e].
+pub fn attention(
+    q: &Value,
+    k: &Value,
+    v: &Value,
+    spans: &Spans,
+    scoring: Scoring,
+) -> Result<Value> {
+    let (heads, key_heads) = (q.tensor().dim(2)?, k.tensor().dim(2)?);
+    let group = heads / key_heads;
+    let (q3, k3, v3) = (
+        by_group(q.tensor(), group)?,
+        by_head(k.tensor())?,
+        by_head(v.tensor())?,
+    );
+    let (weights, _) = weigh(&q3, &k3, spans, scoring)?;
+    let y = from_group(&weights.matmul(&v3)?, q.tensor())?;
+
+    let (like_q, like_k) = (q.tensor().clone(), k.tensor().clone());
+    let spans = spans.clone();
+    Ok(Value::record(y, &[q, k, v], move |gradient: Tensor| {
+        let dtype = q3.dtype();
+        let gradient = by_group(&gradient, group)?;
+        let dv = weights.t()?.contiguous()?.matmul(&gradient)?;
+        let dp = widen(&gradient.matmul(&v3.t()?.contiguous()?)?)?;
+        let p = widen(&weights)?;
+        let along = (&p * &dp)?.sum_keepdim(D::Minus1)?;
+        let mut dz = (p * dp.broadcast_sub(&along)?)?;
+        if scoring.soft_cap.is_some() {
+            // The slope of the cap is not saved but computed again, since few models have one.
+            if let Some(slope) = weigh(&q3, &k3, &spans, scoring)?.1 {
+                dz = (dz * slope)?;
+            }
+        }
+        let dz = (dz * scoring.scale)?.to_dtype(dtype)?;
+        let dq = from_group(&dz.matmul(&k3)?, &like_q)?;
+        let dk = from_head(&dz.t()?.contiguous()?.matmul(&q3)?, &like_k)?;
+        Ok(vec![Some(dq), Some(dk), Some(from_head(&dv, &like_k)?)])
+    }))
+}
+
+/// The weights p [b·k, g·t, s] in the dtype of q, and the slope of the soft cap if there is one.
+fn weigh(
+    q: &Tensor,
+    k: &Tensor,
+    spans: &Spans,
+    scoring: Scoring,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let mut scores = (widen(&q.matmul(&k.t()?.contiguous()?)?)? * scoring.scale)?;
+    let mut slope = None;
+    if let Some(cap) = scoring.soft_cap {
+        let squeezed = (scores / cap)?.tanh()?;
+        slope = Some(squeezed.sqr()?.affine(-1.0, 1.0)?);
+        scores = (squeezed * cap)?;
+    }
+    let flat = scores.dims3()?;
+    let mask = spans.mask(wide_dtype(q), q.device())?;
+    let scores = scores
+        .reshape((spans.rows, (), spans.queries, spans.keys))?
+        .broadcast_add(&mask)?;
+    let exponentials = scores
+        .broadcast_sub(&scores.max_keepdim(D::Minus1)?)?
+        .exp()?;
+    let weights = exponentials.broadcast_div(&exponentials.sum_keepdim(D::Minus1)?)?;
+    Ok((weights.reshape(flat)?.to_dtype(q.dtype())?, slope))
+}
+
+/// [b, s, k, e] -> [b·k, s, e].
+fn by_head(x: &Tensor) -> Result<Tensor> {
+    let (b, s, k, e) = x.dims4()?;
+    Ok(x.transpose(1, 2)?.contiguous()?.reshape((b * k, s, e))?)
+}
+
+/// [b·k, s, e] -> the shape of `like` [b, s, k, e].
+fn from_head(x: &Tensor, like: &Tensor) -> Result<Tensor> {
+    let (b, s, k, e) = like.dims4()?;
+    Ok(x.reshape((b, k, s, e))?.transpose(1, 2)?.contiguous()?)
+}
+
+/// [b, t, k·g, e] -> [b·k, g·t, e]: the heads that share keys stand below each other.
+fn by_group(x: &Tensor, group: usize) -> Result<Tensor> {
+    let (b, t, h, e) = x.dims4()?;
+    Ok(x.transpose(1, 2)?
+        .contiguous()?
+        .reshape((b * h / group, group * t, e))?)
+}
+
+/// [b·k, g·t, e] -> the shape of `like` [b, t, k·g, e].
+fn from_group(x: &Tensor, like: &Tensor) -> Result<Tensor> {
+    let (b, t, h, e) = like.dims4()?;
+    Ok(x.reshape((b, h, t, e))?.transpose(1, 2)?.contiguous()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{check_close, check_gradients, normal};
+
+    const PLAIN: Scoring = Scoring {
+        scale: 0.4,
+        soft_cap: None,
+    };
+
+    fn inputs(queries: usize, keys: usize) -> [Tensor; 3] {
+        [
+            normal(1, &[2, queries, 4, 3]),
+            normal(2, &[2, keys, 2, 3]),
+            normal(3, &[2, keys, 2, 3]),
+        ]
+    }
+
+    #[track_caller]
+    fn check(queries: usize, spans: Spans, scoring: Scoring) {
+        check_gradients(&inputs(queries, spans.keys), |_, v| {
+            attention(&v[0], &v[1], &v[2], &spans, scoring)
+        });
+    }
+
+    #[test]
+    fn gradients_match_finite_differences_under_every_mask() {
+        check(4, Spans::causal(2, 4, 0, None), PLAIN);
+        check(4, Spans::causal(2, 4, 0, Some(2)), PLAIN);
+        check(2, Spans::causal(2, 2, 3, None), PLAIN);
+        check(
+            4,
+            Spans::documents(2, &[0, 0, 1, 1, 0, 1, 1, 1], Some(2)),
+            PLAIN,
+        );
+        check(
+            4,
+            Spans::causal(2, 4, 0, None),
+            Scoring {
+                scale: 0.4,
+                soft_cap: Some(0.8),
+            },
+        );
+    }
+
+    #[test]
+    fn documents_in_one_row_do_not_see_each_other() {
+        let run = |[q, k, v]: [Tensor; 3], spans: Spans| {
+            let [q, k, v] = [q, k, v].map(Value::constant);
+            attention(&q, &k, &v, &spans, PLAIN)
+                .unwrap()
+                .tensor()
+                .clone()
+        };
+        let both = run(
+            inputs(5, 5),
+            Spans::documents(2, &[0, 0, 1, 1, 1, 0, 0, 1, 1, 1], None),
+        );
+        let second = inputs(5, 5).map(|x| x.narrow(1, 2, 3).unwrap());
+        let alone = run(second, Spans::causal(2, 3, 0, None));
+        check_close(
+            "second document",
+            &both.narrow(1, 2, 3).unwrap(),
+            &alone,
+            1e-12,
+        );
+    }
+
+    #[test]
+    fn a_window_counts_the_query_itself() {
+        let spans = Spans::causal(1, 4, 2, Some(3));
+        assert_eq!(*spans.runs, [(0, 3), (1, 4), (2, 5), (3, 6)]);
+    }
+}

@@ -1,0 +1,224 @@
+//! The head of a language model and its loss, as one operation: no tensor of [n, v] ever exists.
+//!
+//! L = (1/N) Σ (logsumexp zᵢ - zᵢ[target]) with z = h Wᵀ, over the tokens that have a target. Rows are taken in chunks;
+//! each chunk's logits give its loss and at once its gradient, dz = (softmax z - onehot) / N, dh = dz W, dW = dzᵀ h,
+//! since the gradient of a single number only scales what is already known. Backward multiplies by that scale.
+//! Saves dh, and dW when it is wanted.
+
+use candle_core::{D, DType, Device, Tensor};
+
+use crate::{
+    Error, Result,
+    ops::{
+        as_rows,
+        linear::{project, project_back, weight_gradient},
+        rows_like, widen,
+    },
+    tape::Value,
+};
+
+/// The target of a token that nothing is to be learned from.
+pub const IGNORE: u32 = u32::MAX;
+
+/// Logits in one chunk: 32 MiB in f32 on the CPU, where caches are small, 128 MiB elsewhere.
+fn chunk_elements(device: &Device) -> usize {
+    if device.is_cpu() { 1 << 23 } else { 1 << 25 }
+}
+
+/// The loss of predicting `targets` [n] from hidden states h [.., d] with n rows through the head W [v, d].
+///
+/// A single f32 number: the sum over tokens with a target, divided by `tokens`. For a plain mean pass the number of
+/// targets; with gradient accumulation, that of all micro-batches together. `soft_cap` squeezes logits into (-c, c).
+pub fn head_cross_entropy(
+    hidden: &Value,
+    head: &Value,
+    targets: &[u32],
+    soft_cap: Option<f64>,
+    tokens: f64,
+) -> Result<Value> {
+    let all_rows = as_rows(hidden.tensor())?;
+    if all_rows.dim(0)? != targets.len() {
+        return Err(Error::Data(format!(
+            "{} targets for {} tokens",
+            targets.len(),
+            all_rows.dim(0)?
+        )));
+    }
+    let learned: Vec<u32> = (0..targets.len() as u32)
+        .filter(|&row| targets[row as usize] != IGNORE)
+        .collect();
+    let wanted = Wanted {
+        hidden: hidden.wants_gradient(),
+        head: head.wants_gradient(),
+    };
+    let device = all_rows.device().clone();
+    let chunk_rows = (chunk_elements(&device) / head.tensor().dim(0)?).clamp(16, 4096);
+
+    let mut loss = Tensor::zeros((), super::wide_dtype(&all_rows), &device)?;
+    let mut hidden_gradients = Vec::new();
+    let mut head_gradient: Option<Tensor> = None;
+    for rows in learned.chunks(chunk_rows) {
+        let chunk_targets: Vec<u32> = rows.iter().map(|&row| targets[row as usize]).collect();
+        let rows = Tensor::from_slice(rows, rows.len(), &device)?;
+        let chunk = all_rows.index_select(&rows, 0)?;
+        let part = chunk_loss(
+            &chunk,
+            head.tensor(),
+            &chunk_targets,
+            soft_cap,
+            tokens,
+            wanted,
+        )?;
+        loss = (loss + part.loss)?;
+        hidden_gradients.extend(part.hidden_gradient);
+        head_gradient = match (head_gradient, part.head_gradient) {
+            (Some(sum), Some(gradient)) => Some((sum + gradient)?),
+            (sum, gradient) => gradient.or(sum),
+        };
+    }
+    if learned.is_empty() {
+        return Ok(Value::constant(loss));
+    }
+
+    let (like, rows) = (hidden.tensor().clone(), Tensor::new(learned, &device)?);
+    let (count, width) = all_rows.dims2()?;
+    Ok(Value::record(
+        loss,
+        &[hidden, head],
+        move |gradient: Tensor| {
+            let scaled = |x: Tensor| -> Result<Tensor> {
+                Ok(x.broadcast_mul(&gradient.to_dtype(x.dtype())?)?)
+            };
+            let dh = match hidden_gradients.is_empty() {
+                true => None,
+                false => {
+                    let learned = scaled(Tensor::cat(&hidden_gradients, 0)?)?;
+                    let zeros = Tensor::zeros((count, width), learned.dtype(), learned.device())?;
+                    Some(rows_like(&zeros.index_add(&rows, &learned, 0)?, &like)?)
+                }
+            };
+            Ok(vec![dh, head_gradient.map(scaled).transpose()?])
+        },
+    ))
+}
+
+/// Which gradients of a chunk are wanted.
+#[derive(Clone, Copy)]
+struct Wanted {
+    hidden: bool,
+    head: bool,
+}
+
+struct ChunkLoss {
+    loss: Tensor,
+    hidden_gradient: Option<Tensor>,
+    head_gradient: Option<Tensor>,
+}
+
+fn chunk_loss(
+    hidden: &Tensor,
+    head: &Tensor,
+    targets: &[u32],
+    soft_cap: Option<f64>,
+    tokens: f64,
+    wanted: Wanted,
+) -> Result<ChunkLoss> {
+    let targets = Tensor::from_slice(targets, (targets.len(), 1), hidden.device())?;
+    let mut logits = widen(&project(hidden, head)?)?;
+    let mut slope = None;
+    if let Some(cap) = soft_cap {
+        let squeezed = (logits / cap)?.tanh()?;
+        slope = Some(squeezed.sqr()?.affine(-1.0, 1.0)?);
+        logits = (squeezed * cap)?;
+    }
+    let largest = logits.max_keepdim(D::Minus1)?;
+    let exponentials = logits.broadcast_sub(&largest)?.exp()?;
+    let sums = exponentials.sum_keepdim(D::Minus1)?;
+    let losses = ((sums.log()? + largest)? - logits.gather(&targets, D::Minus1)?)?;
+    let loss = (losses.sum_all()? / tokens)?;
+    if !wanted.hidden && !wanted.head {
+        return Ok(ChunkLoss {
+            loss,
+            hidden_gradient: None,
+            head_gradient: None,
+        });
+    }
+
+    let probabilities = exponentials.broadcast_div(&sums)?;
+    let minus_one =
+        Tensor::full(-1f32, targets.dims(), hidden.device())?.to_dtype(logits.dtype())?;
+    // Only the forward pass of candle's `scatter_add` is used; that one is right.
+    #[allow(clippy::disallowed_methods)]
+    let mut dz = (probabilities.scatter_add(&targets, &minus_one, D::Minus1)? / tokens)?;
+    if let Some(slope) = slope {
+        dz = (dz * slope)?;
+    }
+    let dz = dz.to_dtype(hidden.dtype())?;
+    Ok(ChunkLoss {
+        loss,
+        hidden_gradient: wanted.hidden.then(|| project_back(&dz, head)).transpose()?,
+        head_gradient: match wanted.head {
+            true => Some(weight_gradient(&dz, hidden)?.to_dtype(accumulated(head.dtype()))?),
+            false => None,
+        },
+    })
+}
+
+/// Gradients of weights add up in f32 or wider.
+fn accumulated(dtype: DType) -> DType {
+    if dtype == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{check_close, check_gradients, normal};
+
+    const TARGETS: [u32; 6] = [3, IGNORE, 0, 6, IGNORE, 3];
+
+    #[test]
+    fn gradients_match_finite_differences() {
+        let inputs = [normal(1, &[2, 3, 4]), normal(2, &[7, 4])];
+        for soft_cap in [None, Some(1.3)] {
+            check_gradients(&inputs, |_, v| {
+                head_cross_entropy(&v[0], &v[1], &TARGETS, soft_cap, 4.0)
+            });
+        }
+    }
+
+    #[test]
+    fn chunks_change_nothing_but_the_order_of_sums() {
+        let (h, w) = (
+            Value::constant(normal(1, &[6, 4])),
+            Value::constant(normal(2, &[7, 4])),
+        );
+        let whole = head_cross_entropy(&h, &w, &TARGETS, None, 4.0).unwrap();
+        let parts: Vec<Tensor> = TARGETS
+            .iter()
+            .enumerate()
+            .map(|(row, target)| {
+                let row = Value::constant(h.tensor().narrow(0, row, 1).unwrap());
+                head_cross_entropy(&row, &w, &[*target], None, 4.0)
+                    .unwrap()
+                    .tensor()
+                    .clone()
+            })
+            .collect();
+        let sum = Tensor::stack(&parts, 0).unwrap().sum_all().unwrap();
+        check_close("loss", whole.tensor(), &sum, 1e-12);
+    }
+
+    #[test]
+    fn a_batch_without_targets_has_no_loss_and_no_gradient() {
+        let (h, w) = (
+            Value::constant(normal(1, &[2, 4])),
+            Value::constant(normal(2, &[7, 4])),
+        );
+        let loss = head_cross_entropy(&h, &w, &[IGNORE, IGNORE], None, 1.0).unwrap();
+        assert_eq!(loss.tensor().to_scalar::<f64>().unwrap(), 0.0);
+    }
+}

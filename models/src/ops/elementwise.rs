@@ -1,0 +1,60 @@
+//! Addition, scaling, and taking a part of the last dimension.
+
+use candle_core::{D, Tensor};
+
+use crate::{Result, tape::Value};
+
+/// x + y, of the same shape. Backward: the gradient goes to both. Saves nothing.
+pub fn add(x: &Value, y: &Value) -> Result<Value> {
+    let sum = x.tensor().add(y.tensor())?;
+    Ok(Value::record(sum, &[x, y], |gradient| {
+        Ok(vec![Some(gradient.clone()), Some(gradient)])
+    }))
+}
+
+/// s · x. Backward: s · g. Saves nothing.
+pub fn scale(x: &Value, factor: f64) -> Result<Value> {
+    let y = x.tensor().affine(factor, 0.0)?;
+    Ok(Value::record(y, &[x], move |gradient| {
+        Ok(vec![Some(gradient.affine(factor, 0.0)?)])
+    }))
+}
+
+/// Columns `start..start + width` of the last dimension: x [.., d] -> [.., width].
+///
+/// Backward: the gradient, with zeros around it. Saves nothing.
+pub fn columns(x: &Value, start: usize, width: usize) -> Result<Value> {
+    let all = x.tensor().dim(D::Minus1)?;
+    let y = x
+        .tensor()
+        .narrow(D::Minus1, start, width)?
+        .force_contiguous()?;
+    Ok(Value::record(y, &[x], move |gradient: Tensor| {
+        Ok(vec![Some(gradient.pad_with_zeros(
+            D::Minus1,
+            start,
+            all - start - width,
+        )?)])
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{check_gradients, normal};
+
+    #[test]
+    fn gradients_match_finite_differences() {
+        let inputs = [normal(1, &[2, 6]), normal(2, &[2, 6])];
+        check_gradients(&inputs, |_, v| add(&v[0], &v[1]));
+        check_gradients(&inputs[..1], |_, v| scale(&v[0], -1.5));
+        check_gradients(&inputs[..1], |_, v| columns(&v[0], 2, 3));
+    }
+
+    #[test]
+    fn a_value_used_twice_collects_both_gradients() {
+        check_gradients(&[normal(1, &[2, 6])], |_, v| {
+            add(&scale(&v[0], 3.0)?, &v[0])
+        });
+    }
+}

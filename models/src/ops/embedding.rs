@@ -1,0 +1,40 @@
+//! Looking up a row of a table for every token.
+
+use candle_core::Tensor;
+
+use crate::{Result, tape::Value};
+
+/// Rows of `table` [v, d] for `tokens` (u32, any shape [..]) -> [.., d].
+///
+/// Backward: the rows' gradients are added up in the table's, in f32 or wider. Saves the tokens.
+pub fn embedding(table: &Value, tokens: &Tensor) -> Result<Value> {
+    let (_, width) = table.tensor().dims2()?;
+    let flat = tokens.flatten_all()?;
+    let mut dims = tokens.dims().to_vec();
+    dims.push(width);
+    let y = table.tensor().index_select(&flat, 0)?.reshape(dims)?;
+    let zeros_like = table.tensor().clone();
+    Ok(Value::record(y, &[table], move |gradient: Tensor| {
+        let rows = gradient
+            .contiguous()?
+            .reshape(((), width))?
+            .to_dtype(zeros_like.dtype())?;
+        Ok(vec![Some(
+            zeros_like.zeros_like()?.index_add(&flat, &rows, 0)?,
+        )])
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::ops::testing::{check_gradients, normal};
+
+    #[test]
+    fn a_token_seen_twice_adds_both_gradients() {
+        let tokens = Tensor::new(&[[3u32, 1, 3], [0, 3, 4]], &Device::Cpu).unwrap();
+        check_gradients(&[normal(1, &[6, 2])], |_, v| embedding(&v[0], &tokens));
+    }
+}

@@ -1,0 +1,121 @@
+//! A linear layer with a low-rank adapter: y = x Wᵀ + c + s · drop(x) Aᵀ Bᵀ.
+//!
+//! Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021 (<https://arxiv.org/abs/2106.09685>); names
+//! and scale as in peft.
+//!
+//! With z = drop(x) Aᵀ and g the gradient of y: dB = s gᵀ z, dz = s g B, dA = dzᵀ drop(x), and
+//! dx = g W + dropᵀ(dz A). Saves x and z [n, r]; the dropout mask is drawn again.
+
+use candle_core::Tensor;
+
+use crate::{
+    Result,
+    ops::{
+        as_rows,
+        dropout::Dropout,
+        linear::{project, project_back, weight_gradient},
+        rows_like,
+    },
+    tape::Value,
+};
+
+/// The adapter of one linear layer.
+pub struct Adapter {
+    /// A [r, i]: from the input down to the rank.
+    pub a: Value,
+    /// B [o, r]: from the rank up to the output. Zero at the start, so that training begins at the base model.
+    pub b: Value,
+    /// s: alpha / r, or alpha / √r for rank-stabilized adapters.
+    pub scale: f64,
+    /// Applied to the adapter's input only.
+    pub dropout: Option<Dropout>,
+}
+
+/// y = x Wᵀ + c + s · drop(x) Aᵀ Bᵀ, with x [.., i], weight W [o, i] and bias c [o], both frozen -> [.., o].
+pub fn linear_with_adapter(
+    x: &Value,
+    weight: &Value,
+    bias: Option<&Value>,
+    adapter: &Adapter,
+) -> Result<Value> {
+    let rows = as_rows(x.tensor())?;
+    let dropout = adapter.dropout.clone();
+    let dropped = match &dropout {
+        Some(dropout) => dropout.apply(&rows)?,
+        None => rows.clone(),
+    };
+    let z = project(&dropped, adapter.a.tensor())?;
+    // The scale goes on z, the smallest of the factors.
+    let update = project(&(&z * adapter.scale)?, adapter.b.tensor())?;
+    let mut y = (project(&rows, weight.tensor())? + update)?;
+    if let Some(bias) = bias {
+        y = y.broadcast_add(&bias.tensor().to_dtype(y.dtype())?)?;
+    }
+    let y = rows_like(&y, x.tensor())?;
+
+    let (like, weight, scale) = (x.tensor().clone(), weight.tensor().clone(), adapter.scale);
+    let (a, b) = (adapter.a.tensor().clone(), adapter.b.tensor().clone());
+    let wants_x = x.wants_gradient();
+    let backward = move |gradient: Tensor| {
+        let gradient = as_rows(&gradient)?;
+        let dropped = match &dropout {
+            Some(dropout) => dropout.apply(&rows)?,
+            None => rows,
+        };
+        let db = weight_gradient(&gradient, &(z * scale)?)?.to_dtype(b.dtype())?;
+        let dz = (project_back(&gradient, &b)? * scale)?;
+        let da = weight_gradient(&dz, &dropped)?.to_dtype(a.dtype())?;
+        let dx = match wants_x {
+            true => {
+                let through_adapter = project_back(&dz, &a)?;
+                let through_adapter = match &dropout {
+                    Some(dropout) => dropout.apply(&through_adapter)?,
+                    None => through_adapter,
+                };
+                Some(rows_like(
+                    &(project_back(&gradient, &weight)? + through_adapter)?,
+                    &like,
+                )?)
+            }
+            false => None,
+        };
+        Ok(vec![dx, Some(da), Some(db)])
+    };
+    Ok(Value::record(y, &[x, &adapter.a, &adapter.b], backward))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{check_gradients, normal};
+
+    fn check(dropout: f64) {
+        let weight = Value::constant(normal(4, &[5, 4]));
+        let bias = Value::constant(normal(5, &[5]));
+        let inputs = [
+            normal(1, &[2, 3, 4]),
+            normal(2, &[2, 4]),
+            normal(3, &[5, 2]),
+        ];
+        check_gradients(&inputs, |tape, v| {
+            let dropout = Dropout::new(Some(tape), dropout, "place");
+            let adapter = Adapter {
+                a: v[1].clone(),
+                b: v[2].clone(),
+                scale: 0.7,
+                dropout,
+            };
+            linear_with_adapter(&v[0], &weight, Some(&bias), &adapter)
+        });
+    }
+
+    #[test]
+    fn input_and_adapter_get_their_gradients() {
+        check(0.0);
+    }
+
+    #[test]
+    fn dropout_is_the_same_mask_forward_and_backward() {
+        check(0.5);
+    }
+}

@@ -1,0 +1,107 @@
+//! Normalization of each row: root mean square, and mean with variance.
+//!
+//! With x̂ the normalized row, ρ the factor it was scaled by, u = g ⊙ w and ⟨·⟩ the mean over the row:
+//! RMS norm: x̂ = ρ x, ρ = 1/√(⟨x²⟩ + ε), dx = ρ (u - x̂ ⟨u x̂⟩), dw = Σ g x̂ over rows.
+//! Layer norm: x̂ = ρ (x - ⟨x⟩), dx = ρ (u - ⟨u⟩ - x̂ ⟨u x̂⟩), dw as above, dc = Σ g.
+//! Zhang and Sennrich, 2019 (<https://arxiv.org/abs/1910.07467>); Ba et al., 2016 (<https://arxiv.org/abs/1607.06450>).
+//! Both save x; backward computes x̂ again.
+
+use candle_core::{D, Tensor};
+
+use crate::{
+    Result,
+    ops::{as_rows, linear::sum_rows, rows_like, widen},
+    tape::Value,
+};
+
+/// RMS norm: x [.., d], weight w [d] -> [.., d].
+///
+/// `weight_offset` is added to the weight: 0, or 1 for the Gemma family, whose checkpoints store w - 1.
+pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> Result<Value> {
+    let x_dtype = x.tensor().dtype();
+    let rows = as_rows(x.tensor())?;
+    let factor = widen(weight.tensor())?.affine(1.0, weight_offset)?;
+    let (normalized, _) = normalize(&rows, false, epsilon)?;
+    let y = normalized
+        .broadcast_mul(&factor.to_dtype(normalized.dtype())?)?
+        .to_dtype(x_dtype)?;
+    let y = rows_like(&y, x.tensor())?;
+
+    let like = x.tensor().clone();
+    let weight_dtype = weight.wants_gradient().then_some(weight.tensor().dtype());
+    Ok(Value::record(y, &[x, weight], move |gradient: Tensor| {
+        let gradient = widen(&as_rows(&gradient)?)?;
+        let (normalized, rho) = normalize(&rows, false, epsilon)?;
+        let u = gradient.broadcast_mul(&factor)?;
+        let along = (&u * &normalized)?.mean_keepdim(D::Minus1)?;
+        let dx = (u - normalized.broadcast_mul(&along)?)?.broadcast_mul(&rho)?;
+        let dw = match weight_dtype {
+            Some(dtype) => Some(sum_rows(&(gradient * normalized)?)?.to_dtype(dtype)?),
+            None => None,
+        };
+        Ok(vec![
+            Some(rows_like(&dx.to_dtype(like.dtype())?, &like)?),
+            dw,
+        ])
+    }))
+}
+
+/// Layer norm: x [.., d], weight w [d], bias c [d] -> [.., d].
+pub fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Result<Value> {
+    let x_dtype = x.tensor().dtype();
+    let rows = as_rows(x.tensor())?;
+    let factor = widen(weight.tensor())?;
+    let (normalized, _) = normalize(&rows, true, epsilon)?;
+    let y = normalized
+        .broadcast_mul(&factor)?
+        .broadcast_add(&widen(bias.tensor())?)?;
+    let y = rows_like(&y.to_dtype(x_dtype)?, x.tensor())?;
+
+    let like = x.tensor().clone();
+    let (weight_dtype, bias_dtype) = (weight.tensor().dtype(), bias.tensor().dtype());
+    Ok(Value::record(
+        y,
+        &[x, weight, bias],
+        move |gradient: Tensor| {
+            let gradient = widen(&as_rows(&gradient)?)?;
+            let (normalized, rho) = normalize(&rows, true, epsilon)?;
+            let u = gradient.broadcast_mul(&factor)?;
+            let along = (&u * &normalized)?.mean_keepdim(D::Minus1)?;
+            let centred = u.broadcast_sub(&u.mean_keepdim(D::Minus1)?)?;
+            let dx = (centred - normalized.broadcast_mul(&along)?)?.broadcast_mul(&rho)?;
+            let dw = sum_rows(&(&gradient * normalized)?)?.to_dtype(weight_dtype)?;
+            let dc = sum_rows(&gradient)?.to_dtype(bias_dtype)?;
+            Ok(vec![
+                Some(rows_like(&dx.to_dtype(like.dtype())?, &like)?),
+                Some(dw),
+                Some(dc),
+            ])
+        },
+    ))
+}
+
+/// The normalized rows x̂ [n, d] and the factor ρ [n, 1], in f32 or wider; `centre` subtracts the mean first.
+fn normalize(rows: &Tensor, centre: bool, epsilon: f64) -> Result<(Tensor, Tensor)> {
+    let mut x = widen(rows)?;
+    if centre {
+        x = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
+    }
+    let rho = (x.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?
+        .sqrt()?
+        .recip()?;
+    Ok((x.broadcast_mul(&rho)?, rho))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{check_gradients, normal};
+
+    #[test]
+    fn gradients_match_finite_differences() {
+        let inputs = [normal(1, &[2, 3, 5]), normal(2, &[5]), normal(3, &[5])];
+        check_gradients(&inputs[..2], |_, v| rms_norm(&v[0], &v[1], 0.0, 1e-5));
+        check_gradients(&inputs[..2], |_, v| rms_norm(&v[0], &v[1], 1.0, 1e-5));
+        check_gradients(&inputs, |_, v| layer_norm(&v[0], &v[1], &v[2], 1e-5));
+    }
+}

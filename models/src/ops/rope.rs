@@ -1,0 +1,231 @@
+//! Rotary positions: each pair of numbers in a head is turned by an angle that grows with the token's position.
+//!
+//! Su et al., "RoFormer", 2021 (<https://arxiv.org/abs/2104.09864>), in the layout of the Hub's checkpoints: number i is
+//! paired with number i + r/2 of the r rotated ones; the rest of the head passes unchanged (partial rotation).
+//! y₁ = x₁ cos - x₂ sin, y₂ = x₂ cos + x₁ sin. Backward turns the gradient the other way. Saves the angles only.
+
+use candle_core::{D, Device, Tensor};
+
+use crate::{
+    Error, Result,
+    ops::{wide_dtype, widen},
+    tape::Value,
+};
+
+/// How the angles of a checkpoint were stretched for contexts longer than it was first trained on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RopeScaling {
+    /// Not stretched.
+    None,
+    /// Every angle divided by a factor.
+    Linear {
+        /// The factor.
+        factor: f64,
+    },
+    /// Llama 3: slow turns divided by a factor, fast ones kept, a smooth passage between.
+    Llama3 {
+        /// The factor.
+        factor: f64,
+        /// Wavelengths above the original context over this are stretched.
+        low_frequency_factor: f64,
+        /// Wavelengths below the original context over this are kept.
+        high_frequency_factor: f64,
+        /// The context of the first training, in tokens.
+        original_context: f64,
+    },
+    /// YaRN: Peng et al., 2023 (<https://arxiv.org/abs/2309.00071>).
+    Yarn {
+        /// The factor.
+        factor: f64,
+        /// Turns over the original context above which an angle is kept.
+        beta_fast: f64,
+        /// Turns over the original context below which an angle is divided.
+        beta_slow: f64,
+        /// The context of the first training, in tokens.
+        original_context: f64,
+        /// What cosines and sines are multiplied with.
+        attention_factor: f64,
+        /// Whether the bounds of the passage are rounded to whole dimensions.
+        truncate: bool,
+    },
+}
+
+/// The angles per position of one kind of layer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rope {
+    /// Radians per position, for each of the r/2 pairs.
+    frequencies: Vec<f64>,
+    /// What cosines and sines are multiplied with.
+    magnitude: f64,
+}
+
+/// Cosines and sines of the tokens of one batch: [b or 1, t, 1, r/2], f32 or wider.
+#[derive(Debug, Clone)]
+pub struct Rotation {
+    pub(crate) cos: Tensor,
+    pub(crate) sin: Tensor,
+}
+
+impl Rope {
+    /// The angles for heads of which `width` numbers are rotated, with base `theta`.
+    pub fn new(width: usize, theta: f64, scaling: &RopeScaling) -> Self {
+        let pairs = width / 2;
+        let plain = |pair: usize| theta.powf(-2.0 * pair as f64 / width as f64);
+        let mut magnitude = 1.0;
+        let frequencies = match *scaling {
+            RopeScaling::None => (0..pairs).map(plain).collect(),
+            RopeScaling::Linear { factor } => (0..pairs).map(|pair| plain(pair) / factor).collect(),
+            RopeScaling::Llama3 {
+                factor,
+                low_frequency_factor: low,
+                high_frequency_factor: high,
+                original_context,
+            } => {
+                let stretch = |frequency: f64| {
+                    let turns = original_context * frequency / std::f64::consts::TAU;
+                    let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                    frequency * (kept + (1.0 - kept) / factor)
+                };
+                (0..pairs).map(|pair| stretch(plain(pair))).collect()
+            }
+            RopeScaling::Yarn {
+                factor,
+                beta_fast,
+                beta_slow,
+                original_context,
+                attention_factor,
+                truncate,
+            } => {
+                magnitude = attention_factor;
+                // The dimension that makes this many turns over the original context.
+                let dimension = |turns: f64| {
+                    width as f64 * (original_context / (turns * std::f64::consts::TAU)).ln()
+                        / (2.0 * theta.ln())
+                };
+                let (mut low, mut high) = (dimension(beta_fast), dimension(beta_slow));
+                if truncate {
+                    (low, high) = (low.floor(), high.ceil());
+                }
+                let (low, high) = (low.max(0.0), high.min(width as f64 - 1.0));
+                let high = if low == high { high + 0.001 } else { high };
+                let stretch = |pair: usize| {
+                    let divided = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                    plain(pair) * (1.0 - divided + divided / factor)
+                };
+                (0..pairs).map(stretch).collect()
+            }
+        };
+        Self {
+            frequencies,
+            magnitude,
+        }
+    }
+
+    /// Cosines and sines for `positions` [b · t] of a batch of `rows` rows, computed in f64 on the host.
+    pub fn rotation(&self, positions: &[u32], rows: usize, device: &Device) -> Result<Rotation> {
+        if rows == 0 || !positions.len().is_multiple_of(rows) {
+            return Err(Error::Data(format!(
+                "{} positions don't divide into {rows} rows",
+                positions.len()
+            )));
+        }
+        // Most batches have the same positions in every row; then one table serves all.
+        let tokens = positions.len() / rows;
+        let same = positions
+            .chunks(tokens)
+            .all(|row| row == &positions[..tokens]);
+        let positions = if same {
+            &positions[..tokens]
+        } else {
+            positions
+        };
+        let angles = || {
+            positions
+                .iter()
+                .flat_map(|&p| self.frequencies.iter().map(move |f| f64::from(p) * f))
+        };
+        let shape = (positions.len() / tokens, tokens, 1, self.frequencies.len());
+        let table = |of: fn(f64) -> f64| {
+            let numbers: Vec<f32> = angles()
+                .map(|angle| (of(angle) * self.magnitude) as f32)
+                .collect();
+            Tensor::from_vec(numbers, shape, device)
+        };
+        Ok(Rotation {
+            cos: table(f64::cos)?,
+            sin: table(f64::sin)?,
+        })
+    }
+}
+
+/// Turns the heads of x [b, t, h, e] by the angles of their positions -> [b, t, h, e].
+pub fn rope(x: &Value, rotation: &Rotation) -> Result<Value> {
+    let y = rotate(x.tensor(), rotation, false)?;
+    let rotation = rotation.clone();
+    Ok(Value::record(y, &[x], move |gradient: Tensor| {
+        Ok(vec![Some(rotate(&gradient, &rotation, true)?)])
+    }))
+}
+
+fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tensor> {
+    let head = x.dim(D::Minus1)?;
+    let half = rotation.cos.dim(D::Minus1)?;
+    let cos = rotation.cos.to_dtype(wide_dtype(x))?;
+    let sin = rotation.sin.to_dtype(wide_dtype(x))?;
+    let sin = if back { sin.neg()? } else { sin };
+    let first = widen(&x.narrow(D::Minus1, 0, half)?)?;
+    let second = widen(&x.narrow(D::Minus1, half, half)?)?;
+    let turned_first =
+        (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?.to_dtype(x.dtype())?;
+    let turned_second =
+        (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?.to_dtype(x.dtype())?;
+    let mut parts = vec![turned_first, turned_second];
+    if 2 * half < head {
+        parts.push(x.narrow(D::Minus1, 2 * half, head - 2 * half)?);
+    }
+    Ok(Tensor::cat(&parts, D::Minus1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::testing::{check_close, check_gradients, normal};
+
+    fn rotation(width: usize, positions: &[u32], rows: usize) -> Rotation {
+        Rope::new(width, 100.0, &RopeScaling::None)
+            .rotation(positions, rows, &Device::Cpu)
+            .unwrap()
+    }
+
+    #[test]
+    fn gradients_match_finite_differences() {
+        let x = [normal(1, &[2, 3, 2, 6])];
+        check_gradients(&x, |_, v| rope(&v[0], &rotation(6, &[0, 1, 2, 4, 5, 6], 2)));
+        check_gradients(&x, |_, v| rope(&v[0], &rotation(4, &[0, 1, 2, 0, 1, 2], 2)));
+    }
+
+    #[test]
+    fn turning_keeps_lengths_and_depends_on_the_distance_only() {
+        let x = normal(1, &[1, 1, 1, 8]);
+        let at = |position| rotate(&x, &rotation(8, &[position], 1), false).unwrap();
+        let product = |a: &Tensor, b: &Tensor| (a * b).unwrap().sum_all().unwrap();
+        check_close("length", &product(&at(9), &at(9)), &product(&x, &x), 1e-6);
+        check_close(
+            "distance",
+            &product(&at(9), &at(4)),
+            &product(&at(25), &at(20)),
+            1e-6,
+        );
+    }
+
+    #[test]
+    fn position_zero_changes_nothing() {
+        let x = normal(1, &[1, 1, 2, 8]);
+        check_close(
+            "x",
+            &rotate(&x, &rotation(6, &[0], 1), false).unwrap(),
+            &x,
+            1e-12,
+        );
+    }
+}
