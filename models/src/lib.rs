@@ -3,6 +3,7 @@
 //! Deliberately absent: network, window, async, printing, environment variables, the home folder. This crate gets
 //! paths, a seed and an observer, and returns values and errors.
 
+pub mod arch;
 pub mod error;
 pub mod ops;
 pub mod parameters;

@@ -1,6 +1,6 @@
-//! Addition, scaling, and taking a part of the last dimension.
+//! Addition, scaling, and the same numbers in another shape or dtype, whole or in part.
 
-use candle_core::{D, Tensor};
+use candle_core::{D, DType, Tensor};
 
 use crate::{Result, tape::Value};
 
@@ -35,6 +35,24 @@ pub fn columns(x: &Value, start: usize, width: usize) -> Result<Value> {
             start,
             all - start - width,
         )?)])
+    }))
+}
+
+/// The same numbers in another shape.
+pub fn reshape(x: &Value, shape: &[usize]) -> Result<Value> {
+    let before = x.tensor().dims().to_vec();
+    let y = x.tensor().reshape(shape)?;
+    Ok(Value::record(y, &[x], move |gradient| {
+        Ok(vec![Some(gradient.reshape(before)?)])
+    }))
+}
+
+/// The same numbers in another dtype; the gradient is converted back.
+pub fn convert(x: &Value, dtype: DType) -> Result<Value> {
+    let before = x.tensor().dtype();
+    let y = x.tensor().to_dtype(dtype)?;
+    Ok(Value::record(y, &[x], move |gradient| {
+        Ok(vec![Some(gradient.to_dtype(before)?)])
     }))
 }
 

@@ -1,0 +1,409 @@
+//! What a `config.json` means: the switches of one decoder, with nothing left open.
+//!
+//! Checkpoints written by different versions of transformers say the same thing in different places (`rope_scaling` and
+//! `rope_theta`, or `rope_parameters`; `layer_types`, or a pattern), and leave out what is the default of their family.
+//! All of that is settled here; the decoder knows no family.
+
+use serde_json::{Map, Value as Json};
+
+use super::KNOWN_MODEL_TYPES;
+use crate::{
+    Error, Result,
+    ops::{
+        attention::Scoring,
+        gated::Activation,
+        rope::{Rope, RopeScaling},
+    },
+};
+
+/// The size and the switches of a decoder. Names as in `config.json` where it has one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DecoderConfig {
+    /// The family: `llama`.
+    pub model_type: String,
+    /// v: tokens known.
+    pub vocab_size: usize,
+    /// d: width of the model.
+    pub hidden_size: usize,
+    /// f: width of the feed-forward part.
+    pub intermediate_size: usize,
+    /// h: query heads.
+    pub num_attention_heads: usize,
+    /// k: key heads.
+    pub num_key_value_heads: usize,
+    /// e: width of a head.
+    pub head_dim: usize,
+    /// The longest context it was made for, in tokens.
+    pub max_position_embeddings: usize,
+    /// ε of every norm.
+    pub rms_norm_eps: f64,
+    /// Added to norm weights: 1 for the Gemma family.
+    pub norm_offset: f64,
+    /// φ of the feed-forward part.
+    pub activation: Activation,
+    /// Whether the head is the embedding table.
+    pub tie_word_embeddings: bool,
+    /// Biases of the q, k and v projections.
+    pub qkv_bias: bool,
+    /// Bias of the output projection of attention.
+    pub output_bias: bool,
+    /// Biases of the feed-forward part.
+    pub mlp_bias: bool,
+    /// Norms of queries and keys, per head.
+    pub qk_norm: bool,
+    /// Norms after attention and feed-forward too, before the sums.
+    pub post_norms: bool,
+    /// q, k, v in one projection, and gate and up in one.
+    pub fused_projections: bool,
+    /// What embeddings are multiplied with.
+    pub embedding_scale: Option<f64>,
+    /// How scores become weights.
+    pub scoring: Scoring,
+    /// Logits are squeezed into (-c, c).
+    pub final_soft_cap: Option<f64>,
+    /// Standard deviation of an untrained weight.
+    pub initializer_range: f64,
+    /// What differs from layer to layer.
+    pub layers: Vec<LayerKind>,
+    /// The kinds of rotary positions that layers refer to.
+    pub ropes: Vec<Rope>,
+}
+
+/// What differs from layer to layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LayerKind {
+    /// How many keys a query sees at most.
+    pub window: Option<usize>,
+    /// Which of the model's ropes, or none for a layer without positions.
+    pub rope: Option<usize>,
+}
+
+/// Read access to a `config.json` that knows the difference between absent and null.
+struct Fields<'a> {
+    fields: &'a Map<String, Json>,
+}
+
+impl DecoderConfig {
+    /// Reads a `config.json`. Errors name the field.
+    pub fn from_json(json: &Json) -> Result<Self> {
+        let map = json
+            .as_object()
+            .ok_or_else(|| Error::setting("config", "is not an object"))?;
+        let fields = Fields { fields: map };
+        let model_type = fields.text("model_type").unwrap_or_default();
+        if !KNOWN_MODEL_TYPES.contains(&model_type) {
+            let known = KNOWN_MODEL_TYPES.join("`, `");
+            return Err(Error::setting(
+                "model_type",
+                format!("is `{model_type}`; known are `{known}`"),
+            ));
+        }
+        let gemma = model_type.starts_with("gemma");
+        let hidden_size = fields.required("hidden_size")?;
+        let num_attention_heads = fields.required("num_attention_heads")?;
+        let head_dim = fields.count("head_dim")?.unwrap_or(match model_type {
+            "gemma2" | "gemma3_text" => 256,
+            "qwen3" => 128,
+            _ => hidden_size / num_attention_heads.max(1),
+        });
+        let attention_bias = fields.flag("attention_bias", false)?;
+        let (layers, ropes) = layers(&fields, model_type, head_dim)?;
+        let query_scale = fields.number("query_pre_attn_scalar")?.filter(|_| gemma);
+        let config = Self {
+            model_type: model_type.to_owned(),
+            vocab_size: fields.required("vocab_size")?,
+            hidden_size,
+            intermediate_size: fields.required("intermediate_size")?,
+            num_attention_heads,
+            num_key_value_heads: fields
+                .count("num_key_value_heads")?
+                .unwrap_or(num_attention_heads),
+            head_dim,
+            max_position_embeddings: fields.count("max_position_embeddings")?.unwrap_or(2048),
+            rms_norm_eps: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
+            norm_offset: if gemma { 1.0 } else { 0.0 },
+            activation: activation(&fields, gemma)?,
+            tie_word_embeddings: fields
+                .flag("tie_word_embeddings", gemma || model_type == "smollm3")?,
+            qkv_bias: model_type == "qwen2" || attention_bias,
+            output_bias: attention_bias && model_type != "qwen2",
+            mlp_bias: fields.flag("mlp_bias", false)?,
+            qk_norm: matches!(model_type, "qwen3" | "gemma3_text"),
+            post_norms: gemma,
+            fused_projections: model_type == "phi3",
+            embedding_scale: gemma.then(|| (hidden_size as f64).sqrt()),
+            scoring: Scoring {
+                scale: query_scale.unwrap_or(head_dim as f64).powf(-0.5),
+                soft_cap: fields.number("attn_logit_softcapping")?.filter(|_| gemma),
+            },
+            final_soft_cap: fields.number("final_logit_softcapping")?.filter(|_| gemma),
+            initializer_range: fields.number("initializer_range")?.unwrap_or(0.02),
+            layers,
+            ropes,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Whether the sizes fit together.
+    fn check(&self) -> Result<()> {
+        let positive = [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_hidden_layers", self.layers.len()),
+            ("num_attention_heads", self.num_attention_heads),
+            ("num_key_value_heads", self.num_key_value_heads),
+            ("head_dim", self.head_dim),
+        ];
+        if let Some((field, _)) = positive.into_iter().find(|(_, size)| *size == 0) {
+            return Err(Error::setting(field, "is 0"));
+        }
+        if !self
+            .num_attention_heads
+            .is_multiple_of(self.num_key_value_heads)
+        {
+            let (heads, keys) = (self.num_attention_heads, self.num_key_value_heads);
+            let problem = format!("is {keys}, which does not divide the {heads} attention heads");
+            return Err(Error::setting("num_key_value_heads", problem));
+        }
+        Ok(())
+    }
+}
+
+/// The kinds of the layers, and the ropes they refer to.
+fn layers(
+    fields: &Fields,
+    model_type: &str,
+    head_dim: usize,
+) -> Result<(Vec<LayerKind>, Vec<Rope>)> {
+    let count = fields.required("num_hidden_layers")?;
+    let window = match model_type {
+        "llama" => None,
+        "qwen2" | "qwen3" | "smollm3" if !fields.flag("use_sliding_window", false)? => None,
+        "phi3" | "smollm3" => fields.count("sliding_window")?,
+        _ if fields.has("sliding_window") => fields.count("sliding_window")?,
+        _ => Some(4096),
+    };
+    let slides: Vec<bool> = match fields.get("layer_types").and_then(Json::as_array) {
+        Some(types) => types
+            .iter()
+            .map(|kind| kind.as_str() == Some("sliding_attention"))
+            .collect(),
+        None => {
+            let pattern = fields.count("sliding_window_pattern")?.unwrap_or(6);
+            let first = fields.count("max_window_layers")?.unwrap_or(28);
+            let slides = |layer: usize| match model_type {
+                "gemma2" => layer.is_multiple_of(2),
+                "gemma3_text" => !(layer + 1).is_multiple_of(pattern),
+                "qwen2" | "qwen3" => layer >= first,
+                "smollm3" => !uses_rope(fields, layer),
+                _ => true,
+            };
+            (0..count).map(slides).collect()
+        }
+    };
+    if slides.len() != count {
+        let problem = format!(
+            "names {} layers, and `num_hidden_layers` is {count}",
+            slides.len()
+        );
+        return Err(Error::setting("layer_types", problem));
+    }
+    let local_rope = model_type == "gemma3_text";
+    let mut ropes = vec![rope(fields, model_type, head_dim, false)?];
+    if local_rope {
+        ropes.push(rope(fields, model_type, head_dim, true)?);
+    }
+    let kind = |(layer, slides): (usize, bool)| LayerKind {
+        window: window.filter(|_| slides),
+        rope: match model_type {
+            "smollm3" if !uses_rope(fields, layer) => None,
+            _ => Some(usize::from(local_rope && slides)),
+        },
+    };
+    Ok((slides.into_iter().enumerate().map(kind).collect(), ropes))
+}
+
+/// Whether a layer of SmolLM3 has rotary positions; every fourth has none unless the config says otherwise.
+fn uses_rope(fields: &Fields, layer: usize) -> bool {
+    match fields.get("no_rope_layers").and_then(Json::as_array) {
+        Some(layers) => layers.get(layer).and_then(Json::as_u64) != Some(0),
+        None => {
+            let interval = fields
+                .get("no_rope_layer_interval")
+                .and_then(Json::as_u64)
+                .unwrap_or(4);
+            interval == 0 || !(layer as u64 + 1).is_multiple_of(interval)
+        }
+    }
+}
+
+/// The rope of a model, or for `local` that of the sliding layers of Gemma 3.
+fn rope(fields: &Fields, model_type: &str, head_dim: usize, local: bool) -> Result<Rope> {
+    let empty = Map::new();
+    // transformers 5 has everything in `rope_parameters`, by layer type where types differ; 4 has it in two places.
+    let parameters = fields.get("rope_parameters").and_then(Json::as_object);
+    let by_type = |name: &str| parameters?.get(name)?.as_object();
+    let kind = if local {
+        "sliding_attention"
+    } else {
+        "full_attention"
+    };
+    let scaling = by_type(kind).or(parameters).or(match local {
+        true => None,
+        false => fields.get("rope_scaling").and_then(Json::as_object),
+    });
+    let scaling = Fields {
+        fields: scaling.unwrap_or(&empty),
+    };
+    let theta_field = if local && parameters.is_none() {
+        "rope_local_base_freq"
+    } else {
+        "rope_theta"
+    };
+    let default_theta = match model_type {
+        "gemma3_text" if !local => 1e6,
+        "smollm3" => 2e6,
+        _ => 1e4,
+    };
+    let theta = scaling
+        .number("rope_theta")?
+        .or(fields.number(theta_field)?)
+        .unwrap_or(default_theta);
+    let partial = scaling
+        .number("partial_rotary_factor")?
+        .or(fields.number("partial_rotary_factor")?);
+    let width = (head_dim as f64 * partial.unwrap_or(1.0)) as usize;
+    Ok(Rope::new(
+        width - width % 2,
+        theta,
+        &rope_scaling(&scaling, fields)?,
+    ))
+}
+
+fn rope_scaling(scaling: &Fields, fields: &Fields) -> Result<RopeScaling> {
+    let context = fields.number("max_position_embeddings")?.unwrap_or(2048.0);
+    let original = scaling.number("original_max_position_embeddings")?;
+    let original = original.or(fields.number("original_max_position_embeddings")?);
+    let factor = || -> Result<f64> {
+        let ratio = original.map(|original| context / original);
+        let missing = || Error::setting("rope_scaling.factor", "is missing");
+        scaling
+            .number("factor")?
+            .or(ratio)
+            .filter(|factor| *factor > 0.0)
+            .ok_or_else(missing)
+    };
+    let number =
+        |name: &str, default: f64| Ok::<_, Error>(scaling.number(name)?.unwrap_or(default));
+    let kind = scaling
+        .text("rope_type")
+        .or(scaling.text("type"))
+        .unwrap_or("default");
+    Ok(match kind {
+        "default" => RopeScaling::None,
+        "linear" => RopeScaling::Linear { factor: factor()? },
+        "llama3" => RopeScaling::Llama3 {
+            factor: factor()?,
+            low_frequency_factor: number("low_freq_factor", 1.0)?,
+            high_frequency_factor: number("high_freq_factor", 4.0)?,
+            original_context: original.unwrap_or(context),
+        },
+        "yarn" => {
+            let factor = factor()?;
+            let magnitude = |slope: f64| {
+                if factor <= 1.0 {
+                    1.0
+                } else {
+                    0.1 * slope * factor.ln() + 1.0
+                }
+            };
+            let (mscale, all) = (number("mscale", 0.0)?, number("mscale_all_dim", 0.0)?);
+            let default = if mscale != 0.0 && all != 0.0 {
+                magnitude(mscale) / magnitude(all)
+            } else {
+                magnitude(1.0)
+            };
+            RopeScaling::Yarn {
+                factor,
+                beta_fast: number("beta_fast", 32.0)?,
+                beta_slow: number("beta_slow", 1.0)?,
+                original_context: original.unwrap_or(context),
+                attention_factor: number("attention_factor", default)?,
+                truncate: scaling.flag("truncate", true)?,
+            }
+        }
+        other => {
+            let problem = format!("is `{other}`; known are `default`, `linear`, `llama3`, `yarn`");
+            return Err(Error::setting("rope_scaling.rope_type", problem));
+        }
+    })
+}
+
+fn activation(fields: &Fields, gemma: bool) -> Result<Activation> {
+    let field = if gemma {
+        "hidden_activation"
+    } else {
+        "hidden_act"
+    };
+    let default = if gemma { "gelu_pytorch_tanh" } else { "silu" };
+    match fields.text(field).unwrap_or(default) {
+        "silu" | "swish" => Ok(Activation::Silu),
+        "gelu" => Ok(Activation::Gelu),
+        "gelu_pytorch_tanh" | "gelu_new" => Ok(Activation::GeluTanh),
+        other => {
+            let problem = format!("is `{other}`; known are `silu`, `gelu`, `gelu_pytorch_tanh`");
+            Err(Error::setting(field, problem))
+        }
+    }
+}
+
+impl Fields<'_> {
+    fn has(&self, name: &str) -> bool {
+        self.fields.contains_key(name)
+    }
+
+    fn get(&self, name: &str) -> Option<&Json> {
+        self.fields.get(name).filter(|value| !value.is_null())
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.get(name)?.as_str()
+    }
+
+    fn number(&self, name: &str) -> Result<Option<f64>> {
+        let wrong =
+            |value: &Json| Error::setting(name, format!("is {value}, which is not a number"));
+        self.get(name)
+            .map(|value| value.as_f64().ok_or_else(|| wrong(value)))
+            .transpose()
+    }
+
+    fn count(&self, name: &str) -> Result<Option<usize>> {
+        let wrong =
+            |value: &Json| Error::setting(name, format!("is {value}, which is not a whole number"));
+        self.get(name)
+            .map(|value| {
+                value
+                    .as_u64()
+                    .map(|count| count as usize)
+                    .ok_or_else(|| wrong(value))
+            })
+            .transpose()
+    }
+
+    fn required(&self, name: &str) -> Result<usize> {
+        self.count(name)?
+            .ok_or_else(|| Error::setting(name, "is missing from the model's config"))
+    }
+
+    fn flag(&self, name: &str, default: bool) -> Result<bool> {
+        let wrong = |value: &Json| {
+            Error::setting(name, format!("is {value}, which is neither true nor false"))
+        };
+        self.get(name).map_or(Ok(default), |value| {
+            value.as_bool().ok_or_else(|| wrong(value))
+        })
+    }
+}

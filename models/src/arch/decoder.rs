@@ -1,0 +1,596 @@
+//! One decoder-only transformer, driven by a checkpoint's `config.json`.
+//!
+//! - norm before each part, in some families after it too, and once at the end
+//! - rotary positions, in some layers none
+//! - grouped-query attention, in some layers over a sliding window
+//! - a gated feed-forward part
+//! - the head is the embedding table, or a matrix of its own
+//!
+//! Families: Llama, Mistral, Qwen 2 and 3, Gemma 2 and 3, Phi 3, SmolLM 3. Parameter names are the checkpoint's.
+//!
+//! Shapes: b rows, t tokens, s keys, d width, h query heads, k key heads, e head width, f feed-forward width,
+//! v vocabulary.
+
+use std::rc::Rc;
+
+use candle_core::{DType, Device, Tensor};
+
+use super::{
+    Initial, Weights,
+    config::{DecoderConfig, LayerKind},
+    kv_cache::{KvCache, LayerCache},
+    layers::{Builder, Linear, RmsNorm},
+};
+use crate::{
+    Error, Result,
+    ops::{
+        attention::{Scoring, Spans, attention},
+        cross_entropy::head_cross_entropy,
+        elementwise::{add, columns, convert, reshape, scale},
+        embedding::embedding,
+        gated::{Activation, gated},
+        linear::project,
+        rope::{Rotation, rope},
+    },
+    parameters::{Parameter, Parameters},
+    tape::{Tape, Value},
+};
+
+/// A decoder: weights and switches. Cheap to clone, since clones share the weights.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    config: DecoderConfig,
+    parameters: Parameters,
+    embedding: Parameter,
+    blocks: Vec<Rc<Block>>,
+    norm: RmsNorm,
+    /// The head [v, d], where it is not the embedding table.
+    head: Option<Parameter>,
+    compute_dtype: DType,
+    device: Device,
+}
+
+/// What a decoder reads in one pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// The tokens [b · t], row after row.
+    pub tokens: &'a [u32],
+    /// b.
+    pub rows: usize,
+    /// The position of each token [b · t]; from 0 (or from where the cache ends) when absent.
+    pub positions: Option<&'a [u32]>,
+    /// The document of each token [b · t], rising along a row; one per row when absent.
+    pub documents: Option<&'a [u32]>,
+}
+
+/// One layer.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    kind: LayerKind,
+    input_norm: RmsNorm,
+    pub(crate) attention: Attention,
+    post_attention_norm: Option<RmsNorm>,
+    feed_forward_norm: RmsNorm,
+    pub(crate) feed_forward: FeedForward,
+    post_feed_forward_norm: Option<RmsNorm>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Attention {
+    heads: usize,
+    key_heads: usize,
+    head_dim: usize,
+    scoring: Scoring,
+    pub(crate) input: Projections,
+    pub(crate) output: Linear,
+    qk_norms: Option<(RmsNorm, RmsNorm)>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct FeedForward {
+    width: usize,
+    activation: Activation,
+    pub(crate) input: Projections,
+    pub(crate) down: Linear,
+}
+
+/// Several projections of one input: one matrix each, or all in one.
+#[derive(Debug, Clone)]
+pub(crate) enum Projections {
+    Separate(Vec<Linear>),
+    Fused(Linear),
+}
+
+/// What all layers of one pass share.
+#[derive(Clone)]
+struct Shared {
+    /// One rotation for each of the model's ropes.
+    rotations: Vec<Rotation>,
+    /// The spans of each window that occurs, by window.
+    spans: Vec<(Option<usize>, Spans)>,
+}
+
+impl Decoder {
+    /// Builds the decoder that `config` describes from `weights`; `trainable` says whether training may change them.
+    pub fn new(
+        config: DecoderConfig,
+        weights: &mut dyn Weights,
+        trainable: bool,
+        compute_dtype: DType,
+        device: &Device,
+    ) -> Result<Self> {
+        let mut parameters = Parameters::default();
+        let mut builder = Builder::new(weights, &mut parameters, trainable);
+        let deviation = Initial::Normal(config.initializer_range);
+        let table = [config.vocab_size, config.hidden_size];
+        let head = match config.tie_word_embeddings {
+            true => None,
+            false => Some(builder.at("lm_head").weight("weight", &table, deviation)?),
+        };
+        let mut model = builder.at("model");
+        let embedding = model
+            .at("embed_tokens")
+            .weight("weight", &table, deviation)?;
+        let blocks = config.layers.iter().enumerate();
+        let blocks = blocks
+            .map(|(index, kind)| {
+                Ok(Rc::new(Block::new(
+                    &config,
+                    *kind,
+                    model.at("layers").at(index),
+                )?))
+            })
+            .collect::<Result<_>>()?;
+        let norm = model.rms_norm(
+            "norm",
+            config.hidden_size,
+            config.norm_offset,
+            config.rms_norm_eps,
+        )?;
+        Ok(Self {
+            config,
+            parameters,
+            embedding,
+            blocks,
+            norm,
+            head,
+            compute_dtype,
+            device: device.clone(),
+        })
+    }
+
+    /// The size and switches.
+    pub fn config(&self) -> &DecoderConfig {
+        &self.config
+    }
+
+    /// All weights by name, those of adapters included.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Where the weights are.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// An empty cache for this decoder.
+    pub fn new_cache(&self) -> KvCache {
+        KvCache::new(self.blocks.len())
+    }
+
+    /// The hidden states after the last norm, [b, t, d].
+    ///
+    /// With a cache, the tokens continue what it has seen, and it sees them too. With `checkpointing`, a recorded pass
+    /// keeps one activation per layer and computes the rest again in backward.
+    pub fn hidden(
+        &self,
+        tape: Option<&Tape>,
+        input: Input,
+        mut cache: Option<&mut KvCache>,
+        checkpointing: bool,
+    ) -> Result<Value> {
+        let past = cache.as_ref().map_or(0, |cache| cache.tokens());
+        let (tokens, shared) = self.prepare(input, past)?;
+        let mut x = embedding(&self.embedding.on(tape), &tokens)?;
+        if x.tensor().dtype() != self.compute_dtype {
+            x = convert(&x, self.compute_dtype)?;
+        }
+        if let Some(factor) = self.config.embedding_scale {
+            x = scale(&x, factor)?;
+        }
+        for (index, block) in self.blocks.iter().enumerate() {
+            let cache = cache.as_deref_mut().map(|cache| cache.layer(index));
+            x = match tape {
+                Some(tape) if checkpointing => {
+                    let (block, shared) = (block.clone(), shared.clone());
+                    tape.checkpoint(&x, move |tape, x| {
+                        block.forward(Some(tape), x, &shared, None)
+                    })?
+                }
+                _ => block.forward(tape, &x, &shared, cache)?,
+            };
+        }
+        self.norm.forward(tape, &x)
+    }
+
+    /// The loss of predicting `targets` [b · t] from hidden states. See [`head_cross_entropy`].
+    pub fn loss(
+        &self,
+        tape: Option<&Tape>,
+        hidden: &Value,
+        targets: &[u32],
+        tokens: f64,
+    ) -> Result<Value> {
+        let head = self.head.as_ref().unwrap_or(&self.embedding).on(tape);
+        head_cross_entropy(hidden, &head, targets, self.config.final_soft_cap, tokens)
+    }
+
+    /// Scores for the next token, in f32: hidden states [n, d] -> [n, v].
+    pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
+        let head = self.head.as_ref().unwrap_or(&self.embedding).tensor();
+        let logits = project(hidden, &head)?.to_dtype(DType::F32)?;
+        Ok(match self.config.final_soft_cap {
+            Some(cap) => ((logits / cap)?.tanh()? * cap)?,
+            None => logits,
+        })
+    }
+
+    /// Every linear layer that can carry an adapter: its layer number, its name in the layer, and itself.
+    pub(crate) fn for_each_linear(
+        &mut self,
+        mut visit: impl FnMut(usize, &str, &mut Linear, &mut Parameters) -> Result<()>,
+    ) -> Result<()> {
+        for (index, block) in self.blocks.iter_mut().enumerate() {
+            let block = Rc::make_mut(block);
+            let projections = [&mut block.attention.input, &mut block.feed_forward.input];
+            let inputs = projections.into_iter().flat_map(Projections::iter_mut);
+            for linear in inputs.chain([&mut block.attention.output, &mut block.feed_forward.down])
+            {
+                let name = linear.weight().name().to_owned();
+                let name = name
+                    .trim_end_matches(".weight")
+                    .rsplit('.')
+                    .next()
+                    .unwrap_or_default();
+                visit(index, name, linear, &mut self.parameters)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, input: Input, past: usize) -> Result<(Tensor, Shared)> {
+        let Input {
+            tokens,
+            rows,
+            positions,
+            documents,
+        } = input;
+        if rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(rows) {
+            return Err(Error::Data(format!(
+                "{} tokens don't divide into {rows} rows",
+                tokens.len()
+            )));
+        }
+        if let Some(token) = tokens
+            .iter()
+            .find(|token| **token as usize >= self.config.vocab_size)
+        {
+            let known = self.config.vocab_size;
+            return Err(Error::Data(format!(
+                "token {token} is not one of the model's {known}"
+            )));
+        }
+        let length = tokens.len() / rows;
+        let counted: Vec<u32> = (0..rows)
+            .flat_map(|_| past as u32..(past + length) as u32)
+            .collect();
+        let positions = positions.unwrap_or(&counted);
+        let rotations = self
+            .config
+            .ropes
+            .iter()
+            .map(|rope| rope.rotation(positions, rows, &self.device));
+        let mut spans: Vec<(Option<usize>, Spans)> = Vec::new();
+        for LayerKind { window, .. } in &self.config.layers {
+            if !spans.iter().any(|(known, _)| known == window) {
+                let of_window = match documents {
+                    Some(documents) => Spans::documents(rows, documents, *window),
+                    None => Spans::causal(rows, length, past, *window),
+                };
+                spans.push((*window, of_window));
+            }
+        }
+        let tokens = Tensor::from_slice(tokens, (rows, length), &self.device)?;
+        Ok((
+            tokens,
+            Shared {
+                rotations: rotations.collect::<Result<_>>()?,
+                spans,
+            },
+        ))
+    }
+}
+
+impl Block {
+    fn new(config: &DecoderConfig, kind: LayerKind, mut builder: Builder) -> Result<Self> {
+        let mut norm = |name: &str| {
+            builder.rms_norm(
+                name,
+                config.hidden_size,
+                config.norm_offset,
+                config.rms_norm_eps,
+            )
+        };
+        // The same name means the norm before feed-forward in most families, and the one after attention in others.
+        let input_norm = norm("input_layernorm")?;
+        let after_attention = norm("post_attention_layernorm")?;
+        let (post_attention_norm, feed_forward_norm, post_feed_forward_norm) =
+            match config.post_norms {
+                false => (None, after_attention, None),
+                true => {
+                    let before = norm("pre_feedforward_layernorm")?;
+                    (
+                        Some(after_attention),
+                        before,
+                        Some(norm("post_feedforward_layernorm")?),
+                    )
+                }
+            };
+        Ok(Self {
+            kind,
+            input_norm,
+            attention: Attention::new(config, builder.at("self_attn"))?,
+            post_attention_norm,
+            feed_forward_norm,
+            feed_forward: FeedForward::new(config, builder.at("mlp"))?,
+            post_feed_forward_norm,
+        })
+    }
+
+    fn forward(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        shared: &Shared,
+        cache: Option<&mut LayerCache>,
+    ) -> Result<Value> {
+        let attended = self.input_norm.forward(tape, x)?;
+        let attended = self
+            .attention
+            .forward(tape, &attended, self.kind, shared, cache)?;
+        let attended = apply(&self.post_attention_norm, tape, attended)?;
+        let x = add(x, &attended)?;
+        let fed = self.feed_forward_norm.forward(tape, &x)?;
+        let fed = self.feed_forward.forward(tape, &fed)?;
+        let fed = apply(&self.post_feed_forward_norm, tape, fed)?;
+        add(&x, &fed)
+    }
+}
+
+impl Attention {
+    fn new(config: &DecoderConfig, mut builder: Builder) -> Result<Self> {
+        let (heads, key_heads, head_dim) = (
+            config.num_attention_heads,
+            config.num_key_value_heads,
+            config.head_dim,
+        );
+        let widths = [heads * head_dim, key_heads * head_dim, key_heads * head_dim];
+        let names = ["q_proj", "k_proj", "v_proj"];
+        let deviation = config.initializer_range;
+        let input = match config.fused_projections {
+            true => Projections::fused(
+                &mut builder,
+                "qkv_proj",
+                config.hidden_size,
+                &widths,
+                config,
+            )?,
+            false => Projections::separate(
+                &mut builder,
+                &names,
+                config.hidden_size,
+                &widths,
+                config.qkv_bias,
+                deviation,
+            )?,
+        };
+        let output = builder.linear(
+            "o_proj",
+            widths[0],
+            config.hidden_size,
+            config.output_bias,
+            into_sum(config),
+        )?;
+        let mut norm =
+            |name: &str| builder.rms_norm(name, head_dim, config.norm_offset, config.rms_norm_eps);
+        let qk_norms = config
+            .qk_norm
+            .then(|| Ok::<_, Error>((norm("q_norm")?, norm("k_norm")?)))
+            .transpose()?;
+        Ok(Self {
+            heads,
+            key_heads,
+            head_dim,
+            scoring: config.scoring,
+            input,
+            output,
+            qk_norms,
+        })
+    }
+
+    /// x [b, t, d] -> [b, t, d].
+    fn forward(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        kind: LayerKind,
+        shared: &Shared,
+        cache: Option<&mut LayerCache>,
+    ) -> Result<Value> {
+        let (width, key_width) = (self.heads * self.head_dim, self.key_heads * self.head_dim);
+        let [q, k, v] = self.input.forward(tape, x, [width, key_width, key_width])?;
+        let mut q = split_heads(&q, self.heads, self.head_dim)?;
+        let mut k = split_heads(&k, self.key_heads, self.head_dim)?;
+        let mut v = split_heads(&v, self.key_heads, self.head_dim)?;
+        if let Some((q_norm, k_norm)) = &self.qk_norms {
+            (q, k) = (q_norm.forward(tape, &q)?, k_norm.forward(tape, &k)?);
+        }
+        if let Some(rotation) = kind.rope.map(|index| &shared.rotations[index]) {
+            (q, k) = (rope(&q, rotation)?, rope(&k, rotation)?);
+        }
+        if let Some(cache) = cache {
+            let (keys, values) = cache.append(k.tensor(), v.tensor())?;
+            (k, v) = (Value::constant(keys), Value::constant(values));
+        }
+        let spans = shared
+            .spans
+            .iter()
+            .find(|(window, _)| *window == kind.window)
+            .map(|(_, spans)| spans);
+        let spans = spans.ok_or_else(|| Error::Data("a layer's window has no spans".to_owned()))?;
+        let y = attention(&q, &k, &v, spans, self.scoring)?;
+        self.output.forward(tape, &join_heads(&y)?)
+    }
+}
+
+impl FeedForward {
+    fn new(config: &DecoderConfig, mut builder: Builder) -> Result<Self> {
+        let (width, deviation) = (config.intermediate_size, config.initializer_range);
+        let widths = [width, width];
+        let names = ["gate_proj", "up_proj"];
+        let input = match config.fused_projections {
+            true => Projections::fused(
+                &mut builder,
+                "gate_up_proj",
+                config.hidden_size,
+                &widths,
+                config,
+            )?,
+            false => Projections::separate(
+                &mut builder,
+                &names,
+                config.hidden_size,
+                &widths,
+                config.mlp_bias,
+                deviation,
+            )?,
+        };
+        let down = builder.linear(
+            "down_proj",
+            width,
+            config.hidden_size,
+            config.mlp_bias,
+            into_sum(config),
+        )?;
+        Ok(Self {
+            width,
+            activation: config.activation,
+            input,
+            down,
+        })
+    }
+
+    /// x [b, t, d] -> [b, t, d].
+    fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
+        let [gate, up] = self.input.forward(tape, x, [self.width; 2])?;
+        self.down
+            .forward(tape, &gated(&gate, &up, self.activation)?)
+    }
+}
+
+impl Projections {
+    fn separate(
+        builder: &mut Builder,
+        names: &[&str],
+        inputs: usize,
+        widths: &[usize],
+        bias: bool,
+        deviation: f64,
+    ) -> Result<Self> {
+        let linear =
+            |(name, width): (&&str, &usize)| builder.linear(name, inputs, *width, bias, deviation);
+        Ok(Self::Separate(
+            names
+                .iter()
+                .zip(widths)
+                .map(linear)
+                .collect::<Result<_>>()?,
+        ))
+    }
+
+    fn fused(
+        builder: &mut Builder,
+        name: &str,
+        inputs: usize,
+        widths: &[usize],
+        config: &DecoderConfig,
+    ) -> Result<Self> {
+        Ok(Self::Fused(builder.linear(
+            name,
+            inputs,
+            widths.iter().sum(),
+            false,
+            config.initializer_range,
+        )?))
+    }
+
+    fn iter_mut(&mut self) -> std::slice::IterMut<'_, Linear> {
+        match self {
+            Self::Separate(linears) => linears.iter_mut(),
+            Self::Fused(linear) => std::slice::from_mut(linear).iter_mut(),
+        }
+    }
+
+    /// x [.., d] -> one [.., width] for each of `widths`.
+    fn forward<const N: usize>(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        widths: [usize; N],
+    ) -> Result<[Value; N]> {
+        let parts: Vec<Value> = match self {
+            Self::Separate(linears) => linears
+                .iter()
+                .map(|it| it.forward(tape, x))
+                .collect::<Result<_>>()?,
+            Self::Fused(linear) => {
+                let all = linear.forward(tape, x)?;
+                let mut start = 0;
+                let part = |width: &usize| {
+                    start += width;
+                    columns(&all, start - width, *width)
+                };
+                widths.iter().map(part).collect::<Result<_>>()?
+            }
+        };
+        parts.try_into().map_err(|parts: Vec<Value>| {
+            Error::Data(format!(
+                "{} projections where {N} were expected",
+                parts.len()
+            ))
+        })
+    }
+}
+
+/// Deviation of a projection into the residual sum, narrowed by the number of sums (as in GPT-2).
+fn into_sum(config: &DecoderConfig) -> f64 {
+    config.initializer_range / (2.0 * config.layers.len() as f64).sqrt()
+}
+
+fn apply(norm: &Option<RmsNorm>, tape: Option<&Tape>, x: Value) -> Result<Value> {
+    norm.as_ref()
+        .map_or(Ok(x.clone()), |norm| norm.forward(tape, &x))
+}
+
+/// [b, t, h·e] -> [b, t, h, e].
+fn split_heads(x: &Value, heads: usize, head_dim: usize) -> Result<Value> {
+    let (b, t, _) = x.tensor().dims3()?;
+    reshape(x, &[b, t, heads, head_dim])
+}
+
+/// [b, t, h, e] -> [b, t, h·e].
+fn join_heads(x: &Value) -> Result<Value> {
+    let (b, t, h, e) = x.tensor().dims4()?;
+    reshape(x, &[b, t, h * e])
+}

@@ -1,0 +1,55 @@
+//! The architectures, and how a checkpoint's `config.json` finds its own.
+//!
+//! An architecture is built from a [`Weights`] source that it asks for every tensor by its checkpoint name, so a
+//! checkpoint loads without renaming, and a model from nothing is built by the same code from drawn numbers.
+//!
+//! Deliberately absent: files, optimizers, loops, sampling.
+
+pub mod config;
+pub mod decoder;
+pub mod initial;
+pub mod kv_cache;
+pub mod layers;
+pub mod lora;
+
+use candle_core::Tensor;
+
+use crate::Result;
+
+/// The values of `model_type` in a `config.json` that can be trained and talked to.
+pub const KNOWN_MODEL_TYPES: [&str; 8] = [
+    "gemma2",
+    "gemma3_text",
+    "llama",
+    "mistral",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "smollm3",
+];
+
+/// What an architecture asks for: one tensor.
+#[derive(Debug, Clone)]
+pub struct WeightRequest<'a> {
+    /// The name in the checkpoint.
+    pub name: &'a str,
+    /// The shape it must have.
+    pub shape: &'a [usize],
+    /// What a model from nothing starts with.
+    pub initial: Initial,
+}
+
+/// What a tensor of an untrained model holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Initial {
+    /// Normal numbers with this standard deviation around 0.
+    Normal(f64),
+    /// The same number everywhere.
+    Constant(f64),
+}
+
+/// Where an architecture gets its weights: a checkpoint, or a generator.
+pub trait Weights {
+    /// The tensor, on the device and in the dtype it is to be kept in. Errors name the tensor.
+    fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor>;
+}
