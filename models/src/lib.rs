@@ -4,6 +4,7 @@
 //! paths, a seed and an observer, and returns values and errors.
 
 pub mod arch;
+pub mod checkpoint;
 pub mod error;
 pub mod ops;
 pub mod parameters;

@@ -16,18 +16,22 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Parameter {
     name: std::sync::Arc<str>,
-    /// A `Var`, since that is the tensor candle allows to be written in place.
-    var: Var,
-    trainable: bool,
+    tensor: Tensor,
+    /// The same numbers as a `Var`, the tensor candle allows to be written in place. Present if training changes it.
+    var: Option<Var>,
 }
 
 impl Parameter {
-    /// A weight under its checkpoint name. `tensor` is copied only if it already is somebody's variable.
+    /// A weight under its checkpoint name. The numbers of a trainable one are copied, so that nobody else's change.
     pub fn new(name: &str, tensor: &Tensor, trainable: bool) -> Result<Self> {
+        let var = trainable.then(|| Var::from_tensor(tensor)).transpose()?;
+        let tensor = var
+            .as_ref()
+            .map_or_else(|| tensor.clone(), Var::as_detached_tensor);
         Ok(Self {
             name: name.into(),
-            var: Var::from_tensor(tensor)?,
-            trainable,
+            tensor,
+            var,
         })
     }
 
@@ -38,36 +42,37 @@ impl Parameter {
 
     /// Whether training changes it.
     pub fn trainable(&self) -> bool {
-        self.trainable
+        self.var.is_some()
     }
 
     /// The numbers now. Shares storage: an update of the parameter shows in tensors taken before it.
     pub fn tensor(&self) -> Tensor {
-        self.var.as_detached_tensor()
+        self.tensor.clone()
     }
 
     /// The weight as an input of operations: with a gradient slot if it is trainable and the pass is recorded.
     pub fn on(&self, tape: Option<&Tape>) -> Value {
         match tape {
-            Some(tape) if self.trainable => tape.parameter(self),
+            Some(tape) if self.trainable() => tape.parameter(self),
             _ => Value::constant(self.tensor()),
         }
     }
 
-    /// Overwrites the numbers with those of `tensor`, converted to this parameter's dtype and device.
+    /// Overwrites the numbers of a trainable weight with those of `tensor`, converted to its dtype and device.
     pub fn assign(&self, tensor: &Tensor) -> Result<()> {
-        if tensor.shape() != self.var.shape() {
+        let Some(var) = self
+            .var
+            .as_ref()
+            .filter(|var| var.shape() == tensor.shape())
+        else {
+            let (name, dims) = (&self.name, self.tensor.dims());
+            let frozen = if self.trainable() { "" } else { ", is frozen" };
+            let given = tensor.dims();
             return Err(Error::Data(format!(
-                "`{}` is {:?} and can't take the value of a {:?}",
-                self.name,
-                self.var.dims(),
-                tensor.dims()
+                "`{name}` is {dims:?}{frozen}, and can't take the value of a {given:?}"
             )));
-        }
-        let tensor = tensor
-            .to_dtype(self.var.dtype())?
-            .to_device(self.var.device())?;
-        Ok(self.var.set(&tensor)?)
+        };
+        Ok(var.set(&tensor.to_dtype(var.dtype())?.to_device(var.device())?)?)
     }
 }
 
@@ -95,27 +100,27 @@ impl Parameters {
 
     /// The weights that training changes, in the order of their names.
     pub fn trainable(&self) -> impl Iterator<Item = &Parameter> {
-        self.iter().filter(|parameter| parameter.trainable)
+        self.iter().filter(|parameter| parameter.trainable())
     }
 
     /// How many numbers the weights hold in all.
     pub fn count(&self) -> usize {
         self.iter()
-            .map(|parameter| parameter.var.elem_count())
+            .map(|parameter| parameter.tensor.elem_count())
             .sum()
     }
 
     /// How many numbers training changes.
     pub fn trainable_count(&self) -> usize {
         self.trainable()
-            .map(|parameter| parameter.var.elem_count())
+            .map(|parameter| parameter.tensor.elem_count())
             .sum()
     }
 
     /// Bytes of all weights.
     pub fn bytes(&self) -> usize {
         self.iter()
-            .map(|it| it.var.elem_count() * it.var.dtype().size_in_bytes())
+            .map(|it| it.tensor.elem_count() * it.tensor.dtype().size_in_bytes())
             .sum()
     }
 }

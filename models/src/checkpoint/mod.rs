@@ -1,0 +1,6 @@
+//! Models and runs on disk: what is read and written, in which files, and never half of it.
+
+pub mod adapter;
+pub mod folder;
+pub mod load;
+pub mod save;

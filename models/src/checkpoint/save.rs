@@ -1,0 +1,107 @@
+//! Writing so that nothing is ever half there: to a temporary name, synced, then renamed.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use candle_core::{Device, Tensor};
+
+use crate::{Error, Result};
+
+/// Writes a folder as a whole: `write` fills a temporary folder beside it, which then takes its place.
+///
+/// A folder that was there before stays until the new one is complete. What an interrupted attempt left behind has a
+/// name that begins with a dot and is removed by the next.
+pub fn replace_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let temporary = beside(path, "writing");
+    let old = beside(path, "old");
+    for left in [&temporary, &old] {
+        if left.exists() {
+            fs::remove_dir_all(left).map_err(Error::file("remove an unfinished folder", left))?;
+        }
+    }
+    fs::create_dir_all(&temporary).map_err(Error::file("create the folder", &temporary))?;
+    write(&temporary)?;
+    sync_folder(&temporary)?;
+    if path.exists() {
+        fs::rename(path, &old).map_err(Error::file("put the old folder aside", path))?;
+    }
+    fs::rename(&temporary, path).map_err(Error::file("put the folder in its place", path))?;
+    if let Some(parent) = path.parent() {
+        sync_folder(parent)?;
+    }
+    if old.exists() {
+        fs::remove_dir_all(&old).map_err(Error::file("remove the old folder", &old))?;
+    }
+    Ok(())
+}
+
+/// Writes a file as a whole, with the same care.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = beside(path, "writing");
+    write_synced(&temporary, bytes)?;
+    fs::rename(&temporary, path).map_err(Error::file("put the file in its place", path))?;
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// Writes a file and waits until the disk has it.
+pub fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = File::create(path).map_err(Error::file("create the file", path))?;
+    file.write_all(bytes)
+        .map_err(Error::file("write the file", path))?;
+    file.sync_all()
+        .map_err(Error::file("write the file to disk", path))
+}
+
+/// Writes tensors by name as safetensors, with `metadata` in the header, and waits until the disk has them.
+pub fn write_safetensors(
+    path: &Path,
+    tensors: &BTreeMap<String, Tensor>,
+    metadata: HashMap<String, String>,
+) -> Result<()> {
+    let on_host = |(name, tensor): (&String, &Tensor)| {
+        Ok((name.clone(), tensor.to_device(&Device::Cpu)?.contiguous()?))
+    };
+    let tensors = tensors.iter().map(on_host).collect::<Result<Vec<_>>>()?;
+    let written = safetensors::serialize_to_file(tensors, Some(metadata), path);
+    written
+        .map_err(|error| Error::format(path, format!("could not write the tensors: {error}")))?;
+    let file = File::open(path).map_err(Error::file("open the tensors again", path))?;
+    file.sync_all()
+        .map_err(Error::file("write the tensors to disk", path))
+}
+
+/// Bytes of all files in a folder.
+pub fn folder_bytes(path: &Path) -> Result<u64> {
+    let entries = fs::read_dir(path).map_err(Error::file("read the folder", path))?;
+    let size = |entry: std::io::Result<fs::DirEntry>| {
+        let metadata = entry.and_then(|entry| entry.metadata());
+        metadata
+            .map(|it| it.len())
+            .map_err(Error::file("look at a file of the folder", path))
+    };
+    entries.map(size).sum()
+}
+
+/// `.name.purpose` beside `name`.
+fn beside(path: &Path, purpose: &str) -> PathBuf {
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    path.with_file_name(format!(".{name}.{purpose}"))
+}
+
+/// Waits until the disk has a folder's list of names. Windows has no such call and needs none.
+fn sync_folder(path: &Path) -> Result<()> {
+    if cfg!(windows) {
+        return Ok(());
+    }
+    let folder = File::open(path).map_err(Error::file("open the folder", path))?;
+    folder
+        .sync_all()
+        .map_err(Error::file("write the folder to disk", path))
+}
