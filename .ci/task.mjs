@@ -1,0 +1,120 @@
+// The scripts of package.json: `node .ci/task.mjs NAME [MORE WORDS]`. Each sets the machine up first.
+//
+// A task is a list of commands, run in order until one fails. Words after `--` go to the last command:
+// `npm test -- resume`, `npm start -- --yes`.
+
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { constants } from "node:os";
+import { join } from "node:path";
+
+import { Missing, needRustComponent, root, runs, setUp } from "./setup.mjs";
+
+/** What a Mac builds with besides the CPU. */
+const features = ["--features", "metal,accelerate"];
+const here = process.platform === "darwin" ? features : [];
+
+/** Each task gets the words after `--` and returns its commands. */
+const tasks = {
+  start: (more) => [command("cargo", "run", "--release", "--package", "anneal", ...here, "--", "starter", ...more)],
+
+  dev: (more) => [command("cargo", "run", "--package", "anneal", ...here, "--", ...more)],
+
+  check: () => {
+    needRustComponent("rustfmt", "fmt");
+    needRustComponent("clippy", "clippy");
+    return [
+      command("cargo", "fmt", "--all", "--check"),
+      command("cargo", "clippy", "--workspace", "--all-targets", ...here, "--", "-D", "warnings"),
+      { ...command("cargo", "doc", "--workspace", "--no-deps", ...here), env: { RUSTDOCFLAGS: "-D warnings" } },
+    ];
+  },
+
+  fix: () => {
+    needRustComponent("rustfmt", "fmt");
+    needRustComponent("clippy", "clippy");
+    const clippy = ["clippy", "--fix", "--allow-dirty", "--allow-staged", "--workspace", "--all-targets"];
+    return [command("cargo", ...clippy, ...here), command("cargo", "fmt", "--all")];
+  },
+
+  // The examples in the documentation come first, so that the last line is the count of the tests.
+  test: (more) => {
+    const examples = command("cargo", "test", "--workspace", "--doc", ...here);
+    const tests = runs("cargo", ["nextest", "--version"])
+      ? command("cargo", "nextest", "run", "--workspace", ...here, ...more)
+      : command("cargo", "test", "--workspace", "--lib", "--bins", "--tests", ...here, ...more);
+    return more.length === 0 ? [examples, tests] : [tests];
+  },
+
+  bench: (more) => [command("cargo", "bench", "--workspace", "--benches", ...here, "--", ...more)],
+
+  // Only those who change an architecture need this: the numbers are committed, and tests need no Python.
+  goldens: (more) => {
+    const environment = join("target", "goldens-python");
+    const python = join(environment, process.platform === "win32" ? "Scripts/python.exe" : "bin/python");
+    const maker = join("tests", "goldens", "make_goldens.py");
+    if (!runs("python3", ["--version"])) {
+      throw new Missing("Making goldens needs Python 3.10 or newer with `venv`. Install it from https://python.org.");
+    }
+    return [
+      ...(existsSync(join(root, python)) ? [] : [command("python3", "-m", "venv", environment)]),
+      command(python, "-m", "pip", "install", "--quiet", "--requirement", join("tests", "goldens", "requirements.txt")),
+      command(python, maker, ...more),
+    ];
+  },
+
+  // On another system than macOS, crates with C code need a C compiler for the Mac. Who has one names a program in
+  // ANNEAL_CHECK_MACOS that is given the folder of the repository and does the check with it.
+  "check:macos": () => {
+    const program = process.env.ANNEAL_CHECK_MACOS;
+    if (program) return [command(program, root)];
+    const target = ["--target", "aarch64-apple-darwin"];
+    const check = command("cargo", "check", "--workspace", ...target, ...features);
+    return [...(runs("rustup", ["--version"]) ? [command("rustup", "target", "add", target[1])] : []), check];
+  },
+};
+
+function command(name, ...words) {
+  return { name, words };
+}
+
+/** Runs one command in sight of the user, says how long it took, and returns its exit code. */
+async function run({ name, words, env }) {
+  const started = performance.now();
+  console.error(`> ${[name, ...words].join(" ")}`);
+  const child = spawn(name, words, { cwd: root, stdio: "inherit", env: { ...process.env, ...env } });
+  // A terminal sends Ctrl-C to the child itself; passing it on would make it two.
+  const listeners = ["SIGINT", "SIGTERM", "SIGHUP"].map((signal) => {
+    const pass = () => (signal === "SIGINT" && process.stdin.isTTY) || child.kill(signal);
+    process.on(signal, pass);
+    return [signal, pass];
+  });
+  const code = await new Promise((resolve, reject) => {
+    child.on("error", (error) => reject(new Missing(`\`${name}\` could not be started: ${error.message}.`)));
+    child.on("close", (status, signal) => resolve(status ?? 128 + constants.signals[signal]));
+  });
+  for (const [signal, pass] of listeners) process.off(signal, pass);
+  const seconds = ((performance.now() - started) / 1000).toFixed(1);
+  console.error(`> ${code === 0 ? "done" : `ended with code ${code}`} after ${seconds} s`);
+  return code;
+}
+
+async function main([name, ...more]) {
+  if (!(name in tasks)) {
+    throw new Missing(`There is no task \`${name}\`. There are: ${Object.keys(tasks).join(", ")}.`);
+  }
+  await setUp();
+  for (const step of tasks[name](more)) {
+    const code = await run(step);
+    if (code !== 0) return code;
+  }
+  return 0;
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof Missing)) throw error;
+  console.error(error.message);
+  process.exitCode = 1;
+}
