@@ -10,5 +10,6 @@ pub mod ops;
 pub mod parameters;
 pub mod random;
 pub mod tape;
+pub mod train;
 
 pub use error::{Error, Result};

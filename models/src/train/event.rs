@@ -1,0 +1,178 @@
+//! What a run tells while it goes on, and who listens.
+//!
+//! An event is small, complete in itself and safe to write to a file: a page that opens late reads the file and has
+//! seen everything. Deliberately absent: the number and the time of an event, which the writer of the file adds, and
+//! anything about how an event is shown.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Something that happened in a run. Steps are counted from 1: step 5 is the state after five updates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum TrainEvent {
+    /// The loop begins, at step 0 or where it was saved.
+    Started {
+        /// The last step done.
+        step: usize,
+        /// The step at which the run ends.
+        steps: usize,
+        /// How many numbers learn.
+        trainable_parameters: u64,
+        /// How many numbers there are, learning or not.
+        parameters: u64,
+        /// Where it computes, in words.
+        device: String,
+    },
+
+    /// The weights were updated once.
+    Stepped {
+        /// The step just done.
+        step: usize,
+        /// Mean loss of the batch per learned token, in nats.
+        loss: f64,
+        /// The learning rate of this step.
+        learning_rate: f64,
+        /// The norm of all gradients before clipping.
+        gradient_norm: f64,
+        /// Tokens in this step, learned or not, without padding.
+        tokens: usize,
+        /// Tokens of this step over its duration.
+        tokens_per_second: f64,
+        /// The duration of this step.
+        millis: f64,
+        /// Memory in use by this process or device after the step. 0 when it can't be known.
+        memory_bytes: u64,
+    },
+
+    /// The held-out data was looked at.
+    Evaluated {
+        /// The state that was measured.
+        step: usize,
+        /// Mean loss per learned token, in nats.
+        loss: f64,
+        /// Mean loss per byte of text, in nats, where bytes can be counted. Compares across tokenizers.
+        loss_per_byte: Option<f64>,
+        /// Share of learned tokens whose most likely prediction was right.
+        accuracy: Option<f64>,
+        /// Learned tokens measured.
+        tokens: usize,
+        /// Whether no earlier loss of this run was lower.
+        best: bool,
+        /// How long it took.
+        millis: f64,
+    },
+
+    /// The model wrote something.
+    Sampled {
+        /// The state that wrote.
+        step: usize,
+        /// What it was given.
+        prompt: String,
+        /// What it wrote.
+        text: String,
+    },
+
+    /// The run was saved and can continue from here.
+    Saved {
+        /// The state that was saved.
+        step: usize,
+        /// The folder of the checkpoint.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+
+    /// A loss or gradient was not finite; the run went back and goes on more carefully.
+    RolledBack {
+        /// The step that could not be taken.
+        step: usize,
+        /// The last good state, where it goes on.
+        to_step: usize,
+        /// What was not finite.
+        why: String,
+        /// The highest learning rate from here on.
+        learning_rate: f64,
+    },
+
+    /// Something the user should know. The run goes on.
+    Warned {
+        /// One sentence.
+        message: String,
+    },
+
+    /// The run was asked to stop, was saved, and can continue.
+    Stopped {
+        /// The last step done.
+        step: usize,
+    },
+
+    /// The plan is done.
+    Finished {
+        /// The last step done.
+        step: usize,
+        /// The lowest loss on held-out data, if it was measured.
+        best_loss: Option<f64>,
+        /// The state that had it.
+        best_step: Option<usize>,
+        /// How long this process trained.
+        seconds: f64,
+    },
+}
+
+impl TrainEvent {
+    /// The step an event belongs to, for those that have one.
+    pub fn step(&self) -> Option<usize> {
+        match *self {
+            Self::Started { step, .. }
+            | Self::Stepped { step, .. }
+            | Self::Evaluated { step, .. }
+            | Self::Sampled { step, .. }
+            | Self::Saved { step, .. }
+            | Self::RolledBack { step, .. }
+            | Self::Stopped { step }
+            | Self::Finished { step, .. } => Some(step),
+            Self::Warned { .. } => None,
+        }
+    }
+}
+
+/// Watches a run. The app records and shows; a test collects.
+pub trait Observer {
+    /// Takes an event. It can't fail: an observer that can't write keeps its error and says stop.
+    fn event(&mut self, event: TrainEvent);
+
+    /// Whether the run should be saved and left. Asked before each step.
+    fn should_stop(&self) -> bool {
+        false
+    }
+}
+
+/// An observer that keeps everything.
+impl Observer for Vec<TrainEvent> {
+    fn event(&mut self, event: TrainEvent) {
+        self.push(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_names_its_kind_and_is_read_back() {
+        let event = TrainEvent::RolledBack {
+            step: 12,
+            to_step: 10,
+            why: "the loss is not a number".to_owned(),
+            learning_rate: 1e-4,
+        };
+        let line = serde_json::to_string(&event).unwrap();
+        assert!(
+            line.starts_with(r#"{"kind":"rolled_back","step":12"#),
+            "{line}"
+        );
+        assert_eq!(serde_json::from_str::<TrainEvent>(&line).unwrap(), event);
+    }
+}

@@ -1,0 +1,363 @@
+//! What a person asked for: a run file, the form, or `--set` on the command line. Everything is optional.
+//!
+//! [`resolve`](super::resolve::resolve) turns a request into a [`TrainPlan`](super::plan::TrainPlan), where nothing
+//! is. A plan uses the same names, so the plan of one run can be the request for the next.
+//!
+//! The documentation of each field is also its help text, so it says what the field does and what 0 means.
+//! Deliberately absent: defaults and checks, which live in `resolve`, and how a request is read from a file.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What to train, on what, and how. Empty fields are filled in, each with a reason.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TrainRequest {
+    /// What the run is called. Becomes part of its folder's name.
+    pub name: Option<String>,
+    /// `lora` trains a small adapter, `full` every weight of an existing model, `scratch` a new model from nothing.
+    pub method: Option<Method>,
+    /// The model to start from: a folder in the layout of the Hugging Face Hub.
+    pub model: Option<PathBuf>,
+    /// The new model to make, instead of `model`.
+    pub scratch: Option<ScratchRequest>,
+    /// What to learn from.
+    pub data: DataRequest,
+    /// The adapter, when the method is `lora`.
+    pub lora: LoraRequest,
+    /// How many times the weights are updated. Instead of `epochs`.
+    pub steps: Option<usize>,
+    /// How often the whole data is seen. Instead of `steps`.
+    pub epochs: Option<f64>,
+    /// How much data goes into one step.
+    pub batch: BatchRequest,
+    /// The highest learning rate of the run.
+    pub learning_rate: Option<f64>,
+    /// How the learning rate rises and falls.
+    pub schedule: ScheduleRequest,
+    /// How gradients become updates.
+    pub optimizer: OptimizerRequest,
+    /// Gradients whose norm is larger are scaled down to it. 0 turns it off.
+    pub clip_norm: Option<f64>,
+    /// How much of the previous average of the weights is kept at each step, such as 0.999. 0 turns it off.
+    pub ema: Option<f64>,
+    /// Compute activations twice instead of keeping them: less memory, about a third more time.
+    pub checkpointing: Option<bool>,
+    /// In which numbers to compute.
+    pub dtype: DtypeRequest,
+    /// `auto`, `cpu`, `metal`, `cuda`, or `cuda:1` for the second one.
+    pub device: Option<String>,
+    /// Refuse what the device can't do safely, instead of taking the next best with a warning.
+    pub strict: Option<bool>,
+    /// Where all randomness starts. The same seed and data give the same run.
+    pub seed: Option<u64>,
+    /// How often the held-out data is looked at.
+    pub evaluate: EvaluateRequest,
+    /// How often the model is asked to write something.
+    pub sample: SampleRequest,
+    /// How often the run is saved.
+    pub save: SaveRequest,
+}
+
+/// A model made from nothing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScratchRequest {
+    /// A size that works: `nano`, `micro` or `small`.
+    pub preset: Option<Preset>,
+    /// Fields of `config.json`. They replace those of the preset.
+    pub config: Map<String, Value>,
+    /// How many tokens the new tokenizer may have.
+    pub vocab_size: Option<usize>,
+    /// `trained` makes a tokenizer from the data; a path takes a `tokenizer.json` or the folder of a model.
+    pub tokenizer: Option<TokenizerSource>,
+}
+
+/// What to learn from, and which part of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DataRequest {
+    /// The files, read in this order.
+    pub files: Vec<PathBuf>,
+    /// `auto`, or the layout of a row: `text`, `messages`, `prompt`, `alpaca`, `sharegpt`.
+    pub format: Option<String>,
+    /// Which column plays which part, such as `prompt: question` and `completion: answer`.
+    pub columns: BTreeMap<String, String>,
+    /// How bytes become letters: `utf-8`, `latin-1`, or another name from the web's encoding list.
+    pub encoding: Option<String>,
+    /// Use only this many rows from the beginning. 0 means all.
+    pub rows: Option<usize>,
+    /// The share of rows kept aside to measure with, from 0 to 0.5.
+    pub held_out: Option<f64>,
+    /// Learn from the `assistant`'s words only, or from `all` words.
+    pub learn: Option<Learn>,
+    /// Rows with more tokens are cut.
+    pub max_length: Option<usize>,
+    /// Put several short rows into one, so that no part of a batch is empty.
+    pub packing: Option<bool>,
+    /// Leave out rows that can't be read, instead of refusing the file.
+    pub skip_bad_rows: Option<bool>,
+}
+
+/// A low-rank adapter: two small matrices beside each chosen weight (Hu et al., <https://arxiv.org/abs/2106.09685>).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoraRequest {
+    /// The width of the two matrices. More can learn more.
+    pub rank: Option<usize>,
+    /// How strongly the adapter counts: its output is scaled by alpha / rank.
+    pub alpha: Option<f64>,
+    /// The share of the adapter's input dropped at random while it learns.
+    pub dropout: Option<f64>,
+    /// Which weights get one, by the last part of their names, such as `q_proj`.
+    pub targets: Option<Vec<String>>,
+    /// In which layers, counted from 0.
+    pub layers: Option<Vec<usize>>,
+    /// Scale by alpha / sqrt(rank) instead, which keeps large ranks stable (<https://arxiv.org/abs/2312.03732>).
+    pub rslora: Option<bool>,
+}
+
+/// The size of one step.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BatchRequest {
+    /// Rows computed at once. Memory grows with it.
+    pub rows: Option<usize>,
+    /// Tokens in a row. Memory grows with it.
+    pub length: Option<usize>,
+    /// Batches whose gradients are added up before the weights change. Time grows with it, memory does not.
+    pub accumulate: Option<usize>,
+}
+
+/// The learning rate over the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScheduleRequest {
+    /// `cosine`, `linear` or `constant`, after the warm-up.
+    pub kind: Option<ScheduleKind>,
+    /// Steps in which the learning rate rises from 0.
+    pub warmup_steps: Option<usize>,
+    /// The last learning rate, as a share of the highest.
+    pub min_ratio: Option<f64>,
+}
+
+/// The rule that turns gradients into updates.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OptimizerRequest {
+    /// `adamw` or `sgd`.
+    pub kind: Option<OptimizerKind>,
+    /// AdamW: how much of the mean of past gradients is kept.
+    pub beta1: Option<f64>,
+    /// AdamW: how much of the mean of past squared gradients is kept.
+    pub beta2: Option<f64>,
+    /// AdamW: keeps the division from growing without bound.
+    pub epsilon: Option<f64>,
+    /// How much of each weight is taken away at each step, times the learning rate.
+    pub weight_decay: Option<f64>,
+    /// SGD: how much of the last update is kept.
+    pub momentum: Option<f64>,
+}
+
+/// The kinds of numbers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DtypeRequest {
+    /// For activations and gradients: `f32`, `bf16` or `f16`.
+    pub compute: Option<Dtype>,
+    /// For weights that don't learn: `f32`, `bf16` or `f16`. Weights that learn are always f32.
+    pub storage: Option<Dtype>,
+}
+
+/// When to measure.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvaluateRequest {
+    /// After how many steps the held-out data is looked at. 0 turns it off.
+    pub every: Option<usize>,
+    /// How many batches of it. 0 means all.
+    pub batches: Option<usize>,
+}
+
+/// When to write.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SampleRequest {
+    /// After how many steps the model writes something. 0 turns it off.
+    pub every: Option<usize>,
+    /// What it is to continue or answer. With none, the beginning of a held-out row.
+    pub prompts: Option<Vec<String>>,
+    /// How many tokens it may write.
+    pub tokens: Option<usize>,
+}
+
+/// When to save.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SaveRequest {
+    /// After how many steps the run is saved. 0 saves only at the end and when the run is stopped.
+    pub every: Option<usize>,
+    /// How many of the newest checkpoints are kept.
+    pub keep_last: Option<usize>,
+    /// Also keep the checkpoint that measured best.
+    pub keep_best: Option<bool>,
+}
+
+/// What is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// A low-rank adapter beside frozen weights.
+    Lora,
+    /// Every weight of an existing model.
+    Full,
+    /// Every weight of a new model.
+    Scratch,
+}
+
+/// A size of a new model that is known to work. [`super::preset`] has the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// About a million parameters: learns small talk in minutes on any machine.
+    Nano,
+    /// About three million parameters: learns the style of a book in minutes on a few CPU cores.
+    Micro,
+    /// About 124 million parameters, the size of the smallest GPT-2: wants a GPU.
+    Small,
+}
+
+/// Where the tokenizer of a new model comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum TokenizerSource {
+    /// A byte-level BPE, trained on the data of the run.
+    Trained,
+    /// A `tokenizer.json`, or the folder of a model that has one.
+    File(PathBuf),
+}
+
+/// Which words count in the loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Learn {
+    /// Those of every assistant turn.
+    Assistant,
+    /// All.
+    All,
+}
+
+/// The shape of the learning rate after the warm-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScheduleKind {
+    /// It stays.
+    Constant,
+    /// It falls in a straight line.
+    Linear,
+    /// It falls slowly, then fast, then slowly (<https://arxiv.org/abs/1608.03983>).
+    Cosine,
+}
+
+/// The optimizers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerKind {
+    /// Adam with decoupled weight decay (<https://arxiv.org/abs/1711.05101>).
+    Adamw,
+    /// Stochastic gradient descent with momentum.
+    Sgd,
+}
+
+/// The kinds of numbers a plan can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dtype {
+    /// 32 bits.
+    F32,
+    /// 16 bits with the range of `f32`.
+    Bf16,
+    /// 16 bits with more digits and a small range: needs loss scaling.
+    F16,
+}
+
+impl Dtype {
+    /// The name, as in a run file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        }
+    }
+}
+
+impl From<Dtype> for candle_core::DType {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => Self::F32,
+            Dtype::Bf16 => Self::BF16,
+            Dtype::F16 => Self::F16,
+        }
+    }
+}
+
+impl From<String> for TokenizerSource {
+    fn from(words: String) -> Self {
+        match words.as_str() {
+            "trained" => Self::Trained,
+            _ => Self::File(words.into()),
+        }
+    }
+}
+
+impl From<TokenizerSource> for String {
+    fn from(source: TokenizerSource) -> Self {
+        match source {
+            TokenizerSource::Trained => "trained".to_owned(),
+            TokenizerSource::File(path) => path.display().to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_request_is_the_default() {
+        let request: TrainRequest = serde_json::from_str("{}").unwrap();
+        assert_eq!(request, TrainRequest::default());
+    }
+
+    #[test]
+    fn an_unknown_field_is_named_with_the_known_ones() {
+        let problem = serde_json::from_str::<TrainRequest>(r#"{"lora": {"rnak": 8}}"#)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            problem.contains("`rnak`") && problem.contains("`rank`"),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let request: TrainRequest = serde_json::from_str(
+            r#"{"method": "scratch", "scratch": {"preset": "micro", "tokenizer": "trained"}, "dtype": {"compute": "bf16"},
+                "optimizer": {"kind": "sgd"}, "data": {"files": ["a.jsonl"], "learn": "all"}}"#,
+        )
+        .unwrap();
+        let written = serde_json::to_string(&request).unwrap();
+        assert_eq!(
+            serde_json::from_str::<TrainRequest>(&written).unwrap(),
+            request
+        );
+        assert_eq!(
+            request.scratch.unwrap().tokenizer,
+            Some(TokenizerSource::Trained)
+        );
+    }
+}

@@ -1,0 +1,288 @@
+//! From what was asked to what will be done: fills every field, checks it, and says why.
+//!
+//! One function per section of the plan, in its order. A value that was asked for is taken as it is and checked; any
+//! other is chosen from the facts. Nothing stops at the first problem, since a form shows all of them at once.
+//! Deliberately absent: looking anything up. Files, devices and tokenizers were asked before.
+
+mod learner;
+mod run;
+
+use serde::Serialize;
+
+use super::{plan::*, preset::MethodDefaults, request::*};
+
+/// Turns a request into a plan with its reasons, or says everything that is wrong with it.
+pub fn resolve(request: &TrainRequest, facts: &Facts) -> Result<Resolved, Problems> {
+    let mut resolver = Resolver {
+        request,
+        facts,
+        reasons: Vec::new(),
+        warnings: Vec::new(),
+        problems: Vec::new(),
+    };
+    let plan = resolver.plan();
+    if !resolver.problems.is_empty() {
+        return Err(Problems(resolver.problems));
+    }
+    Ok(Resolved {
+        plan,
+        reasons: resolver.reasons,
+        warnings: resolver.warnings,
+    })
+}
+
+impl TrainRequest {
+    /// The method that was asked for, or follows from the rest.
+    pub fn method_or_default(&self) -> Choice<Method> {
+        match (self.method, &self.model, &self.scratch) {
+            (Some(method), ..) => Choice::new(method, ""),
+            (None, Some(_), _) => Choice::new(
+                Method::Lora,
+                "a model is given; an adapter needs the least memory",
+            ),
+            (None, None, _) => Choice::new(Method::Scratch, "no model is given"),
+        }
+    }
+
+    /// The preset that was asked for, or the one that fits any machine.
+    pub fn preset_or_default(&self) -> Choice<Preset> {
+        match self.scratch.as_ref().and_then(|scratch| scratch.preset) {
+            Some(preset) => Choice::new(preset, ""),
+            None => Choice::new(Preset::Micro, "learns in minutes on any machine"),
+        }
+    }
+
+    /// Where the tokenizer of a new model comes from, and how many tokens it may have.
+    pub fn tokenizer_or_default(&self) -> (TokenizerSource, usize) {
+        let scratch = self.scratch.clone().unwrap_or_default();
+        let mut config = self.preset_or_default().value.config();
+        config.extend(scratch.config);
+        let vocab_size = config.get("vocab_size").and_then(|size| size.as_u64());
+        (
+            scratch.tokenizer.unwrap_or(TokenizerSource::Trained),
+            scratch
+                .vocab_size
+                .unwrap_or(vocab_size.unwrap_or_default() as usize),
+        )
+    }
+}
+
+struct Resolver<'a> {
+    request: &'a TrainRequest,
+    facts: &'a Facts,
+    reasons: Vec<Reason>,
+    warnings: Vec<String>,
+    problems: Vec<Problem>,
+}
+
+impl Resolver<'_> {
+    /// Takes what was asked, or else what is chosen, and notes why.
+    fn take<T: Clone + Serialize>(
+        &mut self,
+        field: &str,
+        asked: &Option<T>,
+        choose: impl FnOnce() -> Choice<T>,
+    ) -> T {
+        let automatic = asked.is_none();
+        let Choice { value, why } = match asked {
+            Some(value) => Choice::new(value.clone(), "as asked"),
+            None => choose(),
+        };
+        let words = match serde_json::to_value(&value) {
+            Ok(serde_json::Value::String(text)) => text,
+            Ok(value) => value.to_string(),
+            Err(_) => String::new(),
+        };
+        self.reasons.push(Reason {
+            field: field.to_owned(),
+            value: words,
+            why,
+            automatic,
+        });
+        value
+    }
+
+    /// Notes a problem with a field.
+    fn problem(&mut self, field: &str, problem: impl Into<String>) {
+        self.problems.push(Problem {
+            field: field.to_owned(),
+            problem: problem.into(),
+        });
+    }
+
+    /// Notes a problem unless the number is in the range.
+    fn within(&mut self, field: &str, value: f64, low: f64, high: f64) {
+        if !(low..=high).contains(&value) {
+            self.problem(
+                field,
+                format!("is {value}, and has to be from {low} to {high}"),
+            );
+        }
+    }
+
+    /// Notes a problem when the count is 0.
+    fn positive(&mut self, field: &str, value: usize) {
+        if value == 0 {
+            self.problem(field, "is 0, and has to be at least 1");
+        }
+    }
+
+    fn plan(&mut self) -> TrainPlan {
+        let request = self.request;
+        let name = self.name();
+        let method = self.method();
+        let scratch = (method == Method::Scratch).then(|| self.scratch());
+        let context = self.context(scratch.as_ref());
+        let (data, length) = self.data(context);
+        let lora = (method == Method::Lora).then(|| self.lora());
+        let defaults = MethodDefaults::of(method, self.parameters(scratch.as_ref()));
+        let batch = self.batch(&defaults, length, &data);
+        let steps = self.steps(&defaults, &batch, data.packing);
+        let learning_rate = self.take("learning_rate", &request.learning_rate, || {
+            Choice::new(defaults.learning_rate, defaults.learning_rate_why)
+        });
+        if !(learning_rate > 0.0 && learning_rate <= 10.0) {
+            self.problem(
+                "learning_rate",
+                format!("is {learning_rate}, and has to be above 0 and at most 10"),
+            );
+        }
+        let schedule = self.schedule(steps);
+        let optimizer = self.optimizer(&defaults);
+        let (clip_norm, ema, checkpointing) = self.step_switches();
+        let strict = self.take("strict", &request.strict, || {
+            Choice::new(false, "the next best is taken with a warning")
+        });
+        let dtype = self.dtype(strict);
+        let device = self.device();
+        let seed = self.take("seed", &request.seed, || {
+            Choice::new(42, "fixed, so that the same run can be repeated")
+        });
+        let evaluate = self.evaluate(steps);
+        let sample = self.sample(steps, context);
+        let save = self.save(steps, &evaluate);
+        TrainPlan {
+            name,
+            method,
+            model: request.model.clone().filter(|_| method != Method::Scratch),
+            scratch,
+            data,
+            lora,
+            steps,
+            batch,
+            learning_rate,
+            schedule,
+            optimizer,
+            clip_norm,
+            ema,
+            checkpointing,
+            dtype,
+            device,
+            strict,
+            seed,
+            evaluate,
+            sample,
+            save,
+        }
+    }
+
+    fn name(&mut self) -> String {
+        let request = self.request;
+        let name = self.take("name", &request.name, || {
+            let file = request.data.files.first();
+            let stem = |path: &std::path::Path| {
+                path.file_stem()
+                    .map(|stem| stem.to_string_lossy().into_owned())
+            };
+            let folder = file.and_then(|file| file.parent()).and_then(stem);
+            match (file.and_then(|file| stem(file)), folder) {
+                (Some(stem), Some(folder))
+                    if ["train", "input", "data"].contains(&stem.as_str()) =>
+                {
+                    Choice::new(folder, "after the folder of the data")
+                }
+                (Some(stem), _) => Choice::new(stem, "after the data"),
+                (None, _) => Choice::new("run".to_owned(), "there is no file to name it after"),
+            }
+        });
+        if name.trim().is_empty() {
+            self.problem("name", "is empty");
+        }
+        name
+    }
+
+    fn method(&mut self) -> Method {
+        let request = self.request;
+        let method = self.take("method", &request.method, || request.method_or_default());
+        if method != Method::Scratch {
+            match &request.model {
+                None => self.problem(
+                    "model",
+                    "is missing: name the folder of a model, or set `method: scratch` to start from nothing",
+                ),
+                Some(_) => {
+                    self.take("model", &request.model, || {
+                        Choice::new(Default::default(), "")
+                    });
+                }
+            }
+            if request.scratch.is_some() {
+                self.problem(
+                    "scratch",
+                    "is given together with an existing model; remove one of the two, or set `method: scratch`",
+                );
+            }
+        } else if request.model.is_some() {
+            self.problem(
+                "model",
+                "is given, but a new model starts from nothing; remove it, or set `method: full`",
+            );
+        }
+        if method != Method::Lora && request.lora != LoraRequest::default() {
+            self.problem(
+                "lora",
+                "is given, but the method has no adapter; remove it, or set `method: lora`",
+            );
+        }
+        method
+    }
+
+    fn dtype(&mut self, strict: bool) -> DtypePlan {
+        let (request, device) = (&self.request.dtype, &self.facts.device);
+        let refused = device
+            .unsafe_compute
+            .iter()
+            .find(|choice| Some(choice.value) == request.compute);
+        if let Some(refused) = refused {
+            let dtype = refused.value.name();
+            let problem = format!(
+                "is {dtype}, which is not safe on {}: {}",
+                device.device.value, refused.why
+            );
+            match strict {
+                true => self.problem("dtype.compute", problem),
+                false => self.warnings.push(format!(
+                    "`dtype.compute` {problem}; {} is used instead",
+                    device.compute.value.name()
+                )),
+            }
+        }
+        let asked = request.compute.filter(|_| refused.is_none());
+        let compute = self.take("dtype.compute", &asked, || device.compute.clone());
+        let storage = self.take("dtype.storage", &request.storage, || device.storage.clone());
+        DtypePlan { compute, storage }
+    }
+
+    /// The device that was found, which may be another than the one asked for.
+    fn device(&mut self) -> String {
+        let asked = self.request.device.as_deref().unwrap_or("auto");
+        let found = &self.facts.device.device;
+        self.reasons.push(Reason {
+            field: "device".to_owned(),
+            value: found.value.clone(),
+            why: found.why.clone(),
+            automatic: !found.value.starts_with(asked),
+        });
+        found.value.clone()
+    }
+}

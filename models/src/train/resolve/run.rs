@@ -1,0 +1,233 @@
+//! How it learns: the size and number of steps, the optimizer, and what happens between steps.
+
+use super::Resolver;
+use crate::train::{
+    plan::*,
+    preset::{self, MethodDefaults},
+};
+
+impl Resolver<'_> {
+    pub(super) fn batch(
+        &mut self,
+        defaults: &MethodDefaults,
+        length: usize,
+        data: &DataPlan,
+    ) -> BatchPlan {
+        let (request, facts) = (&self.request.batch, self.facts);
+        let available = match data.packing {
+            true => facts.data.tokens.div_ceil(length.max(1)),
+            false => facts.data.rows,
+        };
+        let rows = self.take("batch.rows", &request.rows, || {
+            let device = &facts.device.batch_tokens;
+            let tokens = device.value.min(defaults.tokens_per_step);
+            let rows = (tokens / length.max(1)).max(1);
+            match rows > available.max(1) {
+                true => Choice::new(available.max(1), "there is no more data"),
+                false => Choice::new(rows, device.why.clone()),
+            }
+        });
+        self.positive("batch.rows", rows);
+        let accumulate = self.take("batch.accumulate", &request.accumulate, || {
+            let wanted = defaults.tokens_per_step / (rows * length).max(1);
+            let most = available / rows.max(1);
+            let count = wanted.min(most).max(1);
+            let why = format!(
+                "about {} tokens per update suit this method",
+                defaults.tokens_per_step
+            );
+            Choice::new(count, why)
+        });
+        self.positive("batch.accumulate", accumulate);
+        BatchPlan {
+            rows,
+            length,
+            accumulate,
+        }
+    }
+
+    pub(super) fn steps(
+        &mut self,
+        defaults: &MethodDefaults,
+        batch: &BatchPlan,
+        packing: bool,
+    ) -> usize {
+        let (request, facts) = (self.request, &self.facts.data);
+        let rows = match packing {
+            true => facts.tokens.div_ceil(batch.length.max(1)),
+            false => facts.rows,
+        };
+        let per_epoch = rows as f64 / (batch.rows * batch.accumulate).max(1) as f64;
+        let epochs = request.epochs.unwrap_or(defaults.epochs);
+        if request.steps.is_some() && request.epochs.is_some() {
+            self.problem(
+                "epochs",
+                "is given together with `steps`; remove one of the two",
+            );
+        }
+        if !(epochs > 0.0 && epochs.is_finite()) {
+            self.problem("epochs", format!("is {epochs}, and has to be above 0"));
+        }
+        let steps = self.take("steps", &request.steps, || {
+            let steps = (epochs * per_epoch).ceil().max(1.0) as usize;
+            let pass = format!("{epochs} passes over the data, {per_epoch:.1} steps each");
+            match request.epochs {
+                Some(_) => Choice::new(steps, pass),
+                None => Choice::new(steps, format!("{pass}; {}", defaults.epochs_why)),
+            }
+        });
+        self.positive("steps", steps);
+        let passes = steps as f64 / per_epoch.max(f64::MIN_POSITIVE);
+        if request.steps.is_some() && passes > 100.0 {
+            self.warnings.push(format!(
+                "{steps} steps see the data {passes:.0} times, which tends to memorize it"
+            ));
+        }
+        steps
+    }
+
+    pub(super) fn schedule(&mut self, steps: usize) -> SchedulePlan {
+        let request = &self.request.schedule;
+        let kind = self.take("schedule.kind", &request.kind, || {
+            Choice::new(
+                preset::SCHEDULE,
+                "small steps at the end settle what was learned",
+            )
+        });
+        let warmup_steps = self.take("schedule.warmup_steps", &request.warmup_steps, || {
+            let warmup = (steps * 3 / 100).clamp(5, 200).min(steps / 2);
+            Choice::new(
+                warmup,
+                "3 % of the run, so that the first steps don't break anything",
+            )
+        });
+        if warmup_steps > steps {
+            self.problem(
+                "schedule.warmup_steps",
+                format!("is {warmup_steps}, longer than the whole run of {steps} steps"),
+            );
+        }
+        let min_ratio = self.take("schedule.min_ratio", &request.min_ratio, || {
+            Choice::new(
+                preset::MIN_RATIO,
+                "a tenth of the highest rate still learns",
+            )
+        });
+        self.within("schedule.min_ratio", min_ratio, 0.0, 1.0);
+        SchedulePlan {
+            kind,
+            warmup_steps,
+            min_ratio,
+        }
+    }
+
+    pub(super) fn optimizer(&mut self, defaults: &MethodDefaults) -> OptimizerPlan {
+        let (request, device) = (&self.request.optimizer, &self.facts.device);
+        let usual = "the usual value";
+        let kind = self.take("optimizer.kind", &request.kind, || device.optimizer.clone());
+        let beta1 = self.take("optimizer.beta1", &request.beta1, || {
+            Choice::new(preset::BETA1, usual)
+        });
+        self.within("optimizer.beta1", beta1, 0.0, 0.9999);
+        let beta2 = self.take("optimizer.beta2", &request.beta2, || {
+            Choice::new(defaults.beta2, defaults.beta2_why)
+        });
+        self.within("optimizer.beta2", beta2, 0.0, 0.999_999);
+        let epsilon = self.take("optimizer.epsilon", &request.epsilon, || {
+            Choice::new(preset::EPSILON, usual)
+        });
+        self.within("optimizer.epsilon", epsilon, 1e-20, 1.0);
+        let weight_decay = self.take("optimizer.weight_decay", &request.weight_decay, || {
+            Choice::new(defaults.weight_decay, defaults.weight_decay_why)
+        });
+        self.within("optimizer.weight_decay", weight_decay, 0.0, 1.0);
+        let momentum = self.take("optimizer.momentum", &request.momentum, || {
+            Choice::new(preset::MOMENTUM, "the usual value; only SGD reads it")
+        });
+        self.within("optimizer.momentum", momentum, 0.0, 0.9999);
+        OptimizerPlan {
+            kind,
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+            momentum,
+        }
+    }
+
+    pub(super) fn step_switches(&mut self) -> (f64, f64, bool) {
+        let (request, device) = (self.request, &self.facts.device);
+        let clip_norm = self.take("clip_norm", &request.clip_norm, || {
+            Choice::new(
+                preset::CLIP_NORM,
+                "one strange batch can't undo many good ones",
+            )
+        });
+        self.within("clip_norm", clip_norm, 0.0, 1e6);
+        let ema = self.take("ema", &request.ema, || {
+            Choice::new(0.0, "off: it doubles the memory of what learns")
+        });
+        self.within("ema", ema, 0.0, 0.999_999);
+        let checkpointing = self.take("checkpointing", &request.checkpointing, || {
+            device.checkpointing.clone()
+        });
+        (clip_norm, ema, checkpointing)
+    }
+
+    pub(super) fn evaluate(&mut self, steps: usize) -> EvaluatePlan {
+        let (request, rows) = (&self.request.evaluate, self.facts.data.held_out_rows);
+        let every = self.take("evaluate.every", &request.every, || match rows {
+            0 => Choice::new(0, "no row is held out"),
+            _ => Choice::new(steps.div_ceil(10), "ten times in the run"),
+        });
+        if every > 0 && rows == 0 {
+            self.problem(
+                "evaluate.every",
+                format!("is {every}, but no row is held out; raise `data.held_out`"),
+            );
+        }
+        let batches = self.take("evaluate.batches", &request.batches, || {
+            Choice::new(20, "enough to see the trend, and short")
+        });
+        EvaluatePlan { every, batches }
+    }
+
+    pub(super) fn sample(&mut self, steps: usize, context: usize) -> SamplePlan {
+        let request = &self.request.sample;
+        let every = self.take("sample.every", &request.every, || {
+            Choice::new(steps.div_ceil(5), "five times in the run")
+        });
+        let prompts = self.take("sample.prompts", &request.prompts, || {
+            Choice::new(Vec::new(), "the beginning of a held-out row")
+        });
+        let tokens = self.take("sample.tokens", &request.tokens, || {
+            Choice::new(context.min(64), "enough to see whether it makes sense")
+        });
+        self.positive("sample.tokens", tokens);
+        SamplePlan {
+            every,
+            prompts,
+            tokens,
+        }
+    }
+
+    pub(super) fn save(&mut self, steps: usize, evaluate: &EvaluatePlan) -> SavePlan {
+        let request = &self.request.save;
+        let every = self.take("save.every", &request.every, || match evaluate.every {
+            0 => Choice::new(steps.div_ceil(10), "ten times in the run"),
+            every => Choice::new(every, "whenever it is measured"),
+        });
+        let keep_last = self.take("save.keep_last", &request.keep_last, || {
+            Choice::new(2, "the newest, and one before it")
+        });
+        self.positive("save.keep_last", keep_last);
+        let keep_best = self.take("save.keep_best", &request.keep_best, || {
+            Choice::new(true, "later is not always better")
+        });
+        SavePlan {
+            every,
+            keep_last,
+            keep_best,
+        }
+    }
+}
