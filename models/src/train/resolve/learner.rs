@@ -198,7 +198,7 @@ impl Resolver<'_> {
         });
         self.positive("lora.rank", rank);
         let alpha = self.take("lora.alpha", &request.alpha, || {
-            Choice::new(2.0 * rank as f64, "twice the rank, as is usual")
+            Choice::new(2.0 * rank.max(1) as f64, "twice the rank, as is usual")
         });
         if !(alpha > 0.0 && alpha.is_finite()) {
             self.problem("lora.alpha", format!("is {alpha}, and has to be above 0"));

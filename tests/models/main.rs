@@ -1,0 +1,3 @@
+//! What `models` does, feature by feature.
+
+mod plan;

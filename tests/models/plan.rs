@@ -1,0 +1,303 @@
+//! From a request to a plan.
+
+use models::train::{
+    Facts, Resolved, TrainRequest, plan::*, preset::parameters_of, request::*, resolve,
+};
+use serde_json::json;
+
+#[test]
+fn a_request_for_a_new_model_becomes_a_whole_plan() {
+    let resolved = plan(
+        json!({"data": {"files": ["shakespeare/input.txt"]}}),
+        scratch_facts(),
+    );
+    let plan = &resolved.plan;
+    let config = &plan.scratch.as_ref().unwrap().config;
+    assert_eq!(plan.name, "shakespeare");
+    assert_eq!(plan.method, Method::Scratch);
+    assert_eq!(
+        (plan.batch.rows, plan.batch.length, plan.batch.accumulate),
+        (4, 256, 2)
+    );
+    // 500,000 tokens in rows of 256, 8 rows per step, 10 passes.
+    assert_eq!(plan.steps, 2443);
+    assert_eq!(config["vocab_size"], 1000);
+    assert_eq!(parameters_of(config), Some(2_627_520));
+    assert!(plan.model.is_none() && plan.lora.is_none());
+}
+
+#[test]
+fn a_request_for_an_adapter_puts_it_beside_every_linear_weight() {
+    let request = json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "lora": {"rank": 16}});
+    let plan = plan(request, lora_facts()).plan;
+    let lora = plan.lora.unwrap();
+    assert_eq!(plan.method, Method::Lora);
+    assert_eq!((lora.rank, lora.alpha, lora.scale()), (16, 32.0, 2.0));
+    assert_eq!(lora.targets, ["q_proj", "v_proj", "down_proj"]);
+    assert_eq!(lora.layers, (0..30).collect::<Vec<_>>());
+    assert_eq!(plan.data.learn, Learn::Assistant);
+    // 19 of 20 rows have at most 300 tokens.
+    assert_eq!(plan.batch.length, 320);
+    assert_eq!(plan.learning_rate, 2e-4);
+}
+
+#[test]
+fn every_value_has_a_reason_and_knows_whether_it_was_asked_for() {
+    let request = json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "seed": 7});
+    let resolved = plan(request, lora_facts());
+    let why = |field: &str| {
+        resolved
+            .reasons
+            .iter()
+            .find(|it| it.field == field)
+            .unwrap()
+    };
+    assert!(why("learning_rate").automatic && why("learning_rate").why.contains("adapters"));
+    assert!(!why("seed").automatic && why("seed").value == "7");
+
+    // Everything in the plan that is a value of its own is explained.
+    let plan = serde_json::to_value(&resolved.plan).unwrap();
+    for (field, value) in leaves("", &plan) {
+        let explained = resolved.reasons.iter().any(|it| it.field == field);
+        assert!(
+            explained || field.starts_with("data.files") || value.is_object(),
+            "{field}"
+        );
+    }
+}
+
+#[test]
+fn a_plan_is_a_request_for_the_same_plan() {
+    for (request, facts) in [
+        (
+            json!({"data": {"files": ["shakespeare/input.txt"]}}),
+            scratch_facts(),
+        ),
+        (
+            json!({"model": "smol", "data": {"files": ["chat.jsonl"]}}),
+            lora_facts(),
+        ),
+        (
+            json!({"model": "smol", "method": "full", "epochs": 1, "data": {"files": ["a.txt"]}}),
+            lora_facts(),
+        ),
+    ] {
+        let first = plan(request, facts.clone()).plan;
+        let second = plan(serde_json::to_value(&first).unwrap(), facts).plan;
+        assert_eq!(first, second);
+    }
+}
+
+#[test]
+fn each_wrong_value_is_a_problem_of_its_field() {
+    let cases = [
+        (
+            json!({"steps": 300, "schedule": {"warmup_steps": 500}}),
+            "`schedule.warmup_steps` is 500, longer than the whole run of 300 steps",
+        ),
+        (
+            json!({"steps": 3, "epochs": 1}),
+            "`epochs` is given together with `steps`; remove one of the two",
+        ),
+        (
+            json!({"steps": 0}),
+            "`steps` is 0, and has to be at least 1",
+        ),
+        (
+            json!({"epochs": -1}),
+            "`epochs` is -1, and has to be above 0",
+        ),
+        (
+            json!({"learning_rate": 0}),
+            "`learning_rate` is 0, and has to be above 0 and at most 10",
+        ),
+        (
+            json!({"batch": {"rows": 0}}),
+            "`batch.rows` is 0, and has to be at least 1",
+        ),
+        (
+            json!({"batch": {"length": 4096}}),
+            "`batch.length` is 4096, longer than the 2048 tokens the model can see",
+        ),
+        (
+            json!({"lora": {"rank": 0}}),
+            "`lora.rank` is 0, and has to be at least 1",
+        ),
+        (
+            json!({"lora": {"dropout": 1}}),
+            "`lora.dropout` is 1, and has to be from 0 to 0.9",
+        ),
+        (
+            json!({"lora": {"targets": ["qproj"]}}),
+            "`lora.targets` has `qproj`, which this model lacks; it has q_proj, v_proj, down_proj",
+        ),
+        (
+            json!({"lora": {"layers": [29, 30]}}),
+            "`lora.layers` has 30, and the 30 layers are counted from 0",
+        ),
+        (
+            json!({"optimizer": {"beta2": 1.0}}),
+            "`optimizer.beta2` is 1, and has to be from 0 to 0.999999",
+        ),
+        (
+            json!({"data": {"files": ["a"], "held_out": 0.9}}),
+            "`data.held_out` is 0.9, and has to be from 0 to 0.5",
+        ),
+        (
+            json!({"data": {"files": ["a"], "max_length": 99}, "batch": {"length": 64}}),
+            "`data.max_length` is 99, longer than `batch.length`, which is 64",
+        ),
+        (
+            json!({"data": {}}),
+            "`data.files` is missing: name at least one file",
+        ),
+        (
+            json!({"method": "full", "lora": {"rank": 4}}),
+            "`lora` is given, but the method has no adapter; remove it, or set `method: lora`",
+        ),
+        (
+            json!({"method": "scratch"}),
+            "`model` is given, but a new model starts from nothing; remove it, or set `method: full`",
+        ),
+        (
+            json!({"strict": true, "dtype": {"compute": "f16"}}),
+            "`dtype.compute` is f16, which is not safe on cpu: it is emulated",
+        ),
+    ];
+    for (change, expected) in cases {
+        let mut request = json!({"model": "smol", "data": {"files": ["chat.jsonl"]}});
+        request
+            .as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
+        assert_eq!(problems(request, lora_facts()), [expected]);
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let request = json!({"learning_rate": 0, "clip_norm": -1, "scratch": {"vocab_size": 100}});
+    assert_eq!(
+        problems(request, scratch_facts()),
+        [
+            "`scratch.vocab_size` is 100, and has to be at least 259: every byte, and three tokens that end texts \
+             and turns",
+            "`data.files` is missing: name at least one file",
+            "`learning_rate` is 0, and has to be above 0 and at most 10",
+            "`clip_norm` is -1, and has to be from 0 to 1000000",
+        ]
+    );
+}
+
+#[test]
+fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
+    let request =
+        json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "dtype": {"compute": "f16"}});
+    let resolved = plan(request, lora_facts());
+    assert_eq!(resolved.plan.dtype.compute, Dtype::F32);
+    assert_eq!(
+        resolved.warnings,
+        [
+            "the longest row has 900 tokens and is cut to 320",
+            "`dtype.compute` is f16, which is not safe on cpu: it is emulated; f32 is used instead",
+        ]
+    );
+}
+
+#[test]
+fn fields_of_a_config_replace_those_of_the_preset() {
+    let request = json!({"scratch": {"preset": "nano", "config": {"num_hidden_layers": 2}},
+        "data": {"files": ["a.txt"]}});
+    let plan = plan(request, scratch_facts()).plan;
+    let config = plan.scratch.unwrap().config;
+    assert_eq!(
+        (&config["num_hidden_layers"], &config["hidden_size"]),
+        (&json!(2), &json!(128))
+    );
+}
+
+#[track_caller]
+fn plan(request: serde_json::Value, facts: Facts) -> Resolved {
+    let request: TrainRequest = serde_json::from_value(request).unwrap();
+    resolve(&request, &facts).unwrap()
+}
+
+#[track_caller]
+fn problems(request: serde_json::Value, facts: Facts) -> Vec<String> {
+    let request: TrainRequest = serde_json::from_value(request).unwrap();
+    let problems = resolve(&request, &facts).unwrap_err();
+    problems.0.iter().map(ToString::to_string).collect()
+}
+
+/// Every value with its path, down to what is not an object.
+fn leaves(path: &str, value: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
+    match value
+        .as_object()
+        .filter(|_| path != "scratch.config" && path != "data.columns")
+    {
+        Some(fields) => fields
+            .iter()
+            .flat_map(|(name, value)| {
+                leaves(
+                    &format!("{path}.{name}").trim_start_matches('.').to_owned(),
+                    value,
+                )
+            })
+            .collect(),
+        None => vec![(path.to_owned(), value.clone())],
+    }
+}
+
+fn scratch_facts() -> Facts {
+    Facts {
+        model: None,
+        data: DataFacts {
+            format: "text".to_owned(),
+            chat: false,
+            rows: 1000,
+            held_out_rows: 50,
+            tokens: 500_000,
+            length_95: 600,
+            length_longest: 900,
+        },
+        vocab_size: 1000,
+        device: device_facts(),
+    }
+}
+
+fn lora_facts() -> Facts {
+    Facts {
+        model: Some(ModelFacts {
+            architecture: "llama".to_owned(),
+            parameters: 134_515_008,
+            context: 2048,
+            layers: 30,
+            linears: ["q_proj", "v_proj", "down_proj"]
+                .map(str::to_owned)
+                .to_vec(),
+        }),
+        data: DataFacts {
+            format: "messages".to_owned(),
+            chat: true,
+            rows: 1000,
+            held_out_rows: 50,
+            tokens: 150_000,
+            length_95: 300,
+            length_longest: 900,
+        },
+        vocab_size: 49_152,
+        device: device_facts(),
+    }
+}
+
+fn device_facts() -> DeviceFacts {
+    DeviceFacts {
+        device: Choice::new("cpu".to_owned(), "there is no GPU"),
+        compute: Choice::new(Dtype::F32, "exact and fast here"),
+        storage: Choice::new(Dtype::F32, "exact and fast here"),
+        unsafe_compute: vec![Choice::new(Dtype::F16, "it is emulated")],
+        batch_tokens: Choice::new(1024, "keeps the cores busy"),
+        checkpointing: Choice::new(false, "memory is not short"),
+        optimizer: Choice::new(OptimizerKind::Adamw, "learns fastest per step"),
+    }
+}
