@@ -5,6 +5,7 @@
 
 pub mod arch;
 pub mod checkpoint;
+pub mod device;
 pub mod error;
 pub mod ops;
 pub mod parameters;

@@ -1,0 +1,207 @@
+//! What a run uses on each kind of device when nothing is asked for, and why.
+//!
+//! One table, read by the plan, the Device page and the guide. Number formats have their own, in
+//! [`dtype`](super::dtype).
+
+use serde::Serialize;
+
+use super::{
+    DeviceKind,
+    dtype::{DeviceClass, Role, dtype_rule},
+};
+
+/// A default with its reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Default<T> {
+    /// The value.
+    pub value: T,
+    /// Why, as a sentence.
+    pub reason: &'static str,
+}
+
+const fn because<T>(value: T, reason: &'static str) -> Default<T> {
+    Default { value, reason }
+}
+
+/// The optimizers a default can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum DefaultOptimizer {
+    /// Adam with decoupled weight decay.
+    #[serde(rename = "adamw")]
+    AdamW,
+}
+
+/// The defaults of one kind of device. Serialized, it is an object with one `{ value, reason }` per setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DeviceDefaults {
+    /// Rows in one micro-batch, before the memory estimate makes it smaller.
+    pub batch_rows: Default<usize>,
+    /// Whether activations are computed a second time in the backward pass instead of being kept.
+    pub gradient_checkpointing: Default<bool>,
+    /// The optimizer.
+    pub optimizer: Default<DefaultOptimizer>,
+    /// Whether the optimizer's state is kept in 8 bits.
+    pub eight_bit_optimizer: Default<bool>,
+    /// Whether weights that are not trained are kept quantized.
+    pub quantized_base: Default<bool>,
+    /// Threads that prepare batches while the device computes.
+    pub loader_workers: Default<usize>,
+    /// Whether batches are prepared in memory that can't be swapped out, from which a GPU copies faster.
+    pub pinned_memory: Default<bool>,
+    /// How many devices one run uses.
+    pub devices: Default<usize>,
+}
+
+/// The defaults of a kind of device.
+pub const fn device_defaults(kind: DeviceKind) -> DeviceDefaults {
+    let defaults = DeviceDefaults {
+        batch_rows: because(
+            4,
+            "Four rows keep a few cores busy; more rows would only make each step longer.",
+        ),
+        gradient_checkpointing: because(
+            false,
+            "It costs a third more time; the plan turns it on when activations would not fit in memory.",
+        ),
+        optimizer: because(
+            DefaultOptimizer::AdamW,
+            "It learns well with the settings of published recipes, on every device.",
+        ),
+        eight_bit_optimizer: because(
+            false,
+            "Not here yet. It would save memory only where all weights are trained; an adapter's state is small.",
+        ),
+        quantized_base: because(
+            false,
+            "Not here yet. Weights that are not trained are kept in the storage format above.",
+        ),
+        loader_workers: because(
+            0,
+            "The processor computes the steps too: a loader thread would take time from it.",
+        ),
+        pinned_memory: because(false, "There is no copy to another memory."),
+        devices: because(1, "A machine has one CPU device; its cores share the work."),
+    };
+    match kind {
+        DeviceKind::Rocm | DeviceKind::Cpu => defaults,
+        DeviceKind::Metal => DeviceDefaults {
+            batch_rows: because(
+                8,
+                "A GPU needs more rows at once than a processor to be busy.",
+            ),
+            loader_workers: because(
+                1,
+                "One thread prepares the next batch while the GPU computes.",
+            ),
+            pinned_memory: because(
+                false,
+                "GPU and processor share one memory; nothing is copied.",
+            ),
+            devices: because(
+                1,
+                "A Mac has one GPU, and Metal has no way to share a run between several.",
+            ),
+            ..defaults
+        },
+        DeviceKind::Cuda => DeviceDefaults {
+            batch_rows: because(
+                16,
+                "A GPU needs more rows at once than a processor to be busy.",
+            ),
+            loader_workers: because(
+                1,
+                "One thread prepares the next batch while the GPU computes.",
+            ),
+            pinned_memory: because(
+                false,
+                "A batch of tokens is a few kilobytes; pinned memory would save microseconds a step.",
+            ),
+            devices: because(1, "Training on several GPUs is not here yet."),
+            ..defaults
+        },
+    }
+}
+
+/// The page of the guide that shows this table and that of the number formats.
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# Devices\n\n<!-- Generated from models/src/device/defaults.rs and dtype.rs. Edit those. -->\n\n\
+         What Anneal uses on each device when you don't ask for something else, and why. `anneal train --plan` shows \
+         the same reasons for your run.\n\n## Number formats\n",
+    );
+    for class in DeviceClass::ALL {
+        page += &format!("\n### {class}\n\n| for | format | why |\n|---|---|---|\n");
+        for role in Role::ALL {
+            let rule = dtype_rule(class, role);
+            let [default, others @ ..] = rule.allowed else {
+                continue;
+            };
+            page += &format!(
+                "| {} | **{}** | {} |\n",
+                role.words(),
+                default.dtype,
+                default.reason
+            );
+            for other in others {
+                page += &format!("| | or {} | {} |\n", other.dtype, other.reason);
+            }
+            for refused in rule.refused {
+                page += &format!("| | not {} | {} |\n", refused.dtype, refused.reason);
+            }
+        }
+    }
+    page += "\n## Settings\n";
+    for kind in [DeviceKind::Metal, DeviceKind::Cuda, DeviceKind::Cpu] {
+        page += &format!("\n### {kind}\n\n| setting | default | why |\n|---|---|---|\n");
+        for (setting, default) in rows(&device_defaults(kind)) {
+            let value = default["value"].to_string();
+            let reason = default["reason"].as_str().unwrap_or_default().to_owned();
+            page += &format!("| `{setting}` | {} | {reason} |\n", value.trim_matches('"'));
+        }
+    }
+    page
+}
+
+/// The settings as they are serialized, in order: each a name and its `{ value, reason }`.
+fn rows(defaults: &DeviceDefaults) -> Vec<(String, serde_json::Value)> {
+    match serde_json::to_value(defaults) {
+        Ok(serde_json::Value::Object(settings)) => settings.into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn the_guide_shows_the_table_as_it_is() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/devices.md");
+        if env::var_os("ANNEAL_WRITE_DOCS").is_some() {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, markdown()).unwrap();
+        }
+        let committed = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            committed == markdown(),
+            "docs/guide/devices.md is not what the tables say; set ANNEAL_WRITE_DOCS=1 and run this test again"
+        );
+    }
+
+    #[test]
+    fn every_setting_has_a_value_and_a_reason() {
+        for kind in [DeviceKind::Metal, DeviceKind::Cuda, DeviceKind::Cpu] {
+            let rows = rows(&device_defaults(kind));
+            assert_eq!(rows.len(), 8);
+            for (setting, default) in rows {
+                assert!(!default["value"].is_null(), "{kind}: {setting}");
+                assert!(
+                    default["reason"].as_str().unwrap().ends_with('.'),
+                    "{kind}: {setting}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,595 @@
+//! Which number formats compute, store and accumulate on which device, and why.
+//!
+//! One table, read by the plan, the Device page and the guide. A format that a device can't serve safely is lowered
+//! with a reason, or refused when the user asked for strictness.
+
+use std::{fmt, str::FromStr};
+
+use candle_core::DType;
+use serde::{Deserialize, Serialize};
+
+use super::{DeviceKind, FoundDevice};
+use crate::{Error, Result};
+
+/// A format for the numbers of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Dtype {
+    /// 32 bits: 8 of exponent, 23 of fraction.
+    #[serde(alias = "fp32", alias = "float32")]
+    F32,
+    /// 16 bits: the range of f32 with 7 bits of fraction.
+    #[serde(alias = "bfloat16")]
+    Bf16,
+    /// 16 bits: 5 of exponent, 10 of fraction. The largest number is 65,504.
+    #[serde(alias = "fp16", alias = "float16")]
+    F16,
+}
+
+impl Dtype {
+    /// Bytes of one number.
+    pub fn bytes(self) -> usize {
+        DType::from(self).size_in_bytes()
+    }
+}
+
+impl From<Dtype> for DType {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => Self::F32,
+            Dtype::Bf16 => Self::BF16,
+            Dtype::F16 => Self::F16,
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(DType::from(*self).as_str())
+    }
+}
+
+impl FromStr for Dtype {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "f32" | "fp32" | "float32" => Ok(Self::F32),
+            "bf16" | "bfloat16" => Ok(Self::Bf16),
+            "f16" | "fp16" | "float16" => Ok(Self::F16),
+            _ => {
+                let problem = format!("is `{text}`; it can be f32, bf16 or f16");
+                Err(Error::setting("dtype", problem))
+            }
+        }
+    }
+}
+
+/// What numbers are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Activations, and what matrices are multiplied in.
+    Compute,
+    /// Weights that are not trained, as they lie in memory.
+    Storage,
+    /// Sums: losses, softmax, norms, gradients of weights.
+    Accumulate,
+    /// Weights that are trained, and the optimizer's state.
+    Master,
+}
+
+impl Role {
+    /// All roles, in the order in which they are shown.
+    pub const ALL: [Self; 4] = [Self::Compute, Self::Storage, Self::Accumulate, Self::Master];
+
+    /// What it is, for a person.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Compute => "computing",
+            Self::Storage => "frozen weights",
+            Self::Accumulate => "sums",
+            Self::Master => "trained weights and optimizer state",
+        }
+    }
+
+    /// The setting that asks for it in a run file.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Compute => "dtype.compute",
+            Self::Storage => "dtype.storage",
+            Self::Accumulate => "dtype.accumulate",
+            Self::Master => "dtype.master",
+        }
+    }
+}
+
+/// Devices as far as number formats differ between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceClass {
+    /// The processor.
+    Cpu,
+    /// An Apple GPU whose bf16 has not been compared with the CPU yet.
+    Metal,
+    /// An Apple GPU that has passed the device check in bf16.
+    MetalChecked,
+    /// An NVIDIA GPU before compute capability 8.0.
+    CudaBefore80,
+    /// An NVIDIA GPU from compute capability 8.0 (Ampere, 2020).
+    Cuda80,
+}
+
+impl DeviceClass {
+    /// All classes, in the order in which they are shown.
+    pub const ALL: [Self; 5] = [
+        Self::Cpu,
+        Self::Metal,
+        Self::MetalChecked,
+        Self::CudaBefore80,
+        Self::Cuda80,
+    ];
+
+    /// The class of a device. `bf16_checked` says whether the device check has passed bf16 on it; it counts on Metal.
+    pub fn of(device: &FoundDevice, bf16_checked: bool) -> Self {
+        match device.kind {
+            DeviceKind::Metal if bf16_checked => Self::MetalChecked,
+            DeviceKind::Metal => Self::Metal,
+            DeviceKind::Cuda if device.compute_capability >= Some((8, 0)) => Self::Cuda80,
+            DeviceKind::Cuda => Self::CudaBefore80,
+            DeviceKind::Rocm | DeviceKind::Cpu => Self::Cpu,
+        }
+    }
+}
+
+impl fmt::Display for DeviceClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cpu => "CPU",
+            Self::Metal => "Metal, not checked in bf16",
+            Self::MetalChecked => "Metal, checked in bf16",
+            Self::CudaBefore80 => "CUDA before compute capability 8.0",
+            Self::Cuda80 => "CUDA from compute capability 8.0",
+        })
+    }
+}
+
+/// A format with the reason why it is, or isn't, used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DtypeReason {
+    /// The format.
+    pub dtype: Dtype,
+    /// A sentence.
+    pub reason: &'static str,
+}
+
+/// One line of the table: the formats for one role on one class of device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DtypeRule {
+    /// The device.
+    pub class: DeviceClass,
+    /// What the numbers are for.
+    pub role: Role,
+    /// Safe formats, the default first. Never empty.
+    pub allowed: &'static [DtypeReason],
+    /// The others, with what speaks against them. With `allowed`, every format occurs once.
+    pub refused: &'static [DtypeReason],
+}
+
+/// The formats for a role on a device.
+pub fn dtype_rule(class: DeviceClass, role: Role) -> DtypeRule {
+    let (allowed, refused) = match role {
+        Role::Compute => compute(class),
+        Role::Storage => storage(class),
+        Role::Accumulate => ACCUMULATE,
+        Role::Master => MASTER,
+    };
+    DtypeRule {
+        class,
+        role,
+        allowed,
+        refused,
+    }
+}
+
+/// Allowed and refused formats.
+type Formats = (&'static [DtypeReason], &'static [DtypeReason]);
+
+fn compute(class: DeviceClass) -> Formats {
+    match class {
+        DeviceClass::Cpu => {
+            const {
+                (
+                    &[f32("The processor's matrix kernels are f32.")],
+                    &[
+                        bf16(
+                            "The CPU widens bf16 matrices to f32 again on every product, so it is slower than f32.",
+                        ),
+                        f16(NEEDS_LOSS_SCALING),
+                    ],
+                )
+            }
+        }
+        DeviceClass::Metal => {
+            const {
+                (
+                    &[f32(
+                        "f32 is used until the device check has passed bf16 on this GPU.",
+                    )],
+                    &[
+                        bf16("The device check has not passed bf16 on this GPU."),
+                        f16(NEEDS_LOSS_SCALING),
+                    ],
+                )
+            }
+        }
+        DeviceClass::MetalChecked => {
+            const {
+                (
+                    &[
+                        bf16(
+                            "The device check has passed bf16 on this GPU; it halves the memory of activations.",
+                        ),
+                        f32("f32 keeps 7 digits, at twice the memory."),
+                    ],
+                    &[f16(NEEDS_LOSS_SCALING)],
+                )
+            }
+        }
+        DeviceClass::CudaBefore80 => {
+            const {
+                (
+                    &[f32(
+                        "Before compute capability 8.0, f32 is the fastest format that is safe.",
+                    )],
+                    &[
+                        bf16("GPUs before compute capability 8.0 have no bf16 arithmetic."),
+                        f16(NEEDS_LOSS_SCALING),
+                    ],
+                )
+            }
+        }
+        DeviceClass::Cuda80 => {
+            const {
+                (
+                    &[
+                        bf16(
+                            "From compute capability 8.0, bf16 has the range of f32 at half the memory and is faster.",
+                        ),
+                        f32("f32 keeps 7 digits, at twice the memory and more time."),
+                    ],
+                    &[f16(NEEDS_LOSS_SCALING)],
+                )
+            }
+        }
+    }
+}
+
+fn storage(class: DeviceClass) -> Formats {
+    match class {
+        DeviceClass::Cpu => {
+            const {
+                (
+                    &[
+                        f32(
+                            "The processor computes in f32, so nothing is converted while it runs.",
+                        ),
+                        bf16(
+                            "Half the memory; our kernels widen it to f32 as they go, which is exact.",
+                        ),
+                    ],
+                    &[f16(
+                        "Weights in f16 are widened to f32 once when they are loaded, which is exact.",
+                    )],
+                )
+            }
+        }
+        DeviceClass::Metal | DeviceClass::CudaBefore80 => {
+            const {
+                (
+                    &[f32("Stored as they are computed with.")],
+                    &[
+                        bf16("They would have to be widened to f32 on every use."),
+                        f16("They would have to be widened to f32 on every use."),
+                    ],
+                )
+            }
+        }
+        DeviceClass::MetalChecked | DeviceClass::Cuda80 => {
+            const {
+                (
+                    &[
+                        bf16(
+                            "Stored as they are computed with, and as most checkpoints hold them.",
+                        ),
+                        f32("Right when the run computes in f32."),
+                    ],
+                    &[f16(
+                        "Its range is smaller than that of bf16, for the same memory.",
+                    )],
+                )
+            }
+        }
+    }
+}
+
+const ACCUMULATE: Formats = (
+    &[f32(
+        "Long sums lose small terms in 16 bits, on every device.",
+    )],
+    &[
+        bf16("After a few hundred terms of the same size, a bf16 sum stops growing."),
+        f16("A sum in f16 is infinite above 65,504."),
+    ],
+);
+
+const MASTER: Formats = (
+    &[f32(
+        "A step of learning is far smaller than the weight it changes.",
+    )],
+    &[
+        bf16(
+            "With 7 bits of fraction, steps below 1/512 of a weight vanish, and slow averages stand still.",
+        ),
+        f16(
+            "With 10 bits of fraction, steps below 1/4,096 of a weight vanish, and squared gradients underflow.",
+        ),
+    ],
+);
+
+const NEEDS_LOSS_SCALING: &str = "f16 is infinite above 65,504 and loses small gradients, so it needs loss scaling, which is not here yet.";
+
+const fn f32(reason: &'static str) -> DtypeReason {
+    DtypeReason {
+        dtype: Dtype::F32,
+        reason,
+    }
+}
+
+const fn bf16(reason: &'static str) -> DtypeReason {
+    DtypeReason {
+        dtype: Dtype::Bf16,
+        reason,
+    }
+}
+
+const fn f16(reason: &'static str) -> DtypeReason {
+    DtypeReason {
+        dtype: Dtype::F16,
+        reason,
+    }
+}
+
+/// The format that will be used, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChosenDtype {
+    /// The format.
+    pub dtype: Dtype,
+    /// Why, as a sentence.
+    pub reason: String,
+    /// What was asked for, when it is not what will be used. The reason then says why; show it as a warning.
+    pub lowered_from: Option<Dtype>,
+}
+
+/// Picks the format for a role: the one asked for where it is safe, else the device's default.
+///
+/// Errors: [`Error::Setting`] when the one asked for isn't safe there and `strict` is set.
+pub fn choose_dtype(
+    class: DeviceClass,
+    role: Role,
+    requested: Option<Dtype>,
+    strict: bool,
+) -> Result<ChosenDtype> {
+    let rule = dtype_rule(class, role);
+    let default = rule.allowed[0];
+    let Some(requested) = requested else {
+        return Ok(ChosenDtype {
+            dtype: default.dtype,
+            reason: default.reason.to_owned(),
+            lowered_from: None,
+        });
+    };
+    if rule
+        .allowed
+        .iter()
+        .any(|allowed| allowed.dtype == requested)
+    {
+        return Ok(ChosenDtype {
+            dtype: requested,
+            reason: format!("{requested} was asked for."),
+            lowered_from: None,
+        });
+    }
+    let against = rule
+        .refused
+        .iter()
+        .find(|refused| refused.dtype == requested);
+    let against = against.map_or("It is not known to be safe here.", |refused| refused.reason);
+    if strict {
+        let problem = format!(
+            "is {requested} and must be obeyed (strict), but on {class} only {} is safe. {against}",
+            default.dtype
+        );
+        return Err(Error::setting(role.field(), problem));
+    }
+    Ok(ChosenDtype {
+        dtype: default.dtype,
+        reason: format!(
+            "{requested} was asked for and {} is used. {against}",
+            default.dtype
+        ),
+        lowered_from: Some(requested),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(
+        class: DeviceClass,
+        role: Role,
+        requested: Option<Dtype>,
+        expected: Dtype,
+        lowered: bool,
+    ) {
+        let chosen = choose_dtype(class, role, requested, false).unwrap();
+        assert_eq!(chosen.dtype, expected);
+        assert_eq!(chosen.lowered_from, requested.filter(|_| lowered));
+        let strict = choose_dtype(class, role, requested, true);
+        assert_eq!(strict.is_err(), lowered, "{strict:?}");
+    }
+
+    #[test]
+    fn each_device_computes_in_its_safe_format() {
+        check(DeviceClass::Cpu, Role::Compute, None, Dtype::F32, false);
+        check(DeviceClass::Metal, Role::Compute, None, Dtype::F32, false);
+        check(
+            DeviceClass::MetalChecked,
+            Role::Compute,
+            None,
+            Dtype::Bf16,
+            false,
+        );
+        check(
+            DeviceClass::CudaBefore80,
+            Role::Compute,
+            None,
+            Dtype::F32,
+            false,
+        );
+        check(DeviceClass::Cuda80, Role::Compute, None, Dtype::Bf16, false);
+    }
+
+    #[test]
+    fn an_unsafe_format_is_lowered_or_refused() {
+        check(
+            DeviceClass::Cpu,
+            Role::Compute,
+            Some(Dtype::Bf16),
+            Dtype::F32,
+            true,
+        );
+        check(
+            DeviceClass::Metal,
+            Role::Compute,
+            Some(Dtype::Bf16),
+            Dtype::F32,
+            true,
+        );
+        check(
+            DeviceClass::Cuda80,
+            Role::Compute,
+            Some(Dtype::F16),
+            Dtype::Bf16,
+            true,
+        );
+        check(
+            DeviceClass::Cuda80,
+            Role::Accumulate,
+            Some(Dtype::Bf16),
+            Dtype::F32,
+            true,
+        );
+        check(
+            DeviceClass::Cuda80,
+            Role::Master,
+            Some(Dtype::Bf16),
+            Dtype::F32,
+            true,
+        );
+    }
+
+    #[test]
+    fn a_safe_format_is_used_as_asked() {
+        check(
+            DeviceClass::Cpu,
+            Role::Storage,
+            Some(Dtype::Bf16),
+            Dtype::Bf16,
+            false,
+        );
+        check(
+            DeviceClass::Cuda80,
+            Role::Compute,
+            Some(Dtype::F32),
+            Dtype::F32,
+            false,
+        );
+    }
+
+    #[test]
+    fn a_lowered_format_says_why() {
+        let chosen =
+            choose_dtype(DeviceClass::Cpu, Role::Compute, Some(Dtype::Bf16), false).unwrap();
+        assert_eq!(
+            chosen.reason,
+            "bf16 was asked for and f32 is used. The CPU widens bf16 matrices to f32 again on every product, so it \
+             is slower than f32."
+        );
+        let refused =
+            choose_dtype(DeviceClass::Metal, Role::Compute, Some(Dtype::Bf16), true).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "`dtype.compute` is bf16 and must be obeyed (strict), but on Metal, not checked in bf16 only f32 is \
+             safe. The device check has not passed bf16 on this GPU."
+        );
+    }
+
+    #[test]
+    fn every_format_is_allowed_or_refused_exactly_once() {
+        for class in DeviceClass::ALL {
+            for role in Role::ALL {
+                let rule = dtype_rule(class, role);
+                for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16] {
+                    let named = rule
+                        .allowed
+                        .iter()
+                        .chain(rule.refused)
+                        .filter(|row| row.dtype == dtype);
+                    assert_eq!(named.count(), 1, "{class}, {role:?}, {dtype}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bf16_needs_compute_capability_8_or_a_passed_check() {
+        let cuda = |major, minor| FoundDevice {
+            compute_capability: Some((major, minor)),
+            ..FoundDevice::named(DeviceKind::Cuda, 0, "NVIDIA")
+        };
+        assert_eq!(
+            DeviceClass::of(&cuda(7, 5), true),
+            DeviceClass::CudaBefore80
+        );
+        assert_eq!(DeviceClass::of(&cuda(8, 0), false), DeviceClass::Cuda80);
+        assert_eq!(DeviceClass::of(&cuda(9, 0), false), DeviceClass::Cuda80);
+        let unknown = FoundDevice::named(DeviceKind::Cuda, 0, "NVIDIA");
+        assert_eq!(DeviceClass::of(&unknown, true), DeviceClass::CudaBefore80);
+        let metal = FoundDevice::named(DeviceKind::Metal, 0, "Apple M3");
+        assert_eq!(DeviceClass::of(&metal, false), DeviceClass::Metal);
+        assert_eq!(DeviceClass::of(&metal, true), DeviceClass::MetalChecked);
+    }
+
+    #[test]
+    fn the_names_of_other_tools_are_understood() {
+        for (text, dtype) in [
+            ("fp32", Dtype::F32),
+            ("bfloat16", Dtype::Bf16),
+            ("float16", Dtype::F16),
+        ] {
+            assert_eq!(text.parse::<Dtype>().unwrap(), dtype);
+            assert_eq!(serde_json::from_value::<Dtype>(text.into()).unwrap(), dtype);
+        }
+        assert_eq!(serde_json::to_value(Dtype::Bf16).unwrap(), "bf16");
+        assert!(
+            "int8"
+                .parse::<Dtype>()
+                .unwrap_err()
+                .to_string()
+                .contains("int8")
+        );
+    }
+}

@@ -1,0 +1,228 @@
+//! How much memory a device has, how much of it is in use, and how to give unused memory back.
+//!
+//! Deliberately absent: what a run will need, which the plan estimates before it starts.
+
+use candle_core::Device;
+use serde::{Deserialize, Serialize};
+use sysinfo::{MemoryRefreshKind, ProcessRefreshKind, ProcessesToUpdate, System};
+
+use crate::{Error, Result};
+
+/// Memory of one device at one moment, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// All there is. In a container, what the container may use; on Apple silicon, the share of main memory that a
+    /// GPU should stay in.
+    pub total_bytes: u64,
+    /// What could be taken now without pushing anything out.
+    pub available_bytes: u64,
+    /// What this process holds.
+    pub used_bytes: u64,
+    /// The most this process has held, where the system keeps count (Linux and CUDA).
+    pub peak_bytes: Option<u64>,
+}
+
+/// Asks how much memory the device has and how much is in use. For the CPU that is main memory.
+///
+/// Errors: [`Error::Device`] when the system or the driver doesn't answer.
+pub fn memory(device: &Device) -> Result<Memory> {
+    match device {
+        Device::Cpu => host(),
+        Device::Metal(metal) => Ok(metal_memory(metal)),
+        Device::Cuda(cuda) => cuda_memory(cuda),
+    }
+}
+
+/// Waits until the device has done all its work, and gives memory that no tensor holds back to the system.
+///
+/// On Metal this also is the only place where every error of the work before comes out.
+///
+/// Errors: [`Error::Tensor`] with what went wrong in that work.
+pub fn release(device: &Device) -> Result<()> {
+    device.synchronize()?;
+    trim(device)
+}
+
+/// Main memory.
+pub(super) fn host() -> Result<Memory> {
+    let asked = || -> Result<Memory, sysinfo::Error> {
+        let mut system = System::new()?;
+        system.refresh_memory_specifics(MemoryRefreshKind::nothing().with_ram());
+        let own = sysinfo::get_current_pid()?;
+        system.refresh_processes_specifics(
+            ProcessesToUpdate::Some(&[own]),
+            false,
+            ProcessRefreshKind::nothing().with_memory(),
+        );
+        let process = system.process(own);
+        let limits = process.and_then(|process| process.cgroup_limits());
+        let (limit, left) = limits.map_or((u64::MAX, u64::MAX), |limits| {
+            (limits.total_memory, limits.free_memory)
+        });
+        Ok(Memory {
+            total_bytes: system.total_memory().min(limit),
+            available_bytes: system.available_memory().min(left),
+            used_bytes: process.map_or(0, |process| process.memory()),
+            peak_bytes: std::fs::read_to_string("/proc/self/status")
+                .ok()
+                .and_then(|status| peak_bytes(&status)),
+        })
+    };
+    asked().map_err(|error| Error::Device(format!("could not read the memory in use: {error}")))
+}
+
+/// The most memory the process has held, from the text of Linux's `/proc/self/status`.
+fn peak_bytes(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+#[cfg(all(target_os = "macos", feature = "metal"))]
+fn metal_memory(metal: &candle_core::MetalDevice) -> Memory {
+    let total = metal.device().recommended_max_working_set_size() as u64;
+    let used = metal.device().current_allocated_size() as u64;
+    Memory {
+        total_bytes: total,
+        available_bytes: total.saturating_sub(used),
+        used_bytes: used,
+        peak_bytes: None,
+    }
+}
+
+/// Without Metal in the build, such a device can't be made.
+#[cfg(not(all(target_os = "macos", feature = "metal")))]
+fn metal_memory(_: &candle_core::MetalDevice) -> Memory {
+    Memory {
+        total_bytes: 0,
+        available_bytes: 0,
+        used_bytes: 0,
+        peak_bytes: None,
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+pub(super) fn prepare(_: &Device) {}
+
+#[cfg(not(feature = "cuda"))]
+fn trim(_: &Device) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_memory(_: &candle_core::CudaDevice) -> Result<Memory> {
+    Err(Error::Device("this build has no CUDA engine".to_owned()))
+}
+
+#[cfg(feature = "cuda")]
+pub(super) use cuda::prepare;
+#[cfg(feature = "cuda")]
+use cuda::{memory as cuda_memory, trim};
+
+/// What cudarc has no safe call for: the memory pool that CUDA takes tensors from.
+#[cfg(feature = "cuda")]
+mod cuda {
+    use candle_core::{
+        CudaDevice, Device,
+        cuda_backend::cudarc::driver::{
+            DriverError,
+            result::{device::get_default_mem_pool, mem_pool},
+            sys::{CUmemPool_attribute, CUmemPool_attribute::*, CUmemoryPool},
+        },
+    };
+
+    use super::Memory;
+    use crate::{Error, Result};
+
+    /// Keeps freed memory in the pool, instead of handing it to the driver at each synchronization, and stops
+    /// recording two events for each tensor: there is one stream, so nothing needs them.
+    pub(in super::super) fn prepare(device: &Device) {
+        let Device::Cuda(cuda) = device else {
+            return;
+        };
+        // SAFETY: events order work between streams, and this process has one stream.
+        unsafe { cuda.cuda_stream().context().disable_event_tracking() };
+        let mut threshold = u64::MAX;
+        // A card without pools (some virtual ones) works too, only slower, so an error is no reason to stop.
+        let _slower = pool(cuda).and_then(|pool| {
+            let value = (&raw mut threshold).cast();
+            // SAFETY: the pool is the device's own, and this attribute is a u64.
+            unsafe { mem_pool::set_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, value) }
+        });
+    }
+
+    pub(super) fn trim(device: &Device) -> Result<()> {
+        let Device::Cuda(cuda) = device else {
+            return Ok(());
+        };
+        // SAFETY: the pool is the device's own; memory in use is not touched.
+        let trimmed = pool(cuda).and_then(|pool| unsafe { mem_pool::trim_to(pool, 0) });
+        trimmed.map_err(driver("release memory"))
+    }
+
+    pub(super) fn memory(cuda: &CudaDevice) -> Result<Memory> {
+        let asked = || -> Result<Memory, DriverError> {
+            let (free, total) = cuda.cuda_stream().context().mem_get_info()?;
+            let used = pool_bytes(cuda, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+            let kept = pool_bytes(cuda, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+            Ok(Memory {
+                total_bytes: total as u64,
+                // What the pool keeps but no tensor holds is ours to take.
+                available_bytes: free as u64 + kept.saturating_sub(used),
+                used_bytes: used,
+                peak_bytes: Some(pool_bytes(cuda, CU_MEMPOOL_ATTR_USED_MEM_HIGH)?),
+            })
+        };
+        asked().map_err(driver("read the memory in use"))
+    }
+
+    fn pool(cuda: &CudaDevice) -> Result<CUmemoryPool, DriverError> {
+        // SAFETY: the device exists as long as its context does.
+        unsafe { get_default_mem_pool(cuda.cuda_stream().context().cu_device()) }
+    }
+
+    fn pool_bytes(cuda: &CudaDevice, attribute: CUmemPool_attribute) -> Result<u64, DriverError> {
+        let mut bytes = 0u64;
+        let value = (&raw mut bytes).cast();
+        // SAFETY: the pool is the device's own, and the attributes asked for are u64.
+        unsafe { mem_pool::get_attribute(pool(cuda)?, attribute, value) }?;
+        Ok(bytes)
+    }
+
+    fn driver(action: &'static str) -> impl FnOnce(DriverError) -> Error {
+        move |error| Error::Device(format!("could not {action} on the CUDA device: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Tensor};
+
+    use super::*;
+
+    #[test]
+    fn the_peak_is_read_from_the_status_text() {
+        let status = "Name:\tanneal\nVmPeak:\t  200 kB\nVmHWM:\t    1940 kB\nVmRSS:\t 12 kB\n";
+        assert_eq!(peak_bytes(status), Some(1940 * 1024));
+        assert_eq!(peak_bytes("Name:\tanneal\n"), None);
+        assert_eq!(peak_bytes("VmHWM:\tmuch\n"), None);
+    }
+
+    #[test]
+    fn a_tensor_shows_in_the_memory_in_use() {
+        let before = memory(&Device::Cpu).unwrap();
+        let size = 64 << 20;
+        let ones = Tensor::ones(size / 4, DType::F32, &Device::Cpu).unwrap();
+        let during = memory(&Device::Cpu).unwrap();
+        assert!(during.used_bytes >= before.used_bytes + size as u64 / 2);
+        assert!(during.used_bytes < during.total_bytes);
+        assert!(during.available_bytes <= during.total_bytes);
+        if let Some(peak) = during.peak_bytes {
+            assert!(peak >= size as u64);
+        }
+        drop(ones);
+        release(&Device::Cpu).unwrap();
+    }
+}
