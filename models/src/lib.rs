@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod device;
 pub mod error;
 pub mod ops;
+pub mod optim;
 pub mod parameters;
 pub mod random;
 pub mod tape;

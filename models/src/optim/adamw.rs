@@ -1,0 +1,231 @@
+//! AdamW: Adam with decoupled weight decay (Loshchilov and Hutter, <https://arxiv.org/abs/1711.05101>).
+//!
+//! With gradient g, learning rate η, decay λ and step t, counted from 1:
+//!
+//! ```text
+//! m ← β₁ m + (1 - β₁) g
+//! v ← β₂ v + (1 - β₂) g²
+//! θ ← (1 - η λ) θ - η / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
+//! ```
+//!
+//! The same as `torch.optim.AdamW`, whose numbers the tests hold.
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Group, Part, Update,
+    flat::write,
+    numbers::{CHUNK, numbers, numbers_mut},
+};
+use crate::{Error, Result};
+
+/// The settings of AdamW.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct AdamW {
+    /// How much of the mean of gradients is kept at each step: β₁.
+    pub beta1: f64,
+    /// How much of the mean of squared gradients is kept at each step: β₂.
+    pub beta2: f64,
+    /// Keeps the division finite: ε.
+    pub epsilon: f64,
+    /// The share of a weight taken away at each step, times the learning rate: λ.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamW {
+    /// PyTorch's settings.
+    fn default() -> Self {
+        Self {
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.01,
+        }
+    }
+}
+
+/// The numbers of the formula that are the same for all weights of a step.
+#[derive(Clone, Copy)]
+struct Factors {
+    gradient_scale: f64,
+    beta1: f64,
+    beta2: f64,
+    epsilon: f64,
+    /// 1 - η λ.
+    shrink: f64,
+    /// η / (1 - β₁ᵗ).
+    rate: f64,
+    /// 1 / √(1 - β₂ᵗ).
+    correction: f64,
+}
+
+impl AdamW {
+    /// What is kept for each parameter, by the names it is saved under.
+    pub(super) const STATE: &'static [&'static str] = &["first_moment", "second_moment"];
+
+    pub(super) fn check(&self) -> Result<()> {
+        for (field, beta) in [("beta1", self.beta1), ("beta2", self.beta2)] {
+            if !(0.0..1.0).contains(&beta) {
+                let problem = format!("is {beta}; it must be at least 0 and below 1");
+                return Err(Error::setting(format!("optimizer.{field}"), problem));
+            }
+        }
+        if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
+            let problem = format!("is {}; it must be above 0", self.epsilon);
+            return Err(Error::setting("optimizer.epsilon", problem));
+        }
+        Ok(())
+    }
+
+    pub(super) fn step(&self, group: &mut Group, parts: &[Part], update: Update) -> Result<()> {
+        let factors = self.factors(group.weight_decay, update);
+        match group.is_on_cpu() {
+            true => step_in_place(factors, group, parts),
+            false => step_composed(factors, group, parts),
+        }
+    }
+
+    fn factors(&self, weight_decay: f64, update: Update) -> Factors {
+        let step = update.step as f64;
+        Factors {
+            gradient_scale: update.gradient_scale,
+            beta1: self.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            shrink: 1.0 - update.learning_rate * weight_decay,
+            rate: update.learning_rate / (1.0 - self.beta1.powf(step)),
+            correction: 1.0 / (1.0 - self.beta2.powf(step)).sqrt(),
+        }
+    }
+}
+
+/// One pass over each parameter, on all cores. The result doesn't depend on their number.
+fn step_in_place(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
+    let [first, second] = group.state.as_slice() else {
+        return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
+    };
+    numbers_mut(first, |first| {
+        numbers_mut(second, |second| {
+            for part in parts {
+                let (first, second) = (
+                    &mut first[part.range.clone()],
+                    &mut second[part.range.clone()],
+                );
+                numbers_mut(&part.weight, |weight| {
+                    numbers(&part.gradient, |gradient| {
+                        weight
+                            .par_chunks_mut(CHUNK)
+                            .zip(first.par_chunks_mut(CHUNK))
+                            .zip(second.par_chunks_mut(CHUNK))
+                            .zip(gradient.par_chunks(CHUNK))
+                            .for_each(|(((weight, first), second), gradient)| {
+                                change(factors, weight, first, second, gradient);
+                            });
+                    })
+                })??;
+            }
+            Ok(())
+        })
+    })??
+}
+
+fn change(
+    factors: Factors,
+    weight: &mut [f32],
+    first: &mut [f32],
+    second: &mut [f32],
+    gradient: &[f32],
+) {
+    let scale = factors.gradient_scale as f32;
+    let (beta1, beta2) = (factors.beta1 as f32, factors.beta2 as f32);
+    let (rest1, rest2) = ((1.0 - factors.beta1) as f32, (1.0 - factors.beta2) as f32);
+    let (shrink, rate) = (factors.shrink as f32, factors.rate as f32);
+    let (correction, epsilon) = (factors.correction as f32, factors.epsilon as f32);
+    for (((weight, first), second), &gradient) in
+        weight.iter_mut().zip(first).zip(second).zip(gradient)
+    {
+        let gradient = gradient * scale;
+        *first = *first * beta1 + gradient * rest1;
+        *second = *second * beta2 + gradient * gradient * rest2;
+        *weight = *weight * shrink - *first / (second.sqrt() * correction + epsilon) * rate;
+    }
+}
+
+/// The same with tensor operations over all parameters of the group at once, for devices.
+fn step_composed(factors: Factors, group: &mut Group, parts: &[Part]) -> Result<()> {
+    let [first, second] = group.state.as_mut_slice() else {
+        return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
+    };
+    let weight = group.flat.gather(parts.iter().map(|part| &part.weight))?;
+    let gradient = group.flat.gather(parts.iter().map(|part| &part.gradient))?;
+    let gradient = gradient.affine(factors.gradient_scale, 0.0)?;
+
+    let kept = first.affine(factors.beta1, 0.0)?;
+    *first = (kept + gradient.affine(1.0 - factors.beta1, 0.0)?)?;
+    let kept = second.affine(factors.beta2, 0.0)?;
+    *second = (kept + gradient.sqr()?.affine(1.0 - factors.beta2, 0.0)?)?;
+    let denominator = second.sqrt()?.affine(factors.correction, factors.epsilon)?;
+    let change = first.div(&denominator)?.affine(factors.rate, 0.0)?;
+    let weight: Tensor = (weight.affine(factors.shrink, 0.0)? - change)?;
+
+    for (part, slice) in parts.iter().zip(&group.flat.slices) {
+        write(&part.weight, &slice.of(&weight)?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::optim::testing::{check_composed_equals_in_place, check_golden};
+
+    fn adamw(weight_decay: f64) -> AdamW {
+        AdamW {
+            beta2: 0.95,
+            weight_decay,
+            ..AdamW::default()
+        }
+    }
+
+    #[test]
+    fn it_learns_as_the_reference_does() {
+        check_golden("adamw_all", adamw(0.1).into(), true, None);
+    }
+
+    #[test]
+    fn biases_and_embeddings_do_not_decay() {
+        check_golden("adamw_matrices", adamw(0.1).into(), false, None);
+    }
+
+    #[test]
+    fn clipped_gradients_give_the_references_weights() {
+        check_golden("adamw_clipped", adamw(0.1).into(), true, Some(1.0));
+    }
+
+    #[test]
+    fn a_device_computes_the_same_as_the_cpu() {
+        check_composed_equals_in_place(adamw(0.1).into(), |group, parts, update| {
+            let factors = adamw(0.1).factors(group.weight_decay, update);
+            step_composed(factors, group, parts)
+        });
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused_by_name() {
+        let bad = AdamW {
+            beta1: 1.0,
+            ..AdamW::default()
+        };
+        assert_eq!(
+            bad.check().unwrap_err().to_string(),
+            "`optimizer.beta1` is 1; it must be at least 0 and below 1"
+        );
+        let bad = AdamW {
+            epsilon: f64::NAN,
+            ..AdamW::default()
+        };
+        assert!(bad.check().is_err());
+    }
+}

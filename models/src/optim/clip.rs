@@ -1,0 +1,110 @@
+//! Keeping one bad batch from throwing the weights far away: clipping by global norm
+//! (Pascanu et al., <https://arxiv.org/abs/1211.5063>).
+//!
+//! Gradients are not rewritten: the optimizer multiplies by [`clip_scale`] while it reads them.
+
+use candle_core::{DType, Tensor};
+use rayon::prelude::*;
+
+use super::numbers::{CHUNK, numbers};
+use crate::{Result, tape::Gradients};
+
+/// The norm of all gradients taken as one vector: √ Σ g².
+///
+/// A device is asked once, for one number. It is not finite exactly when a gradient isn't, or the sum overflows f32.
+pub fn gradient_norm(gradients: &Gradients) -> Result<f64> {
+    let mut on_cpu = 0.0;
+    let mut on_device = Vec::new();
+    for (_, gradient) in gradients.iter() {
+        let gradient = gradient.to_dtype(DType::F32)?.contiguous()?;
+        if gradient.device().is_cpu() {
+            on_cpu += numbers(&gradient, squared_sum)?;
+        } else {
+            on_device.push(gradient.sqr()?.sum_all()?);
+        }
+    }
+    if !on_device.is_empty() {
+        let sum = Tensor::stack(&on_device, 0)?.sum_all()?;
+        on_cpu += f64::from(sum.to_scalar::<f32>()?);
+    }
+    Ok(on_cpu.sqrt())
+}
+
+/// What to multiply gradients of this norm with, so that it is at most `max_norm`; 0 turns clipping off.
+///
+/// As `torch.nn.utils.clip_grad_norm_`: max / (norm + 10⁻⁶), but never above 1.
+pub fn clip_scale(norm: f64, max_norm: f64) -> f64 {
+    if max_norm == 0.0 {
+        return 1.0;
+    }
+    (max_norm / (norm + 1e-6)).min(1.0)
+}
+
+/// Σ x² in f64. Chunks have a fixed size and are added in order, so the sum is the same for any number of threads.
+fn squared_sum(numbers: &[f32]) -> f64 {
+    let sums: Vec<f64> = numbers
+        .par_chunks(CHUNK)
+        .map(squared_sum_of_chunk)
+        .collect();
+    sums.iter().sum()
+}
+
+/// Eight sums side by side, which the compiler turns into vector instructions.
+fn squared_sum_of_chunk(numbers: &[f32]) -> f64 {
+    let (eights, rest) = numbers.as_chunks::<8>();
+    let mut sums = [0.0f64; 8];
+    for eight in eights {
+        for (sum, &x) in sums.iter_mut().zip(eight) {
+            *sum += f64::from(x) * f64::from(x);
+        }
+    }
+    let rest: f64 = rest.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    sums.iter().sum::<f64>() + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    fn gradients(tensors: &[&[f32]]) -> Gradients {
+        let mut gradients = Gradients::default();
+        for (index, numbers) in tensors.iter().enumerate() {
+            let tensor = Tensor::new(*numbers, &Device::Cpu).unwrap();
+            gradients.add(&index.to_string(), tensor).unwrap();
+        }
+        gradients
+    }
+
+    #[test]
+    fn the_norm_is_that_of_all_gradients_together() {
+        assert_eq!(
+            gradient_norm(&gradients(&[&[3.0], &[0.0, 4.0]])).unwrap(),
+            5.0
+        );
+        assert_eq!(gradient_norm(&Gradients::default()).unwrap(), 0.0);
+        let long = vec![2.0; CHUNK * 3 + 5];
+        let expected = 2.0 * (long.len() as f64).sqrt();
+        let norm = gradient_norm(&gradients(&[&long])).unwrap();
+        assert!((norm - expected).abs() < 1e-9 * expected);
+    }
+
+    #[test]
+    fn a_gradient_that_is_not_finite_shows_in_the_norm() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(
+                !gradient_norm(&gradients(&[&[1.0], &[1.0, bad]]))
+                    .unwrap()
+                    .is_finite()
+            );
+        }
+    }
+
+    #[test]
+    fn only_a_norm_above_the_limit_is_scaled() {
+        assert_eq!(clip_scale(0.5, 1.0), 1.0);
+        assert!((clip_scale(4.0, 1.0) - 0.25).abs() < 1e-6);
+        assert_eq!(clip_scale(4.0, 0.0), 1.0);
+    }
+}

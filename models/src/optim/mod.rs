@@ -1,0 +1,419 @@
+//! From gradients to new weights: optimizers, schedule, clipping and averaging.
+//!
+//! State is f32, kept per parameter and saved under its name. On the CPU a step is one pass over each parameter; on a
+//! device it is one set of operations over all parameters joined into one vector. Each formula stands in one file,
+//! once for either path, and a test holds them together.
+//!
+//! Deliberately absent: when to step and what to do with gradients that aren't finite (`train`), and how state is
+//! written to files (`checkpoint`).
+
+pub mod adamw;
+pub mod clip;
+pub mod ema;
+mod flat;
+mod numbers;
+pub mod schedule;
+pub mod sgd;
+#[cfg(test)]
+mod testing;
+
+use std::{collections::BTreeMap, ops::Range};
+
+use candle_core::{DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, Result,
+    parameters::{Parameter, Parameters},
+    tape::Gradients,
+};
+use adamw::AdamW;
+use flat::{Flat, refuse_extra};
+use sgd::Sgd;
+
+/// The name under which the number of steps taken is saved.
+const STEP: &str = "step";
+
+/// A rule that turns gradients into updates, with its settings.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum Rule {
+    /// Adam with decoupled weight decay.
+    AdamW(AdamW),
+    /// Stochastic gradient descent with momentum.
+    Sgd(Sgd),
+}
+
+impl Rule {
+    fn weight_decay(&self) -> f64 {
+        match self {
+            Self::AdamW(adamw) => adamw.weight_decay,
+            Self::Sgd(sgd) => sgd.weight_decay,
+        }
+    }
+
+    fn state(&self) -> &'static [&'static str] {
+        match self {
+            Self::AdamW(_) => AdamW::STATE,
+            Self::Sgd(sgd) => sgd.state(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let decay = self.weight_decay();
+        if !(decay >= 0.0 && decay.is_finite()) {
+            let problem = format!("is {decay}; it must be a number of at least 0");
+            return Err(Error::setting("optimizer.weight_decay", problem));
+        }
+        match self {
+            Self::AdamW(adamw) => adamw.check(),
+            Self::Sgd(sgd) => sgd.check(),
+        }
+    }
+}
+
+impl From<AdamW> for Rule {
+    fn from(adamw: AdamW) -> Self {
+        Self::AdamW(adamw)
+    }
+}
+
+impl From<Sgd> for Rule {
+    fn from(sgd: Sgd) -> Self {
+        Self::Sgd(sgd)
+    }
+}
+
+/// Which weights decay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecayScope {
+    /// Weights of layers: those of two or more dimensions that are not embeddings. Decay keeps products small, and a
+    /// bias, a norm's scale or an embedding's row is in none.
+    #[default]
+    Matrices,
+    /// All weights, as PyTorch does when nothing is said.
+    All,
+}
+
+impl DecayScope {
+    /// Whether the parameter of this name and number of dimensions decays.
+    pub fn contains(self, name: &str, dimensions: usize) -> bool {
+        let embeds = |part: &str| part.contains("embed") || part == "wte" || part == "wpe";
+        match self {
+            Self::All => true,
+            Self::Matrices => dimensions >= 2 && !name.split('.').any(embeds),
+        }
+    }
+}
+
+/// An optimizer with its state.
+pub struct Optimizer {
+    rule: Rule,
+    /// Steps taken.
+    step: u64,
+    groups: Vec<Group>,
+}
+
+/// Parameters that are treated alike.
+struct Group {
+    weight_decay: f64,
+    flat: Flat,
+    /// One vector for each name in the rule's state.
+    state: Vec<Tensor>,
+}
+
+/// One parameter in one step.
+struct Part {
+    weight: Tensor,
+    /// f32 and contiguous, in the weight's shape.
+    gradient: Tensor,
+    /// Where its state lies in the group's vectors.
+    range: Range<usize>,
+}
+
+/// What is the same for all parameters of a step.
+#[derive(Debug, Clone, Copy)]
+struct Update {
+    learning_rate: f64,
+    gradient_scale: f64,
+    /// Counted from 1.
+    step: u64,
+}
+
+impl Optimizer {
+    /// An optimizer for the trainable parameters, with no step taken.
+    ///
+    /// Errors: [`Error::Setting`] when a setting is out of range, or a trainable weight is not f32.
+    pub fn new(rule: Rule, scope: DecayScope, parameters: &Parameters) -> Result<Self> {
+        rule.check()?;
+        let decays =
+            |parameter: &Parameter| scope.contains(parameter.name(), parameter.tensor().rank());
+        let (decayed, others): (Vec<_>, Vec<_>) = parameters.trainable().partition(|it| decays(it));
+        let mut groups = Vec::new();
+        for (members, weight_decay) in [(decayed, rule.weight_decay()), (others, 0.0)] {
+            if members.is_empty() {
+                continue;
+            }
+            let flat = Flat::new(members.into_iter())?;
+            let state = rule.state().iter().map(|_| flat.zeros());
+            groups.push(Group {
+                weight_decay,
+                state: state.collect::<Result<_>>()?,
+                flat,
+            });
+        }
+        Ok(Self {
+            rule,
+            step: 0,
+            groups,
+        })
+    }
+
+    /// Steps taken.
+    pub fn steps_taken(&self) -> u64 {
+        self.step
+    }
+
+    /// Changes the weights by one step. Each gradient is multiplied by `gradient_scale` first: see
+    /// [`clip_scale`](clip::clip_scale).
+    ///
+    /// Gradients have to be finite; one that isn't ruins its weight for good. No weight has changed when a gradient is
+    /// missing or misshapen, which is an [`Error::Data`] that names it.
+    pub fn step(
+        &mut self,
+        parameters: &Parameters,
+        gradients: &Gradients,
+        learning_rate: f64,
+        gradient_scale: f64,
+    ) -> Result<()> {
+        let parts: Vec<Vec<Part>> = self
+            .groups
+            .iter()
+            .map(|group| group.parts(parameters, gradients))
+            .collect::<Result<_>>()?;
+        let update = Update {
+            learning_rate,
+            gradient_scale,
+            step: self.step + 1,
+        };
+        for (group, parts) in self.groups.iter_mut().zip(&parts) {
+            match &self.rule {
+                Rule::AdamW(adamw) => adamw.step(group, parts, update)?,
+                Rule::Sgd(sgd) => sgd.step(group, parts, update)?,
+            }
+        }
+        self.step += 1;
+        Ok(())
+    }
+
+    /// Everything that the next step depends on besides the weights: `layer.weight.first_moment` and so on, and `step`.
+    ///
+    /// The tensors share memory with the optimizer: save or copy them before the next step.
+    pub fn state(&self) -> Result<BTreeMap<String, Tensor>> {
+        let mut state = BTreeMap::new();
+        for group in &self.groups {
+            for (kept, vector) in self.rule.state().iter().zip(&group.state) {
+                for named in group.flat.by_name(vector) {
+                    let (name, tensor) = named?;
+                    state.insert(format!("{name}.{kept}"), tensor);
+                }
+            }
+        }
+        let step = i64::try_from(self.step).unwrap_or(i64::MAX);
+        state.insert(STEP.to_owned(), Tensor::new(step, &Device::Cpu)?);
+        Ok(state)
+    }
+
+    /// Continues from a saved state, bit for bit.
+    ///
+    /// Errors: [`Error::Data`] naming a tensor that is missing, left over or of another shape. The optimizer is then
+    /// no longer usable.
+    pub fn load_state(&mut self, mut state: BTreeMap<String, Tensor>) -> Result<()> {
+        let step = state
+            .remove(STEP)
+            .ok_or_else(|| Error::Data(format!("`{STEP}` is missing from the saved state")))?;
+        let step = step.to_dtype(DType::I64)?.flatten_all()?.to_vec1::<i64>()?;
+        let [step] = step.as_slice() else {
+            return Err(Error::Data(format!(
+                "`{STEP}` in the saved state is not one number"
+            )));
+        };
+        self.step = u64::try_from(*step)
+            .map_err(|_| Error::Data(format!("`{STEP}` in the saved state is {step}")))?;
+        for group in &self.groups {
+            for (kept, vector) in self.rule.state().iter().zip(&group.state) {
+                group.flat.load(vector, &format!(".{kept}"), &mut state)?;
+            }
+        }
+        refuse_extra(&state)
+    }
+}
+
+impl Group {
+    fn is_on_cpu(&self) -> bool {
+        self.flat.device().is_cpu()
+    }
+
+    fn parts(&self, parameters: &Parameters, gradients: &Gradients) -> Result<Vec<Part>> {
+        let mut parts = Vec::with_capacity(self.flat.slices.len());
+        for slice in &self.flat.slices {
+            let name = slice.name.as_str();
+            let missing =
+                |what| Error::Data(format!("`{name}` is trained, but there is no {what}"));
+            let weight = parameters
+                .get(name)
+                .ok_or_else(|| missing("such weight"))?
+                .tensor();
+            let gradient = gradients
+                .get(name)
+                .ok_or_else(|| missing("gradient for it"))?;
+            if gradient.dims() != slice.shape || weight.dims() != slice.shape {
+                return Err(Error::Data(format!(
+                    "`{name}` is {:?} with a gradient of {:?}, and was {:?} when the optimizer was made",
+                    weight.dims(),
+                    gradient.dims(),
+                    slice.shape
+                )));
+            }
+            parts.push(Part {
+                weight,
+                gradient: gradient.to_dtype(DType::F32)?.contiguous()?,
+                range: slice.range.clone(),
+            });
+        }
+        Ok(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        testing::{golden, golden_gradients, initial_parameters, numbers_of},
+        *,
+    };
+
+    fn optimizer(parameters: &Parameters) -> Optimizer {
+        Optimizer::new(AdamW::default().into(), DecayScope::Matrices, parameters).unwrap()
+    }
+
+    #[test]
+    fn a_saved_state_continues_with_the_same_bits() {
+        for rule in [
+            AdamW::default().into(),
+            Sgd {
+                momentum: 0.9,
+                ..Sgd::default()
+            }
+            .into(),
+        ] {
+            let golden = golden();
+            let gradients = golden_gradients(&golden);
+            let (straight, restarted) = (initial_parameters(), initial_parameters());
+            let scope = DecayScope::Matrices;
+            let mut first = Optimizer::new(rule, scope, &straight).unwrap();
+            for gradients in &gradients {
+                first.step(&straight, gradients, 0.1, 1.0).unwrap();
+            }
+
+            let mut before = Optimizer::new(rule, scope, &restarted).unwrap();
+            for gradients in &gradients[..3] {
+                before.step(&restarted, gradients, 0.1, 1.0).unwrap();
+            }
+            let mut after = Optimizer::new(rule, scope, &restarted).unwrap();
+            after.load_state(before.state().unwrap()).unwrap();
+            assert_eq!(after.steps_taken(), 3);
+            for gradients in &gradients[3..] {
+                after.step(&restarted, gradients, 0.1, 1.0).unwrap();
+            }
+            assert_eq!(numbers_of(&straight), numbers_of(&restarted));
+        }
+    }
+
+    #[test]
+    fn a_state_that_does_not_fit_is_refused_by_name() {
+        let parameters = initial_parameters();
+        let state = optimizer(&parameters).state().unwrap();
+        let check = |change: &dyn Fn(&mut BTreeMap<String, Tensor>), expected: &str| {
+            let mut state = state.clone();
+            change(&mut state);
+            let error = optimizer(&parameters).load_state(state).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        };
+        check(
+            &|state| drop(state.remove("layer.bias.first_moment")),
+            "`layer.bias.first_moment` is missing from the saved state",
+        );
+        check(
+            &|state| drop(state.remove("step")),
+            "`step` is missing from the saved state",
+        );
+        check(
+            &|state| {
+                let other = state["layer.bias.first_moment"].clone();
+                state.insert("layer.weight.second_moment".to_owned(), other);
+            },
+            "`layer.weight.second_moment` is [5] in the saved state and [3, 4] in the model",
+        );
+        check(
+            &|state| {
+                let other = state["layer.bias.first_moment"].clone();
+                state.insert("other.bias.first_moment".to_owned(), other);
+            },
+            "`other.bias.first_moment` is in the saved state, with 1 tensors in all that this model doesn't train",
+        );
+    }
+
+    #[test]
+    fn a_missing_gradient_is_named_and_nothing_changes() {
+        let parameters = initial_parameters();
+        let before = numbers_of(&parameters);
+        let mut gradients = golden_gradients(&golden()).swap_remove(0);
+        gradients.remove("layer.bias");
+        let error = optimizer(&parameters)
+            .step(&parameters, &gradients, 0.1, 1.0)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`layer.bias` is trained, but there is no gradient for it"
+        );
+        assert_eq!(numbers_of(&parameters), before);
+    }
+
+    #[test]
+    fn weights_that_are_not_f32_are_refused() {
+        let mut parameters = Parameters::default();
+        let half = Tensor::zeros((2, 2), DType::BF16, &Device::Cpu).unwrap();
+        parameters.insert(Parameter::new("layer.weight", &half, true).unwrap());
+        let made = Optimizer::new(AdamW::default().into(), DecayScope::All, &parameters);
+        let error = made.err().unwrap().to_string();
+        assert!(
+            error.contains("`layer.weight`; weights that are trained must be f32"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn decay_leaves_out_biases_norms_and_embeddings() {
+        let scope = DecayScope::Matrices;
+        assert!(scope.contains("model.layers.0.self_attn.q_proj.weight", 2));
+        assert!(scope.contains("model.layers.0.self_attn.q_proj.lora_A.weight", 2));
+        assert!(scope.contains("conv1.weight", 4));
+        assert!(scope.contains("lm_head.weight", 2));
+        assert!(!scope.contains("model.embed_tokens.weight", 2));
+        assert!(!scope.contains("transformer.wte.weight", 2));
+        assert!(!scope.contains("model.norm.weight", 1));
+        assert!(!scope.contains("model.layers.0.self_attn.q_proj.bias", 1));
+        assert!(DecayScope::All.contains("model.norm.weight", 1));
+    }
+
+    #[test]
+    fn a_frozen_weight_has_no_state() {
+        let mut parameters = initial_parameters();
+        let frozen = Tensor::zeros((2, 2), DType::F32, &Device::Cpu).unwrap();
+        parameters.insert(Parameter::new("frozen.weight", &frozen, false).unwrap());
+        let state = optimizer(&parameters).state().unwrap();
+        assert!(!state.keys().any(|name| name.starts_with("frozen")));
+        assert_eq!(state.len(), 3 * 2 + 1);
+    }
+}
