@@ -6,6 +6,7 @@
 pub mod arch;
 pub mod checkpoint;
 pub mod device;
+pub mod data;
 pub mod error;
 pub mod ops;
 pub mod optim;

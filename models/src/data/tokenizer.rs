@@ -1,0 +1,646 @@
+//! Text to tokens and back: a checkpoint's `tokenizer.json`, or a byte-level BPE trained on the data.
+//!
+//! Everything about tokenization itself is the `tokenizers` library's. This module adds what stands around it in a
+//! checkpoint folder (which tokens begin, end and pad), encoding of texts of any size in bounded memory, and decoding
+//! of a stream one token at a time.
+//!
+//! Known limit, shared with transformers: text that spells a special token (`<|im_end|>`) becomes that token.
+
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+
+use hf_chat_template::{TokenField, TokenizerConfig};
+use rayon::prelude::*;
+use serde_json::{Value, json};
+use tokenizers::{
+    AddedToken,
+    models::{
+        TrainerWrapper,
+        bpe::{BPE, BpeTrainerBuilder},
+    },
+    pre_tokenizers::{byte_level::ByteLevel, digits::Digits, sequence::Sequence},
+};
+
+use crate::{Error, Result};
+
+/// The token between documents, which also pads.
+pub const END_OF_TEXT: &str = "<|endoftext|>";
+/// ChatML's token at the start of a turn.
+pub const TURN_START: &str = "<|im_start|>";
+/// ChatML's token at the end of a turn.
+pub const TURN_END: &str = "<|im_end|>";
+
+/// The smallest vocabulary that can be trained: every byte, and the three special tokens.
+pub const SMALLEST_VOCABULARY: usize = 256 + 3;
+
+/// Texts are encoded in pieces of about this many bytes: the library keeps some 50 bytes per byte of a text while it
+/// works on it, and pieces are what the processor's cores share.
+const PIECE_BYTES: usize = 1 << 16;
+
+/// After so many tokens without a whole character, a stream gives out what it has. No character is longer than four
+/// bytes, so a valid text never waits that long.
+const PATIENCE: usize = 8;
+
+/// The files beside `tokenizer.json` that belong to a tokenizer.
+const COMPANIONS: [&str; 3] = [
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+];
+
+/// A tokenizer with its special tokens. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    library: Arc<tokenizers::Tokenizer>,
+    /// The tokens with a meaning of their own.
+    pub special: SpecialTokens,
+    /// The texts of the companion files, by name.
+    companions: BTreeMap<String, String>,
+    /// Sorted ids of every special token: those that a shown text leaves out.
+    hidden: Vec<u32>,
+    vocabulary_size: usize,
+}
+
+/// The tokens with a meaning of their own, as far as a checkpoint names them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SpecialTokens {
+    /// Begins a text, for models that want it.
+    pub begin: Option<u32>,
+    /// Ends a text. Text rows get it at their end.
+    pub end: Option<u32>,
+    /// Fills up short rows. Never learned; `end` or 0 when the checkpoint names none.
+    pub pad: u32,
+    /// Every token after which a model has said all: `end`, and those of `generation_config.json` and `config.json`.
+    pub stop: Vec<u32>,
+}
+
+/// Tokens of one text and the place of each in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Located {
+    /// The tokens.
+    pub tokens: Vec<u32>,
+    /// For each token, the bytes of the text it stands for: first, and one past the last.
+    pub spans: Vec<(usize, usize)>,
+}
+
+impl Tokenizer {
+    /// Reads the tokenizer of a checkpoint folder.
+    ///
+    /// Truncation and padding set inside `tokenizer.json` are turned off: both are this crate's own work, and a file
+    /// saved by a training script would otherwise cut texts without a word.
+    pub fn load(folder: &Path) -> Result<Self> {
+        let path = folder.join("tokenizer.json");
+        let bytes = fs::read(&path).map_err(Error::file("read the tokenizer", &path))?;
+        let mut library = tokenizers::Tokenizer::from_bytes(bytes)
+            .map_err(|error| Error::format(&path, format!("not a tokenizer: {error}")))?;
+        library.with_padding(None);
+        library
+            .with_truncation(None)
+            .map_err(|error| Error::format(&path, error.to_string()))?;
+
+        let mut companions = BTreeMap::new();
+        for name in COMPANIONS {
+            if let Some(text) = read_if_there(&folder.join(name))? {
+                companions.insert(name.to_owned(), text);
+            }
+        }
+        let mut tokenizer = Self::assemble(library, companions);
+        tokenizer.special = tokenizer.find_special_tokens(folder)?;
+        Ok(tokenizer)
+    }
+
+    /// Trains a byte-level BPE on texts: any text can be encoded, digits stand alone, and ChatML's tokens are in it.
+    ///
+    /// The same texts and size give the same tokenizer, in any order of the texts. With little text the vocabulary
+    /// can end up smaller than asked. `vocabulary_size` counts everything and is at least [`SMALLEST_VOCABULARY`].
+    pub fn train<'a>(texts: impl Iterator<Item = &'a str>, vocabulary_size: usize) -> Result<Self> {
+        if vocabulary_size < SMALLEST_VOCABULARY {
+            return Err(Error::setting(
+                "tokenizer.vocabulary_size",
+                format!(
+                    "is {vocabulary_size}, and {SMALLEST_VOCABULARY} is the smallest: 256 bytes and 3 special tokens"
+                ),
+            ));
+        }
+        let failed =
+            |error: tokenizers::Error| Error::Data(format!("could not train a tokenizer: {error}"));
+        let mut library = tokenizers::Tokenizer::new(BPE::default());
+        library.with_pre_tokenizer(Some(Sequence::new(vec![
+            Digits::new(true).into(),
+            byte_level().into(),
+        ])));
+        library.with_decoder(Some(byte_level()));
+        library.with_post_processor(Some(byte_level()));
+        let special =
+            [END_OF_TEXT, TURN_START, TURN_END].map(|token| AddedToken::from(token, true));
+        let mut trainer = TrainerWrapper::BpeTrainer(
+            BpeTrainerBuilder::new()
+                .vocab_size(vocabulary_size)
+                .min_frequency(2)
+                .show_progress(false)
+                .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
+                .special_tokens(special.to_vec())
+                .build(),
+        );
+        let pieces: Vec<&str> = texts.flat_map(pieces).collect();
+        library
+            .train(&mut trainer, pieces.into_iter())
+            .map_err(failed)?;
+
+        let config = json!({
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": false,
+            "eos_token": END_OF_TEXT,
+            "pad_token": END_OF_TEXT,
+        });
+        let companions = BTreeMap::from([(COMPANIONS[0].to_owned(), format!("{config:#}\n"))]);
+        let mut tokenizer = Self::assemble(library, companions);
+        let end = tokenizer.token_id(END_OF_TEXT);
+        tokenizer.special = SpecialTokens {
+            begin: None,
+            end,
+            pad: end.unwrap_or(0),
+            stop: end
+                .into_iter()
+                .chain(tokenizer.token_id(TURN_END))
+                .collect(),
+        };
+        Ok(tokenizer)
+    }
+
+    /// Writes `tokenizer.json` and its companions into a folder, so that transformers loads it.
+    ///
+    /// `chat_template` is written into `tokenizer_config.json` when the tokenizer came without one, so that whoever
+    /// uses the folder talks to the model in the words it was trained with.
+    pub fn save(&self, folder: &Path, chat_template: Option<&str>) -> Result<()> {
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(Error::file("write the tokenizer", &path))
+        };
+        let path = folder.join("tokenizer.json");
+        let text = self.library.to_string(true).map_err(|error| {
+            Error::format(&path, format!("could not write the tokenizer: {error}"))
+        })?;
+        write("tokenizer.json", &text)?;
+
+        let mut companions = self.companions.clone();
+        let config = companions
+            .entry(COMPANIONS[0].to_owned())
+            .or_insert_with(|| "{}".to_owned());
+        let mut value = self.config_value()?;
+        let has_template = self.companions.contains_key("chat_template.jinja")
+            || value.get("chat_template").is_some_and(|it| !it.is_null());
+        if let (Some(template), false, Some(fields)) =
+            (chat_template, has_template, value.as_object_mut())
+        {
+            fields.insert("chat_template".to_owned(), Value::from(template));
+            *config = format!("{value:#}\n");
+        }
+        companions
+            .iter()
+            .try_for_each(|(name, text)| write(name, text))
+    }
+
+    /// The tokens of a text.
+    ///
+    /// With `add_special`, those the tokenizer puts around a text are there too, such as `<s>`; never use it on a
+    /// rendered chat, whose template has them already. Long texts are encoded in pieces that end at a line's end, on
+    /// all cores; a tokenizer that puts a space before each text puts one before each piece.
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
+        if text.len() <= 2 * PIECE_BYTES {
+            return self.encode_piece(text, add_special);
+        }
+        let pieces: Vec<&str> = pieces(text).collect();
+        let encoded: Vec<Vec<u32>> = pieces
+            .par_iter()
+            .map(|piece| self.encode_piece(piece, false))
+            .collect::<Result<_>>()?;
+        let (before, after) = if add_special {
+            self.frame()?
+        } else {
+            Default::default()
+        };
+        Ok([before, encoded.concat(), after].concat())
+    }
+
+    /// The tokens of a text with their places in it. Special tokens spelled in the text are parsed as such.
+    pub fn encode_located(&self, text: &str) -> Result<Located> {
+        let encoding = self.library.encode(text, false).map_err(not_encoded)?;
+        Ok(Located {
+            tokens: encoding.get_ids().to_vec(),
+            spans: encoding.get_offsets().to_vec(),
+        })
+    }
+
+    /// The text of tokens, with or without the special ones among them.
+    pub fn decode(&self, tokens: &[u32], show_special: bool) -> Result<String> {
+        self.library.decode(tokens, !show_special).map_err(|error| {
+            Error::Data(format!("could not decode {} tokens: {error}", tokens.len()))
+        })
+    }
+
+    /// A decoder that takes tokens one at a time.
+    pub fn stream_decoder(&self) -> StreamDecoder {
+        StreamDecoder {
+            tokenizer: self.clone(),
+            window: Vec::new(),
+            shown: 0,
+            shown_text: String::new(),
+        }
+    }
+
+    /// The id of a token, when the vocabulary has it.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.library.token_to_id(token)
+    }
+
+    /// How many rows an embedding needs: one more than the largest id.
+    pub fn vocabulary_size(&self) -> usize {
+        self.vocabulary_size
+    }
+
+    /// Whether a token is a special one, which a shown text leaves out.
+    pub fn is_special(&self, token: u32) -> bool {
+        self.hidden.binary_search(&token).is_ok()
+    }
+
+    /// `tokenizer_config.json`, as the chat template wants it.
+    pub fn config(&self) -> Result<TokenizerConfig> {
+        serde_json::from_value(self.config_value()?).map_err(|error| {
+            Error::Data(format!(
+                "`tokenizer_config.json` has an unknown form: {error}"
+            ))
+        })
+    }
+
+    /// The text of `chat_template.jinja`, when the checkpoint has one.
+    pub fn template_file(&self) -> Option<&str> {
+        self.companions
+            .get("chat_template.jinja")
+            .map(String::as_str)
+    }
+
+    fn assemble(library: tokenizers::Tokenizer, companions: BTreeMap<String, String>) -> Self {
+        let mut hidden: Vec<u32> = library
+            .get_added_tokens_decoder()
+            .into_iter()
+            .filter_map(|(id, token)| token.special.then_some(id))
+            .collect();
+        hidden.sort_unstable();
+        let largest = library.get_vocab(true).into_values().max();
+        Self {
+            vocabulary_size: largest.map_or(0, |id| id as usize + 1),
+            library: Arc::new(library),
+            special: SpecialTokens::default(),
+            companions,
+            hidden,
+        }
+    }
+
+    /// `tokenizer_config.json`, with the tokens of `special_tokens_map.json` where it names none.
+    fn config_value(&self) -> Result<Value> {
+        let read = |name: &str| match self.companions.get(name) {
+            Some(text) => serde_json::from_str::<Value>(text)
+                .map_err(|error| Error::format(name, format!("not JSON: {error}"))),
+            None => Ok(json!({})),
+        };
+        let (mut config, map) = (read(COMPANIONS[0])?, read(COMPANIONS[1])?);
+        if let (Some(config), Value::Object(map)) = (config.as_object_mut(), map) {
+            for (name, token) in map {
+                let missing = config.get(&name).is_none_or(Value::is_null);
+                if missing && name.ends_with("_token") {
+                    config.insert(name, token);
+                }
+            }
+        }
+        Ok(config)
+    }
+
+    fn find_special_tokens(&self, folder: &Path) -> Result<SpecialTokens> {
+        let config = self.config()?;
+        let id = |field: &Option<TokenField>| {
+            field
+                .as_ref()
+                .and_then(TokenField::as_str)
+                .and_then(|token| self.token_id(token))
+        };
+        let ids_in = |name: &str, field: &str| -> Result<Vec<u32>> {
+            let path = folder.join(name);
+            let Some(text) = read_if_there(&path)? else {
+                return Ok(Vec::new());
+            };
+            let value: Value = serde_json::from_str(&text)
+                .map_err(|error| Error::format(&path, format!("not JSON: {error}")))?;
+            Ok(match &value[field] {
+                Value::Array(ids) => ids.iter().filter_map(as_id).collect(),
+                one => as_id(one).into_iter().collect(),
+            })
+        };
+        let mut named = ids_in("generation_config.json", "eos_token_id")?;
+        named.extend(ids_in("config.json", "eos_token_id")?);
+        let end = id(&config.eos_token).or_else(|| named.first().copied());
+        let mut stop: Vec<u32> = Vec::new();
+        for token in end.into_iter().chain(named) {
+            if !stop.contains(&token) {
+                stop.push(token);
+            }
+        }
+        Ok(SpecialTokens {
+            begin: id(&config.bos_token),
+            end,
+            pad: id(&config.pad_token).or(end).unwrap_or(0),
+            stop,
+        })
+    }
+
+    fn encode_piece(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
+        let encoding = self
+            .library
+            .encode_fast(text, add_special)
+            .map_err(not_encoded)?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The tokens that the tokenizer puts before and after a text.
+    fn frame(&self) -> Result<(Vec<u32>, Vec<u32>)> {
+        let framed = self.library.encode("a", true).map_err(not_encoded)?;
+        let is_added = |at: &usize| framed.get_special_tokens_mask()[*at] == 1;
+        let count = framed.len();
+        let before = (0..count).take_while(is_added).count();
+        let after = (0..count)
+            .rev()
+            .take_while(is_added)
+            .count()
+            .min(count - before);
+        let ids = framed.get_ids();
+        Ok((ids[..before].to_vec(), ids[count - after..].to_vec()))
+    }
+}
+
+/// Decodes tokens as they come, without broken characters and with the right spaces.
+///
+/// It decodes a window of the newest tokens only, never all again, so a token costs the same at any length. The
+/// window keeps the tokens of the last piece given out, because how a token is spelled can depend on the one before.
+#[derive(Debug, Clone)]
+pub struct StreamDecoder {
+    tokenizer: Tokenizer,
+    window: Vec<u32>,
+    /// How many tokens at the start of the window have been given out.
+    shown: usize,
+    /// Their text.
+    shown_text: String,
+}
+
+impl StreamDecoder {
+    /// Takes a token and returns the text that is now certain: often one word, nothing in the middle of a character.
+    ///
+    /// Special tokens have no text. Bytes that are no text come out as `\u{FFFD}` after a few tokens.
+    pub fn push(&mut self, token: u32) -> Result<String> {
+        if self.tokenizer.is_special(token) {
+            return Ok(String::new());
+        }
+        self.window.push(token);
+        let text = self.tokenizer.decode(&self.window, false)?;
+        if text == self.shown_text {
+            // A token without text; without this, a stream of them would grow the window.
+            self.window.pop();
+            return Ok(String::new());
+        }
+        let waiting = self.window.len() - self.shown;
+        if waiting < PATIENCE && (text.ends_with('\u{FFFD}') || !text.starts_with(&self.shown_text))
+        {
+            return Ok(String::new());
+        }
+        self.give_out(&text)
+    }
+
+    /// What is left when no more tokens come: half a character, shown as `\u{FFFD}`, or nothing.
+    pub fn finish(&mut self) -> Result<String> {
+        if self.window.len() == self.shown {
+            return Ok(String::new());
+        }
+        let text = self.tokenizer.decode(&self.window, false)?;
+        self.give_out(&text)
+    }
+
+    fn give_out(&mut self, text: &str) -> Result<String> {
+        let fresh = match text.strip_prefix(&self.shown_text) {
+            Some(fresh) => fresh.to_owned(),
+            // Bytes that made no character changed how those before them read; those are out already.
+            None => self.tokenizer.decode(&self.window[self.shown..], false)?,
+        };
+        self.window.drain(..self.shown);
+        self.shown = self.window.len();
+        self.shown_text = self.tokenizer.decode(&self.window, false)?;
+        Ok(fresh)
+    }
+}
+
+/// Cuts a text after line ends into pieces of about [`PIECE_BYTES`].
+///
+/// A cut never falls between two white-space characters, which tokenizers like to join; a text without such a place
+/// stays whole.
+pub(crate) fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let bytes = rest.as_bytes();
+        let cut = (PIECE_BYTES..rest.len())
+            .find(|&at| bytes[at - 1] == b'\n' && bytes[at].is_ascii_graphic())
+            .unwrap_or(rest.len());
+        let (piece, after) = rest.split_at(cut);
+        rest = after;
+        Some(piece)
+    })
+}
+
+fn byte_level() -> ByteLevel {
+    ByteLevel::new(false, false, true)
+}
+
+fn as_id(value: &Value) -> Option<u32> {
+    value.as_u64().and_then(|id| u32::try_from(id).ok())
+}
+
+fn not_encoded(error: tokenizers::Error) -> Error {
+    Error::Data(format!("could not tokenize a text: {error}"))
+}
+
+fn read_if_there(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::file("read the tokenizer", path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    const TEXTS: [&str; 3] = [
+        "Where is the café? The café is here.\n",
+        "漢字と仮名。🙂🙃 and 1234 words\n",
+        "the the the there then\n",
+    ];
+
+    fn trained(size: usize) -> Tokenizer {
+        Tokenizer::train(TEXTS.into_iter(), size).unwrap()
+    }
+
+    /// A SentencePiece-like tokenizer: spaces are `▁`, the first one is dropped, unknown characters are bytes.
+    fn with_byte_fallback() -> Tokenizer {
+        let mut vocabulary = serde_json::Map::new();
+        let mut add = |token: String| {
+            let id = vocabulary.len();
+            vocabulary.insert(token, json!(id));
+        };
+        add("<s>".to_owned());
+        (0..256).for_each(|byte| add(format!("<0x{byte:02X}>")));
+        ["▁", "H", "i", "▁H", "▁Hi"]
+            .into_iter()
+            .for_each(|token| add(token.to_owned()));
+        let text = json!({
+            "version": "1.0", "truncation": null, "padding": null,
+            "added_tokens": [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true}],
+            "normalizer": {"type": "Sequence", "normalizers": [
+                {"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+            "pre_tokenizer": null, "post_processor": null,
+            "decoder": {"type": "Sequence", "decoders": [
+                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+                {"type": "ByteFallback"}, {"type": "Fuse"},
+                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+            "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": true,
+                "vocab": vocabulary, "merges": [["▁", "H"], ["▁H", "i"]]}
+        });
+        let library = tokenizers::Tokenizer::from_bytes(text.to_string()).unwrap();
+        Tokenizer::assemble(library, BTreeMap::new())
+    }
+
+    /// Streams tokens and expects what decoding them all at once gives.
+    #[track_caller]
+    fn check_stream(tokenizer: &Tokenizer, tokens: &[u32]) {
+        let mut stream = tokenizer.stream_decoder();
+        let mut text = String::new();
+        let mut widest = 0;
+        for &token in tokens {
+            text += &stream.push(token).unwrap();
+            widest = widest.max(stream.window.len());
+        }
+        text += &stream.finish().unwrap();
+        assert_eq!(text, tokenizer.decode(tokens, false).unwrap());
+        assert!(widest <= 2 * PATIENCE, "the window grew to {widest} tokens");
+    }
+
+    #[test]
+    fn every_text_comes_back_as_it_was() {
+        for tokenizer in [trained(SMALLEST_VOCABULARY), trained(300)] {
+            for text in TEXTS
+                .into_iter()
+                .chain(["", " ", "\u{0}\u{7f}\r\n", "ß 🏳️‍🌈 𝔘"])
+            {
+                let tokens = tokenizer.encode(text, true).unwrap();
+                assert_eq!(tokenizer.decode(&tokens, true).unwrap(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn training_gives_the_size_asked_and_the_same_tokens_each_time() {
+        let (once, again) = (trained(270), trained(270));
+        assert_eq!(once.vocabulary_size(), 270);
+        assert_eq!(
+            once.library.to_string(false).unwrap(),
+            again.library.to_string(false).unwrap()
+        );
+        assert_eq!(
+            trained(SMALLEST_VOCABULARY).vocabulary_size(),
+            SMALLEST_VOCABULARY
+        );
+        let error = Tokenizer::train(TEXTS.into_iter(), 100)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("259"), "{error}");
+    }
+
+    #[test]
+    fn digits_stand_alone() {
+        let tokenizer = Tokenizer::train(std::iter::repeat_n("1234 1234", 50), 400).unwrap();
+        assert_eq!(tokenizer.encode("1234", false).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_saved_tokenizer_loads_with_its_special_tokens_and_template() {
+        let folder = tempfile::tempdir().unwrap();
+        let saved = trained(300);
+        saved.save(folder.path(), Some("{{ messages }}")).unwrap();
+        let loaded = Tokenizer::load(folder.path()).unwrap();
+        assert_eq!(loaded.special.end, saved.special.end);
+        assert_eq!(
+            loaded.encode(TEXTS[1], true).unwrap(),
+            saved.encode(TEXTS[1], true).unwrap()
+        );
+        assert!(loaded.config().unwrap().chat_template.is_some());
+    }
+
+    #[test]
+    fn stop_tokens_come_from_every_file_that_names_them() {
+        let folder = tempfile::tempdir().unwrap();
+        trained(300).save(folder.path(), None).unwrap();
+        fs::write(
+            folder.path().join("generation_config.json"),
+            r#"{"eos_token_id": [2, 0]}"#,
+        )
+        .unwrap();
+        fs::write(folder.path().join("config.json"), r#"{"eos_token_id": 7}"#).unwrap();
+        let special = Tokenizer::load(folder.path()).unwrap().special;
+        assert_eq!((special.end, special.stop), (Some(0), vec![0, 2, 7]));
+    }
+
+    #[test]
+    fn a_stream_shows_what_decoding_at_once_shows() {
+        let text = "Hi Hi  hi 漢字 🙂🙃 café Hi";
+        for tokenizer in [trained(300), with_byte_fallback()] {
+            check_stream(&tokenizer, &tokenizer.encode(text, false).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_stream_of_any_tokens_ends_and_stays_small() {
+        let tokenizer = trained(300);
+        let mut random = Random::new(5);
+        for _ in 0..50 {
+            let tokens: Vec<u32> = (0..60).map(|_| random.below(300) as u32).collect();
+            let mut stream = tokenizer.stream_decoder();
+            for &token in &tokens {
+                stream.push(token).unwrap();
+                assert!(stream.window.len() <= 2 * PATIENCE);
+            }
+            stream.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn special_tokens_are_parsed_and_not_shown() {
+        let tokenizer = trained(300);
+        let tokens = tokenizer.encode("<|im_start|>a<|im_end|>", false).unwrap();
+        assert_eq!(tokens.len(), 3);
+        check_stream(&tokenizer, &tokens);
+        assert_eq!(tokenizer.decode(&tokens, false).unwrap(), "a");
+    }
+
+    #[test]
+    fn pieces_of_a_long_text_encode_as_the_whole_does() {
+        let text = TEXTS.concat().repeat(3000);
+        let tokenizer = trained(300);
+        assert!(pieces(&text).count() > 3);
+        assert_eq!(pieces(&text).collect::<String>(), text);
+        let whole = tokenizer.encode_located(&text).unwrap().tokens;
+        assert!(tokenizer.encode(&text, true).unwrap() == whole);
+    }
+}
