@@ -1,3 +1,6 @@
 //! Anneal.
 
+mod store;
+mod wire;
+
 fn main() {}

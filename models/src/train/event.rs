@@ -108,6 +108,16 @@ pub enum TrainEvent {
         step: usize,
     },
 
+    /// The run ended with an error. The loop returns errors, so this is written by whoever called it.
+    Failed {
+        /// The last step done.
+        step: usize,
+        /// What was tried, on what, with which numbers.
+        message: String,
+        /// What to try next, if we know.
+        hint: Option<String>,
+    },
+
     /// The plan is done.
     Finished {
         /// The last step done.
@@ -131,6 +141,7 @@ impl TrainEvent {
             | Self::Sampled { step, .. }
             | Self::Saved { step, .. }
             | Self::RolledBack { step, .. }
+            | Self::Failed { step, .. }
             | Self::Stopped { step }
             | Self::Finished { step, .. } => Some(step),
             Self::Warned { .. } => None,

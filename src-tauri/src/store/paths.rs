@@ -1,0 +1,44 @@
+//! Where things are kept: the platform's folders, or one folder that the user names.
+
+use std::path::{Path, PathBuf};
+
+use directories::ProjectDirs;
+
+use crate::wire::error::{AppError, Result};
+
+/// The app's folders. They are made when something is first put into them.
+#[derive(Debug, Clone)]
+pub(crate) struct Paths {
+    /// One folder per run.
+    pub(crate) runs: PathBuf,
+    /// One folder per model, in the layout of the Hugging Face Hub.
+    pub(crate) models: PathBuf,
+    /// What the user prefers.
+    pub(crate) settings: PathBuf,
+    /// What was typed in earlier chats.
+    pub(crate) chat_history: PathBuf,
+}
+
+impl Paths {
+    /// All in `home`, or in the folders the platform has for an application.
+    pub(crate) fn new(home: Option<&Path>) -> Result<Self> {
+        if let Some(home) = home {
+            let home = std::path::absolute(home).map_err(AppError::file("use the home", home))?;
+            return Ok(Self::under(&home, &home));
+        }
+        let folders = ProjectDirs::from("", "", "Anneal").ok_or_else(|| {
+            AppError::failed("could not find your home folder")
+                .with_hint("name a folder with --home or ANNEAL_HOME")
+        })?;
+        Ok(Self::under(folders.data_dir(), folders.config_dir()))
+    }
+
+    fn under(data: &Path, config: &Path) -> Self {
+        Self {
+            runs: data.join("runs"),
+            models: data.join("models"),
+            settings: config.join("settings.yaml"),
+            chat_history: data.join("chat-history.txt"),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The events of a run on disk: one per line, numbered, appended before anyone sees them.
+//!
+//! A line that a crash cut short is forgotten: the run goes on from its last checkpoint anyway.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use ::models::train::TrainEvent;
+use serde::{Deserialize, Serialize};
+
+use crate::wire::error::{AppError, Result};
+
+/// An event as it stands in the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecordedEvent {
+    /// Counts from 1, without gaps, over all sessions of a run.
+    pub(crate) number: u64,
+    /// When it was written, in UTC: `2026-11-21T09:30:00.123Z`.
+    pub(crate) time: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub(crate) event: TrainEvent,
+}
+
+/// Appends events to the file of a run.
+#[derive(Debug)]
+pub(crate) struct Record {
+    file: File,
+    path: PathBuf,
+    last_number: u64,
+}
+
+impl Record {
+    /// Opens the file, or makes it. A last line that was cut short is taken away.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let last_number = read(path)?.last().map_or(0, |event| event.number);
+        let text = fs::read(path).unwrap_or_default();
+        let whole = text
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |end| end + 1);
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .map_err(AppError::file("open the events", path))?;
+        if whole < text.len() {
+            file.set_len(whole as u64)
+                .map_err(AppError::file("repair the events", path))?;
+        }
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            last_number,
+        })
+    }
+
+    /// Writes an event and returns it with its number and time.
+    pub(crate) fn append(&mut self, event: TrainEvent) -> Result<RecordedEvent> {
+        let event = RecordedEvent {
+            number: self.last_number + 1,
+            time: jiff::Timestamp::now()
+                .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+                .to_string(),
+            event,
+        };
+        let mut line =
+            serde_json::to_string(&event).map_err(|error| AppError::failed(error.to_string()))?;
+        line.push('\n');
+        // One write, so that a reader never sees half an event unless the machine stops.
+        self.file
+            .write_all(line.as_bytes())
+            .map_err(AppError::file("write an event", &self.path))?;
+        self.last_number = event.number;
+        Ok(event)
+    }
+}
+
+/// Reads all events. Without a file there are none.
+pub(crate) fn read(path: &Path) -> Result<Vec<RecordedEvent>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let bytes = fs::read(path).map_err(AppError::file("read the events", path))?;
+    let whole = bytes
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(0, |end| end + 1);
+    let lines = bytes[..whole].split(|&byte| byte == b'\n').enumerate();
+    lines
+        .filter(|(_, line)| !line.is_empty())
+        .map(|(index, line)| {
+            serde_json::from_slice(line).map_err(|error| {
+                let (line, path) = (index + 1, path.display());
+                AppError::failed(format!("line {line} is not an event: {error}: `{path}`"))
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_numbered_over_sessions() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let event = |step| TrainEvent::Stopped { step };
+        Record::open(&path).unwrap().append(event(1)).unwrap();
+        Record::open(&path).unwrap().append(event(2)).unwrap();
+        let numbers: Vec<(u64, TrainEvent)> = read(&path)
+            .unwrap()
+            .into_iter()
+            .map(|it| (it.number, it.event))
+            .collect();
+        assert_eq!(numbers, [(1, event(1)), (2, event(2))]);
+    }
+
+    #[test]
+    fn a_last_line_cut_short_is_forgotten_and_a_broken_one_before_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut record = Record::open(&path).unwrap();
+        for step in 1..=3 {
+            record.append(TrainEvent::Stopped { step }).unwrap();
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for cut in 1..70 {
+            fs::write(&path, &text[..text.len() - cut]).unwrap();
+            assert_eq!(read(&path).unwrap().len(), 2, "cut by {cut}");
+        }
+        Record::open(&path)
+            .unwrap()
+            .append(TrainEvent::Stopped { step: 9 })
+            .unwrap();
+        let events = read(&path).unwrap();
+        assert_eq!(
+            (events.len(), events[2].number, events[2].event.step()),
+            (3, 3, Some(9))
+        );
+
+        fs::write(&path, "{\"number\": 1}\n").unwrap();
+        let error = read(&path).unwrap_err();
+        assert!(
+            error
+                .message
+                .starts_with("line 1 is not an event: missing field"),
+            "{error}"
+        );
+    }
+}

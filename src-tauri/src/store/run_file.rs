@@ -1,0 +1,138 @@
+//! Run files: requests that people write, and plans that are kept with a run.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use models::train::{Resolved, TrainPlan, TrainRequest};
+use serde_json::{Map, Value};
+
+use super::yaml;
+use crate::wire::error::{AppError, Result};
+
+/// Reads a request. Paths in the file start at the file's folder.
+pub(crate) fn read(path: &Path) -> Result<TrainRequest> {
+    let text = fs::read_to_string(path).map_err(AppError::file("read the run file", path))?;
+    let mut request: TrainRequest = yaml::parse(&text, path)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let from_folder = |path: &mut PathBuf| *path = folder.join(&path);
+    request.model.iter_mut().for_each(from_folder);
+    request.data.files.iter_mut().for_each(from_folder);
+    Ok(request)
+}
+
+/// Changes fields of a request, each given as `lora.rank=16`. The value is read as in a run file.
+pub(crate) fn set(request: TrainRequest, changes: &[String]) -> Result<TrainRequest> {
+    if changes.is_empty() {
+        return Ok(request);
+    }
+    let mut tree =
+        serde_json::to_value(request).map_err(|error| AppError::failed(error.to_string()))?;
+    for change in changes {
+        let (field, words) = change.split_once('=').ok_or_else(|| {
+            AppError::invalid(format!("`--set {change}` has no `=`"))
+                .with_hint("write it like `--set lora.rank=16`")
+        })?;
+        let wrong = |words: String| {
+            AppError::invalid(format!("`--set {change}`: {words}")).with_field(field)
+        };
+        let value = yaml::parse_scalar(words).map_err(wrong)?;
+        // Read alone first, so that an error is about this change and nothing else.
+        let mut alone = Value::Object(Map::new());
+        put(&mut alone, field, value.clone());
+        serde_json::from_value::<TrainRequest>(alone).map_err(|error| wrong(error.to_string()))?;
+        put(&mut tree, field, value);
+    }
+    serde_json::from_value(tree).map_err(|error| AppError::invalid(error.to_string()))
+}
+
+/// The text of a plan, with the reasons as comments. It can be read as a request.
+pub(crate) fn write(resolved: &Resolved) -> Result<String> {
+    yaml::write_with_comments(&resolved.plan, |field| {
+        let reason = resolved
+            .reasons
+            .iter()
+            .find(|reason| reason.field == field)?;
+        Some(reason.why.clone())
+    })
+}
+
+/// Reads the plan of a run.
+pub(crate) fn read_plan(path: &Path) -> Result<TrainPlan> {
+    let text = fs::read_to_string(path).map_err(AppError::file("read the plan", path))?;
+    yaml::parse(&text, path)
+}
+
+/// Puts a value where a path like `lora.rank` says, making sections on the way.
+fn put(tree: &mut Value, field: &str, value: Value) {
+    let (section, rest) = match field.split_once('.') {
+        Some((section, rest)) => (section, Some(rest)),
+        None => (field, None),
+    };
+    if !tree.is_object() {
+        *tree = Value::Object(Map::new());
+    }
+    if let Value::Object(fields) = tree {
+        let slot = fields.entry(section).or_insert(Value::Null);
+        match rest {
+            Some(rest) => put(slot, rest, value),
+            None => *slot = value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_replaces_one_field_and_keeps_the_others() {
+        let request = set(
+            TrainRequest {
+                steps: Some(10),
+                ..TrainRequest::default()
+            },
+            &[
+                "lora.rank=16",
+                "learning_rate=1e-3",
+                "lora.targets=[q_proj]",
+            ]
+            .map(str::to_owned),
+        )
+        .unwrap();
+        assert_eq!((request.steps, request.lora.rank), (Some(10), Some(16)));
+        assert_eq!(request.learning_rate, Some(1e-3));
+        assert_eq!(request.lora.targets, Some(vec!["q_proj".to_owned()]));
+    }
+
+    #[test]
+    fn a_change_reaches_fields_of_a_config() {
+        let change = ["scratch.config.num_hidden_layers=2".to_owned()];
+        let request = set(TrainRequest::default(), &change).unwrap();
+        assert_eq!(request.scratch.unwrap().config["num_hidden_layers"], 2);
+    }
+
+    #[test]
+    fn a_wrong_change_is_named() {
+        for (change, expected) in [
+            ("steps", "`--set steps` has no `=`"),
+            (
+                "steps=many",
+                "`--set steps=many`: invalid type: string \"many\", expected usize",
+            ),
+            (
+                "lora.rnak=8",
+                "`--set lora.rnak=8`: unknown field `rnak`, expected one of `rank`, `alpha`, `dropout`, `targets`, \
+                 `layers`, `rslora`",
+            ),
+            (
+                "steps.more=8",
+                "`--set steps.more=8`: invalid type: map, expected usize",
+            ),
+        ] {
+            let error = set(TrainRequest::default(), &[change.to_owned()]).unwrap_err();
+            assert_eq!(error.message, expected);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Runs on disk: a folder for each, which a person can read.
+//!
+//! ```text
+//! 2026-11-21-shakespeare-7f3a/
+//!   run.yaml        the whole plan, its reasons as comments
+//!   events.jsonl    what happened, one event per line
+//!   checkpoints/    what it learned, one folder per saved step
+//!   lock            held by the process that trains it
+//! ```
+
+use std::{
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use ::models::{
+    checkpoint::save::replace_file,
+    random::stable_hash,
+    train::{Resolved, TrainEvent, TrainPlan},
+};
+use serde::Serialize;
+
+use super::{
+    paths::Paths,
+    record::{self, RecordedEvent},
+    run_file,
+};
+use crate::wire::error::{AppError, Result};
+
+/// A run, by its folder.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Run {
+    /// The folder's name: `2026-11-21-shakespeare-7f3a`.
+    pub(crate) id: String,
+    /// The folder.
+    pub(crate) folder: PathBuf,
+}
+
+/// How far a run is, read from its events.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct RunState {
+    /// The run.
+    pub(crate) id: String,
+    /// Whether it goes on, and if not, why.
+    pub(crate) status: RunStatus,
+    /// The last step done.
+    pub(crate) step: usize,
+    /// The step at which it ends.
+    pub(crate) steps: usize,
+    /// The loss of the last step.
+    pub(crate) loss: Option<f64>,
+    /// The lowest loss on held-out data.
+    pub(crate) best_loss: Option<f64>,
+    /// What ended it, when it failed.
+    pub(crate) problem: Option<String>,
+}
+
+/// What a run is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunStatus {
+    /// A process is training it.
+    Running,
+    /// All steps are done.
+    Finished,
+    /// It was asked to stop and saved.
+    Stopped,
+    /// It ended with an error.
+    Failed,
+    /// Its process went away without a word: a crash, a power cut.
+    Interrupted,
+}
+
+/// Held while a process trains a run. The system lets go of it when the process ends, however it ends.
+#[derive(Debug)]
+pub(crate) struct RunLock(
+    #[expect(dead_code, reason = "the lock is what holding the file is for")] File,
+);
+
+impl RunStatus {
+    /// The word for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Makes the folder of a new run, named after the day, the run and a number that is new.
+pub(crate) fn create(paths: &Paths, resolved: &Resolved) -> Result<Run> {
+    let day = jiff::Zoned::now().strftime("%Y-%m-%d").to_string();
+    let name = slug(&resolved.plan.name);
+    fs::create_dir_all(&paths.runs).map_err(AppError::file("make the folder", &paths.runs))?;
+    let mut seed = jiff::Timestamp::now().as_nanosecond() as u64 ^ u64::from(std::process::id());
+    loop {
+        seed = stable_hash(seed, name.as_bytes());
+        let id = format!("{day}-{name}-{:04x}", seed & 0xffff);
+        let folder = paths.runs.join(&id);
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
+            made => made.map_err(AppError::file("make the run's folder", &folder))?,
+        }
+        let run = Run { id, folder };
+        replace_file(&run.plan_file(), run_file::write(resolved)?.as_bytes())?;
+        return Ok(run);
+    }
+}
+
+/// All runs, the newest last.
+pub(crate) fn list(paths: &Paths) -> Vec<Run> {
+    let entries = fs::read_dir(&paths.runs).into_iter().flatten().flatten();
+    let mut runs: Vec<Run> = entries
+        .map(|entry| Run {
+            id: entry.file_name().to_string_lossy().into_owned(),
+            folder: entry.path(),
+        })
+        .filter(|run| run.plan_file().is_file())
+        .collect();
+    let made = |run: &Run| {
+        fs::metadata(run.plan_file())
+            .and_then(|file| file.modified())
+            .ok()
+    };
+    runs.sort_by_key(|run| (run.id.get(..10).map(str::to_owned), made(run)));
+    runs
+}
+
+/// The run with this id, or the only one whose id contains these words, or the run in this folder.
+pub(crate) fn find(paths: &Paths, words: &str) -> Result<Run> {
+    let folder = Path::new(words);
+    if folder.join("run.yaml").is_file() {
+        let folder = std::path::absolute(folder).map_err(AppError::file("find the run", folder))?;
+        let id = folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        return Ok(Run { id, folder });
+    }
+    let runs = list(paths);
+    if let Some(run) = runs.iter().find(|run| run.id == words) {
+        return Ok(run.clone());
+    }
+    let mut matching: Vec<&Run> = runs.iter().filter(|run| run.id.contains(words)).collect();
+    match (matching.pop(), matching.len()) {
+        (Some(run), 0) => Ok(run.clone()),
+        (Some(last), _) => {
+            matching.push(last);
+            let ids: Vec<&str> = matching.iter().map(|run| run.id.as_str()).collect();
+            Err(AppError::invalid(format!(
+                "`{words}` fits {} runs: {}",
+                ids.len(),
+                ids.join(", ")
+            ))
+            .with_hint("name more of it"))
+        }
+        (None, _) => Err(AppError::invalid(format!("there is no run `{words}`"))
+            .with_hint("`anneal runs` lists them")),
+    }
+}
+
+impl Run {
+    /// The plan.
+    pub(crate) fn plan_file(&self) -> PathBuf {
+        self.folder.join("run.yaml")
+    }
+
+    /// The events.
+    pub(crate) fn events_file(&self) -> PathBuf {
+        self.folder.join("events.jsonl")
+    }
+
+    /// The folder of the checkpoints.
+    pub(crate) fn checkpoints(&self) -> PathBuf {
+        self.folder.join("checkpoints")
+    }
+
+    /// Reads the plan.
+    pub(crate) fn plan(&self) -> Result<TrainPlan> {
+        run_file::read_plan(&self.plan_file())
+    }
+
+    /// Reads what happened.
+    pub(crate) fn events(&self) -> Result<Vec<RecordedEvent>> {
+        record::read(&self.events_file())
+    }
+
+    /// Reads how far it is.
+    pub(crate) fn state(&self) -> Result<RunState> {
+        let mut state = RunState {
+            id: self.id.clone(),
+            status: RunStatus::Interrupted,
+            step: 0,
+            steps: 0,
+            loss: None,
+            best_loss: None,
+            problem: None,
+        };
+        for recorded in self.events()? {
+            state.step = recorded.event.step().unwrap_or(state.step);
+            match recorded.event {
+                TrainEvent::Started { steps, .. } => {
+                    state.steps = steps;
+                    state.status = RunStatus::Interrupted;
+                    state.problem = None;
+                }
+                TrainEvent::Stepped { loss, .. } => state.loss = Some(loss),
+                TrainEvent::Evaluated {
+                    loss, best: true, ..
+                } => state.best_loss = Some(loss),
+                TrainEvent::RolledBack { to_step, .. } => state.step = to_step,
+                TrainEvent::Stopped { .. } => state.status = RunStatus::Stopped,
+                TrainEvent::Finished { .. } => state.status = RunStatus::Finished,
+                TrainEvent::Failed { message, .. } => {
+                    state.status = RunStatus::Failed;
+                    state.problem = Some(message);
+                }
+                _ => {}
+            }
+        }
+        if self.is_locked()? {
+            state.status = RunStatus::Running;
+        }
+        Ok(state)
+    }
+
+    /// Takes the run for this process, so that no other trains or deletes it.
+    pub(crate) fn lock(&self) -> Result<RunLock> {
+        let path = self.folder.join("lock");
+        let file = File::create(&path).map_err(AppError::file("lock the run", &path))?;
+        // Whoever looks at the run holds the lock for a moment, so one refusal is not an answer yet.
+        for _ in 0..20 {
+            match file.try_lock() {
+                Ok(()) => return Ok(RunLock(file)),
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(5)),
+                Err(TryLockError::Error(error)) => {
+                    return Err(AppError::file("lock the run", &path)(error));
+                }
+            }
+        }
+        Err(AppError::failed(format!(
+            "`{}` is being trained by another process",
+            self.id
+        )))
+    }
+
+    /// Gives the run another name, keeping its day and number.
+    pub(crate) fn rename(&self, paths: &Paths, name: &str) -> Result<Self> {
+        let _lock = self.lock()?;
+        let day = self.id.get(..10).unwrap_or(&self.id);
+        let number = self.id.rsplit('-').next().unwrap_or_default();
+        let id = format!("{day}-{}-{number}", slug(name));
+        let folder = paths.runs.join(&id);
+        if folder.exists() {
+            return Err(AppError::invalid(format!("there already is a run `{id}`")));
+        }
+        fs::rename(&self.folder, &folder)
+            .map_err(AppError::file("rename the run", &self.folder))?;
+        Ok(Self { id, folder })
+    }
+
+    /// Deletes the run with everything it learned.
+    pub(crate) fn delete(&self) -> Result<()> {
+        let _lock = self.lock()?;
+        fs::remove_dir_all(&self.folder).map_err(AppError::file("delete the run", &self.folder))
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        let path = self.folder.join("lock");
+        match File::open(&path) {
+            Err(_) => Ok(false),
+            Ok(file) => match file.try_lock_shared() {
+                Ok(()) => Ok(false),
+                Err(TryLockError::WouldBlock) => Ok(true),
+                Err(TryLockError::Error(error)) => {
+                    Err(AppError::file("look at the run's lock", &path)(error))
+                }
+            },
+        }
+    }
+}
+
+/// A name that every file system takes: letters, digits and single dashes.
+fn slug(name: &str) -> String {
+    let words = name.split(|letter: char| !letter.is_alphanumeric());
+    let slug: Vec<String> = words
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    let slug: String = slug.join("-").chars().take(40).collect();
+    match slug.trim_end_matches('-') {
+        "" => "run".to_owned(),
+        slug => slug.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_part_of_a_folder() {
+        for (name, expected) in [
+            ("shakespeare", "shakespeare"),
+            ("My first run!", "my-first-run"),
+            ("../etc", "etc"),
+            ("Grüße", "grüße"),
+            ("//", "run"),
+        ] {
+            assert_eq!(slug(name), expected);
+        }
+    }
+}

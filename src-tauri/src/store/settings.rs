@@ -1,0 +1,146 @@
+//! What the user prefers, in a file that a person can read and change.
+//!
+//! The file is made when something is first set. Setting changes one line and keeps all others, so comments and
+//! fields of a newer version survive.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use ::models::checkpoint::save::replace_file;
+use serde::Deserialize;
+
+use super::yaml;
+use crate::wire::error::{AppError, Result};
+
+/// The first version of the file.
+const TEMPLATE: &str = "\
+# Settings of Anneal. Every line can be changed by hand; a line that is removed takes its default.
+
+# Where models are trained when a run does not say: auto, cpu, metal, cuda, or cuda:1 for the second one.
+device: auto
+
+# More folders with models in the layout of the Hugging Face Hub.
+model_folders: []
+";
+
+/// What the user prefers.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct Settings {
+    /// The device of a run that does not name one.
+    pub(crate) device: String,
+    /// More folders with models.
+    pub(crate) model_folders: Vec<PathBuf>,
+    /// Fields that this version does not know.
+    #[serde(flatten)]
+    unknown: BTreeMap<String, serde_json::Value>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            device: "auto".to_owned(),
+            model_folders: Vec::new(),
+            unknown: BTreeMap::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the file, if there is one. Also returns a sentence for each field that is not known.
+    pub(crate) fn read(path: &Path) -> Result<(Self, Vec<String>)> {
+        if !path.exists() {
+            return Ok((Self::default(), Vec::new()));
+        }
+        let text = fs::read_to_string(path).map_err(AppError::file("read the settings", path))?;
+        let settings: Self = yaml::parse(&text, path)?;
+        let warnings = settings.unknown.keys().map(|field| {
+            let is_field = |line: &str| line.trim_start().starts_with(&format!("{field}:"));
+            let line = text.lines().position(is_field).unwrap_or_default() + 1;
+            let path = path.display();
+            format!("`{field}` in line {line} of the settings is not known and changes nothing: `{path}`")
+        });
+        let warnings = warnings.collect();
+        Ok((settings, warnings))
+    }
+
+    /// Writes one field, and leaves everything else in the file as it is.
+    pub(crate) fn set(path: &Path, field: &str, value: &str) -> Result<()> {
+        let text = match path.exists() {
+            true => fs::read_to_string(path).map_err(AppError::file("read the settings", path))?,
+            false => TEMPLATE.to_owned(),
+        };
+        let line = format!("{field}: {value}");
+        let mut found = false;
+        let mut lines: Vec<&str> = text
+            .lines()
+            .map(|old| match old.starts_with(&format!("{field}:")) {
+                true => {
+                    found = true;
+                    line.as_str()
+                }
+                false => old,
+            })
+            .collect();
+        if !found {
+            lines.push(&line);
+        }
+        let text = lines.join("\n") + "\n";
+        yaml::parse::<Self>(&text, path)?;
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(AppError::file("make the folder", folder))?;
+        }
+        Ok(replace_file(path, text.as_bytes())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_file_everything_has_its_default() {
+        let home = tempfile::tempdir().unwrap();
+        let (settings, warnings) = Settings::read(&home.path().join("settings.yaml")).unwrap();
+        assert_eq!(settings, Settings::default());
+        assert!(warnings.is_empty());
+    }
+
+    #[test]
+    fn setting_a_field_keeps_comments_and_unknown_fields() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("config/settings.yaml");
+        Settings::set(&path, "device", "cpu").unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            TEMPLATE.replace("device: auto", "device: cpu")
+        );
+
+        fs::write(&path, "# Mine.\nnews: [1]\ndevice: cpu\n").unwrap();
+        Settings::set(&path, "device", "metal").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "# Mine.\nnews: [1]\ndevice: metal\n");
+        let (settings, warnings) = Settings::read(&path).unwrap();
+        assert_eq!(settings.device, "metal");
+        assert!(
+            warnings[0].starts_with("`news` in line 2 of the settings is not known"),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_line() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("settings.yaml");
+        fs::write(&path, "device: cpu\nmodel_folders: 7\n").unwrap();
+        let error = Settings::read(&path).unwrap_err();
+        assert!(
+            error.message.starts_with("`model_folders` in line 2: "),
+            "{}",
+            error.message
+        );
+    }
+}

@@ -1,0 +1,161 @@
+//! YAML that a person writes and reads: errors that name the field and the line, and comments beside values.
+
+use std::path::Path;
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_saphyr::{MessageFormatter, UserMessageFormatter};
+
+use crate::wire::error::{AppError, Result};
+
+/// The widest column that comments are put in.
+const COMMENT_COLUMN: usize = 40;
+
+/// Reads a value from the text of a file. An error names the field, the line and the file.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
+    // A file that is empty, or has only comments, holds no value: all fields are left out.
+    let blank = text
+        .lines()
+        .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    let text = if blank { "{}" } else { text };
+    serde_saphyr::from_str(text).map_err(|error| {
+        let words = UserMessageFormatter
+            .format_message(error.without_snippet())
+            .into_owned();
+        let line = error.location().map(|location| location.line() as usize);
+        let field = line.and_then(|line| field_of_line(text, line));
+        let place = match (&field, line) {
+            (Some(field), Some(line)) => format!("`{field}` in line {line}: "),
+            (None, Some(line)) => format!("line {line}: "),
+            _ => String::new(),
+        };
+        let mut error = AppError::invalid(format!("{place}{words}: `{}`", path.display()));
+        error.field = field;
+        error
+    })
+}
+
+/// Reads one value as it stands after `key: ` in a file.
+pub(crate) fn parse_scalar(text: &str) -> std::result::Result<serde_json::Value, String> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    match text.trim() {
+        "" => Ok(serde_json::Value::Null),
+        text => serde_saphyr::from_str_with_options(text, options)
+            .map_err(|error| error.without_snippet().to_string()),
+    }
+}
+
+/// Writes a value with a comment beside each field that has one. Lists stand in one line, so that each field does.
+pub(crate) fn write_with_comments(
+    value: &impl Serialize,
+    comment_of: impl Fn(&str) -> Option<String>,
+) -> Result<String> {
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    let tree = serde_json::to_value(value).map_err(|error| AppError::failed(error.to_string()))?;
+    let text = serde_saphyr::to_string_with_options(&Flow(&tree), options)
+        .map_err(|error| AppError::failed(error.to_string()))?;
+    let mut written = String::new();
+    for (index, line) in text.lines().enumerate() {
+        written.push_str(line);
+        if let Some(comment) = field_of_line(&text, index + 1).and_then(|field| comment_of(&field))
+        {
+            let width = line.chars().count();
+            let padding = COMMENT_COLUMN.saturating_sub(width).max(2);
+            written.push_str(&" ".repeat(padding));
+            written.push_str("# ");
+            written.push_str(&comment.replace('\n', " "));
+        }
+        written.push('\n');
+    }
+    Ok(written)
+}
+
+/// The path of the field that begins in a line, counted from 1, such as `lora.rank`. Nothing for other lines.
+fn field_of_line(text: &str, line: usize) -> Option<String> {
+    let lines: Vec<&str> = text.lines().take(line).collect();
+    let (mut indent, key) = key_of(lines.last()?)?;
+    let mut path = vec![key];
+    for line in lines.iter().rev().skip(1) {
+        if let Some((outer, key)) = key_of(line).filter(|(outer, _)| *outer < indent) {
+            indent = outer;
+            path.push(key);
+        }
+    }
+    path.reverse();
+    Some(path.join("."))
+}
+
+/// The indentation and the key of a line that begins a field.
+fn key_of(line: &str) -> Option<(usize, &str)> {
+    let content = line.trim_start();
+    let (key, rest) = content.split_once(':')?;
+    let is_key = !key.is_empty()
+        && !key.starts_with(['#', '-', '"', '\'', '{', '['])
+        && (rest.is_empty() || rest.starts_with(' '));
+    is_key.then(|| (line.len() - content.len(), key.trim_end()))
+}
+
+/// A tree whose lists are written in one line.
+struct Flow<'a>(&'a serde_json::Value);
+
+impl Serialize for Flow<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            serde_json::Value::Object(fields) => {
+                serializer.collect_map(fields.iter().map(|(name, value)| (name, Flow(value))))
+            }
+            list @ serde_json::Value::Array(_) => serde_saphyr::FlowSeq(list).serialize(serializer),
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_by_its_line() {
+        let text = "steps: 3\nlora:\n  # Wider.\n  rank: 8\n\n  targets: [a, b]\nseed: 1\n";
+        let fields: Vec<_> = (1..=7).map(|line| field_of_line(text, line)).collect();
+        let expected = [
+            Some("steps"),
+            Some("lora"),
+            None,
+            Some("lora.rank"),
+            None,
+            Some("lora.targets"),
+            Some("seed"),
+        ];
+        assert_eq!(fields, expected.map(|field| field.map(str::to_owned)));
+    }
+
+    #[test]
+    fn comments_stand_beside_the_fields_they_belong_to() {
+        let value = json!({"name": "a: b", "lora": {"rank": 8, "targets": ["q", "v: w"]}, "empty": [], "none": {}});
+        let comment = |field: &str| (field == "lora.targets").then(|| "two".to_owned());
+        let text = write_with_comments(&value, comment).unwrap();
+        assert_eq!(
+            text,
+            "name: \"a: b\"\nlora:\n  rank: 8\n  targets: [q, \"v: w\"]                  # two\nempty: []\nnone: {}\n"
+        );
+        let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(read, value);
+    }
+
+    #[test]
+    fn scalars_are_read_as_in_a_file() {
+        for (text, expected) in [
+            ("16", json!(16)),
+            ("2e-4", json!(2e-4)),
+            ("true", json!(true)),
+            ("on", json!("on")),
+            ("[q_proj, v_proj]", json!(["q_proj", "v_proj"])),
+            ("'8'", json!("8")),
+            ("", json!(null)),
+        ] {
+            assert_eq!(parse_scalar(text), Ok(expected), "{text}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The one error of the app, in the form in which a person meets it.
+
+use std::path::Path;
+
+use models::train::{Problem, Problems};
+use serde::Serialize;
+
+/// The result of everything in the app that can fail.
+pub(crate) type Result<T, E = AppError> = std::result::Result<T, E>;
+
+/// What a person learns when something fails.
+#[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct AppError {
+    /// What the caller can do about it.
+    pub(crate) code: Code,
+    /// What was tried, on what, with which numbers: one sentence without a full stop.
+    pub(crate) message: String,
+    /// What to try next, if we know.
+    pub(crate) hint: Option<String>,
+    /// The setting at fault, as in a run file, if there is one.
+    pub(crate) field: Option<String>,
+    /// What else is wrong with the same request.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) others: Vec<Problem>,
+}
+
+/// A variant exists only while someone acts on it: each has its exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Code {
+    /// A command, run file or setting that has to be changed. Exit code 2.
+    InvalidRequest,
+    /// Anything else. Exit code 1.
+    Failed,
+}
+
+impl AppError {
+    /// Something that did not work.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self {
+            code: Code::Failed,
+            message: message.into(),
+            hint: None,
+            field: None,
+            others: Vec::new(),
+        }
+    }
+
+    /// Something that was asked for and can't be meant.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self {
+            code: Code::InvalidRequest,
+            ..Self::failed(message)
+        }
+    }
+
+    /// Adds what to try next.
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the setting at fault.
+    pub(crate) fn with_field(mut self, field: impl Into<String>) -> Self {
+        self.field = Some(field.into());
+        self
+    }
+
+    /// For `map_err` on file operations: `fs::read(path).map_err(AppError::file("read the settings", path))`.
+    pub(crate) fn file(
+        action: &str,
+        path: impl AsRef<Path>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| {
+            let path = path.as_ref().display();
+            Self::failed(format!("could not {action}: {source}: `{path}`"))
+        }
+    }
+}
+
+impl From<models::Error> for AppError {
+    fn from(error: models::Error) -> Self {
+        let base = match &error {
+            models::Error::Setting { field, .. } => {
+                Self::invalid(error.to_string()).with_field(field.clone())
+            }
+            _ => Self::failed(error.to_string()),
+        };
+        Self {
+            hint: error.hint(),
+            ..base
+        }
+    }
+}
+
+impl From<Problems> for AppError {
+    fn from(problems: Problems) -> Self {
+        let mut problems = problems.0.into_iter();
+        match problems.next() {
+            Some(first) => Self {
+                others: problems.collect(),
+                ..Self::invalid(first.to_string()).with_field(first.field)
+            },
+            None => Self::invalid("the request can't be planned"),
+        }
+    }
+}
