@@ -1,5 +1,6 @@
 //! From a request to a plan.
 
+use models::device::{self, DeviceKind, FoundDevice, dtype::Dtype};
 use models::train::{
     Facts, Resolved, TrainRequest, plan::*, preset::parameters_of, request::*, resolve,
 };
@@ -161,7 +162,8 @@ fn each_wrong_value_is_a_problem_of_its_field() {
         ),
         (
             json!({"strict": true, "dtype": {"compute": "f16"}}),
-            "`dtype.compute` is f16, which is not safe on cpu: it is emulated",
+            "`dtype.compute` is f16 and must be obeyed (strict), but on CPU only f32 is safe. f16 is infinite above \
+             65,504 and loses small gradients, so it needs loss scaling, which is not here yet.",
         ),
     ];
     for (change, expected) in cases {
@@ -199,7 +201,8 @@ fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
         resolved.warnings,
         [
             "the longest row has 900 tokens and is cut to 320",
-            "`dtype.compute` is f16, which is not safe on cpu: it is emulated; f32 is used instead",
+            "`dtype.compute`: f16 was asked for and f32 is used. f16 is infinite above 65,504 and loses small \
+             gradients, so it needs loss scaling, which is not here yet.",
         ]
     );
 }
@@ -261,7 +264,8 @@ fn scratch_facts() -> Facts {
             length_longest: 900,
         },
         vocab_size: 1000,
-        device: device_facts(),
+        device: cpu(),
+        bf16_checked: false,
     }
 }
 
@@ -286,18 +290,15 @@ fn lora_facts() -> Facts {
             length_longest: 900,
         },
         vocab_size: 49_152,
-        device: device_facts(),
+        device: cpu(),
+        bf16_checked: false,
     }
 }
 
-fn device_facts() -> DeviceFacts {
-    DeviceFacts {
-        device: Choice::new("cpu".to_owned(), "there is no GPU"),
-        compute: Choice::new(Dtype::F32, "exact and fast here"),
-        storage: Choice::new(Dtype::F32, "exact and fast here"),
-        unsafe_compute: vec![Choice::new(Dtype::F16, "it is emulated")],
-        batch_tokens: Choice::new(1024, "keeps the cores busy"),
-        checkpointing: Choice::new(false, "memory is not short"),
-        optimizer: Choice::new(OptimizerKind::Adamw, "learns fastest per step"),
+fn cpu() -> device::Choice {
+    device::Choice {
+        device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
+        reason: "There is no GPU.".to_owned(),
+        warnings: Vec::new(),
     }
 }

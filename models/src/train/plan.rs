@@ -8,8 +8,11 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::request::{Dtype, Learn, Method, OptimizerKind, ScheduleKind, TokenizerSource};
-use crate::Error;
+use super::request::{Learn, Method, OptimizerKind, ScheduleKind, TokenizerSource};
+use crate::{
+    Error,
+    device::{self, RequestedDevice, dtype::Dtype},
+};
 
 /// A whole run, decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,8 +50,8 @@ pub struct TrainPlan {
     pub checkpointing: bool,
     /// The kinds of numbers.
     pub dtype: DtypePlan,
-    /// The device: `cpu`, `metal:0`, `cuda:0`.
-    pub device: String,
+    /// The device. Never `auto`.
+    pub device: RequestedDevice,
     /// Whether what the device can't do is refused rather than replaced.
     pub strict: bool,
     /// Where all randomness starts.
@@ -223,7 +226,9 @@ pub struct Facts {
     /// How many tokens the tokenizer really has: one trained on little text may have fewer than asked.
     pub vocab_size: usize,
     /// The device that was chosen.
-    pub device: DeviceFacts,
+    pub device: device::Choice,
+    /// Whether its bf16 has been compared with the CPU. It counts on Metal.
+    pub bf16_checked: bool,
 }
 
 /// A model on disk.
@@ -260,35 +265,16 @@ pub struct DataFacts {
     pub length_longest: usize,
 }
 
-/// A device and what is safe and sensible on it. The numbers come from the device's table of defaults.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DeviceFacts {
-    /// `cpu`, `metal:0`, `cuda:0`.
-    pub device: Choice<String>,
-    /// In which numbers to compute.
-    pub compute: Choice<Dtype>,
-    /// In which numbers to keep weights that don't learn.
-    pub storage: Choice<Dtype>,
-    /// Numbers that are not safe to compute in here, and why.
-    pub unsafe_compute: Vec<Choice<Dtype>>,
-    /// Tokens to compute at once.
-    pub batch_tokens: Choice<usize>,
-    /// Whether to compute activations twice.
-    pub checkpointing: Choice<bool>,
-    /// The optimizer that works best here.
-    pub optimizer: Choice<OptimizerKind>,
-}
-
 /// A value with the reason for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Choice<T> {
+pub struct Chosen<T> {
     /// The value.
     pub value: T,
-    /// Why this one: half a sentence, without a full stop.
+    /// Why this one.
     pub why: String,
 }
 
-impl<T> Choice<T> {
+impl<T> Chosen<T> {
     /// A value with its reason.
     pub fn new(value: T, why: impl Into<String>) -> Self {
         Self {
@@ -316,7 +302,7 @@ pub struct Reason {
     pub field: String,
     /// Its value, as in a run file.
     pub value: String,
-    /// Half a sentence, without a full stop.
+    /// A sentence.
     pub why: String,
     /// Whether the value was chosen here, rather than asked for.
     pub automatic: bool,

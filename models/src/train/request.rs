@@ -11,6 +11,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::device::{RequestedDevice, dtype::Dtype};
+
 /// What to train, on what, and how. Empty fields are filled in, each with a reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -48,7 +50,7 @@ pub struct TrainRequest {
     /// In which numbers to compute.
     pub dtype: DtypeRequest,
     /// `auto`, `cpu`, `metal`, `cuda`, or `cuda:1` for the second one.
-    pub device: Option<String>,
+    pub device: Option<RequestedDevice>,
     /// Refuse what the device can't do safely, instead of taking the next best with a warning.
     pub strict: Option<bool>,
     /// Where all randomness starts. The same seed and data give the same run.
@@ -269,39 +271,6 @@ pub enum OptimizerKind {
     Adamw,
     /// Stochastic gradient descent with momentum.
     Sgd,
-}
-
-/// The kinds of numbers a plan can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Dtype {
-    /// 32 bits.
-    F32,
-    /// 16 bits with the range of `f32`.
-    Bf16,
-    /// 16 bits with more digits and a small range: needs loss scaling.
-    F16,
-}
-
-impl Dtype {
-    /// The name, as in a run file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-        }
-    }
-}
-
-impl From<Dtype> for candle_core::DType {
-    fn from(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::F32 => Self::F32,
-            Dtype::Bf16 => Self::BF16,
-            Dtype::F16 => Self::F16,
-        }
-    }
 }
 
 impl From<String> for TokenizerSource {

@@ -17,13 +17,13 @@ impl Resolver<'_> {
             config.extend(asked.config.clone());
         }
         let tokenizer = self.take("scratch.tokenizer", &asked.tokenizer, || {
-            Choice::new(
+            Chosen::new(
                 TokenizerSource::Trained,
                 "one trained on this data needs the fewest tokens for it",
             )
         });
         let vocab_size = self.take("scratch.vocab_size", &asked.vocab_size, || {
-            Choice::new(
+            Chosen::new(
                 request.tokenizer_or_default().1,
                 "fits the size of the model",
             )
@@ -51,15 +51,15 @@ impl Resolver<'_> {
             }
         }
         if let Some(parameters) = preset::parameters_of(&config) {
-            self.reasons.push(Reason {
-                field: "scratch.config".to_owned(),
-                value: config
-                    .get("model_type")
-                    .map(|kind| kind.to_string())
-                    .unwrap_or_default(),
-                why: format!("{parameters} parameters"),
-                automatic: asked.config.is_empty(),
-            });
+            let kind = config.get("model_type").and_then(|kind| kind.as_str());
+            let why = format!("{parameters} parameters");
+            let automatic = asked.config.is_empty();
+            self.note(
+                "scratch.config.model_type",
+                kind.unwrap_or_default(),
+                &why,
+                automatic,
+            );
         }
         ScratchPlan {
             config,
@@ -99,29 +99,29 @@ impl Resolver<'_> {
         }
         let asked_format = request.format.clone().filter(|format| format != "auto");
         let format = self.take("data.format", &asked_format, || {
-            Choice::new(facts.format.clone(), "found by looking at the rows")
+            Chosen::new(facts.format.clone(), "found by looking at the rows")
         });
         let encoding = self.take("data.encoding", &request.encoding, || {
-            Choice::new("utf-8".to_owned(), "how nearly all text is written")
+            Chosen::new("utf-8".to_owned(), "how nearly all text is written")
         });
-        let rows = self.take("data.rows", &request.rows, || Choice::new(0, "all of them"));
+        let rows = self.take("data.rows", &request.rows, || Chosen::new(0, "all of them"));
         let held_out = self.take("data.held_out", &request.held_out, || {
-            Choice::new(preset::HELD_OUT, "one row in twenty, never learned from")
+            Chosen::new(preset::HELD_OUT, "one row in twenty, never learned from")
         });
         self.within("data.held_out", held_out, 0.0, 0.5);
         let learn = self.take("data.learn", &request.learn, || match facts.chat {
-            true => Choice::new(Learn::Assistant, "the model is to answer, not to ask"),
-            false => Choice::new(Learn::All, "plain text has no turns"),
+            true => Chosen::new(Learn::Assistant, "the model is to answer, not to ask"),
+            false => Chosen::new(Learn::All, "plain text has no turns"),
         });
         let packing = self.take("data.packing", &request.packing, || {
-            Choice::new(
+            Chosen::new(
                 true,
                 "no part of a batch is empty, and rows don't see each other",
             )
         });
         let length = self.length(context);
         let max_length = self.take("data.max_length", &request.max_length, || {
-            Choice::new(length, "as long as a row of a batch")
+            Chosen::new(length, "as long as a row of a batch")
         });
         if max_length > length {
             self.problem(
@@ -137,7 +137,7 @@ impl Resolver<'_> {
             ));
         }
         let skip_bad_rows = self.take("data.skip_bad_rows", &request.skip_bad_rows, || {
-            Choice::new(
+            Chosen::new(
                 false,
                 "a row that can't be read is better looked at than lost",
             )
@@ -161,16 +161,16 @@ impl Resolver<'_> {
         let (request, facts) = (self.request, &self.facts.data);
         let length = self.take("batch.length", &request.batch.length, || {
             if let Some(max_length) = request.data.max_length {
-                return Choice::new(max_length.min(context), "as long as `data.max_length`");
+                return Chosen::new(max_length.min(context), "as long as `data.max_length`");
             }
             let most = context.min(preset::LONGEST_ROW);
             let wanted = facts.length_95.next_multiple_of(64).max(64);
             if facts.chat && wanted < most {
-                return Choice::new(wanted, "19 of 20 rows fit whole");
+                return Chosen::new(wanted, "19 of 20 rows fit whole");
             }
             match most == context {
-                true => Choice::new(most, "the longest text the model can see"),
-                false => Choice::new(most, "longer rows cost memory on every machine"),
+                true => Chosen::new(most, "the longest text the model can see"),
+                false => Chosen::new(most, "longer rows cost memory on every machine"),
             }
         });
         if length > context {
@@ -194,22 +194,22 @@ impl Resolver<'_> {
         let request = &self.request.lora;
         let facts = self.facts.model.as_ref();
         let rank = self.take("lora.rank", &request.rank, || {
-            Choice::new(preset::LORA_RANK, "enough for most single tasks")
+            Chosen::new(preset::LORA_RANK, "enough for most single tasks")
         });
         self.positive("lora.rank", rank);
         let alpha = self.take("lora.alpha", &request.alpha, || {
-            Choice::new(2.0 * rank.max(1) as f64, "twice the rank, as is usual")
+            Chosen::new(2.0 * rank.max(1) as f64, "twice the rank, as is usual")
         });
         if !(alpha > 0.0 && alpha.is_finite()) {
             self.problem("lora.alpha", format!("is {alpha}, and has to be above 0"));
         }
         let dropout = self.take("lora.dropout", &request.dropout, || {
-            Choice::new(0.0, "small adapters rarely gain from it")
+            Chosen::new(0.0, "small adapters rarely gain from it")
         });
         self.within("lora.dropout", dropout, 0.0, 0.9);
         let known = facts.map(|model| model.linears.clone()).unwrap_or_default();
         let targets = self.take("lora.targets", &request.targets, || {
-            Choice::new(
+            Chosen::new(
                 known.clone(),
                 "all linear weights of a layer: better than few at a higher rank",
             )
@@ -226,7 +226,7 @@ impl Resolver<'_> {
         }
         let count = facts.map(|model| model.layers).unwrap_or_default();
         let layers = self.take("lora.layers", &request.layers, || {
-            Choice::new((0..count).collect(), "all of them")
+            Chosen::new((0..count).collect(), "all of them")
         });
         if let Some(layer) = layers.iter().find(|&&layer| layer >= count) {
             self.problem(
@@ -237,7 +237,7 @@ impl Resolver<'_> {
             self.problem("lora.layers", "is empty, so nothing would learn");
         }
         let rslora = self.take("lora.rslora", &request.rslora, || {
-            Choice::new(false, "it matters for ranks of 64 and more")
+            Chosen::new(false, "it matters for ranks of 64 and more")
         });
         LoraPlan {
             rank,

@@ -10,6 +10,13 @@ mod run;
 use serde::Serialize;
 
 use super::{plan::*, preset::MethodDefaults, request::*};
+use crate::{
+    Error,
+    device::{
+        RequestedDevice,
+        dtype::{DeviceClass, Dtype, Role, choose_dtype},
+    },
+};
 
 /// Turns a request into a plan with its reasons, or says everything that is wrong with it.
 pub fn resolve(request: &TrainRequest, facts: &Facts) -> Result<Resolved, Problems> {
@@ -33,22 +40,22 @@ pub fn resolve(request: &TrainRequest, facts: &Facts) -> Result<Resolved, Proble
 
 impl TrainRequest {
     /// The method that was asked for, or follows from the rest.
-    pub fn method_or_default(&self) -> Choice<Method> {
+    pub fn method_or_default(&self) -> Chosen<Method> {
         match (self.method, &self.model, &self.scratch) {
-            (Some(method), ..) => Choice::new(method, ""),
-            (None, Some(_), _) => Choice::new(
+            (Some(method), ..) => Chosen::new(method, ""),
+            (None, Some(_), _) => Chosen::new(
                 Method::Lora,
                 "a model is given; an adapter needs the least memory",
             ),
-            (None, None, _) => Choice::new(Method::Scratch, "no model is given"),
+            (None, None, _) => Chosen::new(Method::Scratch, "no model is given"),
         }
     }
 
     /// The preset that was asked for, or the one that fits any machine.
-    pub fn preset_or_default(&self) -> Choice<Preset> {
+    pub fn preset_or_default(&self) -> Chosen<Preset> {
         match self.scratch.as_ref().and_then(|scratch| scratch.preset) {
-            Some(preset) => Choice::new(preset, ""),
-            None => Choice::new(Preset::Micro, "learns in minutes on any machine"),
+            Some(preset) => Chosen::new(preset, ""),
+            None => Chosen::new(Preset::Micro, "learns in minutes on any machine"),
         }
     }
 
@@ -81,11 +88,11 @@ impl Resolver<'_> {
         &mut self,
         field: &str,
         asked: &Option<T>,
-        choose: impl FnOnce() -> Choice<T>,
+        choose: impl FnOnce() -> Chosen<T>,
     ) -> T {
         let automatic = asked.is_none();
-        let Choice { value, why } = match asked {
-            Some(value) => Choice::new(value.clone(), "as asked"),
+        let Chosen { value, why } = match asked {
+            Some(value) => Chosen::new(value.clone(), "as asked"),
             None => choose(),
         };
         let words = match serde_json::to_value(&value) {
@@ -93,13 +100,32 @@ impl Resolver<'_> {
             Ok(value) => value.to_string(),
             Err(_) => String::new(),
         };
+        self.note(field, &words, &why, automatic);
+        value
+    }
+
+    /// Notes why a field has its value. Reasons come from many tables; here they all become sentences.
+    fn note(&mut self, field: &str, value: &str, why: &str, automatic: bool) {
+        let mut letters = why.trim_end_matches('.').chars();
+        let first: String = letters
+            .next()
+            .into_iter()
+            .flat_map(char::to_uppercase)
+            .collect();
         self.reasons.push(Reason {
             field: field.to_owned(),
-            value: words,
-            why,
+            value: value.to_owned(),
+            why: format!("{first}{}.", letters.as_str()),
             automatic,
         });
-        value
+    }
+
+    /// Notes an error of a table that was asked.
+    fn error(&mut self, error: Error) {
+        match error {
+            Error::Setting { field, problem } => self.problem(&field, problem),
+            other => self.problem("device", other.to_string()),
+        }
     }
 
     /// Notes a problem with a field.
@@ -139,7 +165,7 @@ impl Resolver<'_> {
         let batch = self.batch(&defaults, length, &data);
         let steps = self.steps(&defaults, &batch, data.packing);
         let learning_rate = self.take("learning_rate", &request.learning_rate, || {
-            Choice::new(defaults.learning_rate, defaults.learning_rate_why)
+            Chosen::new(defaults.learning_rate, defaults.learning_rate_why)
         });
         if !(learning_rate > 0.0 && learning_rate <= 10.0) {
             self.problem(
@@ -151,12 +177,12 @@ impl Resolver<'_> {
         let optimizer = self.optimizer(&defaults);
         let (clip_norm, ema, checkpointing) = self.step_switches();
         let strict = self.take("strict", &request.strict, || {
-            Choice::new(false, "the next best is taken with a warning")
+            Chosen::new(false, "the next best is taken with a warning")
         });
         let dtype = self.dtype(strict);
         let device = self.device();
         let seed = self.take("seed", &request.seed, || {
-            Choice::new(42, "fixed, so that the same run can be repeated")
+            Chosen::new(42, "fixed, so that the same run can be repeated")
         });
         let evaluate = self.evaluate(steps);
         let sample = self.sample(steps, context);
@@ -199,10 +225,10 @@ impl Resolver<'_> {
                 (Some(stem), Some(folder))
                     if ["train", "input", "data"].contains(&stem.as_str()) =>
                 {
-                    Choice::new(folder, "after the folder of the data")
+                    Chosen::new(folder, "after the folder of the data")
                 }
-                (Some(stem), _) => Choice::new(stem, "after the data"),
-                (None, _) => Choice::new("run".to_owned(), "there is no file to name it after"),
+                (Some(stem), _) => Chosen::new(stem, "after the data"),
+                (None, _) => Chosen::new("run".to_owned(), "there is no file to name it after"),
             }
         });
         if name.trim().is_empty() {
@@ -222,7 +248,7 @@ impl Resolver<'_> {
                 ),
                 Some(_) => {
                     self.take("model", &request.model, || {
-                        Choice::new(Default::default(), "")
+                        Chosen::new(Default::default(), "")
                     });
                 }
             }
@@ -247,42 +273,46 @@ impl Resolver<'_> {
         method
     }
 
+    /// The formats of numbers, from the device's table.
     fn dtype(&mut self, strict: bool) -> DtypePlan {
-        let (request, device) = (&self.request.dtype, &self.facts.device);
-        let refused = device
-            .unsafe_compute
-            .iter()
-            .find(|choice| Some(choice.value) == request.compute);
-        if let Some(refused) = refused {
-            let dtype = refused.value.name();
-            let problem = format!(
-                "is {dtype}, which is not safe on {}: {}",
-                device.device.value, refused.why
-            );
-            match strict {
-                true => self.problem("dtype.compute", problem),
-                false => self.warnings.push(format!(
-                    "`dtype.compute` {problem}; {} is used instead",
-                    device.compute.value.name()
-                )),
+        let asked = &self.request.dtype;
+        let (compute, storage) = (asked.compute, asked.storage);
+        DtypePlan {
+            compute: self.one_dtype(Role::Compute, compute, strict),
+            storage: self.one_dtype(Role::Storage, storage, strict),
+        }
+    }
+
+    fn one_dtype(&mut self, role: Role, asked: Option<Dtype>, strict: bool) -> Dtype {
+        let class = DeviceClass::of(&self.facts.device.device, self.facts.bf16_checked);
+        match choose_dtype(class, role, asked, strict) {
+            Ok(chosen) => {
+                let (field, lowered) = (role.field(), chosen.lowered_from.is_some());
+                if lowered {
+                    self.warnings.push(format!("`{field}`: {}", chosen.reason));
+                }
+                let asked = asked.filter(|_| !lowered);
+                self.take(field, &asked, || Chosen::new(chosen.dtype, chosen.reason))
+            }
+            Err(error) => {
+                self.error(error);
+                asked.unwrap_or(Dtype::F32)
             }
         }
-        let asked = request.compute.filter(|_| refused.is_none());
-        let compute = self.take("dtype.compute", &asked, || device.compute.clone());
-        let storage = self.take("dtype.storage", &request.storage, || device.storage.clone());
-        DtypePlan { compute, storage }
     }
 
     /// The device that was found, which may be another than the one asked for.
-    fn device(&mut self) -> String {
-        let asked = self.request.device.as_deref().unwrap_or("auto");
-        let found = &self.facts.device.device;
-        self.reasons.push(Reason {
-            field: "device".to_owned(),
-            value: found.value.clone(),
-            why: found.why.clone(),
-            automatic: !found.value.starts_with(asked),
-        });
-        found.value.clone()
+    fn device(&mut self) -> RequestedDevice {
+        let found = &self.facts.device;
+        self.warnings.extend(found.warnings.iter().cloned());
+        let setting = found.device.setting();
+        let asked = self.request.device.unwrap_or_default();
+        self.note(
+            "device",
+            &setting,
+            &found.reason,
+            asked.to_string() != setting,
+        );
+        setting.parse().unwrap_or(RequestedDevice::Cpu)
     }
 }

@@ -1,9 +1,13 @@
 //! How it learns: the size and number of steps, the optimizer, and what happens between steps.
 
 use super::Resolver;
-use crate::train::{
-    plan::*,
-    preset::{self, MethodDefaults},
+use crate::{
+    device::defaults::{DefaultOptimizer, device_defaults},
+    train::{
+        plan::*,
+        preset::{self, MethodDefaults},
+        request::OptimizerKind,
+    },
 };
 
 impl Resolver<'_> {
@@ -19,12 +23,16 @@ impl Resolver<'_> {
             false => facts.data.rows,
         };
         let rows = self.take("batch.rows", &request.rows, || {
-            let device = &facts.device.batch_tokens;
-            let tokens = device.value.min(defaults.tokens_per_step);
-            let rows = (tokens / length.max(1)).max(1);
-            match rows > available.max(1) {
-                true => Choice::new(available.max(1), "there is no more data"),
-                false => Choice::new(rows, device.why.clone()),
+            let device = device_defaults(facts.device.device.kind).batch_rows;
+            let suits = (defaults.tokens_per_step / length.max(1)).max(1);
+            match available.max(1) {
+                rows if rows < device.value.min(suits) => {
+                    Chosen::new(rows, "there is no more data")
+                }
+                _ if suits < device.value => {
+                    Chosen::new(suits, "more would be too much for one update")
+                }
+                _ => Chosen::new(device.value, device.reason),
             }
         });
         self.positive("batch.rows", rows);
@@ -36,7 +44,7 @@ impl Resolver<'_> {
                 "about {} tokens per update suit this method",
                 defaults.tokens_per_step
             );
-            Choice::new(count, why)
+            Chosen::new(count, why)
         });
         self.positive("batch.accumulate", accumulate);
         BatchPlan {
@@ -72,8 +80,8 @@ impl Resolver<'_> {
             let steps = (epochs * per_epoch).ceil().max(1.0) as usize;
             let pass = format!("{epochs} passes over the data, {per_epoch:.1} steps each");
             match request.epochs {
-                Some(_) => Choice::new(steps, pass),
-                None => Choice::new(steps, format!("{pass}; {}", defaults.epochs_why)),
+                Some(_) => Chosen::new(steps, pass),
+                None => Chosen::new(steps, format!("{pass}; {}", defaults.epochs_why)),
             }
         });
         self.positive("steps", steps);
@@ -89,14 +97,14 @@ impl Resolver<'_> {
     pub(super) fn schedule(&mut self, steps: usize) -> SchedulePlan {
         let request = &self.request.schedule;
         let kind = self.take("schedule.kind", &request.kind, || {
-            Choice::new(
+            Chosen::new(
                 preset::SCHEDULE,
                 "small steps at the end settle what was learned",
             )
         });
         let warmup_steps = self.take("schedule.warmup_steps", &request.warmup_steps, || {
             let warmup = (steps * 3 / 100).clamp(5, 200).min(steps / 2);
-            Choice::new(
+            Chosen::new(
                 warmup,
                 "3 % of the run, so that the first steps don't break anything",
             )
@@ -108,7 +116,7 @@ impl Resolver<'_> {
             );
         }
         let min_ratio = self.take("schedule.min_ratio", &request.min_ratio, || {
-            Choice::new(
+            Chosen::new(
                 preset::MIN_RATIO,
                 "a tenth of the highest rate still learns",
             )
@@ -122,27 +130,30 @@ impl Resolver<'_> {
     }
 
     pub(super) fn optimizer(&mut self, defaults: &MethodDefaults) -> OptimizerPlan {
-        let (request, device) = (&self.request.optimizer, &self.facts.device);
+        let request = &self.request.optimizer;
         let usual = "the usual value";
-        let kind = self.take("optimizer.kind", &request.kind, || device.optimizer.clone());
+        let device = device_defaults(self.facts.device.device.kind).optimizer;
+        let kind = self.take("optimizer.kind", &request.kind, || match device.value {
+            DefaultOptimizer::AdamW => Chosen::new(OptimizerKind::Adamw, device.reason),
+        });
         let beta1 = self.take("optimizer.beta1", &request.beta1, || {
-            Choice::new(preset::BETA1, usual)
+            Chosen::new(preset::BETA1, usual)
         });
         self.within("optimizer.beta1", beta1, 0.0, 0.9999);
         let beta2 = self.take("optimizer.beta2", &request.beta2, || {
-            Choice::new(defaults.beta2, defaults.beta2_why)
+            Chosen::new(defaults.beta2, defaults.beta2_why)
         });
         self.within("optimizer.beta2", beta2, 0.0, 0.999_999);
         let epsilon = self.take("optimizer.epsilon", &request.epsilon, || {
-            Choice::new(preset::EPSILON, usual)
+            Chosen::new(preset::EPSILON, usual)
         });
         self.within("optimizer.epsilon", epsilon, 1e-20, 1.0);
         let weight_decay = self.take("optimizer.weight_decay", &request.weight_decay, || {
-            Choice::new(defaults.weight_decay, defaults.weight_decay_why)
+            Chosen::new(defaults.weight_decay, defaults.weight_decay_why)
         });
         self.within("optimizer.weight_decay", weight_decay, 0.0, 1.0);
         let momentum = self.take("optimizer.momentum", &request.momentum, || {
-            Choice::new(preset::MOMENTUM, "the usual value; only SGD reads it")
+            Chosen::new(preset::MOMENTUM, "the usual value; only SGD reads it")
         });
         self.within("optimizer.momentum", momentum, 0.0, 0.9999);
         OptimizerPlan {
@@ -156,20 +167,21 @@ impl Resolver<'_> {
     }
 
     pub(super) fn step_switches(&mut self) -> (f64, f64, bool) {
-        let (request, device) = (self.request, &self.facts.device);
+        let request = self.request;
         let clip_norm = self.take("clip_norm", &request.clip_norm, || {
-            Choice::new(
+            Chosen::new(
                 preset::CLIP_NORM,
                 "one strange batch can't undo many good ones",
             )
         });
         self.within("clip_norm", clip_norm, 0.0, 1e6);
         let ema = self.take("ema", &request.ema, || {
-            Choice::new(0.0, "off: it doubles the memory of what learns")
+            Chosen::new(0.0, "off: it doubles the memory of what learns")
         });
         self.within("ema", ema, 0.0, 0.999_999);
+        let device = device_defaults(self.facts.device.device.kind).gradient_checkpointing;
         let checkpointing = self.take("checkpointing", &request.checkpointing, || {
-            device.checkpointing.clone()
+            Chosen::new(device.value, device.reason)
         });
         (clip_norm, ema, checkpointing)
     }
@@ -177,8 +189,8 @@ impl Resolver<'_> {
     pub(super) fn evaluate(&mut self, steps: usize) -> EvaluatePlan {
         let (request, rows) = (&self.request.evaluate, self.facts.data.held_out_rows);
         let every = self.take("evaluate.every", &request.every, || match rows {
-            0 => Choice::new(0, "no row is held out"),
-            _ => Choice::new(steps.div_ceil(10), "ten times in the run"),
+            0 => Chosen::new(0, "no row is held out"),
+            _ => Chosen::new(steps.div_ceil(10), "ten times in the run"),
         });
         if every > 0 && rows == 0 {
             self.problem(
@@ -187,7 +199,7 @@ impl Resolver<'_> {
             );
         }
         let batches = self.take("evaluate.batches", &request.batches, || {
-            Choice::new(20, "enough to see the trend, and short")
+            Chosen::new(20, "enough to see the trend, and short")
         });
         EvaluatePlan { every, batches }
     }
@@ -195,13 +207,13 @@ impl Resolver<'_> {
     pub(super) fn sample(&mut self, steps: usize, context: usize) -> SamplePlan {
         let request = &self.request.sample;
         let every = self.take("sample.every", &request.every, || {
-            Choice::new(steps.div_ceil(5), "five times in the run")
+            Chosen::new(steps.div_ceil(5), "five times in the run")
         });
         let prompts = self.take("sample.prompts", &request.prompts, || {
-            Choice::new(Vec::new(), "the beginning of a held-out row")
+            Chosen::new(Vec::new(), "the beginning of a held-out row")
         });
         let tokens = self.take("sample.tokens", &request.tokens, || {
-            Choice::new(context.min(64), "enough to see whether it makes sense")
+            Chosen::new(context.min(64), "enough to see whether it makes sense")
         });
         self.positive("sample.tokens", tokens);
         SamplePlan {
@@ -214,15 +226,15 @@ impl Resolver<'_> {
     pub(super) fn save(&mut self, steps: usize, evaluate: &EvaluatePlan) -> SavePlan {
         let request = &self.request.save;
         let every = self.take("save.every", &request.every, || match evaluate.every {
-            0 => Choice::new(steps.div_ceil(10), "ten times in the run"),
-            every => Choice::new(every, "whenever it is measured"),
+            0 => Chosen::new(steps.div_ceil(10), "ten times in the run"),
+            every => Chosen::new(every, "whenever it is measured"),
         });
         let keep_last = self.take("save.keep_last", &request.keep_last, || {
-            Choice::new(2, "the newest, and one before it")
+            Chosen::new(2, "the newest, and one before it")
         });
         self.positive("save.keep_last", keep_last);
         let keep_best = self.take("save.keep_best", &request.keep_best, || {
-            Choice::new(true, "later is not always better")
+            Chosen::new(true, "later is not always better")
         });
         SavePlan {
             every,
