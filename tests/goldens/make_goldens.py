@@ -1,0 +1,51 @@
+"""Writes the numbers that Anneal is tested against, computed by PyTorch, transformers and peft.
+
+    python make_goldens.py                 every case of the installed transformers version
+    python make_goldens.py llama qwen2     only the cases whose name contains one of these words
+"""
+
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+os.environ.setdefault("TQDM_DISABLE", "1")
+
+import torch
+
+import adapters
+import decoder
+from decoder_cases import CASES
+
+ROOT = Path(__file__).parent
+
+
+def jobs():
+    """Every golden this transformers version makes: its name and the function that writes it."""
+    version = decoder.major_version()
+    for case in CASES:
+        if version in case.versions:
+            yield f"{case.name}-v{version}", lambda case=case: decoder.make(case, ROOT)
+    for case in adapters.ADAPTERS:
+        yield f"{case.name}-v{version}", lambda case=case: adapters.make(case, ROOT)
+
+
+def main():
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # peft writes a set as a list: without a fixed hash seed its order changes.
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    words = sys.argv[1:]
+    for name, write in jobs():
+        if not words or any(word in name for word in words):
+            write()
+            print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main()
