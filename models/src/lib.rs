@@ -5,9 +5,10 @@
 
 pub mod arch;
 pub mod checkpoint;
-pub mod device;
 pub mod data;
+pub mod device;
 pub mod error;
+pub mod generate;
 pub mod ops;
 pub mod optim;
 pub mod parameters;

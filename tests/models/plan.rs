@@ -302,3 +302,12 @@ fn cpu() -> device::Choice {
         warnings: Vec::new(),
     }
 }
+
+/// A plan for a new model, for tests that change what they need.
+pub(crate) fn scratch_plan() -> TrainPlan {
+    plan(
+        json!({"data": {"files": ["shakespeare/input.txt"]}}),
+        scratch_facts(),
+    )
+    .plan
+}

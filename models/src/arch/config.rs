@@ -334,8 +334,31 @@ fn rope_scaling(scaling: &Fields, fields: &Fields) -> Result<RopeScaling> {
                 truncate: scaling.flag("truncate", true)?,
             }
         }
+        "longrope" | "su" => {
+            let missing = || {
+                Error::setting(
+                    "rope_scaling.original_max_position_embeddings",
+                    "is missing",
+                )
+            };
+            let original = original.ok_or_else(missing)?;
+            let factor = factor()?;
+            let magnitude = if factor <= 1.0 {
+                1.0
+            } else {
+                (1.0 + factor.ln() / original.ln()).sqrt()
+            };
+            RopeScaling::LongRope {
+                short_factors: scaling.numbers("short_factor")?,
+                long_factors: scaling.numbers("long_factor")?,
+                original_context: original,
+                attention_factor: number("attention_factor", magnitude)?,
+            }
+        }
         other => {
-            let problem = format!("is `{other}`; known are `default`, `linear`, `llama3`, `yarn`");
+            let problem = format!(
+                "is `{other}`; known are `default`, `linear`, `llama3`, `longrope`, `yarn`"
+            );
             return Err(Error::setting("rope_scaling.rope_type", problem));
         }
     })
@@ -391,6 +414,15 @@ impl Fields<'_> {
                     .ok_or_else(|| wrong(value))
             })
             .transpose()
+    }
+
+    fn numbers(&self, name: &str) -> Result<Vec<f64>> {
+        let list = self
+            .get(name)
+            .and_then(Json::as_array)
+            .map(|list| list.iter().map(Json::as_f64).collect());
+        list.flatten()
+            .ok_or_else(|| Error::setting(name, "is not a list of numbers"))
     }
 
     fn required(&self, name: &str) -> Result<usize> {

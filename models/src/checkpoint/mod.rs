@@ -2,5 +2,6 @@
 
 pub mod adapter;
 pub mod folder;
+pub mod keep;
 pub mod load;
 pub mod save;

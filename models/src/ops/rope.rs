@@ -48,6 +48,18 @@ pub enum RopeScaling {
         /// Whether the bounds of the passage are rounded to whole dimensions.
         truncate: bool,
     },
+    /// LongRoPE: Ding et al., 2024 (<https://arxiv.org/abs/2402.13753>): each angle divided by a factor of its own, one
+    /// list of factors for texts within the original context and one for longer ones.
+    LongRope {
+        /// One factor per pair, for texts within the original context.
+        short_factors: Vec<f64>,
+        /// One factor per pair, for longer texts.
+        long_factors: Vec<f64>,
+        /// The context of the first training, in tokens.
+        original_context: f64,
+        /// What cosines and sines are multiplied with.
+        attention_factor: f64,
+    },
 }
 
 /// The angles per position of one kind of layer.
@@ -57,6 +69,8 @@ pub struct Rope {
     frequencies: Vec<f64>,
     /// What cosines and sines are multiplied with.
     magnitude: f64,
+    /// The context above which a text turns by other angles, and those.
+    beyond: Option<(u32, Vec<f64>)>,
 }
 
 /// Cosines and sines of the tokens of one batch: [b or 1, t, 1, r/2], f32 or wider.
@@ -72,7 +86,8 @@ impl Rope {
         let pairs = width / 2;
         let plain = |pair: usize| theta.powf(-2.0 * pair as f64 / width as f64);
         let mut magnitude = 1.0;
-        let frequencies = match *scaling {
+        let mut beyond = None;
+        let frequencies = match scaling.clone() {
             RopeScaling::None => (0..pairs).map(plain).collect(),
             RopeScaling::Linear { factor } => (0..pairs).map(|pair| plain(pair) / factor).collect(),
             RopeScaling::Llama3 {
@@ -114,10 +129,29 @@ impl Rope {
                 };
                 (0..pairs).map(stretch).collect()
             }
+            RopeScaling::LongRope {
+                short_factors,
+                long_factors,
+                original_context,
+                attention_factor,
+            } => {
+                magnitude = attention_factor;
+                let divided = |factors: Vec<f64>| {
+                    factors
+                        .iter()
+                        .take(pairs)
+                        .enumerate()
+                        .map(|(pair, factor)| plain(pair) / factor)
+                        .collect()
+                };
+                beyond = Some((original_context as u32, divided(long_factors)));
+                divided(short_factors)
+            }
         };
         Self {
             frequencies,
             magnitude,
+            beyond,
         }
     }
 
@@ -139,12 +173,17 @@ impl Rope {
         } else {
             positions
         };
+        let longest = positions.iter().max().copied().unwrap_or(0);
+        let frequencies = match &self.beyond {
+            Some((context, frequencies)) if longest >= *context => frequencies,
+            _ => &self.frequencies,
+        };
         let angles = || {
             positions
                 .iter()
-                .flat_map(|&p| self.frequencies.iter().map(move |f| f64::from(p) * f))
+                .flat_map(|&p| frequencies.iter().map(move |f| f64::from(p) * f))
         };
-        let shape = (positions.len() / tokens, tokens, 1, self.frequencies.len());
+        let shape = (positions.len() / tokens, tokens, 1, frequencies.len());
         let table = |of: fn(f64) -> f64| {
             let numbers: Vec<f32> = angles()
                 .map(|angle| (of(angle) * self.magnitude) as f32)

@@ -1,12 +1,322 @@
 //! Training: what was asked, what it means, and what happens.
+//!
+//! The loop is one straight function. It knows no workload: a [`Task`] supplies batches, loss, evaluation and a sample,
+//! and everything that goes in or comes out passes the plan and the observer.
 
 pub mod event;
 pub mod plan;
 pub mod preset;
 pub mod request;
 pub mod resolve;
+pub mod state;
+pub mod task;
+
+use std::time::Instant;
 
 pub use event::{Observer, TrainEvent};
 pub use plan::{Facts, Problem, Problems, Reason, Resolved, TrainPlan};
 pub use request::TrainRequest;
 pub use resolve::resolve;
+pub use state::TrainState;
+pub use task::Task;
+
+use candle_core::{DType, Tensor};
+
+use crate::{
+    Error, Result,
+    checkpoint::keep::Checkpoints,
+    optim::{clip, schedule::Schedule},
+    random::stable_hash,
+    tape::{Gradients, Tape},
+};
+use plan::is_due;
+use state::Best;
+use task::BatchSize;
+
+/// How often a run goes back and tries again with half the learning rate.
+const MOST_ROLLBACKS: usize = 3;
+
+/// How a call of [`train`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The plan is done.
+    Finished,
+    /// The observer asked to stop; the run was saved.
+    Stopped,
+}
+
+/// What one step did.
+struct Learned {
+    loss: f64,
+    gradient_norm: f64,
+    learning_rate: f64,
+    size: BatchSize,
+}
+
+/// A step, or the name of the number that was not finite. Then nothing was changed.
+type Attempt = std::result::Result<Learned, &'static str>;
+
+/// Trains until the plan is done or the observer asks to stop.
+///
+/// `state` is that of a new run, or was restored from the newest of `checkpoints`: the run continues from it exactly.
+/// The observer hears of everything; what was saved is on disk before it is told.
+pub fn train<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    checkpoints: &Checkpoints,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
+    let started = Instant::now();
+    observer.event(TrainEvent::Started {
+        step: state.progress.step,
+        steps: plan.steps,
+        trainable_parameters: task.parameters().trainable_count() as u64,
+        parameters: task.parameters().count() as u64,
+        device: plan.device.to_string(),
+    });
+    if checkpoints.newest()?.is_none() {
+        // There must always be a state to go back to.
+        save(plan, task, state, checkpoints, observer)?;
+        evaluate(plan, task, state, observer)?;
+    }
+
+    while state.progress.step < plan.steps {
+        if observer.should_stop() {
+            save(plan, task, state, checkpoints, observer)?;
+            observer.event(TrainEvent::Stopped {
+                step: state.progress.step,
+            });
+            return Ok(Outcome::Stopped);
+        }
+
+        // One step of learning.
+        let step_started = Instant::now();
+        let learned = match learn(plan, task, state)? {
+            Ok(learned) => learned,
+            Err(what) => {
+                roll_back(plan, task, state, checkpoints, what, observer)?;
+                continue;
+            }
+        };
+        let seconds = step_started.elapsed().as_secs_f64();
+        state.progress.step += 1;
+        state.progress.tokens += learned.size.tokens as u64;
+        state.progress.seconds += seconds;
+        observer.event(stepped(state.progress.step, &learned, seconds));
+
+        // Once in a while, look at the model from outside.
+        let (step, last) = (state.progress.step, state.progress.step == plan.steps);
+        let evaluates = is_due(plan.evaluate.every, step) || (last && plan.evaluate.every > 0);
+        let best = evaluates && evaluate(plan, task, state, observer)?;
+        if is_due(plan.sample.every, step) || (last && plan.sample.every > 0) {
+            sample(plan, task, step, observer)?;
+        }
+        if is_due(plan.save.every, step) || last || (best && plan.save.keep_best) {
+            save(plan, task, state, checkpoints, observer)?;
+        }
+    }
+
+    let best = state.progress.best;
+    observer.event(TrainEvent::Finished {
+        step: state.progress.step,
+        best_loss: best.map(|best| best.loss),
+        best_step: best.map(|best| best.step),
+        seconds: started.elapsed().as_secs_f64(),
+    });
+    Ok(Outcome::Finished)
+}
+
+/// One update of the weights, from `accumulate` micro-batches. Touches nothing when a number is not finite.
+fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Result<Attempt> {
+    let step = state.progress.step;
+    let batches: Vec<T::Batch> = (0..plan.batch.accumulate)
+        .map(|_| task.next_batch())
+        .collect::<Result<_>>()?;
+    let size =
+        batches
+            .iter()
+            .map(|batch| task.size(batch))
+            .fold(BatchSize::default(), |sum, size| BatchSize {
+                targets: sum.targets + size.targets,
+                tokens: sum.tokens + size.tokens,
+            });
+
+    let mut gradients = Gradients::default();
+    let mut losses = Vec::new();
+    for (index, batch) in batches.iter().enumerate() {
+        let pass = format!("dropout of step {step}, micro-batch {index}");
+        let tape = Tape::new(stable_hash(plan.seed, pass.as_bytes()));
+        let loss = task.loss(&tape, batch, size.targets.max(1) as f64)?;
+        losses.push(loss.tensor().to_dtype(DType::F32)?);
+        tape.backward(&loss, 1.0, &mut gradients)?;
+    }
+    let loss = f64::from(Tensor::stack(&losses, 0)?.sum_all()?.to_scalar::<f32>()?);
+    if !loss.is_finite() {
+        return Ok(Err("loss"));
+    }
+    let gradient_norm = clip::gradient_norm(&gradients)?;
+    if !gradient_norm.is_finite() {
+        return Ok(Err("gradient"));
+    }
+
+    let learning_rate = schedule(plan).at(step) * state.progress.rate_factor;
+    let factor = clip::clip_scale(gradient_norm, plan.clip_norm);
+    state
+        .optimizer
+        .step(task.parameters(), &gradients, learning_rate, factor)?;
+    if let Some(ema) = &mut state.ema {
+        ema.update(task.parameters())?;
+    }
+    Ok(Ok(Learned {
+        loss,
+        gradient_norm,
+        learning_rate,
+        size,
+    }))
+}
+
+/// Goes back to the newest checkpoint, to go on from there at half the learning rate.
+fn roll_back<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    checkpoints: &Checkpoints,
+    what: &'static str,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let step = state.progress.step + 1;
+    let (rollbacks, rate_factor) = (
+        state.progress.rollbacks + 1,
+        state.progress.rate_factor / 2.0,
+    );
+    let newest = checkpoints.newest()?;
+    let saved = newest
+        .as_ref()
+        .map_or("never".to_owned(), |it| format!("step {}", it.step));
+    let Some(newest) = newest.filter(|_| rollbacks <= MOST_ROLLBACKS) else {
+        return Err(Error::NotFinite {
+            what,
+            step,
+            rollbacks: rollbacks - 1,
+            saved,
+        });
+    };
+    state.restore(task, &newest.path)?;
+    state.progress.rollbacks = rollbacks;
+    state.progress.rate_factor = rate_factor;
+    observer.event(TrainEvent::RolledBack {
+        step,
+        to_step: newest.step,
+        why: format!("the {what} was not finite"),
+        learning_rate: plan.learning_rate * rate_factor,
+    });
+    Ok(())
+}
+
+/// Measures held-out data. Returns whether it was the best so far.
+fn evaluate<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    observer: &mut dyn Observer,
+) -> Result<bool> {
+    if plan.evaluate.every == 0 {
+        return Ok(false);
+    }
+    let started = Instant::now();
+    let Some(evaluation) = with_average(task, state, |task| task.evaluate(plan.evaluate.batches))?
+    else {
+        return Ok(false);
+    };
+    let (step, loss) = (state.progress.step, evaluation.loss);
+    let best = state.progress.best.is_none_or(|best| loss < best.loss);
+    if best {
+        state.progress.best = Some(Best { step, loss });
+    }
+    observer.event(TrainEvent::Evaluated {
+        step,
+        loss,
+        loss_per_byte: evaluation.loss_per_byte,
+        accuracy: evaluation.accuracy,
+        tokens: evaluation.targets,
+        best,
+        millis: started.elapsed().as_secs_f64() * 1e3,
+    });
+    Ok(best)
+}
+
+/// Runs `look` with the averaged weights in place, if the plan keeps an average, and puts the others back.
+fn with_average<T: Task, R>(
+    task: &mut T,
+    state: &mut TrainState,
+    look: impl FnOnce(&mut T) -> Result<R>,
+) -> Result<R> {
+    let Some(ema) = &mut state.ema else {
+        return look(task);
+    };
+    ema.swap(task.parameters())?;
+    let seen = look(task);
+    ema.swap(task.parameters())?;
+    seen
+}
+
+fn sample<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    step: usize,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    for sample in task.sample(&plan.sample)? {
+        observer.event(TrainEvent::Sampled {
+            step,
+            prompt: sample.prompt,
+            text: sample.text,
+        });
+    }
+    Ok(())
+}
+
+fn save<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    checkpoints: &Checkpoints,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let step = state.progress.step;
+    let path = checkpoints.path(step);
+    let bytes = state.save(task, &path)?;
+    checkpoints.prune(
+        state
+            .progress
+            .best
+            .map(|best| best.step)
+            .filter(|_| plan.save.keep_best),
+    )?;
+    observer.event(TrainEvent::Saved { step, path, bytes });
+    Ok(())
+}
+
+fn schedule(plan: &TrainPlan) -> Schedule {
+    Schedule {
+        peak: plan.learning_rate,
+        kind: plan.schedule.kind,
+        warmup_steps: plan.schedule.warmup_steps,
+        steps: plan.steps,
+        min_ratio: plan.schedule.min_ratio,
+    }
+}
+
+fn stepped(step: usize, learned: &Learned, seconds: f64) -> TrainEvent {
+    TrainEvent::Stepped {
+        step,
+        loss: learned.loss,
+        learning_rate: learned.learning_rate,
+        gradient_norm: learned.gradient_norm,
+        tokens: learned.size.tokens,
+        tokens_per_second: learned.size.tokens as f64 / seconds.max(1e-9),
+        millis: seconds * 1e3,
+        memory_bytes: 0,
+    }
+}

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::device::{RequestedDevice, dtype::Dtype};
+pub use crate::optim::schedule::ScheduleKind;
 
 /// What to train, on what, and how. Empty fields are filled in, each with a reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -249,18 +250,6 @@ pub enum Learn {
     Assistant,
     /// All.
     All,
-}
-
-/// The shape of the learning rate after the warm-up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScheduleKind {
-    /// It stays.
-    Constant,
-    /// It falls in a straight line.
-    Linear,
-    /// It falls slowly, then fast, then slowly (<https://arxiv.org/abs/1608.03983>).
-    Cosine,
 }
 
 /// The optimizers.

@@ -1,0 +1,229 @@
+//! Writing text: one token after another, each from what came before it.
+//!
+//! No tape is used. The keys and values of everything read so far stay in a cache, so that a conversation that goes on
+//! reads only what is new.
+
+pub mod sample;
+pub mod stop;
+
+use std::{ops::ControlFlow, time::Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, Result,
+    arch::{
+        decoder::{Decoder, Input},
+        kv_cache::KvCache,
+    },
+    data::tokenizer::Tokenizer,
+};
+use sample::{Sampler, SamplingSettings};
+use stop::{Passed, StopTexts};
+
+/// Tokens of a prompt read in one pass, so that a long prompt needs no more memory than this many.
+const PROMPT_CHUNK_TOKENS: usize = 512;
+
+/// When an answer ends, besides at the model's own end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The most tokens of an answer.
+    pub max_tokens: usize,
+    /// Texts that end it; they are not part of it.
+    pub stop: Vec<String>,
+    /// Tokens that end it, besides the tokenizer's own.
+    pub stop_tokens: Vec<u32>,
+}
+
+/// Why an answer ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// The model said so.
+    StopToken,
+    /// A stop text appeared.
+    StopText,
+    /// It has as many tokens as it may.
+    MaxTokens,
+    /// The model's context is full.
+    Context,
+    /// Whoever listens asked for it.
+    Asked,
+}
+
+/// An answer, and what it took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// All of its text.
+    pub text: String,
+    /// Its tokens, without the one that ended it.
+    pub tokens: Vec<u32>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Tokens of the prompt that had to be read, and those that were still in the cache.
+    pub prompt_tokens: usize,
+    /// Tokens of the prompt that were in the cache.
+    pub cached_tokens: usize,
+    /// Seconds until the first token.
+    pub prompt_seconds: f64,
+    /// Seconds for the tokens after the first.
+    pub seconds: f64,
+}
+
+impl Answer {
+    /// Tokens a second, not counting the first, which pays for the prompt.
+    pub fn tokens_per_second(&self) -> f64 {
+        self.tokens.len().saturating_sub(1) as f64 / self.seconds.max(1e-9)
+    }
+}
+
+/// A model that writes, with what it has read so far.
+pub struct Writer {
+    decoder: Decoder,
+    cache: KvCache,
+    /// The tokens the cache holds.
+    read: Vec<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_tokens: 512,
+            stop: Vec::new(),
+            stop_tokens: Vec::new(),
+        }
+    }
+}
+
+impl Writer {
+    /// A writer that has read nothing.
+    pub fn new(decoder: Decoder) -> Self {
+        Self {
+            cache: decoder.new_cache(),
+            decoder,
+            read: Vec::new(),
+        }
+    }
+
+    /// The model.
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// Continues `prompt`. `show` gets each piece of text as soon as it is certain, and can break to stop at once.
+    ///
+    /// What `prompt` has in common with what was read and written before is not read again.
+    pub fn write(
+        &mut self,
+        tokenizer: &Tokenizer,
+        prompt: &[u32],
+        sampling: &SamplingSettings,
+        limits: &Limits,
+        show: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Answer> {
+        let context = self.decoder.config().max_position_embeddings;
+        if prompt.is_empty() || prompt.len() >= context {
+            let problem = format!(
+                "the prompt has {} tokens; the model reads from 1 to {}",
+                prompt.len(),
+                context - 1
+            );
+            return Err(Error::Data(problem));
+        }
+        let started = Instant::now();
+        let mut sampler = Sampler::new(sampling)?;
+        let (mut logits, cached_tokens) = self.read(prompt)?;
+        let prompt_seconds = started.elapsed().as_secs_f64();
+
+        let started = Instant::now();
+        let mut stream = tokenizer.stream_decoder();
+        let mut stops = StopTexts::new(&limits.stop);
+        let (mut text, mut tokens) = (String::new(), Vec::new());
+        let ended = loop {
+            if tokens.len() == limits.max_tokens {
+                break Ended::MaxTokens;
+            }
+            let token = sampler.next(&logits, &tokens)?;
+            if tokenizer.special.stop.contains(&token) || limits.stop_tokens.contains(&token) {
+                break Ended::StopToken;
+            }
+            tokens.push(token);
+            let passed = stops.push(&stream.push(token)?);
+            let (Passed::On(piece) | Passed::Stopped(piece)) = &passed;
+            text.push_str(piece);
+            let shown = if piece.is_empty() {
+                ControlFlow::Continue(())
+            } else {
+                show(piece)
+            };
+            match (shown, passed) {
+                (_, Passed::Stopped(_)) => break Ended::StopText,
+                (ControlFlow::Break(()), _) => break Ended::Asked,
+                _ if self.read.len() + 1 >= context => break Ended::Context,
+                _ => logits = self.step(&[token])?,
+            }
+        };
+        if matches!(ended, Ended::StopToken | Ended::MaxTokens | Ended::Context) {
+            let mut rest = stream.finish()?;
+            let (Passed::On(piece) | Passed::Stopped(piece)) = stops.push(&rest);
+            rest = piece + &stops.finish();
+            text.push_str(&rest);
+            if !rest.is_empty() {
+                // The answer is over; whether the listener wants more changes nothing.
+                let _ = show(&rest);
+            }
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let prompt_tokens = prompt.len() - cached_tokens;
+        Ok(Answer {
+            text,
+            tokens,
+            ended,
+            prompt_tokens,
+            cached_tokens,
+            prompt_seconds,
+            seconds,
+        })
+    }
+
+    /// Reads what of `prompt` is not in the cache. Returns the scores [v] after it, and how much was cached.
+    fn read(&mut self, prompt: &[u32]) -> Result<(candle_core::Tensor, usize)> {
+        let common = self
+            .read
+            .iter()
+            .zip(prompt)
+            .take_while(|(a, b)| a == b)
+            .count();
+        // At least the last token has to be read, since its scores are wanted.
+        let cached = common.min(prompt.len() - 1);
+        self.cache.truncate(cached);
+        self.read.truncate(cached);
+        let mut logits = None;
+        for chunk in prompt[cached..].chunks(PROMPT_CHUNK_TOKENS) {
+            logits = Some(self.step(chunk)?);
+        }
+        let logits = logits.ok_or_else(|| Error::Data("the prompt is empty".to_owned()))?;
+        Ok((logits, cached))
+    }
+
+    /// Reads tokens and returns the scores [v] after the last.
+    fn step(&mut self, tokens: &[u32]) -> Result<candle_core::Tensor> {
+        let input = Input {
+            tokens,
+            rows: 1,
+            positions: None,
+            documents: None,
+        };
+        let hidden = self
+            .decoder
+            .hidden(None, input, Some(&mut self.cache), false)?;
+        self.read.extend_from_slice(tokens);
+        let last = hidden
+            .tensor()
+            .narrow(1, tokens.len() - 1, 1)?
+            .squeeze(0)?
+            .contiguous()?;
+        Ok(self.decoder.logits(&last)?.squeeze(0)?)
+    }
+}

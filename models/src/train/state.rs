@@ -1,0 +1,161 @@
+//! Everything the loop owns besides the model: what a checkpoint must hold for a run to continue exactly.
+//!
+//! There is no random state: every draw of a step is a function of the plan's seed and the step's number, and the
+//! order of the data is a function of the seed and the position, which the task keeps.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use super::{
+    plan::{OptimizerPlan, TrainPlan},
+    request::OptimizerKind,
+    task::Task,
+};
+use crate::{
+    Error, Result,
+    checkpoint::save::{self, write_safetensors, write_synced},
+    optim::{DecayScope, Optimizer, Rule, adamw::AdamW, ema::Ema, sgd::Sgd},
+};
+
+const PROGRESS: &str = "state.json";
+const OPTIMIZER: &str = "optimizer.safetensors";
+const AVERAGE: &str = "ema.safetensors";
+
+/// The loop's own state.
+pub struct TrainState {
+    /// What can be read in `state.json`.
+    pub progress: Progress,
+    /// The optimizer's moments, by parameter.
+    pub optimizer: Optimizer,
+    /// The running average of the weights, if the plan keeps one.
+    pub ema: Option<Ema>,
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The last step done.
+    pub step: usize,
+    /// Tokens learned from so far.
+    pub tokens: u64,
+    /// Seconds of training so far, in all processes.
+    pub seconds: f64,
+    /// The best evaluation so far.
+    pub best: Option<Best>,
+    /// What the learning rate is multiplied with: halved at each rollback.
+    pub rate_factor: f64,
+    /// How often the run went back because a number was not finite.
+    pub rollbacks: usize,
+    /// The task's own state.
+    pub task: Json,
+}
+
+/// The best evaluation of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Best {
+    /// The step that was measured.
+    pub step: usize,
+    /// Its loss.
+    pub loss: f64,
+}
+
+impl TrainState {
+    /// The state before the first step.
+    pub fn new<T: Task>(plan: &TrainPlan, task: &T) -> Result<Self> {
+        let progress = Progress {
+            step: 0,
+            tokens: 0,
+            seconds: 0.0,
+            best: None,
+            rate_factor: 1.0,
+            rollbacks: 0,
+            task: task.state(),
+        };
+        let ema = (plan.ema > 0.0)
+            .then(|| Ema::new(plan.ema, task.parameters()))
+            .transpose()?;
+        Ok(Self {
+            progress,
+            optimizer: Optimizer::new(
+                rule(&plan.optimizer),
+                DecayScope::Matrices,
+                task.parameters(),
+            )?,
+            ema,
+        })
+    }
+
+    /// Writes the model and this state into `folder`, whole or not at all. Returns the bytes written.
+    pub fn save<T: Task>(&mut self, task: &T, folder: &Path) -> Result<u64> {
+        self.progress.task = task.state();
+        save::replace_folder(folder, |folder| {
+            task.save(folder)?;
+            write_safetensors(
+                &folder.join(OPTIMIZER),
+                &self.optimizer.state()?,
+                HashMap::new(),
+            )?;
+            if let Some(ema) = &self.ema {
+                write_safetensors(&folder.join(AVERAGE), &ema.state()?, HashMap::new())?;
+            }
+            let path = folder.join(PROGRESS);
+            let text = serde_json::to_string_pretty(&self.progress);
+            let text = text.map_err(|error| Error::format(&path, error.to_string()))?;
+            write_synced(&path, text.as_bytes())
+        })?;
+        save::folder_bytes(folder)
+    }
+
+    /// Puts the model and this state back to what `folder` holds.
+    pub fn restore<T: Task>(&mut self, task: &mut T, folder: &Path) -> Result<()> {
+        let path = folder.join(PROGRESS);
+        let text = fs::read_to_string(&path).map_err(Error::file("read the run's state", &path))?;
+        let progress: Progress = serde_json::from_str(&text)
+            .map_err(|error| Error::format(&path, format!("not a run's state: {error}")))?;
+        task.load(folder)?;
+        task.restore(&progress.task)?;
+        self.optimizer
+            .load_state(read_tensors(&folder.join(OPTIMIZER))?)?;
+        if let Some(ema) = &mut self.ema {
+            ema.load_state(read_tensors(&folder.join(AVERAGE))?)?;
+        }
+        self.progress = progress;
+        Ok(())
+    }
+}
+
+/// The update rule of a plan.
+fn rule(plan: &OptimizerPlan) -> Rule {
+    let OptimizerPlan {
+        beta1,
+        beta2,
+        epsilon,
+        weight_decay,
+        momentum,
+        ..
+    } = *plan;
+    match plan.kind {
+        OptimizerKind::Adamw => AdamW {
+            beta1,
+            beta2,
+            epsilon,
+            weight_decay,
+        }
+        .into(),
+        OptimizerKind::Sgd => Sgd {
+            momentum,
+            weight_decay,
+            ..Sgd::default()
+        }
+        .into(),
+    }
+}
+
+fn read_tensors(path: &Path) -> Result<std::collections::BTreeMap<String, candle_core::Tensor>> {
+    let tensors = candle_core::safetensors::load(path, &candle_core::Device::Cpu);
+    let tensors = tensors
+        .map_err(|error| Error::format(path, format!("could not read the tensors: {error}")))?;
+    Ok(tensors.into_iter().collect())
+}
