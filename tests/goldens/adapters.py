@@ -37,7 +37,7 @@ ADAPTERS = [
             "",
             "llama",
             "",
-            dict(num_hidden_layers=3, intermediate_size=24, attention_bias=True, mlp_bias=True),
+            dict(num_hidden_layers=3, intermediate_size=20, attention_bias=True, mlp_bias=True),
         ),
         dict(
             r=3,
@@ -89,7 +89,9 @@ def make(case: AdapterCase, root: Path):
     adapt(base, case).save_pretrained(folder / "adapter")
     (folder / "adapter" / "README.md").unlink()
 
-    model = PeftModel.from_pretrained(decoder.load_model(folder), folder / "adapter", is_trainable=True).eval()
+    model = PeftModel.from_pretrained(
+        decoder.load_model(folder), folder / "adapter", is_trainable=True
+    ).eval()
     parameters = trainable(model)
     logits = model(tokens).logits
     loss = decoder.mean_loss(logits, targets)

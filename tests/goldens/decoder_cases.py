@@ -8,9 +8,9 @@ of transformers 4; transformers 5 translates them and saves its own layout.
 from dataclasses import dataclass, field
 
 BASE = dict(
-    vocab_size=64,
-    hidden_size=32,
-    intermediate_size=40,
+    vocab_size=44,
+    hidden_size=24,
+    intermediate_size=28,
     num_hidden_layers=2,
     num_attention_heads=4,
     num_key_value_heads=2,
@@ -53,22 +53,20 @@ YARN = dict(
     beta_slow=1.0,
 )
 WIDE_HEADS = dict(num_attention_heads=2, num_key_value_heads=1, head_dim=16)
-LONGROPE = dict(
-    type="longrope", short_factor=[1.0, 1.1, 1.3], long_factor=[1.0, 2.5, 4.0]
-)
+LONGROPE = dict(type="longrope", short_factor=[1.0, 1.1, 1.3], long_factor=[1.0, 2.5, 4.0])
 GEMMA2 = dict(
-    head_dim=12,
-    query_pre_attn_scalar=20,
+    head_dim=8,
+    query_pre_attn_scalar=14,
     sliding_window=6,
     attn_logit_softcapping=2.0,
     final_logit_softcapping=3.0,
     pad_token_id=0,
 )
 GEMMA3 = dict(
-    head_dim=12,
+    head_dim=8,
     num_hidden_layers=3,
-    intermediate_size=24,
-    query_pre_attn_scalar=20,
+    intermediate_size=20,
+    query_pre_attn_scalar=14,
     sliding_window=6,
     rope_theta=1000.0,
     rope_local_base_freq=50.0,
@@ -94,7 +92,7 @@ CASES = [
         "llama-head-dim",
         "llama",
         "head_dim is not hidden_size / num_attention_heads; three layers; one key-value head",
-        dict(head_dim=6, num_key_value_heads=1, num_hidden_layers=3, intermediate_size=24),
+        dict(head_dim=10, num_key_value_heads=1, num_hidden_layers=3, intermediate_size=20),
         versions=(5,),
     ),
     Case(
@@ -108,6 +106,7 @@ CASES = [
         "llama",
         "linear rope scaling",
         dict(rope_scaling=dict(rope_type="linear", factor=2.5)),
+        versions=(5,),
     ),
     Case(
         "llama-rope-yarn",
@@ -148,20 +147,26 @@ CASES = [
         dict(sliding_window=None, tie_word_embeddings=False),
         versions=(5,),
     ),
-    Case("qwen2-plain", "qwen2", "bias on query, key and value only", dict(use_sliding_window=False, sliding_window=5)),
+    Case(
+        "qwen2-plain",
+        "qwen2",
+        "bias on query, key and value only",
+        dict(use_sliding_window=False, sliding_window=5),
+        versions=(5,),
+    ),
     Case(
         "qwen2-sliding",
         "qwen2",
         "sliding window from layer max_window_layers on",
         dict(use_sliding_window=True, sliding_window=5, max_window_layers=1),
     ),
-    Case("qwen3-plain", "qwen3", "norms on queries and keys, head_dim", dict(head_dim=12)),
+    Case("qwen3-plain", "qwen3", "norms on queries and keys, head_dim", dict(head_dim=8)),
     Case(
         "qwen3-sliding",
         "qwen3",
         "sliding window on the second layer, attention bias, untied head",
         dict(
-            head_dim=12,
+            head_dim=8,
             use_sliding_window=True,
             sliding_window=5,
             max_window_layers=1,
@@ -206,7 +211,6 @@ CASES = [
         "phi3",
         "longrope, every sequence longer than the original context: the long factors",
         dict(
-            hidden_size=24,
             rope_scaling=LONGROPE,
             original_max_position_embeddings=8,
             max_position_embeddings=64,
@@ -218,7 +222,6 @@ CASES = [
         "phi3",
         "longrope, every sequence within the original context: the short factors",
         dict(
-            hidden_size=24,
             rope_scaling=LONGROPE,
             original_max_position_embeddings=32,
             max_position_embeddings=64,
@@ -229,7 +232,7 @@ CASES = [
         "smollm3-layers",
         "smollm3",
         "no rope on the layers that no_rope_layers marks with 0",
-        dict(num_hidden_layers=3, intermediate_size=24, no_rope_layers=[1, 0, 1]),
+        dict(num_hidden_layers=3, intermediate_size=20, no_rope_layers=[1, 0, 1]),
     ),
     Case(
         "smollm3-interval",
@@ -237,7 +240,7 @@ CASES = [
         "no rope on every third layer, by no_rope_layer_interval; sliding window there; untied head",
         dict(
             num_hidden_layers=3,
-            intermediate_size=24,
+            intermediate_size=20,
             no_rope_layer_interval=3,
             use_sliding_window=True,
             sliding_window=5,
