@@ -16,7 +16,9 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 
 import adapters
+import chat_templates
 import decoder
+import optimizers
 from decoder_cases import CASES
 
 ROOT = Path(__file__).parent
@@ -28,8 +30,11 @@ def jobs():
     for case in CASES:
         if version in case.versions:
             yield f"{case.name}-v{version}", lambda case=case: decoder.make(case, ROOT)
-    for case in adapters.ADAPTERS if version == 5 else []:
-        yield f"{case.name}-v{version}", lambda case=case: adapters.make(case, ROOT)
+    if version == 5:
+        for case in adapters.ADAPTERS:
+            yield f"{case.name}-v{version}", lambda case=case: adapters.make(case, ROOT)
+        yield "optim", lambda: optimizers.make(ROOT)
+        yield "chat_templates", lambda: chat_templates.make(ROOT)
 
 
 def main():
