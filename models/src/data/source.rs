@@ -1,0 +1,418 @@
+//! Files to records: what kind of file it is, its text, and the named values of each of its rows.
+//!
+//! Known kinds: JSON lines, a JSON list, CSV and TSV with a header, and plain text. Text is UTF-8 unless an encoding
+//! is named. What the columns mean is not decided here but in `format.rs`.
+//!
+//! Deliberately absent: compressed files and Parquet. They are recognized, and refused with a sentence.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use encoding_rs::{Encoding, UTF_8};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{Error, Result};
+
+/// What kind of file holds the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Container {
+    /// One JSON object on each line.
+    JsonLines,
+    /// One JSON list of objects.
+    JsonList,
+    /// A header and rows, values apart by this byte.
+    Table {
+        /// `,` `;` or a tab.
+        separator: u8,
+    },
+    /// Plain text.
+    Text,
+}
+
+/// A file in memory, as text.
+#[derive(Debug)]
+pub struct Source {
+    /// Where it was read.
+    pub path: PathBuf,
+    /// What kind of file it is.
+    pub container: Container,
+    /// Its whole text, without a byte order mark and with `\n` at the end of lines.
+    pub text: String,
+}
+
+/// One row as the file has it: values by column name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The line at which it begins, from 1.
+    pub line: u32,
+    /// Its values, in the file's order.
+    pub values: Map<String, Value>,
+}
+
+/// A row that is not even a record: the line at which it begins, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// The line, from 1.
+    pub line: u32,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// File name endings that a folder is searched for.
+const ENDINGS: [&str; 9] = [
+    "jsonl", "ndjson", "json", "csv", "tsv", "tab", "txt", "text", "md",
+];
+
+/// Beginnings of files that people try and that are not text.
+const NOT_TEXT: [(&[u8], &str); 6] = [
+    (b"PAR1", "a Parquet file; convert it to JSON lines first"),
+    (b"ARROW1", "an Arrow file; convert it to JSON lines first"),
+    (b"\x1f\x8b", "compressed with gzip; unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd; unpack it first"),
+    (b"PK\x03\x04", "a zip archive; unpack it first"),
+    (b"%PDF", "a PDF; save its text first"),
+];
+
+/// The files meant by paths: a file is itself, a folder is every data file in it and below, in order of name.
+pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if paths.is_empty() {
+        return Err(Error::setting("data.paths", "names no file"));
+    }
+    let mut found = Vec::new();
+    for path in paths {
+        let about = fs::metadata(path).map_err(Error::file("read the data", path))?;
+        if !about.is_dir() {
+            found.push(path.clone());
+            continue;
+        }
+        let before = found.len();
+        collect_files(path, &mut found)?;
+        if found.len() == before {
+            let endings = ENDINGS.map(|ending| format!(".{ending}")).join(" ");
+            return Err(Error::format(
+                path,
+                format!("the folder has no file that ends in {endings}"),
+            ));
+        }
+    }
+    Ok(found)
+}
+
+impl Source {
+    /// Reads a file. `encoding` is a label of the WHATWG standard; without one the text must be UTF-8.
+    ///
+    /// The standard takes `latin-1` for windows-1252, which differs only where Latin-1 has control characters.
+    pub fn read(path: &Path, encoding: Option<&str>) -> Result<Self> {
+        let bytes = fs::read(path).map_err(Error::file("read the data", path))?;
+        if let Some((_, what)) = NOT_TEXT.iter().find(|(start, _)| bytes.starts_with(start)) {
+            return Err(Error::format(path, format!("this is {what}")));
+        }
+        let mut text = match encoding {
+            None => utf8(bytes, path)?,
+            Some(label) => decoded(bytes, label, path)?,
+        };
+        if text.starts_with('\u{FEFF}') {
+            text.drain(..'\u{FEFF}'.len_utf8());
+        }
+        if text.contains("\r\n") {
+            text = text.replace("\r\n", "\n");
+        }
+        if text.trim().is_empty() {
+            return Err(Error::format(path, "the file is empty"));
+        }
+        Ok(Self {
+            container: container_of(path, &text),
+            path: path.to_owned(),
+            text,
+        })
+    }
+
+    /// The rows, one at a time. A row that can't be read is given as [`Broken`], and the next one follows.
+    ///
+    /// Plain text has no records: nothing is given. An error means that what follows in the file is lost.
+    pub fn records(&self) -> Box<dyn Iterator<Item = Result<Result<Record, Broken>>> + '_> {
+        match self.container {
+            Container::JsonLines => Box::new(json_lines(&self.text).map(Ok)),
+            Container::JsonList => Box::new(JsonList::new(self)),
+            Container::Table { separator } => self.table(separator),
+            Container::Text => Box::new(std::iter::empty()),
+        }
+    }
+
+    fn table(
+        &self,
+        separator: u8,
+    ) -> Box<dyn Iterator<Item = Result<Result<Record, Broken>>> + '_> {
+        let mut reader = csv::ReaderBuilder::new()
+            .delimiter(separator)
+            .flexible(true)
+            .from_reader(self.text.as_bytes());
+        let header = match reader.headers() {
+            Ok(header) => header.clone(),
+            Err(error) => {
+                let error = Error::format(&self.path, format!("the header can't be read: {error}"));
+                return Box::new(std::iter::once(Err(error)));
+            }
+        };
+        let rows = reader.into_records().map(move |record| match record {
+            Ok(record) => Ok(table_row(&header, &record)),
+            Err(error) => Err(Error::format(&self.path, error.to_string())),
+        });
+        Box::new(rows)
+    }
+}
+
+fn table_row(header: &csv::StringRecord, row: &csv::StringRecord) -> Result<Record, Broken> {
+    let line = row
+        .position()
+        .map_or(0, |it| u32::try_from(it.line()).unwrap_or(u32::MAX));
+    if row.len() != header.len() {
+        let reason = format!(
+            "has {} values, and the header names {}",
+            row.len(),
+            header.len()
+        );
+        return Err(Broken { line, reason });
+    }
+    let values = header
+        .iter()
+        .zip(row)
+        .map(|(name, value)| (name.trim().to_owned(), Value::from(value)))
+        .collect();
+    Ok(Record { line, values })
+}
+
+fn json_lines(text: &str) -> impl Iterator<Item = Result<Record, Broken>> {
+    let numbered = text
+        .lines()
+        .zip(1..)
+        .filter(|(line, _)| !line.trim().is_empty());
+    numbered.map(|(row, line)| match serde_json::from_str(row) {
+        Ok(value) => record(value, line),
+        Err(error) => Err(Broken {
+            line,
+            reason: format!(
+                "is not JSON: {}, at column {}",
+                plain(&error),
+                error.column()
+            ),
+        }),
+    })
+}
+
+/// The objects of a JSON list, read one after another so that the list is never in memory as a whole.
+struct JsonList<'a> {
+    source: &'a Source,
+    /// How many bytes are done.
+    at: usize,
+    line: u32,
+    done: bool,
+}
+
+impl<'a> JsonList<'a> {
+    fn new(source: &'a Source) -> Self {
+        let mut list = Self {
+            source,
+            at: 0,
+            line: 1,
+            done: false,
+        };
+        list.skip_space();
+        list.advance(1); // The bracket that made it a list.
+        list
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.source.text[self.at..]
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        let passed = &self.source.text.as_bytes()[self.at..self.at + bytes];
+        self.line += passed.iter().filter(|&&byte| byte == b'\n').count() as u32;
+        self.at += bytes;
+    }
+
+    fn skip_space(&mut self) {
+        self.advance(self.rest().len() - self.rest().trim_start().len());
+    }
+
+    fn breaks_off(&mut self, what: &str) -> Error {
+        self.done = true;
+        Error::format(
+            &self.source.path,
+            format!("the JSON list breaks off at line {}: {what}", self.line),
+        )
+    }
+}
+
+impl Iterator for JsonList<'_> {
+    type Item = Result<Result<Record, Broken>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.skip_space();
+        if self.done {
+            return None;
+        }
+        if self.rest().starts_with(']') {
+            self.advance(1);
+            self.skip_space();
+            self.done = true;
+            let more = !self.rest().is_empty();
+            return more.then(|| Err(self.breaks_off("something follows its closing bracket")));
+        }
+        let line = self.line;
+        let mut values = serde_json::Deserializer::from_str(self.rest()).into_iter::<Value>();
+        let value = match values.next() {
+            Some(Ok(value)) => value,
+            Some(Err(error)) => {
+                self.line += error.line() as u32 - 1;
+                let what = plain(&error);
+                return Some(Err(self.breaks_off(&what)));
+            }
+            None => return Some(Err(self.breaks_off("the closing bracket is missing"))),
+        };
+        self.advance(values.byte_offset());
+        self.skip_space();
+        match self.rest().chars().next() {
+            Some(',') => self.advance(1),
+            Some(']') => {}
+            _ => return Some(Err(self.breaks_off("expected `,` or `]`"))),
+        }
+        Some(Ok(record(value, line)))
+    }
+}
+
+fn record(value: Value, line: u32) -> Result<Record, Broken> {
+    match value {
+        Value::Object(values) => Ok(Record { line, values }),
+        other => Err(Broken {
+            line,
+            reason: format!("is {}, not an object with named values", kind(&other)),
+        }),
+    }
+}
+
+/// What a JSON value is, for a sentence.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The library's words without its place: it counts lines from where the value began.
+fn plain(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    match words.rfind(" at line ") {
+        Some(end) => words[..end].to_owned(),
+        None => words,
+    }
+}
+
+fn container_of(path: &Path, text: &str) -> Container {
+    let ending = path
+        .extension()
+        .map(|it| it.to_string_lossy().to_ascii_lowercase());
+    let start = text.trim_start();
+    let first_line = start.lines().next().unwrap_or_default();
+    match ending.as_deref() {
+        Some("csv") => Container::Table {
+            separator: separator_of(first_line),
+        },
+        Some("tsv" | "tab") => Container::Table { separator: b'\t' },
+        Some("txt" | "text" | "md") => Container::Text,
+        // Many data sets have JSON lines in files that end in `.json`, and some a list in `.jsonl`.
+        Some("json" | "jsonl" | "ndjson") if start.starts_with('[') => Container::JsonList,
+        Some("json" | "jsonl" | "ndjson") => Container::JsonLines,
+        _ if serde_json::from_str::<Map<String, Value>>(first_line).is_ok() => Container::JsonLines,
+        _ if start.starts_with("[{") || start.starts_with("[\n") => Container::JsonList,
+        _ => Container::Text,
+    }
+}
+
+fn separator_of(header: &str) -> u8 {
+    let count = |separator: u8| header.bytes().filter(|&byte| byte == separator).count();
+    [b'\t', b';', b',']
+        .into_iter()
+        .max_by_key(|&it| count(it))
+        .unwrap_or(b',')
+}
+
+fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let bytes = error.as_bytes();
+        let line = 1 + bytes[..at].iter().filter(|&&byte| byte == b'\n').count();
+        let guess = match bytes {
+            [0xFF, 0xFE, ..] => "utf-16le",
+            [0xFE, 0xFF, ..] => "utf-16be",
+            _ => "latin-1",
+        };
+        Error::format(
+            path,
+            format!(
+                "not UTF-8 at byte {at} (0x{:02X}, line {line}); if the text has another encoding, name it, for \
+                 example `encoding: {guess}`",
+                bytes[at]
+            ),
+        )
+    })
+}
+
+fn decoded(bytes: Vec<u8>, label: &str, path: &Path) -> Result<String> {
+    // People write `latin-1`; the standard's label has no hyphen.
+    let spelled = label.to_ascii_lowercase().replace("latin-", "latin");
+    let encoding = Encoding::for_label(spelled.as_bytes()).ok_or_else(|| {
+        Error::setting(
+            "data.encoding",
+            format!("is `{label}`, which is no known encoding; known are utf-8, latin-1, windows-1252, utf-16le, \
+                     shift_jis, gb18030 and the other labels of the WHATWG encoding standard"),
+        )
+    })?;
+    if encoding == UTF_8 {
+        return utf8(bytes, path);
+    }
+    let (text, broken) = encoding.decode_without_bom_handling(&bytes);
+    if broken {
+        return Err(Error::format(
+            path,
+            format!("the text is not {}", encoding.name()),
+        ));
+    }
+    Ok(text.into_owned())
+}
+
+fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    let failed = |error| Error::file("read the data folder", folder)(error);
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder)
+        .map_err(failed)?
+        .map(|entry| entry.map(|it| it.path()))
+        .collect::<std::io::Result<_>>()
+        .map_err(failed)?;
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let ending = path
+            .extension()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .to_ascii_lowercase();
+        if name.starts_with('.') {
+            continue;
+        }
+        if path.is_dir() {
+            collect_files(&path, found)?;
+        } else if ENDINGS.contains(&ending.as_str()) {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
