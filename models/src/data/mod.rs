@@ -19,9 +19,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
+pub mod encode;
 pub mod format;
+pub mod loader;
+pub mod pack;
 pub mod row;
 pub mod source;
+pub mod split;
+pub mod summary;
+pub mod template;
 pub mod tokenizer;
 
 use format::{Format, Layout};
