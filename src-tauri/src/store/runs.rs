@@ -181,6 +181,18 @@ impl Run {
         self.folder.join("checkpoints")
     }
 
+    /// The names of the checkpoints, the oldest first.
+    pub(crate) fn checkpoint_names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.checkpoints())
+            .into_iter()
+            .flatten()
+            .flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
+        names.sort();
+        names
+    }
+
     /// Reads the plan.
     pub(crate) fn plan(&self) -> Result<TrainPlan> {
         run_file::read_plan(&self.plan_file())

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::models::checkpoint::save::replace_file;
+use ::models::{checkpoint::save::replace_file, device::RequestedDevice};
 use serde::Deserialize;
 
 use super::yaml;
@@ -31,7 +31,7 @@ model_folders: []
 #[serde(default)]
 pub(crate) struct Settings {
     /// The device of a run that does not name one.
-    pub(crate) device: String,
+    pub(crate) device: RequestedDevice,
     /// More folders with models.
     pub(crate) model_folders: Vec<PathBuf>,
     /// Fields that this version does not know.
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            device: "auto".to_owned(),
+            device: RequestedDevice::Auto,
             model_folders: Vec::new(),
             unknown: BTreeMap::new(),
         }
@@ -124,7 +124,7 @@ mod tests {
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text, "# Mine.\nnews: [1]\ndevice: metal\n");
         let (settings, warnings) = Settings::read(&path).unwrap();
-        assert_eq!(settings.device, "metal");
+        assert_eq!(settings.device, RequestedDevice::Metal);
         assert!(
             warnings[0].starts_with("`news` in line 2 of the settings is not known"),
             "{warnings:?}"

@@ -1,0 +1,110 @@
+//! `anneal device`: what there is to train on.
+
+use console::style;
+use models::device::{
+    Choice, FoundDevice, RequestedDevice,
+    dtype::{DeviceClass, Role, dtype_rule},
+};
+use serde::Serialize;
+
+use super::{
+    Ended,
+    terminal::{Terminal, bytes},
+};
+use crate::{host::Host, wire::error::Result};
+
+/// Show the devices of this machine, which one is used, and why.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Ask for a device: auto, cpu, metal, cuda, or cuda:1 for the second one.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<RequestedDevice>,
+    /// Fail instead of taking the next best device.
+    #[arg(long)]
+    strict: bool,
+    /// Use this device from now on, unless a run says otherwise.
+    #[arg(long = "use", value_name = "DEVICE", conflicts_with = "device")]
+    prefer: Option<RequestedDevice>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    found: &'a [FoundDevice],
+    chosen: &'a Choice,
+}
+
+pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    if let Some(device) = arguments.prefer {
+        host.prefer_device(device)?;
+        terminal.note(format_args!("{device} is used from now on"));
+    }
+    let found = host.devices();
+    let asked = arguments.device.or(arguments.prefer);
+    let chosen = host.choose_device(asked, arguments.strict, &found)?;
+    if terminal.json {
+        terminal.json(&Answer {
+            found: &found,
+            chosen: &chosen,
+        })?;
+        return Ok(Ended::Done);
+    }
+    for device in &found {
+        let is_chosen = *device == chosen.device;
+        let mark = if is_chosen {
+            style("●").green()
+        } else {
+            style("○").dim()
+        };
+        let name = style(&device.name).bold();
+        terminal.line(format_args!(
+            "{mark} {name}  {}",
+            style(device.setting()).dim()
+        ));
+        for line in details(device) {
+            terminal.line(format_args!("  {line}"));
+        }
+    }
+    terminal.line("");
+    terminal.line(format_args!(
+        "Used: {}. {}",
+        chosen.device.setting(),
+        chosen.reason
+    ));
+    for warning in &chosen.warnings {
+        terminal.warn(warning);
+    }
+    // Whether bf16 has passed the device check is not known here, so the careful answer is shown.
+    let rule = dtype_rule(DeviceClass::of(&chosen.device, false), Role::Compute);
+    for allowed in rule.allowed {
+        terminal.line(format_args!(
+            "Computes in {}: {}",
+            allowed.dtype, allowed.reason
+        ));
+    }
+    for refused in rule.refused {
+        terminal.line(format_args!("Not in {}: {}", refused.dtype, refused.reason));
+    }
+    Ok(Ended::Done)
+}
+
+/// What is known about a device, a line each.
+fn details(device: &FoundDevice) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(problem) = &device.problem {
+        lines.push(format!("can't be used: {problem}"));
+    }
+    match (device.total_bytes, device.free_bytes) {
+        (Some(total), Some(free)) => {
+            lines.push(format!("memory: {}, {} free", bytes(total), bytes(free)));
+        }
+        (Some(total), None) => lines.push(format!("memory: {}", bytes(total))),
+        _ => {}
+    }
+    if let Some(cores) = device.physical_cores {
+        lines.push(format!("cores: {cores}"));
+    }
+    if let Some((major, minor)) = device.compute_capability {
+        lines.push(format!("compute capability: {major}.{minor}"));
+    }
+    lines
+}

@@ -1,0 +1,106 @@
+//! The command line: one file per noun, each a thin shell over the host. All printing happens here.
+
+mod device;
+mod runs;
+mod terminal;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    cli::terminal::Terminal,
+    host::Host,
+    wire::error::{Code, Result},
+};
+
+/// The exit code of a run that was stopped by Ctrl-C after it was saved, as shells have it for an interrupt.
+const STOPPED: u8 = 130;
+
+/// Train models on your own machine and talk to them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "anneal",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong command or run file, 130 stopped by Ctrl-C after saving."
+)]
+struct Arguments {
+    #[command(flatten)]
+    global: GlobalArguments,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Everywhere")]
+struct GlobalArguments {
+    /// Keep runs, models and settings in this folder instead of the system's.
+    #[arg(
+        long,
+        global = true,
+        env = "ANNEAL_HOME",
+        value_name = "FOLDER",
+        hide_env_values = true
+    )]
+    home: Option<PathBuf>,
+    /// Write JSON for machines: one value, or one event per line.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say only what was asked for: no progress, no notes.
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// Use no colours. NO_COLOR does the same.
+    #[arg(long, global = true)]
+    no_color: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Device(device::Arguments),
+    Runs(runs::Arguments),
+}
+
+/// How a command that did not fail ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Done,
+    Stopped,
+}
+
+/// Reads the arguments, does what they say, and returns the exit code.
+pub(crate) fn main() -> ExitCode {
+    let Arguments { global, command } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        // Clap prints help and its own errors, on the right stream and with the right code.
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    let terminal = Terminal::new(global.json, global.quiet, global.no_color);
+    match run(&global, command, &terminal) {
+        Ok(Ended::Done) => ExitCode::SUCCESS,
+        Ok(Ended::Stopped) => ExitCode::from(STOPPED),
+        Err(error) => {
+            terminal.error(&error);
+            ExitCode::from(match error.code {
+                Code::Failed => 1,
+                Code::InvalidRequest => 2,
+            })
+        }
+    }
+}
+
+fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Result<Ended> {
+    let (host, warnings) = Host::open(global.home.as_deref())?;
+    for warning in &warnings {
+        terminal.warn(warning);
+    }
+    match command {
+        Command::Device(arguments) => device::run(arguments, &host, terminal),
+        Command::Runs(arguments) => runs::run(arguments, &host, terminal),
+    }
+}

@@ -1,0 +1,174 @@
+//! `anneal runs`: what was trained.
+
+use console::style;
+use models::train::TrainEvent;
+use serde_json::json;
+
+use super::{
+    Ended,
+    terminal::{Terminal, table},
+};
+use crate::{
+    host::Host,
+    store::runs::{RunState, RunStatus},
+    wire::error::Result,
+};
+
+/// List runs, look at one, rename or delete it.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// A run is named by its id, or by any part of it that no other has.
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// List all runs, the newest last.
+    List,
+    /// Show a run: how far it is, its evaluations, its checkpoints, its plan.
+    Show {
+        /// The run.
+        run: String,
+    },
+    /// Give a run another name.
+    Rename {
+        /// The run.
+        run: String,
+        /// Its new name.
+        name: String,
+    },
+    /// Delete runs with everything they learned.
+    Rm {
+        /// The runs.
+        #[arg(required = true)]
+        runs: Vec<String>,
+    },
+}
+
+pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    match arguments.command.unwrap_or(Command::List) {
+        Command::List => list(host, terminal),
+        Command::Show { run } => show(&run, host, terminal),
+        Command::Rename { run, name } => {
+            let renamed = host.find_run(&run)?.rename(&host.paths, &name)?;
+            terminal.line(renamed.id);
+            Ok(Ended::Done)
+        }
+        Command::Rm { runs } => {
+            // All are looked up before the first is deleted, so that a typing error deletes nothing.
+            let runs: Result<Vec<_>> = runs.iter().map(|run| host.find_run(run)).collect();
+            for run in runs? {
+                run.delete()?;
+                terminal.note(format_args!("deleted {}", run.id));
+            }
+            Ok(Ended::Done)
+        }
+    }
+}
+
+fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let mut states = Vec::new();
+    for run in host.runs() {
+        // One unreadable run must not hide the others.
+        match run.state() {
+            Ok(state) => states.push(state),
+            Err(error) => terminal.warn(format_args!("{}: {error}", run.id)),
+        }
+    }
+    if terminal.json {
+        terminal.json(&states)?;
+        return Ok(Ended::Done);
+    }
+    if states.is_empty() {
+        terminal.note("there are no runs yet; `anneal starter` makes one in a few minutes");
+        return Ok(Ended::Done);
+    }
+    let heading =
+        ["run", "status", "step", "loss", "best"].map(|word| style(word).dim().to_string());
+    let mut rows = vec![heading.to_vec()];
+    rows.extend(states.iter().map(row));
+    for line in table(&rows) {
+        terminal.line(line);
+    }
+    Ok(Ended::Done)
+}
+
+fn row(state: &RunState) -> Vec<String> {
+    let loss = |loss: Option<f64>| loss.map_or("-".to_owned(), |loss| format!("{loss:.3}"));
+    vec![
+        state.id.clone(),
+        status(state.status),
+        format!("{}/{}", state.step, state.steps),
+        loss(state.loss),
+        loss(state.best_loss),
+    ]
+}
+
+fn status(status: RunStatus) -> String {
+    let word = style(status.word());
+    let word = match status {
+        RunStatus::Running => word.cyan(),
+        RunStatus::Finished => word.green(),
+        RunStatus::Stopped => word.yellow(),
+        RunStatus::Failed | RunStatus::Interrupted => word.red(),
+    };
+    word.to_string()
+}
+
+fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let run = host.find_run(run)?;
+    let (state, plan, events) = (run.state()?, run.plan()?, run.events()?);
+    let checkpoints = run.checkpoint_names();
+    if terminal.json {
+        terminal.json(&json!({
+            "state": state, "plan": plan, "checkpoints": checkpoints, "folder": run.folder,
+        }))?;
+        return Ok(Ended::Done);
+    }
+    terminal.line(style(&state.id).bold());
+    terminal.line(format_args!(
+        "{}, step {} of {}",
+        status(state.status),
+        state.step,
+        state.steps
+    ));
+    if let Some(problem) = &state.problem {
+        terminal.line(problem);
+    }
+    terminal.line(run.folder.display());
+    let evaluated = events.iter().filter_map(|recorded| match &recorded.event {
+        TrainEvent::Evaluated {
+            step, loss, best, ..
+        } => {
+            let mark = if *best { "best so far" } else { "" };
+            Some(vec![
+                format!("step {step}"),
+                format!("loss {loss:.4}"),
+                mark.to_owned(),
+            ])
+        }
+        _ => None,
+    });
+    section(
+        "Evaluations",
+        table(&evaluated.collect::<Vec<_>>()),
+        terminal,
+    );
+    section("Checkpoints", checkpoints, terminal);
+    let text = std::fs::read_to_string(run.plan_file()).unwrap_or_default();
+    section("Plan", text.lines().map(str::to_owned).collect(), terminal);
+    Ok(Ended::Done)
+}
+
+fn section(title: &str, lines: Vec<String>, terminal: &Terminal) {
+    if lines.is_empty() {
+        return;
+    }
+    terminal.line("");
+    terminal.line(style(title).bold());
+    for line in lines {
+        terminal.line(format_args!("  {line}"));
+    }
+}

@@ -1,0 +1,209 @@
+//! What is written where: results on stdout; progress, notes, warnings and errors on stderr.
+//!
+//! Colours and progress bars appear only on a terminal. A reader that goes away, such as `head`, is no error.
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use console::style;
+use serde::Serialize;
+
+use crate::wire::error::{AppError, Result};
+
+/// Where the answers go, and how they look.
+#[derive(Debug)]
+pub(crate) struct Terminal {
+    /// Whether answers are JSON.
+    pub(crate) json: bool,
+    /// Whether only answers are written.
+    pub(crate) quiet: bool,
+}
+
+impl Terminal {
+    pub(crate) fn new(json: bool, quiet: bool, no_color: bool) -> Self {
+        // An empty NO_COLOR means nothing by its standard, https://no-color.org.
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if no_color || unwanted || json {
+            console::set_colors_enabled(false);
+            console::set_colors_enabled_stderr(false);
+        }
+        Self { json, quiet }
+    }
+
+    /// Whether a progress bar can be seen.
+    pub(crate) fn shows_progress(&self) -> bool {
+        !self.json && !self.quiet && console::user_attended_stderr()
+    }
+
+    /// A line of the answer.
+    pub(crate) fn line(&self, text: impl Display) {
+        let _ = writeln!(io::stdout().lock(), "{text}");
+    }
+
+    /// A part of the answer, seen at once.
+    pub(crate) fn part(&self, text: impl Display) {
+        let mut stdout = io::stdout().lock();
+        let _ = write!(stdout, "{text}").and_then(|()| stdout.flush());
+    }
+
+    /// The answer, or one event of it, in one line of JSON.
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<()> {
+        let text =
+            serde_json::to_string(value).map_err(|error| AppError::failed(error.to_string()))?;
+        self.line(text);
+        Ok(())
+    }
+
+    /// Something beside the answer.
+    pub(crate) fn note(&self, text: impl Display) {
+        if !self.quiet && !self.json {
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// Something that is probably not wanted.
+    pub(crate) fn warn(&self, text: impl Display) {
+        let word = style("warning:").for_stderr().yellow().bold();
+        let _ = writeln!(io::stderr().lock(), "{word} {text}");
+    }
+
+    /// What went wrong, and what to try.
+    pub(crate) fn error(&self, error: &AppError) {
+        let mut stderr = io::stderr().lock();
+        if self.json {
+            let value = serde_json::json!({ "error": error });
+            let _ = writeln!(stderr, "{value}");
+            return;
+        }
+        let word = style("error:").for_stderr().red().bold();
+        let _ = writeln!(stderr, "{word} {error}");
+        for other in &error.others {
+            let _ = writeln!(stderr, "{word} {other}");
+        }
+        if let Some(hint) = &error.hint {
+            let _ = writeln!(
+                stderr,
+                "{} {hint}",
+                style("hint:").for_stderr().cyan().bold()
+            );
+        }
+    }
+}
+
+/// A table whose columns are as wide as their widest cell. Cells may have colours.
+pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells
+            .map(|cell| console::measure_text_width(cell))
+            .max()
+            .unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| {
+            console::pad_str(cell, width, console::Alignment::Left, None).into_owned()
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Bytes as a person reads them.
+pub(crate) fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if value < 999.5 {
+            return match unit {
+                "B" => format!("{count} B"),
+                _ if value < 9.95 => format!("{value:.1} {unit}"),
+                _ => format!("{value:.0} {unit}"),
+            };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} TB")
+}
+
+/// A whole number with commas between thousands.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Seconds as a person reads them.
+pub(crate) fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{seconds:.1} s"),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+/// Counts how often Ctrl-C was pressed. The second time, the program ends at once.
+pub(crate) fn count_interrupts() -> Result<Arc<AtomicUsize>> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&count);
+    let handler = move || {
+        if counter.fetch_add(1, Ordering::SeqCst) > 0 {
+            // Asked twice: nothing may keep the program, so this is the one place that ends it at once.
+            std::process::exit(i32::from(super::STOPPED));
+        }
+    };
+    ctrlc::set_handler(handler)
+        .map_err(|error| AppError::failed(format!("could not listen for Ctrl-C: {error}")))?;
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        let sizes = [
+            0,
+            999,
+            1000,
+            9_949,
+            99_900,
+            999_600,
+            1_500_000_000,
+            2_000_000_000_000,
+        ];
+        let expected = [
+            "0 B", "999 B", "1.0 kB", "9.9 kB", "100 kB", "1.0 MB", "1.5 GB", "2.0 TB",
+        ];
+        assert_eq!(sizes.map(bytes), expected);
+        assert_eq!(
+            [0, 999, 1000, 1_234_567].map(count),
+            ["0", "999", "1,000", "1,234,567"]
+        );
+        let times = [0.0, 59.4, 61.0, 3_725.0];
+        assert_eq!(
+            times.map(duration),
+            ["0.0 s", "59.4 s", "1 min 01 s", "1 h 02 min"]
+        );
+    }
+
+    #[test]
+    fn columns_of_a_table_line_up() {
+        let rows = [["a", "bb", "c"], ["aaa", "b", ""]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows), ["a    bb  c", "aaa  b"]);
+    }
+}
