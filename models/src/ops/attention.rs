@@ -9,13 +9,13 @@
 //! Backward: dv = pᵀ g, dp = g vᵀ, dz = p ⊙ (dp - Σ p dp), times 1 - tanh² under a soft cap, dq = α dz k, dk = α dzᵀ q.
 //! The composed version saves q, k, v and p; keys and values are never repeated for the heads that share them.
 
-use std::{cell::OnceCell, rc::Rc};
+use std::sync::{Arc, OnceLock};
 
 use candle_core::{D, DType, Device, Tensor};
 
 use crate::{
     Result,
-    ops::{wide_dtype, widen},
+    ops::{kernels, wide_dtype, widen},
     tape::Value,
 };
 
@@ -29,9 +29,9 @@ pub struct Spans {
     pub(crate) queries: usize,
     pub(crate) keys: usize,
     /// First key and the one after the last, for each of b · t queries. Never empty.
-    pub(crate) runs: Rc<Vec<(u32, u32)>>,
+    pub(crate) runs: Arc<Vec<(u32, u32)>>,
     /// The same as a tensor [b, 1, t, s] to add to scores, made when a device without its own kernel asks.
-    mask: Rc<OnceCell<Tensor>>,
+    mask: Arc<OnceLock<Tensor>>,
 }
 
 impl Spans {
@@ -68,8 +68,8 @@ impl Spans {
             rows,
             queries,
             keys,
-            runs: Rc::new(runs),
-            mask: Rc::default(),
+            runs: Arc::new(runs),
+            mask: Arc::default(),
         }
     }
 
@@ -105,6 +105,9 @@ pub fn attention(
     spans: &Spans,
     scoring: Scoring,
 ) -> Result<Value> {
+    if kernels::cpu::serves(&[q.tensor(), k.tensor(), v.tensor()]) {
+        return kernels::cpu::attention::attention(q, k, v, spans, scoring);
+    }
     let (heads, key_heads) = (q.tensor().dim(2)?, k.tensor().dim(2)?);
     let group = heads / key_heads;
     let (q3, k3, v3) = (
@@ -193,12 +196,81 @@ fn from_group(x: &Tensor, like: &Tensor) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{check_close, check_gradients, normal};
+    use crate::ops::testing::{check_close, check_gradients, check_kernel, normal};
 
     const PLAIN: Scoring = Scoring {
         scale: 0.4,
         soft_cap: None,
     };
+
+    #[test]
+    fn the_kernel_for_the_cpu_equals_the_composition() {
+        let capped = Scoring {
+            scale: 0.4,
+            soft_cap: Some(0.8),
+        };
+        let check = |[b, t, h, e]: [usize; 4], key_heads, spans: Spans, scoring| {
+            let keys = [b, spans.keys, key_heads, e];
+            let inputs = [normal(1, &[b, t, h, e]), normal(2, &keys), normal(3, &keys)];
+            check_kernel(&inputs, 1e-5, |v| {
+                attention(&v[0], &v[1], &v[2], &spans, scoring)
+            });
+        };
+        check([1, 1, 1, 1], 1, Spans::causal(1, 1, 0, None), PLAIN);
+        check([2, 37, 4, 6], 2, Spans::causal(2, 37, 0, None), PLAIN);
+        check([1, 130, 6, 16], 1, Spans::causal(1, 130, 5, None), capped);
+        check([2, 200, 3, 33], 3, Spans::causal(2, 200, 0, Some(9)), PLAIN);
+        let documents: Vec<u32> = (0..400).map(|token| token % 200 / 60).collect();
+        check(
+            [2, 200, 2, 8],
+            1,
+            Spans::documents(2, &documents, Some(50)),
+            capped,
+        );
+    }
+
+    #[test]
+    fn scores_of_any_size_give_finite_weights() {
+        let [q, k, v] = inputs(5, 5).map(|x| x.to_dtype(DType::F32).unwrap());
+        let large = |x: Tensor| Value::constant((x * 1e3).unwrap());
+        let y = attention(
+            &large(q),
+            &large(k),
+            &Value::constant(v),
+            &Spans::causal(2, 5, 0, None),
+            PLAIN,
+        );
+        let y: Vec<f32> = y
+            .unwrap()
+            .tensor()
+            .flatten_all()
+            .unwrap()
+            .to_vec1()
+            .unwrap();
+        assert!(y.iter().all(|y| y.is_finite()));
+    }
+
+    #[test]
+    fn one_query_reads_a_part_of_a_cache_in_place() {
+        let cache = normal(2, &[2, 50, 2, 6]);
+        for (past, window) in [(0, None), (29, None), (29, Some(7))] {
+            let run = |dtype| {
+                let [q, k, v] = [
+                    normal(1, &[2, 1, 4, 6]),
+                    cache.clone(),
+                    (&cache * 0.5).unwrap(),
+                ]
+                .map(|x| x.to_dtype(dtype).unwrap());
+                let part = |x: &Tensor| Value::constant(x.narrow(1, 0, past + 1).unwrap());
+                let spans = Spans::causal(2, 1, past, window);
+                attention(&Value::constant(q), &part(&k), &part(&v), &spans, PLAIN)
+                    .unwrap()
+                    .tensor()
+                    .clone()
+            };
+            check_close("y", &run(DType::F32), &run(DType::F64), 1e-5);
+        }
+    }
 
     fn inputs(queries: usize, keys: usize) -> [Tensor; 3] {
         [

@@ -22,6 +22,7 @@ pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
 pub mod gated;
+pub mod kernels;
 pub mod linear;
 pub mod lora;
 pub mod norm;

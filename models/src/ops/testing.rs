@@ -86,6 +86,51 @@ pub(crate) fn check_gradients(
     }
 }
 
+/// Compares an operation in f32, as a kernel computes it, with the same composed and in f64: output and gradients.
+///
+/// Inputs go in as they are, and once more as parts of larger tensors, with another offset and other strides.
+#[track_caller]
+pub(crate) fn check_kernel(
+    inputs: &[Tensor],
+    tolerance: f64,
+    operation: impl Fn(&[Value]) -> Result<Value>,
+) {
+    let run = |inputs: Vec<Tensor>| {
+        let tape = Tape::new(5);
+        let values: Vec<Value> = inputs.into_iter().map(|input| tape.input(input)).collect();
+        let output = operation(&values).unwrap();
+        let wanted: Vec<&Value> = values.iter().collect();
+        let seed = normal(99, output.tensor().dims())
+            .to_dtype(output.tensor().dtype())
+            .unwrap();
+        let mut results = tape
+            .backward_to(&output, seed, &wanted, &mut Gradients::default())
+            .unwrap();
+        results.push(Some(output.tensor().clone()));
+        results
+    };
+    let expected = run(inputs.to_vec());
+    let narrow = |input: &Tensor| input.to_dtype(DType::F32).unwrap();
+    let plain = inputs.iter().map(narrow).collect();
+    let inside = inputs
+        .iter()
+        .map(|input| inside_of_larger(&narrow(input)))
+        .collect();
+    for (layout, inputs) in [("plain", plain), ("inside", inside)] {
+        for (index, (got, expected)) in run(inputs).iter().zip(&expected).enumerate() {
+            let (Some(got), Some(expected)) = (got, expected) else {
+                panic!("input {index} got no gradient");
+            };
+            check_close(
+                &format!("{layout}, result {index}"),
+                got,
+                expected,
+                tolerance,
+            );
+        }
+    }
+}
+
 /// Compares an f32 result with a reference, relative to the reference's largest number.
 #[track_caller]
 pub(crate) fn check_close(what: &str, got: &Tensor, expected: &Tensor, tolerance: f64) {
@@ -101,6 +146,18 @@ pub(crate) fn check_close(what: &str, got: &Tensor, expected: &Tensor, tolerance
             "{what}, element {index}: {got}, expected {expected} (largest {scale})"
         );
     }
+}
+
+/// The same numbers as a part of a larger tensor, every dimension of which begins before and ends after it.
+fn inside_of_larger(tensor: &Tensor) -> Tensor {
+    let mut larger = tensor.clone();
+    for dim in 0..tensor.rank() {
+        larger = larger.pad_with_same(dim, 1, 2).unwrap();
+    }
+    for dim in 0..tensor.rank() {
+        larger = larger.narrow(dim, 1, tensor.dims()[dim]).unwrap();
+    }
+    larger
 }
 
 fn flat(tensor: &Tensor) -> Vec<f64> {
