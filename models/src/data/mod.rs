@@ -26,6 +26,7 @@ pub mod pack;
 pub mod row;
 pub mod source;
 pub mod split;
+pub mod starter;
 pub mod summary;
 pub mod template;
 pub mod tokenizer;
