@@ -255,7 +255,7 @@ fn scratch_facts() -> Facts {
     Facts {
         model: None,
         data: DataFacts {
-            format: "text".to_owned(),
+            read_as: "text".to_owned(),
             chat: false,
             rows: 1000,
             held_out_rows: 50,
@@ -281,7 +281,7 @@ fn lora_facts() -> Facts {
                 .to_vec(),
         }),
         data: DataFacts {
-            format: "messages".to_owned(),
+            read_as: "messages".to_owned(),
             chat: true,
             rows: 1000,
             held_out_rows: 50,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::request::{Learn, Method, OptimizerKind, ScheduleKind, TokenizerSource};
 use crate::{
     Error,
+    data::{DataRequest, TextRows, format::Format},
     device::{self, RequestedDevice, dtype::Dtype},
 };
 
@@ -80,14 +81,15 @@ pub struct ScratchPlan {
 pub struct DataPlan {
     /// The files, in order.
     pub files: Vec<PathBuf>,
-    /// The layout of a row.
-    pub format: String,
+    /// The layout of a row. Absent when it is found for each file.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub format: Option<Format>,
     /// Which column plays which part. Empty when the layout says so itself.
     pub columns: BTreeMap<String, String>,
     /// How bytes become letters.
     pub encoding: String,
-    /// Only so many rows from the beginning. 0 is all.
-    pub rows: usize,
+    /// What a row of plain text is.
+    pub rows: TextRows,
     /// The share kept aside.
     pub held_out: f64,
     /// Which words count.
@@ -98,6 +100,20 @@ pub struct DataPlan {
     pub packing: bool,
     /// Whether unreadable rows are left out.
     pub skip_bad_rows: bool,
+}
+
+impl DataPlan {
+    /// What of it says how files are read.
+    pub fn source(&self) -> DataRequest {
+        DataRequest {
+            paths: self.files.clone(),
+            format: self.format,
+            columns: self.columns.clone(),
+            encoding: Some(self.encoding.clone()),
+            rows: Some(self.rows),
+            skip_bad_rows: self.skip_bad_rows,
+        }
+    }
 }
 
 /// A low-rank adapter.
@@ -249,8 +265,8 @@ pub struct ModelFacts {
 /// Data on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataFacts {
-    /// The layout that was found or asked for.
-    pub format: String,
+    /// How the files are read, in words.
+    pub read_as: String,
     /// Whether rows have turns, so that the assistant's words can be told from the rest.
     pub chat: bool,
     /// Rows to learn from.

@@ -11,8 +11,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::device::{RequestedDevice, dtype::Dtype};
-pub use crate::optim::schedule::ScheduleKind;
+use crate::{
+    data::{TextRows, format::Format},
+    device::{RequestedDevice, dtype::Dtype},
+};
+pub use crate::{data::encode::Learn, optim::schedule::ScheduleKind};
 
 /// What to train, on what, and how. Empty fields are filled in, each with a reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -82,16 +85,17 @@ pub struct ScratchRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataRequest {
-    /// The files, read in this order.
+    /// Files, and folders of files, read in this order.
     pub files: Vec<PathBuf>,
-    /// `auto`, or the layout of a row: `text`, `messages`, `prompt`, `alpaca`, `sharegpt`.
-    pub format: Option<String>,
+    /// The layout of a row: `messages`, `sharegpt`, `prompt_completion`, `alpaca` or `text`. Without it, it is found
+    /// from the columns.
+    pub format: Option<Format>,
     /// Which column plays which part, such as `prompt: question` and `completion: answer`.
     pub columns: BTreeMap<String, String>,
     /// How bytes become letters: `utf-8`, `latin-1`, or another name from the web's encoding list.
     pub encoding: Option<String>,
-    /// Use only this many rows from the beginning. 0 means all.
-    pub rows: Option<usize>,
+    /// What a row of plain text is: `whole` files in windows, `lines`, or `paragraphs`.
+    pub rows: Option<TextRows>,
     /// The share of rows kept aside to measure with, from 0 to 0.5.
     pub held_out: Option<f64>,
     /// Learn from the `assistant`'s words only, or from `all` words.
@@ -240,16 +244,6 @@ pub enum TokenizerSource {
     Trained,
     /// A `tokenizer.json`, or the folder of a model that has one.
     File(PathBuf),
-}
-
-/// Which words count in the loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Learn {
-    /// Those of every assistant turn.
-    Assistant,
-    /// All.
-    All,
 }
 
 /// The optimizers.

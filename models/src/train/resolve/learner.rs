@@ -1,6 +1,7 @@
 //! What learns, and from what: the new model, the data, the adapter.
 
 use super::Resolver;
+use crate::data::{TextRows, format::Format};
 use crate::train::{plan::*, preset, request::*};
 
 impl Resolver<'_> {
@@ -97,14 +98,21 @@ impl Resolver<'_> {
         } else if facts.rows == 0 {
             self.problem("data.files", "have no row to learn from");
         }
-        let asked_format = request.format.clone().filter(|format| format != "auto");
-        let format = self.take("data.format", &asked_format, || {
-            Chosen::new(facts.format.clone(), "found by looking at the rows")
-        });
+        self.note("data.files", "", &facts.read_as, true);
+        if request.format.is_some() {
+            self.take("data.format", &request.format, || {
+                Chosen::new(Format::Text, "")
+            });
+        }
         let encoding = self.take("data.encoding", &request.encoding, || {
             Chosen::new("utf-8".to_owned(), "how nearly all text is written")
         });
-        let rows = self.take("data.rows", &request.rows, || Chosen::new(0, "all of them"));
+        let rows = self.take("data.rows", &request.rows, || {
+            Chosen::new(
+                TextRows::Whole,
+                "nothing marks the rows of plain text, so it is learned in windows",
+            )
+        });
         let held_out = self.take("data.held_out", &request.held_out, || {
             Chosen::new(preset::HELD_OUT, "one row in twenty, never learned from")
         });
@@ -144,7 +152,7 @@ impl Resolver<'_> {
         });
         let plan = DataPlan {
             files: request.files.clone(),
-            format,
+            format: request.format,
             columns: request.columns.clone(),
             encoding,
             rows,
