@@ -14,6 +14,7 @@ pub mod optim;
 pub mod parameters;
 pub mod random;
 pub mod tape;
+pub mod tasks;
 pub mod train;
 
 pub use error::{Error, Result};

@@ -100,7 +100,7 @@ impl Task for Line {
         let loss = f64::from((weight[0] - 2.0).abs() + (weight[1] + 3.0).abs());
         Ok(Some(Evaluation {
             loss,
-            loss_per_byte: None,
+            loss_per_character: None,
             accuracy: None,
             targets: 1,
         }))

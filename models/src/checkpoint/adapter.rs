@@ -23,7 +23,7 @@ pub const ADAPTER_CONFIG: &str = "adapter_config.json";
 /// peft's name of the weights.
 pub const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 /// What peft puts before the name of a layer of the base model.
-const PREFIX: &str = "base_model.model.";
+pub const PREFIX: &str = "base_model.model.";
 
 /// Writes the adapter of `decoder` into `folder` so that peft loads it on `base`, the base model's folder or name.
 pub fn save_adapter(

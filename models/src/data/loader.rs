@@ -45,6 +45,8 @@ pub struct Batch {
     pub rows: usize,
     /// How many tokens in each.
     pub row_length: usize,
+    /// How many tokens in all only fill rows up.
+    pub padding: usize,
 }
 
 /// How batches are made.
@@ -351,6 +353,7 @@ impl Batch {
         };
         for mut row in rows {
             row.pad(row_length, settings.pad);
+            batch.padding += row.padding;
             batch.tokens.append(&mut row.tokens);
             batch.targets.append(&mut row.targets);
             batch.positions.append(&mut row.positions);

@@ -24,7 +24,7 @@ pub enum Packing {
     Padded,
 }
 
-/// One row of a batch. All four have the row's length.
+/// One row of a batch. The four lists have the row's length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackedRow {
     /// The tokens.
@@ -35,6 +35,8 @@ pub struct PackedRow {
     pub positions: Vec<u32>,
     /// For each token, which document of the row it belongs to, from 0. Padding is one more document.
     pub documents: Vec<u32>,
+    /// How many tokens at the end only fill the row up.
+    pub padding: usize,
 }
 
 impl PackedRow {
@@ -68,6 +70,7 @@ impl PackedRow {
     pub(crate) fn pad(&mut self, length: usize, pad: u32) {
         let missing = length.saturating_sub(self.tokens.len());
         self.add(&vec![pad; missing], |_| false);
+        self.padding += missing;
     }
 }
 

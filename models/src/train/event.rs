@@ -52,8 +52,8 @@ pub enum TrainEvent {
         step: usize,
         /// Mean loss per learned token, in nats.
         loss: f64,
-        /// Mean loss per byte of text, in nats, where bytes can be counted. Compares across tokenizers.
-        loss_per_byte: Option<f64>,
+        /// Mean loss per character of text, in nats, where all of it is learned. Compares across tokenizers.
+        loss_per_character: Option<f64>,
         /// Share of learned tokens whose most likely prediction was right.
         accuracy: Option<f64>,
         /// Learned tokens measured.

@@ -237,7 +237,7 @@ fn evaluate<T: Task>(
     observer.event(TrainEvent::Evaluated {
         step,
         loss,
-        loss_per_byte: evaluation.loss_per_byte,
+        loss_per_character: evaluation.loss_per_character,
         accuracy: evaluation.accuracy,
         tokens: evaluation.targets,
         best,

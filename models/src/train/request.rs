@@ -11,11 +11,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use crate::{data::encode::Learn, optim::schedule::ScheduleKind};
 use crate::{
     data::{TextRows, format::Format},
     device::{RequestedDevice, dtype::Dtype},
 };
-pub use crate::{data::encode::Learn, optim::schedule::ScheduleKind};
 
 /// What to train, on what, and how. Empty fields are filled in, each with a reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -61,8 +61,8 @@ pub struct BatchSize {
 pub struct Evaluation {
     /// Mean loss per target, in nats.
     pub loss: f64,
-    /// Mean loss per byte of text, in nats, where bytes can be counted.
-    pub loss_per_byte: Option<f64>,
+    /// Mean loss per character of text, in nats, where all of it is learned.
+    pub loss_per_character: Option<f64>,
     /// Share of targets whose most likely prediction was right.
     pub accuracy: Option<f64>,
     /// Targets measured.

@@ -1,0 +1,149 @@
+//! A plan and its data become a task.
+
+use candle_core::{DType, Device};
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    LanguageTask,
+    model::{LanguageModel, SavedAs},
+    text::Text,
+};
+use crate::{
+    Error, Result,
+    arch::{
+        config::DecoderConfig,
+        decoder::Decoder,
+        initial::InitialWeights,
+        lora::{self, LoraConfig},
+    },
+    checkpoint::{
+        folder::ModelFolder,
+        load::{LoadDtypes, load_decoder},
+    },
+    train::{
+        plan::{LoraPlan, TrainPlan},
+        request::Method,
+    },
+};
+
+impl LanguageTask {
+    /// Builds the model a plan names on `device`, at its beginning, and batches from `text`.
+    pub fn new(plan: &TrainPlan, text: Text, device: &Device) -> Result<Self> {
+        let train = text.batches(plan)?;
+        let (held_out, characters_per_target) = text.held_out_batches(plan)?.unzip();
+        let held_out_prompts = text.held_out_prompts()?;
+        let (decoder, saved_as) = decoder(plan, &text, device)?;
+        let (known, used) = (
+            decoder.config().vocab_size,
+            text.tokenizer.vocabulary_size(),
+        );
+        if used > known {
+            let problem = format!("has {used} tokens, and the model knows {known}");
+            return Err(Error::setting("scratch.tokenizer", problem));
+        }
+        let Text {
+            tokenizer,
+            template,
+            chats,
+            ..
+        } = text;
+        Ok(Self {
+            model: LanguageModel {
+                decoder,
+                saved_as,
+                tokenizer,
+                template,
+                chats,
+            },
+            train,
+            held_out,
+            characters_per_target: characters_per_target.flatten(),
+            held_out_prompts,
+            checkpointing: plan.checkpointing,
+            seed: plan.seed,
+        })
+    }
+}
+
+/// The network a plan names, before its first step, and what of it will be saved.
+fn decoder(plan: &TrainPlan, text: &Text, device: &Device) -> Result<(Decoder, SavedAs)> {
+    let compute: DType = plan.dtype.compute.into();
+    let folder = || {
+        let path = plan.model.as_deref();
+        ModelFolder::open(path.ok_or_else(|| Error::setting("model", "is missing from the plan"))?)
+    };
+    match plan.method {
+        Method::Scratch => {
+            let scratch = plan.scratch.as_ref();
+            let scratch =
+                scratch.ok_or_else(|| Error::setting("scratch", "is missing from the plan"))?;
+            let config = new_config(&scratch.config, text);
+            let mut weights = InitialWeights {
+                seed: plan.seed,
+                dtype: DType::F32,
+                device: device.clone(),
+            };
+            let described = DecoderConfig::from_json(&config)?;
+            let decoder = Decoder::new(described, &mut weights, true, compute, device)?;
+            Ok((decoder, SavedAs::Model { config }))
+        }
+        Method::Full => {
+            let folder = folder()?;
+            let dtypes = LoadDtypes {
+                storage: DType::F32,
+                compute,
+            };
+            let decoder = load_decoder(&folder, dtypes, true, device)?;
+            let mut config = folder.config;
+            for field in ["dtype", "torch_dtype"] {
+                if config.get(field).is_some() {
+                    config[field] = json!("float32");
+                }
+            }
+            Ok((decoder, SavedAs::Model { config }))
+        }
+        Method::Lora => {
+            let folder = folder()?;
+            let dtypes = LoadDtypes {
+                storage: plan.dtype.storage.into(),
+                compute,
+            };
+            let mut decoder = load_decoder(&folder, dtypes, false, device)?;
+            let plan_lora = plan.lora.as_ref();
+            let config = lora_config(
+                plan_lora.ok_or_else(|| Error::setting("lora", "is missing from the plan"))?,
+            );
+            let mut weights = InitialWeights {
+                seed: plan.seed,
+                dtype: DType::F32,
+                device: device.clone(),
+            };
+            lora::attach(&mut decoder, &config, &mut weights)?;
+            let base = folder.path.to_string_lossy().into_owned();
+            Ok((decoder, SavedAs::Adapter { config, base }))
+        }
+    }
+}
+
+/// The `config.json` of a new model: the plan's, with what the tokenizer decides.
+fn new_config(planned: &Map<String, Json>, text: &Text) -> Json {
+    let mut config = planned.clone();
+    let special = &text.tokenizer.special;
+    // What ends an answer for whoever loads the model elsewhere.
+    config.insert("eos_token_id".to_owned(), json!(special.stop));
+    config.insert("bos_token_id".to_owned(), json!(special.begin));
+    config.insert("pad_token_id".to_owned(), json!(special.pad));
+    config.insert("torch_dtype".to_owned(), json!("float32"));
+    Json::Object(config)
+}
+
+fn lora_config(plan: &LoraPlan) -> LoraConfig {
+    LoraConfig {
+        rank: plan.rank,
+        alpha: plan.alpha,
+        dropout: plan.dropout,
+        rank_stabilized: plan.rslora,
+        targets: plan.targets.clone(),
+        layers: Some(plan.layers.clone()),
+    }
+}

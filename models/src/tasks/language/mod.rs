@@ -1,0 +1,205 @@
+//! Language models: adapters, whole models, and new ones.
+//!
+//! - [`text`]: the data opened, as facts before a plan and as batches after it
+//! - [`build`]: a plan and its data become a task
+//! - [`model`]: the model a task or a chat works with, on disk and in memory
+
+pub mod build;
+pub mod model;
+pub mod text;
+
+use std::{ops::ControlFlow, path::Path};
+
+use serde_json::Value as Json;
+
+use crate::{
+    Error, Result,
+    arch::decoder::Input,
+    data::loader::{Batch, Batches},
+    generate::{Limits, Writer, sample::SamplingSettings},
+    parameters::Parameters,
+    tape::{Tape, Value},
+    train::{
+        plan::SamplePlan,
+        task::{BatchSize, Evaluation, Sample, Task},
+    },
+};
+use model::LanguageModel;
+
+/// A language model that learns from batches of tokens.
+pub struct LanguageTask {
+    pub(super) model: LanguageModel,
+    pub(super) train: Batches,
+    pub(super) held_out: Option<Batches>,
+    /// Characters per target of the held-out text, where all of it is learned.
+    pub(super) characters_per_target: Option<f64>,
+    /// Rendered prompts to write from when the plan names none.
+    pub(super) held_out_prompts: Vec<String>,
+    pub(super) checkpointing: bool,
+    pub(super) seed: u64,
+}
+
+impl LanguageTask {
+    /// The model.
+    pub fn model(&self) -> &LanguageModel {
+        &self.model
+    }
+
+    /// The sum of the losses of a batch, and its targets. Nothing is recorded.
+    fn measure(&self, batch: &Batch) -> Result<(f64, usize)> {
+        let targets = batch.learned_tokens();
+        let hidden = self.model.decoder.hidden(None, input(batch), None, false)?;
+        let loss = self
+            .model
+            .decoder
+            .loss(None, &hidden, &batch.targets, 1.0)?;
+        let loss = loss
+            .tensor()
+            .to_dtype(candle_core::DType::F64)?
+            .to_scalar::<f64>()?;
+        Ok((loss, targets))
+    }
+}
+
+impl Task for LanguageTask {
+    type Batch = Batch;
+
+    fn parameters(&self) -> &Parameters {
+        self.model.decoder.parameters()
+    }
+
+    fn next_batch(&mut self) -> Result<Batch> {
+        Ok(self.train.next_batch())
+    }
+
+    fn size(&self, batch: &Batch) -> BatchSize {
+        BatchSize {
+            targets: batch.learned_tokens(),
+            tokens: batch.tokens.len() - batch.padding,
+        }
+    }
+
+    fn loss(&self, tape: &Tape, batch: &Batch, targets: f64) -> Result<Value> {
+        let decoder = &self.model.decoder;
+        let hidden = decoder.hidden(Some(tape), input(batch), None, self.checkpointing)?;
+        decoder.loss(Some(tape), &hidden, &batch.targets, targets)
+    }
+
+    fn evaluate(&mut self, batches: usize) -> Result<Option<Evaluation>> {
+        let Some(held_out) = &self.held_out else {
+            return Ok(None);
+        };
+        let most = if batches == 0 { usize::MAX } else { batches };
+        let (mut sum, mut targets) = (0.0, 0);
+        for batch in held_out.once().take(most) {
+            let (loss, learned) = self.measure(&batch)?;
+            sum += loss;
+            targets += learned;
+        }
+        let loss = sum / targets.max(1) as f64;
+        let loss_per_character = self
+            .characters_per_target
+            .map(|characters| loss / characters);
+        Ok(Some(Evaluation {
+            loss,
+            loss_per_character,
+            accuracy: None,
+            targets,
+        }))
+    }
+
+    fn sample(&mut self, plan: &SamplePlan) -> Result<Vec<Sample>> {
+        let asked = plan
+            .prompts
+            .iter()
+            .map(|prompt| self.model.prompt(prompt).map(|it| (prompt.clone(), it)));
+        let mut prompts = asked.collect::<Result<Vec<_>>>()?;
+        if prompts.is_empty() {
+            let own = self.held_out_prompts.iter();
+            prompts = own
+                .map(|text| {
+                    Ok((
+                        text.clone(),
+                        self.model.tokenizer.encode(text, !self.model.chats)?,
+                    ))
+                })
+                .collect::<Result<_>>()?;
+        }
+        let sampling = SamplingSettings {
+            seed: self.seed,
+            ..SamplingSettings::default()
+        };
+        let limits = self.model.limits(plan.tokens);
+        let write = |(prompt, tokens): (String, Vec<u32>)| {
+            let mut writer = Writer::new(self.model.decoder.clone());
+            let mut go_on = |_: &str| ControlFlow::Continue(());
+            let answer = writer.write(
+                &self.model.tokenizer,
+                &tokens,
+                &sampling,
+                &limits,
+                &mut go_on,
+            )?;
+            Ok(Sample {
+                prompt,
+                text: answer.text,
+            })
+        };
+        prompts.into_iter().map(write).collect()
+    }
+
+    fn state(&self) -> Json {
+        serde_json::to_value(self.train.position()).unwrap_or(Json::Null)
+    }
+
+    fn restore(&mut self, state: &Json) -> Result<()> {
+        let position = serde_json::from_value(state.clone()).map_err(|error| {
+            Error::Data(format!(
+                "the saved position in the data can't be read: {error}"
+            ))
+        })?;
+        self.train.resume(position)
+    }
+
+    fn save(&self, folder: &Path) -> Result<()> {
+        self.model.save(folder)
+    }
+
+    fn load(&mut self, folder: &Path) -> Result<()> {
+        self.model.load_trained(folder)
+    }
+}
+
+fn input(batch: &Batch) -> Input<'_> {
+    Input {
+        tokens: &batch.tokens,
+        rows: batch.rows,
+        positions: Some(&batch.positions),
+        documents: Some(&batch.documents),
+    }
+}
+
+/// Limits of an answer of at most `max_tokens`.
+impl LanguageModel {
+    /// When an answer ends: at so many tokens, or where a turn of the model's template ends.
+    pub fn limits(&self, max_tokens: usize) -> Limits {
+        let stop_tokens = if self.chats {
+            self.template.stop_tokens(&self.tokenizer)
+        } else {
+            Vec::new()
+        };
+        let stop = self
+            .template
+            .turn_end
+            .text
+            .clone()
+            .filter(|_| self.chats)
+            .into_iter()
+            .collect();
+        Limits {
+            max_tokens,
+            stop,
+            stop_tokens,
+        }
+    }
+}

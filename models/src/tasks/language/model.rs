@@ -1,0 +1,170 @@
+//! A language model with all that belongs to it: decoder, adapter, tokenizer, chat template.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use candle_core::{DType, Device};
+use serde_json::{Value as Json, json};
+
+use crate::{
+    Error, Result,
+    arch::{decoder::Decoder, lora::LoraConfig},
+    checkpoint::{
+        adapter::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS},
+        folder::{CONFIG, ModelFolder, WEIGHTS, read_json},
+        load::{LoadDtypes, StoredWeights, load_decoder},
+        save::{write_safetensors, write_synced},
+    },
+    data::{
+        row::{Message, Role},
+        template::ChatTemplate,
+        tokenizer::Tokenizer,
+    },
+};
+
+/// The file that says whether a model was trained to chat or to continue text.
+const USE: &str = "anneal.json";
+
+/// A language model, ready to learn or to write.
+pub struct LanguageModel {
+    /// The network.
+    pub decoder: Decoder,
+    /// What of it is saved.
+    pub saved_as: SavedAs,
+    /// Text to tokens and back.
+    pub tokenizer: Tokenizer,
+    /// Conversations to text.
+    pub template: ChatTemplate,
+    /// Whether it answers turns; otherwise it continues text.
+    pub chats: bool,
+}
+
+/// What of a model is saved.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SavedAs {
+    /// The adapter alone, in peft's files.
+    Adapter {
+        /// What it is.
+        config: LoraConfig,
+        /// The folder or name of the model it belongs to.
+        base: String,
+    },
+    /// The whole model, in the layout of the Hub.
+    Model {
+        /// Its `config.json`.
+        config: Json,
+    },
+}
+
+impl LanguageModel {
+    /// Opens a folder with a model, or with an adapter whose base model is where it was. Nothing of it is trainable.
+    pub fn open(folder: &Path, dtypes: LoadDtypes, device: &Device) -> Result<Self> {
+        let tokenizer = Tokenizer::load(folder)?;
+        let template = ChatTemplate::of(&tokenizer)?;
+        let (decoder, saved_as) = match folder.join(ADAPTER_CONFIG).exists() {
+            true => {
+                let base = base_of(folder)?;
+                let model = ModelFolder::open(Path::new(&base))?;
+                let mut decoder = load_decoder(&model, dtypes, false, device)?;
+                let config = adapter::load_adapter(&mut decoder, folder)?;
+                (decoder, SavedAs::Adapter { config, base })
+            }
+            false => {
+                let model = ModelFolder::open(folder)?;
+                let decoder = load_decoder(&model, dtypes, false, device)?;
+                (
+                    decoder,
+                    SavedAs::Model {
+                        config: model.config,
+                    },
+                )
+            }
+        };
+        let chats = chats(folder, &template)?;
+        Ok(Self {
+            decoder,
+            saved_as,
+            tokenizer,
+            template,
+            chats,
+        })
+    }
+
+    /// The tokens of what a user says: a turn of a conversation, or the beginning of a text.
+    pub fn prompt(&self, text: &str) -> Result<Vec<u32>> {
+        match self.chats {
+            true => self.chat_prompt(&[Message::new(Role::User, text)]),
+            false => self.tokenizer.encode(text, true),
+        }
+    }
+
+    /// The tokens that ask for the assistant's next turn.
+    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>> {
+        self.tokenizer
+            .encode(&self.template.prompt(messages)?, false)
+    }
+
+    /// Writes what was trained, with tokenizer and template, into an existing folder.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        match &self.saved_as {
+            SavedAs::Adapter { config, base } => {
+                adapter::save_adapter(&self.decoder, config, base, folder)?
+            }
+            SavedAs::Model { config } => {
+                let weights = self.decoder.parameters().iter();
+                let tensors = weights
+                    .map(|it| (it.name().to_owned(), it.tensor()))
+                    .collect();
+                // transformers refuses files that don't say what framework they are for.
+                let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+                write_safetensors(&folder.join(WEIGHTS), &tensors, metadata)?;
+                write_synced(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())?;
+            }
+        }
+        let template = self.chats.then_some(self.template.source.as_str());
+        self.tokenizer.save(folder, template)?;
+        write_synced(
+            &folder.join(USE),
+            format!("{:#}\n", json!({ "chats": self.chats })).as_bytes(),
+        )
+    }
+
+    /// Reads back the trainable weights that [`LanguageModel::save`] wrote.
+    pub fn load_trained(&mut self, folder: &Path) -> Result<()> {
+        let (file, prefix) = match self.saved_as {
+            SavedAs::Adapter { .. } => (folder.join(ADAPTER_WEIGHTS), adapter::PREFIX),
+            SavedAs::Model { .. } => (folder.join(WEIGHTS), ""),
+        };
+        let mut weights = StoredWeights::open(
+            std::slice::from_ref(&file),
+            file.clone(),
+            DType::F32,
+            self.decoder.device(),
+        )?;
+        for parameter in self.decoder.parameters().trainable() {
+            parameter.assign(&weights.raw(&format!("{prefix}{}", parameter.name()))?)?;
+        }
+        weights.check_all_taken(|_| false)
+    }
+}
+
+/// The folder of the model that the adapter in `folder` belongs to.
+pub fn base_of(folder: &Path) -> Result<String> {
+    let path: PathBuf = folder.join(ADAPTER_CONFIG);
+    let json = read_json(&path, "read the adapter's config")?;
+    let base = json.get("base_model_name_or_path").and_then(Json::as_str);
+    base.map(str::to_owned)
+        .ok_or_else(|| Error::format(&path, "does not name its base model"))
+}
+
+/// Whether the model answers turns: as it was trained here, or as its template says.
+fn chats(folder: &Path, template: &ChatTemplate) -> Result<bool> {
+    let path = folder.join(USE);
+    if !path.exists() {
+        return Ok(template.origin != crate::data::template::TemplateOrigin::ChatMl);
+    }
+    let json = read_json(&path, "read how the model is used")?;
+    Ok(json.get("chats").and_then(Json::as_bool).unwrap_or(true))
+}

@@ -1,0 +1,220 @@
+//! The data of a language run: opened and counted before there is a plan, turned into batches after.
+
+use std::path::Path;
+
+use crate::{
+    Result,
+    data::{
+        self, DataRequest, Dataset,
+        encode::{Encoded, Learn, encode, encode_stream},
+        loader::{BatchSettings, Batches},
+        pack::Packing,
+        row::{Example, Role, Row},
+        split::split,
+        summary::LengthSummary,
+        template::ChatTemplate,
+        tokenizer::Tokenizer,
+    },
+    train::plan::{DataFacts, DataPlan, TrainPlan},
+};
+
+/// How many held-out rows a run writes from when its plan names no prompt.
+const HELD_OUT_PROMPTS: usize = 2;
+/// How much of a held-out text such a prompt shows, in characters.
+const PROMPT_CHARACTERS: usize = 80;
+
+/// Where the tokenizer of a run comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum TokenizerFrom<'a> {
+    /// A folder that has one.
+    Folder(&'a Path),
+    /// Trained on the data, with at most so many tokens.
+    Data {
+        /// The most tokens.
+        vocab_size: usize,
+    },
+}
+
+/// Data, read and split, with the tokenizer that goes with it.
+pub struct Text {
+    /// The files and what was found in them. Its rows are in `train` and `held_out`.
+    pub dataset: Dataset,
+    /// Rows to learn from.
+    pub train: Vec<Row>,
+    /// Rows kept aside.
+    pub held_out: Vec<Row>,
+    /// Text to tokens.
+    pub tokenizer: Tokenizer,
+    /// Conversations to text.
+    pub template: ChatTemplate,
+    /// Whether rows are conversations.
+    pub chats: bool,
+}
+
+impl Text {
+    /// Reads the data and splits it; rows that can't be read are an error unless the request skips them.
+    pub fn open(
+        request: &DataRequest,
+        held_out: f64,
+        tokenizer: TokenizerFrom,
+        seed: u64,
+    ) -> Result<Self> {
+        let dataset = data::open(request)?;
+        dataset.check_problems(request.skip_bad_rows)?;
+        Self::of(dataset, held_out, tokenizer, seed)
+    }
+
+    /// Splits data that is already read.
+    pub fn of(
+        mut dataset: Dataset,
+        held_out: f64,
+        tokenizer: TokenizerFrom,
+        seed: u64,
+    ) -> Result<Self> {
+        let chats = dataset
+            .rows
+            .iter()
+            .any(|row| matches!(row.example, Example::Chat(_)));
+        let split = split(&mut dataset, held_out, seed)?;
+        dataset.rows = split.train;
+        let tokenizer = match tokenizer {
+            TokenizerFrom::Folder(folder) => Tokenizer::load(folder)?,
+            // Held-out text takes no part in the tokenizer either.
+            TokenizerFrom::Data { vocab_size } => Tokenizer::train(dataset.texts(), vocab_size)?,
+        };
+        let template = ChatTemplate::of(&tokenizer)?;
+        let train = std::mem::take(&mut dataset.rows);
+        Ok(Self {
+            dataset,
+            train,
+            held_out: split.held_out,
+            tokenizer,
+            template,
+            chats,
+        })
+    }
+
+    /// What a plan has to know.
+    pub fn facts(&self) -> Result<DataFacts> {
+        let summary = self.summary(Learn::default(), usize::MAX)?;
+        let at = |percent| summary.percentiles.iter().find(|it| it.percent == percent);
+        let reasons = self.dataset.files.iter().map(|file| file.reason.as_str());
+        let mut read_as: Vec<&str> = reasons.collect();
+        read_as.dedup();
+        Ok(DataFacts {
+            read_as: read_as.join("; "),
+            chat: self.chats,
+            rows: self.train.len(),
+            held_out_rows: self.held_out.len(),
+            tokens: summary.tokens,
+            length_95: at(95).map_or(summary.longest, |it| it.tokens),
+            length_longest: summary.longest,
+        })
+    }
+
+    /// Lengths of the rows to learn from, in tokens, cut at `max_length`.
+    pub fn summary(&self, learn: Learn, max_length: usize) -> Result<LengthSummary> {
+        if self.dataset.is_stream {
+            let tokens = encode_stream(&self.train, &self.tokenizer)?.tokens.len();
+            return Ok(LengthSummary {
+                rows: self.train.len(),
+                tokens,
+                longest: tokens,
+                ..LengthSummary::default()
+            });
+        }
+        Ok(LengthSummary::new(
+            &self.encode(&self.train, learn, max_length).rows,
+        ))
+    }
+
+    /// Rows as tokens, with what can't be learned from them.
+    pub fn encode(&self, rows: &[Row], learn: Learn, max_length: usize) -> Encoded {
+        encode(
+            &self.dataset,
+            rows,
+            &self.tokenizer,
+            &self.template,
+            learn,
+            max_length,
+        )
+    }
+
+    /// Batches to learn from.
+    pub(super) fn batches(&self, plan: &TrainPlan) -> Result<Batches> {
+        self.batches_of(&self.train, plan)
+            .map(|(batches, _)| batches)
+    }
+
+    /// Batches to measure with, and characters per target where all text is learned.
+    pub(super) fn held_out_batches(
+        &self,
+        plan: &TrainPlan,
+    ) -> Result<Option<(Batches, Option<f64>)>> {
+        if self.held_out.is_empty() {
+            return Ok(None);
+        }
+        let batches = self.batches_of(&self.held_out, plan);
+        // A held-out part too short to measure is none.
+        Ok(batches.ok())
+    }
+
+    fn batches_of(&self, rows: &[Row], plan: &TrainPlan) -> Result<(Batches, Option<f64>)> {
+        let DataPlan {
+            packing,
+            max_length,
+            learn,
+            skip_bad_rows,
+            ..
+        } = plan.data;
+        let settings = BatchSettings {
+            row_length: plan.batch.length,
+            packing: if packing {
+                Packing::Packed
+            } else {
+                Packing::Padded
+            },
+            rows_per_batch: plan.batch.rows,
+            rows_per_step: plan.batch.rows * plan.batch.accumulate,
+            pad: self.tokenizer.special.pad,
+            seed: plan.seed,
+        };
+        if self.dataset.is_stream {
+            let stream = encode_stream(rows, &self.tokenizer)?;
+            let targets = stream
+                .tokens
+                .len()
+                .saturating_sub(stream.starts.len())
+                .max(1);
+            let characters = stream.characters as f64 / targets as f64;
+            return Ok((Batches::of_stream(stream, settings)?, Some(characters)));
+        }
+        let encoded = self.encode(rows, learn, max_length.min(plan.batch.length));
+        let unusable = Dataset {
+            rows: rows.to_vec(),
+            problems: encoded.problems,
+            ..self.dataset.clone()
+        };
+        unusable.check_problems(skip_bad_rows)?;
+        Ok((Batches::of_rows(encoded.rows, settings)?, None))
+    }
+
+    /// Prompts from held-out rows: what a user said, or how a text begins.
+    pub(super) fn held_out_prompts(&self) -> Result<Vec<String>> {
+        let prompt = |row: &Row| match &row.example {
+            Example::Text(text) => Ok(text.chars().take(PROMPT_CHARACTERS).collect()),
+            Example::Chat(messages) => {
+                let answered = messages
+                    .iter()
+                    .position(|message| message.role == Role::Assistant);
+                self.template
+                    .prompt(&messages[..answered.unwrap_or(messages.len())])
+            }
+        };
+        self.held_out
+            .iter()
+            .take(HELD_OUT_PROMPTS)
+            .map(prompt)
+            .collect()
+    }
+}
