@@ -2,5 +2,6 @@
 
 mod decoder;
 mod golden;
+mod language;
 mod plan;
 mod train;

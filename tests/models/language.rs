@@ -1,0 +1,285 @@
+//! Language models end to end: from files through a plan to a trained model on disk, and on from there.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use candle_core::{DType, Device, Tensor};
+use models::{
+    checkpoint::{keep::Checkpoints, load::LoadDtypes},
+    generate::{Ended, Writer, sample::SamplingSettings},
+    tasks::language::{
+        LanguageTask,
+        model::LanguageModel,
+        text::{Text, TokenizerFrom},
+    },
+    train::{Observer, Outcome, TrainEvent, TrainPlan, TrainState, task::Task, train},
+};
+use serde_json::{Value as Json, json};
+
+/// Some chat rows about sums, as a JSONL file in `folder`.
+fn chat_file(folder: &Path) -> PathBuf {
+    let rows: Vec<String> = (0..80)
+        .map(|row| {
+            let (a, b) = (row % 9, row / 9);
+            json!({"prompt": format!("{a} + {b}?"), "completion": format!("{}", a + b)}).to_string()
+        })
+        .collect();
+    let path = folder.join("sums.jsonl");
+    fs::write(&path, rows.join("\n")).unwrap();
+    path
+}
+
+/// A plan of ten steps on a tiny model.
+fn plan(method: &str, files: &Path, model: Option<&Path>) -> TrainPlan {
+    let mut plan = serde_json::to_value(crate::plan::scratch_plan()).unwrap();
+    let changes = json!({
+        "method": method,
+        "steps": 10,
+        "learning_rate": 0.003,
+        "data": {
+            "files": [files], "columns": {}, "encoding": "utf-8", "rows": "whole", "held_out": 0.1,
+            "learn": "assistant", "max_length": 64, "packing": true, "skip_bad_rows": false,
+        },
+        "batch": { "rows": 2, "length": 48, "accumulate": 2 },
+        "schedule": { "kind": "cosine", "warmup_steps": 2, "min_ratio": 0.1 },
+        "evaluate": { "every": 5, "batches": 0 },
+        "sample": { "every": 0, "prompts": [], "tokens": 8 },
+        "save": { "every": 3, "keep_last": 2, "keep_best": false },
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        plan[key] = value.clone();
+    }
+    let fields = plan.as_object_mut().unwrap();
+    if method == "scratch" {
+        fields["scratch"]["config"] = tiny_config();
+    } else {
+        fields.remove("scratch");
+        fields.insert("model".to_owned(), json!(model));
+    }
+    if method == "lora" {
+        let lora = json!({
+            "rank": 4, "alpha": 8.0, "dropout": 0.1, "targets": ["q_proj", "down_proj"], "layers": [0, 1],
+            "rslora": false,
+        });
+        fields.insert("lora".to_owned(), lora);
+    }
+    serde_json::from_value(plan).unwrap()
+}
+
+fn tiny_config() -> Json {
+    json!({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 300, "hidden_size": 32,
+        "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true,
+        "hidden_act": "silu", "initializer_range": 0.02,
+    })
+}
+
+/// The model a run starts from: written by a short run from nothing, so that it has a tokenizer.
+fn base_model(folder: &Path, data: &Path) -> PathBuf {
+    let mut plan = plan("scratch", data, None);
+    plan.steps = 1;
+    let (outcome, _, _) = run(&plan, &folder.join("base-run"), None);
+    assert_eq!(outcome, Outcome::Finished);
+    Checkpoints::new(&folder.join("base-run"), 1)
+        .newest()
+        .unwrap()
+        .unwrap()
+        .path
+}
+
+/// Collects events and stops after some steps.
+#[derive(Default)]
+struct Watch {
+    events: Vec<TrainEvent>,
+    stop_after: Option<usize>,
+}
+
+impl Observer for Watch {
+    fn event(&mut self, event: TrainEvent) {
+        self.events.push(event);
+    }
+
+    fn should_stop(&self) -> bool {
+        let steps = self
+            .events
+            .iter()
+            .filter(|event| matches!(event, TrainEvent::Stepped { .. }))
+            .count();
+        self.stop_after.is_some_and(|after| steps >= after)
+    }
+}
+
+/// Runs a plan in a folder, on from its newest checkpoint if it has one.
+fn run(
+    plan: &TrainPlan,
+    folder: &Path,
+    stop_after: Option<usize>,
+) -> (Outcome, LanguageTask, Vec<f64>) {
+    let tokenizer = match &plan.model {
+        Some(model) => TokenizerFrom::Folder(model),
+        None => TokenizerFrom::Data { vocab_size: 300 },
+    };
+    let text = Text::open(
+        &plan.data.source(),
+        plan.data.held_out,
+        tokenizer,
+        plan.seed,
+    )
+    .unwrap();
+    let mut task = LanguageTask::new(plan, text, &Device::Cpu).unwrap();
+    let mut state = TrainState::new(plan, &task).unwrap();
+    let checkpoints = Checkpoints::new(folder, plan.save.keep_last);
+    if let Some(newest) = checkpoints.newest().unwrap() {
+        state.restore(&mut task, &newest.path).unwrap();
+    }
+    let mut watch = Watch {
+        stop_after,
+        ..Watch::default()
+    };
+    let outcome = train(plan, &mut task, &mut state, &checkpoints, &mut watch).unwrap();
+    let losses = watch.events.iter().filter_map(|event| match event {
+        TrainEvent::Stepped { loss, .. } => Some(*loss),
+        _ => None,
+    });
+    (outcome, task, losses.collect())
+}
+
+fn trained(task: &LanguageTask) -> Vec<(String, Vec<f32>)> {
+    let numbers = |tensor: Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    task.parameters()
+        .trainable()
+        .map(|it| (it.name().to_owned(), numbers(it.tensor())))
+        .collect()
+}
+
+#[test]
+fn ten_steps_are_five_and_five_to_the_last_bit_for_every_method() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let base = base_model(folder.path(), &data);
+    for method in ["scratch", "full", "lora"] {
+        let mut plan = plan(method, &data, Some(&base));
+        // An adapter on a model that knows nothing yet needs large steps to show that it learns.
+        plan.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
+        let (straight, stopped) = (
+            folder.path().join(format!("{method}-a")),
+            folder.path().join(format!("{method}-b")),
+        );
+        let (_, expected, expected_losses) = run(&plan, &straight, None);
+        let (outcome, _, first_losses) = run(&plan, &stopped, Some(5));
+        assert_eq!(outcome, Outcome::Stopped, "{method}");
+        let (outcome, resumed, last_losses) = run(&plan, &stopped, None);
+        assert_eq!(outcome, Outcome::Finished, "{method}");
+        assert_eq!(
+            [first_losses, last_losses].concat(),
+            expected_losses,
+            "{method}"
+        );
+        assert_eq!(trained(&resumed), trained(&expected), "{method}");
+        assert!(
+            expected_losses[9] < expected_losses[0],
+            "{method}: {expected_losses:?}"
+        );
+    }
+}
+
+#[test]
+fn what_was_trained_loads_and_writes_as_it_did_in_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let base = base_model(folder.path(), &data);
+    for method in ["scratch", "lora"] {
+        let (_, task, _) = run(
+            &plan(method, &data, Some(&base)),
+            &folder.path().join(method),
+            None,
+        );
+        let saved = Checkpoints::new(&folder.path().join(method), 1)
+            .newest()
+            .unwrap()
+            .unwrap();
+        let dtypes = LoadDtypes {
+            storage: DType::F32,
+            compute: DType::F32,
+        };
+        let loaded = LanguageModel::open(&saved.path, dtypes, &Device::Cpu).unwrap();
+        assert!(loaded.chats, "{method}");
+        let write = |model: &LanguageModel| {
+            let prompt = model.prompt("2 + 3?").unwrap();
+            let mut writer = Writer::new(model.decoder.clone());
+            let mut shown = String::new();
+            let mut show = |piece: &str| {
+                shown.push_str(piece);
+                ControlFlow::Continue(())
+            };
+            let greedy = SamplingSettings::greedy();
+            let answer = writer
+                .write(
+                    &model.tokenizer,
+                    &prompt,
+                    &greedy,
+                    &model.limits(12),
+                    &mut show,
+                )
+                .unwrap();
+            assert_eq!(answer.text, shown, "{method}");
+            answer.tokens
+        };
+        assert_eq!(write(&loaded), write(task.model()), "{method}");
+    }
+}
+
+#[test]
+fn a_writer_stops_at_once_when_asked_and_reads_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let base = base_model(folder.path(), &data);
+    let dtypes = LoadDtypes {
+        storage: DType::F32,
+        compute: DType::F32,
+    };
+    let model = LanguageModel::open(&base, dtypes, &Device::Cpu).unwrap();
+    let mut writer = Writer::new(model.decoder.clone());
+    let prompt = model.prompt("1 + 1?").unwrap();
+    let sampling = SamplingSettings {
+        temperature: 1.0,
+        top_p: 1.0,
+        ..SamplingSettings::default()
+    };
+    let mut limits = model.limits(30);
+    limits.stop_tokens.clear();
+    let mut pieces = 0;
+    let mut stop_at_third = |_: &str| {
+        pieces += 1;
+        if pieces == 3 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    let answer = writer
+        .write(
+            &model.tokenizer,
+            &prompt,
+            &sampling,
+            &limits,
+            &mut stop_at_third,
+        )
+        .unwrap();
+    assert_eq!((answer.ended, answer.cached_tokens), (Ended::Asked, 0));
+    // The same again with one turn more: what was read before is in the cache.
+    let longer = [prompt.clone(), answer.tokens.clone(), vec![5, 6]].concat();
+    let mut go_on = |_: &str| ControlFlow::Continue(());
+    let again = writer
+        .write(&model.tokenizer, &longer, &sampling, &limits, &mut go_on)
+        .unwrap();
+    assert!(
+        again.cached_tokens >= prompt.len() + answer.tokens.len() - 1,
+        "{again:?}"
+    );
+    assert_eq!(again.cached_tokens + again.prompt_tokens, longer.len());
+}
