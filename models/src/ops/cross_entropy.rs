@@ -10,8 +10,8 @@ use candle_core::{D, DType, Device, Tensor};
 use crate::{
     Error, Result,
     ops::{
-        as_rows,
-        linear::{project, project_back, weight_gradient},
+        as_rows, kernels,
+        linear::{Term, project, project_back, weight_gradient},
         rows_like, widen,
     },
     tape::Value,
@@ -47,12 +47,24 @@ pub fn head_cross_entropy(
     let learned: Vec<u32> = (0..targets.len() as u32)
         .filter(|&row| targets[row as usize] != IGNORE)
         .collect();
+    let vocabulary = head.tensor().dim(0)?;
+    let unknown = |row: &&u32| targets[**row as usize] as usize >= vocabulary;
+    if let Some(row) = learned.iter().find(unknown) {
+        return Err(Error::Data(format!(
+            "target {} in a vocabulary of {vocabulary}",
+            targets[*row as usize]
+        )));
+    }
+    if kernels::cpu::linear::serves(&[Term::new(&all_rows, head.tensor())]) {
+        let kernel = kernels::cpu::cross_entropy::head_cross_entropy;
+        return kernel(hidden, head, targets, &learned, soft_cap, tokens);
+    }
     let wanted = Wanted {
         hidden: hidden.wants_gradient(),
         head: head.wants_gradient(),
     };
     let device = all_rows.device().clone();
-    let chunk_rows = (chunk_elements(&device) / head.tensor().dim(0)?).clamp(16, 4096);
+    let chunk_rows = (chunk_elements(&device) / vocabulary).clamp(16, 4096);
 
     let mut loss = Tensor::zeros((), super::wide_dtype(&all_rows), &device)?;
     let mut hidden_gradients = Vec::new();
@@ -124,7 +136,7 @@ fn chunk_loss(
     wanted: Wanted,
 ) -> Result<ChunkLoss> {
     let targets = Tensor::from_slice(targets, (targets.len(), 1), hidden.device())?;
-    let mut logits = widen(&project(hidden, head)?)?;
+    let mut logits = widen(&project(&[Term::new(hidden, head)], None)?)?;
     let mut slope = None;
     if let Some(cap) = soft_cap {
         let squeezed = (logits / cap)?.tanh()?;
@@ -156,9 +168,12 @@ fn chunk_loss(
     let dz = dz.to_dtype(hidden.dtype())?;
     Ok(ChunkLoss {
         loss,
-        hidden_gradient: wanted.hidden.then(|| project_back(&dz, head)).transpose()?,
+        hidden_gradient: wanted
+            .hidden
+            .then(|| project_back(&[Term::new(&dz, head)]))
+            .transpose()?,
         head_gradient: match wanted.head {
-            true => Some(weight_gradient(&dz, hidden)?.to_dtype(accumulated(head.dtype()))?),
+            true => Some(weight_gradient(&dz, hidden, 1.0)?.to_dtype(accumulated(head.dtype()))?),
             false => None,
         },
     })
@@ -176,7 +191,7 @@ fn accumulated(dtype: DType) -> DType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{check_close, check_gradients, normal};
+    use crate::ops::testing::{check_close, check_gradients, check_kernel, normal};
 
     const TARGETS: [u32; 6] = [3, IGNORE, 0, 6, IGNORE, 3];
 
@@ -188,6 +203,36 @@ mod tests {
                 head_cross_entropy(&v[0], &v[1], &TARGETS, soft_cap, 4.0)
             });
         }
+    }
+
+    #[test]
+    fn the_kernel_for_the_cpu_equals_the_composition() {
+        for [rows, width, vocabulary] in [[1, 1, 2], [40, 33, 70], [70, 64, 3_001]] {
+            let targets: Vec<u32> = (0..rows as u32)
+                .map(|row| {
+                    if row % 5 == 3 {
+                        IGNORE
+                    } else {
+                        row * row % vocabulary as u32
+                    }
+                })
+                .collect();
+            let inputs = [
+                normal(1, &[rows, width]),
+                (normal(2, &[vocabulary, width]) * 3.0).unwrap(),
+            ];
+            for soft_cap in [None, Some(5.0)] {
+                check_kernel(&inputs, 1e-5, |v| {
+                    head_cross_entropy(&v[0], &v[1], &targets, soft_cap, 7.0)
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_outside_of_the_vocabulary_is_an_error() {
+        let [h, w] = [normal(1, &[1, 4]), normal(2, &[7, 4])].map(Value::constant);
+        assert!(head_cross_entropy(&h, &w, &[7], None, 1.0).is_err());
     }
 
     #[test]

@@ -2,21 +2,21 @@
 
 use candle_core::{D, DType, Tensor};
 
-use crate::{Result, tape::Value};
+use crate::{Result, ops::kernels, tape::Value};
 
 /// x + y, of the same shape. Backward: the gradient goes to both. Saves nothing.
 pub fn add(x: &Value, y: &Value) -> Result<Value> {
-    let sum = x.tensor().add(y.tensor())?;
-    Ok(Value::record(sum, &[x, y], |gradient| {
+    let z = sum(x.tensor(), y.tensor())?;
+    Ok(Value::record(z, &[x, y], |gradient| {
         Ok(vec![Some(gradient.clone()), Some(gradient)])
     }))
 }
 
 /// s · x. Backward: s · g. Saves nothing.
 pub fn scale(x: &Value, factor: f64) -> Result<Value> {
-    let y = x.tensor().affine(factor, 0.0)?;
+    let y = times(factor, x.tensor())?;
     Ok(Value::record(y, &[x], move |gradient| {
-        Ok(vec![Some(gradient.affine(factor, 0.0)?)])
+        Ok(vec![Some(times(factor, &gradient)?)])
     }))
 }
 
@@ -56,10 +56,25 @@ pub fn convert(x: &Value, dtype: DType) -> Result<Value> {
     }))
 }
 
+/// x + y on plain tensors.
+pub(crate) fn sum(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    if kernels::cpu::serves(&[x, y]) && x.shape() == y.shape() {
+        return kernels::cpu::elementwise::add(x, y);
+    }
+    Ok(x.add(y)?)
+}
+
+fn times(factor: f64, x: &Tensor) -> Result<Tensor> {
+    if kernels::cpu::serves(&[x]) {
+        return kernels::cpu::elementwise::scale(x, factor);
+    }
+    Ok(x.affine(factor, 0.0)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{check_gradients, normal};
+    use crate::ops::testing::{check_gradients, check_kernel, normal};
 
     #[test]
     fn gradients_match_finite_differences() {
@@ -67,6 +82,15 @@ mod tests {
         check_gradients(&inputs, |_, v| add(&v[0], &v[1]));
         check_gradients(&inputs[..1], |_, v| scale(&v[0], -1.5));
         check_gradients(&inputs[..1], |_, v| columns(&v[0], 2, 3));
+    }
+
+    #[test]
+    fn the_kernel_for_the_cpu_equals_the_composition() {
+        for shape in [[1, 1], [3, 33], [70, 1001]] {
+            let inputs = [normal(1, &shape), normal(2, &shape)];
+            check_kernel(&inputs, 1e-6, |v| add(&v[0], &v[1]));
+            check_kernel(&inputs[..1], 1e-6, |v| scale(&v[0], -1.5));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use crate::{Result, tape::Value};
+use crate::{Error, Result, ops::kernels, tape::Value};
 
 /// Rows of `table` [v, d] for `tokens` (u32, any shape [..]) -> [.., d].
 ///
@@ -12,6 +12,20 @@ pub fn embedding(table: &Value, tokens: &Tensor) -> Result<Value> {
     let flat = tokens.flatten_all()?;
     let mut dims = tokens.dims().to_vec();
     dims.push(width);
+    if kernels::cpu::serves(&[table.tensor()]) {
+        let tokens = flat.to_vec1::<u32>()?;
+        let vocabulary = table.tensor().dim(0)?;
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {
+            return Err(Error::Data(format!(
+                "token {token} in a vocabulary of {vocabulary}"
+            )));
+        }
+        let y = kernels::cpu::elementwise::look_up(table.tensor(), &tokens)?.reshape(dims)?;
+        return Ok(Value::record(y, &[table], move |gradient: Tensor| {
+            let sums = kernels::cpu::elementwise::add_rows(&gradient, &tokens, vocabulary)?;
+            Ok(vec![Some(sums)])
+        }));
+    }
     let y = table.tensor().index_select(&flat, 0)?.reshape(dims)?;
     let zeros_like = table.tensor().clone();
     Ok(Value::record(y, &[table], move |gradient: Tensor| {
@@ -30,7 +44,23 @@ mod tests {
     use candle_core::Device;
 
     use super::*;
-    use crate::ops::testing::{check_gradients, normal};
+    use crate::ops::testing::{check_gradients, check_kernel, normal};
+
+    #[test]
+    fn the_kernel_for_the_cpu_equals_the_composition() {
+        let tokens: Vec<u32> = (0..600).map(|token| token * token % 7).collect();
+        let tokens = Tensor::from_vec(tokens, (3, 200), &Device::Cpu).unwrap();
+        check_kernel(&[normal(1, &[7, 131])], 1e-5, |v| embedding(&v[0], &tokens));
+    }
+
+    #[test]
+    fn a_token_outside_of_the_vocabulary_is_an_error() {
+        let table = normal(1, &[7, 2])
+            .to_dtype(candle_core::DType::F32)
+            .unwrap();
+        let tokens = Tensor::new(&[3u32, 7], &Device::Cpu).unwrap();
+        assert!(embedding(&Value::constant(table), &tokens).is_err());
+    }
 
     #[test]
     fn a_token_seen_twice_adds_both_gradients() {

@@ -6,7 +6,11 @@
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use crate::{Result, ops::widen, tape::Value};
+use crate::{
+    Result,
+    ops::{kernels, widen},
+    tape::Value,
+};
 
 /// The activation function φ of a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +25,9 @@ pub enum Activation {
 
 /// y = φ(gate) ⊙ up, of the same shape [.., f].
 pub fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> {
+    if kernels::cpu::serves(&[gate.tensor(), up.tensor()]) {
+        return kernels::cpu::gated::gated(gate, up, activation);
+    }
     let dtype = gate.tensor().dtype();
     let y = (activation.apply(&widen(gate.tensor())?)? * widen(up.tensor())?)?.to_dtype(dtype)?;
     let (a, c) = (gate.tensor().clone(), up.tensor().clone());
@@ -73,8 +80,58 @@ impl Activation {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::Device;
+
     use super::*;
-    use crate::ops::testing::{check_gradients, normal};
+    use crate::{
+        ops::testing::{check_gradients, check_kernel, normal},
+        tape::{Gradients, Tape},
+    };
+
+    #[test]
+    fn the_kernel_for_the_cpu_equals_the_composition() {
+        for activation in [Activation::Silu, Activation::Gelu, Activation::GeluTanh] {
+            for shape in [[1, 1], [3, 33], [70, 1001]] {
+                // Wide enough to meet both ends of the activation.
+                let inputs = [(normal(1, &shape) * 6.0).unwrap(), normal(2, &shape)];
+                check_kernel(&inputs, 1e-6, |v| gated(&v[0], &v[1], activation));
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_size_have_finite_gates() {
+        let x: Vec<f32> = vec![-1e30, -200.0, -90.0, -1e-30, 0.0, 1e-30, 90.0, 200.0, 1e18];
+        for activation in [Activation::Silu, Activation::Gelu, Activation::GeluTanh] {
+            let run = |tensor: Tensor| {
+                let ones = Value::constant(tensor.ones_like().unwrap());
+                let tape = Tape::new(1);
+                let x = tape.input(tensor);
+                let y = gated(&x, &ones, activation).unwrap();
+                let seed = ones.tensor().clone();
+                let gradients = tape.backward_to(&y, seed, &[&x], &mut Gradients::default());
+                let gradient: Tensor = gradients.unwrap().remove(0).unwrap();
+                [y.tensor().clone(), gradient].map(|x| x.to_vec1::<f32>().unwrap())
+            };
+            let [y, gradient] = run(Tensor::new(&x[..], &Device::Cpu).unwrap());
+            for (index, x) in x.iter().enumerate() {
+                let expected = if *x > 50.0 { (*x, 1.0) } else { (0.0, 0.0) };
+                if x.abs() > 50.0 {
+                    assert_eq!(
+                        (y[index], gradient[index]),
+                        expected,
+                        "{activation:?} at {x}"
+                    );
+                } else {
+                    assert_eq!(
+                        (y[index], gradient[index]),
+                        (x * 0.5, 0.5),
+                        "{activation:?} at {x}"
+                    );
+                }
+            }
+        }
+    }
 
     #[test]
     fn gradients_match_finite_differences() {

@@ -7,7 +7,7 @@ use candle_core::Tensor;
 
 use crate::{
     Result,
-    ops::{as_rows, rows_like, wide_dtype},
+    ops::{as_rows, kernels, rows_like, wide_dtype},
     tape::Value,
 };
 
@@ -17,11 +17,8 @@ use crate::{
 /// own dtype. A weight without a slot is frozen and costs nothing in backward but the product for dx.
 pub fn linear(x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> {
     let rows = as_rows(x.tensor())?;
-    let mut y = project(&rows, weight.tensor())?;
-    if let Some(bias) = bias {
-        y = y.broadcast_add(&bias.tensor().to_dtype(y.dtype())?)?;
-    }
-    let y = rows_like(&y, x.tensor())?;
+    let product = Term::new(&rows, weight.tensor());
+    let y = rows_like(&project(&[product], bias.map(Value::tensor))?, x.tensor())?;
 
     let (like, frozen) = (x.tensor().clone(), weight.tensor().clone());
     let wants_x = x.wants_gradient();
@@ -32,11 +29,14 @@ pub fn linear(x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> 
     let backward = move |gradient: Tensor| {
         let gradient = as_rows(&gradient)?;
         let dx = match wants_x {
-            true => Some(rows_like(&project_back(&gradient, &frozen)?, &like)?),
+            true => Some(rows_like(
+                &project_back(&[Term::new(&gradient, &frozen)])?,
+                &like,
+            )?),
             false => None,
         };
         let dw = match saved_x {
-            Some(x) => Some(weight_gradient(&gradient, &x)?.to_dtype(frozen.dtype())?),
+            Some(x) => Some(weight_gradient(&gradient, &x, 1.0)?.to_dtype(frozen.dtype())?),
             None => None,
         };
         let dc = match bias_dtype {
@@ -50,19 +50,75 @@ pub fn linear(x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> 
     Ok(Value::record(y, &inputs, backward))
 }
 
-/// x Wᵀ: x [n, i], weight [o, i] -> [n, o].
-pub(crate) fn project(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    Ok(x.matmul(&weight.to_dtype(x.dtype())?.t()?)?)
+/// One product of a sum.
+pub(crate) struct Term<'a> {
+    /// Rows [n, i], or for a product back gradients [n, o].
+    pub(crate) x: &'a Tensor,
+    /// [o, i], in any dtype.
+    pub(crate) weight: &'a Tensor,
+    /// What the product is multiplied with.
+    pub(crate) factor: f64,
 }
 
-/// g W: gradient [n, o], weight [o, i] -> [n, i].
-pub(crate) fn project_back(gradient: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    Ok(gradient.matmul(&weight.to_dtype(gradient.dtype())?)?)
+impl<'a> Term<'a> {
+    pub(crate) fn new(x: &'a Tensor, weight: &'a Tensor) -> Self {
+        Self::times(1.0, x, weight)
+    }
+
+    pub(crate) fn times(factor: f64, x: &'a Tensor, weight: &'a Tensor) -> Self {
+        Self { x, weight, factor }
+    }
 }
 
-/// gᵀ x: gradient [n, o], x [n, i] -> [o, i].
-pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
-    Ok(gradient.t()?.matmul(x)?)
+/// Σ factor · x Wᵀ + c over the terms: x [n, i], W [o, i], c [o] -> [n, o].
+pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
+    if kernels::cpu::linear::serves(terms) {
+        return kernels::cpu::linear::project(terms, bias);
+    }
+    let y = sum_terms(terms, |x, weight| Ok(x.matmul(&weight.t()?)?))?;
+    Ok(match bias {
+        Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
+        None => y,
+    })
+}
+
+/// Σ factor · g W over the terms: g [n, o], W [o, i] -> [n, i].
+pub(crate) fn project_back(terms: &[Term]) -> Result<Tensor> {
+    if kernels::cpu::linear::serves(terms) {
+        return kernels::cpu::linear::project_back(terms);
+    }
+    sum_terms(terms, |gradient, weight| Ok(gradient.matmul(weight)?))
+}
+
+/// factor · gᵀ x: gradient [n, o], x [n, i] -> [o, i].
+pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Result<Tensor> {
+    if kernels::cpu::serves(&[gradient, x]) {
+        return kernels::cpu::linear::weight_gradient(gradient, x, factor);
+    }
+    // The factor goes on the smaller operand.
+    let (gradient, x) = match gradient.elem_count() < x.elem_count() {
+        true => (gradient.affine(factor, 0.0)?, x.clone()),
+        false => (gradient.clone(), x.affine(factor, 0.0)?),
+    };
+    Ok(gradient.t()?.matmul(&x)?)
+}
+
+fn sum_terms(
+    terms: &[Term],
+    product: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let mut sum: Option<Tensor> = None;
+    for term in terms {
+        let mut part = product(term.x, &term.weight.to_dtype(term.x.dtype())?)?;
+        if term.factor != 1.0 {
+            part = part.affine(term.factor, 0.0)?;
+        }
+        sum = Some(match sum {
+            Some(sum) => (sum + part)?,
+            None => part,
+        });
+    }
+    sum.ok_or_else(|| candle_core::Error::Msg("a sum of no products".into()).into())
 }
 
 /// The sum over rows, in f32 or wider: [n, d] -> [d].
@@ -72,14 +128,59 @@ pub(crate) fn sum_rows(x: &Tensor) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::DType;
+
     use super::*;
-    use crate::ops::testing::{check_gradients, normal};
+    use crate::{
+        ops::testing::{check_gradients, check_kernel, normal},
+        tape::{Gradients, Tape},
+    };
 
     #[test]
     fn every_input_gets_its_gradient() {
         let inputs = [normal(1, &[2, 3, 4]), normal(2, &[5, 4]), normal(3, &[5])];
         check_gradients(&inputs, |_, v| linear(&v[0], &v[1], Some(&v[2])));
         check_gradients(&inputs[..2], |_, v| linear(&v[0], &v[1], None));
+    }
+
+    #[test]
+    fn the_kernel_for_the_cpu_equals_the_composition() {
+        for [rows, width, columns] in [
+            [1, 3, 1],
+            [1, 70, 300],
+            [3, 129, 65],
+            [37, 33, 450],
+            [530, 40, 100],
+        ] {
+            let inputs = [
+                normal(1, &[rows, width]),
+                normal(2, &[columns, width]),
+                normal(3, &[columns]),
+            ];
+            check_kernel(&inputs, 1e-5, |v| linear(&v[0], &v[1], Some(&v[2])));
+            check_kernel(&inputs[..2], 1e-5, |v| linear(&v[0], &v[1], None));
+        }
+    }
+
+    #[test]
+    fn a_narrow_weight_gives_what_its_widened_numbers_give() {
+        for dtype in [DType::BF16, DType::F16] {
+            for rows in [1, 4, 70] {
+                let x = normal(1, &[rows, 130]).to_dtype(DType::F32).unwrap();
+                let narrow = normal(2, &[330, 130]).to_dtype(dtype).unwrap();
+                let wide = narrow.to_dtype(DType::F32).unwrap();
+                let run = |weight: &Tensor| {
+                    let tape = Tape::new(1);
+                    let x = tape.input(x.clone());
+                    let y = linear(&x, &Value::constant(weight.clone()), None).unwrap();
+                    let seed = y.tensor().affine(0.5, 0.0).unwrap();
+                    let gradients = tape.backward_to(&y, seed, &[&x], &mut Gradients::default());
+                    [y.tensor().clone(), gradients.unwrap().remove(0).unwrap()]
+                        .map(|x| x.to_vec2::<f32>().unwrap())
+                };
+                assert_eq!(run(&narrow), run(&wide));
+            }
+        }
     }
 
     #[test]

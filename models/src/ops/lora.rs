@@ -13,7 +13,8 @@ use crate::{
     ops::{
         as_rows,
         dropout::Dropout,
-        linear::{project, project_back, weight_gradient},
+        elementwise::sum,
+        linear::{Term, project, project_back, weight_gradient},
         rows_like,
     },
     tape::Value,
@@ -44,14 +45,12 @@ pub fn linear_with_adapter(
         Some(dropout) => dropout.apply(&rows)?,
         None => rows.clone(),
     };
-    let z = project(&dropped, adapter.a.tensor())?;
-    // The scale goes on z, the smallest of the factors.
-    let update = project(&(&z * adapter.scale)?, adapter.b.tensor())?;
-    let mut y = (project(&rows, weight.tensor())? + update)?;
-    if let Some(bias) = bias {
-        y = y.broadcast_add(&bias.tensor().to_dtype(y.dtype())?)?;
-    }
-    let y = rows_like(&y, x.tensor())?;
+    let z = project(&[Term::new(&dropped, adapter.a.tensor())], None)?;
+    let terms = [
+        Term::new(&rows, weight.tensor()),
+        Term::times(adapter.scale, &z, adapter.b.tensor()),
+    ];
+    let y = rows_like(&project(&terms, bias.map(Value::tensor))?, x.tensor())?;
 
     let (like, weight, scale) = (x.tensor().clone(), weight.tensor().clone(), adapter.scale);
     let (a, b) = (adapter.a.tensor().clone(), adapter.b.tensor().clone());
@@ -62,20 +61,21 @@ pub fn linear_with_adapter(
             Some(dropout) => dropout.apply(&rows)?,
             None => rows,
         };
-        let db = weight_gradient(&gradient, &(z * scale)?)?.to_dtype(b.dtype())?;
-        let dz = (project_back(&gradient, &b)? * scale)?;
-        let da = weight_gradient(&dz, &dropped)?.to_dtype(a.dtype())?;
+        let db = weight_gradient(&gradient, &z, scale)?.to_dtype(b.dtype())?;
+        let dz = project_back(&[Term::times(scale, &gradient, &b)])?;
+        let da = weight_gradient(&dz, &dropped, 1.0)?.to_dtype(a.dtype())?;
         let dx = match wants_x {
             true => {
-                let through_adapter = project_back(&dz, &a)?;
-                let through_adapter = match &dropout {
-                    Some(dropout) => dropout.apply(&through_adapter)?,
-                    None => through_adapter,
+                let (through_weight, through_adapter) =
+                    (Term::new(&gradient, &weight), Term::new(&dz, &a));
+                let dx = match &dropout {
+                    Some(dropout) => {
+                        let through_adapter = dropout.apply(&project_back(&[through_adapter])?)?;
+                        sum(&project_back(&[through_weight])?, &through_adapter)?
+                    }
+                    None => project_back(&[through_weight, through_adapter])?,
                 };
-                Some(rows_like(
-                    &(project_back(&gradient, &weight)? + through_adapter)?,
-                    &like,
-                )?)
+                Some(rows_like(&dx, &like)?)
             }
             false => None,
         };
@@ -87,7 +87,7 @@ pub fn linear_with_adapter(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{check_gradients, normal};
+    use crate::ops::testing::{check_gradients, check_kernel, normal};
 
     fn check(dropout: f64) {
         let weight = Value::constant(normal(4, &[5, 4]));
@@ -107,6 +107,28 @@ mod tests {
             };
             linear_with_adapter(&v[0], &weight, Some(&bias), &adapter)
         });
+    }
+
+    #[test]
+    fn the_kernel_for_the_cpu_equals_the_composition() {
+        for [rows, width, columns, rank] in [[1, 70, 5, 1], [3, 129, 65, 8], [300, 40, 450, 3]] {
+            let inputs = [
+                normal(1, &[rows, width]),
+                normal(2, &[rank, width]),
+                normal(3, &[columns, rank]),
+            ];
+            let weight = normal(4, &[columns, width]);
+            check_kernel(&inputs, 1e-5, |v| {
+                let weight = Value::constant(weight.to_dtype(v[0].tensor().dtype())?);
+                let adapter = Adapter {
+                    a: v[1].clone(),
+                    b: v[2].clone(),
+                    scale: 0.7,
+                    dropout: None,
+                };
+                linear_with_adapter(&v[0], &weight, None, &adapter)
+            });
+        }
     }
 
     #[test]

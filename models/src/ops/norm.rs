@@ -10,7 +10,7 @@ use candle_core::{D, Tensor};
 
 use crate::{
     Result,
-    ops::{as_rows, linear::sum_rows, rows_like, widen},
+    ops::{as_rows, kernels, linear::sum_rows, rows_like, widen},
     tape::Value,
 };
 
@@ -18,6 +18,9 @@ use crate::{
 ///
 /// `weight_offset` is added to the weight: 0, or 1 for the Gemma family, whose checkpoints store w - 1.
 pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> Result<Value> {
+    if kernels::cpu::serves(&[x.tensor()]) {
+        return kernels::cpu::norm::rms_norm(x, weight, weight_offset, epsilon);
+    }
     let x_dtype = x.tensor().dtype();
     let rows = as_rows(x.tensor())?;
     let factor = widen(weight.tensor())?.affine(1.0, weight_offset)?;
@@ -48,6 +51,9 @@ pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> 
 
 /// Layer norm: x [.., d], weight w [d], bias c [d] -> [.., d].
 pub fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Result<Value> {
+    if kernels::cpu::serves(&[x.tensor()]) {
+        return kernels::cpu::norm::layer_norm(x, weight, bias, epsilon);
+    }
     let x_dtype = x.tensor().dtype();
     let rows = as_rows(x.tensor())?;
     let factor = widen(weight.tensor())?;
@@ -95,7 +101,29 @@ fn normalize(rows: &Tensor, centre: bool, epsilon: f64) -> Result<(Tensor, Tenso
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{check_gradients, normal};
+    use crate::ops::testing::{check_gradients, check_kernel, normal};
+
+    #[test]
+    fn the_kernel_for_the_cpu_equals_the_composition() {
+        for [rows, width] in [[1, 1], [1, 100], [3, 33], [300, 576]] {
+            let inputs = [
+                normal(1, &[rows, width]),
+                normal(2, &[width]),
+                normal(3, &[width]),
+            ];
+            check_kernel(&inputs[..2], 1e-5, |v| rms_norm(&v[0], &v[1], 1.0, 1e-5));
+            check_kernel(&inputs, 1e-5, |v| layer_norm(&v[0], &v[1], &v[2], 1e-5));
+        }
+        // A mean that is large against the differences, and numbers near the end of the range of squares.
+        let far = [
+            (normal(1, &[5, 64]) + 100.0).unwrap(),
+            normal(2, &[64]),
+            normal(3, &[64]),
+        ];
+        check_kernel(&far, 1e-3, |v| layer_norm(&v[0], &v[1], &v[2], 1e-5));
+        let large = [(normal(1, &[5, 64]) * 1e15).unwrap(), normal(2, &[64])];
+        check_kernel(&large, 1e-5, |v| rms_norm(&v[0], &v[1], 0.0, 1e-5));
+    }
 
     #[test]
     fn gradients_match_finite_differences() {

@@ -8,7 +8,7 @@ use candle_core::{D, Device, Tensor};
 
 use crate::{
     Error, Result,
-    ops::{wide_dtype, widen},
+    ops::{kernels, wide_dtype, widen},
     tape::Value,
 };
 
@@ -207,6 +207,9 @@ pub fn rope(x: &Value, rotation: &Rotation) -> Result<Value> {
 }
 
 fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tensor> {
+    if kernels::cpu::serves(&[x, &rotation.cos, &rotation.sin]) {
+        return kernels::cpu::rope::rotate(x, rotation, back);
+    }
     let head = x.dim(D::Minus1)?;
     let half = rotation.cos.dim(D::Minus1)?;
     let cos = rotation.cos.to_dtype(wide_dtype(x))?;
@@ -228,7 +231,7 @@ fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{check_close, check_gradients, normal};
+    use crate::ops::testing::{check_close, check_gradients, check_kernel, normal};
 
     fn rotation(width: usize, positions: &[u32], rows: usize) -> Rotation {
         Rope::new(width, 100.0, &RopeScaling::None)
@@ -241,6 +244,18 @@ mod tests {
         let x = [normal(1, &[2, 3, 2, 6])];
         check_gradients(&x, |_, v| rope(&v[0], &rotation(6, &[0, 1, 2, 4, 5, 6], 2)));
         check_gradients(&x, |_, v| rope(&v[0], &rotation(4, &[0, 1, 2, 0, 1, 2], 2)));
+    }
+
+    #[test]
+    fn the_kernel_for_the_cpu_equals_the_composition() {
+        let same: Vec<u32> = (0..100).flat_map(|_| [7, 9]).collect();
+        let differing: Vec<u32> = (0..200).collect();
+        for (rotated, positions) in [(64, &same), (64, &differing), (22, &differing)] {
+            let rotation = rotation(rotated, positions, 100);
+            check_kernel(&[normal(1, &[100, 2, 3, 64])], 1e-6, |v| {
+                rope(&v[0], &rotation)
+            });
+        }
     }
 
     #[test]

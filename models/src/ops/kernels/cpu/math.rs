@@ -120,15 +120,21 @@ pub(crate) fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
 /// Σ a b.
 #[inline(always)]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+    fold(a, b, |sum, a, b| a.mul_add(b, sum))
+}
+
+/// A sum over pairs; `add` adds a pair's part to what there is.
+#[inline(always)]
+pub(crate) fn fold<A: Copy, B: Copy>(a: &[A], b: &[B], add: impl Fn(f32, A, B) -> f32) -> f32 {
     let ((a_chunks, a_rest), (b_chunks, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
     let mut lanes = [0f32; LANES];
     for (a, b) in a_chunks.iter().zip(b_chunks) {
         for lane in 0..LANES {
-            lanes[lane] = a[lane].mul_add(b[lane], lanes[lane]);
+            lanes[lane] = add(lanes[lane], a[lane], b[lane]);
         }
     }
     for ((lane, a), b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
-        *lane = a.mul_add(*b, *lane);
+        *lane = add(*lane, *a, *b);
     }
     by_halves(lanes, |a, b| a + b)
 }

@@ -6,15 +6,26 @@
 //! This file holds what kernels share: reading a tensor's numbers, making outputs, and sharing work among threads.
 
 pub(crate) mod attention;
+pub(crate) mod cross_entropy;
+pub(crate) mod elementwise;
+pub(crate) mod gated;
+pub(crate) mod linear;
 pub(crate) mod math;
+pub(crate) mod norm;
 pub(crate) mod product;
+pub(crate) mod rope;
 
-use std::{cell::RefCell, ops::Deref};
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    marker::PhantomData,
+    ops::{Deref, Range},
+};
 
-use candle_core::{CpuStorage, DType, Device, Shape, Storage, StorageRef, Tensor};
+use candle_core::{DType, Device, Shape, Storage, StorageRef, Tensor, WithDType};
 use rayon::prelude::*;
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// Numbers in one block of work: 64 KiB, so that a block and its inputs stay in a core's own cache.
 const BLOCK: usize = 1 << 14;
@@ -30,60 +41,56 @@ pub(crate) fn serves(tensors: &[&Tensor]) -> bool {
             .all(|tensor| tensor.dtype() == DType::F32 && tensor.device().is_cpu())
 }
 
-/// The f32 numbers of a tensor, from its first one on. Dereferences to a slice.
-pub(crate) struct Numbers<'a> {
+/// The numbers of a tensor, f32 unless said otherwise, from its first one on. Dereferences to a slice.
+pub(crate) struct Numbers<'a, T = f32> {
     storage: StorageRef<'a>,
-    start: usize,
-    count: usize,
+    part: Range<usize>,
+    dtype: PhantomData<T>,
 }
 
-impl<'a> Numbers<'a> {
+impl<'a, T: WithDType> Numbers<'a, T> {
     /// The numbers of a contiguous tensor.
     pub(crate) fn of(tensor: &'a Tensor) -> Result<Self> {
-        debug_assert!(tensor.is_contiguous());
-        let (storage, layout) = tensor.storage_and_layout();
-        check_f32(&storage)?;
-        let (start, count) = (layout.start_offset(), tensor.elem_count());
-        Ok(Self {
-            storage,
-            start,
-            count,
-        })
+        if !tensor.is_contiguous() {
+            return Err(broken("a kernel got a tensor with strides"));
+        }
+        let mut numbers = Self::strided(tensor)?;
+        numbers.part.end = numbers.part.start + tensor.elem_count();
+        Ok(numbers)
     }
 
     /// The numbers of a tensor of any layout, from its first one to the end of its storage, to be read with strides.
     pub(crate) fn strided(tensor: &'a Tensor) -> Result<Self> {
         let (storage, layout) = tensor.storage_and_layout();
-        let count = check_f32(&storage)? - layout.start_offset();
-        let start = layout.start_offset();
+        let count = match &*storage {
+            Storage::Cpu(cpu) => cpu.as_slice::<T>()?.len(),
+            _ => return Err(broken("a kernel for the CPU got a tensor elsewhere")),
+        };
         Ok(Self {
+            part: layout.start_offset()..count,
             storage,
-            start,
-            count,
+            dtype: PhantomData,
         })
     }
 }
 
-impl Deref for Numbers<'_> {
-    type Target = [f32];
+impl<T: WithDType> Deref for Numbers<'_, T> {
+    type Target = [T];
 
-    fn deref(&self) -> &[f32] {
+    fn deref(&self) -> &[T] {
         match &*self.storage {
-            Storage::Cpu(CpuStorage::F32(numbers)) => &numbers[self.start..self.start + self.count],
-            // Ruled out by `check_f32`.
+            Storage::Cpu(cpu) => cpu
+                .as_slice()
+                .map_or(&[], |numbers| &numbers[self.part.clone()]),
+            // Ruled out when the storage was taken.
             _ => &[],
         }
     }
 }
 
-/// How many numbers a storage holds, if they are f32 on the CPU.
-fn check_f32(storage: &Storage) -> Result<usize> {
-    match storage {
-        Storage::Cpu(cpu) => Ok(cpu.as_slice::<f32>()?.len()),
-        _ => Err(
-            candle_core::Error::Msg("a kernel for the CPU got a tensor elsewhere".into()).into(),
-        ),
-    }
+/// What would be our mistake: the operation should not have called the kernel.
+fn broken(what: &str) -> Error {
+    Error::Tensor(candle_core::Error::Msg(what.into()))
 }
 
 /// A tensor that takes over `numbers`.
@@ -94,18 +101,27 @@ pub(crate) fn tensor(numbers: Vec<f32>, shape: impl Into<Shape>) -> Result<Tenso
 /// `count` numbers that `fill` has to write, all of them: they are not set to zero first, which would cost as much as
 /// many of the kernels.
 pub(crate) fn filled(count: usize, fill: impl FnOnce(&mut [f32])) -> Vec<f32> {
+    let Ok(numbers) = try_filled::<Infallible>(count, |numbers| {
+        fill(numbers);
+        Ok(())
+    });
+    numbers
+}
+
+/// The same for a `fill` that may fail.
+#[allow(unsafe_code)]
+pub(crate) fn try_filled<E>(
+    count: usize,
+    fill: impl FnOnce(&mut [f32]) -> Result<(), E>,
+) -> Result<Vec<f32>, E> {
     let mut numbers: Vec<f32> = Vec::with_capacity(count);
-    let spare = numbers.spare_capacity_mut();
+    let start = numbers.spare_capacity_mut().as_mut_ptr();
     // Safety: the slice lies within the capacity; every pattern of bits is an f32, and kernels write before they read.
-    #[allow(unsafe_code)]
     unsafe {
-        fill(std::slice::from_raw_parts_mut(
-            spare.as_mut_ptr().cast(),
-            count,
-        ));
+        fill(std::slice::from_raw_parts_mut(start.cast(), count))?;
         numbers.set_len(count);
     }
-    numbers
+    Ok(numbers)
 }
 
 /// Lends `work` numbers of this thread that stay allocated between calls. They hold anything at all.

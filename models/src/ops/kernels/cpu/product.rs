@@ -6,7 +6,13 @@
 
 #![allow(unsafe_code)]
 
+use std::{cell::RefCell, ops::Range};
+
+use candle_core::{DType, WithDType};
+use half::{bf16, f16};
 use rayon::prelude::*;
+
+use crate::ops::kernels::cpu::simd;
 
 /// Columns of one tile: a whole number of the crate's register tiles, which are 48 or 96 wide with AVX-512.
 const TILE_COLUMNS: usize = 96;
@@ -16,10 +22,23 @@ const WORTH_THREADS: usize = 1 << 19;
 
 /// A matrix to read, with any distance between rows and between columns.
 #[derive(Clone, Copy)]
-pub(crate) struct Matrix<'a> {
-    numbers: &'a [f32],
+pub(crate) struct Matrix<'a, T = f32> {
+    numbers: &'a [T],
     rows_apart: usize,
     columns_apart: usize,
+}
+
+/// A dtype in which weights are kept. Narrow ones are widened to f32, which changes none of their numbers.
+pub(crate) trait Stored: WithDType {
+    fn widen(self) -> f32;
+
+    /// Some columns of a matrix in f32: the numbers themselves if they are, else widened in `scratch`.
+    fn columns<'a>(
+        matrix: Matrix<'a, Self>,
+        depth: usize,
+        columns: Range<usize>,
+        scratch: &'a mut Vec<f32>,
+    ) -> Matrix<'a>;
 }
 
 /// What happens to the numbers that are in the output already.
@@ -39,9 +58,9 @@ pub(crate) struct Size {
     pub(crate) depth: usize,
 }
 
-impl<'a> Matrix<'a> {
+impl<'a, T> Matrix<'a, T> {
     /// Rows that start `rows_apart` numbers after each other, their numbers side by side.
-    pub(crate) fn rows(numbers: &'a [f32], rows_apart: usize) -> Self {
+    pub(crate) fn rows(numbers: &'a [T], rows_apart: usize) -> Self {
         Self {
             numbers,
             rows_apart,
@@ -58,21 +77,108 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Checks that a matrix of this size lies within the numbers.
+    /// The rows from this one on.
+    fn from_row(self, row: usize) -> Self {
+        Self {
+            numbers: &self.numbers[row * self.rows_apart..],
+            ..self
+        }
+    }
+
+    /// Panics unless a matrix of this size lies within the numbers.
     fn check(self, rows: usize, columns: usize) {
-        assert!(rows == 0 || columns == 0 || self.end(rows, columns) <= self.numbers.len());
+        let end = |rows, columns| rows * self.rows_apart + columns * self.columns_apart;
+        assert!(rows == 0 || columns == 0 || end(rows - 1, columns - 1) < self.numbers.len());
+    }
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
     }
 
-    fn end(self, rows: usize, columns: usize) -> usize {
-        (rows - 1) * self.rows_apart + (columns - 1) * self.columns_apart + 1
+    fn columns<'a>(
+        matrix: Matrix<'a>,
+        _: usize,
+        columns: Range<usize>,
+        _: &'a mut Vec<f32>,
+    ) -> Matrix<'a> {
+        Matrix {
+            numbers: &matrix.numbers[columns.start * matrix.columns_apart..],
+            ..matrix
+        }
+    }
+}
+
+impl Stored for bf16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    fn from(self, row: usize, column: usize) -> *const f32 {
-        // Within the numbers, since `check` has been called for the whole product.
-        self.numbers
-            .as_ptr()
-            .wrapping_add(row * self.rows_apart + column * self.columns_apart)
+    fn columns<'a>(
+        matrix: Matrix<'a, Self>,
+        depth: usize,
+        columns: Range<usize>,
+        scratch: &'a mut Vec<f32>,
+    ) -> Matrix<'a> {
+        widened_columns(matrix, depth, columns, scratch)
     }
+}
+
+impl Stored for f16 {
+    /// Without a branch, so that loops become vectors: the exponent's bias is corrected by a multiplication, which
+    /// also makes subnormal numbers right.
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        let bits = u32::from(self.to_bits());
+        let magnitude = f32::from_bits((bits & 0x7fff) << 13) * f32::from_bits((254 - 15) << 23);
+        let magnitude = if magnitude >= 65536.0 {
+            f32::from_bits(magnitude.to_bits() | 0x7f80_0000)
+        } else {
+            magnitude
+        };
+        f32::from_bits(magnitude.to_bits() | ((bits & 0x8000) << 16))
+    }
+
+    fn columns<'a>(
+        matrix: Matrix<'a, Self>,
+        depth: usize,
+        columns: Range<usize>,
+        scratch: &'a mut Vec<f32>,
+    ) -> Matrix<'a> {
+        widened_columns(matrix, depth, columns, scratch)
+    }
+}
+
+/// A copy in f32 that keeps the order in which the matrix lies in memory.
+fn widened_columns<'a, T: Stored>(
+    matrix: Matrix<'a, T>,
+    depth: usize,
+    columns: Range<usize>,
+    scratch: &'a mut Vec<f32>,
+) -> Matrix<'a> {
+    let by_column = matrix.rows_apart == 1;
+    let start = columns.start * matrix.columns_apart;
+    let (lines, width, apart) = match by_column {
+        true => (columns.len(), depth, matrix.columns_apart),
+        false => (depth, columns.len(), matrix.rows_apart),
+    };
+    scratch.resize(lines * width, 0.0);
+    simd(
+        #[inline(always)]
+        || {
+            for (line, wide) in scratch.chunks_mut(width).enumerate() {
+                let narrow = &matrix.numbers[start + line * apart..][..width];
+                wide.iter_mut()
+                    .zip(narrow)
+                    .for_each(|(wide, x)| *wide = x.widen());
+            }
+        },
+    );
+    let copy = Matrix::rows(&scratch[..], width);
+    if by_column { copy.transposed() } else { copy }
 }
 
 /// c = factor · a b, or c += factor · a b, on this thread. Rows of c start `width` numbers after each other.
@@ -87,60 +193,104 @@ pub(crate) fn multiply(
 ) {
     check(c, width, a, b, size);
     // Safety: all three lie within their slices.
-    unsafe { tile(c.as_mut_ptr(), width, a, b, (0, 0), size, factor, output) }
+    unsafe { tile(c.as_mut_ptr(), width, a, b, size, factor, output) }
 }
 
-/// The same on all threads.
-pub(crate) fn multiply_on_threads(
+/// The same on all threads, with b in any dtype of weights.
+pub(crate) fn multiply_on_threads<T: Stored>(
     c: &mut [f32],
     width: usize,
     a: Matrix,
-    b: Matrix,
+    b: Matrix<T>,
     size: Size,
     factor: f32,
     output: Output,
 ) {
-    let work = size.rows * size.columns * size.depth;
-    // Accelerate has threads of its own.
-    if work < WORTH_THREADS || cfg!(feature = "accelerate") {
-        return multiply(c, width, a, b, size, factor, output);
-    }
     check(c, width, a, b, size);
-    // Many columns give enough tiles; then a tile takes many rows, so that b is packed as rarely as possible.
-    let tile_rows = if size.columns >= 4 * TILE_COLUMNS {
-        512
-    } else {
-        128
-    };
-    let tiles_across = size.columns.div_ceil(TILE_COLUMNS);
-    let tiles_down = size.rows.div_ceil(tile_rows);
+    let tiles = Tiles::of(size, T::DTYPE == DType::F32);
     let start = Shared(c.as_mut_ptr());
-    (0..tiles_across * tiles_down)
-        .into_par_iter()
-        .for_each(|index| {
-            let (row, column) = (
-                index / tiles_across * tile_rows,
-                index % tiles_across * TILE_COLUMNS,
-            );
-            let part = Size {
-                rows: tile_rows.min(size.rows - row),
-                columns: TILE_COLUMNS.min(size.columns - column),
-                depth: size.depth,
-            };
+    let compute = |index: usize| {
+        let (rows, columns) = tiles.part(index, size);
+        let part = Size {
+            rows: rows.len(),
+            columns: columns.len(),
+            depth: size.depth,
+        };
+        with_widened(|scratch| {
+            let b = T::columns(b, size.depth, columns.clone(), scratch);
+            let a = a.from_row(rows.start);
             // Safety: tiles lie within c and don't overlap.
             unsafe {
-                tile(
-                    start.get(),
-                    width,
-                    a,
-                    b,
-                    (row, column),
-                    part,
-                    factor,
-                    output,
-                )
+                let c = start.get().add(rows.start * width + columns.start);
+                tile(c, width, a, b, part, factor, output);
             }
         });
+    };
+    if tiles.on_threads {
+        (0..tiles.count(size)).into_par_iter().for_each(compute);
+    } else {
+        (0..tiles.count(size)).for_each(compute);
+    }
+}
+
+/// How a product is cut up.
+struct Tiles {
+    rows: usize,
+    columns: usize,
+    on_threads: bool,
+}
+
+impl Tiles {
+    fn of(size: Size, in_place: bool) -> Self {
+        let whole = Self {
+            rows: size.rows.max(1),
+            columns: size.columns.max(1),
+            on_threads: false,
+        };
+        if cfg!(feature = "accelerate") {
+            // It has threads of its own; only widening wants panels.
+            let columns = if in_place { whole.columns } else { 1024 };
+            return Self { columns, ..whole };
+        }
+        if size.rows * size.columns * size.depth < WORTH_THREADS {
+            return whole;
+        }
+        Self {
+            // Many columns give enough tiles; then a tile takes many rows, so that b is packed as rarely as possible.
+            rows: if size.columns >= 4 * TILE_COLUMNS {
+                512
+            } else {
+                128
+            },
+            columns: TILE_COLUMNS,
+            on_threads: true,
+        }
+    }
+
+    fn count(&self, size: Size) -> usize {
+        size.rows.div_ceil(self.rows) * size.columns.div_ceil(self.columns)
+    }
+
+    /// Rows and columns of one tile.
+    fn part(&self, index: usize, size: Size) -> (Range<usize>, Range<usize>) {
+        let down = size.rows.div_ceil(self.rows);
+        // Tiles of the same columns follow each other.
+        let (row, column) = (index % down * self.rows, index / down * self.columns);
+        (
+            row..(row + self.rows).min(size.rows),
+            column..(column + self.columns).min(size.columns),
+        )
+    }
+}
+
+/// Lends `work` this thread's numbers for widened weights.
+fn with_widened(work: impl FnOnce(&mut Vec<f32>)) {
+    thread_local! {
+        static WIDENED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+    }
+    let mut numbers = WIDENED.take();
+    work(&mut numbers);
+    WIDENED.set(numbers);
 }
 
 /// A pointer into an output of which every thread writes other parts.
@@ -157,14 +307,14 @@ impl Shared {
     }
 }
 
-fn check(c: &[f32], width: usize, a: Matrix, b: Matrix, size: Size) {
+fn check<T>(c: &[f32], width: usize, a: Matrix, b: Matrix<T>, size: Size) {
     Matrix::rows(c, width).check(size.rows, size.columns);
     assert!(width >= size.columns || size.rows <= 1);
     a.check(size.rows, size.depth);
     b.check(size.depth, size.columns);
 }
 
-/// The part of the product that starts at (row, column) and has this size.
+/// The product of matrices that were checked, into numbers that nobody else uses.
 #[cfg(not(feature = "accelerate"))]
 #[allow(clippy::too_many_arguments)]
 unsafe fn tile(
@@ -172,7 +322,6 @@ unsafe fn tile(
     width: usize,
     a: Matrix,
     b: Matrix,
-    (row, column): (usize, usize),
     size: Size,
     factor: f32,
     output: Output,
@@ -184,14 +333,14 @@ unsafe fn tile(
             size.rows,
             size.columns,
             size.depth,
-            c.add(row * width + column),
+            c,
             1,
             width as isize,
             add,
-            a.from(row, 0),
+            a.numbers.as_ptr(),
             a.columns_apart as isize,
             a.rows_apart as isize,
-            b.from(0, column),
+            b.numbers.as_ptr(),
             b.columns_apart as isize,
             b.rows_apart as isize,
             if add { 1.0 } else { 0.0 },
@@ -211,7 +360,6 @@ unsafe fn tile(
     width: usize,
     a: Matrix,
     b: Matrix,
-    (row, column): (usize, usize),
     size: Size,
     factor: f32,
     output: Output,
@@ -251,12 +399,12 @@ unsafe fn tile(
             size.columns as i32,
             size.depth as i32,
             factor,
-            a.from(row, 0),
+            a.numbers.as_ptr(),
             a_apart,
-            b.from(0, column),
+            b.numbers.as_ptr(),
             b_apart,
             if output == Output::Add { 1.0 } else { 0.0 },
-            c.add(row * width + column),
+            c,
             at_least(width as i32, size.columns),
         );
     }
@@ -340,6 +488,22 @@ mod tests {
         check(3, 5, 7);
         check(130, 100, 65);
         check(70, 500, 33);
+    }
+
+    #[test]
+    fn widening_keeps_every_number() {
+        for bits in 0..=u16::MAX {
+            let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
+            for (got, expected) in [
+                (Stored::widen(half), half.to_f32()),
+                (Stored::widen(brain), brain.to_f32()),
+            ] {
+                assert!(
+                    got == expected || (got.is_nan() && expected.is_nan()),
+                    "{bits:x}: {got}"
+                );
+            }
+        }
     }
 
     #[test]

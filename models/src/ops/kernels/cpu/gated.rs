@@ -1,0 +1,118 @@
+//! The gate of a feed-forward part, in one pass each way. Saves a and c.
+
+use candle_core::Tensor;
+
+use crate::{
+    Result,
+    ops::{
+        gated::Activation,
+        kernels::cpu::{
+            BLOCK, Numbers, filled,
+            math::{erf, exp, sigmoid, tanh},
+            pieces, pieces_of_two, simd, tensor,
+        },
+    },
+    tape::Value,
+};
+
+/// See [`gated`](crate::ops::gated::gated).
+pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> {
+    let (a, c) = (gate.tensor().contiguous()?, up.tensor().contiguous()?);
+    let y = forward(&a, &c, activation)?;
+    Ok(Value::record(y, &[gate, up], move |gradient: Tensor| {
+        let [da, dc] = backward(&a, &c, &gradient.contiguous()?, activation)?;
+        Ok(vec![Some(da), Some(dc)])
+    }))
+}
+
+fn forward(a: &Tensor, c: &Tensor, activation: Activation) -> Result<Tensor> {
+    let (a_numbers, c) = (Numbers::of(a)?, Numbers::of(c)?);
+    let (a_numbers, c): (&[f32], &[f32]) = (&a_numbers, &c);
+    let y = filled(c.len(), |y| {
+        pieces(y, BLOCK, |index, y| {
+            let part = index * BLOCK..index * BLOCK + y.len();
+            let (a, c) = (&a_numbers[part.clone()], &c[part]);
+            simd(
+                #[inline(always)]
+                || match activation {
+                    Activation::Silu => apply(a, c, y, silu),
+                    Activation::Gelu => apply(a, c, y, gelu),
+                    Activation::GeluTanh => apply(a, c, y, gelu_tanh),
+                },
+            );
+        });
+    });
+    tensor(y, a.shape())
+}
+
+fn backward(a: &Tensor, c: &Tensor, g: &Tensor, activation: Activation) -> Result<[Tensor; 2]> {
+    let shape = a.shape();
+    let (a, c, g) = (Numbers::of(a)?, Numbers::of(c)?, Numbers::of(g)?);
+    let (a, c, g): (&[f32], &[f32], &[f32]) = (&a, &c, &g);
+    let mut da = Vec::new();
+    let dc = filled(a.len(), |dc| {
+        da = filled(a.len(), |da| {
+            pieces_of_two((da, BLOCK), (dc, BLOCK), |index, da, dc| {
+                let part = index * BLOCK..index * BLOCK + da.len();
+                let inputs = (&a[part.clone()], &c[part.clone()], &g[part]);
+                simd(
+                    #[inline(always)]
+                    || match activation {
+                        Activation::Silu => differentiate(inputs, da, dc, silu),
+                        Activation::Gelu => differentiate(inputs, da, dc, gelu),
+                        Activation::GeluTanh => differentiate(inputs, da, dc, gelu_tanh),
+                    },
+                );
+            });
+        });
+    });
+    Ok([tensor(da, shape)?, tensor(dc, shape)?])
+}
+
+#[inline(always)]
+fn apply(a: &[f32], c: &[f32], y: &mut [f32], function: impl Fn(f32) -> (f32, f32)) {
+    for ((y, a), c) in y.iter_mut().zip(a).zip(c) {
+        *y = function(*a).0 * c;
+    }
+}
+
+#[inline(always)]
+fn differentiate(
+    (a, c, g): (&[f32], &[f32], &[f32]),
+    da: &mut [f32],
+    dc: &mut [f32],
+    function: impl Fn(f32) -> (f32, f32),
+) {
+    for ((((da, dc), a), c), g) in da.iter_mut().zip(dc).zip(a).zip(c).zip(g) {
+        let (value, slope) = function(*a);
+        *da = g * c * slope;
+        *dc = g * value;
+    }
+}
+
+/// φ(x) and φ'(x). Where only one is used, the compiler drops the other.
+#[inline(always)]
+fn silu(x: f32) -> (f32, f32) {
+    let s = sigmoid(x);
+    (x * s, s * (1.0 - s).mul_add(x, 1.0))
+}
+
+#[inline(always)]
+fn gelu(x: f32) -> (f32, f32) {
+    const ROOT: f32 = 0.398_942_3; // 1/√(2π)
+    let phi = erf(x * std::f32::consts::FRAC_1_SQRT_2).mul_add(0.5, 0.5);
+    (x * phi, (x * ROOT).mul_add(exp(-0.5 * x * x), phi))
+}
+
+#[inline(always)]
+fn gelu_tanh(x: f32) -> (f32, f32) {
+    const ROOT: f32 = 0.797_884_6; // √(2/π)
+    const CUBIC: f32 = 0.044_715 * ROOT;
+    // Beyond, the tangent is 1 or -1 to the last digit, and powers of x would overflow.
+    let inner = x.clamp(-16.0, 16.0);
+    let square = inner * inner;
+    let t = tanh(inner * square.mul_add(CUBIC, ROOT));
+    let half = t.mul_add(0.5, 0.5);
+    let slope = square.mul_add(3.0 * CUBIC, ROOT);
+    (x * half, (inner * slope).mul_add(0.5 - 0.5 * t * t, half))
+}

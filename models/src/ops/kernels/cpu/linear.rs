@@ -1,0 +1,245 @@
+//! Linear layers: sums of products, each added where the one before it stands.
+//!
+//! Weights may be kept in bf16 or f16. They are widened a panel at a time, or in registers where there are few rows,
+//! as when text is generated: then time is the bytes of the weights over the memory's speed.
+
+use candle_core::{DType, Tensor};
+use half::{bf16, f16};
+
+use crate::{
+    Error, Result,
+    ops::{
+        kernels::{
+            cpu::{
+                Numbers, block_rows, each, filled,
+                math::fold,
+                product::{Matrix, Output, Size, Stored, multiply_on_threads},
+                simd, tensor, try_filled,
+            },
+            enabled,
+        },
+        linear::Term,
+    },
+};
+
+/// Rows up to which a weight is read once from memory, row by row, instead of being packed.
+const FEW_ROWS: usize = 4;
+
+/// Whether these kernels serve x in f32 and weights in f32, bf16 or f16, all on the CPU.
+pub(crate) fn serves(terms: &[Term]) -> bool {
+    enabled()
+        && terms.iter().all(|term| {
+            let stored = matches!(term.weight.dtype(), DType::F32 | DType::BF16 | DType::F16);
+            stored && term.x.dtype() == DType::F32 && term.x.device().is_cpu()
+        })
+}
+
+/// Σ factor · x Wᵀ + c over the terms: x [n, i], W [o, i], c [o] -> [n, o].
+pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
+    let Some(first) = terms.first() else {
+        return Err(super::broken("a sum of no products"));
+    };
+    let (rows, columns) = (first.x.dim(0)?, first.weight.dim(0)?);
+    let bias = match bias {
+        Some(bias) => Some(bias.to_dtype(DType::F32)?.to_vec1::<f32>()?),
+        None => None,
+    };
+    let y = try_filled(rows * columns, |y| {
+        if let Some(bias) = &bias {
+            y.chunks_mut(columns).for_each(|y| y.copy_from_slice(bias));
+        }
+        for (index, term) in terms.iter().enumerate() {
+            let output = match index == 0 && bias.is_none() {
+                true => Output::Replace,
+                false => Output::Add,
+            };
+            let (x, weight) = (term.x.contiguous()?, term.weight.contiguous()?);
+            let (x, factor) = (Numbers::of(&x)?, term.factor as f32);
+            let depth = weight.dim(1)?;
+            match weight.dtype() {
+                DType::BF16 => {
+                    project_onto(y, &x, &Numbers::<bf16>::of(&weight)?, depth, factor, output)
+                }
+                DType::F16 => {
+                    project_onto(y, &x, &Numbers::<f16>::of(&weight)?, depth, factor, output)
+                }
+                _ => project_onto(y, &x, &Numbers::<f32>::of(&weight)?, depth, factor, output),
+            }
+        }
+        Ok::<(), Error>(())
+    })?;
+    tensor(y, (rows, columns))
+}
+
+/// Σ factor · g W over the terms: g [n, o] in the place of x, W [o, i] -> [n, i].
+pub(crate) fn project_back(terms: &[Term]) -> Result<Tensor> {
+    let Some(first) = terms.first() else {
+        return Err(super::broken("a sum of no products"));
+    };
+    let (rows, columns) = (first.x.dim(0)?, first.weight.dim(1)?);
+    let y = try_filled(rows * columns, |y| {
+        for (index, term) in terms.iter().enumerate() {
+            let output = if index == 0 {
+                Output::Replace
+            } else {
+                Output::Add
+            };
+            let (x, weight) = (term.x.contiguous()?, term.weight.contiguous()?);
+            let (x, factor) = (Numbers::of(&x)?, term.factor as f32);
+            match weight.dtype() {
+                DType::BF16 => back_onto(
+                    y,
+                    &x,
+                    &Numbers::<bf16>::of(&weight)?,
+                    columns,
+                    factor,
+                    output,
+                ),
+                DType::F16 => back_onto(
+                    y,
+                    &x,
+                    &Numbers::<f16>::of(&weight)?,
+                    columns,
+                    factor,
+                    output,
+                ),
+                _ => back_onto(
+                    y,
+                    &x,
+                    &Numbers::<f32>::of(&weight)?,
+                    columns,
+                    factor,
+                    output,
+                ),
+            }
+        }
+        Ok::<(), Error>(())
+    })?;
+    tensor(y, (rows, columns))
+}
+
+/// factor · gᵀ x: g [n, o], x [n, i] -> [o, i].
+pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Result<Tensor> {
+    let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
+    let (rows, columns) = (gradient.dim(1)?, x.dim(1)?);
+    let (gradient, x) = (Numbers::of(&gradient)?, Numbers::of(&x)?);
+    let dw = filled(rows * columns, |dw| {
+        add_weight_gradient(
+            dw,
+            &gradient,
+            &x,
+            (rows, columns),
+            factor as f32,
+            Output::Replace,
+        );
+    });
+    tensor(dw, (rows, columns))
+}
+
+/// y = factor · x Wᵀ or y += factor · x Wᵀ: x [n, i], W [o, i], y [n, o], with i = `depth`.
+pub(crate) fn project_onto<T: Stored>(
+    y: &mut [f32],
+    x: &[f32],
+    weight: &[T],
+    depth: usize,
+    factor: f32,
+    output: Output,
+) {
+    let size = Size {
+        rows: x.len() / depth,
+        columns: weight.len() / depth,
+        depth,
+    };
+    if size.rows <= FEW_ROWS && depth >= 64 {
+        return project_few(y, x, weight, size, factor, output);
+    }
+    let weight = Matrix::rows(weight, depth).transposed();
+    multiply_on_threads(
+        y,
+        size.columns,
+        Matrix::rows(x, depth),
+        weight,
+        size,
+        factor,
+        output,
+    );
+}
+
+/// y = factor · g W or y += factor · g W: g [n, o], W [o, i], y [n, i], with i = `columns`.
+pub(crate) fn back_onto<T: Stored>(
+    y: &mut [f32],
+    gradient: &[f32],
+    weight: &[T],
+    columns: usize,
+    factor: f32,
+    output: Output,
+) {
+    let depth = weight.len() / columns;
+    let size = Size {
+        rows: gradient.len() / depth,
+        columns,
+        depth,
+    };
+    let (gradient, weight) = (Matrix::rows(gradient, depth), Matrix::rows(weight, columns));
+    multiply_on_threads(y, columns, gradient, weight, size, factor, output);
+}
+
+/// dW = factor · gᵀ x or dW += factor · gᵀ x: g [n, o], x [n, i], dW [o, i].
+pub(crate) fn add_weight_gradient(
+    dw: &mut [f32],
+    gradient: &[f32],
+    x: &[f32],
+    (rows, columns): (usize, usize),
+    factor: f32,
+    output: Output,
+) {
+    let size = Size {
+        rows,
+        columns,
+        depth: x.len() / columns,
+    };
+    let (gradient, x) = (
+        Matrix::rows(gradient, rows).transposed(),
+        Matrix::rows(x, columns),
+    );
+    multiply_on_threads(dw, columns, gradient, x, size, factor, output);
+}
+
+/// [`project_onto`] for few rows: each row of the weight is read once, for all rows of x.
+fn project_few<T: Stored>(
+    y: &mut [f32],
+    x: &[f32],
+    weight: &[T],
+    size: Size,
+    factor: f32,
+    output: Output,
+) {
+    let depth = size.depth;
+    let block = 4 * block_rows(depth);
+    let by_column = filled(size.rows * size.columns, |out| {
+        let tasks: Vec<_> = out.chunks_mut(block * size.rows).enumerate().collect();
+        each(tasks, weight.len(), |(index, out)| {
+            let weights = weight[index * block * depth..].chunks(depth);
+            simd(
+                #[inline(always)]
+                || {
+                    for (out, weight) in out.chunks_mut(size.rows).zip(weights) {
+                        for (out, x) in out.iter_mut().zip(x.chunks(depth)) {
+                            let product = fold(x, weight, |sum, x, w| x.mul_add(w.widen(), sum));
+                            *out = factor * product;
+                        }
+                    }
+                },
+            );
+        });
+    });
+    for (column, products) in by_column.chunks(size.rows).enumerate() {
+        for (row, product) in products.iter().enumerate() {
+            let y = &mut y[row * size.columns + column];
+            *y = match output {
+                Output::Replace => *product,
+                Output::Add => *y + product,
+            };
+        }
+    }
+}

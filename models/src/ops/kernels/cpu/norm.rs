@@ -1,0 +1,200 @@
+//! RMS norm and layer norm, a row at a time. Save x, and per row the mean and the factor ρ.
+
+use candle_core::Tensor;
+
+use crate::{
+    Result,
+    ops::kernels::cpu::{
+        Numbers, block_rows, filled,
+        math::{dot, fold, sum},
+        pieces_of_two, simd, tensor,
+    },
+    tape::Value,
+};
+
+/// See [`rms_norm`](crate::ops::norm::rms_norm).
+pub(crate) fn rms_norm(
+    x: &Value,
+    weight: &Value,
+    weight_offset: f64,
+    epsilon: f64,
+) -> Result<Value> {
+    let factor = row(&weight.tensor().affine(1.0, weight_offset)?)?;
+    let norm = Norm::of(x.tensor(), factor, None, epsilon)?;
+    let (y, statistics) = norm.forward()?;
+    let weight_dtype = weight.wants_gradient().then_some(weight.tensor().dtype());
+    Ok(Value::record(y, &[x, weight], move |gradient: Tensor| {
+        let (dx, dw, _) = norm.backward(&gradient, &statistics, weight_dtype.is_some())?;
+        let dw = match weight_dtype {
+            Some(dtype) => Some(dw.to_dtype(dtype)?),
+            None => None,
+        };
+        Ok(vec![Some(dx), dw])
+    }))
+}
+
+/// See [`layer_norm`](crate::ops::norm::layer_norm).
+pub(crate) fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Result<Value> {
+    let (factor, summand) = (row(weight.tensor())?, row(bias.tensor())?);
+    let norm = Norm::of(x.tensor(), factor, Some(summand), epsilon)?;
+    let (y, statistics) = norm.forward()?;
+    let dtypes = (weight.tensor().dtype(), bias.tensor().dtype());
+    let backward = move |gradient: Tensor| {
+        let (dx, dw, dc) = norm.backward(&gradient, &statistics, true)?;
+        Ok(vec![
+            Some(dx),
+            Some(dw.to_dtype(dtypes.0)?),
+            Some(dc.to_dtype(dtypes.1)?),
+        ])
+    };
+    Ok(Value::record(y, &[x, weight, bias], backward))
+}
+
+struct Norm {
+    x: Tensor,
+    width: usize,
+    factor: Vec<f32>,
+    /// With it, the mean is subtracted first.
+    bias: Option<Vec<f32>>,
+    epsilon: f32,
+}
+
+impl Norm {
+    fn of(x: &Tensor, factor: Vec<f32>, bias: Option<Vec<f32>>, epsilon: f64) -> Result<Self> {
+        Ok(Self {
+            x: x.contiguous()?,
+            width: factor.len(),
+            factor,
+            bias,
+            epsilon: epsilon as f32,
+        })
+    }
+
+    /// The output, and the mean and ρ of each row [n, 2].
+    fn forward(&self) -> Result<(Tensor, Vec<f32>)> {
+        let x = Numbers::of(&self.x)?;
+        let (x, width): (&[f32], usize) = (&x, self.width);
+        let rows = block_rows(width);
+        let mut statistics = vec![0.0; x.len() / width * 2];
+        let y = filled(x.len(), |y| {
+            let outputs = ((y, rows * width), (&mut statistics[..], rows * 2));
+            pieces_of_two(outputs.0, outputs.1, |index, y, statistics| {
+                let x = &x[index * rows * width..][..y.len()];
+                simd(
+                    #[inline(always)]
+                    || {
+                        for ((x, y), statistics) in x
+                            .chunks(width)
+                            .zip(y.chunks_mut(width))
+                            .zip(statistics.chunks_mut(2))
+                        {
+                            let (mean, rho) = self.normalize(x, y);
+                            statistics.copy_from_slice(&[mean, rho]);
+                        }
+                    },
+                );
+            });
+        });
+        Ok((tensor(y, self.x.shape())?, statistics))
+    }
+
+    #[inline(always)]
+    fn normalize(&self, x: &[f32], y: &mut [f32]) -> (f32, f32) {
+        let share = 1.0 / self.width as f32;
+        let Some(bias) = &self.bias else {
+            let rho = 1.0 / (dot(x, x) * share + self.epsilon).sqrt();
+            for ((y, x), factor) in y.iter_mut().zip(x).zip(&self.factor) {
+                *y = x * rho * factor;
+            }
+            return (0.0, rho);
+        };
+        let mean = sum(x, |x| x) * share;
+        let variance = sum(x, |x| (x - mean) * (x - mean)) * share;
+        let rho = 1.0 / (variance + self.epsilon).sqrt();
+        for (((y, x), factor), bias) in y.iter_mut().zip(x).zip(&self.factor).zip(bias) {
+            *y = ((x - mean) * rho).mul_add(*factor, *bias);
+        }
+        (mean, rho)
+    }
+
+    /// The gradients of x, weight and bias; those of weight and bias are zero unless they are wanted.
+    fn backward(
+        &self,
+        gradient: &Tensor,
+        statistics: &[f32],
+        wants_weight: bool,
+    ) -> Result<(Tensor, Tensor, Tensor)> {
+        let gradient = gradient.contiguous()?;
+        let (x, g) = (Numbers::of(&self.x)?, Numbers::of(&gradient)?);
+        let (x, g, width): (&[f32], &[f32], usize) = (&x, &g, self.width);
+        let rows = block_rows(width);
+        // Each block of rows adds up its own gradients of weight and bias; then the blocks are added in order.
+        let blocks = (x.len() / width).div_ceil(rows);
+        let mut sums = vec![0.0; blocks * 2 * width];
+        let dx = filled(x.len(), |dx| {
+            let outputs = ((dx, rows * width), (&mut sums[..], 2 * width));
+            pieces_of_two(outputs.0, outputs.1, |index, dx, sums| {
+                let (dw, dc) = sums.split_at_mut(width);
+                let start = index * rows;
+                simd(
+                    #[inline(always)]
+                    || {
+                        for (row, dx) in dx.chunks_mut(width).enumerate() {
+                            let row = start + row;
+                            let numbers = row * width..(row + 1) * width;
+                            let (x, g) = (&x[numbers.clone()], &g[numbers]);
+                            let (mean, rho) = (statistics[row * 2], statistics[row * 2 + 1]);
+                            self.differentiate(x, g, mean, rho, dx);
+                            if wants_weight {
+                                add_weight_gradients(x, g, mean, rho, dw, dc);
+                            }
+                        }
+                    },
+                );
+            });
+        });
+        let (total, others) = sums.split_at_mut(2 * width);
+        for block in others.chunks(2 * width) {
+            total
+                .iter_mut()
+                .zip(block)
+                .for_each(|(sum, part)| *sum += part);
+        }
+        Ok((
+            tensor(dx, self.x.shape())?,
+            tensor(total[..width].to_vec(), width)?,
+            tensor(total[width..].to_vec(), width)?,
+        ))
+    }
+
+    #[inline(always)]
+    fn differentiate(&self, x: &[f32], g: &[f32], mean: f32, rho: f32, dx: &mut [f32]) {
+        let share = 1.0 / self.width as f32;
+        // First u = g ⊙ w, in the place of dx.
+        for ((u, g), factor) in dx.iter_mut().zip(g).zip(&self.factor) {
+            *u = g * factor;
+        }
+        let mean_u = match self.bias {
+            Some(_) => sum(dx, |u| u) * share,
+            None => 0.0,
+        };
+        let along = fold(dx, x, |sum, u, x| u.mul_add(x - mean, sum));
+        let along = rho * rho * share * along;
+        for (u, x) in dx.iter_mut().zip(x) {
+            *u = rho * (*u - mean_u - (x - mean) * along);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_weight_gradients(x: &[f32], g: &[f32], mean: f32, rho: f32, dw: &mut [f32], dc: &mut [f32]) {
+    for (((dw, dc), x), g) in dw.iter_mut().zip(dc).zip(x).zip(g) {
+        *dw = (g * rho).mul_add(x - mean, *dw);
+        *dc += g;
+    }
+}
+
+/// A weight as f32 numbers, whatever it is kept in.
+fn row(weight: &Tensor) -> Result<Vec<f32>> {
+    Ok(weight.to_dtype(candle_core::DType::F32)?.to_vec1()?)
+}
