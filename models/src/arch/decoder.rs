@@ -29,7 +29,7 @@ use crate::{
         elementwise::{add, columns, convert, reshape, scale},
         embedding::embedding,
         gated::{Activation, gated},
-        linear::project,
+        linear::{Term, project},
         rope::{Rotation, rope},
     },
     parameters::{Parameter, Parameters},
@@ -229,7 +229,7 @@ impl Decoder {
     /// Scores for the next token, in f32: hidden states [n, d] -> [n, v].
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
         let head = self.head.as_ref().unwrap_or(&self.embedding).tensor();
-        let logits = project(hidden, &head)?.to_dtype(DType::F32)?;
+        let logits = project(&[Term::new(hidden, &head)], None)?.to_dtype(DType::F32)?;
         Ok(match self.config.final_soft_cap {
             Some(cap) => ((logits / cap)?.tanh()? * cap)?,
             None => logits,
