@@ -25,31 +25,31 @@ from shapes import ATTENTIONS, report
 
 
 class Clock(BaseStreamer):
-    """Notes when each token arrives."""
+    """Notes when each token arrives, by the wall clock and in processor time."""
 
     def __init__(self):
         self.times = []
 
     def put(self, value):
-        self.times.append(time.perf_counter())
+        self.times.append((time.perf_counter(), time.process_time()))
 
     def end(self):
         pass
 
 
 def own_loop(model, prompt, count):
-    """The time of each token, by the smallest loop."""
+    """The times of each token, by the smallest loop."""
     cache, tokens, times = DynamicCache(config=model.config), prompt, []
     for _ in range(count):
         logits = model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
         tokens = logits[:, -1].argmax(-1, keepdim=True)
         tokens.item()
-        times.append(time.perf_counter())
+        times.append((time.perf_counter(), time.process_time()))
     return times
 
 
 def generate_loop(model, prompt, count):
-    """The time of each token, by model.generate."""
+    """The times of each token, by model.generate."""
     clock = Clock()
     model.generate(
         prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, do_sample=False, streamer=clock
@@ -78,15 +78,18 @@ def main():
     prompt = torch.randint(3, 4096, (1, arguments.prompt))
     run = own_loop if arguments.loop == "own" else generate_loop
     run(model, prompt, 8)
-    rates, prompt_seconds = [], []
+    rates, cpu_rates, prompt_seconds = [], [], []
     for _ in range(arguments.repeats):
         start = time.perf_counter()
         times = run(model, prompt, arguments.tokens)
         assert len(times) == arguments.tokens
-        prompt_seconds.append(times[0] - start)
-        rates.append((arguments.tokens - 1) / (times[-1] - times[0]))
+        (first, cpu_first), (last, cpu_last) = times[0], times[-1]
+        prompt_seconds.append(first - start)
+        rates.append((arguments.tokens - 1) / (last - first))
+        cpu_rates.append((arguments.tokens - 1) / (cpu_last - cpu_first))
     report(
         rates,
+        cpu_rates,
         work="generate",
         attention=arguments.attention,
         loop=arguments.loop,

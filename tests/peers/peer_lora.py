@@ -68,15 +68,17 @@ def main():
     optimizer = torch.optim.AdamW(trainable, lr=1e-4)
     shape = (arguments.warm_up + arguments.steps, arguments.rows, arguments.length + 1)
     batches = torch.randint(3, 4096, shape)
-    rates, losses = [], []
+    rates, cpu_rates, losses = [], [], []
     for index, tokens in enumerate(batches):
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         losses.append(step(model, optimizer, trainable, tokens))
-        seconds = time.perf_counter() - start
+        seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
         if index >= arguments.warm_up:
             rates.append(arguments.rows * arguments.length / seconds)
+            cpu_rates.append(arguments.rows * arguments.length / cpu_seconds)
     report(
         rates,
+        cpu_rates,
         work="lora",
         attention=arguments.attention,
         rows=arguments.rows,
