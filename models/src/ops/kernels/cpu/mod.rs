@@ -189,3 +189,83 @@ pub(crate) fn pieces_of_two(
             .for_each(|(index, (a, b))| work(index, a, b));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rayon::ThreadPoolBuilder;
+
+    use super::*;
+    use crate::{
+        ops::{
+            attention::{Scoring, Spans, attention},
+            cross_entropy::head_cross_entropy,
+            linear::linear,
+            norm::layer_norm,
+            testing::normal,
+        },
+        tape::{Gradients, Tape, Value},
+    };
+
+    /// Output and gradients, as bits, of an operation that runs on so many threads.
+    fn bits(
+        threads: usize,
+        shapes: &[&[usize]],
+        operation: fn(&[Value]) -> Result<Value>,
+    ) -> Vec<Vec<u32>> {
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        pool.install(|| {
+            let tape = Tape::new(1);
+            let inputs = shapes.iter().enumerate().map(|(seed, shape)| {
+                tape.input(normal(seed as u64, shape).to_dtype(DType::F32).unwrap())
+            });
+            let inputs: Vec<Value> = inputs.collect();
+            let y = operation(&inputs).unwrap();
+            let wanted: Vec<&Value> = inputs.iter().collect();
+            let seed = y.tensor().ones_like().unwrap();
+            let gradients = tape.backward_to(&y, seed, &wanted, &mut Gradients::default());
+            let gradients = gradients.unwrap().into_iter().flatten();
+            gradients
+                .chain([y.tensor().clone()])
+                .map(|x| x.flatten_all().unwrap().to_vec1::<f32>().unwrap())
+                .map(|x| x.into_iter().map(f32::to_bits).collect())
+                .collect()
+        })
+    }
+
+    #[track_caller]
+    fn check(shapes: &[&[usize]], operation: fn(&[Value]) -> Result<Value>) {
+        let one = bits(1, shapes, operation);
+        assert_eq!(one.len(), shapes.len() + 1);
+        assert!(one == bits(2, shapes, operation), "two threads");
+        assert!(one == bits(5, shapes, operation), "five threads");
+    }
+
+    #[test]
+    fn results_do_not_depend_on_the_number_of_threads() {
+        check(&[&[300, 400], &[500, 400], &[500]], |x| {
+            linear(&x[0], &x[1], Some(&x[2]))
+        });
+        check(&[&[1, 400], &[500, 400]], |x| linear(&x[0], &x[1], None));
+        check(&[&[1000, 100], &[100], &[100]], |x| {
+            layer_norm(&x[0], &x[1], &x[2], 1e-5)
+        });
+        check(&[&[300, 40], &[900, 40]], |x| {
+            let targets: Vec<u32> = (0..300).map(|row| row * 3).collect();
+            head_cross_entropy(&x[0], &x[1], &targets, None, 300.0)
+        });
+        check(
+            &[&[2, 200, 6, 32], &[2, 200, 2, 32], &[2, 200, 2, 32]],
+            |x| {
+                let scoring = Scoring {
+                    scale: 0.2,
+                    soft_cap: None,
+                };
+                let spans = Spans::causal(2, 200, 0, None);
+                attention(&x[0], &x[1], &x[2], &spans, scoring)
+            },
+        );
+    }
+}
