@@ -11,7 +11,7 @@ use crate::{
         math::{exp, largest, sum, tanh},
         pieces_of_two,
         product::{Output, Stored},
-        simd, tensor,
+        simd, tensor, with_scratch,
     },
     tape::Value,
 };
@@ -158,38 +158,47 @@ impl Loss<'_> {
             (&mut losses, 1),
             |index, logits, loss| {
                 let target = self.targets[rows[index] as usize] as usize;
-                loss[0] = simd(
-                    #[inline(always)]
-                    || self.differentiate_row(logits, target),
-                );
+                let scratch = self.soft_cap.map_or(0, |_| logits.len());
+                loss[0] = with_scratch(scratch, |scratch| {
+                    simd(
+                        #[inline(always)]
+                        || self.differentiate_row(logits, target, scratch),
+                    )
+                });
             },
         );
         losses.iter().map(|loss| f64::from(*loss)).sum()
     }
 
     #[inline(always)]
-    fn differentiate_row(&self, logits: &mut [f32], target: usize) -> f32 {
+    fn differentiate_row(&self, logits: &mut [f32], target: usize, scratch: &mut [f32]) -> f32 {
         let most = largest(logits);
         let Some(cap) = self.soft_cap else {
             let of_target = logits[target];
-            logits.iter_mut().for_each(|z| *z = exp(*z - most));
-            let total = sum(logits, |x| x);
+            for z in logits.iter_mut() {
+                *z = exp(*z - most);
+            }
+            let total = sum(logits);
             let factor = self.share / total;
-            logits.iter_mut().for_each(|x| *x *= factor);
+            for x in logits.iter_mut() {
+                *x *= factor;
+            }
             logits[target] -= self.share;
             return total.ln() + (most - of_target);
         };
-        let most = cap * tanh(most / cap);
-        let of_target = cap * tanh(logits[target] / cap);
-        let total = sum(logits, |z| exp(cap * tanh(z / cap) - most));
-        let factor = self.share / total;
-        let slope = |squeezed: f32| 1.0 - squeezed * squeezed;
-        let subtracted = self.share * slope(of_target / cap);
         for z in logits.iter_mut() {
-            let squeezed = tanh(*z / cap);
-            *z = factor * exp(cap * squeezed - most) * slope(squeezed);
+            *z = tanh(*z / cap);
         }
-        logits[target] -= subtracted;
+        let (most, of_target) = (cap * tanh(most / cap), cap * logits[target]);
+        for (x, z) in scratch.iter_mut().zip(logits.iter()) {
+            *x = exp(cap.mul_add(*z, -most));
+        }
+        let total = sum(scratch);
+        scratch[target] -= total;
+        let factor = self.share / total;
+        for (z, x) in logits.iter_mut().zip(scratch.iter()) {
+            *z = factor * x * (1.0 - *z * *z);
+        }
         total.ln() + (most - of_target)
     }
 }

@@ -40,9 +40,9 @@ pub(crate) fn scale(x: &Tensor, factor: f64) -> Result<Tensor> {
             simd(
                 #[inline(always)]
                 || {
-                    out.iter_mut()
-                        .zip(part)
-                        .for_each(|(out, x)| *out = factor * x)
+                    for (out, x) in out.iter_mut().zip(part) {
+                        *out = factor * x;
+                    }
                 },
             );
         });

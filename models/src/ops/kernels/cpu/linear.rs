@@ -12,9 +12,9 @@ use crate::{
         kernels::{
             cpu::{
                 Numbers, block_rows, each, filled,
-                math::fold,
+                math::dot,
                 product::{Matrix, Output, Size, Stored, multiply_on_threads},
-                simd, tensor, try_filled,
+                simd, tensor, try_filled, with_scratch,
             },
             enabled,
         },
@@ -220,17 +220,19 @@ fn project_few<T: Stored>(
         let tasks: Vec<_> = out.chunks_mut(block * size.rows).enumerate().collect();
         each(tasks, weight.len(), |(index, out)| {
             let weights = weight[index * block * depth..].chunks(depth);
-            simd(
-                #[inline(always)]
-                || {
-                    for (out, weight) in out.chunks_mut(size.rows).zip(weights) {
-                        for (out, x) in out.iter_mut().zip(x.chunks(depth)) {
-                            let product = fold(x, weight, |sum, x, w| x.mul_add(w.widen(), sum));
-                            *out = factor * product;
+            with_scratch(depth, |scratch| {
+                simd(
+                    #[inline(always)]
+                    || {
+                        for (out, weight) in out.chunks_mut(size.rows).zip(weights.clone()) {
+                            let weight = T::row(weight, scratch);
+                            for (out, x) in out.iter_mut().zip(x.chunks(depth)) {
+                                *out = factor * dot(x, weight);
+                            }
                         }
-                    }
-                },
-            );
+                    },
+                );
+            });
         });
     });
     for (column, products) in by_column.chunks(size.rows).enumerate() {

@@ -1,10 +1,10 @@
-//! Functions of one number that compile to vector instructions, and sums in an order that does.
+//! Functions of one number that compile to vector instructions, and sums over rows.
 //!
-//! Nothing here branches, so that a loop over a slice becomes a loop over vectors when it is called within
-//! [`simd`](super::simd). The polynomials are minimax fits of ours.
+//! The functions don't branch, so that a loop over a slice becomes a loop over vectors when it is called within
+//! [`simd`](super::simd). Their polynomials are minimax fits of ours. Sums are written in vectors by hand, since a
+//! compiler may not reorder additions; a sum is the same on every run, though not on every kind of processor.
 
-/// Partial sums kept side by side. Fixed, so that a sum is the same on every processor.
-const LANES: usize = 32;
+use pulp::{Simd, WithSimd};
 
 /// eˣ, to 1.5 units in the last place, also where the result is subnormal, zero or infinite.
 #[inline(always)]
@@ -75,7 +75,7 @@ pub(crate) fn erf(x: f32) -> f32 {
             -2.685_444_5e-2,
             1.128_36e-1,
             -3.761_262_7e-1,
-            1.128_379_2,
+            std::f32::consts::FRAC_2_SQRT_PI,
         ],
     );
     // The logarithm of 1 - erf is smooth; from 4 on erf rounds to 1.
@@ -101,75 +101,113 @@ pub(crate) fn erf(x: f32) -> f32 {
     }
 }
 
-/// Σ f(x).
-#[inline(always)]
-pub(crate) fn sum(x: &[f32], f: impl Fn(f32) -> f32) -> f32 {
-    let (chunks, rest) = x.as_chunks::<LANES>();
-    let mut lanes = [0f32; LANES];
-    for x in chunks {
-        for lane in 0..LANES {
-            lanes[lane] += f(x[lane]);
-        }
-    }
-    for (lane, x) in lanes.iter_mut().zip(rest) {
-        *lane += f(*x);
-    }
-    by_halves(lanes, |a, b| a + b)
+/// Σ x.
+pub(crate) fn sum(x: &[f32]) -> f32 {
+    pulp::Arch::new().dispatch(Sum(x))
 }
 
-/// Σ a b.
-#[inline(always)]
+/// Σ a b, of equally many numbers.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    fold(a, b, |sum, a, b| a.mul_add(b, sum))
+    pulp::Arch::new().dispatch(Dot { a, b, less: 0.0 })
 }
 
-/// A sum over pairs; `add` adds a pair's part to what there is.
-#[inline(always)]
-pub(crate) fn fold<A: Copy, B: Copy>(a: &[A], b: &[B], add: impl Fn(f32, A, B) -> f32) -> f32 {
-    let ((a_chunks, a_rest), (b_chunks, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
-    let mut lanes = [0f32; LANES];
-    for (a, b) in a_chunks.iter().zip(b_chunks) {
-        for lane in 0..LANES {
-            lanes[lane] = add(lanes[lane], a[lane], b[lane]);
-        }
-    }
-    for ((lane, a), b) in lanes.iter_mut().zip(a_rest).zip(b_rest) {
-        *lane = add(*lane, *a, *b);
-    }
-    by_halves(lanes, |a, b| a + b)
+/// Σ a (b - c), of equally many numbers.
+pub(crate) fn dot_less(a: &[f32], b: &[f32], c: f32) -> f32 {
+    pulp::Arch::new().dispatch(Dot { a, b, less: c })
 }
 
-/// The largest of the numbers; -∞ if there are none.
-#[inline(always)]
+/// The largest of the numbers; -∞ if there are none. NaN counts as smaller than any number.
 pub(crate) fn largest(x: &[f32]) -> f32 {
-    let (chunks, rest) = x.as_chunks::<LANES>();
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    for x in chunks {
-        for lane in 0..LANES {
-            lanes[lane] = if x[lane] > lanes[lane] {
-                x[lane]
-            } else {
-                lanes[lane]
-            };
-        }
-    }
-    for (lane, x) in lanes.iter_mut().zip(rest) {
-        *lane = if *x > *lane { *x } else { *lane };
-    }
-    by_halves(lanes, f32::max)
+    pulp::Arch::new().dispatch(Largest(x))
 }
 
-/// The lanes combined to one number, by halves.
-#[inline(always)]
-fn by_halves(mut lanes: [f32; LANES], combine: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut width = LANES / 2;
-    while width > 0 {
-        for lane in 0..width {
-            lanes[lane] = combine(lanes[lane], lanes[lane + width]);
+/// Vectors that are summed side by side, so that an addition need not wait for the one before it.
+const SIDE_BY_SIDE: usize = 4;
+
+struct Sum<'a>(&'a [f32]);
+
+impl WithSimd for Sum<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f32 {
+        let (vectors, rest) = S::as_simd_f32s(self.0);
+        let (groups, single) = vectors.as_chunks::<SIDE_BY_SIDE>();
+        let mut sums = [simd.splat_f32s(0.0); SIDE_BY_SIDE];
+        for group in groups {
+            for i in 0..SIDE_BY_SIDE {
+                sums[i] = simd.add_f32s(sums[i], group[i]);
+            }
         }
-        width /= 2;
+        for vector in single {
+            sums[0] = simd.add_f32s(sums[0], *vector);
+        }
+        add_up(simd, sums) + rest.iter().sum::<f32>()
     }
-    lanes[0]
+}
+
+struct Dot<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    less: f32,
+}
+
+impl WithSimd for Dot<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f32 {
+        let count = self.a.len().min(self.b.len());
+        let (a, a_rest) = S::as_simd_f32s(&self.a[..count]);
+        let (b, b_rest) = S::as_simd_f32s(&self.b[..count]);
+        let ((a_groups, a_single), (b_groups, b_single)) =
+            (a.as_chunks::<SIDE_BY_SIDE>(), b.as_chunks::<SIDE_BY_SIDE>());
+        let less = simd.splat_f32s(self.less);
+        let mut sums = [simd.splat_f32s(0.0); SIDE_BY_SIDE];
+        for (a, b) in a_groups.iter().zip(b_groups) {
+            for i in 0..SIDE_BY_SIDE {
+                sums[i] = simd.mul_add_f32s(a[i], simd.sub_f32s(b[i], less), sums[i]);
+            }
+        }
+        for (a, b) in a_single.iter().zip(b_single) {
+            sums[0] = simd.mul_add_f32s(*a, simd.sub_f32s(*b, less), sums[0]);
+        }
+        let mut total = add_up(simd, sums);
+        for (a, b) in a_rest.iter().zip(b_rest) {
+            total += a * (b - self.less);
+        }
+        total
+    }
+}
+
+#[inline(always)]
+fn add_up<S: Simd>(simd: S, [a, b, c, d]: [S::f32s; SIDE_BY_SIDE]) -> f32 {
+    simd.reduce_sum_f32s(simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d)))
+}
+
+struct Largest<'a>(&'a [f32]);
+
+impl WithSimd for Largest<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f32 {
+        let (vectors, rest) = S::as_simd_f32s(self.0);
+        let (groups, single) = vectors.as_chunks::<SIDE_BY_SIDE>();
+        let mut most = [simd.splat_f32s(f32::NEG_INFINITY); SIDE_BY_SIDE];
+        let larger = |a, b| simd.select_f32s(simd.greater_than_f32s(a, b), a, b);
+        for group in groups {
+            for i in 0..SIDE_BY_SIDE {
+                most[i] = larger(group[i], most[i]);
+            }
+        }
+        for vector in single {
+            most[0] = larger(*vector, most[0]);
+        }
+        let [a, b, c, d] = most;
+        let most = simd.reduce_max_f32s(larger(larger(a, b), larger(c, d)));
+        rest.iter().fold(most, |most, x| most.max(*x))
+    }
 }
 
 /// Horner's rule, from the highest power down.
@@ -204,7 +242,11 @@ mod tests {
         let mut outputs = inputs.clone();
         simd(
             #[inline(always)]
-            || outputs.iter_mut().for_each(|x| *x = got(*x)),
+            || {
+                for x in &mut outputs {
+                    *x = got(*x);
+                }
+            },
         );
         for (x, y) in inputs.into_iter().zip(outputs) {
             let exact = expected(f64::from(x));
@@ -240,13 +282,13 @@ mod tests {
         // Abramowitz and Stegun, table 7.1.
         for (x, expected) in [
             (0.0, 0.0),
-            (0.1, 0.112_462_916),
-            (0.5, 0.520_499_878),
-            (0.99, 0.838_508_070),
-            (1.0, 0.842_700_793),
-            (1.5, 0.966_105_146),
-            (2.0, 0.995_322_265),
-            (3.0, 0.999_977_910),
+            (0.1, 0.112_462_92),
+            (0.5, 0.520_499_9),
+            (0.99, 0.838_508_1),
+            (1.0, 0.842_700_8),
+            (1.5, 0.966_105_16),
+            (2.0, 0.995_322_3),
+            (3.0, 0.999_977_9),
             (10.0, 1.0),
         ] {
             assert!((erf(x) - expected).abs() < 2e-7, "at {x}: {}", erf(x));
@@ -256,11 +298,15 @@ mod tests {
 
     #[test]
     fn sums_take_every_number_once() {
-        for count in [0usize, 1, 31, 32, 33, 100] {
+        for count in [0usize, 1, 15, 16, 33, 100, 1000] {
             let x: Vec<f32> = (1..=count).map(|x| x as f32).collect();
             let expected = (count * (count + 1) / 2) as f32;
-            assert_eq!(sum(&x, |x| x), expected);
+            assert_eq!(sum(&x), expected);
             assert_eq!(dot(&x, &vec![1.0; count]), expected);
+            assert_eq!(
+                dot_less(&vec![1.0; count], &x, 1.0),
+                expected - count as f32
+            );
             assert_eq!(largest(&x), x.last().copied().unwrap_or(f32::NEG_INFINITY));
         }
     }

@@ -23,6 +23,7 @@ use std::{
 };
 
 use candle_core::{DType, Device, Shape, Storage, StorageRef, Tensor, WithDType};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use crate::{Error, Result};
@@ -138,10 +139,24 @@ pub(crate) fn with_scratch<T>(count: usize, work: impl FnOnce(&mut [f32]) -> T) 
     result
 }
 
-/// Runs a loop in the widest instructions that this processor has. Everything in `work` has to be inlined into it.
+/// Runs a loop in the widest instructions that this processor has.
+///
+/// Everything in `work` has to be inlined into it: mark it `#[inline(always)]`, write loops with `for`, and call nothing
+/// large that isn't marked the same. What is not inlined is compiled for the oldest processor, and very slow.
 #[inline(always)]
-pub(crate) fn simd<T>(work: impl FnOnce() -> T) -> T {
-    pulp::Arch::new().dispatch(work)
+pub(crate) fn simd<T>(work: impl FnMut() -> T) -> T {
+    struct Loop<F>(F);
+
+    // `FnMut`, since calling a closure that is only `FnOnce` goes through a function of its own.
+    impl<T, F: FnMut() -> T> WithSimd for Loop<F> {
+        type Output = T;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(mut self, _: S) -> T {
+            (self.0)()
+        }
+    }
+    pulp::Arch::new().dispatch(Loop(work))
 }
 
 /// Rows of `width` numbers in one block.
@@ -163,11 +178,11 @@ pub(crate) fn pieces(out: &mut [f32], size: usize, work: impl Fn(usize, &mut [f3
 }
 
 /// Calls `work` for every task: on all threads if they are `multiplications` enough in all.
-pub(crate) fn each<T: Send>(tasks: Vec<T>, multiplications: usize, work: impl Fn(T) + Sync) {
+pub(crate) fn each<T: Send>(tasks: Vec<T>, multiplications: usize, work: impl Fn(T) + Send + Sync) {
     if multiplications < WORTH_THREADS || tasks.len() < 2 {
         tasks.into_iter().for_each(work);
     } else {
-        tasks.into_par_iter().for_each(|task| work(task));
+        tasks.into_par_iter().for_each(work);
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
     Result,
     ops::kernels::cpu::{
         Numbers, block_rows, filled,
-        math::{dot, fold, sum},
+        math::{dot, dot_less, sum},
         pieces_of_two, simd, tensor,
     },
     tape::Value,
@@ -108,11 +108,13 @@ impl Norm {
             }
             return (0.0, rho);
         };
-        let mean = sum(x, |x| x) * share;
-        let variance = sum(x, |x| (x - mean) * (x - mean)) * share;
-        let rho = 1.0 / (variance + self.epsilon).sqrt();
-        for (((y, x), factor), bias) in y.iter_mut().zip(x).zip(&self.factor).zip(bias) {
-            *y = ((x - mean) * rho).mul_add(*factor, *bias);
+        let mean = sum(x) * share;
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = x - mean;
+        }
+        let rho = 1.0 / (dot(y, y) * share + self.epsilon).sqrt();
+        for ((y, factor), bias) in y.iter_mut().zip(&self.factor).zip(bias) {
+            *y = (*y * rho).mul_add(*factor, *bias);
         }
         (mean, rho)
     }
@@ -175,11 +177,10 @@ impl Norm {
             *u = g * factor;
         }
         let mean_u = match self.bias {
-            Some(_) => sum(dx, |u| u) * share,
+            Some(_) => sum(dx) * share,
             None => 0.0,
         };
-        let along = fold(dx, x, |sum, u, x| u.mul_add(x - mean, sum));
-        let along = rho * rho * share * along;
+        let along = rho * rho * share * dot_less(dx, x, mean);
         for (u, x) in dx.iter_mut().zip(x) {
             *u = rho * (*u - mean_u - (x - mean) * along);
         }

@@ -32,6 +32,9 @@ pub(crate) struct Matrix<'a, T = f32> {
 pub(crate) trait Stored: WithDType {
     fn widen(self) -> f32;
 
+    /// A row of numbers in f32: the numbers themselves if they are, else widened in `scratch`.
+    fn row<'a>(row: &'a [Self], scratch: &'a mut [f32]) -> &'a [f32];
+
     /// Some columns of a matrix in f32: the numbers themselves if they are, else widened in `scratch`.
     fn columns<'a>(
         matrix: Matrix<'a, Self>,
@@ -77,8 +80,8 @@ impl<'a, T> Matrix<'a, T> {
         }
     }
 
-    /// The rows from this one on.
-    fn from_row(self, row: usize) -> Self {
+    /// Without the rows before this one.
+    fn starting_at(self, row: usize) -> Self {
         Self {
             numbers: &self.numbers[row * self.rows_apart..],
             ..self
@@ -98,6 +101,11 @@ impl Stored for f32 {
         self
     }
 
+    #[inline(always)]
+    fn row<'a>(row: &'a [Self], _: &'a mut [f32]) -> &'a [f32] {
+        row
+    }
+
     fn columns<'a>(
         matrix: Matrix<'a>,
         _: usize,
@@ -115,6 +123,12 @@ impl Stored for bf16 {
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    #[inline(always)]
+    fn row<'a>(row: &'a [Self], scratch: &'a mut [f32]) -> &'a [f32] {
+        widen(row, scratch);
+        scratch
     }
 
     fn columns<'a>(
@@ -142,6 +156,12 @@ impl Stored for f16 {
         f32::from_bits(magnitude.to_bits() | ((bits & 0x8000) << 16))
     }
 
+    #[inline(always)]
+    fn row<'a>(row: &'a [Self], scratch: &'a mut [f32]) -> &'a [f32] {
+        widen(row, scratch);
+        scratch
+    }
+
     fn columns<'a>(
         matrix: Matrix<'a, Self>,
         depth: usize,
@@ -149,6 +169,14 @@ impl Stored for f16 {
         scratch: &'a mut Vec<f32>,
     ) -> Matrix<'a> {
         widened_columns(matrix, depth, columns, scratch)
+    }
+}
+
+/// Widens a row of numbers.
+#[inline(always)]
+pub(crate) fn widen<T: Stored>(narrow: &[T], wide: &mut [f32]) {
+    for (wide, x) in wide.iter_mut().zip(narrow) {
+        *wide = x.widen();
     }
 }
 
@@ -171,9 +199,7 @@ fn widened_columns<'a, T: Stored>(
         || {
             for (line, wide) in scratch.chunks_mut(width).enumerate() {
                 let narrow = &matrix.numbers[start + line * apart..][..width];
-                wide.iter_mut()
-                    .zip(narrow)
-                    .for_each(|(wide, x)| *wide = x.widen());
+                widen(narrow, wide);
             }
         },
     );
@@ -218,7 +244,7 @@ pub(crate) fn multiply_on_threads<T: Stored>(
         };
         with_widened(|scratch| {
             let b = T::columns(b, size.depth, columns.clone(), scratch);
-            let a = a.from_row(rows.start);
+            let a = a.starting_at(rows.start);
             // Safety: tiles lie within c and don't overlap.
             unsafe {
                 let c = start.get().add(rows.start * width + columns.start);

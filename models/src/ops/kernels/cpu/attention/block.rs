@@ -238,17 +238,19 @@ fn softmax(scores: &mut [f32], visible: Range<usize>, soft_cap: Option<f64>) -> 
     let scores = &mut scores[visible];
     if let Some(cap) = soft_cap {
         let cap = cap as f32;
-        scores
-            .iter_mut()
-            .for_each(|score| *score = cap * tanh(*score / cap));
+        for score in scores.iter_mut() {
+            *score = cap * tanh(*score / cap);
+        }
     }
     let most = largest(scores);
-    scores
-        .iter_mut()
-        .for_each(|score| *score = exp(*score - most));
-    let total = sum(scores, |weight| weight);
+    for score in scores.iter_mut() {
+        *score = exp(*score - most);
+    }
+    let total = sum(scores);
     let share = 1.0 / total;
-    scores.iter_mut().for_each(|weight| *weight *= share);
+    for weight in scores.iter_mut() {
+        *weight *= share;
+    }
     most + total.ln()
 }
 

@@ -298,16 +298,11 @@ fn add_parts(shape: Shape, parts: usize, sums: &[f32], out: &mut [f32]) {
     pieces(out, shape.key_heads * width, |index, out| {
         let (row, key) = (index / shape.keys, index % shape.keys);
         for (key_head, out) in out.chunks_mut(width).enumerate() {
-            for part in 0..parts {
-                let part = (row * shape.key_heads + key_head) * parts + part;
-                let from = &sums[part * 2 * key_numbers + key * width..][..width];
-                if part % parts == 0 {
-                    out.copy_from_slice(from);
-                } else {
-                    out.iter_mut()
-                        .zip(from)
-                        .for_each(|(sum, part)| *sum += part);
-                }
+            let first = (row * shape.key_heads + key_head) * parts;
+            let part = |part| &sums[(first + part) * 2 * key_numbers + key * width..][..width];
+            out.copy_from_slice(part(0));
+            for from in (1..parts).map(part) {
+                out.iter_mut().zip(from).for_each(|(sum, x)| *sum += x);
             }
         }
     });
