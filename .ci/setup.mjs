@@ -77,7 +77,7 @@ function installWithApt(packages) {
   }
   const isRoot = process.getuid() === 0;
   const sudo = isRoot ? [] : process.stdin.isTTY ? ["sudo"] : ["sudo", "--non-interactive"];
-  const byHand = `Run \`${isRoot ? "" : "sudo "}apt-get install ${names}\` by hand, then try again.`;
+  const byHand = `As root, run \`apt-get install ${names}\`, then try again.`;
   if (!isRoot && !runs("sudo", ["--version"])) {
     throw new Missing(`System packages are missing, and there is no \`sudo\` to install them. ${byHand}`);
   }
