@@ -14,6 +14,9 @@ import { Missing, needRustComponent, root, runs, setUp } from "./setup.mjs";
 const features = ["--features", "metal,accelerate"];
 const here = process.platform === "darwin" ? features : [];
 
+/** Checkpoints written by both must load. tests/goldens/requirements.txt has everything else. */
+const transformersVersions = ["4.57.6", "5.23.0"];
+
 /** Each task gets the words after `--` and returns its commands. */
 const tasks = {
   start: (more) => [command("cargo", "run", "--release", "--package", "anneal", ...here, "--", "starter", ...more)],
@@ -50,17 +53,19 @@ const tasks = {
 
   // Only those who change an architecture need this: the numbers are committed, and tests need no Python.
   goldens: (more) => {
-    const environment = join("target", "goldens-python");
-    const python = join(environment, process.platform === "win32" ? "Scripts/python.exe" : "bin/python");
-    const maker = join("tests", "goldens", "make_goldens.py");
     if (!runs("python3", ["--version"])) {
-      throw new Missing("Making goldens needs Python 3.10 or newer with `venv`. Install it from https://python.org.");
+      throw new Missing("Making goldens needs Python 3.11 or newer with `venv`. Install it from https://python.org.");
     }
-    return [
-      ...(existsSync(join(root, python)) ? [] : [command("python3", "-m", "venv", environment)]),
-      command(python, "-m", "pip", "install", "--quiet", "--requirement", join("tests", "goldens", "requirements.txt")),
-      command(python, maker, ...more),
-    ];
+    return transformersVersions.flatMap((version) => {
+      const environment = join("target", `goldens-${version}`);
+      const python = join(root, environment, process.platform === "win32" ? "Scripts/python.exe" : "bin/python");
+      const requirements = ["--requirement", join("tests", "goldens", "requirements.txt"), `transformers==${version}`];
+      return [
+        ...(existsSync(python) ? [] : [command("python3", "-m", "venv", environment)]),
+        command(python, "-m", "pip", "install", "--quiet", ...requirements),
+        command(python, join("tests", "goldens", "make_goldens.py"), ...more),
+      ];
+    });
   },
 
   // On another system than macOS, crates with C code need a C compiler for the Mac. Who has one names a program in
