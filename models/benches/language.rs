@@ -68,6 +68,7 @@ fn main() {
 
 fn lora_steps(folder: &Path, options: &Options) -> models::Result<Json> {
     let (rows, length) = (options.number("rows", 2), options.number("length", 256));
+    let checkpointing = options.number("checkpointing", 0) == 1;
     let (warm_up, steps) = (options.number("warm-up", 2), options.number("steps", 8));
     let device = options.device()?;
     let mut decoder = options.decoder(folder, &device)?;
@@ -99,32 +100,20 @@ fn lora_steps(folder: &Path, options: &Options) -> models::Result<Json> {
                 .collect::<Vec<_>>()
         };
         let (tokens, targets) = (draw(), draw());
-        let started = Instant::now();
-        let tape = Tape::new(step as u64);
         let input = Input {
             tokens: &tokens,
             rows,
             positions: None,
             documents: None,
         };
-        let hidden = decoder.hidden(
-            Some(&tape),
+        let started = Instant::now();
+        losses.push(lora_step(
+            &decoder,
+            &mut optimizer,
             input,
-            None,
-            options.number("checkpointing", 0) == 1,
-        )?;
-        let loss = decoder.loss(Some(&tape), &hidden, &targets, targets.len() as f64)?;
-        drop(hidden);
-        let mut gradients = Gradients::default();
-        tape.backward(&loss, 1.0, &mut gradients)?;
-        losses.push(loss.tensor().to_dtype(DType::F32)?.to_scalar::<f32>()?);
-        let norm = clip::gradient_norm(&gradients)?;
-        optimizer.step(
-            decoder.parameters(),
-            &gradients,
-            1e-4,
-            clip::clip_scale(norm, 1.0),
-        )?;
+            &targets,
+            checkpointing,
+        )?);
         device.synchronize()?;
         let seconds = started.elapsed().as_secs_f64();
         if step >= warm_up {
@@ -139,6 +128,30 @@ fn lora_steps(folder: &Path, options: &Options) -> models::Result<Json> {
         "millis_per_step": median(&mut millis), "first_loss": losses[0], "last_loss": losses[losses.len() - 1],
         "memory": format!("{memory:?}"), "trainable": decoder.parameters().trainable_count(),
     }))
+}
+
+/// Forward, loss, backward, clip, optimizer. Returns the loss.
+fn lora_step(
+    decoder: &Decoder,
+    optimizer: &mut Optimizer,
+    input: Input,
+    targets: &[u32],
+    checkpointing: bool,
+) -> models::Result<f32> {
+    let tape = Tape::new(0);
+    let hidden = decoder.hidden(Some(&tape), input, None, checkpointing)?;
+    let loss = decoder.loss(Some(&tape), &hidden, targets, targets.len() as f64)?;
+    drop(hidden);
+    let mut gradients = Gradients::default();
+    tape.backward(&loss, 1.0, &mut gradients)?;
+    let norm = clip::gradient_norm(&gradients)?;
+    optimizer.step(
+        decoder.parameters(),
+        &gradients,
+        1e-4,
+        clip::clip_scale(norm, 1.0),
+    )?;
+    Ok(loss.tensor().to_dtype(DType::F32)?.to_scalar::<f32>()?)
 }
 
 fn generate(folder: &Path, options: &Options) -> models::Result<Json> {

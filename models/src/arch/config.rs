@@ -310,30 +310,7 @@ fn rope_scaling(scaling: &Fields, fields: &Fields) -> Result<RopeScaling> {
             high_frequency_factor: number("high_freq_factor", 4.0)?,
             original_context: original.unwrap_or(context),
         },
-        "yarn" => {
-            let factor = factor()?;
-            let magnitude = |slope: f64| {
-                if factor <= 1.0 {
-                    1.0
-                } else {
-                    0.1 * slope * factor.ln() + 1.0
-                }
-            };
-            let (mscale, all) = (number("mscale", 0.0)?, number("mscale_all_dim", 0.0)?);
-            let default = if mscale != 0.0 && all != 0.0 {
-                magnitude(mscale) / magnitude(all)
-            } else {
-                magnitude(1.0)
-            };
-            RopeScaling::Yarn {
-                factor,
-                beta_fast: number("beta_fast", 32.0)?,
-                beta_slow: number("beta_slow", 1.0)?,
-                original_context: original.unwrap_or(context),
-                attention_factor: number("attention_factor", default)?,
-                truncate: scaling.flag("truncate", true)?,
-            }
-        }
+        "yarn" => yarn(scaling, factor()?, original.unwrap_or(context))?,
         "longrope" | "su" => {
             let missing = || {
                 Error::setting(
@@ -341,19 +318,7 @@ fn rope_scaling(scaling: &Fields, fields: &Fields) -> Result<RopeScaling> {
                     "is missing",
                 )
             };
-            let original = original.ok_or_else(missing)?;
-            let factor = factor()?;
-            let magnitude = if factor <= 1.0 {
-                1.0
-            } else {
-                (1.0 + factor.ln() / original.ln()).sqrt()
-            };
-            RopeScaling::LongRope {
-                short_factors: scaling.numbers("short_factor")?,
-                long_factors: scaling.numbers("long_factor")?,
-                original_context: original,
-                attention_factor: number("attention_factor", magnitude)?,
-            }
+            longrope(scaling, factor()?, original.ok_or_else(missing)?)?
         }
         other => {
             let problem = format!(
@@ -361,6 +326,45 @@ fn rope_scaling(scaling: &Fields, fields: &Fields) -> Result<RopeScaling> {
             );
             return Err(Error::setting("rope_scaling.rope_type", problem));
         }
+    })
+}
+
+fn yarn(scaling: &Fields, factor: f64, original_context: f64) -> Result<RopeScaling> {
+    let number =
+        |name: &str, default: f64| Ok::<_, Error>(scaling.number(name)?.unwrap_or(default));
+    let magnitude = |slope: f64| {
+        if factor <= 1.0 {
+            1.0
+        } else {
+            0.1 * slope * factor.ln() + 1.0
+        }
+    };
+    let (mscale, all) = (number("mscale", 0.0)?, number("mscale_all_dim", 0.0)?);
+    let default = match mscale != 0.0 && all != 0.0 {
+        true => magnitude(mscale) / magnitude(all),
+        false => magnitude(1.0),
+    };
+    Ok(RopeScaling::Yarn {
+        factor,
+        beta_fast: number("beta_fast", 32.0)?,
+        beta_slow: number("beta_slow", 1.0)?,
+        original_context,
+        attention_factor: number("attention_factor", default)?,
+        truncate: scaling.flag("truncate", true)?,
+    })
+}
+
+fn longrope(scaling: &Fields, factor: f64, original_context: f64) -> Result<RopeScaling> {
+    let default = if factor <= 1.0 {
+        1.0
+    } else {
+        (1.0 + factor.ln() / original_context.ln()).sqrt()
+    };
+    Ok(RopeScaling::LongRope {
+        short_factors: scaling.numbers("short_factor")?,
+        long_factors: scaling.numbers("long_factor")?,
+        original_context,
+        attention_factor: scaling.number("attention_factor")?.unwrap_or(default),
     })
 }
 

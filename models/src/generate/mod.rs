@@ -122,15 +122,7 @@ impl Writer {
         limits: &Limits,
         show: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Answer> {
-        let context = self.decoder.config().max_position_embeddings;
-        if prompt.is_empty() || prompt.len() >= context {
-            let problem = format!(
-                "the prompt has {} tokens; the model reads from 1 to {}",
-                prompt.len(),
-                context - 1
-            );
-            return Err(Error::Data(problem));
-        }
+        let context = self.check_length(prompt)?;
         let started = Instant::now();
         let mut sampler = Sampler::new(sampling)?;
         let (mut logits, cached_tokens) = self.read(prompt)?;
@@ -185,6 +177,18 @@ impl Writer {
             prompt_seconds,
             seconds,
         })
+    }
+
+    /// The model's context, if the prompt leaves room in it.
+    fn check_length(&self, prompt: &[u32]) -> Result<usize> {
+        let context = self.decoder.config().max_position_embeddings;
+        if prompt.is_empty() || prompt.len() >= context {
+            let (tokens, most) = (prompt.len(), context - 1);
+            let problem =
+                format!("the prompt has {tokens} tokens; the model reads from 1 to {most}");
+            return Err(Error::Data(problem));
+        }
+        Ok(context)
     }
 
     /// Reads what of `prompt` is not in the cache. Returns the scores [v] after it, and how much was cached.

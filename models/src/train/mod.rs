@@ -25,6 +25,7 @@ use candle_core::{DType, Tensor};
 use crate::{
     Error, Result,
     checkpoint::keep::Checkpoints,
+    device::memory::memory,
     optim::{clip, schedule::Schedule},
     random::stable_hash,
     tape::{Gradients, Tape},
@@ -103,7 +104,12 @@ pub fn train<T: Task>(
         state.progress.step += 1;
         state.progress.tokens += learned.size.tokens as u64;
         state.progress.seconds += seconds;
-        observer.event(stepped(state.progress.step, &learned, seconds));
+        observer.event(stepped(
+            state.progress.step,
+            &learned,
+            seconds,
+            memory_in_use(task),
+        ));
 
         // Once in a while, look at the model from outside.
         let (step, last) = (state.progress.step, state.progress.step == plan.steps);
@@ -308,7 +314,14 @@ fn schedule(plan: &TrainPlan) -> Schedule {
     }
 }
 
-fn stepped(step: usize, learned: &Learned, seconds: f64) -> TrainEvent {
+/// Bytes this process holds on the device of the weights, or 0 when the system doesn't say.
+fn memory_in_use<T: Task>(task: &T) -> u64 {
+    let weight = task.parameters().trainable().next();
+    let memory = weight.and_then(|weight| memory(weight.tensor().device()).ok());
+    memory.map_or(0, |memory| memory.used_bytes)
+}
+
+fn stepped(step: usize, learned: &Learned, seconds: f64, memory_bytes: u64) -> TrainEvent {
     TrainEvent::Stepped {
         step,
         loss: learned.loss,
@@ -317,6 +330,6 @@ fn stepped(step: usize, learned: &Learned, seconds: f64) -> TrainEvent {
         tokens: learned.size.tokens,
         tokens_per_second: learned.size.tokens as f64 / seconds.max(1e-9),
         millis: seconds * 1e3,
-        memory_bytes: 0,
+        memory_bytes,
     }
 }
