@@ -1,17 +1,57 @@
 //! What the window and the terminal share: everything the app can do, without saying how it is shown.
 
-use std::path::Path;
+pub(crate) mod chat;
+pub(crate) mod inspect;
 
-use models::device::{self, Choice, DeviceRequest, FoundDevice, RequestedDevice};
+use std::{
+    path::{Path, PathBuf},
+};
+
+use models::{
+    arch::config::DecoderConfig,
+    checkpoint::{
+        adapter::ADAPTER_CONFIG,
+        folder::{CONFIG, ModelFolder},
+        keep::Checkpoints,
+    },
+    data::{DataRequest, encode::Learn},
+    device::{self, Choice, DeviceRequest, FoundDevice, RequestedDevice},
+    tasks::language::{
+        LanguageTask,
+        text::{Text, TokenizerFrom},
+    },
+    train::{
+        self, Facts, Observer, Resolved, TrainEvent, TrainPlan, TrainRequest, TrainState,
+        plan::{DataFacts, ModelFacts},
+        preset,
+        request::{Method, TokenizerSource},
+        resolve,
+    },
+};
 
 use crate::{
+    host::{chat::Chat, inspect::Inspection},
     store::{
+        self,
         paths::Paths,
+        record::{Record, RecordedEvent},
         runs::{self, Run},
         settings::Settings,
     },
-    wire::error::Result,
+    wire::error::{AppError, Result},
 };
+
+/// The linear weights of a layer in most checkpoints, and in those that fuse some.
+const LINEARS: [&str; 7] = [
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+];
+const FUSED_LINEARS: [&str; 4] = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
 
 /// The app, opened on its folders.
 #[derive(Debug)]
@@ -51,6 +91,140 @@ impl Host {
         Settings::set(&self.paths.settings, "device", &device.to_string())
     }
 
+    /// What a request would mean, without starting it: reads all it names, and decides the rest.
+    pub(crate) fn plan(&self, mut request: TrainRequest) -> Result<Resolved> {
+        let scratch = request.method_or_default().value == Method::Scratch;
+        if let Some(model) = request.model.as_mut().filter(|_| !scratch) {
+            *model = store::models::find(&self.paths, &self.settings, model)?;
+        }
+        for file in &mut request.data.files {
+            *file = std::path::absolute(&file).map_err(AppError::file("find the data", &file))?;
+        }
+        let strict = request.strict.unwrap_or_default();
+        let device = self.choose_device(request.device, strict, &self.devices())?;
+        let model = request.model.as_deref().filter(|_| !scratch);
+        let mut facts = Facts {
+            model: model.map(model_facts).transpose()?,
+            data: DataFacts::default(),
+            vocab_size: 0,
+            device,
+            bf16_checked: false,
+        };
+        // Without data or model there is nothing to read; resolving says so, with all else that is wrong.
+        if !request.data.files.is_empty() && (scratch || request.model.is_some()) {
+            let (source, vocab_size) = request.tokenizer_or_default();
+            let tokenizer = match &request.model {
+                Some(model) => TokenizerFrom::Folder(model),
+                None => tokenizer_from(&source, vocab_size),
+            };
+            let held_out = request.data.held_out.unwrap_or(preset::HELD_OUT);
+            let seed = request.seed.unwrap_or(preset::SEED);
+            let text = Text::open(
+                &request.data.source(),
+                held_out.clamp(0.0, 0.5),
+                tokenizer,
+                seed,
+            )?;
+            facts.data = text.facts()?;
+            facts.vocab_size = text.tokenizer.vocabulary_size();
+        }
+        Ok(resolve(&request, &facts)?)
+    }
+
+    /// What is in data, counted as a model would, or as a new model trained on it.
+    pub(crate) fn inspect_data(
+        &self,
+        request: &DataRequest,
+        model: Option<&Path>,
+        learn: Learn,
+        max_length: usize,
+    ) -> Result<Inspection> {
+        let find = |model| store::models::find(&self.paths, &self.settings, model);
+        let folder = model.map(find).transpose()?;
+        let tokenizer = folder.as_deref().map(TokenizerFrom::Folder);
+        inspect::inspect(request, tokenizer, learn, max_length)
+    }
+
+    /// Makes the folder of a new run.
+    pub(crate) fn create_run(&self, resolved: &Resolved) -> Result<Run> {
+        runs::create(&self.paths, resolved)
+    }
+
+    /// Trains a run in this process, from its newest checkpoint if it has one, until it is done or asked to stop.
+    ///
+    /// Every event is on disk before it is shown.
+    pub(crate) fn train(
+        &self,
+        run: &Run,
+        show: &mut dyn FnMut(&RecordedEvent),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let _lock = run.lock()?;
+        let mut observer = Recorder {
+            record: Record::open(&run.events_file())?,
+            show,
+            stop,
+            step: 0,
+            problem: None,
+        };
+        let trained = self.train_locked(run, &mut observer);
+        if let Err(error) = &trained {
+            observer.event(TrainEvent::Failed {
+                step: observer.step,
+                message: error.message.clone(),
+                hint: error.hint.clone(),
+            });
+        }
+        trained.and(observer.problem.map_or(Ok(()), Err))
+    }
+
+    fn train_locked(&self, run: &Run, observer: &mut Recorder) -> Result<()> {
+        let plan = run.plan()?;
+        let choice = self.choose_device(Some(plan.device), plan.strict, &self.devices())?;
+        for warning in &choice.warnings {
+            let message = warning.clone();
+            observer.event(TrainEvent::Warned { message });
+        }
+        let device = device::open(&choice)?;
+        let data = &plan.data;
+        let text = Text::open(
+            &data.source(),
+            data.held_out,
+            plan_tokenizer(&plan)?,
+            plan.seed,
+        )?;
+        let mut task = LanguageTask::new(&plan, text, &device)?;
+        let mut state = TrainState::new(&plan, &task)?;
+        let checkpoints = Checkpoints::new(&run.checkpoints(), plan.save.keep_last);
+        if let Some(newest) = checkpoints.newest()? {
+            state.restore(&mut task, &newest.path)?;
+        }
+        train::train(&plan, &mut task, &mut state, &checkpoints, observer)?;
+        Ok(())
+    }
+
+    /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models.
+    pub(crate) fn open_chat(&self, name: &str, device: Option<RequestedDevice>) -> Result<Chat> {
+        let choice = self.choose_device(device, false, &self.devices())?;
+        Chat::open(&self.model_folder(name)?, &choice)
+    }
+
+    fn model_folder(&self, name: &str) -> Result<PathBuf> {
+        let path = Path::new(name);
+        if path.join(CONFIG).is_file() || path.join(ADAPTER_CONFIG).is_file() {
+            return Ok(path.to_owned());
+        }
+        // A word can be part of a run's id and the name of a model; the whole name of a model comes first.
+        let model = store::models::find(&self.paths, &self.settings, path);
+        match (model, self.find_run(name)) {
+            (Ok(folder), _) => Ok(folder),
+            (_, Ok(run)) => run.best_checkpoint(),
+            (Err(error), Err(_)) if path.is_dir() => Err(error),
+            (Err(_), Err(error)) => Err(AppError::invalid(format!("{error}, and no model either"))
+                .with_hint("`anneal runs` lists runs; a model is named by its folder")),
+        }
+    }
+
     /// All runs, the newest last.
     pub(crate) fn runs(&self) -> Vec<Run> {
         runs::list(&self.paths)
@@ -59,5 +233,67 @@ impl Host {
     /// The run with this id, or the only one whose id has these words in it.
     pub(crate) fn find_run(&self, words: &str) -> Result<Run> {
         runs::find(&self.paths, words)
+    }
+}
+
+/// Writes what happens to disk, then shows it.
+struct Recorder<'a> {
+    record: Record,
+    show: &'a mut dyn FnMut(&RecordedEvent),
+    stop: &'a dyn Fn() -> bool,
+    /// The last step done.
+    step: usize,
+    /// Why an event could not be written. Then the run stops, since nobody would know how it went on.
+    problem: Option<AppError>,
+}
+
+impl Observer for Recorder<'_> {
+    fn event(&mut self, event: TrainEvent) {
+        self.step = event.step().unwrap_or(self.step);
+        match self.record.append(event) {
+            Ok(recorded) => (self.show)(&recorded),
+            Err(error) => {
+                self.problem.get_or_insert(error);
+            }
+        }
+    }
+
+    fn should_stop(&self) -> bool {
+        self.problem.is_some() || (self.stop)()
+    }
+}
+
+/// What a plan depends on in a model.
+fn model_facts(folder: &Path) -> Result<ModelFacts> {
+    let config = DecoderConfig::from_json(&ModelFolder::open(folder)?.config)?;
+    let linears = match config.fused_projections {
+        true => FUSED_LINEARS.iter(),
+        false => LINEARS.iter(),
+    };
+    Ok(ModelFacts {
+        context: config.max_position_embeddings,
+        layers: config.layers.len(),
+        linears: linears.map(|&name| name.to_owned()).collect(),
+    })
+}
+
+fn plan_tokenizer(plan: &TrainPlan) -> Result<TokenizerFrom<'_>> {
+    match (&plan.model, &plan.scratch) {
+        (Some(model), _) => Ok(TokenizerFrom::Folder(model)),
+        (None, Some(scratch)) => Ok(tokenizer_from(&scratch.tokenizer, scratch.vocab_size)),
+        (None, None) => Err(AppError::failed(
+            "the plan names neither `model` nor `scratch`",
+        )),
+    }
+}
+
+fn tokenizer_from(source: &TokenizerSource, vocab_size: usize) -> TokenizerFrom<'_> {
+    match source {
+        TokenizerSource::Trained => TokenizerFrom::Data { vocab_size },
+        // A path can name the file itself; its companions stand beside it.
+        TokenizerSource::File(path) if path.is_file() => {
+            TokenizerFrom::Folder(path.parent().unwrap_or(Path::new("")))
+        }
+        TokenizerSource::File(path) => TokenizerFrom::Folder(path),
     }
 }

@@ -272,8 +272,6 @@ fn scratch_facts() -> Facts {
 fn lora_facts() -> Facts {
     Facts {
         model: Some(ModelFacts {
-            architecture: "llama".to_owned(),
-            parameters: 134_515_008,
             context: 2048,
             layers: 30,
             linears: ["q_proj", "v_proj", "down_proj"]

@@ -250,10 +250,6 @@ pub struct Facts {
 /// A model on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelFacts {
-    /// `model_type` of its `config.json`.
-    pub architecture: String,
-    /// How many numbers it has.
-    pub parameters: u64,
     /// The longest text it was made for, in tokens.
     pub context: usize,
     /// How many layers.
@@ -263,7 +259,7 @@ pub struct ModelFacts {
 }
 
 /// Data on disk.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataFacts {
     /// How the files are read, in words.
     pub read_as: String,

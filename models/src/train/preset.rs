@@ -78,7 +78,7 @@ pub struct MethodDefaults {
 }
 
 impl MethodDefaults {
-    /// The defaults of a method; for a new model they depend on how large it is.
+    /// The defaults of a method; for a new model they depend on how many parameters it has.
     pub fn of(method: Method, parameters: u64) -> Self {
         match method {
             Method::Lora => LORA,
@@ -155,6 +155,8 @@ pub const SCHEDULE: ScheduleKind = ScheduleKind::Cosine;
 pub const OPTIMIZER: OptimizerKind = OptimizerKind::Adamw;
 /// The width of an adapter.
 pub const LORA_RANK: usize = 8;
+/// Where randomness starts.
+pub const SEED: u64 = 42;
 /// The share of rows kept aside.
 pub const HELD_OUT: f64 = 0.05;
 /// The longest row of a batch, unless it is asked for: longer ones cost memory on every machine.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 pub use crate::{data::encode::Learn, optim::schedule::ScheduleKind};
 use crate::{
-    data::{TextRows, format::Format},
+    data::{self, TextRows, format::Format},
     device::{RequestedDevice, dtype::Dtype},
 };
 
@@ -106,6 +106,20 @@ pub struct DataRequest {
     pub packing: Option<bool>,
     /// Leave out rows that can't be read, instead of refusing the file.
     pub skip_bad_rows: Option<bool>,
+}
+
+impl DataRequest {
+    /// What of it says how files are read.
+    pub fn source(&self) -> data::DataRequest {
+        data::DataRequest {
+            paths: self.files.clone(),
+            format: self.format,
+            columns: self.columns.clone(),
+            encoding: self.encoding.clone(),
+            rows: self.rows,
+            skip_bad_rows: self.skip_bad_rows.unwrap_or_default(),
+        }
+    }
 }
 
 /// A low-rank adapter: two small matrices beside each chosen weight (Hu et al., <https://arxiv.org/abs/2106.09685>).

@@ -1,8 +1,11 @@
 //! The command line: one file per noun, each a thin shell over the host. All printing happens here.
 
+mod chat;
+mod data;
 mod device;
 mod runs;
 mod terminal;
+mod train;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -59,8 +62,11 @@ struct GlobalArguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Device(device::Arguments),
+    Train(train::Arguments),
+    Chat(chat::Arguments),
     Runs(runs::Arguments),
+    Data(data::Arguments),
+    Device(device::Arguments),
 }
 
 /// How a command that did not fail ended.
@@ -100,7 +106,10 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         terminal.warn(warning);
     }
     match command {
-        Command::Device(arguments) => device::run(arguments, &host, terminal),
+        Command::Train(arguments) => train::run(arguments, &host, terminal),
+        Command::Chat(arguments) => chat::run(arguments, &host, terminal),
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),
+        Command::Data(arguments) => data::run(arguments, &host, terminal),
+        Command::Device(arguments) => device::run(arguments, &host, terminal),
     }
 }

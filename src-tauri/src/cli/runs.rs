@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{
     Ended,
     terminal::{Terminal, table},
+    train,
 };
 use crate::{
     host::Host,
@@ -14,7 +15,7 @@ use crate::{
     wire::error::Result,
 };
 
-/// List runs, look at one, rename or delete it.
+/// List runs, look at one, continue, rename or delete it.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Arguments {
@@ -29,6 +30,11 @@ enum Command {
     List,
     /// Show a run: how far it is, its evaluations, its checkpoints, its plan.
     Show {
+        /// The run.
+        run: String,
+    },
+    /// Continue a run from its last checkpoint, like `anneal train --resume`.
+    Resume {
         /// The run.
         run: String,
     },
@@ -51,6 +57,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     match arguments.command.unwrap_or(Command::List) {
         Command::List => list(host, terminal),
         Command::Show { run } => show(&run, host, terminal),
+        Command::Resume { run } => train::resume(&run, host, terminal),
         Command::Rename { run, name } => {
             let renamed = host.find_run(&run)?.rename(&host.paths, &name)?;
             terminal.line(renamed.id);

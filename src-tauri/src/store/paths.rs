@@ -13,6 +13,8 @@ pub(crate) struct Paths {
     pub(crate) runs: PathBuf,
     /// One folder per model, in the layout of the Hugging Face Hub.
     pub(crate) models: PathBuf,
+    /// Data the app made itself.
+    pub(crate) data: PathBuf,
     /// What the user prefers.
     pub(crate) settings: PathBuf,
     /// What was typed in earlier chats.
@@ -37,6 +39,7 @@ impl Paths {
         Self {
             runs: data.join("runs"),
             models: data.join("models"),
+            data: data.join("data"),
             settings: config.join("settings.yaml"),
             chat_history: data.join("chat-history.txt"),
         }

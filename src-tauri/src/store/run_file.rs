@@ -11,13 +11,16 @@ use serde_json::{Map, Value};
 use super::yaml;
 use crate::wire::error::{AppError, Result};
 
-/// Reads a request. Paths in the file start at the file's folder.
+/// Reads a request. Paths in the file start at the file's folder; what is not there may be the name of a model.
 pub(crate) fn read(path: &Path) -> Result<TrainRequest> {
     let text = fs::read_to_string(path).map_err(AppError::file("read the run file", path))?;
     let mut request: TrainRequest = yaml::parse(&text, path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let from_folder = |path: &mut PathBuf| *path = folder.join(&path);
-    request.model.iter_mut().for_each(from_folder);
+    let models = request.model.iter_mut();
+    models
+        .filter(|model| folder.join(model).exists())
+        .for_each(from_folder);
     request.data.files.iter_mut().for_each(from_folder);
     Ok(request)
 }

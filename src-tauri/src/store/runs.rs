@@ -16,7 +16,7 @@ use std::{
 };
 
 use ::models::{
-    checkpoint::save::replace_file,
+    checkpoint::{keep::Checkpoints, save::replace_file},
     random::stable_hash,
     train::{Resolved, TrainEvent, TrainPlan},
 };
@@ -191,6 +191,30 @@ impl Run {
         let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
         names.sort();
         names
+    }
+
+    /// The checkpoint that measured best, or else the newest.
+    pub(crate) fn best_checkpoint(&self) -> Result<PathBuf> {
+        let checkpoints = Checkpoints::new(&self.checkpoints(), 1);
+        let best = self
+            .events()?
+            .into_iter()
+            .rev()
+            .find_map(|recorded| match recorded.event {
+                TrainEvent::Evaluated {
+                    step, best: true, ..
+                } => Some(checkpoints.path(step)),
+                _ => None,
+            });
+        match best.filter(|path| path.is_dir()) {
+            Some(path) => Ok(path),
+            None => checkpoints
+                .newest()?
+                .map(|newest| newest.path)
+                .ok_or_else(|| {
+                    AppError::failed(format!("`{}` has not saved anything yet", self.id))
+                }),
+        }
     }
 
     /// Reads the plan.

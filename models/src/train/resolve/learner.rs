@@ -82,12 +82,10 @@ impl Resolver<'_> {
         found.unwrap_or(preset::LONGEST_ROW)
     }
 
+    /// How many numbers a new model has. Nothing is chosen by the size of one that exists.
     pub(super) fn parameters(&self, scratch: Option<&ScratchPlan>) -> u64 {
-        match (scratch, &self.facts.model) {
-            (Some(scratch), _) => preset::parameters_of(&scratch.config).unwrap_or_default(),
-            (None, Some(model)) => model.parameters,
-            (None, None) => 0,
-        }
+        let parameters = scratch.and_then(|scratch| preset::parameters_of(&scratch.config));
+        parameters.unwrap_or_default()
     }
 
     /// The data, and the length of a row of a batch, which depend on each other.

@@ -9,7 +9,11 @@ mod run;
 
 use serde::Serialize;
 
-use super::{plan::*, preset::MethodDefaults, request::*};
+use super::{
+    plan::*,
+    preset::{MethodDefaults, SEED},
+    request::*,
+};
 use crate::{
     Error,
     device::{
@@ -182,7 +186,7 @@ impl Resolver<'_> {
         let dtype = self.dtype(strict);
         let device = self.device();
         let seed = self.take("seed", &request.seed, || {
-            Chosen::new(42, "fixed, so that the same run can be repeated")
+            Chosen::new(SEED, "fixed, so that the same run can be repeated")
         });
         let evaluate = self.evaluate(steps);
         let sample = self.sample(steps, context);

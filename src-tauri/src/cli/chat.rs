@@ -1,0 +1,235 @@
+//! `anneal chat`: talk to a model.
+//!
+//! On a terminal, lines are edited and remembered. From a file or a pipe, each line is said in turn, and only the
+//! answers are written, so that a conversation can be scripted.
+
+use std::{
+    io::{self, BufRead, IsTerminal},
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use console::style;
+use models::{device::RequestedDevice, generate::Ended as AnswerEnded};
+use rustyline::{DefaultEditor, error::ReadlineError};
+use serde_json::json;
+
+use super::{
+    Ended,
+    terminal::{Terminal, count_interrupts},
+};
+use crate::{
+    host::{Host, chat::Chat},
+    wire::error::{AppError, Result},
+};
+
+const HELP: &str = "\
+/reset                forget what was said
+/system WORDS         set the scene, and forget what was said
+/set                  show how answers are written
+/set temperature=0.2  change it
+/help                 show this
+/exit                 leave (Ctrl-D does too)
+Ctrl-C stops an answer.";
+
+/// Talk to a model or to what a run has learned.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// A run, the folder of a model, or the name of one in the folder of models.
+    #[arg(value_name = "MODEL_OR_RUN")]
+    model: String,
+    /// Set the scene.
+    #[arg(long, value_name = "WORDS")]
+    system: Option<String>,
+    /// Change how answers are written, such as temperature=0.2. Can be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// auto, cpu, metal, cuda, or cuda:1 for the second one.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<RequestedDevice>,
+}
+
+/// What a line asks for.
+enum Line<'a> {
+    Say(&'a str),
+    Reset,
+    System(&'a str),
+    Set(&'a str),
+    Help,
+    Exit,
+    Unknown(&'a str),
+}
+
+pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let mut chat = host.open_chat(&arguments.model, arguments.device)?;
+    for change in &arguments.set {
+        chat.set(change)?;
+    }
+    if let Some(words) = &arguments.system {
+        chat.set_system(words);
+    }
+    talk(chat, host, terminal)
+}
+
+/// Talks until the user leaves.
+pub(super) fn talk(mut chat: Chat, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let interrupts = count_interrupts()?;
+    match io::stdin().is_terminal() && !terminal.json {
+        true => edit_lines(&mut chat, host, terminal, &interrupts)?,
+        false => {
+            for line in io::stdin().lock().lines() {
+                let line = line.map_err(|error| {
+                    AppError::failed(format!("could not read what to say: {error}"))
+                })?;
+                if obey(&line, &mut chat, terminal, &interrupts)?.is_break() {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(Ended::Done)
+}
+
+fn edit_lines(
+    chat: &mut Chat,
+    host: &Host,
+    terminal: &Terminal,
+    interrupts: &Arc<AtomicUsize>,
+) -> Result<()> {
+    terminal.note(match chat.answers() {
+        true => "say something, or /help",
+        false => {
+            "this model continues text: give it a beginning, or nothing to let it go on; /help"
+        }
+    });
+    let failed = |error: ReadlineError| AppError::failed(format!("could not read a line: {error}"));
+    let mut editor = DefaultEditor::new().map_err(failed)?;
+    // Without a history yet there is nothing to load.
+    let _ = editor.load_history(&host.paths.chat_history);
+    loop {
+        let line = match editor.readline("› ") {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => {
+                terminal.note("/exit or Ctrl-D leaves");
+                continue;
+            }
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(failed(error)),
+        };
+        // A line that can't be remembered is said all the same.
+        let _ = editor.add_history_entry(&line);
+        match obey(&line, chat, terminal, interrupts) {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => break,
+            Err(error) => terminal.error(&error),
+        }
+    }
+    if let Some(folder) = host.paths.chat_history.parent() {
+        let _ = std::fs::create_dir_all(folder);
+    }
+    if let Err(error) = editor.save_history(&host.paths.chat_history) {
+        terminal.warn(format_args!(
+            "what you said could not be remembered: {error}"
+        ));
+    }
+    Ok(())
+}
+
+/// Does what a line asks for. Breaks when the user leaves.
+fn obey(
+    line: &str,
+    chat: &mut Chat,
+    terminal: &Terminal,
+    interrupts: &Arc<AtomicUsize>,
+) -> Result<ControlFlow<()>> {
+    match parse(line) {
+        Line::Say("") if chat.answers() => {}
+        Line::Say(words) => answer(words, chat, terminal, interrupts)?,
+        Line::Reset => {
+            chat.reset();
+            terminal.note("forgotten");
+        }
+        Line::System(words) => chat.set_system(words),
+        Line::Set("") => {
+            let settings = json!(chat.settings());
+            for (name, value) in settings.as_object().into_iter().flatten() {
+                terminal.note(format_args!("{name}={value}"));
+            }
+        }
+        Line::Set(change) => chat.set(change)?,
+        Line::Help => terminal.note(HELP),
+        Line::Exit => return Ok(ControlFlow::Break(())),
+        Line::Unknown(command) => {
+            return Err(
+                AppError::invalid(format!("there is no command `{command}`"))
+                    .with_hint("/help lists them"),
+            );
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+fn parse(line: &str) -> Line<'_> {
+    let line = line.trim();
+    if !line.starts_with('/') {
+        return Line::Say(line);
+    }
+    let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match command {
+        "/reset" => Line::Reset,
+        "/system" => Line::System(rest.trim()),
+        "/set" => Line::Set(rest.trim()),
+        "/help" => Line::Help,
+        "/exit" | "/quit" => Line::Exit,
+        _ => Line::Unknown(command),
+    }
+}
+
+fn answer(
+    words: &str,
+    chat: &mut Chat,
+    terminal: &Terminal,
+    interrupts: &Arc<AtomicUsize>,
+) -> Result<()> {
+    interrupts.store(0, Ordering::SeqCst);
+    let mut show = |piece: &str| {
+        if !terminal.json {
+            terminal.part(piece);
+        }
+        match interrupts.load(Ordering::SeqCst) {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    };
+    let said = chat.say(words, &mut show)?;
+    interrupts.store(0, Ordering::SeqCst);
+    if terminal.json {
+        return terminal.json(&json!({ "said": words, "answer": said }));
+    }
+    terminal.line("");
+    if said.forgotten_turns > 0 {
+        terminal.warn(format_args!(
+            "the conversation is longer than the model can read; its oldest {} turns are forgotten",
+            said.forgotten_turns
+        ));
+    }
+    if io::stdin().is_terminal() {
+        let ended = match said.answer.ended {
+            AnswerEnded::MaxTokens => ", cut at max_tokens",
+            AnswerEnded::Context => ", cut where the model's context is full",
+            AnswerEnded::Asked => ", stopped",
+            AnswerEnded::StopToken | AnswerEnded::StopText => "",
+        };
+        let tokens = said.answer.tokens.len();
+        let rate = said.answer.tokens_per_second();
+        terminal.note(
+            style(format!("{tokens} tokens, {rate:.0} a second{ended}"))
+                .for_stderr()
+                .dim(),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,323 @@
+//! `anneal train`: teach a model.
+
+use std::{
+    path::PathBuf,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use console::style;
+use indicatif::{ProgressBar, ProgressStyle};
+use models::{
+    device::RequestedDevice,
+    train::{TrainEvent, TrainRequest, request::Method},
+};
+use serde_json::json;
+
+use super::{
+    Ended,
+    terminal::{Terminal, bytes, count, count_interrupts, duration},
+};
+use crate::{
+    host::Host,
+    store::{
+        record::RecordedEvent,
+        run_file,
+        runs::{Run, RunStatus},
+    },
+    wire::error::{AppError, Result},
+};
+
+/// Without a terminal there is no progress bar, but a line this often.
+const LINE_EVERY: Duration = Duration::from_secs(15);
+
+/// Teach a model, or make a new one.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  anneal train --data notes.txt                          a new small model, learned from a text
+  anneal train --model SmolLM2-135M --data chat.jsonl    an adapter for an existing model
+  anneal train run.yaml --set lora.rank=16 --plan        show what would be done, and why")]
+pub(super) struct Arguments {
+    /// A run file in YAML. The plan of any run can be one.
+    run_file: Option<PathBuf>,
+    /// The model to start from: a folder, or the name of one in the folder of models.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<PathBuf>,
+    /// A file to learn from. Can be given several times.
+    #[arg(long, value_name = "FILE")]
+    data: Vec<PathBuf>,
+    /// lora, full or scratch.
+    #[arg(long, value_parser = method)]
+    method: Option<Method>,
+    /// What the run is called.
+    #[arg(long)]
+    name: Option<String>,
+    /// How many times the weights are updated.
+    #[arg(long)]
+    steps: Option<usize>,
+    /// auto, cpu, metal, cuda, or cuda:1 for the second one.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<RequestedDevice>,
+    /// Refuse what the device can't do safely, instead of taking the next best.
+    #[arg(long)]
+    strict: bool,
+    /// Change any field of the run file, such as lora.rank=16. Can be given several times.
+    #[arg(long, value_name = "FIELD=VALUE")]
+    set: Vec<String>,
+    /// Show the plan with the reason for each value, and start nothing.
+    #[arg(long)]
+    plan: bool,
+    /// Continue this run from its last checkpoint.
+    #[arg(long, value_name = "RUN", conflicts_with_all = [
+        "run_file", "model", "data", "method", "name", "steps", "device", "strict", "set", "plan",
+    ])]
+    resume: Option<String>,
+}
+
+fn method(word: &str) -> Result<Method, String> {
+    serde_json::from_value(json!(word)).map_err(|_| "it can be lora, full or scratch".to_owned())
+}
+
+pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    if let Some(run) = &arguments.resume {
+        return resume(run, host, terminal);
+    }
+    let only_plan = arguments.plan;
+    let resolved = host.plan(request(arguments)?)?;
+    if only_plan {
+        for warning in &resolved.warnings {
+            terminal.warn(warning);
+        }
+        match terminal.json {
+            true => terminal.json(&resolved)?,
+            false => terminal.part(run_file::write(&resolved)?),
+        }
+        return Ok(Ended::Done);
+    }
+    for warning in &resolved.warnings {
+        terminal.warn(warning);
+    }
+    let run = host.create_run(&resolved)?;
+    follow(&run, host, terminal)
+}
+
+/// Continues a run from its last checkpoint.
+pub(super) fn resume(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let run = host.find_run(run)?;
+    if run.state()?.status == RunStatus::Finished {
+        return Err(
+            AppError::invalid(format!("`{}` has done all its steps", run.id))
+                .with_hint(format!("talk to it with `anneal chat {}`", run.id)),
+        );
+    }
+    follow(&run, host, terminal)
+}
+
+/// What was asked: the run file, changed by the options, changed by `--set`.
+fn request(arguments: Arguments) -> Result<TrainRequest> {
+    let mut request = match &arguments.run_file {
+        Some(path) => run_file::read(path)?,
+        None => TrainRequest::default(),
+    };
+    request.model = arguments.model.or(request.model);
+    request.method = arguments.method.or(request.method);
+    request.name = arguments.name.or(request.name);
+    request.device = arguments.device.or(request.device);
+    if !arguments.data.is_empty() {
+        request.data.files = arguments.data;
+    }
+    if arguments.steps.is_some() {
+        request.steps = arguments.steps;
+        request.epochs = None;
+    }
+    if arguments.strict {
+        request.strict = Some(true);
+    }
+    run_file::set(request, &arguments.set)
+}
+
+/// Trains a run in this process and shows how it goes. Ctrl-C saves and leaves.
+pub(super) fn follow(run: &Run, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let interrupts = count_interrupts()?;
+    if terminal.json {
+        terminal.json(&json!({"kind": "opened", "run": run.id, "folder": run.folder}))?;
+    } else {
+        terminal.note(format_args!("run {}", style(&run.id).for_stderr().bold()));
+    }
+    let mut view = View::new(terminal);
+    let stop = || interrupts.load(Ordering::SeqCst) > 0;
+    let trained = host.train(run, &mut |event| view.show(event), &stop);
+    view.bar.finish_and_clear();
+    trained?;
+    let state = run.state()?;
+    if terminal.json {
+        return Ok(ended(state.status));
+    }
+    match state.status {
+        RunStatus::Stopped => terminal.line(format_args!(
+            "saved at step {} of {}; continue with `anneal train --resume {}`",
+            state.step, state.steps, run.id
+        )),
+        _ => {
+            if let Some(loss) = state.best_loss {
+                terminal.line(format_args!("best held-out loss {loss:.4}"));
+            }
+            terminal.line(format_args!("talk to it with `anneal chat {}`", run.id));
+        }
+    }
+    Ok(ended(state.status))
+}
+
+fn ended(status: RunStatus) -> Ended {
+    match status {
+        RunStatus::Stopped => Ended::Stopped,
+        _ => Ended::Done,
+    }
+}
+
+/// A run as it is seen in a terminal: a bar at the bottom, and lines above it for what is worth keeping.
+struct View<'a> {
+    terminal: &'a Terminal,
+    bar: ProgressBar,
+    last_line: Option<Instant>,
+    steps: usize,
+}
+
+impl<'a> View<'a> {
+    fn new(terminal: &'a Terminal) -> Self {
+        let bar = ProgressBar::hidden();
+        let template = "{bar:30.cyan/dim} {pos}/{len}  {msg}  {eta} left";
+        if let Ok(shape) = ProgressStyle::with_template(template) {
+            bar.set_style(shape.progress_chars("━╸ "));
+        }
+        Self {
+            terminal,
+            bar,
+            last_line: None,
+            steps: 0,
+        }
+    }
+
+    fn show(&mut self, recorded: &RecordedEvent) {
+        if self.terminal.json {
+            // Standard output that is gone is found out by the next signal, not here.
+            let _ = self.terminal.json(recorded);
+            return;
+        }
+        match &recorded.event {
+            TrainEvent::Started {
+                step,
+                steps,
+                trainable_parameters,
+                parameters,
+                device,
+            } => {
+                self.steps = *steps;
+                self.line(format!(
+                    "{} of {} parameters learn, on {device}",
+                    count(*trainable_parameters),
+                    count(*parameters)
+                ));
+                if self.terminal.shows_progress() {
+                    self.bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+                }
+                self.bar.set_length(*steps as u64);
+                self.bar.set_position(*step as u64);
+                self.bar.reset_eta();
+            }
+            TrainEvent::Stepped { step, .. } => self.stepped(*step, &recorded.event),
+            TrainEvent::Evaluated { .. } => self.line(evaluation(&recorded.event)),
+            TrainEvent::Sampled { step, prompt, text } => {
+                let step = style(format!("step {step} writes")).for_stderr().dim();
+                let prompt = style(prompt).for_stderr().dim();
+                self.line(format!("{step}\n{prompt}{text}"));
+            }
+            TrainEvent::Saved { step, bytes: size, .. } => {
+                let words = format!("step {step} saved, {}", bytes(*size));
+                self.line(style(words).for_stderr().dim().to_string());
+            }
+            TrainEvent::RolledBack {
+                step,
+                to_step,
+                why,
+                learning_rate,
+            } => self.line(format!(
+                "{} step {step}: {why}; back to step {to_step}, on with learning rate {learning_rate:.1e}",
+                style("warning:").for_stderr().yellow().bold()
+            )),
+            TrainEvent::Warned { message } => {
+                let word = style("warning:").for_stderr().yellow().bold();
+                self.line(format!("{word} {message}"));
+            }
+            TrainEvent::Stopped { .. } | TrainEvent::Failed { .. } => {}
+            TrainEvent::Finished { step, seconds, .. } => {
+                self.line(format!("{step} steps in {}", duration(*seconds)));
+            }
+        }
+    }
+
+    fn stepped(&mut self, step: usize, event: &TrainEvent) {
+        let TrainEvent::Stepped {
+            loss,
+            tokens_per_second,
+            memory_bytes,
+            ..
+        } = event
+        else {
+            return;
+        };
+        let rate = count(*tokens_per_second as u64);
+        let mut message = format!("loss {loss:.3}  {rate} tokens/s");
+        if *memory_bytes > 0 {
+            message += &format!("  {}", bytes(*memory_bytes));
+        }
+        self.bar.set_position(step as u64);
+        if self.bar.is_hidden()
+            && self
+                .last_line
+                .is_none_or(|last| last.elapsed() > LINE_EVERY)
+        {
+            let left = duration(self.bar.eta().as_secs_f64());
+            self.line(format!(
+                "step {step}/{}  {message}  {left} left",
+                self.steps
+            ));
+            self.last_line = Some(Instant::now());
+        }
+        self.bar.set_message(message);
+    }
+
+    /// A line that stays, above the bar.
+    fn line(&self, text: String) {
+        match self.bar.is_hidden() {
+            true => self.terminal.note(text),
+            false => self.bar.println(text),
+        }
+    }
+}
+
+fn evaluation(event: &TrainEvent) -> String {
+    let TrainEvent::Evaluated {
+        step,
+        loss,
+        loss_per_character,
+        accuracy,
+        best,
+        ..
+    } = event
+    else {
+        return String::new();
+    };
+    let mut text = format!("step {step}  held-out loss {loss:.4}");
+    if let Some(loss) = loss_per_character {
+        text += &format!("  {loss:.4} per character");
+    }
+    if let Some(accuracy) = accuracy {
+        text += &format!("  {:.1} % right", accuracy * 100.0);
+    }
+    if *best {
+        text += &format!("  {}", style("best so far").for_stderr().green());
+    }
+    text
+}

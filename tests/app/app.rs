@@ -1,0 +1,150 @@
+//! The binary with a temporary home. The only file here that knows how the program is started.
+
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+/// A fresh home, and a folder to work in.
+pub(crate) struct App {
+    folder: TempDir,
+}
+
+/// How a command ended, and what it wrote. Everything that varies is masked.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl App {
+    pub(crate) fn new() -> Self {
+        let app = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
+        fs::create_dir(app.home()).unwrap();
+        app
+    }
+
+    /// Where the program keeps its things.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    /// The folder the program is started in.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes a file into the folder the program is started in.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The program with arguments, not started yet.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anneal"));
+        command
+            .args(arguments)
+            .current_dir(self.folder())
+            .env("ANNEAL_HOME", self.home())
+            .env_remove("NO_COLOR")
+            .env_remove("COLUMNS")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.run_with_input(arguments, "")
+    }
+
+    /// Runs the program to its end, with words on standard input.
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A program that fails early does not read; what it wrote says why.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        Output {
+            code: output.status.code().unwrap_or(-1),
+            stdout: self.mask(&String::from_utf8(output.stdout).unwrap()),
+            stderr: self.mask(&String::from_utf8(output.stderr).unwrap()),
+        }
+    }
+
+    /// The text with what differs between machines and days replaced by words.
+    fn mask(&self, text: &str) -> String {
+        // The system may show the temporary folder by another name than it was made with.
+        let real = fs::canonicalize(self.folder()).unwrap();
+        let text = text.replace(&real.display().to_string(), "FOLDER");
+        mask_run_ids(&text.replace(&self.folder().display().to_string(), "FOLDER"))
+    }
+}
+
+/// Compares with the text in `expected/`. With `ANNEAL_WRITE_EXPECTED` set, writes it instead.
+#[track_caller]
+pub(crate) fn check_expected(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/app/expected")
+        .join(name);
+    if std::env::var_os("ANNEAL_WRITE_EXPECTED").is_some() {
+        fs::write(&path, text).unwrap();
+        return;
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        text, expected,
+        "run with ANNEAL_WRITE_EXPECTED=1 to write {name} anew, and read what changed"
+    );
+}
+
+/// Text to learn from: a few sentences, so that a tiny model can.
+pub(crate) fn sentences(count: usize) -> String {
+    let animals = ["cat", "dog", "cow", "hen", "fox"];
+    let sounds = ["meow", "woof", "moo", "cluck", "yip"];
+    (0..count)
+        .map(|at| format!("The {} says {}.\n", animals[at % 5], sounds[at % 5]))
+        .collect()
+}
+
+/// Replaces the day and the number of run ids: `2026-11-21-name-7f3a` becomes `DAY-name-XXXX`.
+fn mask_run_ids(text: &str) -> String {
+    let is_day = |text: &str| {
+        text.len() == 10
+            && text.char_indices().all(|(at, letter)| match at {
+                4 | 7 => letter == '-',
+                _ => letter.is_ascii_digit(),
+            })
+    };
+    let mut masked = String::new();
+    let mut rest = text;
+    while let Some(at) = (0..rest.len()).find(|&at| rest.get(at..at + 10).is_some_and(is_day)) {
+        masked.push_str(&rest[..at]);
+        masked.push_str("DAY");
+        rest = &rest[at + 10..];
+        let is_id = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        let end = rest.find(|letter| !is_id(letter)).unwrap_or(rest.len());
+        if rest.starts_with('-')
+            && let Some((name, _)) = rest[..end].rsplit_once('-')
+        {
+            masked.push_str(name);
+            masked.push_str("-XXXX");
+            rest = &rest[end..];
+        }
+    }
+    masked + rest
+}

@@ -1,0 +1,158 @@
+//! A run from its beginning to a chat, with everything that can happen to it on the way.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, ChildStdout, Command},
+};
+
+use serde_json::Value;
+
+use crate::app::{App, check_expected, sentences};
+
+/// A model that learns in a moment.
+const TINY: &str = "\
+name: Animals
+data:
+  files: [animals.txt]
+scratch:
+  preset: nano
+  vocab_size: 300
+  config: {hidden_size: 16, intermediate_size: 32, num_hidden_layers: 1, num_attention_heads: 2,
+    num_key_value_heads: 2, head_dim: 8}
+batch: {rows: 2, length: 32, accumulate: 1}
+evaluate: {batches: 2}
+device: cpu
+";
+
+#[test]
+fn a_run_is_trained_listed_shown_talked_to_renamed_and_deleted() {
+    let app = tiny("steps: 10\nsample: {every: 5, tokens: 4, prompts: [The cat]}\n");
+    let trained = app.run(&["train", "run.yaml", "--quiet"]);
+    assert_eq!(trained.code, 0, "{trained:?}");
+    assert!(trained.stdout.contains("talk to it with `anneal chat DAY-animals-XXXX`"));
+
+    let list = app.run(&["runs"]).stdout;
+    assert!(list.contains("DAY-animals-XXXX  finished  10/10"), "{list}");
+    let shown = app.run(&["runs", "show", "animals"]).stdout;
+    assert!(shown.contains("step-000010") && shown.contains("steps: 10"), "{shown}");
+
+    let chat = app.run_with_input(&["chat", "animals", "--set", "max_tokens=3"], "The dog\n/exit\nThe cat\n");
+    assert_eq!((chat.code, chat.stderr.as_str()), (0, ""), "{chat:?}");
+    assert_eq!(chat.stdout.matches('\n').count(), 1, "{chat:?}");
+
+    assert_eq!(app.run(&["runs", "rename", "animals", "Farm"]).stdout, "DAY-farm-XXXX\n");
+    assert_eq!(app.run(&["runs", "rm", "farm"]).code, 0);
+    assert_eq!(app.run(&["runs", "--quiet"]).stdout, "");
+}
+
+#[test]
+fn a_run_tells_machines_everything_in_numbered_lines() {
+    let app = tiny("steps: 4\n");
+    let output = app.run(&["train", "run.yaml", "--json"]);
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    let events: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
+    assert_eq!((kinds[0], kinds[1], *kinds.last().unwrap()), ("opened", "started", "finished"));
+    assert_eq!(kinds.iter().filter(|kind| **kind == "stepped").count(), 4);
+    let numbers: Vec<u64> = events[1..].iter().map(|event| event["number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_run_that_is_watched_through_a_pipe_is_told_in_lines() {
+    let app = tiny("steps: 4\nsample: {every: 0}\nevaluate: {every: 4}\n");
+    let output = app.run(&["train", "run.yaml"]);
+    check_expected("train-lines.txt", &mask_numbers(&output.stderr));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_saves_and_leaves_and_the_run_continues_where_it_was() {
+    let app = tiny("steps: 1000000\n");
+    let (mut child, mut lines) = start(&app, &["train", "run.yaml", "--json"]);
+    wait_for(&mut lines, "stepped");
+    signal(&child, "-INT");
+    let stopped = wait_for(&mut lines, "stopped");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(app.run(&["runs"]).stdout.contains("stopped"));
+
+    let (mut child, mut lines) = start(&app, &["runs", "resume", "animals", "--json"]);
+    let started = wait_for(&mut lines, "started");
+    assert_eq!(started["step"], stopped["step"]);
+    assert_eq!(started["number"], stopped["number"].as_u64().unwrap() + 1);
+    assert!(app.run(&["runs"]).stdout.contains("running"));
+    let other = app.run(&["train", "--resume", "animals"]);
+    assert!(other.stderr.contains("is being trained by another process"), "{other:?}");
+
+    // A run whose process went away without a word can still be continued.
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    assert!(app.run(&["runs"]).stdout.contains("interrupted"));
+    let (mut child, mut lines) = start(&app, &["train", "--resume", "animals", "--json"]);
+    wait_for(&mut lines, "stepped");
+    signal(&child, "-INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_run_that_cannot_start_fails_with_the_reason_and_remembers_it() {
+    let app = tiny("steps: 4\n");
+    app.run(&["train", "run.yaml", "--quiet"]);
+    let app_runs = app.home().join("runs");
+    let run = std::fs::read_dir(&app_runs).unwrap().next().unwrap().unwrap().path();
+    let plan = std::fs::read_to_string(run.join("run.yaml")).unwrap();
+    std::fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 8")).unwrap();
+    std::fs::remove_file(app.folder().join("animals.txt")).unwrap();
+    std::fs::remove_file(run.join("events.jsonl")).unwrap();
+    let output = app.run(&["train", "--resume", "animals"]);
+    assert_eq!(output.code, 1);
+    assert!(output.stderr.contains("animals.txt"), "{output:?}");
+    assert!(app.run(&["runs"]).stdout.contains("failed"));
+}
+
+/// A folder with text and a run file for a tiny model.
+fn tiny(more: &str) -> App {
+    let app = App::new();
+    app.file("animals.txt", &sentences(400));
+    app.file("run.yaml", &format!("{TINY}{more}"));
+    app
+}
+
+fn start(app: &App, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
+    let mut child = app.command(arguments).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    (child, lines)
+}
+
+/// Reads events until one of a kind comes.
+#[track_caller]
+fn wait_for(lines: &mut BufReader<ChildStdout>, kind: &str) -> Value {
+    let mut line = String::new();
+    while lines.read_line(&mut line).unwrap() > 0 {
+        let event: Value = serde_json::from_str(&line).unwrap();
+        if event["kind"] == kind {
+            return event;
+        }
+        line.clear();
+    }
+    panic!("the program ended without `{kind}`");
+}
+
+fn signal(child: &Child, signal: &str) {
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+/// Every number becomes `N`, so that words and places are compared.
+fn mask_numbers(text: &str) -> String {
+    let mut masked = String::new();
+    for letter in text.chars() {
+        let is_number = letter.is_ascii_digit() || (matches!(letter, '.' | ',') && masked.ends_with('N'));
+        match is_number {
+            true if masked.ends_with('N') => {}
+            true => masked.push('N'),
+            false => masked.push(letter),
+        }
+    }
+    masked
+}
