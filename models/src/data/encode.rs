@@ -126,7 +126,7 @@ pub fn encode_stream(rows: &[Row], tokenizer: &Tokenizer) -> Result<TokenStream>
         if at + 1 < rows.len() {
             tokens.extend(tokenizer.special.end);
         }
-        stream.add(&tokens, text.chars().count());
+        stream.add(tokens, text.chars().count());
     }
     Ok(stream)
 }

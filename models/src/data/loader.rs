@@ -106,10 +106,14 @@ const STEPS_PER_BUCKET: usize = 16;
 
 impl TokenStream {
     /// Adds a document.
-    pub fn add(&mut self, tokens: &[u32], characters: usize) {
+    pub fn add(&mut self, mut tokens: Vec<u32>, characters: usize) {
         self.starts.push(self.tokens.len());
-        self.tokens.extend(tokens);
         self.characters += characters;
+        // The first one is often all there is, and as large as memory allows.
+        match self.tokens.is_empty() {
+            true => self.tokens = tokens,
+            false => self.tokens.append(&mut tokens),
+        }
     }
 
     /// The tokens `start..start + length` and the targets after each of them. The last one may lie past the window.

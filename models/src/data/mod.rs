@@ -27,6 +27,7 @@ pub mod row;
 pub mod source;
 pub mod split;
 pub mod starter;
+pub mod stream;
 pub mod summary;
 pub mod template;
 pub mod tokenizer;

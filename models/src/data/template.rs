@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use hf_chat_template::{ChatTemplateField, FixedClock, RenderInput};
+use hf_chat_template::{ChatTemplateField, FixedClock, RenderInput, TokenField};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -50,6 +50,8 @@ pub struct ChatTemplate {
     pub reason: String,
     /// How a turn of the assistant ends.
     pub turn_end: TurnEnd,
+    /// The tokenizer's own end token, spelled out; empty when it has none.
+    end: String,
     plain: hf_chat_template::ChatTemplate,
     /// The same with marks around the `{% generation %}` blocks, when the template has any.
     marked: Option<hf_chat_template::ChatTemplate>,
@@ -163,9 +165,20 @@ impl ChatTemplate {
             origin,
             reason: reason.to_owned(),
             turn_end: TurnEnd::default(),
+            end: config
+                .eos_token
+                .as_ref()
+                .and_then(TokenField::as_str)
+                .unwrap_or_default()
+                .to_owned(),
         };
         template.turn_end = template.find_turn_end(tokenizer)?;
         Ok(template)
+    }
+
+    /// The text of a conversation.
+    pub fn text(&self, messages: &[Message]) -> Result<String> {
+        render(&self.plain, messages, false)
     }
 
     /// The text that asks the model for the next turn.
@@ -190,11 +203,22 @@ impl ChatTemplate {
             .iter()
             .map(|&at| self.one_turn(messages, at))
             .collect::<Result<Vec<_>>>()?;
-        if apart.iter().all(|turn| text.starts_with(&turn.text)) {
-            let learned = apart.into_iter().flat_map(|turn| turn.learned).collect();
-            return Ok(vec![Rendered { text, learned }]);
+        let mut learned = Vec::new();
+        for turn in &apart {
+            // Some templates end a text, but no turn within it, with the tokenizer's own end token.
+            let body = turn
+                .text
+                .strip_suffix(self.end.as_str())
+                .unwrap_or(&turn.text);
+            match text.starts_with(&turn.text) {
+                true => learned.extend(turn.learned.clone()),
+                false if text.starts_with(body) => {
+                    learned.extend(turn.learned.iter().map(|part| part.start..body.len()));
+                }
+                false => return Ok(apart),
+            }
         }
-        Ok(apart)
+        Ok(vec![Rendered { text, learned }])
     }
 
     /// The text up to the end of the assistant's turn `at`, of which only that turn is learned.

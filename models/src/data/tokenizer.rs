@@ -1,8 +1,7 @@
 //! Text to tokens and back: a checkpoint's `tokenizer.json`, or a byte-level BPE trained on the data.
 //!
 //! Everything about tokenization itself is the `tokenizers` library's. This module adds what stands around it in a
-//! checkpoint folder (which tokens begin, end and pad), encoding of texts of any size in bounded memory, and decoding
-//! of a stream one token at a time.
+//! checkpoint folder (which tokens begin, end and pad), and encoding of texts of any size in bounded memory.
 //!
 //! Known limit, shared with transformers: text that spells a special token (`<|im_end|>`) becomes that token.
 
@@ -36,9 +35,8 @@ pub const SMALLEST_VOCABULARY: usize = 256 + 3;
 /// works on it, and pieces are what the processor's cores share.
 const PIECE_BYTES: usize = 1 << 16;
 
-/// After so many tokens without a whole character, a stream gives out what it has. No character is longer than four
-/// bytes, so a valid text never waits that long.
-const PATIENCE: usize = 8;
+/// So many pieces are encoded before their tokens are put together.
+const PIECES_PER_TURN: usize = 256;
 
 /// The files beside `tokenizer.json` that belong to a tokenizer.
 const COMPANIONS: [&str; 3] = [
@@ -209,17 +207,22 @@ impl Tokenizer {
         if text.len() <= 2 * PIECE_BYTES {
             return self.encode_piece(text, add_special);
         }
-        let pieces: Vec<&str> = pieces(text).collect();
-        let encoded: Vec<Vec<u32>> = pieces
-            .par_iter()
-            .map(|piece| self.encode_piece(piece, false))
-            .collect::<Result<_>>()?;
-        let (before, after) = if add_special {
+        let (mut tokens, after) = if add_special {
             self.frame()?
         } else {
             Default::default()
         };
-        Ok([before, encoded.concat(), after].concat())
+        let pieces: Vec<&str> = pieces(text).collect();
+        // In turns, so that the tokens of a large text are never in memory twice.
+        for turn in pieces.chunks(PIECES_PER_TURN) {
+            let encoded: Vec<Vec<u32>> = turn
+                .par_iter()
+                .map(|piece| self.encode_piece(piece, false))
+                .collect::<Result<_>>()?;
+            encoded.iter().for_each(|piece| tokens.extend(piece));
+        }
+        tokens.extend(after);
+        Ok(tokens)
     }
 
     /// The tokens of a text with their places in it. Special tokens spelled in the text are parsed as such.
@@ -236,16 +239,6 @@ impl Tokenizer {
         self.library.decode(tokens, !show_special).map_err(|error| {
             Error::Data(format!("could not decode {} tokens: {error}", tokens.len()))
         })
-    }
-
-    /// A decoder that takes tokens one at a time.
-    pub fn stream_decoder(&self) -> StreamDecoder {
-        StreamDecoder {
-            tokenizer: self.clone(),
-            window: Vec::new(),
-            shown: 0,
-            shown_text: String::new(),
-        }
     }
 
     /// The id of a token, when the vocabulary has it.
@@ -376,65 +369,6 @@ impl Tokenizer {
     }
 }
 
-/// Decodes tokens as they come, without broken characters and with the right spaces.
-///
-/// It decodes a window of the newest tokens only, never all again, so a token costs the same at any length. The
-/// window keeps the tokens of the last piece given out, because how a token is spelled can depend on the one before.
-#[derive(Debug, Clone)]
-pub struct StreamDecoder {
-    tokenizer: Tokenizer,
-    window: Vec<u32>,
-    /// How many tokens at the start of the window have been given out.
-    shown: usize,
-    /// Their text.
-    shown_text: String,
-}
-
-impl StreamDecoder {
-    /// Takes a token and returns the text that is now certain: often one word, nothing in the middle of a character.
-    ///
-    /// Special tokens have no text. Bytes that are no text come out as `\u{FFFD}` after a few tokens.
-    pub fn push(&mut self, token: u32) -> Result<String> {
-        if self.tokenizer.is_special(token) {
-            return Ok(String::new());
-        }
-        self.window.push(token);
-        let text = self.tokenizer.decode(&self.window, false)?;
-        if text == self.shown_text {
-            // A token without text; without this, a stream of them would grow the window.
-            self.window.pop();
-            return Ok(String::new());
-        }
-        let waiting = self.window.len() - self.shown;
-        if waiting < PATIENCE && (text.ends_with('\u{FFFD}') || !text.starts_with(&self.shown_text))
-        {
-            return Ok(String::new());
-        }
-        self.give_out(&text)
-    }
-
-    /// What is left when no more tokens come: half a character, shown as `\u{FFFD}`, or nothing.
-    pub fn finish(&mut self) -> Result<String> {
-        if self.window.len() == self.shown {
-            return Ok(String::new());
-        }
-        let text = self.tokenizer.decode(&self.window, false)?;
-        self.give_out(&text)
-    }
-
-    fn give_out(&mut self, text: &str) -> Result<String> {
-        let fresh = match text.strip_prefix(&self.shown_text) {
-            Some(fresh) => fresh.to_owned(),
-            // Bytes that made no character changed how those before them read; those are out already.
-            None => self.tokenizer.decode(&self.window[self.shown..], false)?,
-        };
-        self.window.drain(..self.shown);
-        self.shown = self.window.len();
-        self.shown_text = self.tokenizer.decode(&self.window, false)?;
-        Ok(fresh)
-    }
-}
-
 /// Cuts a text after line ends into pieces of about [`PIECE_BYTES`].
 ///
 /// A cut never falls between two white-space characters, which tokenizers like to join; a text without such a place
@@ -478,7 +412,6 @@ fn read_if_there(path: &Path) -> Result<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
 
     const TEXTS: [&str; 3] = [
         "Where is the café? The café is here.\n",
@@ -488,53 +421,6 @@ mod tests {
 
     fn trained(size: usize) -> Tokenizer {
         Tokenizer::train(TEXTS.into_iter(), size).unwrap()
-    }
-
-    /// A SentencePiece-like tokenizer: spaces are `▁`, the first one is dropped, unknown characters are bytes.
-    fn with_byte_fallback() -> Tokenizer {
-        let mut vocabulary = serde_json::Map::new();
-        let mut add = |token: String| {
-            let id = vocabulary.len();
-            vocabulary.insert(token, json!(id));
-        };
-        add("<s>".to_owned());
-        (0..256).for_each(|byte| add(format!("<0x{byte:02X}>")));
-        ["▁", "H", "i", "▁H", "▁Hi"]
-            .into_iter()
-            .for_each(|token| add(token.to_owned()));
-        let text = json!({
-            "version": "1.0", "truncation": null, "padding": null,
-            "added_tokens": [{"id": 0, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
-                "normalized": false, "special": true}],
-            "normalizer": {"type": "Sequence", "normalizers": [
-                {"type": "Prepend", "prepend": "▁"},
-                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
-            "pre_tokenizer": null, "post_processor": null,
-            "decoder": {"type": "Sequence", "decoders": [
-                {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-                {"type": "ByteFallback"}, {"type": "Fuse"},
-                {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
-            "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": true,
-                "vocab": vocabulary, "merges": [["▁", "H"], ["▁H", "i"]]}
-        });
-        let library = tokenizers::Tokenizer::from_bytes(text.to_string()).unwrap();
-        Tokenizer::assemble(library, BTreeMap::new())
-    }
-
-    /// Streams tokens and expects what decoding them all at once gives.
-    #[track_caller]
-    fn check_stream(tokenizer: &Tokenizer, tokens: &[u32]) {
-        let mut stream = tokenizer.stream_decoder();
-        let mut text = String::new();
-        let mut widest = 0;
-        for &token in tokens {
-            text += &stream.push(token).unwrap();
-            widest = widest.max(stream.window.len());
-        }
-        text += &stream.finish().unwrap();
-        assert_eq!(text, tokenizer.decode(tokens, false).unwrap());
-        assert!(widest <= 2 * PATIENCE, "the window grew to {widest} tokens");
     }
 
     #[test]
@@ -603,34 +489,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_shows_what_decoding_at_once_shows() {
-        let text = "Hi Hi  hi 漢字 🙂🙃 café Hi";
-        for tokenizer in [trained(300), with_byte_fallback()] {
-            check_stream(&tokenizer, &tokenizer.encode(text, false).unwrap());
-        }
-    }
-
-    #[test]
-    fn a_stream_of_any_tokens_ends_and_stays_small() {
-        let tokenizer = trained(300);
-        let mut random = Random::new(5);
-        for _ in 0..50 {
-            let tokens: Vec<u32> = (0..60).map(|_| random.below(300) as u32).collect();
-            let mut stream = tokenizer.stream_decoder();
-            for &token in &tokens {
-                stream.push(token).unwrap();
-                assert!(stream.window.len() <= 2 * PATIENCE);
-            }
-            stream.finish().unwrap();
-        }
-    }
-
-    #[test]
     fn special_tokens_are_parsed_and_not_shown() {
         let tokenizer = trained(300);
         let tokens = tokenizer.encode("<|im_start|>a<|im_end|>", false).unwrap();
         assert_eq!(tokens.len(), 3);
-        check_stream(&tokenizer, &tokens);
         assert_eq!(tokenizer.decode(&tokens, false).unwrap(), "a");
     }
 

@@ -1,0 +1,315 @@
+//! Rows to tokens: chat templates, which tokens are learned, and what is cut.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use models::data::{
+    DataRequest,
+    encode::{Learn, TokenRow, encode, encode_chat},
+    row::{Message, Role},
+    summary::{LengthSummary, preview},
+    template::{CHAT_ML, ChatTemplate, TemplateOrigin},
+    tokenizer::Tokenizer,
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::data::opened;
+
+fn tokenizer() -> Tokenizer {
+    let texts =
+        ["What is 2 and 2? It is 4. The answer of the assistant, the words of the user."; 3];
+    Tokenizer::train(texts.into_iter(), 330).unwrap()
+}
+
+/// The text of a conversation with the learned part in ⟦brackets⟧, one for each row it gives.
+fn marked(template: &str, messages: &[(Role, &str)]) -> Vec<String> {
+    let tokenizer = tokenizer();
+    let template = ChatTemplate::from_source(template, &tokenizer).unwrap();
+    let messages: Vec<Message> = messages
+        .iter()
+        .map(|(role, words)| Message::new(*role, *words))
+        .collect();
+    let rows = encode_chat(&messages, &tokenizer, &template, Learn::Assistant, 1000).unwrap();
+    let show = |row: &TokenRow| {
+        let segments = preview(row, &tokenizer).unwrap();
+        segments
+            .into_iter()
+            .map(|it| {
+                if it.learned {
+                    format!("⟦{}⟧", it.text)
+                } else {
+                    it.text
+                }
+            })
+            .collect()
+    };
+    rows.iter().map(show).collect()
+}
+
+const TALK: [(Role, &str); 5] = [
+    (Role::System, "S"),
+    (Role::User, "Hi."),
+    (Role::Assistant, " Hello?\n"),
+    (Role::User, "Hi."),
+    (Role::Assistant, "Hi."),
+];
+
+#[test]
+fn every_turn_of_the_assistant_is_learned_to_its_end_token() {
+    let expected = "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nHi.<|im_end|>\n\
+                    <|im_start|>assistant\n⟦ Hello?\n<|im_end|>⟧\n<|im_start|>user\nHi.<|im_end|>\n\
+                    <|im_start|>assistant\n⟦Hi.<|im_end|>⟧\n";
+    assert_eq!(marked(CHAT_ML, &TALK), [expected]);
+    // The same without generation blocks is found from prefixes.
+    let without = CHAT_ML
+        .replace("{% generation %}", "")
+        .replace("{% endgeneration %}", "");
+    assert_eq!(marked(&without, &TALK), [expected]);
+    // A block that leaves the end token out gets it, and white space around blocks is trimmed as without marks.
+    let short = "{% for m in messages %}<|im_start|>{{ m.role }}\n\
+                 {% if m.role == 'assistant' %}\n  {%- generation -%}\n  {{ m.content }}\n  {% endgeneration %}\n\
+                 {% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}";
+    assert_eq!(
+        marked(short, &TALK[3..]),
+        ["<|im_start|>user\nHi.<|im_end|>\n<|im_start|>assistant\n⟦Hi.\n<|im_end|>⟧\n"]
+    );
+}
+
+#[test]
+fn templates_without_end_tokens_and_with_trimmed_words_are_understood() {
+    let words = "{% for m in messages %}{{ m.role }}: {{ m.content.strip() }}\n\n{% endfor %}\
+                 {% if add_generation_prompt %}assistant:{% endif %}";
+    assert_eq!(
+        marked(words, &TALK[1..]),
+        ["user: Hi.\n\nassistant:⟦ Hello?\n\n⟧user: Hi.\n\nassistant:⟦ Hi.\n\n⟧"]
+    );
+    let template = ChatTemplate::from_source(words, &tokenizer()).unwrap();
+    assert_eq!(
+        (template.turn_end.token, template.turn_end.text),
+        (None, None)
+    );
+}
+
+#[test]
+fn a_template_that_rewrites_the_past_gives_a_row_for_each_turn() {
+    let forgets = "{% for m in messages %}<|im_start|>{{ m.role }}\n\
+                   {% if m.role == 'assistant' and loop.last %}<think></think>{% endif %}\
+                   {{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    assert_eq!(
+        marked(forgets, &TALK[1..]),
+        [
+            "<|im_start|>user\nHi.<|im_end|>\n<|im_start|>assistant\n⟦<think></think> Hello?\n<|im_end|>⟧\n",
+            "<|im_start|>user\nHi.<|im_end|>\n<|im_start|>assistant\n Hello?\n<|im_end|>\n\
+             <|im_start|>user\nHi.<|im_end|>\n<|im_start|>assistant\n⟦<think></think>Hi.<|im_end|>⟧\n"
+        ]
+    );
+    // A prompt that begins the turn with words a finished turn does not have.
+    let thinks = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
+                  {% if add_generation_prompt %}<|im_start|>assistant\n<think>{% endif %}";
+    assert_eq!(
+        marked(thinks, &[(Role::User, "Hi."), (Role::Assistant, "<b>")]),
+        ["<|im_start|>user\nHi.<|im_end|>\n<|im_start|>assistant\n⟦<b><|im_end|>⟧\n"]
+    );
+}
+
+#[test]
+fn a_conversation_the_template_refuses_is_a_problem_with_its_line() {
+    let tokenizer = tokenizer();
+    let refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}{% endif %}{{ messages }}";
+    let template = ChatTemplate::from_source(refuses, &tokenizer).unwrap();
+    let row = r#"{"system": "S", "prompt": "Q", "completion": "A"}"#;
+    let dataset = opened("a.jsonl", row.as_bytes(), DataRequest::default()).unwrap();
+    let encoded = encode(
+        &dataset,
+        &dataset.rows,
+        &tokenizer,
+        &template,
+        Learn::Assistant,
+        100,
+    );
+    assert_eq!(encoded.rows.len(), 0);
+    let problem = encoded.problems[0].to_string();
+    assert!(
+        problem.starts_with("line 1:") && problem.contains("no system here"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_checkpoint_without_a_template_gets_chat_ml_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    tokenizer().save(folder.path(), None).unwrap();
+    let template = ChatTemplate::of(&Tokenizer::load(folder.path()).unwrap()).unwrap();
+    assert_eq!(template.origin, TemplateOrigin::ChatMl);
+    assert!(template.reason.contains("ChatML") && template.reason.contains("no chat template"));
+
+    let named = json!({"chat_template": [{"name": "tools", "template": "T"}, {"name": "default", "template": "D"}]});
+    fs::write(
+        folder.path().join("tokenizer_config.json"),
+        named.to_string(),
+    )
+    .unwrap();
+    let template = ChatTemplate::of(&Tokenizer::load(folder.path()).unwrap()).unwrap();
+    assert_eq!(
+        (template.origin, template.source.as_str()),
+        (TemplateOrigin::TokenizerConfig, "D")
+    );
+
+    fs::write(folder.path().join("chat_template.jinja"), "{{ 'F' }}").unwrap();
+    let template = ChatTemplate::of(&Tokenizer::load(folder.path()).unwrap()).unwrap();
+    assert_eq!(
+        (template.origin, template.prompt(&[]).unwrap().as_str()),
+        (TemplateOrigin::File, "F")
+    );
+}
+
+#[test]
+fn long_rows_are_cut_and_counted_and_a_row_that_loses_everything_is_reported() {
+    let tokenizer = tokenizer();
+    let template = ChatTemplate::of(&tokenizer).unwrap();
+    let row = |prompt: &str, completion: &str| {
+        json!({"prompt": prompt, "completion": completion}).to_string()
+    };
+    let text = [
+        row("Q", "A"),
+        row("Q", &"ab".repeat(100)),
+        row(&"ab".repeat(100), "A"),
+    ]
+    .join("\n");
+    let dataset = opened("a.jsonl", text.as_bytes(), DataRequest::default()).unwrap();
+    let encoded = encode(
+        &dataset,
+        &dataset.rows,
+        &tokenizer,
+        &template,
+        Learn::Assistant,
+        60,
+    );
+    assert_eq!((encoded.rows.len(), encoded.truncated), (2, 2));
+    assert!(
+        encoded.problems[0].to_string().starts_with("line 3: has "),
+        "{:?}",
+        encoded.problems
+    );
+    assert_eq!(encoded.rows[1].tokens.len(), 60);
+    assert_eq!(LengthSummary::new(&encoded.rows).truncated, 1);
+    let all = encode(
+        &dataset,
+        &dataset.rows,
+        &tokenizer,
+        &template,
+        Learn::All,
+        60,
+    );
+    assert!(all.problems.is_empty() && all.rows.iter().all(|row| row.learned.iter().all(|&it| it)));
+}
+
+#[test]
+fn a_text_row_ends_with_the_end_token() {
+    let tokenizer = tokenizer();
+    let template = ChatTemplate::of(&tokenizer).unwrap();
+    let dataset = opened("a.jsonl", br#"{"text": "words"}"#, DataRequest::default()).unwrap();
+    let encoded = encode(
+        &dataset,
+        &dataset.rows,
+        &tokenizer,
+        &template,
+        Learn::Assistant,
+        60,
+    );
+    assert_eq!(
+        encoded.rows[0].tokens.last().copied(),
+        tokenizer.special.end
+    );
+    assert!(encoded.rows[0].learned.iter().all(|&it| it));
+}
+
+/// Templates, and what transformers made of them.
+#[derive(Deserialize)]
+struct Golden {
+    conversations: BTreeMap<String, Vec<Message>>,
+    templates: Vec<GoldenTemplate>,
+}
+
+#[derive(Deserialize)]
+struct GoldenTemplate {
+    name: String,
+    template: String,
+    bos_token: Option<String>,
+    eos_token: Option<String>,
+    rendered: Vec<GoldenText>,
+}
+
+#[derive(Deserialize)]
+struct GoldenText {
+    conversation: String,
+    add_generation_prompt: bool,
+    text: Option<String>,
+    /// Where the template's own blocks mark the assistant's words, in characters.
+    assistant_character_spans: Option<Vec<(usize, usize)>>,
+}
+
+#[test]
+fn templates_render_what_transformers_renders_with_the_same_parts_learned() {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/chat_templates/golden.json");
+    let golden: Golden = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let mut blocks = 0;
+    for template in &golden.templates {
+        let folder = tempfile::tempdir().unwrap();
+        tokenizer().save(folder.path(), None).unwrap();
+        let config = json!({
+            "chat_template": template.template, "bos_token": template.bos_token, "eos_token": template.eos_token
+        });
+        fs::write(
+            folder.path().join("tokenizer_config.json"),
+            config.to_string(),
+        )
+        .unwrap();
+        let compiled = ChatTemplate::of(&Tokenizer::load(folder.path()).unwrap()).unwrap();
+        for expected in &template.rendered {
+            let case = format!("{}, {}", template.name, expected.conversation);
+            let messages = &golden.conversations[&expected.conversation];
+            let text = match expected.add_generation_prompt {
+                true => compiled.prompt(messages),
+                false => compiled.text(messages),
+            };
+            assert_eq!(text.as_ref().ok(), expected.text.as_ref(), "{case}");
+            let Some(text) = text.ok().filter(|_| !expected.add_generation_prompt) else {
+                continue;
+            };
+            let rows = compiled.render(messages).unwrap();
+            let turns: Vec<&Message> = messages
+                .iter()
+                .filter(|it| it.role == Role::Assistant)
+                .collect();
+            let parts: Vec<&str> = rows
+                .iter()
+                .flat_map(|row| row.learned.iter().map(|part| &row.text[part.clone()]))
+                .collect();
+            assert_eq!(parts.len(), turns.len(), "{case}");
+            if let Some(spans) = &expected.assistant_character_spans {
+                let letters: Vec<char> = text.chars().collect();
+                let marked: Vec<String> = spans
+                    .iter()
+                    .map(|&(from, to)| letters[from..to].iter().collect())
+                    .collect();
+                assert_eq!(parts, marked, "{case}");
+                blocks += 1;
+                continue;
+            }
+            for (part, turn) in parts.iter().zip(turns) {
+                let words = turn.content.trim();
+                assert!(
+                    part.trim_start().starts_with(words),
+                    "{case}: {part:?} does not begin with {words:?}"
+                );
+                assert!(
+                    part.len() < words.len() + 30,
+                    "{case}: {part:?} has more than {words:?}"
+                );
+            }
+        }
+    }
+    assert!(blocks > 0 && golden.templates.len() > 4);
+}
