@@ -14,8 +14,18 @@ use rayon::prelude::*;
 
 use crate::ops::kernels::cpu::simd;
 
-/// Columns of one tile: a whole number of the crate's register tiles, which are 48 or 96 wide with AVX-512.
-const TILE_COLUMNS: usize = 96;
+/// Rows and columns of one tile: small enough to give several cores something to do at the widths of small models, and a
+/// whole number of the crate's register tiles.
+const TILE: (usize, usize) = (256, 192);
+
+/// The same where there would be very many tiles: fewer and wider, so that the left operand is read less often.
+const WIDE_TILE: (usize, usize) = (256, 768);
+
+/// The same where all columns fit in one tile: an adapter's rank, or the keys of few heads.
+const NARROW_TILE: (usize, usize) = (128, 192);
+
+/// Tiles that are very many.
+const MANY_TILES: usize = 64;
 
 /// Multiplications below which one thread is faster than two.
 const WORTH_THREADS: usize = 1 << 19;
@@ -281,15 +291,17 @@ impl Tiles {
         if size.rows * size.columns * size.depth < WORTH_THREADS {
             return whole;
         }
-        Self {
-            // Many columns give enough tiles; then a tile takes many rows, so that b is packed as rarely as possible.
-            rows: if size.columns >= 4 * TILE_COLUMNS {
-                512
-            } else {
-                128
-            },
-            columns: TILE_COLUMNS,
+        let tiles = |(rows, columns)| Self {
+            rows,
+            columns,
             on_threads: true,
+        };
+        if size.columns <= NARROW_TILE.1 {
+            tiles(NARROW_TILE)
+        } else if tiles(TILE).count(size) > MANY_TILES {
+            tiles(WIDE_TILE)
+        } else {
+            tiles(TILE)
         }
     }
 
