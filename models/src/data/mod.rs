@@ -185,11 +185,15 @@ impl Dataset {
         )))
     }
 
-    /// Every text in it, to train a tokenizer on. A conversation gives one text for each turn.
+    /// Every text in it, to train a tokenizer on. A conversation gives the words of each turn, and who speaks: most
+    /// chat templates spell that out, and it would take many tokens otherwise.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.rows.iter().flat_map(|row| match &row.example {
             Example::Text(text) => vec![text.as_str()],
-            Example::Chat(messages) => messages.iter().map(|it| it.content.as_str()).collect(),
+            Example::Chat(messages) => messages
+                .iter()
+                .flat_map(|it| [it.role.name(), it.content.as_str()])
+                .collect(),
         })
     }
 }
