@@ -11,7 +11,10 @@ fn help_lists_the_commands_and_the_exit_codes() {
 
 #[test]
 fn help_of_training_explains_every_option() {
-    check_expected("help-train.txt", &App::new().run(&["train", "--help"]).stdout);
+    check_expected(
+        "help-train.txt",
+        &App::new().run(&["train", "--help"]).stdout,
+    );
 }
 
 #[test]
@@ -24,7 +27,14 @@ fn without_arguments_the_help_is_shown() {
 fn a_plan_is_shown_with_its_reasons_and_starts_nothing() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
-    let output = app.run(&["train", "--data", "animals.txt", "--device", "cpu", "--plan"]);
+    let output = app.run(&[
+        "train",
+        "--data",
+        "animals.txt",
+        "--device",
+        "cpu",
+        "--plan",
+    ]);
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     check_expected("plan-scratch.txt", &output.stdout);
     assert!(!app.home().join("runs").exists());
@@ -34,10 +44,22 @@ fn a_plan_is_shown_with_its_reasons_and_starts_nothing() {
 fn a_plan_for_machines_is_one_line_of_json() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
-    let output = app.run(&["train", "--data", "animals.txt", "--set", "seed=7", "--plan", "--json"]);
+    let output = app.run(&[
+        "train",
+        "--data",
+        "animals.txt",
+        "--set",
+        "seed=7",
+        "--plan",
+        "--json",
+    ]);
     let answer: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(answer["plan"]["seed"], 7);
-    let seed = answer["reasons"].as_array().unwrap().iter().find(|it| it["field"] == "seed");
+    let seed = answer["reasons"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["field"] == "seed");
     assert_eq!(seed.unwrap()["automatic"], false);
 }
 
@@ -46,13 +68,25 @@ fn what_is_wrong_with_a_request_is_said_by_field_and_line() {
     let cases = [
         ("", "lora:\n  rnak: 8\n", &[][..]),
         ("", "steps: many\n", &[]),
-        ("", "steps: 0\nlearning_rate: 0\ndata:\n  files: [animals.txt]\n", &[]),
-        ("", "data:\n  files: [animals.txt]\n", &["--set", "lora.rnak=8"]),
+        (
+            "",
+            "steps: 0\nlearning_rate: 0\ndata:\n  files: [animals.txt]\n",
+            &[],
+        ),
+        (
+            "",
+            "data:\n  files: [animals.txt]\n",
+            &["--set", "lora.rnak=8"],
+        ),
         ("", "data:\n  files: [animals.txt]\n", &["--set", "steps"]),
         ("", "data:\n  files: [nothing.txt]\n", &[]),
         ("", "model: nothing\ndata:\n  files: [animals.txt]\n", &[]),
         ("", "{}", &[]),
-        ("", "steps: 300\nschedule:\n  warmup_steps: 500\ndata:\n  files: [animals.txt]\n", &[]),
+        (
+            "",
+            "steps: 300\nschedule:\n  warmup_steps: 500\ndata:\n  files: [animals.txt]\n",
+            &[],
+        ),
     ];
     let mut all = String::new();
     for (_, run_file, arguments) in cases {
@@ -60,7 +94,12 @@ fn what_is_wrong_with_a_request_is_said_by_field_and_line() {
         app.file("animals.txt", &sentences(400));
         app.file("run.yaml", run_file);
         let output = app.run(&[&["train", "run.yaml", "--device", "cpu"], arguments].concat());
-        all += &format!("{run_file}{}\n{}exit code {}\n\n", arguments.join(" "), output.stderr, output.code);
+        all += &format!(
+            "{run_file}{}\n{}exit code {}\n\n",
+            arguments.join(" "),
+            output.stderr,
+            output.code
+        );
         assert_eq!(output.stdout, "");
     }
     check_expected("wrong-requests.txt", &all);
@@ -79,11 +118,21 @@ fn errors_for_machines_are_json() {
 fn data_is_shown_with_its_problems_its_lengths_and_an_example() {
     let app = App::new();
     let mut rows: String = (1..=30)
-        .map(|number| format!("{{\"question\": \"What is {number} + 1?\", \"answer\": \"{}\"}}\n", number + 1))
+        .map(|number| {
+            format!(
+                "{{\"question\": \"What is {number} + 1?\", \"answer\": \"{}\"}}\n",
+                number + 1
+            )
+        })
         .collect();
     rows += "{\"question\": \"And then?\"}\n{\"question\": 7, \"answer\": \"8\"}\nnot json\n";
     app.file("sums.jsonl", &rows);
-    let columns = ["--column", "prompt=question", "--column", "completion=answer"];
+    let columns = [
+        "--column",
+        "prompt=question",
+        "--column",
+        "completion=answer",
+    ];
     let output = app.run(&[&["data", "inspect", "sums.jsonl"], &columns[..]].concat());
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     check_expected("inspect-chat.txt", &output.stdout);
@@ -96,13 +145,20 @@ fn data_is_shown_with_its_problems_its_lengths_and_an_example() {
 fn plain_text_is_shown_as_one_stream() {
     let app = App::new();
     app.file("animals.txt", &sentences(40));
-    check_expected("inspect-text.txt", &app.run(&["data", "inspect", "animals.txt"]).stdout);
+    check_expected(
+        "inspect-text.txt",
+        &app.run(&["data", "inspect", "animals.txt"]).stdout,
+    );
 }
 
 #[test]
 fn text_in_another_encoding_is_an_error_until_it_is_named() {
     let app = App::new();
-    std::fs::write(app.folder().join("latin.txt"), b"caf\xe9 na\xefve\n".repeat(50)).unwrap();
+    std::fs::write(
+        app.folder().join("latin.txt"),
+        b"caf\xe9 na\xefve\n".repeat(50),
+    )
+    .unwrap();
     let refused = app.run(&["data", "inspect", "latin.txt"]);
     assert_eq!(refused.code, 1);
     check_expected("inspect-latin.txt", &refused.stderr);

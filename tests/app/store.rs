@@ -39,11 +39,15 @@ fn a_setting_that_is_not_known_is_reported_by_its_line() {
 fn the_plan_of_a_run_can_be_planned_again() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
-    let first = app.run(&["train", "--data", "animals.txt", "--plan"]).stdout;
+    let first = app
+        .run(&["train", "--data", "animals.txt", "--plan"])
+        .stdout;
     app.file("again.yaml", &first);
     let second = app.run(&["train", "again.yaml", "--plan", "--json"]).stdout;
     let once: serde_json::Value = {
-        let text = app.run(&["train", "--data", "animals.txt", "--plan", "--json"]).stdout;
+        let text = app
+            .run(&["train", "--data", "animals.txt", "--plan", "--json"])
+            .stdout;
         serde_json::from_str(&text).unwrap()
     };
     let twice: serde_json::Value = serde_json::from_str(&second).unwrap();

@@ -29,18 +29,31 @@ fn a_run_is_trained_listed_shown_talked_to_renamed_and_deleted() {
     let app = tiny("steps: 10\nsample: {every: 5, tokens: 4, prompts: [The cat]}\n");
     let trained = app.run(&["train", "run.yaml", "--quiet"]);
     assert_eq!(trained.code, 0, "{trained:?}");
-    assert!(trained.stdout.contains("talk to it with `anneal chat DAY-animals-XXXX`"));
+    assert!(
+        trained
+            .stdout
+            .contains("talk to it with `anneal chat DAY-animals-XXXX`")
+    );
 
     let list = app.run(&["runs"]).stdout;
     assert!(list.contains("DAY-animals-XXXX  finished  10/10"), "{list}");
     let shown = app.run(&["runs", "show", "animals"]).stdout;
-    assert!(shown.contains("step-000010") && shown.contains("steps: 10"), "{shown}");
+    assert!(
+        shown.contains("step-000010") && shown.contains("steps: 10"),
+        "{shown}"
+    );
 
-    let chat = app.run_with_input(&["chat", "animals", "--set", "max_tokens=3"], "The dog\n/exit\nThe cat\n");
+    let chat = app.run_with_input(
+        &["chat", "animals", "--set", "max_tokens=3"],
+        "The dog\n/exit\nThe cat\n",
+    );
     assert_eq!((chat.code, chat.stderr.as_str()), (0, ""), "{chat:?}");
     assert_eq!(chat.stdout.matches('\n').count(), 1, "{chat:?}");
 
-    assert_eq!(app.run(&["runs", "rename", "animals", "Farm"]).stdout, "DAY-farm-XXXX\n");
+    assert_eq!(
+        app.run(&["runs", "rename", "animals", "Farm"]).stdout,
+        "DAY-farm-XXXX\n"
+    );
     assert_eq!(app.run(&["runs", "rm", "farm"]).code, 0);
     assert_eq!(app.run(&["runs", "--quiet"]).stdout, "");
 }
@@ -50,11 +63,24 @@ fn a_run_tells_machines_everything_in_numbered_lines() {
     let app = tiny("steps: 4\n");
     let output = app.run(&["train", "run.yaml", "--json"]);
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
-    let events: Vec<Value> = output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let kinds: Vec<&str> = events.iter().map(|event| event["kind"].as_str().unwrap()).collect();
-    assert_eq!((kinds[0], kinds[1], *kinds.last().unwrap()), ("opened", "started", "finished"));
+    let events: Vec<Value> = output
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (kinds[0], kinds[1], *kinds.last().unwrap()),
+        ("opened", "started", "finished")
+    );
     assert_eq!(kinds.iter().filter(|kind| **kind == "stepped").count(), 4);
-    let numbers: Vec<u64> = events[1..].iter().map(|event| event["number"].as_u64().unwrap()).collect();
+    let numbers: Vec<u64> = events[1..]
+        .iter()
+        .map(|event| event["number"].as_u64().unwrap())
+        .collect();
     assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
 }
 
@@ -82,7 +108,10 @@ fn an_interrupt_saves_and_leaves_and_the_run_continues_where_it_was() {
     assert_eq!(started["number"], stopped["number"].as_u64().unwrap() + 1);
     assert!(app.run(&["runs"]).stdout.contains("running"));
     let other = app.run(&["train", "--resume", "animals"]);
-    assert!(other.stderr.contains("is being trained by another process"), "{other:?}");
+    assert!(
+        other.stderr.contains("is being trained by another process"),
+        "{other:?}"
+    );
 
     // A run whose process went away without a word can still be continued.
     signal(&child, "-KILL");
@@ -99,7 +128,12 @@ fn a_run_that_cannot_start_fails_with_the_reason_and_remembers_it() {
     let app = tiny("steps: 4\n");
     app.run(&["train", "run.yaml", "--quiet"]);
     let app_runs = app.home().join("runs");
-    let run = std::fs::read_dir(&app_runs).unwrap().next().unwrap().unwrap().path();
+    let run = std::fs::read_dir(&app_runs)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let plan = std::fs::read_to_string(run.join("run.yaml")).unwrap();
     std::fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 8")).unwrap();
     std::fs::remove_file(app.folder().join("animals.txt")).unwrap();
@@ -139,7 +173,9 @@ fn wait_for(lines: &mut BufReader<ChildStdout>, kind: &str) -> Value {
 }
 
 fn signal(child: &Child, signal: &str) {
-    let status = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    let status = Command::new("kill")
+        .args([signal, &child.id().to_string()])
+        .status();
     assert!(status.unwrap().success());
 }
 
@@ -147,7 +183,8 @@ fn signal(child: &Child, signal: &str) {
 fn mask_numbers(text: &str) -> String {
     let mut masked = String::new();
     for letter in text.chars() {
-        let is_number = letter.is_ascii_digit() || (matches!(letter, '.' | ',') && masked.ends_with('N'));
+        let is_number =
+            letter.is_ascii_digit() || (matches!(letter, '.' | ',') && masked.ends_with('N'));
         match is_number {
             true if masked.ends_with('N') => {}
             true => masked.push('N'),

@@ -47,6 +47,23 @@ pub enum Category {
     Encyclopedia,
 }
 
+impl Category {
+    /// What a person calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SmallTalk => "small talk",
+            Self::Arithmetic => "arithmetic",
+            Self::Counting => "counting",
+            Self::Days => "days",
+            Self::Months => "months",
+            Self::Colours => "colours",
+            Self::Opposites => "opposites",
+            Self::Animals => "animals",
+            Self::Encyclopedia => "encyclopedia",
+        }
+    }
+}
+
 /// A question and the one answer that counts as right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exchange {
