@@ -3,9 +3,7 @@
 pub(crate) mod chat;
 pub(crate) mod inspect;
 
-use std::{
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use models::{
     arch::config::DecoderConfig,

@@ -144,7 +144,7 @@ fn show_content(content: &Content, terminal: &Terminal) {
     heading("Tokens", terminal);
     terminal.line(format_args!("  counted with {}", content.tokenizer));
     for line in lengths(&content.lengths, content.is_stream) {
-        terminal.line(format_args!("  {line}"));
+        terminal.line(format!("  {line}").trim_end());
     }
     let line = content.example_line;
     heading(
@@ -156,7 +156,7 @@ fn show_content(content: &Content, terminal: &Terminal) {
     }
     let text: String = content.example.iter().map(marked).collect();
     for line in text.lines() {
-        terminal.line(format_args!("  {line}"));
+        terminal.line(format!("  {line}").trim_end());
     }
 }
 

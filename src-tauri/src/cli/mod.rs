@@ -9,7 +9,7 @@ mod train;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     cli::terminal::Terminal,
@@ -25,7 +25,6 @@ const STOPPED: u8 = 130;
 #[command(
     name = "anneal",
     version,
-    arg_required_else_help = true,
     max_term_width = 100,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong command or run file, 130 stopped by Ctrl-C after saving."
 )]
@@ -33,7 +32,7 @@ struct Arguments {
     #[command(flatten)]
     global: GlobalArguments,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 /// What every command takes.
@@ -87,6 +86,10 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     let terminal = Terminal::new(global.json, global.quiet, global.no_color);
+    let Some(command) = command else {
+        terminal.part(Arguments::command().render_help());
+        return ExitCode::SUCCESS;
+    };
     match run(&global, command, &terminal) {
         Ok(Ended::Done) => ExitCode::SUCCESS,
         Ok(Ended::Stopped) => ExitCode::from(STOPPED),

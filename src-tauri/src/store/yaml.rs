@@ -18,9 +18,8 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
         .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
     let text = if blank { "{}" } else { text };
     serde_saphyr::from_str(text).map_err(|error| {
-        let words = UserMessageFormatter
-            .format_message(error.without_snippet())
-            .into_owned();
+        let words = UserMessageFormatter.format_message(error.without_snippet());
+        let words = plain(&words);
         let line = error.location().map(|location| location.line() as usize);
         let field = line.and_then(|line| field_of_line(text, line));
         let place = match (&field, line) {
@@ -32,6 +31,16 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
         error.field = field;
         error
     })
+}
+
+/// What is wrong with a value, without the names of Rust's types.
+fn plain(words: &str) -> &str {
+    match words.strip_prefix("invalid ") {
+        Some("u32" | "u64" | "usize") => "not a whole number",
+        Some("f64" | "floating point") => "not a number",
+        Some("bool" | "boolean") => "neither true nor false",
+        _ => words,
+    }
 }
 
 /// Reads one value as it stands after `key: ` in a file.
