@@ -66,30 +66,24 @@ fn a_plan_for_machines_is_one_line_of_json() {
 #[test]
 fn what_is_wrong_with_a_request_is_said_by_field_and_line() {
     let cases = [
-        ("", "lora:\n  rnak: 8\n", &[][..]),
-        ("", "steps: many\n", &[]),
+        ("lora:\n  rnak: 8\n", &[][..]),
+        ("steps: many\n", &[]),
         (
-            "",
             "steps: 0\nlearning_rate: 0\ndata:\n  files: [animals.txt]\n",
             &[],
         ),
+        ("data:\n  files: [animals.txt]\n", &["--set", "lora.rnak=8"]),
+        ("data:\n  files: [animals.txt]\n", &["--set", "steps"]),
+        ("data:\n  files: [nothing.txt]\n", &[]),
+        ("model: nothing\ndata:\n  files: [animals.txt]\n", &[]),
+        ("{}", &[]),
         (
-            "",
-            "data:\n  files: [animals.txt]\n",
-            &["--set", "lora.rnak=8"],
-        ),
-        ("", "data:\n  files: [animals.txt]\n", &["--set", "steps"]),
-        ("", "data:\n  files: [nothing.txt]\n", &[]),
-        ("", "model: nothing\ndata:\n  files: [animals.txt]\n", &[]),
-        ("", "{}", &[]),
-        (
-            "",
             "steps: 300\nschedule:\n  warmup_steps: 500\ndata:\n  files: [animals.txt]\n",
             &[],
         ),
     ];
     let mut all = String::new();
-    for (_, run_file, arguments) in cases {
+    for (run_file, arguments) in cases {
         let app = App::new();
         app.file("animals.txt", &sentences(400));
         app.file("run.yaml", run_file);
