@@ -3,7 +3,11 @@
 pub(crate) mod chat;
 pub(crate) mod inspect;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use models::{
     arch::config::DecoderConfig,
@@ -12,11 +16,18 @@ use models::{
         folder::{CONFIG, ModelFolder},
         keep::Checkpoints,
     },
-    data::{DataRequest, encode::Learn},
+    data::{
+        DataRequest,
+        encode::Learn,
+        starter::{StarterData, starter_data},
+    },
     device::{self, Choice, DeviceRequest, FoundDevice, RequestedDevice},
-    tasks::language::{
-        LanguageTask,
-        text::{Text, TokenizerFrom},
+    tasks::{
+        language::{
+            LanguageTask,
+            text::{Text, TokenizerFrom},
+        },
+        starter::{self, Examination},
     },
     train::{
         self, Facts, Observer, Resolved, TrainEvent, TrainPlan, TrainRequest, TrainState,
@@ -221,6 +232,39 @@ impl Host {
             (Err(_), Err(error)) => Err(AppError::invalid(format!("{error}, and no model either"))
                 .with_hint("`anneal runs` lists runs; a model is named by its folder")),
         }
+    }
+
+    /// Writes the starter's data, and asks for the model that learns from it.
+    pub(crate) fn write_starter(
+        &self,
+        seed: u64,
+        device: Option<RequestedDevice>,
+    ) -> Result<(StarterData, TrainRequest)> {
+        let data = starter_data(seed);
+        let folder = self.paths.data.join(format!("starter-{seed}"));
+        fs::create_dir_all(&folder).map_err(AppError::file("make the folder", &folder))?;
+        let request = starter::request(starter::write_data(&data, &folder)?);
+        Ok((
+            data,
+            TrainRequest {
+                seed: Some(seed),
+                device,
+                ..request
+            },
+        ))
+    }
+
+    /// Asks what a starter run has learned every question that was kept aside.
+    pub(crate) fn examine_starter(
+        &self,
+        run: &Run,
+        data: &StarterData,
+        device: Option<RequestedDevice>,
+        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Examination> {
+        let choice = self.choose_device(device, false, &self.devices())?;
+        let model = chat::open_model(&run.best_checkpoint()?, &choice)?;
+        Ok(starter::examine(&model, &data.held_out, progress)?)
     }
 
     /// All runs, the newest last.

@@ -6,10 +6,7 @@
 use std::{
     io::{self, BufRead, IsTerminal},
     ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use console::style;
@@ -78,13 +75,13 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
 pub(super) fn talk(mut chat: Chat, host: &Host, terminal: &Terminal) -> Result<Ended> {
     let interrupts = count_interrupts()?;
     match io::stdin().is_terminal() && !terminal.json {
-        true => edit_lines(&mut chat, host, terminal, &interrupts)?,
+        true => edit_lines(&mut chat, host, terminal, interrupts)?,
         false => {
             for line in io::stdin().lock().lines() {
                 let line = line.map_err(|error| {
                     AppError::failed(format!("could not read what to say: {error}"))
                 })?;
-                if obey(&line, &mut chat, terminal, &interrupts)?.is_break() {
+                if obey(&line, &mut chat, terminal, interrupts)?.is_break() {
                     break;
                 }
             }
@@ -97,7 +94,7 @@ fn edit_lines(
     chat: &mut Chat,
     host: &Host,
     terminal: &Terminal,
-    interrupts: &Arc<AtomicUsize>,
+    interrupts: &AtomicUsize,
 ) -> Result<()> {
     terminal.note(match chat.answers() {
         true => "say something, or /help",
@@ -143,7 +140,7 @@ fn obey(
     line: &str,
     chat: &mut Chat,
     terminal: &Terminal,
-    interrupts: &Arc<AtomicUsize>,
+    interrupts: &AtomicUsize,
 ) -> Result<ControlFlow<()>> {
     match parse(line) {
         Line::Say("") if chat.answers() => {}
@@ -192,7 +189,7 @@ fn answer(
     words: &str,
     chat: &mut Chat,
     terminal: &Terminal,
-    interrupts: &Arc<AtomicUsize>,
+    interrupts: &AtomicUsize,
 ) -> Result<()> {
     interrupts.store(0, Ordering::SeqCst);
     let mut show = |piece: &str| {

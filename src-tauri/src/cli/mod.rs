@@ -4,6 +4,7 @@ mod chat;
 mod data;
 mod device;
 mod runs;
+mod starter;
 mod terminal;
 mod train;
 
@@ -61,6 +62,7 @@ struct GlobalArguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Starter(starter::Arguments),
     Train(train::Arguments),
     Chat(chat::Arguments),
     Runs(runs::Arguments),
@@ -109,6 +111,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         terminal.warn(warning);
     }
     match command {
+        Command::Starter(arguments) => starter::run(arguments, &host, terminal),
         Command::Train(arguments) => train::run(arguments, &host, terminal),
         Command::Chat(arguments) => chat::run(arguments, &host, terminal),
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),

@@ -6,7 +6,7 @@ use std::{
     fmt::Display,
     io::{self, Write},
     sync::{
-        Arc,
+        OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -155,19 +155,27 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// Counts how often Ctrl-C was pressed. The second time, the program ends at once.
-pub(crate) fn count_interrupts() -> Result<Arc<AtomicUsize>> {
-    let count = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&count);
-    let handler = move || {
-        if counter.fetch_add(1, Ordering::SeqCst) > 0 {
+/// How often Ctrl-C was pressed since this was called. The second time, the program ends at once.
+///
+/// A process has one handler, so a command that trains and then chats asks twice for the same count.
+pub(crate) fn count_interrupts() -> Result<&'static AtomicUsize> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    static HANDLER: OnceLock<Result<(), String>> = OnceLock::new();
+    let handler = || {
+        if COUNT.fetch_add(1, Ordering::SeqCst) > 0 {
             // Asked twice: nothing may keep the program, so this is the one place that ends it at once.
             std::process::exit(i32::from(super::STOPPED));
         }
     };
-    ctrlc::set_handler(handler)
-        .map_err(|error| AppError::failed(format!("could not listen for Ctrl-C: {error}")))?;
-    Ok(count)
+    let set =
+        HANDLER.get_or_init(|| ctrlc::set_handler(handler).map_err(|error| error.to_string()));
+    if let Err(words) = set {
+        return Err(AppError::failed(format!(
+            "could not listen for Ctrl-C: {words}"
+        )));
+    }
+    COUNT.store(0, Ordering::SeqCst);
+    Ok(&COUNT)
 }
 
 #[cfg(test)]

@@ -1,0 +1,99 @@
+//! `anneal starter`: from nothing to a model that answers, in minutes, with no network and no file.
+
+use std::{
+    io::{self, IsTerminal},
+    ops::ControlFlow,
+};
+
+use console::style;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use models::{device::RequestedDevice, tasks::starter::Examination};
+use serde_json::json;
+
+use super::{
+    Ended, chat,
+    terminal::{Terminal, count},
+    train,
+};
+use crate::{host::Host, wire::error::Result};
+
+/// How many of the examination's answers are shown.
+const SAMPLES: usize = 3;
+
+/// Make a small model from nothing in minutes, with no network and no file.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Where all randomness starts. Another seed makes other data and another model.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// auto, cpu, metal, cuda, or cuda:1 for the second one.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<RequestedDevice>,
+    /// End after the examination.
+    #[arg(long)]
+    no_chat: bool,
+}
+
+pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let (data, request) = host.write_starter(arguments.seed, arguments.device)?;
+    terminal.note(format_args!(
+        "{} small conversations were made up, and {} questions kept aside",
+        count(data.train.len() as u64),
+        count(data.held_out.len() as u64)
+    ));
+    let resolved = host.plan(request)?;
+    let run = host.create_run(&resolved)?;
+    if train::follow(&run, host, terminal)? == Ended::Stopped {
+        return Ok(Ended::Stopped);
+    }
+    let bar = ProgressBar::hidden();
+    if terminal.shows_progress() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    bar.set_length(data.held_out.len() as u64);
+    let mut asked = |count: usize| {
+        bar.set_position(count as u64);
+        ControlFlow::Continue(())
+    };
+    let examination = host.examine_starter(&run, &data, arguments.device, &mut asked)?;
+    bar.finish_and_clear();
+    show(&examination, terminal)?;
+    if !arguments.no_chat && !terminal.json && io::stdin().is_terminal() {
+        terminal.line("");
+        return chat::talk(host.open_chat(&run.id, arguments.device)?, host, terminal);
+    }
+    Ok(Ended::Done)
+}
+
+fn show(examination: &Examination, terminal: &Terminal) -> Result<()> {
+    let score = examination.score();
+    if terminal.json {
+        return terminal.json(&json!({
+            "kind": "examined",
+            "right": score.right,
+            "asked": score.asked,
+            "categories": examination.scores(),
+            "samples": examination.samples(SAMPLES),
+        }));
+    }
+    terminal.line(format_args!(
+        "{} of {} questions it has never read are answered right to the letter: {:.1} %",
+        count(score.right as u64),
+        count(score.asked as u64),
+        score.share() * 100.0
+    ));
+    for answered in examination.samples(SAMPLES) {
+        let mark = if answered.is_right() {
+            style("✓").green()
+        } else {
+            style("✗").red()
+        };
+        terminal.line("");
+        terminal.line(format_args!(
+            "  {}",
+            style(&answered.exchange.question).dim()
+        ));
+        terminal.line(format_args!("{mark} {}", answered.said));
+    }
+    Ok(())
+}
