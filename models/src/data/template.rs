@@ -246,7 +246,7 @@ impl ChatTemplate {
             common_prefix(&text, &prompt).min(content).max(before.len())
         };
         Ok(Rendered {
-            learned: vec![start..text.len()],
+            learned: std::iter::once(start..text.len()).collect(),
             text,
         })
     }

@@ -37,24 +37,8 @@ pub fn head_cross_entropy(
     tokens: f64,
 ) -> Result<Value> {
     let all_rows = as_rows(hidden.tensor())?;
-    if all_rows.dim(0)? != targets.len() {
-        return Err(Error::Data(format!(
-            "{} targets for {} tokens",
-            targets.len(),
-            all_rows.dim(0)?
-        )));
-    }
-    let learned: Vec<u32> = (0..targets.len() as u32)
-        .filter(|&row| targets[row as usize] != IGNORE)
-        .collect();
     let vocabulary = head.tensor().dim(0)?;
-    let unknown = |row: &&u32| targets[**row as usize] as usize >= vocabulary;
-    if let Some(row) = learned.iter().find(unknown) {
-        return Err(Error::Data(format!(
-            "target {} in a vocabulary of {vocabulary}",
-            targets[*row as usize]
-        )));
-    }
+    let learned = rows_with_target(targets, all_rows.dim(0)?, vocabulary)?;
     if kernels::cpu::linear::serves(&[Term::new(&all_rows, head.tensor())]) {
         let kernel = kernels::cpu::cross_entropy::head_cross_entropy;
         return kernel(hidden, head, targets, &learned, soft_cap, tokens);
@@ -112,6 +96,28 @@ pub fn head_cross_entropy(
             Ok(vec![dh, head_gradient.map(scaled).transpose()?])
         },
     ))
+}
+
+/// The rows that have a target, which must be one of the vocabulary.
+fn rows_with_target(targets: &[u32], rows: usize, vocabulary: usize) -> Result<Vec<u32>> {
+    if rows != targets.len() {
+        let problem = format!("{} targets for {rows} tokens", targets.len());
+        return Err(Error::Data(problem));
+    }
+    let learned: Vec<u32> = (0..targets.len() as u32)
+        .filter(|&row| targets[row as usize] != IGNORE)
+        .collect();
+    let target = |row: &u32| targets[*row as usize];
+    match learned
+        .iter()
+        .map(target)
+        .find(|it| *it as usize >= vocabulary)
+    {
+        None => Ok(learned),
+        Some(target) => Err(Error::Data(format!(
+            "target {target} in a vocabulary of {vocabulary}"
+        ))),
+    }
 }
 
 /// Which gradients of a chunk are wanted.

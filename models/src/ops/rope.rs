@@ -137,12 +137,8 @@ impl Rope {
             } => {
                 magnitude = attention_factor;
                 let divided = |factors: Vec<f64>| {
-                    factors
-                        .iter()
-                        .take(pairs)
-                        .enumerate()
-                        .map(|(pair, factor)| plain(pair) / factor)
-                        .collect()
+                    let factors = factors.iter().take(pairs).enumerate();
+                    factors.map(|(pair, by)| plain(pair) / by).collect()
                 };
                 beyond = Some((original_context as u32, divided(long_factors)));
                 divided(short_factors)

@@ -123,13 +123,7 @@ pub fn train<T: Task>(
         }
     }
 
-    let best = state.progress.best;
-    observer.event(TrainEvent::Finished {
-        step: state.progress.step,
-        best_loss: best.map(|best| best.loss),
-        best_step: best.map(|best| best.step),
-        seconds: started.elapsed().as_secs_f64(),
-    });
+    observer.event(finished(state, started));
     Ok(Outcome::Finished)
 }
 
@@ -311,6 +305,16 @@ fn schedule(plan: &TrainPlan) -> Schedule {
         warmup_steps: plan.schedule.warmup_steps,
         steps: plan.steps,
         min_ratio: plan.schedule.min_ratio,
+    }
+}
+
+fn finished(state: &TrainState, started: Instant) -> TrainEvent {
+    let best = state.progress.best;
+    TrainEvent::Finished {
+        step: state.progress.step,
+        best_loss: best.map(|best| best.loss),
+        best_step: best.map(|best| best.step),
+        seconds: started.elapsed().as_secs_f64(),
     }
 }
 
