@@ -9,7 +9,7 @@
 //! a step being forward, loss, backward, clip and AdamW. FOLDER is a model in the layout of the Hub, or a file
 //! `config.json` alone, from which random weights are drawn.
 
-#![allow(clippy::print_stdout, clippy::expect_used, missing_docs)]
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::panic, missing_docs)]
 
 use std::{collections::HashMap, path::Path, time::Instant};
 

@@ -1,5 +1,13 @@
 //! What `models` does, feature by feature.
 
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test stops at what it did not expect, and says what it skips"
+)]
+
 mod batches;
 mod data;
 mod decoder;

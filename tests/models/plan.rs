@@ -241,10 +241,7 @@ fn leaves(path: &str, value: &serde_json::Value) -> Vec<(String, serde_json::Val
         Some(fields) => fields
             .iter()
             .flat_map(|(name, value)| {
-                leaves(
-                    &format!("{path}.{name}").trim_start_matches('.').to_owned(),
-                    value,
-                )
+                leaves(format!("{path}.{name}").trim_start_matches('.'), value)
             })
             .collect(),
         None => vec![(path.to_owned(), value.clone())],

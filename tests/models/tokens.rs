@@ -278,7 +278,9 @@ fn templates_render_what_transformers_renders_with_the_same_parts_learned() {
             let Some(text) = text.ok().filter(|_| !expected.add_generation_prompt) else {
                 continue;
             };
-            let rows = compiled.render(messages).unwrap();
+            let rows = compiled
+                .render(messages)
+                .unwrap_or_else(|error| panic!("{case}: {error}"));
             let turns: Vec<&Message> = messages
                 .iter()
                 .filter(|it| it.role == Role::Assistant)

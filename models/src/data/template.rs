@@ -236,14 +236,19 @@ impl ChatTemplate {
             // Some prompts begin the turn with words that a finished turn does not have, such as `<think>`.
             let before = render(&self.plain, &messages[..at], false).unwrap_or_default();
             let content = text.rfind(messages[at].content.trim());
-            let (true, Some(content)) = (text.starts_with(&before), content) else {
+            let Some(content) = content else {
                 return Err(Error::Data(format!(
                     "the chat template writes turn {} so that its words can't be told from the rest; learn `all`, or \
                      use another template",
                     at + 1
                 )));
             };
-            common_prefix(&text, &prompt).min(content).max(before.len())
+            match text.starts_with(&before) {
+                true => common_prefix(&text, &prompt).min(content).max(before.len()),
+                // Some templates say other things before a turn once it is answered, such as where the system's words
+                // stand. What is certain then is where the words themselves begin.
+                false => content,
+            }
         };
         Ok(Rendered {
             learned: std::iter::once(start..text.len()).collect(),
