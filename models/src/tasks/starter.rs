@@ -148,7 +148,7 @@ pub fn request(train_file: PathBuf) -> TrainRequest {
             packing: Some(true),
             ..DataRequest::default()
         },
-        steps: Some(1600),
+        steps: Some(3000),
         batch: BatchRequest {
             rows: Some(4),
             length: Some(256),
@@ -164,7 +164,7 @@ pub fn request(train_file: PathBuf) -> TrainRequest {
             ..SampleRequest::default()
         },
         save: SaveRequest {
-            every: Some(400),
+            every: Some(500),
             keep_last: Some(1),
             keep_best: Some(false),
         },

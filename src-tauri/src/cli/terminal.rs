@@ -164,7 +164,6 @@ pub(crate) fn count_interrupts() -> Result<&'static AtomicUsize> {
     let handler = || {
         if COUNT.fetch_add(1, Ordering::SeqCst) > 0 {
             // Asked twice: nothing may keep the program, so this is the one place that ends it at once.
-            // Asked twice, it leaves at once; nothing is lost but the steps since the last save.
             #[allow(clippy::disallowed_methods)]
             std::process::exit(i32::from(super::STOPPED));
         }
