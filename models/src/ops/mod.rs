@@ -1,6 +1,6 @@
 //! The differentiable operations: each with its forward pass, its backward pass and its formula.
 //!
-//! An operation is a plain function from [`Value`]s to a [`Value`]. It computes on tensors and records how its
+//! An operation is a plain function from `Value`s to a `Value` (see [`crate::tape`]). It computes on tensors and records how its
 //! gradient flows back; without a slot among its inputs it records nothing. Operations are as large as is natural, and
 //! save for backward only what is named in their docs.
 //!
