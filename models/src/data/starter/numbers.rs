@@ -1,101 +1,104 @@
 //! Numbers: addition, subtraction and counting.
 //!
 //! A sum is a group of its own: held out in every phrasing, so that its answer can't be remembered from another one.
+//! Counts are cells like all others: one that is held out can have been read in other words.
+
+use std::ops::{Range, RangeInclusive};
 
 use super::{Category, Cell, cell, order::some};
 
-/// The first operand is below this.
-const FIRST_BELOW: usize = 50;
-/// The second operand is below this: one digit.
-const SECOND_BELOW: usize = 10;
-/// Counting starts below this.
-const COUNT_BELOW: usize = 25;
-/// Counting goes on for at most so many numbers.
-const COUNT_MOST: usize = 7;
-/// In how many of the phrasings each sum is asked, and each count.
-const PHRASINGS_EACH: usize = 2;
+const FIRST: Range<usize> = 0..40;
+const SECOND: Range<usize> = 0..10;
+const COUNT_FROM: Range<usize> = 0..20;
+/// How many numbers are counted.
+const COUNT_LENGTHS: RangeInclusive<usize> = 3..=6;
 
-const PLUS: [&str; 7] = [
-    "What is {} + []?",
-    "{} + []",
-    "How much is {} + []?",
-    "What is {} plus []?",
-    "Calculate {} + [].",
-    "{} plus []",
-    "{}+[]",
-];
-const MINUS: [&str; 7] = [
-    "What is {} - []?",
-    "{} - []",
-    "How much is {} - []?",
-    "What is {} minus []?",
-    "Calculate {} - [].",
-    "{} minus []",
-    "{}-[]",
-];
-const COUNT: [&str; 5] = [
-    "Count from {} to [].",
-    "Please count from {} to [].",
-    "Can you count from {} to []?",
-    "Count up from {} to [].",
-    "count {} to []",
-];
+/// A question about two numbers.
+struct Question {
+    category: Category,
+    /// In how many of the phrasings each pair of numbers is asked.
+    asked: usize,
+    /// Whether a pair is held out in every phrasing or in none.
+    by_pair: bool,
+    /// `{}` is the first number and `[]` the second.
+    phrasings: &'static [&'static str],
+}
+
+const PLUS: Question = Question {
+    category: Category::Arithmetic,
+    asked: 2,
+    by_pair: true,
+    phrasings: &[
+        "What is {} + []?",
+        "{} + []",
+        "How much is {} + []?",
+        "What is {} plus []?",
+        "Calculate {} + [].",
+        "{} plus []",
+        "{}+[]",
+    ],
+};
+const MINUS: Question = Question {
+    category: Category::Arithmetic,
+    asked: 2,
+    by_pair: true,
+    phrasings: &[
+        "What is {} - []?",
+        "{} - []",
+        "How much is {} - []?",
+        "What is {} minus []?",
+        "Calculate {} - [].",
+        "{} minus []",
+        "{}-[]",
+    ],
+};
+const COUNT: Question = Question {
+    category: Category::Counting,
+    asked: 4,
+    by_pair: false,
+    phrasings: &[
+        "Count from {} to [].",
+        "Please count from {} to [].",
+        "Can you count from {} to []?",
+        "Count up from {} to [].",
+        "count {} to []",
+    ],
+};
 
 /// Every sum and every count, each in some of the phrasings.
 pub(super) fn cells(seed: u64) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for first in 0..FIRST_BELOW {
-        for second in 0..SECOND_BELOW {
-            let sum = (first + second).to_string();
-            cells.extend(pair(
-                seed,
-                Category::Arithmetic,
-                &PLUS,
-                (first, second),
-                &sum,
-            ));
-            if second <= first {
-                let rest = (first - second).to_string();
-                cells.extend(pair(
-                    seed,
-                    Category::Arithmetic,
-                    &MINUS,
-                    (first, second),
-                    &rest,
-                ));
+    for first in FIRST {
+        for second in SECOND {
+            cells.extend(PLUS.cells(seed, (first, second), &(first + second).to_string()));
+            if let Some(rest) = first.checked_sub(second) {
+                cells.extend(MINUS.cells(seed, (first, second), &rest.to_string()));
             }
         }
     }
-    for from in 0..COUNT_BELOW {
-        for to in from + 2..from + COUNT_MOST {
+    for from in COUNT_FROM {
+        for to in COUNT_LENGTHS.map(|length| from + length - 1) {
             let numbers: Vec<String> = (from..=to).map(|it| it.to_string()).collect();
-            cells.extend(pair(
-                seed,
-                Category::Counting,
-                &COUNT,
-                (from, to),
-                &numbers.join(", "),
-            ));
+            cells.extend(COUNT.cells(seed, (from, to), &numbers.join(", ")));
         }
     }
     cells
 }
 
-/// Cells of two numbers in some of the phrasings, held out together.
-fn pair(
-    seed: u64,
-    category: Category,
-    phrasings: &[&'static str],
-    (first, second): (usize, usize),
-    answer: &str,
-) -> Vec<Cell> {
-    let fill = |phrasing: &str| phrasing.replace("[]", &second.to_string());
-    let group = fill(phrasings[0]).replace("{}", &first.to_string());
-    let phrasings = some(seed, phrasings, &group, PHRASINGS_EACH);
-    let cell = |phrasing| cell(category, &fill(phrasing), &first.to_string(), answer);
-    let cells = phrasings.into_iter().map(cell).map(|cell| Cell {
-        group: group.clone(),
-        ..cell
-    });
-    cells.collect()
+impl Question {
+    /// A pair of numbers in some of the phrasings.
+    fn cells(&self, seed: u64, (first, second): (usize, usize), answer: &str) -> Vec<Cell> {
+        let (first, second) = (first.to_string(), second.to_string());
+        let pair = format!("{} {first} {second}", self.phrasings[0]);
+        let phrasings = some(seed, self.phrasings, &pair, self.asked).into_iter();
+        let cells = phrasings.map(|phrasing| {
+            let phrasing = phrasing.replace("[]", &second);
+            let mut cell = cell(self.category, &phrasing, &first, answer);
+            if self.by_pair {
+                cell.group.clone_from(&pair);
+            }
+            cell
+        });
+        cells.collect()
+    }
 }

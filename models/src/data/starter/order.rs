@@ -30,9 +30,9 @@ const MONTHS: [(&str, &str); 12] = [
 ];
 
 /// Numbers below this are asked for their neighbours.
-const NUMBERS_BELOW: usize = 50;
+const NUMBERS_BELOW: usize = 40;
 /// In how many of the phrasings each number is asked.
-const PHRASINGS_EACH: usize = 3;
+const PHRASINGS_EACH: usize = 5;
 
 /// Ways to ask for what comes next. `[]` is `day`, `month` or `number`.
 const AFTER: [&str; 11] = [
@@ -43,7 +43,7 @@ const AFTER: [&str; 11] = [
     "Which [] is next after {}?",
     "Which [] comes right after {}?",
     "Name the [] after {}.",
-    "{} is followed by which []?",
+    "Which [] stands after {}?",
     "After {} comes which []?",
     "what comes after {}",
     "the [] after {}",
@@ -57,7 +57,7 @@ const BEFORE: [&str; 11] = [
     "Which [] is just before {}?",
     "Which [] comes right before {}?",
     "Name the [] before {}.",
-    "{} is preceded by which []?",
+    "Which [] stands before {}?",
     "Before {} comes which []?",
     "what comes before {}",
     "the [] before {}",
