@@ -82,6 +82,12 @@ fn show(examination: &Examination, terminal: &Terminal) -> Result<()> {
         count(score.asked as u64),
         score.share() * 100.0
     ));
+    let categories = examination.scores();
+    let categories = categories
+        .iter()
+        .map(|(category, score)| format!("{} {}/{}", category.name(), score.right, score.asked));
+    let categories: Vec<String> = categories.collect();
+    terminal.line(style(categories.join(", ")).dim());
     for answered in examination.samples(SAMPLES) {
         let mark = if answered.is_right() {
             style("✓").green()
