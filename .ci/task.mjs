@@ -1,7 +1,7 @@
 // The scripts of package.json: `node .ci/task.mjs NAME [MORE WORDS]`. Each sets the machine up first.
 //
 // A task is a list of commands, run in order until one fails. Words after `--` go to the last command:
-// `npm test -- resume`, `npm start -- --yes`.
+// `npm test -- resume`, `npm start -- --seed 7`.
 
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -56,16 +56,27 @@ const tasks = {
     if (!runs("python3", ["--version"])) {
       throw new Missing("Making goldens needs Python 3.11 or newer with `venv`. Install it from https://python.org.");
     }
-    return transformersVersions.flatMap((version) => {
+    const python = (version) => {
+      const program = process.platform === "win32" ? "Scripts/python.exe" : "bin/python";
+      return join(root, "target", `goldens-${version}`, program);
+    };
+    const script = (name) => join("tests", "goldens", name);
+    const made = transformersVersions.flatMap((version) => {
+      const requirements = ["--requirement", script("requirements.txt"), `transformers==${version}`];
       const environment = join("target", `goldens-${version}`);
-      const python = join(root, environment, process.platform === "win32" ? "Scripts/python.exe" : "bin/python");
-      const requirements = ["--requirement", join("tests", "goldens", "requirements.txt"), `transformers==${version}`];
       return [
-        ...(existsSync(python) ? [] : [command("python3", "-m", "venv", environment)]),
-        command(python, "-m", "pip", "install", "--quiet", ...requirements),
-        command(python, join("tests", "goldens", "make_goldens.py"), ...more),
+        ...(existsSync(python(version)) ? [] : [command("python3", "-m", "venv", environment)]),
+        command(python(version), "-m", "pip", "install", "--quiet", ...requirements),
+        command(python(version), script("make_goldens.py"), ...more),
       ];
     });
+    // The other direction: what Anneal saves has to load in both.
+    const exports = join(root, "target", "exports");
+    const tests = command("cargo", "test", "--workspace", ...here, "--test", "models", "exports::");
+    const checks = transformersVersions.map((version) =>
+      command(python(version), script("check_exports.py"), "--all", exports),
+    );
+    return [...made, { ...tests, env: { ANNEAL_WRITE_EXPORTS: exports } }, ...checks];
   },
 
   // On another system than macOS, crates with C code need a C compiler for the Mac. Who has one names a program in

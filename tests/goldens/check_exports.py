@@ -1,8 +1,8 @@
 """Loads a folder that Anneal wrote in transformers (or peft) and compares logits.
 
-    python check_exports.py FOLDER                    a model folder in the layout of the Hub
-    python check_exports.py FOLDER --base BASE        an adapter folder on the model folder BASE
+    python check_exports.py FOLDER                    a model or adapter folder
     python check_exports.py FOLDER --tokens 5,17,42   prints logits, compares nothing
+    python check_exports.py --all FOLDER              every folder in FOLDER, one line each
 
 Without --tokens it reads FOLDER/logits.json, which holds what Anneal computed:
 
@@ -58,11 +58,11 @@ def load_adapter(folder, base):
     return model
 
 
-def load(folder, base):
-    if (Path(folder) / "adapter_config.json").exists():
-        if base is None:
-            raise ValueError(f"{folder} holds an adapter: name the base model's folder with --base")
-        return load_adapter(folder, base)
+def load(folder):
+    """A model folder, or an adapter folder on the base model that it names."""
+    adapter = Path(folder) / "adapter_config.json"
+    if adapter.exists():
+        return load_adapter(folder, json.loads(adapter.read_text())["base_model_name_or_path"])
     return load_model(folder)
 
 
@@ -102,33 +102,43 @@ def compare_text(folder, expected):
     return checks
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--base", type=Path)
-    parser.add_argument("--tokens", help="one row of token numbers, with commas; prints its logits")
-    parser.add_argument("--tolerance", type=float, default=1e-4)
-    arguments = parser.parse_args()
-    report = dict(folder=str(arguments.folder), transformers=transformers.__version__)
+def check(folder, tolerance, tokens=None):
+    """Prints the report of one folder and returns its exit code."""
+    report = dict(folder=str(folder), transformers=transformers.__version__)
     try:
-        model = load(arguments.folder, arguments.base)
+        model = load(folder)
     except Exception as error:  # Whatever stops transformers is the answer.
         print(json.dumps(report | dict(loads=False, error=f"{type(error).__name__}: {error}")))
         return 2
     report["loads"] = True
-    if arguments.tokens:
-        row = [int(token) for token in arguments.tokens.split(",")]
+    if tokens:
+        row = [int(token) for token in tokens.split(",")]
         print(json.dumps(report | dict(tokens=[row], logits=[logits_of(model, [row])[0].tolist()])))
         return 0
-    expected = json.loads((arguments.folder / "logits.json").read_text())
+    expected = json.loads((folder / "logits.json").read_text())
     report["largest_logit_difference"] = compare_logits(model, expected)
-    report["tolerance"] = arguments.tolerance
-    report |= compare_text(arguments.folder, expected)
-    report["match"] = report["largest_logit_difference"] <= arguments.tolerance and all(
+    report["tolerance"] = tolerance
+    report |= compare_text(folder, expected)
+    report["match"] = report["largest_logit_difference"] <= tolerance and all(
         report.get(check, True) for check in ("text_tokens", "chat_text")
     )
     print(json.dumps(report))
     return 0 if report["match"] else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--all", action="store_true", help="every folder in FOLDER")
+    parser.add_argument("--tokens", help="one row of token numbers, with commas; prints its logits")
+    parser.add_argument("--tolerance", type=float, default=1e-4)
+    arguments = parser.parse_args()
+    if not arguments.all:
+        return check(arguments.folder, arguments.tolerance, arguments.tokens)
+    folders = sorted(it for it in arguments.folder.iterdir() if (it / "logits.json").exists())
+    codes = [check(folder, arguments.tolerance) for folder in folders]
+    print(json.dumps(dict(folders=len(folders), match=codes.count(0))))
+    return max(codes, default=2)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 mod batches;
 mod data;
 mod decoder;
+mod exports;
 mod golden;
 mod language;
 mod plan;

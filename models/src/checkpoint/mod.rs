@@ -4,4 +4,5 @@ pub mod adapter;
 pub mod folder;
 pub mod keep;
 pub mod load;
+pub mod model;
 pub mod save;

@@ -1,9 +1,6 @@
 //! A language model with all that belongs to it: decoder, adapter, tokenizer, chat template.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
 use serde_json::{Value as Json, json};
@@ -13,9 +10,10 @@ use crate::{
     arch::{decoder::Decoder, lora::LoraConfig},
     checkpoint::{
         adapter::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS},
-        folder::{CONFIG, ModelFolder, WEIGHTS, read_json},
+        folder::{ModelFolder, WEIGHTS, read_json},
         load::{LoadDtypes, StoredWeights, load_decoder},
-        save::{write_safetensors, write_synced},
+        model::save_model,
+        save::write_synced,
     },
     data::{
         row::{Message, Role},
@@ -112,16 +110,7 @@ impl LanguageModel {
             SavedAs::Adapter { config, base } => {
                 adapter::save_adapter(&self.decoder, config, base, folder)?
             }
-            SavedAs::Model { config } => {
-                let weights = self.decoder.parameters().iter();
-                let tensors = weights
-                    .map(|it| (it.name().to_owned(), it.tensor()))
-                    .collect();
-                // transformers refuses files that don't say what framework they are for.
-                let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-                write_safetensors(&folder.join(WEIGHTS), &tensors, metadata)?;
-                write_synced(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())?;
-            }
+            SavedAs::Model { config } => save_model(&self.decoder, config, folder)?,
         }
         let template = self.chats.then_some(self.template.source.as_str());
         self.tokenizer.save(folder, template)?;

@@ -1,0 +1,95 @@
+//! A whole model as a folder in the layout of the Hub, which transformers 4 and 5 load.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
+
+use candle_core::Tensor;
+use serde_json::{Value as Json, json};
+
+use super::{
+    folder::{CONFIG, WEIGHTS},
+    save::{write_safetensors, write_synced},
+};
+use crate::{Result, arch::decoder::Decoder};
+
+/// Writes the weights, and `config.json` so that every version reads the same from it, into an existing folder.
+pub fn save_model(decoder: &Decoder, config: &Json, folder: &Path) -> Result<()> {
+    let weights = decoder.parameters().iter();
+    let tensors: BTreeMap<String, Tensor> = weights
+        .map(|it| (it.name().to_owned(), it.tensor()))
+        .collect();
+    // transformers refuses files that don't say what framework they are for.
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    write_safetensors(&folder.join(WEIGHTS), &tensors, metadata)?;
+    let config = for_every_version(config);
+    write_synced(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
+}
+
+/// The config with rotary positions where transformers 4 looks for them too.
+///
+/// Version 5 keeps them in `rope_parameters`, by layer type where types differ. Version 4 ignores that field without a
+/// word, and takes the base to be 10,000.
+fn for_every_version(config: &Json) -> Json {
+    let mut config = config.clone();
+    let Some(parameters) = config.get("rope_parameters").cloned() else {
+        return config;
+    };
+    let global = parameters.get("full_attention").unwrap_or(&parameters);
+    let local = parameters.get("sliding_attention");
+    let mut set = |field: &str, value: Option<Json>| {
+        if let (Some(value), None) = (value, config.get(field).filter(|it| !it.is_null())) {
+            config[field] = value;
+        }
+    };
+    set("rope_theta", global.get("rope_theta").cloned());
+    let local_theta = local.and_then(|local| local.get("rope_theta"));
+    set("rope_local_base_freq", local_theta.cloned());
+    let share = global.get("partial_rotary_factor");
+    set("partial_rotary_factor", share.cloned());
+    // With layer types, version 5 would take this field for that of all of them.
+    let scaled = global.get("rope_type") != Some(&json!("default"));
+    if local.is_none() && scaled {
+        set("rope_scaling", Some(global.clone()));
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(before: Json, after: Json) {
+        assert_eq!(for_every_version(&before), after);
+    }
+
+    #[test]
+    fn a_config_says_the_same_in_both_layouts() {
+        let plain = json!({"rope_theta": 5e5, "rope_type": "default"});
+        check(
+            json!({"rope_parameters": plain}),
+            json!({"rope_parameters": plain, "rope_theta": 5e5}),
+        );
+        let scaled = json!({"rope_theta": 5e5, "rope_type": "linear", "factor": 2.0});
+        check(
+            json!({"rope_parameters": scaled, "rope_scaling": null}),
+            json!({"rope_parameters": scaled, "rope_theta": 5e5, "rope_scaling": scaled}),
+        );
+        let by_type = json!({
+            "full_attention": {"rope_theta": 1e6, "rope_type": "default"},
+            "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"},
+        });
+        check(
+            json!({"rope_parameters": by_type}),
+            json!({"rope_parameters": by_type, "rope_theta": 1e6, "rope_local_base_freq": 1e4}),
+        );
+    }
+
+    #[test]
+    fn a_config_in_the_older_layout_is_left_alone() {
+        let config = json!({"rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2.0}});
+        check(config.clone(), config);
+    }
+}

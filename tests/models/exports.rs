@@ -1,0 +1,102 @@
+//! What is saved is what was trained: for us, and for transformers and peft.
+
+use std::{fs, path::PathBuf};
+
+use candle_core::{DType, Device, Tensor};
+use models::{
+    arch::decoder::{Decoder, Input},
+    checkpoint::{
+        adapter::{load_adapter, read_adapter_config, save_adapter},
+        folder::ModelFolder,
+        load::{LoadDtypes, load_decoder},
+        model::save_model,
+    },
+};
+use serde_json::json;
+
+use crate::golden::{Golden, cases, is_adapter, largest_difference};
+
+/// With this variable, the saved folders stay in the folder it names, each with the logits that
+/// `tests/goldens/check_exports.py` compares.
+const KEEP: &str = "ANNEAL_WRITE_EXPORTS";
+
+#[test]
+fn a_saved_model_is_loaded_with_the_logits_it_was_trained_to() {
+    check(
+        |name| !is_adapter(name),
+        |golden, decoder, folder| {
+            let config = ModelFolder::open(&golden.folder).unwrap().config;
+            save_model(decoder, &config, folder).unwrap();
+            load(&ModelFolder::open(folder).unwrap())
+        },
+    );
+}
+
+#[test]
+fn a_saved_adapter_is_loaded_with_the_logits_it_was_trained_to() {
+    check(is_adapter, |golden, decoder, folder| {
+        let base = fs::canonicalize(&golden.folder).unwrap();
+        let config = read_adapter_config(&golden.folder.join("adapter")).unwrap();
+        save_adapter(decoder, &config, &base.to_string_lossy(), folder).unwrap();
+        let mut loaded = load(&ModelFolder::open(&base).unwrap());
+        load_adapter(&mut loaded, folder).unwrap();
+        loaded
+    });
+}
+
+/// Trains every wanted case a little, and compares the logits of what `save_and_load` returns.
+fn check(
+    wanted: impl Fn(&str) -> bool,
+    save_and_load: impl Fn(&Golden, &Decoder, &PathBuf) -> Decoder,
+) {
+    let temporary = tempfile::tempdir().unwrap();
+    let kept = std::env::var_os(KEEP).map(PathBuf::from);
+    for golden in cases(wanted) {
+        let folder = kept
+            .as_deref()
+            .unwrap_or(temporary.path())
+            .join(&golden.name);
+        fs::create_dir_all(&folder).unwrap();
+        let decoder = golden.decoder();
+        for parameter in decoder.parameters().trainable() {
+            let moved = parameter.tensor().affine(1.25, 0.01).unwrap();
+            parameter.assign(&moved).unwrap();
+        }
+        let loaded = save_and_load(&golden, &decoder, &folder);
+        let (tokens, rows) = golden.tokens("tokens");
+        let [trained, loaded] = [&decoder, &loaded].map(|it| logits(it, &tokens, rows));
+        assert_eq!(
+            largest_difference(&trained, &loaded),
+            0.0,
+            "{}",
+            golden.name
+        );
+        let tokens: Vec<_> = tokens.chunks(tokens.len() / rows).collect();
+        let written = json!({"tokens": tokens, "logits": trained.to_vec3::<f32>().unwrap()});
+        fs::write(folder.join("logits.json"), written.to_string()).unwrap();
+    }
+}
+
+fn load(folder: &ModelFolder) -> Decoder {
+    let dtypes = LoadDtypes {
+        storage: DType::F32,
+        compute: DType::F32,
+    };
+    load_decoder(folder, dtypes, false, &Device::Cpu).unwrap()
+}
+
+/// [b, t, v].
+fn logits(decoder: &Decoder, tokens: &[u32], rows: usize) -> Tensor {
+    let input = Input {
+        tokens,
+        rows,
+        positions: None,
+        documents: None,
+    };
+    let hidden = decoder.hidden(None, input, None, false).unwrap();
+    let logits = decoder.logits(&hidden.tensor().flatten_to(1).unwrap());
+    logits
+        .unwrap()
+        .reshape((rows, (), decoder.config().vocab_size))
+        .unwrap()
+}
