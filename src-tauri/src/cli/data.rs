@@ -79,7 +79,8 @@ fn word<T: DeserializeOwned>(word: &str) -> Result<T, String> {
     serde_json::from_value(word.into()).map_err(|error| error.to_string())
 }
 
-fn pair(words: &str) -> Result<(String, String), String> {
+/// `part=column`.
+pub(super) fn pair(words: &str) -> Result<(String, String), String> {
     let (part, column) = words
         .split_once('=')
         .ok_or("write it like prompt=question")?;

@@ -15,7 +15,7 @@ use models::{
 use serde_json::json;
 
 use super::{
-    Ended,
+    Ended, data,
     terminal::{Terminal, bytes, count, count_interrupts, duration},
 };
 use crate::{
@@ -47,6 +47,12 @@ pub(super) struct Arguments {
     /// A file to learn from. Can be given several times.
     #[arg(long, value_name = "FILE")]
     data: Vec<PathBuf>,
+    /// Which column of the data is what, such as prompt=question. Can be given several times.
+    #[arg(long, value_name = "PART=COLUMN", value_parser = data::pair)]
+    column: Vec<(String, String)>,
+    /// How the bytes of the data become letters, such as latin-1. Without it, the text must be UTF-8.
+    #[arg(long)]
+    encoding: Option<String>,
     /// lora, full or scratch.
     #[arg(long, value_parser = method)]
     method: Option<Method>,
@@ -70,7 +76,7 @@ pub(super) struct Arguments {
     plan: bool,
     /// Continue this run from its last checkpoint.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "run_file", "model", "data", "method", "name", "steps", "device", "strict", "set", "plan",
+        "run_file", "model", "data", "column", "encoding", "method", "name", "steps", "device", "strict", "set", "plan",
     ])]
     resume: Option<String>,
 }
@@ -127,6 +133,8 @@ fn request(arguments: Arguments) -> Result<TrainRequest> {
     if !arguments.data.is_empty() {
         request.data.files = arguments.data;
     }
+    request.data.columns.extend(arguments.column);
+    request.data.encoding = arguments.encoding.or(request.data.encoding);
     if arguments.steps.is_some() {
         request.steps = arguments.steps;
         request.epochs = None;
