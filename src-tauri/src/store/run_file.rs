@@ -44,10 +44,23 @@ pub(crate) fn set(request: TrainRequest, changes: &[String]) -> Result<TrainRequ
         // Read alone first, so that an error is about this change and nothing else.
         let mut alone = Value::Object(Map::new());
         put(&mut alone, field, value.clone());
-        serde_json::from_value::<TrainRequest>(alone).map_err(|error| wrong(error.to_string()))?;
+        serde_json::from_value::<TrainRequest>(alone)
+            .map_err(|error| wrong(expected_in_words(&error.to_string())))?;
         put(&mut tree, field, value);
     }
     serde_json::from_value(tree).map_err(|error| AppError::invalid(error.to_string()))
+}
+
+/// What a value should have been, without the names of Rust's types.
+fn expected_in_words(words: &str) -> String {
+    let (before, expected) = words.rsplit_once("expected ").unwrap_or((words, ""));
+    let expected = match expected {
+        "u32" | "u64" | "usize" => "a whole number",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        _ => return words.to_owned(),
+    };
+    format!("{before}expected {expected}")
 }
 
 /// The text of a plan, with the reasons as comments. It can be read as a request.
@@ -122,7 +135,7 @@ mod tests {
             ("steps", "`--set steps` has no `=`"),
             (
                 "steps=many",
-                "`--set steps=many`: invalid type: string \"many\", expected usize",
+                "`--set steps=many`: invalid type: string \"many\", expected a whole number",
             ),
             (
                 "lora.rnak=8",
@@ -131,7 +144,7 @@ mod tests {
             ),
             (
                 "steps.more=8",
-                "`--set steps.more=8`: invalid type: map, expected usize",
+                "`--set steps.more=8`: invalid type: map, expected a whole number",
             ),
         ] {
             let error = set(TrainRequest::default(), &[change.to_owned()]).unwrap_err();
