@@ -308,3 +308,33 @@ fn add_to(sum: &mut Option<Tensor>, gradient: Tensor) -> Result<(), Error> {
     });
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+
+    #[test]
+    fn what_an_operation_saved_is_freed_before_the_operation_before_it_plays_back() {
+        const OPERATIONS: usize = 5;
+        let tape = Tape::new(0);
+        let mut x = tape.input(Tensor::zeros(3, DType::F32, &Device::Cpu).unwrap());
+        let saved: Rc<()> = Rc::default();
+        let counts: Rc<RefCell<Vec<usize>>> = Rc::default();
+        for _ in 0..OPERATIONS {
+            let (mine, all, counts) = (saved.clone(), Rc::downgrade(&saved), counts.clone());
+            x = Value::record(x.tensor.clone(), &[&x], move |gradient| {
+                let _ = &mine;
+                counts.borrow_mut().push(all.strong_count());
+                Ok(vec![Some(gradient)])
+            });
+        }
+        drop(saved);
+        let seed = x.tensor.clone();
+        tape.backward_to(&x, seed, &[], &mut Gradients::default())
+            .unwrap();
+        // The last operation plays first, while all are saved, and the first one last, alone.
+        assert_eq!(*counts.borrow(), [5, 4, 3, 2, 1]);
+    }
+}

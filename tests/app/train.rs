@@ -1,8 +1,13 @@
 //! A run from its beginning to a chat, with everything that can happen to it on the way.
 
 use std::{
-    io::{BufRead, BufReader},
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::PathBuf,
     process::{Child, ChildStdout, Command},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::Value;
@@ -132,21 +137,87 @@ fn an_interrupt_saves_and_leaves_and_the_run_continues_where_it_was() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
+/// Runs of every method, killed again and again, with the losses and the weights of a run that nothing happened to.
+#[cfg(unix)]
+#[test]
+fn a_run_killed_at_any_moment_arrives_with_the_losses_it_would_have_had() {
+    let app = tiny("steps: 12\nsave: {every: 4, keep_last: 1, keep_best: false}\n");
+    let base = checkpoint(&events(&app, &["train", "run.yaml", "--json"]));
+    for method in ["scratch", "full", "lora"] {
+        let model = format!("model={}", base.display());
+        let mut asked = vec!["train", "run.yaml", "--json"];
+        let method_words = ["--method", method, "--set", "scratch=null", "--set", &model];
+        asked.extend(if method == "scratch" {
+            &method_words[..0]
+        } else {
+            &method_words
+        });
+        let reference = events(&app, &asked);
+        let expected = losses(&reference);
+        assert_eq!(expected.len(), 12, "{method}");
+
+        let (mut child, mut lines) = start(&app, &asked);
+        let run = wait_for(&mut lines, "opened")["run"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let mut seen = String::new();
+        let mut moments = Vec::new();
+        for _ in 0..5 {
+            moments.push(
+                SystemTime::now()
+                    .duration_since(UNIX_EPOCH)
+                    .unwrap()
+                    .subsec_micros()
+                    % 400,
+            );
+            thread::sleep(Duration::from_millis(u64::from(moments[moments.len() - 1])));
+            signal(&child, "-KILL");
+            lines.read_to_string(&mut seen).unwrap();
+            child.wait().unwrap();
+            (child, lines) = start(&app, &["train", "--resume", &run, "--json"]);
+        }
+        lines.read_to_string(&mut seen).unwrap();
+        child.wait().unwrap();
+        assert_eq!(
+            losses(&seen),
+            expected,
+            "{method}, killed after {moments:?} ms"
+        );
+        let weights = |folder: PathBuf| {
+            let files = ["model.safetensors", "adapter_model.safetensors"];
+            files
+                .iter()
+                .find_map(|name| fs::read(folder.join(name)).ok())
+                .unwrap()
+        };
+        let killed = app
+            .home()
+            .join("runs")
+            .join(&run)
+            .join("checkpoints/step-000012");
+        assert!(
+            weights(killed) == weights(checkpoint(&reference)),
+            "{method}, {moments:?} ms"
+        );
+    }
+}
+
 #[test]
 fn a_run_that_cannot_start_fails_with_the_reason_and_remembers_it() {
     let app = tiny("steps: 4\n");
     app.run(&["train", "run.yaml", "--quiet"]);
     let app_runs = app.home().join("runs");
-    let run = std::fs::read_dir(&app_runs)
+    let run = fs::read_dir(&app_runs)
         .unwrap()
         .next()
         .unwrap()
         .unwrap()
         .path();
-    let plan = std::fs::read_to_string(run.join("run.yaml")).unwrap();
-    std::fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 8")).unwrap();
-    std::fs::remove_file(app.folder().join("animals.txt")).unwrap();
-    std::fs::remove_file(run.join("events.jsonl")).unwrap();
+    let plan = fs::read_to_string(run.join("run.yaml")).unwrap();
+    fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 8")).unwrap();
+    fs::remove_file(app.folder().join("animals.txt")).unwrap();
+    fs::remove_file(run.join("events.jsonl")).unwrap();
     let output = app.run(&["train", "--resume", "animals"]);
     assert_eq!(output.code, 1);
     assert!(output.stderr.contains("animals.txt"), "{output:?}");
@@ -159,6 +230,35 @@ fn tiny(more: &str) -> App {
     app.file("animals.txt", &sentences(400));
     app.file("run.yaml", &format!("{TINY}{more}"));
     app
+}
+
+/// All events of a command that trains to the end.
+fn events(app: &App, arguments: &[&str]) -> String {
+    let (mut child, mut lines) = start(app, arguments);
+    let mut events = String::new();
+    lines.read_to_string(&mut events).unwrap();
+    assert!(child.wait().unwrap().success(), "{arguments:?}: {events}");
+    events
+}
+
+/// The folder of the last checkpoint that events tell of.
+fn checkpoint(events: &str) -> PathBuf {
+    let mut events = events
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let last = events.rfind(|event| event["kind"] == "saved");
+    PathBuf::from(last.unwrap()["path"].as_str().unwrap())
+}
+
+/// The loss of each step, the last one where a step was done again. A line cut short by a kill is none.
+fn losses(events: &str) -> BTreeMap<u64, String> {
+    let events = events
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let steps = events.filter(|event| event["kind"] == "stepped");
+    steps
+        .map(|event| (event["step"].as_u64().unwrap(), event["loss"].to_string()))
+        .collect()
 }
 
 fn start(app: &App, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
