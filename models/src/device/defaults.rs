@@ -61,7 +61,7 @@ pub const fn device_defaults(kind: DeviceKind) -> DeviceDefaults {
         ),
         gradient_checkpointing: because(
             false,
-            "It costs a third more time; the plan turns it on when activations would not fit in memory.",
+            "It costs a third more time; turn it on when a run does not fit in memory.",
         ),
         optimizer: because(
             DefaultOptimizer::AdamW,
