@@ -32,6 +32,9 @@ pub struct Spans {
     pub(crate) runs: Arc<Vec<(u32, u32)>>,
     /// The same as a tensor [b, 1, t, s] to add to scores, made when a device without its own kernel asks.
     mask: Arc<OnceLock<Tensor>>,
+    /// The runs as a tensor [b, t, 2], made when a device's own kernel asks.
+    #[cfg(feature = "cuda")]
+    on_device: Arc<OnceLock<Tensor>>,
 }
 
 impl Spans {
@@ -70,7 +73,20 @@ impl Spans {
             keys,
             runs: Arc::new(runs),
             mask: Arc::default(),
+            #[cfg(feature = "cuda")]
+            on_device: Arc::default(),
         }
+    }
+
+    /// First key and the one after the last of each query: [b, t, 2].
+    #[cfg(feature = "cuda")]
+    pub(crate) fn on_device(&self, device: &Device) -> Result<Tensor> {
+        if let Some(runs) = self.on_device.get() {
+            return Ok(runs.clone());
+        }
+        let numbers: Vec<u32> = self.runs.iter().flat_map(|run| [run.0, run.1]).collect();
+        let runs = Tensor::from_vec(numbers, (self.rows, self.queries, 2), device)?;
+        Ok(self.on_device.get_or_init(|| runs).clone())
     }
 
     /// Zero where a query sees a key and [`MASKED`] elsewhere: [b, 1, t, s].
@@ -107,6 +123,10 @@ pub fn attention(
 ) -> Result<Value> {
     if kernels::cpu::serves(&[q.tensor(), k.tensor(), v.tensor()]) {
         return kernels::cpu::attention::attention(q, k, v, spans, scoring);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(&[q.tensor(), k.tensor(), v.tensor()]) {
+        return kernels::cuda::attention::attention(q, k, v, spans, scoring);
     }
     let (heads, key_heads) = (q.tensor().dim(2)?, k.tensor().dim(2)?);
     let group = heads / key_heads;

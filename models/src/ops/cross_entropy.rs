@@ -141,6 +141,32 @@ fn chunk_loss(
     tokens: f64,
     wanted: Wanted,
 ) -> Result<ChunkLoss> {
+    let (loss, dz) = logits_loss(hidden, head, targets, soft_cap, tokens)?;
+    Ok(ChunkLoss {
+        loss,
+        hidden_gradient: wanted
+            .hidden
+            .then(|| project_back(&[Term::new(&dz, head)]))
+            .transpose()?,
+        head_gradient: match wanted.head {
+            true => Some(weight_gradient(&dz, hidden, 1.0)?.to_dtype(accumulated(head.dtype()))?),
+            false => None,
+        },
+    })
+}
+
+/// The summed loss of a chunk of rows h [n, d], and the gradient of its logits [n, v], both divided by `tokens`.
+fn logits_loss(
+    hidden: &Tensor,
+    head: &Tensor,
+    targets: &[u32],
+    soft_cap: Option<f64>,
+    tokens: f64,
+) -> Result<(Tensor, Tensor)> {
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(&[hidden]) {
+        return kernels::cuda::cross_entropy::logits_loss(hidden, head, targets, soft_cap, tokens);
+    }
     let targets = Tensor::from_slice(targets, (targets.len(), 1), hidden.device())?;
     let mut logits = widen(&project(&[Term::new(hidden, head)], None)?)?;
     let mut slope = None;
@@ -154,13 +180,6 @@ fn chunk_loss(
     let sums = exponentials.sum_keepdim(D::Minus1)?;
     let losses = ((sums.log()? + largest)? - logits.gather(&targets, D::Minus1)?)?;
     let loss = (losses.sum_all()? / tokens)?;
-    if !wanted.hidden && !wanted.head {
-        return Ok(ChunkLoss {
-            loss,
-            hidden_gradient: None,
-            head_gradient: None,
-        });
-    }
 
     let probabilities = exponentials.broadcast_div(&sums)?;
     let minus_one =
@@ -171,18 +190,7 @@ fn chunk_loss(
     if let Some(slope) = slope {
         dz = (dz * slope)?;
     }
-    let dz = dz.to_dtype(hidden.dtype())?;
-    Ok(ChunkLoss {
-        loss,
-        hidden_gradient: wanted
-            .hidden
-            .then(|| project_back(&[Term::new(&dz, head)]))
-            .transpose()?,
-        head_gradient: match wanted.head {
-            true => Some(weight_gradient(&dz, hidden, 1.0)?.to_dtype(accumulated(head.dtype()))?),
-            false => None,
-        },
-    })
+    Ok((loss, dz.to_dtype(hidden.dtype())?))
 }
 
 /// Gradients of weights add up in f32 or wider.

@@ -28,6 +28,10 @@ pub fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> 
     if kernels::cpu::serves(&[gate.tensor(), up.tensor()]) {
         return kernels::cpu::gated::gated(gate, up, activation);
     }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(&[gate.tensor(), up.tensor()]) {
+        return kernels::cuda::gated::gated(gate, up, activation);
+    }
     let dtype = gate.tensor().dtype();
     let y = (activation.apply(&widen(gate.tensor())?)? * widen(up.tensor())?)?.to_dtype(dtype)?;
     let (a, c) = (gate.tensor().clone(), up.tensor().clone());

@@ -75,6 +75,10 @@ pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
     if kernels::cpu::linear::serves(terms) {
         return kernels::cpu::linear::project(terms, bias);
     }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::linear::serves(terms) {
+        return kernels::cuda::linear::project(terms, bias);
+    }
     let y = sum_terms(terms, |x, weight| Ok(x.matmul(&weight.t()?)?))?;
     Ok(match bias {
         Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
@@ -87,6 +91,10 @@ pub(crate) fn project_back(terms: &[Term]) -> Result<Tensor> {
     if kernels::cpu::linear::serves(terms) {
         return kernels::cpu::linear::project_back(terms);
     }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::linear::serves(terms) {
+        return kernels::cuda::linear::project_back(terms);
+    }
     sum_terms(terms, |gradient, weight| Ok(gradient.matmul(weight)?))
 }
 
@@ -94,6 +102,10 @@ pub(crate) fn project_back(terms: &[Term]) -> Result<Tensor> {
 pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Result<Tensor> {
     if kernels::cpu::serves(&[gradient, x]) {
         return kernels::cpu::linear::weight_gradient(gradient, x, factor);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(&[gradient, x]) {
+        return kernels::cuda::linear::weight_gradient(gradient, x, factor);
     }
     // The factor goes on the smaller operand.
     let (gradient, x) = match gradient.elem_count() < x.elem_count() {

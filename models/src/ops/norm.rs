@@ -21,6 +21,10 @@ pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> 
     if kernels::cpu::serves(&[x.tensor()]) {
         return kernels::cpu::norm::rms_norm(x, weight, weight_offset, epsilon);
     }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(&[x.tensor()]) {
+        return kernels::cuda::norm::rms_norm(x, weight, weight_offset, epsilon);
+    }
     let x_dtype = x.tensor().dtype();
     let rows = as_rows(x.tensor())?;
     let factor = widen(weight.tensor())?.affine(1.0, weight_offset)?;

@@ -206,6 +206,10 @@ fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tensor> {
     if kernels::cpu::serves(&[x, &rotation.cos, &rotation.sin]) {
         return kernels::cpu::rope::rotate(x, rotation, back);
     }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(&[x]) {
+        return kernels::cuda::rope::rotate(x, rotation, back);
+    }
     let head = x.dim(D::Minus1)?;
     let half = rotation.cos.dim(D::Minus1)?;
     let cos = rotation.cos.to_dtype(wide_dtype(x))?;

@@ -86,11 +86,24 @@ pub(crate) fn check_gradients(
     }
 }
 
-/// Compares an operation in f32, as a kernel computes it, with the same composed and in f64: output and gradients.
+/// Compares an operation in f32, as a kernel for the CPU computes it, with the same composed and in f64: output and
+/// gradients.
+#[track_caller]
+pub(crate) fn check_kernel(
+    inputs: &[Tensor],
+    tolerance: f64,
+    operation: impl Fn(&[Value]) -> Result<Value>,
+) {
+    check_kernel_on(&Device::Cpu, DType::F32, inputs, tolerance, operation);
+}
+
+/// The same for a kernel for another device and dtype.
 ///
 /// Inputs go in as they are, and once more as parts of larger tensors, with another offset and other strides.
 #[track_caller]
-pub(crate) fn check_kernel(
+pub(crate) fn check_kernel_on(
+    device: &Device,
+    dtype: DType,
     inputs: &[Tensor],
     tolerance: f64,
     operation: impl Fn(&[Value]) -> Result<Value>,
@@ -103,6 +116,7 @@ pub(crate) fn check_kernel(
         let seed = normal(99, output.tensor().dims())
             .to_dtype(output.tensor().dtype())
             .unwrap();
+        let seed = seed.to_device(output.tensor().device()).unwrap();
         let mut results = tape
             .backward_to(&output, seed, &wanted, &mut Gradients::default())
             .unwrap();
@@ -110,7 +124,7 @@ pub(crate) fn check_kernel(
         results
     };
     let expected = run(inputs.to_vec());
-    let narrow = |input: &Tensor| input.to_dtype(DType::F32).unwrap();
+    let narrow = |input: &Tensor| input.to_dtype(dtype).unwrap().to_device(device).unwrap();
     let plain = inputs.iter().map(narrow).collect();
     let inside = inputs
         .iter()

@@ -81,10 +81,14 @@ impl AdamW {
 
     pub(super) fn step(&self, group: &mut Group, parts: &[Part], update: Update) -> Result<()> {
         let factors = self.factors(group.weight_decay, update);
-        match group.is_on_cpu() {
-            true => step_in_place(factors, group, parts),
-            false => step_composed(factors, group, parts),
+        if group.is_on_cpu() {
+            return step_in_place(factors, group, parts);
         }
+        #[cfg(feature = "cuda")]
+        if group.flat.device().is_cuda() {
+            return step_on_cuda(factors, group, parts);
+        }
+        step_composed(factors, group, parts)
     }
 
     fn factors(&self, weight_decay: f64, update: Update) -> Factors {
@@ -151,6 +155,32 @@ fn change(
         *second = *second * beta2 + gradient * gradient * rest2;
         *weight = *weight * shrink - *first / (second.sqrt() * correction + epsilon) * rate;
     }
+}
+
+/// One pass over each parameter, in place, by a kernel.
+#[cfg(feature = "cuda")]
+fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
+    let [first, second] = group.state.as_slice() else {
+        return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
+    };
+    let factors = [
+        factors.gradient_scale,
+        factors.beta1,
+        1.0 - factors.beta1,
+        factors.beta2,
+        1.0 - factors.beta2,
+        factors.epsilon,
+        factors.shrink,
+        factors.rate,
+        factors.correction,
+    ];
+    for part in parts {
+        let of = |state: &Tensor| state.narrow(0, part.range.start, part.range.len());
+        let (first, second) = (of(first)?, of(second)?);
+        let gradient = &part.gradient;
+        crate::ops::kernels::cuda::adamw::step(&part.weight, &first, &second, gradient, factors)?;
+    }
+    Ok(())
 }
 
 /// The same with tensor operations over all parameters of the group at once, for devices.

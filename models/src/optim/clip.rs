@@ -20,14 +20,25 @@ pub fn gradient_norm(gradients: &Gradients) -> Result<f64> {
         if gradient.device().is_cpu() {
             on_cpu += numbers(&gradient, squared_sum)?;
         } else {
-            on_device.push(gradient.sqr()?.sum_all()?);
+            on_device.push(gradient);
         }
     }
     if !on_device.is_empty() {
-        let sum = Tensor::stack(&on_device, 0)?.sum_all()?;
+        let sum = squared_sum_on_device(&on_device)?;
         on_cpu += f64::from(sum.to_scalar::<f32>()?);
     }
     Ok(on_cpu.sqrt())
+}
+
+/// Σ x² over all numbers of these tensors, which are f32 and contiguous.
+fn squared_sum_on_device(tensors: &[Tensor]) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if tensors.iter().all(|it| it.device().is_cuda()) {
+        return crate::ops::kernels::cuda::squares::squared_sum(tensors);
+    }
+    let sums = tensors.iter().map(|it| it.sqr()?.sum_all());
+    let sums = sums.collect::<Result<Vec<_>, _>>()?;
+    Ok(Tensor::stack(&sums, 0)?.sum_all()?)
 }
 
 /// What to multiply gradients of this norm with, so that it is at most `max_norm`; 0 turns clipping off.

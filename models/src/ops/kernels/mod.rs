@@ -6,6 +6,8 @@
 use std::cell::Cell;
 
 pub(crate) mod cpu;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 
 thread_local! {
     static COMPOSED: Cell<bool> = const { Cell::new(false) };

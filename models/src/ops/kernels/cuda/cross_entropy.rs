@@ -1,0 +1,38 @@
+//! The loss of a chunk of logits and its gradient, a block per row.
+
+use candle_core::{DType, Tensor};
+
+use crate::{
+    Result,
+    ops::kernels::cuda::{
+        Launch,
+        linear::{Size, multiply, plain, transposed},
+        output,
+    },
+};
+
+/// The summed loss of rows h [n, d] with their targets, and the gradient of their logits [n, v], both divided by
+/// `tokens`.
+pub(crate) fn logits_loss(
+    hidden: &Tensor,
+    head: &Tensor,
+    targets: &[u32],
+    soft_cap: Option<f64>,
+    tokens: f64,
+) -> Result<(Tensor, Tensor)> {
+    let hidden = hidden.contiguous()?;
+    let head = head.to_dtype(hidden.dtype())?.contiguous()?;
+    let ((m, k), n) = (hidden.dims2()?, head.dim(0)?);
+    let logits = output((m, n), DType::F32, &hidden)?;
+    let size = Size { batch: 1, m, n, k };
+    multiply(size, 1.0, plain(&hidden), transposed(&head), 0.0, &logits)?;
+    let targets = Tensor::new(targets, hidden.device())?;
+    let losses = output(m, DType::F32, &hidden)?;
+    let dz = output((m, n), hidden.dtype(), &hidden)?;
+    Launch::of("cross_entropy", &hidden)?
+        .tensors(&[&logits, &targets, &losses, &dz])?
+        .whole(&[n])
+        .numbers(&[soft_cap.unwrap_or(0.0), 1.0 / tokens])
+        .for_rows(m, n)?;
+    Ok(((losses.sum_all()? / tokens)?, dz))
+}

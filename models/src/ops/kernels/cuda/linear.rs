@@ -1,0 +1,175 @@
+//! Matrix products through cuBLAS: sums of products without a tensor for each, operands in any order, and weight
+//! gradients in f32 from narrower operands.
+
+use std::ffi::c_void;
+
+use candle_core::{
+    DType, Tensor,
+    cuda::{
+        WrapErr,
+        cudarc::cublas::{result::gemm_strided_batched_ex, sys},
+    },
+};
+
+use crate::{
+    Result,
+    ops::{
+        kernels::cuda::{address, broken, device, output, serves as serves_tensors},
+        linear::Term,
+    },
+};
+
+/// A row-major operand [batch, rows, columns] of a product.
+pub(super) struct Operand<'a> {
+    pub(super) numbers: &'a Tensor,
+    /// Whether the product takes it with rows and columns exchanged.
+    pub(super) transposed: bool,
+}
+
+/// The size of a product [batch, m, k] × [batch, k, n].
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) batch: usize,
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+}
+
+pub(super) fn plain(numbers: &Tensor) -> Operand<'_> {
+    Operand {
+        numbers,
+        transposed: false,
+    }
+}
+
+pub(super) fn transposed(numbers: &Tensor) -> Operand<'_> {
+    Operand {
+        numbers,
+        transposed: true,
+    }
+}
+
+/// Whether these products are computed here.
+pub(crate) fn serves(terms: &[Term]) -> bool {
+    let inputs: Vec<&Tensor> = terms.iter().map(|term| term.x).collect();
+    serves_tensors(&inputs) && terms.iter().all(|term| term.weight.device().is_cuda())
+}
+
+/// See [`project`](crate::ops::linear::project).
+pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
+    let y = sum(terms, true)?;
+    Ok(match bias {
+        Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
+        None => y,
+    })
+}
+
+/// See [`project_back`](crate::ops::linear::project_back).
+pub(crate) fn project_back(terms: &[Term]) -> Result<Tensor> {
+    sum(terms, false)
+}
+
+/// factor · gᵀ x in f32, whatever the dtype of the operands: gradient [n, o], x [n, i] -> [o, i].
+pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Result<Tensor> {
+    let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
+    let (k, m) = gradient.dims2()?;
+    let n = x.dim(1)?;
+    let product = output((m, n), DType::F32, &x)?;
+    let size = Size { batch: 1, m, n, k };
+    multiply(
+        size,
+        factor,
+        transposed(&gradient),
+        plain(&x),
+        0.0,
+        &product,
+    )?;
+    Ok(product)
+}
+
+/// Σ factor · x Wᵀ, or Σ factor · x W, in the dtype of x.
+fn sum(terms: &[Term], transpose: bool) -> Result<Tensor> {
+    let mut sum: Option<Tensor> = None;
+    for term in terms {
+        let x = term.x.contiguous()?;
+        let weight = term.weight.to_dtype(x.dtype())?.contiguous()?;
+        let (m, k) = x.dims2()?;
+        let n = weight.dim(if transpose { 0 } else { 1 })?;
+        let size = Size { batch: 1, m, n, k };
+        let weight = Operand {
+            numbers: &weight,
+            transposed: transpose,
+        };
+        // The first product fills the output, each further one is added to it.
+        let (out, kept) = match &sum {
+            Some(sum) => (sum.clone(), 1.0),
+            None => (output((m, n), x.dtype(), &x)?, 0.0),
+        };
+        multiply(size, term.factor, plain(&x), weight, kept, &out)?;
+        sum = Some(out);
+    }
+    sum.ok_or_else(|| broken("a sum of no products"))
+}
+
+/// out = factor · a b + kept · out.
+#[allow(unsafe_code)]
+pub(super) fn multiply(
+    size: Size,
+    factor: f64,
+    a: Operand,
+    b: Operand,
+    kept: f64,
+    out: &Tensor,
+) -> Result<()> {
+    let Size { batch, m, n, k } = size;
+    let device = device(out)?;
+    let (factor, kept) = (factor as f32, kept as f32);
+    // cuBLAS counts down columns. Read so, our operands are transposed, and outᵀ = bᵀ aᵀ is what it computes.
+    let order = |it: &Operand| match it.transposed {
+        true => sys::cublasOperation_t::CUBLAS_OP_T,
+        false => sys::cublasOperation_t::CUBLAS_OP_N,
+    };
+    let leading = |it: &Operand, rows: usize, columns: usize| match it.transposed {
+        true => rows as i32,
+        false => columns as i32,
+    };
+    // Safety: the addresses are those of tensors of these sizes, and the stream orders the product with what follows.
+    unsafe {
+        gemm_strided_batched_ex(
+            *device.cublas_handle().handle(),
+            order(&b),
+            order(&a),
+            n as i32,
+            m as i32,
+            k as i32,
+            (&raw const factor).cast(),
+            address(b.numbers)? as *const c_void,
+            data_type(b.numbers)?,
+            leading(&b, k, n),
+            (k * n) as i64,
+            address(a.numbers)? as *const c_void,
+            data_type(a.numbers)?,
+            leading(&a, m, k),
+            (m * k) as i64,
+            (&raw const kept).cast(),
+            address(out)? as *mut c_void,
+            data_type(out)?,
+            n as i32,
+            (m * n) as i64,
+            batch as i32,
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+            sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
+        )
+    }
+    .w()?;
+    Ok(())
+}
+
+fn data_type(tensor: &Tensor) -> Result<sys::cudaDataType> {
+    match tensor.dtype() {
+        DType::F32 => Ok(sys::cudaDataType::CUDA_R_32F),
+        DType::BF16 => Ok(sys::cudaDataType::CUDA_R_16BF),
+        DType::F16 => Ok(sys::cudaDataType::CUDA_R_16F),
+        _ => Err(broken("no matrix product for this dtype")),
+    }
+}

@@ -1,0 +1,189 @@
+//! Every kernel against the same operation composed and in f64 on the CPU. They need a GPU, so they
+//! run only when asked for: `cargo test --workspace --lib --features cuda -- --ignored cuda`.
+
+use candle_core::{DType, Device, Tensor};
+
+use crate::{
+    Result,
+    ops::{
+        attention::{Scoring, Spans, attention},
+        cross_entropy::{IGNORE, head_cross_entropy},
+        gated::{Activation, gated},
+        linear::linear,
+        lora::{Adapter, linear_with_adapter},
+        norm::rms_norm,
+        rope::{Rope, RopeScaling, rope},
+        testing::{check_close, check_kernel_on, normal},
+    },
+    optim::{DecayScope, Optimizer, adamw::AdamW, clip::gradient_norm},
+    parameters::{Parameter, Parameters},
+    tape::{Gradients, Value},
+};
+
+fn device() -> Device {
+    Device::new_cuda_with_stream(0).unwrap()
+}
+
+/// Checks in each dtype, with an error of `tolerance` in f32 and of a few roundings in the others.
+#[track_caller]
+fn check(inputs: &[Tensor], tolerance: f64, operation: impl Fn(&[Value]) -> Result<Value>) {
+    let device = device();
+    for (dtype, tolerance) in [
+        (DType::F32, tolerance),
+        (DType::F16, 5e-3),
+        (DType::BF16, 4e-2),
+    ] {
+        // The reference sees the numbers that the kernel sees.
+        let round = |it: &Tensor| it.to_dtype(dtype).unwrap().to_dtype(DType::F64).unwrap();
+        let inputs: Vec<Tensor> = inputs.iter().map(round).collect();
+        check_kernel_on(&device, dtype, &inputs, tolerance, &operation);
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn rms_norm_equals_the_composition() {
+    for [rows, width] in [[1, 1], [3, 33], [300, 576], [2, 5000]] {
+        let inputs = [normal(1, &[rows, width]), normal(2, &[width])];
+        check(&inputs, 1e-5, |v| rms_norm(&v[0], &v[1], 1.0, 1e-5));
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn rope_equals_the_composition() {
+    for (width, rotated) in [(64, 64), (10, 4)] {
+        let positions: Vec<u32> = (0..14).map(|at| at * 3 % 11).collect();
+        check(&[normal(1, &[2, 7, 3, width])], 1e-5, |v| {
+            let table = Rope::new(rotated, 1e4, &RopeScaling::None);
+            rope(
+                &v[0],
+                &table.rotation(&positions, 2, v[0].tensor().device())?,
+            )
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn gates_equal_the_composition() {
+    for activation in [Activation::Silu, Activation::Gelu, Activation::GeluTanh] {
+        let inputs = [
+            (normal(1, &[70, 1001]) * 4.0).unwrap(),
+            normal(2, &[70, 1001]),
+        ];
+        check(&inputs, 1e-5, |v| gated(&v[0], &v[1], activation));
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn linear_layers_equal_the_composition() {
+    let inputs = [normal(1, &[37, 33]), normal(2, &[45, 33]), normal(3, &[45])];
+    check(&inputs, 1e-5, |v| linear(&v[0], &v[1], Some(&v[2])));
+    let inputs = [
+        normal(1, &[3, 7, 24]),
+        normal(2, &[4, 24]),
+        normal(3, &[16, 4]),
+    ];
+    let weight = normal(4, &[16, 24]);
+    check(&inputs, 1e-5, |v| {
+        let x = v[0].tensor();
+        let weight = weight.to_dtype(x.dtype())?.to_device(x.device())?;
+        let adapter = Adapter {
+            a: v[1].clone(),
+            b: v[2].clone(),
+            scale: 0.5,
+            dropout: None,
+        };
+        linear_with_adapter(&v[0], &Value::constant(weight), None, &adapter)
+    });
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn attention_equals_the_composition() {
+    let documents: Vec<u32> = (0..400).map(|token| token % 200 / 60).collect();
+    for soft_cap in [None, Some(0.8)] {
+        let scoring = Scoring {
+            scale: 0.2,
+            soft_cap,
+        };
+        let check = |[b, t, h, e]: [usize; 4], keys: [usize; 2], spans: &dyn Fn() -> Spans| {
+            let keys = [b, keys[0], keys[1], e];
+            let inputs = [normal(1, &[b, t, h, e]), normal(2, &keys), normal(3, &keys)];
+            check(&inputs, 1e-5, |v| {
+                attention(&v[0], &v[1], &v[2], &spans(), scoring)
+            });
+        };
+        check([2, 37, 4, 6], [37, 2], &|| Spans::causal(2, 37, 0, None));
+        check([1, 130, 6, 16], [135, 1], &|| {
+            Spans::causal(1, 130, 5, None)
+        });
+        check([2, 200, 3, 33], [200, 3], &|| {
+            Spans::causal(2, 200, 0, Some(9))
+        });
+        check([2, 200, 2, 8], [200, 1], &|| {
+            Spans::documents(2, &documents, Some(50))
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn the_head_and_its_loss_equal_the_composition() {
+    let targets: Vec<u32> = (0..70)
+        .map(|row| if row % 5 == 3 { IGNORE } else { row * 7 })
+        .collect();
+    let inputs = [normal(1, &[70, 64]), normal(2, &[3001, 64])];
+    for soft_cap in [None, Some(5.0)] {
+        check(&inputs, 1e-5, |v| {
+            head_cross_entropy(&v[0], &v[1], &targets, soft_cap, 7.0)
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn adamw_and_the_norm_of_gradients_equal_those_of_the_cpu() {
+    let cuda = device();
+    let run = |device: &Device| {
+        let tensor = |seed, shape: &[usize]| {
+            let tensor = normal(seed, shape).to_dtype(DType::F32).unwrap();
+            tensor.to_device(device).unwrap()
+        };
+        let shapes = [("a.weight", vec![300, 130]), ("b.bias", vec![5])];
+        let mut parameters = Parameters::default();
+        for (name, shape) in &shapes {
+            parameters.insert(Parameter::new(name, &tensor(1, shape), true).unwrap());
+        }
+        let rule = AdamW::default().into();
+        let mut optimizer = Optimizer::new(rule, DecayScope::Matrices, &parameters).unwrap();
+        let mut norms = Vec::new();
+        for step in 0..3 {
+            let mut gradients = Gradients::default();
+            for (name, shape) in &shapes {
+                gradients.add(name, tensor(7 + step, shape)).unwrap();
+            }
+            norms.push(gradient_norm(&gradients).unwrap());
+            optimizer.step(&parameters, &gradients, 0.1, 0.5).unwrap();
+        }
+        let weights = parameters
+            .iter()
+            .map(|it| it.tensor().flatten_all().unwrap());
+        let weights: Vec<Tensor> = weights.collect();
+        let weights = Tensor::cat(&weights, 0)
+            .unwrap()
+            .to_device(&Device::Cpu)
+            .unwrap();
+        (weights, norms)
+    };
+    let ((expected, expected_norms), (weights, norms)) = (run(&Device::Cpu), run(&cuda));
+    check_close("weights", &weights, &expected, 1e-6);
+    for (norm, expected) in norms.iter().zip(expected_norms) {
+        assert!(
+            (norm - expected).abs() < 1e-5 * expected,
+            "{norm}, not {expected}"
+        );
+    }
+}
