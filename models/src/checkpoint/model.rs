@@ -46,12 +46,20 @@ fn for_every_version(config: &Json) -> Json {
     set("rope_theta", global.get("rope_theta").cloned());
     let local_theta = local.and_then(|local| local.get("rope_theta"));
     set("rope_local_base_freq", local_theta.cloned());
-    let share = global.get("partial_rotary_factor");
-    set("partial_rotary_factor", share.cloned());
-    // With layer types, version 5 would take this field for that of all of them.
-    let scaled = global.get("rope_type") != Some(&json!("default"));
-    if local.is_none() && scaled {
-        set("rope_scaling", Some(global.clone()));
+    for field in ["partial_rotary_factor", "original_max_position_embeddings"] {
+        set(field, global.get(field).cloned());
+    }
+    match global.get("rope_type").and_then(Json::as_str) {
+        Some("default") | None => {}
+        // Version 4 accepts these three fields, and no fourth.
+        Some("longrope") => {
+            let [short, long] = ["short_factor", "long_factor"].map(|it| global.get(it));
+            set(
+                "rope_scaling",
+                Some(json!({"type": "longrope", "short_factor": short, "long_factor": long})),
+            );
+        }
+        Some(_) => set("rope_scaling", Some(global.clone())),
     }
     config
 }
