@@ -1,16 +1,17 @@
 //! Choosing the next token from scores.
 //!
-//! The draw itself is candle-transformers' sampler. Added here: min-p, which it has not, and the repetition penalty over
-//! the tokens of one answer (Keskar et al., 2019, <https://arxiv.org/abs/1909.05858>).
+//! In this order, each on what the one before left: repetition penalty over the tokens of one answer (Keskar et al.,
+//! 2019, <https://arxiv.org/abs/1909.05858>), temperature, top-k, top-p (Holtzman et al., 2019,
+//! <https://arxiv.org/abs/1904.09751>), min-p (Nguyen et al., 2024, <https://arxiv.org/abs/2407.01082>), the draw. It is
+//! the order of transformers.
 
-use candle_core::Tensor;
-use candle_transformers::{
-    generation::{LogitsProcessor, Sampling},
-    utils::apply_repeat_penalty,
-};
+use candle_core::{DType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Result, random::Random};
+
+/// Below it, a temperature only ever leaves the likeliest token, and scores divided by it would overflow.
+const COLDEST: f64 = 1e-6;
 
 /// How the next token is chosen. Every filter is off by default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,52 +81,111 @@ impl SamplingSettings {
 
 /// Draws tokens, one after another.
 pub struct Sampler {
-    processor: LogitsProcessor,
-    min_p: f32,
-    repetition_penalty: f32,
+    settings: SamplingSettings,
+    random: Random,
 }
 
 impl Sampler {
     /// A sampler at the beginning of its draw.
     pub fn new(settings: &SamplingSettings) -> Result<Self> {
         settings.check()?;
-        let SamplingSettings {
-            temperature,
-            top_k: k,
-            top_p: p,
-            ..
-        } = *settings;
-        let sampling = match (k, p < 1.0) {
-            _ if temperature == 0.0 => Sampling::ArgMax,
-            (0, false) => Sampling::All { temperature },
-            (0, true) => Sampling::TopP { p, temperature },
-            (k, false) => Sampling::TopK { k, temperature },
-            (k, true) => Sampling::TopKThenTopP { k, p, temperature },
-        };
         Ok(Self {
-            processor: LogitsProcessor::from_sampling(settings.seed, sampling),
-            min_p: settings.min_p as f32,
-            repetition_penalty: settings.repetition_penalty as f32,
+            random: Random::new(settings.seed),
+            settings: settings.clone(),
         })
     }
 
     /// The next token, from scores [v] and the tokens `written` so far.
     pub fn next(&mut self, logits: &Tensor, written: &[u32]) -> Result<u32> {
-        let penalized = match self.repetition_penalty == 1.0 || written.is_empty() {
-            true => logits.clone(),
-            false => apply_repeat_penalty(logits, self.repetition_penalty, written)?,
-        };
-        let min_p = self.min_p;
-        let keep_likely = |probabilities: &mut [f32]| {
-            let largest = probabilities
+        let penalizes = self.settings.repetition_penalty != 1.0 && !written.is_empty();
+        if self.settings.temperature < COLDEST && !penalizes {
+            return Ok(logits.argmax(0)?.to_scalar::<u32>()?);
+        }
+        let mut scores = logits.to_dtype(DType::F32)?.to_vec1::<f32>()?;
+        if scores.iter().any(|score| score.is_nan()) {
+            let problem =
+                "the model's scores are not numbers; its weights or its dtype are damaged";
+            return Err(Error::Data(problem.to_owned()));
+        }
+        if penalizes {
+            penalize(
+                &mut scores,
+                self.settings.repetition_penalty as f32,
+                written,
+            );
+        }
+        let mut candidates: Vec<(u32, f64)> =
+            (0..).zip(scores.iter().map(|it| f64::from(*it))).collect();
+        if self.settings.temperature < COLDEST {
+            let likeliest = candidates
                 .iter()
-                .fold(0f32, |largest, p| largest.max(*p));
-            for p in probabilities.iter_mut().filter(|p| **p < min_p * largest) {
-                *p = 0.0;
+                .reduce(|a, b| if b.1 > a.1 { b } else { a });
+            return likeliest.map(|it| it.0).ok_or_else(no_scores);
+        }
+        self.weigh(&mut candidates);
+        let sum: f64 = candidates.iter().map(|it| it.1).sum();
+        let mut left = self.random.uniform() * sum;
+        for (token, weight) in &candidates {
+            left -= weight;
+            if left < 0.0 {
+                return Ok(*token);
             }
-        };
-        Ok(self.processor.sample_f(&penalized, keep_likely)?)
+        }
+        // Rounding can leave a little beyond the last one.
+        candidates.last().map(|it| it.0).ok_or_else(no_scores)
     }
+
+    /// Scores of tokens become weights, the largest first and 1, and the tokens that no filter leaves are removed.
+    fn weigh(&self, candidates: &mut Vec<(u32, f64)>) {
+        let SamplingSettings {
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            ..
+        } = self.settings;
+        // Equal scores stand in the order of the tokens, so that a draw is the same on every machine.
+        candidates.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        if top_k > 0 {
+            candidates.truncate(top_k);
+        }
+        let largest = candidates.first().map_or(0.0, |it| it.1);
+        for (_, score) in candidates.iter_mut() {
+            *score = ((*score - largest) / temperature).exp();
+        }
+        if top_p < 1.0 {
+            let enough = top_p * candidates.iter().map(|it| it.1).sum::<f64>();
+            let mut before = 0.0;
+            let kept = candidates.iter().take_while(|(_, weight)| {
+                let wanted = before < enough;
+                before += weight;
+                wanted
+            });
+            let kept = kept.count().max(1);
+            candidates.truncate(kept);
+        }
+        candidates.retain(|(_, weight)| *weight >= min_p);
+    }
+}
+
+/// Scores of written tokens are made less likely, whatever their sign.
+fn penalize(scores: &mut [f32], penalty: f32, written: &[u32]) {
+    let mut written = written.to_vec();
+    written.sort_unstable();
+    written.dedup();
+    for token in written {
+        if let Some(score) = scores.get_mut(token as usize) {
+            *score = if *score < 0.0 {
+                *score * penalty
+            } else {
+                *score / penalty
+            };
+        }
+    }
+}
+
+fn no_scores() -> Error {
+    Error::Data("the model knows no token".to_owned())
 }
 
 #[cfg(test)]
@@ -177,14 +237,59 @@ mod tests {
             }),
             [0, 1, 2]
         );
-        assert_eq!(
-            drawn(SamplingSettings {
-                top_k: 3,
-                top_p: 0.6,
-                ..all
-            }),
-            [0, 1]
-        );
+        // Of the two that top-k leaves, the first has 0.625.
+        let both = |top_p| SamplingSettings {
+            top_k: 2,
+            top_p,
+            ..all.clone()
+        };
+        assert_eq!(drawn(both(0.7)), [0, 1]);
+        assert_eq!(drawn(both(0.6)), [0]);
+    }
+
+    #[test]
+    fn settings_at_their_ends_leave_the_likeliest_token() {
+        for settings in [
+            SamplingSettings {
+                top_p: 0.0,
+                ..Default::default()
+            },
+            SamplingSettings {
+                temperature: 1e-40,
+                ..Default::default()
+            },
+            SamplingSettings {
+                min_p: 1.0,
+                ..Default::default()
+            },
+            SamplingSettings {
+                top_k: 1,
+                ..Default::default()
+            },
+        ] {
+            assert_eq!(drawn(settings), [0]);
+        }
+    }
+
+    #[test]
+    fn draws_come_as_often_as_their_probability_says() {
+        let logits = Tensor::new(&[0.7f32.ln(), 0.3f32.ln()], &Device::Cpu).unwrap();
+        let settings = SamplingSettings {
+            temperature: 1.0,
+            top_p: 1.0,
+            ..Default::default()
+        };
+        let mut sampler = Sampler::new(&settings).unwrap();
+        let draws = (0..10_000).map(|_| sampler.next(&logits, &[]).unwrap());
+        let ones = draws.filter(|token| *token == 1).count();
+        assert!((2_850..3_150).contains(&ones), "{ones}");
+    }
+
+    #[test]
+    fn scores_that_are_no_numbers_are_an_error() {
+        let logits = Tensor::new(&[1.0f32, f32::NAN], &Device::Cpu).unwrap();
+        let mut sampler = Sampler::new(&SamplingSettings::default()).unwrap();
+        assert!(sampler.next(&logits, &[]).is_err());
     }
 
     #[test]
@@ -201,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_draws_the_same() {
-        let logits = Tensor::zeros(64, candle_core::DType::F32, &Device::Cpu).unwrap();
+        let logits = Tensor::zeros(64, DType::F32, &Device::Cpu).unwrap();
         let draw = |seed| {
             let settings = SamplingSettings {
                 seed,
