@@ -111,7 +111,8 @@ impl Writer {
         &self.decoder
     }
 
-    /// Continues `prompt`. `show` gets each piece of text as soon as it is certain, and can break to stop at once.
+    /// Continues `prompt`. `show` gets each piece of text as soon as it is certain, and can break to stop at once. It is
+    /// asked after every pass, also while the prompt is read; then the piece is empty.
     ///
     /// What `prompt` has in common with what was read and written before is not read again.
     pub fn write(
@@ -125,18 +126,30 @@ impl Writer {
         let context = self.check_length(prompt)?;
         let started = Instant::now();
         let mut sampler = Sampler::new(sampling)?;
-        let (mut logits, cached_tokens) = self.read(prompt)?;
+        let (logits, cached_tokens) = self.read(prompt, show)?;
         let prompt_seconds = started.elapsed().as_secs_f64();
+        let mut answer = Answer {
+            text: String::new(),
+            tokens: Vec::new(),
+            ended: Ended::Asked,
+            prompt_tokens: prompt.len() - cached_tokens,
+            cached_tokens,
+            prompt_seconds,
+            seconds: 0.0,
+        };
+        let Some(mut logits) = logits else {
+            return Ok(answer);
+        };
 
         let started = Instant::now();
         let mut stream = tokenizer.stream_decoder();
         let mut stops = StopTexts::new(&limits.stop);
-        let (mut text, mut tokens) = (String::new(), Vec::new());
-        let ended = loop {
+        let (text, tokens) = (&mut answer.text, &mut answer.tokens);
+        let mut ended = loop {
             if tokens.len() == limits.max_tokens {
                 break Ended::MaxTokens;
             }
-            let token = sampler.next(&logits, &tokens)?;
+            let token = sampler.next(&logits, tokens)?;
             if tokenizer.special.stop.contains(&token) || limits.stop_tokens.contains(&token) {
                 break Ended::StopToken;
             }
@@ -144,12 +157,7 @@ impl Writer {
             let passed = stops.push(&stream.push(token)?);
             let (Passed::On(piece) | Passed::Stopped(piece)) = &passed;
             text.push_str(piece);
-            let shown = if piece.is_empty() {
-                ControlFlow::Continue(())
-            } else {
-                show(piece)
-            };
-            match (shown, passed) {
+            match (show(piece), passed) {
                 (_, Passed::Stopped(_)) => break Ended::StopText,
                 (ControlFlow::Break(()), _) => break Ended::Asked,
                 _ if self.read.len() + 1 >= context => break Ended::Context,
@@ -157,26 +165,22 @@ impl Writer {
             }
         };
         if matches!(ended, Ended::StopToken | Ended::MaxTokens | Ended::Context) {
-            let mut rest = stream.finish()?;
-            let (Passed::On(piece) | Passed::Stopped(piece)) = stops.push(&rest);
-            rest = piece + &stops.finish();
+            let passed = stops.push(&stream.finish()?);
+            let (Passed::On(piece) | Passed::Stopped(piece)) = &passed;
+            let rest = match passed {
+                Passed::On(_) => format!("{piece}{}", stops.finish()),
+                Passed::Stopped(_) => {
+                    ended = Ended::StopText;
+                    piece.clone()
+                }
+            };
             text.push_str(&rest);
-            if !rest.is_empty() {
-                // The answer is over; whether the listener wants more changes nothing.
-                let _ = show(&rest);
-            }
+            // The answer is over; whether the listener wants more changes nothing.
+            let _ = show(&rest);
         }
-        let seconds = started.elapsed().as_secs_f64();
-        let prompt_tokens = prompt.len() - cached_tokens;
-        Ok(Answer {
-            text,
-            tokens,
-            ended,
-            prompt_tokens,
-            cached_tokens,
-            prompt_seconds,
-            seconds,
-        })
+        answer.ended = ended;
+        answer.seconds = started.elapsed().as_secs_f64();
+        Ok(answer)
     }
 
     /// The model's context, if the prompt leaves room in it.
@@ -191,23 +195,40 @@ impl Writer {
         Ok(context)
     }
 
-    /// Reads what of `prompt` is not in the cache. Returns the scores [v] after it, and how much was cached.
-    fn read(&mut self, prompt: &[u32]) -> Result<(candle_core::Tensor, usize)> {
+    /// Reads what of `prompt` is not in the cache. Returns the scores [v] after it, or nothing when `show` breaks before
+    /// the end, and how much was cached.
+    fn read(
+        &mut self,
+        prompt: &[u32],
+        show: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<(Option<candle_core::Tensor>, usize)> {
+        // A text that is long for the model turns by other angles from its first token on: it is read in one pass, and
+        // what was read while it was shorter is of no use.
+        let ropes = &self.decoder.config().ropes;
+        let changes = ropes.iter().filter_map(|rope| rope.changes_beyond());
+        let is_long = changes.into_iter().any(|length| prompt.len() > length);
         let common = self
             .read
             .iter()
             .zip(prompt)
-            .take_while(|(a, b)| a == b)
+            .take_while(|(a, b)| a == b && !is_long)
             .count();
         // At least the last token has to be read, since its scores are wanted.
         let cached = common.min(prompt.len() - 1);
         self.cache.truncate(cached);
         self.read.truncate(cached);
+        let chunk = if is_long {
+            prompt.len()
+        } else {
+            PROMPT_CHUNK_TOKENS
+        };
         let mut logits = None;
-        for chunk in prompt[cached..].chunks(PROMPT_CHUNK_TOKENS) {
-            logits = Some(self.step(chunk)?);
+        for part in prompt[cached..].chunks(chunk) {
+            logits = Some(self.step(part)?);
+            if show("").is_break() {
+                return Ok((None, cached));
+            }
         }
-        let logits = logits.ok_or_else(|| Error::Data("the prompt is empty".to_owned()))?;
         Ok((logits, cached))
     }
 

@@ -151,6 +151,11 @@ impl Rope {
         }
     }
 
+    /// The length of text, in tokens, above which all of it turns by other angles; none for most models.
+    pub fn changes_beyond(&self) -> Option<usize> {
+        self.beyond.as_ref().map(|(context, _)| *context as usize)
+    }
+
     /// Cosines and sines for `positions` [b · t] of a batch of `rows` rows, computed in f64 on the host.
     pub fn rotation(&self, positions: &[u32], rows: usize, device: &Device) -> Result<Rotation> {
         if rows == 0 || !positions.len().is_multiple_of(rows) {
