@@ -155,6 +155,7 @@ impl DecoderConfig {
             ("num_attention_heads", self.num_attention_heads),
             ("num_key_value_heads", self.num_key_value_heads),
             ("head_dim", self.head_dim),
+            ("max_position_embeddings", self.max_position_embeddings),
         ];
         if let Some((field, _)) = positive.into_iter().find(|(_, size)| *size == 0) {
             return Err(Error::setting(field, "is 0"));
@@ -166,6 +167,9 @@ impl DecoderConfig {
             let (heads, keys) = (self.num_attention_heads, self.num_key_value_heads);
             let problem = format!("is {keys}, which does not divide the {heads} attention heads");
             return Err(Error::setting("num_key_value_heads", problem));
+        }
+        if self.layers.iter().any(|layer| layer.window == Some(0)) {
+            return Err(Error::setting("sliding_window", "is 0"));
         }
         Ok(())
     }
@@ -274,15 +278,20 @@ fn rope(fields: &Fields, model_type: &str, head_dim: usize, local: bool) -> Resu
     let partial = scaling
         .number("partial_rotary_factor")?
         .or(fields.number("partial_rotary_factor")?);
-    let width = (head_dim as f64 * partial.unwrap_or(1.0)) as usize;
+    let partial = partial.unwrap_or(1.0);
+    if !(0.0..=1.0).contains(&partial) {
+        let problem = format!("is {partial}; it must be from 0 to 1");
+        return Err(Error::setting("partial_rotary_factor", problem));
+    }
+    let width = (head_dim as f64 * partial) as usize;
     Ok(Rope::new(
         width - width % 2,
         theta,
-        &rope_scaling(&scaling, fields)?,
+        &rope_scaling(&scaling, fields, width / 2)?,
     ))
 }
 
-fn rope_scaling(scaling: &Fields, fields: &Fields) -> Result<RopeScaling> {
+fn rope_scaling(scaling: &Fields, fields: &Fields, pairs: usize) -> Result<RopeScaling> {
     let context = fields.number("max_position_embeddings")?.unwrap_or(2048.0);
     let original = scaling.number("original_max_position_embeddings")?;
     let original = original.or(fields.number("original_max_position_embeddings")?);
@@ -318,7 +327,7 @@ fn rope_scaling(scaling: &Fields, fields: &Fields) -> Result<RopeScaling> {
                     "is missing",
                 )
             };
-            longrope(scaling, factor()?, original.ok_or_else(missing)?)?
+            longrope(scaling, factor()?, original.ok_or_else(missing)?, pairs)?
         }
         other => {
             let problem = format!(
@@ -354,15 +363,28 @@ fn yarn(scaling: &Fields, factor: f64, original_context: f64) -> Result<RopeScal
     })
 }
 
-fn longrope(scaling: &Fields, factor: f64, original_context: f64) -> Result<RopeScaling> {
+fn longrope(
+    scaling: &Fields,
+    factor: f64,
+    original_context: f64,
+    pairs: usize,
+) -> Result<RopeScaling> {
+    let factors = |name: &str| {
+        let factors = scaling.numbers(name)?;
+        if factors.len() != pairs || factors.iter().any(|factor| *factor <= 0.0) {
+            let problem = format!("has {} numbers; it needs {pairs} above 0", factors.len());
+            return Err(Error::setting(format!("rope_scaling.{name}"), problem));
+        }
+        Ok(factors)
+    };
     let default = if factor <= 1.0 {
         1.0
     } else {
         (1.0 + factor.ln() / original_context.ln()).sqrt()
     };
     Ok(RopeScaling::LongRope {
-        short_factors: scaling.numbers("short_factor")?,
-        long_factors: scaling.numbers("long_factor")?,
+        short_factors: factors("short_factor")?,
+        long_factors: factors("long_factor")?,
         original_context,
         attention_factor: scaling.number("attention_factor")?.unwrap_or(default),
     })

@@ -79,6 +79,14 @@ pub fn read_adapter_config(folder: &Path) -> Result<LoraConfig> {
             return Err(wrong(format!("has `{switch}` on, which is not supported")));
         }
     }
+    for pattern in ["rank_pattern", "alpha_pattern"] {
+        let patterns = json.get(pattern).and_then(Json::as_object);
+        if patterns.is_some_and(|it| !it.is_empty()) {
+            return Err(wrong(format!(
+                "has a `{pattern}`; only one rank and one alpha for all layers are supported"
+            )));
+        }
+    }
     let strings = |field: &str| -> Option<Vec<String>> {
         let list = json.get(field)?.as_array()?;
         Some(
