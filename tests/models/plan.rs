@@ -20,8 +20,8 @@ fn a_request_for_a_new_model_becomes_a_whole_plan() {
         (plan.batch.rows, plan.batch.length, plan.batch.accumulate),
         (4, 256, 2)
     );
-    // 500,000 tokens in rows of 256, 8 rows per step, 10 passes.
-    assert_eq!(plan.steps, 2443);
+    // 500,000 tokens in rows of 256, 8 rows per step, 6 passes.
+    assert_eq!(plan.steps, 1466);
     assert_eq!(config["vocab_size"], 1000);
     assert_eq!(parameters_of(config), Some(2_627_520));
     assert!(plan.model.is_none() && plan.lora.is_none());

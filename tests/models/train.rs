@@ -26,8 +26,11 @@ struct Line {
     parameters: Parameters,
     /// How many batches were taken.
     position: u64,
-    /// From this batch on, losses are not finite while the learning rate is above the limit. Told by the last update.
+    /// The batch whose loss is not finite, and how often it is met before it is.
     broken: Option<u64>,
+    times: u32,
+    /// Whether held-out losses are not numbers, and nothing can be written.
+    blind: bool,
 }
 
 impl Line {
@@ -39,6 +42,8 @@ impl Line {
             parameters,
             position: 0,
             broken: None,
+            times: u32::MAX,
+            blind: false,
         }
     }
 
@@ -63,11 +68,11 @@ impl Task for Line {
 
     fn next_batch(&mut self) -> Result<Self::Batch> {
         let mut random = Random::new(self.position);
-        let factor = if self.broken == Some(self.position) {
-            f32::NAN
-        } else {
-            1.0
-        };
+        let mut factor = 1.0;
+        if self.broken == Some(self.position) && self.times > 0 {
+            self.times -= 1;
+            factor = f32::NAN;
+        }
         self.position += 1;
         let x: Vec<f32> = (0..16).map(|_| random.normal() as f32).collect();
         let y: Vec<f32> = x.chunks(2).map(|x| 2.0 * x[0] - 3.0 * x[1]).collect();
@@ -97,7 +102,10 @@ impl Task for Line {
 
     fn evaluate(&mut self, _: usize) -> Result<Option<Evaluation>> {
         let weight = self.weight();
-        let loss = f64::from((weight[0] - 2.0).abs() + (weight[1] + 3.0).abs());
+        let loss = match self.blind {
+            true => f64::NAN,
+            false => distance(&weight),
+        };
         Ok(Some(Evaluation {
             loss,
             loss_per_character: None,
@@ -107,7 +115,10 @@ impl Task for Line {
     }
 
     fn sample(&mut self, _: &SamplePlan) -> Result<Vec<Sample>> {
-        Ok(Vec::new())
+        match self.blind {
+            true => Err(Error::Data("there are no words".to_owned())),
+            false => Ok(Vec::new()),
+        }
     }
 
     fn state(&self) -> Json {
@@ -142,11 +153,10 @@ impl Task for Line {
     }
 }
 
-/// Collects events and stops after some steps.
-#[derive(Default)]
+/// Collects events, and says stop when what happened is enough.
 struct Watch {
     events: Vec<TrainEvent>,
-    stop_after: Option<usize>,
+    enough: fn(&[TrainEvent]) -> bool,
 }
 
 impl Observer for Watch {
@@ -155,13 +165,23 @@ impl Observer for Watch {
     }
 
     fn should_stop(&self) -> bool {
-        let steps = self
-            .events
-            .iter()
-            .filter(|event| matches!(event, TrainEvent::Stepped { .. }))
-            .count();
-        self.stop_after.is_some_and(|after| steps >= after)
+        (self.enough)(&self.events)
     }
+}
+
+fn never(_: &[TrainEvent]) -> bool {
+    false
+}
+
+fn after_five_steps(events: &[TrainEvent]) -> bool {
+    let stepped = events
+        .iter()
+        .filter(|event| matches!(event, TrainEvent::Stepped { .. }));
+    stepped.count() >= 5
+}
+
+fn after_going_back(events: &[TrainEvent]) -> bool {
+    events.iter().any(|event| rolled_back(event).is_some())
 }
 
 fn plan(steps: usize, changes: Json) -> TrainPlan {
@@ -186,25 +206,39 @@ fn plan(steps: usize, changes: Json) -> TrainPlan {
     serde_json::from_value(json).unwrap()
 }
 
+/// How far weights are from those of the line.
+fn distance(weight: &[f32]) -> f64 {
+    f64::from((weight[0] - 2.0).abs() + (weight[1] + 3.0).abs())
+}
+
 /// Trains a line in a folder, from its newest checkpoint if there is one.
 fn run(
     plan: &TrainPlan,
     folder: &Path,
     broken: Option<u64>,
-    stop_after: Option<usize>,
+    enough: fn(&[TrainEvent]) -> bool,
 ) -> (Result<Outcome>, Line, Watch) {
-    let checkpoints = Checkpoints::new(folder, plan.save.keep_last);
-    let mut line = Line {
+    let line = Line {
         broken,
         ..Line::new()
     };
+    train_line(line, plan, folder, enough)
+}
+
+fn train_line(
+    mut line: Line,
+    plan: &TrainPlan,
+    folder: &Path,
+    enough: fn(&[TrainEvent]) -> bool,
+) -> (Result<Outcome>, Line, Watch) {
+    let checkpoints = Checkpoints::new(folder, plan.save.keep_last);
     let mut state = TrainState::new(plan, &line).unwrap();
     if let Some(newest) = checkpoints.newest().unwrap() {
         state.restore(&mut line, &newest.path).unwrap();
     }
     let mut watch = Watch {
-        stop_after,
-        ..Watch::default()
+        events: Vec::new(),
+        enough,
     };
     let outcome = train(plan, &mut line, &mut state, &checkpoints, &mut watch);
     (outcome, line, watch)
@@ -213,7 +247,7 @@ fn run(
 #[test]
 fn a_line_is_found() {
     let folder = tempfile::tempdir().unwrap();
-    let (outcome, line, watch) = run(&plan(150, json!({})), folder.path(), None, None);
+    let (outcome, line, watch) = run(&plan(150, json!({})), folder.path(), None, never);
     assert_eq!(outcome.unwrap(), Outcome::Finished);
     let weight = line.weight();
     assert!(
@@ -239,10 +273,10 @@ fn ten_steps_are_five_and_five_to_the_last_bit() {
     for ema in [0.0, 0.9] {
         let plan = plan(10, json!({ "ema": ema }));
         let (straight, stopped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (_, expected, _) = run(&plan, straight.path(), None, None);
-        let (outcome, _, _) = run(&plan, stopped.path(), None, Some(5));
+        let (_, expected, _) = run(&plan, straight.path(), None, never);
+        let (outcome, _, _) = run(&plan, stopped.path(), None, after_five_steps);
         assert_eq!(outcome.unwrap(), Outcome::Stopped);
-        let (outcome, resumed, _) = run(&plan, stopped.path(), None, None);
+        let (outcome, resumed, _) = run(&plan, stopped.path(), None, never);
         assert_eq!(outcome.unwrap(), Outcome::Finished);
         assert_eq!(expected.weight(), resumed.weight());
         assert_ne!(expected.weight(), Line::new().weight());
@@ -254,7 +288,7 @@ fn a_loss_that_is_no_number_goes_back_to_the_last_checkpoint_three_times_and_the
     let folder = tempfile::tempdir().unwrap();
     // Two batches a step: batch 13 is in step 7, and step 4 was the last to be saved on schedule.
     let changes = json!({ "save": { "every": 4, "keep_last": 2, "keep_best": false } });
-    let (outcome, line, watch) = run(&plan(10, changes), folder.path(), Some(13), None);
+    let (outcome, line, watch) = run(&plan(10, changes), folder.path(), Some(13), never);
     let told: Vec<(usize, usize, f64)> = watch.events.iter().filter_map(rolled_back).collect();
     assert_eq!(told, [(7, 4, 0.15), (7, 4, 0.075), (7, 4, 0.0375)]);
     let Err(
@@ -269,6 +303,93 @@ fn a_loss_that_is_no_number_goes_back_to_the_last_checkpoint_three_times_and_the
     };
     assert!(error.to_string().contains("last saved: step 4"), "{error}");
     assert!(line.weight().iter().all(|weight| weight.is_finite()));
+}
+
+#[test]
+fn a_run_that_went_back_goes_on_with_half_the_rate_also_after_a_restart() {
+    let broken = || Line {
+        broken: Some(13),
+        times: 1,
+        ..Line::new()
+    };
+    let plan = plan(10, json!({}));
+    let (straight, stopped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (outcome, expected, watch) = train_line(broken(), &plan, straight.path(), never);
+    assert_eq!(outcome.unwrap(), Outcome::Finished);
+    let told: Vec<(usize, usize, f64)> = watch.events.iter().filter_map(rolled_back).collect();
+    assert_eq!(told, [(7, 5, 0.15)]);
+    // Stopped at once: only the checkpoint remembers that it went back.
+    let (outcome, _, _) = train_line(broken(), &plan, stopped.path(), after_going_back);
+    assert_eq!(outcome.unwrap(), Outcome::Stopped);
+    let (outcome, resumed, _) = run(&plan, stopped.path(), None, never);
+    assert_eq!(outcome.unwrap(), Outcome::Finished);
+    assert_eq!(resumed.weight(), expected.weight());
+}
+
+#[test]
+fn a_checkpoint_from_which_no_step_can_be_taken_gives_way_to_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    // Batch 9 is in step 5, right after the checkpoint of step 4.
+    let changes = json!({ "save": { "every": 4, "keep_last": 2, "keep_best": false } });
+    let (outcome, _, watch) = run(&plan(10, changes), folder.path(), Some(9), never);
+    let told: Vec<(usize, usize, f64)> = watch.events.iter().filter_map(rolled_back).collect();
+    assert_eq!(told, [(5, 4, 0.15), (5, 0, 0.075), (5, 4, 0.0375)]);
+    assert!(matches!(outcome, Err(Error::NotFinite { step: 5, .. })));
+}
+
+#[test]
+fn a_run_that_cannot_be_looked_at_goes_on_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let blind = Line {
+        blind: true,
+        ..Line::new()
+    };
+    let changes = json!({ "sample": { "every": 5, "prompts": [], "tokens": 1 } });
+    let (outcome, _, watch) = train_line(blind, &plan(10, changes), folder.path(), never);
+    assert_eq!(outcome.unwrap(), Outcome::Finished);
+    let warnings = watch.events.iter().filter_map(|event| match event {
+        TrainEvent::Warned { message } => Some(message.as_str()),
+        _ => None,
+    });
+    let expected = [0, 5, 10]
+        .map(|step| format!("the loss on held-out data is not a number after step {step}"));
+    let unwritten =
+        [5, 10].map(|step| format!("nothing was written after step {step}: there are no words"));
+    let warnings: Vec<&str> = warnings.collect();
+    assert_eq!(
+        warnings,
+        [
+            &expected[0],
+            &expected[1],
+            &unwritten[0],
+            &expected[2],
+            &unwritten[1]
+        ]
+    );
+    // What was saved can be read again.
+    let (outcome, _, _) = run(&plan(12, json!({})), folder.path(), None, never);
+    assert_eq!(outcome.unwrap(), Outcome::Finished);
+}
+
+#[test]
+fn with_an_average_the_model_that_is_saved_is_the_one_that_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, line, watch) = run(&plan(10, json!({ "ema": 0.9 })), folder.path(), None, never);
+    let measured = watch.events.iter().rev().find_map(|event| match event {
+        TrainEvent::Evaluated { step: 10, loss, .. } => Some(*loss),
+        _ => None,
+    });
+    let saved = Checkpoints::new(folder.path(), 2)
+        .path(10)
+        .join("model.safetensors");
+    let saved = candle_core::safetensors::load(saved, &Device::Cpu).unwrap();
+    let saved: Vec<f32> = saved["line.weight"]
+        .flatten_all()
+        .unwrap()
+        .to_vec1()
+        .unwrap();
+    assert_eq!(Some(distance(&saved)), measured);
+    assert_ne!(saved, line.weight());
 }
 
 fn rolled_back(event: &TrainEvent) -> Option<(usize, usize, f64)> {
@@ -290,7 +411,7 @@ fn the_newest_checkpoints_and_the_best_stay() {
         &plan(20, json!({ "evaluate": { "every": 0, "batches": 0 } })),
         folder.path(),
         None,
-        None,
+        never,
     )
     .0
     .unwrap();

@@ -72,9 +72,31 @@ impl Checkpoints {
     pub fn prune(&self, best: Option<usize>) -> Result<()> {
         let all = self.list()?;
         let old = all.len().saturating_sub(self.keep_last);
-        for checkpoint in all.into_iter().take(old).filter(|it| Some(it.step) != best) {
-            let path = &checkpoint.path;
-            fs::remove_dir_all(path).map_err(Error::file("remove an old checkpoint", path))?;
+        for checkpoint in all.iter().take(old).filter(|it| Some(it.step) != best) {
+            self.remove(checkpoint)?;
+        }
+        self.remove_unfinished()
+    }
+
+    /// Removes a checkpoint.
+    pub fn remove(&self, checkpoint: &Checkpoint) -> Result<()> {
+        let path = &checkpoint.path;
+        fs::remove_dir_all(path).map_err(Error::file("remove a checkpoint", path))
+    }
+
+    /// Removes what a process that went away while it saved has left behind.
+    fn remove_unfinished(&self) -> Result<()> {
+        let entries = fs::read_dir(&self.folder)
+            .map_err(Error::file("list the checkpoints", &self.folder))?;
+        for entry in entries {
+            let path = entry
+                .map_err(Error::file("list the checkpoints", &self.folder))?
+                .path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with(".step-") {
+                fs::remove_dir_all(&path)
+                    .map_err(Error::file("remove an unfinished checkpoint", &path))?;
+            }
         }
         Ok(())
     }
@@ -100,6 +122,11 @@ mod tests {
             .map(|it| it.step)
             .collect();
         assert_eq!(steps, [5, 15, 20]);
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            3,
+            "unfinished ones are gone"
+        );
         assert_eq!(checkpoints.newest().unwrap().unwrap().step, 20);
     }
 }

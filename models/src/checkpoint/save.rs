@@ -13,8 +13,8 @@ use crate::{Error, Result};
 
 /// Writes a folder as a whole: `write` fills a temporary folder beside it, which then takes its place.
 ///
-/// A folder that was there before stays until the new one is complete. What an interrupted attempt left behind has a
-/// name that begins with a dot and is removed by the next.
+/// A folder that was there before stays until the new one is complete; between two renames it has a name that begins
+/// with a dot, like what an interrupted attempt leaves behind. The next attempt at the same path removes both.
 pub fn replace_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let temporary = beside(path, "writing");
     let old = beside(path, "old");

@@ -77,14 +77,17 @@ pub fn train<T: Task>(
         device: plan.device.to_string(),
     });
     if checkpoints.newest()?.is_none() {
-        // There must always be a state to go back to.
-        save(plan, task, state, checkpoints, observer)?;
+        // There must always be a state to go back to. It knows how good it is.
         evaluate(plan, task, state, observer)?;
+        save(plan, task, state, checkpoints, observer)?;
     }
 
     while state.progress.step < plan.steps {
         if observer.should_stop() {
-            save(plan, task, state, checkpoints, observer)?;
+            // What was saved a moment ago needs no second copy.
+            if checkpoints.newest()?.map(|it| it.step) != Some(state.progress.step) {
+                save(plan, task, state, checkpoints, observer)?;
+            }
             observer.event(TrainEvent::Stopped {
                 step: state.progress.step,
             });
@@ -116,7 +119,7 @@ pub fn train<T: Task>(
         let evaluates = is_due(plan.evaluate.every, step) || (last && plan.evaluate.every > 0);
         let best = evaluates && evaluate(plan, task, state, observer)?;
         if is_due(plan.sample.every, step) || (last && plan.sample.every > 0) {
-            sample(plan, task, step, observer)?;
+            sample(plan, task, state, observer)?;
         }
         if is_due(plan.save.every, step) || last || (best && plan.save.keep_best) {
             save(plan, task, state, checkpoints, observer)?;
@@ -176,7 +179,10 @@ fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Res
     }))
 }
 
-/// Goes back to the newest checkpoint, to go on from there at half the learning rate.
+/// Goes back to the newest checkpoint, to go on from there at half the learning rate. If no step could be taken since
+/// the last time, the checkpoint itself is no good: it is removed, and the one before it is gone back to.
+///
+/// The attempt is remembered on disk, so that starting the run again does not begin to count anew.
 fn roll_back<T: Task>(
     plan: &TrainPlan,
     task: &mut T,
@@ -186,28 +192,33 @@ fn roll_back<T: Task>(
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let step = state.progress.step + 1;
-    let (rollbacks, rate_factor) = (
-        state.progress.rollbacks + 1,
-        state.progress.rate_factor / 2.0,
-    );
-    let newest = checkpoints.newest()?;
-    let saved = newest
-        .as_ref()
-        .map_or("never".to_owned(), |it| format!("step {}", it.step));
-    let Some(newest) = newest.filter(|_| rollbacks <= MOST_ROLLBACKS) else {
+    let rollbacks = state.progress.rollbacks + 1;
+    let rate_factor = state.progress.rate_factor / 2.0;
+    let mut saved = checkpoints.list()?;
+    let newest = saved.pop();
+    let Some(mut good) = newest.filter(|_| rollbacks <= MOST_ROLLBACKS) else {
+        let newest = checkpoints.newest()?;
         return Err(Error::NotFinite {
             what,
             step,
             rollbacks: rollbacks - 1,
-            saved,
+            saved: newest.map_or("never".to_owned(), |it| format!("step {}", it.step)),
         });
     };
-    state.restore(task, &newest.path)?;
+    if state.progress.rolled_back_to == Some(state.progress.step)
+        && let Some(before) = saved.pop()
+    {
+        checkpoints.remove(&good)?;
+        good = before;
+    }
+    state.restore(task, &good.path)?;
     state.progress.rollbacks = rollbacks;
     state.progress.rate_factor = rate_factor;
+    state.progress.rolled_back_to = Some(good.step);
+    state.write_progress(&good.path)?;
     observer.event(TrainEvent::RolledBack {
         step,
-        to_step: newest.step,
+        to_step: good.step,
         why: format!("the {what} was not finite"),
         learning_rate: plan.learning_rate * rate_factor,
     });
@@ -230,6 +241,11 @@ fn evaluate<T: Task>(
         return Ok(false);
     };
     let (step, loss) = (state.progress.step, evaluation.loss);
+    if !loss.is_finite() {
+        let message = format!("the loss on held-out data is not a number after step {step}");
+        observer.event(TrainEvent::Warned { message });
+        return Ok(false);
+    }
     let best = state.progress.best.is_none_or(|best| loss < best.loss);
     if best {
         state.progress.best = Some(Best { step, loss });
@@ -261,18 +277,29 @@ fn with_average<T: Task, R>(
     seen
 }
 
+/// Has the model write. That it could not is said, and no reason to end a run.
 fn sample<T: Task>(
     plan: &TrainPlan,
     task: &mut T,
-    step: usize,
+    state: &mut TrainState,
     observer: &mut dyn Observer,
 ) -> Result<()> {
-    for sample in task.sample(&plan.sample)? {
-        observer.event(TrainEvent::Sampled {
-            step,
-            prompt: sample.prompt,
-            text: sample.text,
-        });
+    let step = state.progress.step;
+    let written = with_average(task, state, |task| Ok(task.sample(&plan.sample)))?;
+    match written {
+        Ok(samples) => {
+            for sample in samples {
+                observer.event(TrainEvent::Sampled {
+                    step,
+                    prompt: sample.prompt,
+                    text: sample.text,
+                });
+            }
+        }
+        Err(error) => {
+            let message = format!("nothing was written after step {step}: {error}");
+            observer.event(TrainEvent::Warned { message });
+        }
     }
     Ok(())
 }

@@ -130,8 +130,8 @@ const FULL: MethodDefaults = MethodDefaults {
 const SCRATCH: MethodDefaults = MethodDefaults {
     learning_rate: 6e-4,
     learning_rate_why: "the rate of published models of about a hundred million parameters",
-    epochs: 10.0,
-    epochs_why: "a small new model on little text gains from about ten passes",
+    epochs: 6.0,
+    epochs_why: "a small new model on little text gains from about six passes, and then begins to repeat it",
     tokens_per_step: 2048,
     weight_decay: 0.1,
     weight_decay_why: "the usual value for training from nothing",

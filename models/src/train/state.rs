@@ -22,6 +22,8 @@ use crate::{
 const PROGRESS: &str = "state.json";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const AVERAGE: &str = "ema.safetensors";
+/// The weights that learn, where the model that is saved is their average.
+const LEARNING: &str = "learning.safetensors";
 
 /// The loop's own state.
 pub struct TrainState {
@@ -48,6 +50,9 @@ pub struct Progress {
     pub rate_factor: f64,
     /// How often the run went back because a number was not finite.
     pub rollbacks: usize,
+    /// Where it went back to the last time.
+    #[serde(default)]
+    pub rolled_back_to: Option<usize>,
     /// The task's own state.
     pub task: Json,
 }
@@ -71,6 +76,7 @@ impl TrainState {
             best: None,
             rate_factor: 1.0,
             rollbacks: 0,
+            rolled_back_to: None,
             task: task.state(),
         };
         let ema = (plan.ema > 0.0)
@@ -88,24 +94,47 @@ impl TrainState {
     }
 
     /// Writes the model and this state into `folder`, whole or not at all. Returns the bytes written.
+    ///
+    /// Of a run that keeps an average of its weights, the model is the average, since that is what was measured; the
+    /// weights that go on learning stand beside it.
     pub fn save<T: Task>(&mut self, task: &T, folder: &Path) -> Result<u64> {
         self.progress.task = task.state();
         save::replace_folder(folder, |folder| {
-            task.save(folder)?;
+            match &mut self.ema {
+                None => task.save(folder)?,
+                Some(ema) => {
+                    let learning = task.parameters().trainable();
+                    let learning = learning
+                        .map(|it| (it.name().to_owned(), it.tensor()))
+                        .collect();
+                    write_safetensors(&folder.join(LEARNING), &learning, HashMap::new())?;
+                    ema.swap(task.parameters())?;
+                    let saved = task.save(folder);
+                    ema.swap(task.parameters())?;
+                    saved?;
+                    write_safetensors(&folder.join(AVERAGE), &ema.state()?, HashMap::new())?;
+                }
+            }
             write_safetensors(
                 &folder.join(OPTIMIZER),
                 &self.optimizer.state()?,
                 HashMap::new(),
             )?;
-            if let Some(ema) = &self.ema {
-                write_safetensors(&folder.join(AVERAGE), &ema.state()?, HashMap::new())?;
-            }
             let path = folder.join(PROGRESS);
-            let text = serde_json::to_string_pretty(&self.progress);
-            let text = text.map_err(|error| Error::format(&path, error.to_string()))?;
-            write_synced(&path, text.as_bytes())
+            write_synced(&path, &self.progress_text(&path)?)
         })?;
         save::folder_bytes(folder)
+    }
+
+    /// Writes how far the run is into the checkpoint `folder` anew.
+    pub(super) fn write_progress(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(PROGRESS);
+        save::replace_file(&path, &self.progress_text(&path)?)
+    }
+
+    fn progress_text(&self, path: &Path) -> Result<Vec<u8>> {
+        serde_json::to_vec_pretty(&self.progress)
+            .map_err(|error| Error::format(path, error.to_string()))
     }
 
     /// Puts the model and this state back to what `folder` holds.
@@ -120,6 +149,16 @@ impl TrainState {
             .load_state(read_tensors(&folder.join(OPTIMIZER))?)?;
         if let Some(ema) = &mut self.ema {
             ema.load_state(read_tensors(&folder.join(AVERAGE))?)?;
+            let mut learning = read_tensors(&folder.join(LEARNING))?;
+            for parameter in task.parameters().trainable() {
+                let missing = || {
+                    Error::format(
+                        folder.join(LEARNING),
+                        format!("`{}` is missing", parameter.name()),
+                    )
+                };
+                parameter.assign(&learning.remove(parameter.name()).ok_or_else(missing)?)?;
+            }
         }
         self.progress = progress;
         Ok(())

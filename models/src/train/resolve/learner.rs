@@ -108,7 +108,7 @@ impl Resolver<'_> {
         let rows = self.take("data.rows", &request.rows, || {
             Chosen::new(
                 TextRows::Whole,
-                "nothing marks the rows of plain text, so it is learned in windows",
+                "nothing marks the rows of plain text, so that is learned in windows; other files have rows",
             )
         });
         let held_out = self.take("data.held_out", &request.held_out, || {

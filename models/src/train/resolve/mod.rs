@@ -33,7 +33,12 @@ pub fn resolve(request: &TrainRequest, facts: &Facts) -> Result<Resolved, Proble
     };
     let plan = resolver.plan();
     if !resolver.problems.is_empty() {
-        return Err(Problems(resolver.problems));
+        // Without the model, nothing that is read with it is known; that is no second mistake.
+        let mut problems = resolver.problems;
+        if problems.iter().any(|it| it.field == "model") {
+            problems.retain(|it| it.field != "data.files" && !it.field.starts_with("lora."));
+        }
+        return Err(Problems(problems));
     }
     Ok(Resolved {
         plan,

@@ -106,7 +106,7 @@ impl Resolver<'_> {
             let warmup = (steps * 3 / 100).clamp(5, 200).min(steps / 2);
             Chosen::new(
                 warmup,
-                "3 % of the run, so that the first steps don't break anything",
+                "3 % of the run and 5 steps at least, so that the first ones don't break anything",
             )
         });
         if warmup_steps > steps {
