@@ -60,6 +60,8 @@ const LINEARS: [&str; 7] = [
     "up_proj",
     "down_proj",
 ];
+/// The file of a tokenizer.
+const TOKENIZER: &str = "tokenizer.json";
 const FUSED_LINEARS: [&str; 4] = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
 
 /// The app, opened on its folders.
@@ -109,6 +111,11 @@ impl Host {
         for file in &mut request.data.files {
             *file = std::path::absolute(&file).map_err(AppError::file("find the data", &file))?;
         }
+        if let Some(scratch) = &mut request.scratch
+            && let Some(TokenizerSource::File(path)) = &mut scratch.tokenizer
+        {
+            *path = tokenizer_folder(path)?;
+        }
         let strict = request.strict.unwrap_or_default();
         let device = self.choose_device(request.device, strict, &self.devices())?;
         let model = request.model.as_deref().filter(|_| !scratch);
@@ -120,6 +127,7 @@ impl Host {
             bf16_checked: false,
         };
         // Without data or model there is nothing to read; resolving says so, with all else that is wrong.
+        let mut text = None;
         if !request.data.files.is_empty() && (scratch || request.model.is_some()) {
             let (source, vocab_size) = request.tokenizer_or_default();
             let tokenizer = match &request.model {
@@ -128,16 +136,24 @@ impl Host {
             };
             let held_out = request.data.held_out.unwrap_or(preset::HELD_OUT);
             let seed = request.seed.unwrap_or(preset::SEED);
-            let text = Text::open(
+            let opened = Text::open(
                 &request.data.source(),
                 held_out.clamp(0.0, 0.5),
                 tokenizer,
                 seed,
             )?;
-            facts.data = text.facts()?;
-            facts.vocab_size = text.tokenizer.vocabulary_size();
+            facts.data = opened.facts()?;
+            facts.vocab_size = opened.tokenizer.vocabulary_size();
+            text = Some(opened);
         }
-        Ok(resolve(&request, &facts)?)
+        let mut resolved = resolve(&request, &facts)?;
+        if let Some(scratch) = &resolved.plan.scratch {
+            check_config(&scratch.config)?;
+        }
+        if let Some(text) = text {
+            resolved.warnings.extend(text.warnings(&resolved.plan)?);
+        }
+        Ok(resolved)
     }
 
     /// What is in data, counted as a model would, or as a new model trained on it.
@@ -173,7 +189,7 @@ impl Host {
             record: Record::open(&run.events_file())?,
             show,
             stop,
-            step: 0,
+            step: run.state().map_or(0, |state| state.step),
             problem: None,
         };
         let trained = self.train_locked(run, &mut observer);
@@ -267,6 +283,11 @@ impl Host {
         Ok(starter::examine(&model, &data.held_out, progress)?)
     }
 
+    /// The run with this id, or the only one whose id has these words in it, if the app keeps it.
+    pub(crate) fn find_stored_run(&self, words: &str) -> Result<Run> {
+        runs::find_stored(&self.paths, words)
+    }
+
     /// All runs, the newest last.
     pub(crate) fn runs(&self) -> Vec<Run> {
         runs::list(&self.paths)
@@ -332,10 +353,38 @@ fn plan_tokenizer(plan: &TrainPlan) -> Result<TokenizerFrom<'_>> {
 fn tokenizer_from(source: &TokenizerSource, vocab_size: usize) -> TokenizerFrom<'_> {
     match source {
         TokenizerSource::Trained => TokenizerFrom::Data { vocab_size },
-        // A path can name the file itself; its companions stand beside it.
-        TokenizerSource::File(path) if path.is_file() => {
-            TokenizerFrom::Folder(path.parent().unwrap_or(Path::new("")))
-        }
         TokenizerSource::File(path) => TokenizerFrom::Folder(path),
+    }
+}
+
+/// The folder of a tokenizer that is named by its folder, or by its file `tokenizer.json`.
+fn tokenizer_folder(path: &Path) -> Result<PathBuf> {
+    let wrong = |problem: &str| {
+        let path = path.display();
+        AppError::invalid(format!("`scratch.tokenizer` {problem}: `{path}`"))
+            .with_field("scratch.tokenizer")
+    };
+    let absolute = std::path::absolute(path).map_err(AppError::file("find the tokenizer", path))?;
+    match absolute.is_file() {
+        false if absolute.join(TOKENIZER).is_file() => Ok(absolute),
+        false => Err(wrong(
+            "is neither `trained` nor a folder with a `tokenizer.json`",
+        )),
+        true if absolute.ends_with(TOKENIZER) => {
+            Ok(absolute.parent().map(Path::to_owned).unwrap_or_default())
+        }
+        true => Err(wrong("is a file with another name than `tokenizer.json`")),
+    }
+}
+
+/// Whether a new model can be made from a plan's config.
+fn check_config(config: &serde_json::Map<String, serde_json::Value>) -> Result<()> {
+    let described = DecoderConfig::from_json(&serde_json::Value::Object(config.clone()));
+    match described {
+        Ok(_) => Ok(()),
+        Err(models::Error::Setting { field, problem }) => {
+            Err(models::Error::setting(format!("scratch.config.{field}"), problem).into())
+        }
+        Err(error) => Err(error.into()),
     }
 }

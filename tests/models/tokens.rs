@@ -187,9 +187,9 @@ fn long_rows_are_cut_and_counted_and_a_row_that_loses_everything_is_reported() {
     );
     assert_eq!((encoded.rows.len(), encoded.truncated), (2, 2));
     assert!(
-        encoded.problems[0].to_string().starts_with("line 3: has "),
+        encoded.cut_away[0].to_string().starts_with("line 3: has "),
         "{:?}",
-        encoded.problems
+        encoded.cut_away
     );
     assert_eq!(encoded.rows[1].tokens.len(), 60);
     assert_eq!(LengthSummary::new(&encoded.rows).truncated, 1);

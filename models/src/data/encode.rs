@@ -47,8 +47,10 @@ pub struct TokenRow {
 pub struct Encoded {
     /// The rows, in the order of the data set's rows.
     pub rows: Vec<TokenRow>,
-    /// Rows that the template refuses, or that are cut before anything is learned.
+    /// Rows that the template refuses, or in which there is nothing to learn.
     pub problems: Vec<Problem>,
+    /// Rows left out because they are cut before anything is learned.
+    pub cut_away: Vec<Problem>,
     /// How many rows were cut.
     pub truncated: usize,
     /// How many conversations gave one row for each of the assistant's turns, because the template rewrites the past.
@@ -99,11 +101,15 @@ pub fn encode(
                         encoded.rows.push(token_row);
                         continue;
                     }
-                    encoded.problems.push(problem(format!(
-                        "has {} tokens, and none of the first {} is to be learned; make the length larger",
-                        token_row.full_length,
-                        token_row.tokens.len()
-                    )));
+                    let (length, kept) = (token_row.full_length, token_row.tokens.len());
+                    match token_row.is_truncated() {
+                        true => encoded.cut_away.push(problem(format!(
+                            "has {length} tokens, and none of the first {kept} is to be learned"
+                        ))),
+                        false => encoded.problems.push(problem(format!(
+                            "has {length} tokens, and none of them is to be learned"
+                        ))),
+                    }
                 }
             }
         }

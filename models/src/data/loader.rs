@@ -211,20 +211,28 @@ impl Batches {
         Batch::new(picked, &self.settings)
     }
 
-    /// Every row once, in the data's own order, for evaluation. The last batch may have fewer rows.
+    /// Every row once, in an order that is always the same, for evaluation. The last batch may have fewer rows.
+    ///
+    /// Packed rows are shuffled: packing makes the longest first, and who looks at some has to see all lengths.
     pub fn once(&self) -> impl Iterator<Item = Batch> + '_ {
         let count = match &self.content {
             Content::Rows { groups, .. } => groups.len(),
             // Also the last window, which is rarely full.
             Content::Stream(stream) => (stream.tokens.len() - 1).div_ceil(self.settings.row_length),
         };
-        let items: Vec<usize> = (0..count).collect();
+        let items = match (&self.content, self.settings.packing) {
+            (Content::Rows { .. }, Packing::Packed) => {
+                let mut random = Random::for_purpose(self.settings.seed, "order of evaluation");
+                shuffled(count, &mut random)
+            }
+            _ => (0..count as u32).collect(),
+        };
         let chunk = self.settings.rows_per_batch;
         (0..count.div_ceil(chunk)).map(move |at| {
             let items = &items[at * chunk..((at + 1) * chunk).min(count)];
             let rows = items
                 .iter()
-                .map(|&item| self.content.row(item, 0, &self.settings))
+                .map(|&item| self.content.row(item as usize, 0, &self.settings))
                 .collect();
             Batch::new(rows, &self.settings)
         })

@@ -126,8 +126,7 @@ impl ChatTemplate {
                         ", whose marks its vocabulary lacks: they are spelled in ordinary tokens"
                     }
                 };
-                let reason =
-                    format!("ChatML, because the checkpoint has no chat template{spelled}");
+                let reason = format!("ChatML, because there is no chat template{spelled}");
                 Self::compile(CHAT_ML, tokenizer, TemplateOrigin::ChatMl, &reason)
             }
         }

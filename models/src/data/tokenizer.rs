@@ -35,6 +35,9 @@ pub const SMALLEST_VOCABULARY: usize = 256 + 3;
 /// works on it, and pieces are what the processor's cores share.
 const PIECE_BYTES: usize = 1 << 16;
 
+/// The longest word that a new tokenizer learns from in one piece. Longer ones, as in DNA or base64, are no words.
+const MOST_WORD_BYTES: usize = 1000;
+
 /// So many pieces are encoded before their tokens are put together.
 const PIECES_PER_TURN: usize = 256;
 
@@ -139,7 +142,7 @@ impl Tokenizer {
                 .special_tokens(special.to_vec())
                 .build(),
         );
-        let pieces: Vec<&str> = texts.flat_map(pieces).collect();
+        let pieces: Vec<&str> = texts.flat_map(pieces).flat_map(words_cut).collect();
         library
             .train(&mut trainer, pieces.into_iter())
             .map_err(failed)?;
@@ -389,6 +392,29 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Cuts a text where a word grows beyond [`MOST_WORD_BYTES`]. Learning pairs takes time in the square of a word's length.
+fn words_cut(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut word_start = 0;
+        let mut cut = rest.len();
+        for (at, letter) in rest.char_indices() {
+            if letter.is_whitespace() {
+                word_start = at + letter.len_utf8();
+            } else if at - word_start >= MOST_WORD_BYTES {
+                cut = at;
+                break;
+            }
+        }
+        let (piece, after) = rest.split_at(cut);
+        rest = after;
+        Some(piece)
+    })
+}
+
 fn byte_level() -> ByteLevel {
     ByteLevel::new(false, false, true)
 }
@@ -494,6 +520,14 @@ mod tests {
         let tokens = tokenizer.encode("<|im_start|>a<|im_end|>", false).unwrap();
         assert_eq!(tokens.len(), 3);
         assert_eq!(tokenizer.decode(&tokens, false).unwrap(), "a");
+    }
+
+    #[test]
+    fn endless_words_are_cut_and_nothing_is_lost() {
+        let text = format!("short {} {}", "é".repeat(700), "x".repeat(2500));
+        let lengths: Vec<usize> = words_cut(&text).map(str::len).collect();
+        assert_eq!(words_cut(&text).collect::<String>(), text);
+        assert_eq!(lengths, [1006, 1401, 1000, 500]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::{
         Host,
         inspect::{Content, Inspection},
     },
-    wire::error::Result,
+    wire::error::{AppError, Result},
 };
 
 /// How many problems are listed before the rest is only counted.
@@ -103,7 +103,10 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         true => terminal.json(&found)?,
         false => show(&found, terminal),
     }
-    Ok(Ended::Done)
+    match found.content {
+        Some(_) => Ok(Ended::Done),
+        None => Err(AppError::failed("no row can be used")),
+    }
 }
 
 fn show(found: &Inspection, terminal: &Terminal) {
@@ -135,9 +138,8 @@ fn show(found: &Inspection, terminal: &Terminal) {
             terminal.line(format_args!("  and {} more", count(more as u64)));
         }
     }
-    match &found.content {
-        Some(content) => show_content(content, terminal),
-        None => terminal.warn("no row can be used"),
+    if let Some(content) = &found.content {
+        show_content(content, terminal);
     }
 }
 

@@ -14,7 +14,10 @@ use models::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::wire::error::{AppError, Result};
+use crate::{
+    store::yaml::{expected_in_words, parse_scalar},
+    wire::error::{AppError, Result},
+};
 
 /// A model that is talked to, with what was said so far.
 pub(crate) struct Chat {
@@ -24,6 +27,8 @@ pub(crate) struct Chat {
     messages: Vec<Message>,
     /// What a model that continues text has read and written so far.
     text: String,
+    /// What a person should know about where it computes.
+    warnings: Vec<String>,
 }
 
 /// How answers are written. Each can be changed between two of them.
@@ -78,13 +83,13 @@ impl ChatSettings {
         let (name, words) = change
             .split_once('=')
             .ok_or_else(|| wrong("write it like `temperature=0.2`".to_owned()))?;
-        let value = crate::store::yaml::parse_scalar(words).map_err(wrong)?;
+        let value = parse_scalar(words).map_err(wrong)?;
         let mut tree = serde_json::to_value(self).map_err(|error| wrong(error.to_string()))?;
         if let Some(fields) = tree.as_object_mut() {
             fields.insert(name.trim().to_owned(), value);
         }
-        let settings: Self =
-            serde_json::from_value(tree).map_err(|error| wrong(error.to_string()))?;
+        let settings: Self = serde_json::from_value(tree)
+            .map_err(|error| wrong(expected_in_words(&error.to_string())))?;
         settings.sampling(0).check()?;
         if settings.max_tokens == 0 {
             return Err(wrong("an answer has at least 1 token".to_owned()));
@@ -115,7 +120,13 @@ impl Chat {
             settings: ChatSettings::default(),
             messages: Vec::new(),
             text: String::new(),
+            warnings: device.warnings.clone(),
         })
+    }
+
+    /// What a person should know about where it computes.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Whether it answers. Otherwise it continues what is said.
@@ -218,6 +229,11 @@ impl Chat {
 
     /// The tokens of a text, without its beginning when it leaves no room to go on.
     fn text_prompt(&self) -> Result<Vec<u32>> {
+        if self.text.is_empty() {
+            return Err(AppError::invalid(
+                "there is nothing to continue yet; give it a beginning",
+            ));
+        }
         let context = self.model.decoder.config().max_position_embeddings;
         let room = self.settings.max_tokens.min(context / 2);
         let tokens = self.model.tokenizer.encode(&self.text, true)?;

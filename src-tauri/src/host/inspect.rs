@@ -22,7 +22,7 @@ const STREAM_SHOWN: usize = 600;
 pub(crate) struct Inspection {
     /// The files and how each is read.
     pub(crate) files: Vec<FileFound>,
-    /// The rows that can't be used.
+    /// The rows that can't be used, or of which the length leaves nothing to learn.
     pub(crate) problems: Vec<Problem>,
     /// What the rest looks like. Absent when no row can be used.
     pub(crate) content: Option<Content>,
@@ -55,10 +55,21 @@ pub(crate) fn inspect(
     max_length: usize,
 ) -> Result<Inspection> {
     let mut dataset = data::open(request)?;
-    let (files, problems) = (dataset.files.clone(), std::mem::take(&mut dataset.problems));
+    let mut files = dataset.files.clone();
+    let mut problems = std::mem::take(&mut dataset.problems);
     let content = match dataset.rows.is_empty() {
         true => None,
-        false => Some(content(dataset, tokenizer, learn, max_length)?),
+        false => {
+            let (content, more) = content(dataset, tokenizer, learn, max_length)?;
+            for problem in &more {
+                if let Some(file) = files.iter_mut().find(|file| file.path == problem.path) {
+                    file.rows -= 1;
+                    file.problems += 1;
+                }
+            }
+            problems.extend(more);
+            Some(content)
+        }
     };
     Ok(Inspection {
         files,
@@ -72,7 +83,7 @@ fn content(
     tokenizer: Option<TokenizerFrom>,
     learn: Learn,
     max_length: usize,
-) -> Result<Content> {
+) -> Result<(Content, Vec<Problem>)> {
     let (is_stream, trained) = (dataset.is_stream, tokenizer.is_none());
     let (_, vocab_size) = models::train::TrainRequest::default().tokenizer_or_default();
     let tokenizer = tokenizer.unwrap_or(TokenizerFrom::Data { vocab_size });
@@ -98,17 +109,29 @@ fn content(
         .map(|row| preview(row, &text.tokenizer))
         .transpose()?;
     let size = text.tokenizer.vocabulary_size();
-    Ok(Content {
+    // What a template refuses, and what is cut before anything is learned, is no row of the lengths.
+    let mut problems = Vec::new();
+    let lengths = match is_stream {
+        true => text.summary(learn, max_length)?,
+        false => {
+            let encoded = text.encode(&text.train, learn, max_length);
+            problems.extend(encoded.problems);
+            problems.extend(encoded.cut_away);
+            LengthSummary::new(&encoded.rows)
+        }
+    };
+    let content = Content {
         is_stream,
         tokenizer: match trained {
             true => format!("a new tokenizer of {size} tokens, trained on this data"),
             false => format!("the model's tokenizer of {size} tokens"),
         },
         template: text.chats.then(|| text.template.reason.clone()),
-        lengths: text.summary(learn, max_length)?,
+        lengths,
         example_line,
         example: example.unwrap_or_default(),
-    })
+    };
+    Ok((content, problems))
 }
 
 /// Leaves only the beginning of a long text.

@@ -31,8 +31,8 @@ impl LanguageTask {
     pub fn new(plan: &TrainPlan, text: Text, device: &Device) -> Result<Self> {
         let train = text.batches(plan)?;
         let (held_out, characters_per_target) = text.held_out_batches(plan)?.unzip();
-        let held_out_prompts = text.held_out_prompts()?;
         let (decoder, saved_as) = decoder(plan, &text, device)?;
+        let held_out_prompts = text.held_out_prompts(decoder.config().max_position_embeddings);
         let (known, used) = (
             decoder.config().vocab_size,
             text.tokenizer.vocabulary_size(),

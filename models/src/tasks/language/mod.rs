@@ -33,8 +33,8 @@ pub struct LanguageTask {
     pub(super) held_out: Option<Batches>,
     /// Characters per target of the held-out text, where all of it is learned.
     pub(super) characters_per_target: Option<f64>,
-    /// Rendered prompts to write from when the plan names none.
-    pub(super) held_out_prompts: Vec<String>,
+    /// Prompts to write from when the plan names none, with their tokens.
+    pub(super) held_out_prompts: Vec<(String, Vec<u32>)>,
     pub(super) checkpointing: bool,
     pub(super) seed: u64,
 }
@@ -115,15 +115,7 @@ impl Task for LanguageTask {
             .map(|prompt| self.model.prompt(prompt).map(|it| (prompt.clone(), it)));
         let mut prompts = asked.collect::<Result<Vec<_>>>()?;
         if prompts.is_empty() {
-            let own = self.held_out_prompts.iter();
-            prompts = own
-                .map(|text| {
-                    Ok((
-                        text.clone(),
-                        self.model.tokenizer.encode(text, !self.model.chats)?,
-                    ))
-                })
-                .collect::<Result<_>>()?;
+            prompts = self.held_out_prompts.clone();
         }
         let sampling = SamplingSettings {
             seed: self.seed,

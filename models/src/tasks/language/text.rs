@@ -154,19 +154,18 @@ impl Text {
         if self.held_out.is_empty() {
             return Ok(None);
         }
-        let batches = self.batches_of(&self.held_out, plan);
-        // A held-out part too short to measure is none.
-        Ok(batches.ok())
+        let too_short = match self.dataset.is_stream {
+            true => encode_stream(&self.held_out, &self.tokenizer)?.tokens.len() < 2,
+            false => self.usable(&self.held_out, plan)?.rows.is_empty(),
+        };
+        match too_short {
+            true => Ok(None),
+            false => self.batches_of(&self.held_out, plan).map(Some),
+        }
     }
 
     fn batches_of(&self, rows: &[Row], plan: &TrainPlan) -> Result<(Batches, Option<f64>)> {
-        let DataPlan {
-            packing,
-            max_length,
-            learn,
-            skip_bad_rows,
-            ..
-        } = plan.data;
+        let packing = plan.data.packing;
         let settings = BatchSettings {
             row_length: plan.batch.length,
             packing: if packing {
@@ -189,32 +188,91 @@ impl Text {
             let characters = stream.characters as f64 / targets as f64;
             return Ok((Batches::of_stream(stream, settings)?, Some(characters)));
         }
-        let encoded = self.encode(rows, learn, max_length.min(plan.batch.length));
-        let unusable = Dataset {
-            rows: rows.to_vec(),
-            problems: encoded.problems,
-            ..self.dataset.clone()
-        };
-        unusable.check_problems(skip_bad_rows)?;
-        Ok((Batches::of_rows(encoded.rows, settings)?, None))
+        Ok((
+            Batches::of_rows(self.usable(rows, plan)?.rows, settings)?,
+            None,
+        ))
     }
 
-    /// Prompts from held-out rows: what a user said, or how a text begins.
-    pub(super) fn held_out_prompts(&self) -> Result<Vec<String>> {
+    /// Rows as tokens, cut as the plan says. Those that the template refuses are an error unless the plan skips them;
+    /// those that are cut before anything is learned are left out.
+    fn usable(&self, rows: &[Row], plan: &TrainPlan) -> Result<Encoded> {
+        let DataPlan {
+            max_length,
+            learn,
+            skip_bad_rows,
+            ..
+        } = plan.data;
+        let encoded = self.encode(rows, learn, max_length.min(plan.batch.length));
+        if !encoded.problems.is_empty() {
+            let unusable = Dataset {
+                rows: rows.to_vec(),
+                problems: encoded.problems.clone(),
+                ..self.dataset.clone()
+            };
+            unusable.check_problems(skip_bad_rows)?;
+        }
+        Ok(encoded)
+    }
+
+    /// What a person should know of the rows that are not learned from.
+    pub fn warnings(&self, plan: &TrainPlan) -> Result<Vec<String>> {
+        if self.dataset.is_stream {
+            return Ok(Vec::new());
+        }
+        let mut warnings = Vec::new();
+        for (rows, what) in [
+            (&self.train, "to learn from"),
+            (&self.held_out, "kept aside"),
+        ] {
+            let encoded = self.usable(rows, plan)?;
+            let length = plan.data.max_length.min(plan.batch.length);
+            let left_out = [
+                (
+                    &encoded.cut_away,
+                    format!(
+                        "left out, since nothing of their first {length} tokens is to be learned"
+                    ),
+                ),
+                (&encoded.problems, "skipped".to_owned()),
+            ];
+            for (problems, why) in left_out {
+                if let Some(first) = problems.first() {
+                    let (count, all) = (problems.len(), rows.len());
+                    warnings.push(format!(
+                        "{count} of {all} rows {what} are {why}; the first: {first}"
+                    ));
+                }
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Prompts from held-out rows, with their tokens: what a user said, or how a text begins.
+    ///
+    /// Rows that give none are passed over: a conversation that the assistant begins, one that the template refuses, and
+    /// what leaves no room in `context` for an answer.
+    pub(super) fn held_out_prompts(&self, context: usize) -> Vec<(String, Vec<u32>)> {
         let prompt = |row: &Row| match &row.example {
-            Example::Text(text) => Ok(text.chars().take(PROMPT_CHARACTERS).collect()),
+            Example::Text(text) => Some(text.chars().take(PROMPT_CHARACTERS).collect()),
             Example::Chat(messages) => {
                 let answered = messages
                     .iter()
                     .position(|message| message.role == Role::Assistant);
-                self.template
-                    .prompt(&messages[..answered.unwrap_or(messages.len())])
+                let asked = &messages[..answered.unwrap_or(messages.len())];
+                let asked = Some(asked).filter(|asked| !asked.is_empty())?;
+                self.template.prompt(asked).ok()
             }
         };
-        self.held_out
+        let with_tokens = |text: String| {
+            let tokens = self.tokenizer.encode(&text, !self.chats).ok()?;
+            (!tokens.is_empty() && tokens.len() < context).then_some((text, tokens))
+        };
+        let prompts = self
+            .held_out
             .iter()
-            .take(HELD_OUT_PROMPTS)
-            .map(prompt)
-            .collect()
+            .filter_map(prompt)
+            .filter_map(with_tokens);
+        prompts.take(HELD_OUT_PROMPTS).collect()
     }
 }
