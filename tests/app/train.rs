@@ -59,7 +59,8 @@ fn a_run_is_trained_listed_shown_talked_to_renamed_and_deleted() {
         app.run(&["runs", "rename", "animals", "Farm"]).stdout,
         "DAY-farm-XXXX\n"
     );
-    assert_eq!(app.run(&["runs", "rm", "farm"]).code, 0);
+    assert_eq!(app.run(&["runs", "rm", "farm"]).code, 2);
+    assert_eq!(app.run(&["runs", "rm", "Farm", "--yes"]).code, 0);
     assert_eq!(app.run(&["runs", "--quiet"]).stdout, "");
 }
 
@@ -135,6 +136,64 @@ fn an_interrupt_saves_and_leaves_and_the_run_continues_where_it_was() {
     wait_for(&mut lines, "stepped");
     signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn only_runs_that_the_app_keeps_are_deleted_or_renamed() {
+    let app = tiny("steps: 4\n");
+    app.file("mine/run.yaml", "steps: 3\n");
+    app.file("mine/thesis.txt", "years of work");
+    for arguments in [
+        &["runs", "rm", "mine", "--yes"][..],
+        &["runs", "rm", "./mine", "--yes"],
+        &["runs", "rm", ".", "--yes"],
+        &["runs", "rename", "mine", "other"],
+    ] {
+        assert_eq!(app.run(arguments).code, 2, "{arguments:?}");
+    }
+    assert!(app.folder().join("mine/thesis.txt").exists());
+
+    app.run(&["train", "run.yaml", "--quiet", "--name", "My_Run"]);
+    assert_eq!(app.run(&["runs", "show", "My_Run"]).code, 0);
+    app.run(&["runs", "rename", "my-run", "Grand Name"]);
+    let shown = app.run(&["runs", "show", "Grand Name"]).stdout;
+    assert!(
+        shown.contains("name: Grand Name\n") && shown.contains("# "),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_long_row_is_left_out_with_a_warning_and_ends_no_run() {
+    let app = tiny("steps: 5\nsample: {every: 2, tokens: 4}\n");
+    let row = |prompt: &str| {
+        format!(
+            "{}\n",
+            serde_json::json!({"prompt": prompt, "completion": "yes"})
+        )
+    };
+    let rows: String = (0..60)
+        .map(|at| row(&format!("is {at} a number")))
+        .collect();
+    app.file("rows.jsonl", &(rows + &row(&"very long ".repeat(200))));
+    // With half of the rows kept aside, the long one is in either part.
+    for seed in ["1", "2", "3"] {
+        let set = format!("seed={seed}");
+        let arguments = [
+            "train",
+            "run.yaml",
+            "--data",
+            "rows.jsonl",
+            "--set",
+            "data.held_out=0.5",
+            "--set",
+            &set,
+        ];
+        let output = app.run(&arguments);
+        assert_eq!(output.code, 0, "{output:?}");
+        assert!(output.stderr.contains("are left out"), "{output:?}");
+        assert!(output.stderr.contains("held-out loss"), "{output:?}");
+    }
 }
 
 /// Runs of every method, killed again and again, with the losses and the weights of a run that nothing happened to.

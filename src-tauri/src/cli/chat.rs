@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::{
     Ended,
-    terminal::{Terminal, count_interrupts},
+    terminal::{Terminal, count_interrupts, printable},
 };
 use crate::{
     host::{Host, chat::Chat},
@@ -73,6 +73,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
 
 /// Talks until the user leaves.
 pub(super) fn talk(mut chat: Chat, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    for warning in chat.warnings() {
+        terminal.warn(warning);
+    }
     let interrupts = count_interrupts()?;
     match io::stdin().is_terminal() && !terminal.json {
         true => edit_lines(&mut chat, host, terminal, interrupts)?,
@@ -194,7 +197,7 @@ fn answer(
     interrupts.store(0, Ordering::SeqCst);
     let mut show = |piece: &str| {
         if !terminal.json {
-            terminal.part(piece);
+            terminal.part(printable(piece));
         }
         match interrupts.load(Ordering::SeqCst) {
             0 => ControlFlow::Continue(()),

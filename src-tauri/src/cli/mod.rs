@@ -8,7 +8,7 @@ mod starter;
 mod terminal;
 mod train;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{convert::Infallible, path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -46,7 +46,8 @@ struct GlobalArguments {
         global = true,
         env = "ANNEAL_HOME",
         value_name = "FOLDER",
-        hide_env_values = true
+        hide_env_values = true,
+        value_parser = |words: &str| Ok::<_, Infallible>(PathBuf::from(words))
     )]
     home: Option<PathBuf>,
     /// Write JSON for machines: one value, or one event per line.
@@ -106,7 +107,12 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Result<Ended> {
-    let (host, warnings) = Host::open(global.home.as_deref())?;
+    // An empty variable is one that is not set.
+    let home = global
+        .home
+        .as_deref()
+        .filter(|home| !home.as_os_str().is_empty());
+    let (host, warnings) = Host::open(home)?;
     for warning in &warnings {
         terminal.warn(warning);
     }

@@ -45,11 +45,14 @@ enum Command {
         /// Its new name.
         name: String,
     },
-    /// Delete runs with everything they learned.
+    /// Delete runs with everything they learned. Asks, unless the whole id is given.
     Rm {
         /// The runs.
         #[arg(required = true)]
         runs: Vec<String>,
+        /// Don't ask.
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 
@@ -59,20 +62,32 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         Command::Show { run } => show(&run, host, terminal),
         Command::Resume { run } => train::resume(&run, host, terminal),
         Command::Rename { run, name } => {
-            let renamed = host.find_run(&run)?.rename(&host.paths, &name)?;
+            let renamed = host.find_stored_run(&run)?.rename(&host.paths, &name)?;
             terminal.line(renamed.id);
             Ok(Ended::Done)
         }
-        Command::Rm { runs } => {
-            // All are looked up before the first is deleted, so that a typing error deletes nothing.
-            let runs: Result<Vec<_>> = runs.iter().map(|run| host.find_run(run)).collect();
-            for run in runs? {
-                run.delete()?;
-                terminal.note(format_args!("deleted {}", run.id));
-            }
-            Ok(Ended::Done)
-        }
+        Command::Rm { runs, yes } => remove(&runs, yes, host, terminal),
     }
+}
+
+fn remove(words: &[String], yes: bool, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    // All are looked up before the first is deleted, so that a typing error deletes nothing.
+    let mut runs = words
+        .iter()
+        .map(|words| host.find_stored_run(words))
+        .collect::<Result<Vec<_>>>()?;
+    runs.sort_by(|a, b| a.id.cmp(&b.id));
+    runs.dedup();
+    for run in runs {
+        let named = yes || words.contains(&run.id);
+        if !named && !terminal.confirm(format_args!("delete {} with all it learned?", run.id))? {
+            terminal.note(format_args!("kept {}", run.id));
+            continue;
+        }
+        run.delete()?;
+        terminal.note(format_args!("deleted {}", run.id));
+    }
+    Ok(Ended::Done)
 }
 
 fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {

@@ -4,7 +4,7 @@
 
 use std::{
     fmt::Display,
-    io::{self, Write},
+    io::{self, BufRead, IsTerminal, Write},
     sync::{
         OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -60,6 +60,21 @@ impl Terminal {
         Ok(())
     }
 
+    /// Asks a question that is answered with yes or no. Without somebody to answer, nothing is done.
+    pub(crate) fn confirm(&self, question: impl Display) -> Result<bool> {
+        if !io::stdin().is_terminal() {
+            return Err(AppError::invalid(
+                "nobody can be asked here; give the whole id, or --yes",
+            ));
+        }
+        let mut stderr = io::stderr().lock();
+        let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+        let mut answer = String::new();
+        let read = io::stdin().lock().read_line(&mut answer);
+        read.map_err(|error| AppError::failed(format!("could not read the answer: {error}")))?;
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+
     /// Something beside the answer.
     pub(crate) fn note(&self, text: impl Display) {
         if !self.quiet && !self.json {
@@ -94,6 +109,20 @@ impl Terminal {
             );
         }
     }
+}
+
+/// Text that a model wrote or a file held, without what would steer the terminal: control characters become signs.
+pub(crate) fn printable(text: &str) -> String {
+    let sign = |letter: char| match letter {
+        '\n' | '\t' => letter,
+        '\0'..='\x1f' => {
+            char::from_u32(0x2400 + letter as u32).unwrap_or(char::REPLACEMENT_CHARACTER)
+        }
+        '\x7f' => '\u{2421}',
+        letter if letter.is_control() => char::REPLACEMENT_CHARACTER,
+        letter => letter,
+    };
+    text.chars().map(sign).collect()
 }
 
 /// A table whose columns are as wide as their widest cell. Cells may have colours.
@@ -208,6 +237,12 @@ mod tests {
             times.map(duration),
             ["0.0 s", "59.4 s", "1 min 01 s", "1 h 02 min"]
         );
+    }
+
+    #[test]
+    fn text_cannot_steer_the_terminal() {
+        let text = "a\tb\nc\x1b[31m\r\0\x7f\u{9b}é";
+        assert_eq!(printable(text), "a\tb\nc␛[31m␍␀␡\u{fffd}é");
     }
 
     #[test]

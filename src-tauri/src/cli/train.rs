@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::{
     Ended, data,
-    terminal::{Terminal, bytes, count, count_interrupts, duration},
+    terminal::{Terminal, bytes, count, count_interrupts, duration, printable},
 };
 use crate::{
     host::Host,
@@ -195,8 +195,11 @@ struct View<'a> {
 impl<'a> View<'a> {
     fn new(terminal: &'a Terminal) -> Self {
         let bar = ProgressBar::hidden();
-        let template = "{bar:30.cyan/dim} {pos}/{len}  {msg}  {eta} left";
-        if let Ok(shape) = ProgressStyle::with_template(template) {
+        // The words beside the bar take up to 70 letters, and the whole has to fit into one line.
+        let width = usize::from(console::Term::stderr().size().1);
+        let width = width.saturating_sub(70).clamp(4, 30);
+        let template = format!("{{bar:{width}.cyan/dim}} {{pos}}/{{len}}  {{msg}}  {{eta}} left");
+        if let Ok(shape) = ProgressStyle::with_template(&template) {
             bar.set_style(shape.progress_chars("━╸ "));
         }
         Self {
@@ -238,8 +241,8 @@ impl<'a> View<'a> {
             TrainEvent::Evaluated { .. } => self.line(evaluation(&recorded.event)),
             TrainEvent::Sampled { step, prompt, text } => {
                 let step = style(format!("step {step} writes")).for_stderr().dim();
-                let prompt = style(prompt).for_stderr().dim();
-                self.line(format!("{step}\n{prompt}{text}"));
+                let prompt = style(printable(prompt)).for_stderr().dim();
+                self.line(format!("{step}\n{prompt}{}", printable(text)));
             }
             TrainEvent::Saved { step, bytes: size, .. } => {
                 let words = format!("step {step} saved, {}", bytes(*size));

@@ -5,15 +5,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::train::{Resolved, TrainPlan, TrainRequest};
+use models::train::{Resolved, TrainPlan, TrainRequest, request::TokenizerSource};
 use serde_json::{Map, Value};
 
 use super::yaml;
-use crate::wire::error::{AppError, Result};
+use crate::wire::error::{AppError, Code, Result};
 
 /// Reads a request. Paths in the file start at the file's folder; what is not there may be the name of a model.
 pub(crate) fn read(path: &Path) -> Result<TrainRequest> {
-    let text = fs::read_to_string(path).map_err(AppError::file("read the run file", path))?;
+    let text = fs::read_to_string(path).map_err(|source| AppError {
+        code: Code::InvalidRequest,
+        ..AppError::file("read the run file", path)(source)
+    })?;
     let mut request: TrainRequest = yaml::parse(&text, path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let from_folder = |path: &mut PathBuf| *path = folder.join(&path);
@@ -22,6 +25,11 @@ pub(crate) fn read(path: &Path) -> Result<TrainRequest> {
         .filter(|model| folder.join(model).exists())
         .for_each(from_folder);
     request.data.files.iter_mut().for_each(from_folder);
+    if let Some(scratch) = &mut request.scratch
+        && let Some(TokenizerSource::File(tokenizer)) = &mut scratch.tokenizer
+    {
+        from_folder(tokenizer);
+    }
     Ok(request)
 }
 
@@ -45,22 +53,10 @@ pub(crate) fn set(request: TrainRequest, changes: &[String]) -> Result<TrainRequ
         let mut alone = Value::Object(Map::new());
         put(&mut alone, field, value.clone());
         serde_json::from_value::<TrainRequest>(alone)
-            .map_err(|error| wrong(expected_in_words(&error.to_string())))?;
+            .map_err(|error| wrong(yaml::expected_in_words(&error.to_string())))?;
         put(&mut tree, field, value);
     }
     serde_json::from_value(tree).map_err(|error| AppError::invalid(error.to_string()))
-}
-
-/// What a value should have been, without the names of Rust's types.
-fn expected_in_words(words: &str) -> String {
-    let (before, expected) = words.rsplit_once("expected ").unwrap_or((words, ""));
-    let expected = match expected {
-        "u32" | "u64" | "usize" => "a whole number",
-        "f64" => "a number",
-        "a boolean" => "true or false",
-        _ => return words.to_owned(),
-    };
-    format!("{before}expected {expected}")
 }
 
 /// The text of a plan, with the reasons as comments. It can be read as a request.
@@ -72,6 +68,17 @@ pub(crate) fn write(resolved: &Resolved) -> Result<String> {
             .find(|reason| reason.field == field)?;
         Some(reason.why.clone())
     })
+}
+
+/// The text of a plan with another name in it.
+pub(crate) fn with_name(text: &str, name: &str) -> Result<String> {
+    let value = serde_json::json!({ "name": name });
+    let line = yaml::write_with_comments(&value, |_| None)?;
+    let lines = text.lines().map(|it| match it.starts_with("name:") {
+        true => line.trim_end(),
+        false => it,
+    });
+    Ok(lines.collect::<Vec<_>>().join("\n") + "\n")
 }
 
 /// Reads the plan of a run.

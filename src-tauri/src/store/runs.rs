@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use super::{
     paths::Paths,
-    record::{self, RecordedEvent},
+    record::{self, Record, RecordedEvent},
     run_file,
 };
 use crate::wire::error::{AppError, Result};
@@ -108,6 +108,11 @@ pub(crate) fn create(paths: &Paths, resolved: &Resolved) -> Result<Run> {
         }
         let run = Run { id, folder };
         replace_file(&run.plan_file(), run_file::write(resolved)?.as_bytes())?;
+        // What was warned of before the run belongs to its story.
+        let mut record = Record::open(&run.events_file())?;
+        for message in resolved.warnings.clone() {
+            record.append(TrainEvent::Warned { message })?;
+        }
         return Ok(run);
     }
 }
@@ -133,8 +138,9 @@ pub(crate) fn list(paths: &Paths) -> Vec<Run> {
 
 /// The run with this id, or the only one whose id contains these words, or the run in this folder.
 pub(crate) fn find(paths: &Paths, words: &str) -> Result<Run> {
+    let stored = find_stored(paths, words);
     let folder = Path::new(words);
-    if folder.join("run.yaml").is_file() {
+    if stored.is_err() && folder.join("run.yaml").is_file() {
         let folder = std::path::absolute(folder).map_err(AppError::file("find the run", folder))?;
         let id = folder
             .file_name()
@@ -143,11 +149,21 @@ pub(crate) fn find(paths: &Paths, words: &str) -> Result<Run> {
             .into_owned();
         return Ok(Run { id, folder });
     }
+    stored
+}
+
+/// The run with this id, or the only one whose id contains these words, among those that the app keeps.
+pub(crate) fn find_stored(paths: &Paths, words: &str) -> Result<Run> {
     let runs = list(paths);
     if let Some(run) = runs.iter().find(|run| run.id == words) {
         return Ok(run.clone());
     }
-    let mut matching: Vec<&Run> = runs.iter().filter(|run| run.id.contains(words)).collect();
+    // A name is a part of the id in the form in which ids have it.
+    let in_id = slug(words);
+    let fits = |run: &&Run| {
+        run.id.contains(words) || (words.contains(char::is_alphanumeric) && run.id.contains(&in_id))
+    };
+    let mut matching: Vec<&Run> = runs.iter().filter(fits).collect();
     match (matching.pop(), matching.len()) {
         (Some(run), 0) => Ok(run.clone()),
         (Some(last), _) => {
@@ -298,7 +314,12 @@ impl Run {
         }
         fs::rename(&self.folder, &folder)
             .map_err(AppError::file("rename the run", &self.folder))?;
-        Ok(Self { id, folder })
+        let run = Self { id, folder };
+        let plan = run.plan_file();
+        let text = fs::read_to_string(&plan).map_err(AppError::file("read the plan", &plan))?;
+        let renamed = run_file::with_name(&text, name)?;
+        replace_file(&plan, renamed.as_bytes())?;
+        Ok(run)
     }
 
     /// Deletes the run with everything it learned.

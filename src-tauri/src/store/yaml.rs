@@ -35,12 +35,32 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
 
 /// What is wrong with a value, without the names of Rust's types.
 fn plain(words: &str) -> &str {
+    if words.starts_with("expected sequence start") {
+        return "must be a list, such as [a, b]";
+    }
+    if words.starts_with("expected mapping start") {
+        return "must have fields of its own, each in a line below it";
+    }
     match words.strip_prefix("invalid ") {
         Some("u32" | "u64" | "usize") => "not a whole number",
         Some("f64" | "floating point") => "not a number",
         Some("bool" | "boolean") => "neither true nor false",
         _ => words,
     }
+}
+
+/// What a value should have been, without the names of Rust's types.
+pub(crate) fn expected_in_words(words: &str) -> String {
+    let (before, expected) = words.rsplit_once("expected ").unwrap_or((words, ""));
+    let expected = match expected {
+        "u32" | "u64" | "usize" => "a whole number",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list, such as [a, b]",
+        "a map" => "fields with values",
+        _ => return words.to_owned(),
+    };
+    format!("{before}expected {expected}")
 }
 
 /// Reads one value as it stands after `key: ` in a file.
