@@ -34,7 +34,7 @@ pub enum DefaultOptimizer {
 /// The defaults of one kind of device. Serialized, it is an object with one `{ value, reason }` per setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DeviceDefaults {
-    /// Rows in one micro-batch, before the memory estimate makes it smaller.
+    /// Rows in one micro-batch.
     pub batch_rows: Default<usize>,
     /// Whether activations are computed a second time in the backward pass instead of being kept.
     pub gradient_checkpointing: Default<bool>,
@@ -77,7 +77,7 @@ pub const fn device_defaults(kind: DeviceKind) -> DeviceDefaults {
         ),
         loader_workers: because(
             0,
-            "The processor computes the steps too: a loader thread would take time from it.",
+            "A batch of tokens is put together in microseconds from what is in memory.",
         ),
         pinned_memory: because(false, "There is no copy to another memory."),
         devices: because(1, "A machine has one CPU device; its cores share the work."),
@@ -88,10 +88,6 @@ pub const fn device_defaults(kind: DeviceKind) -> DeviceDefaults {
             batch_rows: because(
                 8,
                 "A GPU needs more rows at once than a processor to be busy.",
-            ),
-            loader_workers: because(
-                1,
-                "One thread prepares the next batch while the GPU computes.",
             ),
             pinned_memory: because(
                 false,
@@ -107,10 +103,6 @@ pub const fn device_defaults(kind: DeviceKind) -> DeviceDefaults {
             batch_rows: because(
                 16,
                 "A GPU needs more rows at once than a processor to be busy.",
-            ),
-            loader_workers: because(
-                1,
-                "One thread prepares the next batch while the GPU computes.",
             ),
             pinned_memory: because(
                 false,

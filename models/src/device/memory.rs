@@ -1,6 +1,6 @@
 //! How much memory a device has, how much of it is in use, and how to give unused memory back.
 //!
-//! Deliberately absent: what a run will need, which the plan estimates before it starts.
+//! Deliberately absent: what a run will need.
 
 use candle_core::Device;
 use serde::{Deserialize, Serialize};

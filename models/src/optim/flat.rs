@@ -1,6 +1,7 @@
 //! Many tensors as one: where each parameter's numbers lie in one long vector.
 //!
-//! State kept this way is one allocation, and a GPU changes it with one set of launches instead of one per parameter.
+//! State kept this way is one allocation, and a device without a kernel of ours changes it with one set of operations
+//! instead of one per parameter.
 
 use std::{collections::BTreeMap, ops::Range};
 

@@ -1,6 +1,7 @@
 //! Attention: products through cuBLAS with scores in f32, a softmax over each query's run of keys between them.
 //!
-//! Saves q, k and v; backward computes the weights again, so that memory does not grow with the square of the length.
+//! Saves q, k and v; backward computes the weights again. Only while a layer is computed, four tensors of the size of its
+//! scores exist.
 
 use candle_core::{DType, Tensor};
 
