@@ -4,8 +4,8 @@ pub(crate) mod chat;
 pub(crate) mod inspect;
 
 use std::{
+    cell::OnceCell,
     fs,
-    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
@@ -14,23 +14,19 @@ use models::{
     checkpoint::{
         adapter::ADAPTER_CONFIG,
         folder::{CONFIG, ModelFolder},
-        keep::Checkpoints,
     },
     data::{
         DataRequest,
         encode::Learn,
         starter::{StarterData, starter_data},
     },
-    device::{self, Choice, DeviceRequest, FoundDevice, RequestedDevice},
+    device::{self, Choice, DeviceKind, DeviceRequest, FoundDevice, RequestedDevice},
     tasks::{
-        language::{
-            LanguageTask,
-            text::{Text, TokenizerFrom},
-        },
+        language::text::{Text, TokenizerFrom},
         starter::{self, Examination},
     },
     train::{
-        self, Facts, Observer, Resolved, TrainEvent, TrainPlan, TrainRequest, TrainState,
+        Facts, Resolved, TrainRequest,
         plan::{DataFacts, ModelFacts},
         preset,
         request::{Method, TokenizerSource},
@@ -39,15 +35,19 @@ use models::{
 };
 
 use crate::{
-    host::{chat::Chat, inspect::Inspection},
+    host::{chat::Conversation, inspect::Inspection},
+    jobs::engine::{self, Engine},
     store::{
         self,
         paths::Paths,
-        record::{Record, RecordedEvent},
+        record::RecordedEvent,
         runs::{self, Run},
         settings::Settings,
     },
-    wire::error::{AppError, Result},
+    wire::{
+        engine::{Ask, Reply},
+        error::{AppError, Result},
+    },
 };
 
 /// The linear weights of a layer in most checkpoints, and in those that fuse some.
@@ -71,6 +71,8 @@ pub(crate) struct Host {
     pub(crate) paths: Paths,
     /// What the user prefers.
     pub(crate) settings: Settings,
+    /// What the engines saw when they were first asked, and why one could not be.
+    devices: OnceCell<(Vec<FoundDevice>, Vec<String>)>,
 }
 
 impl Host {
@@ -78,12 +80,22 @@ impl Host {
     pub(crate) fn open(home: Option<&Path>) -> Result<(Self, Vec<String>)> {
         let paths = Paths::new(home)?;
         let (settings, warnings) = Settings::read(&paths.settings)?;
-        Ok((Self { paths, settings }, warnings))
+        let host = Self {
+            paths,
+            settings,
+            devices: OnceCell::new(),
+        };
+        Ok((host, warnings))
     }
 
     /// The devices of this machine, the usable and the others.
     pub(crate) fn devices(&self) -> Vec<FoundDevice> {
-        device::detect::detect()
+        self.devices.get_or_init(engine::devices).0.clone()
+    }
+
+    /// What is wrong with engines that could not be asked for their devices.
+    pub(crate) fn engine_problems(&self) -> &[String] {
+        &self.devices.get_or_init(engine::devices).1
     }
 
     /// The device for a request; one that names none gets what the user prefers.
@@ -132,7 +144,7 @@ impl Host {
             let (source, vocab_size) = request.tokenizer_or_default();
             let tokenizer = match &request.model {
                 Some(model) => TokenizerFrom::Folder(model),
-                None => tokenizer_from(&source, vocab_size),
+                None => TokenizerFrom::of(&source, vocab_size),
             };
             let held_out = request.data.held_out.unwrap_or(preset::HELD_OUT);
             let seed = request.seed.unwrap_or(preset::SEED);
@@ -175,63 +187,49 @@ impl Host {
         runs::create(&self.paths, resolved)
     }
 
-    /// Trains a run in this process, from its newest checkpoint if it has one, until it is done or asked to stop.
+    /// Trains a run in an engine, from its newest checkpoint if it has one, until it is done or asked to stop.
     ///
-    /// Every event is on disk before it is shown.
+    /// Every event is on disk before it is shown. `started` is told the engine's number among the system's processes.
     pub(crate) fn train(
         &self,
         run: &Run,
+        started: &mut dyn FnMut(u32),
         show: &mut dyn FnMut(&RecordedEvent),
         stop: &dyn Fn() -> bool,
     ) -> Result<()> {
-        let _lock = run.lock()?;
-        let mut observer = Recorder {
-            record: Record::open(&run.events_file())?,
-            show,
-            stop,
-            step: run.state().map_or(0, |state| state.step),
-            problem: None,
+        let kind = self.kind_of(run.plan()?.device);
+        let mut engine = Engine::start(kind, Some(&run.log_file()))?;
+        started(engine.id());
+        let ask = Ask::Train {
+            folder: run.folder.clone(),
         };
-        let trained = self.train_locked(run, &mut observer);
-        if let Err(error) = &trained {
-            observer.event(TrainEvent::Failed {
-                step: observer.step,
-                message: error.message.clone(),
-                hint: error.hint.clone(),
-            });
-        }
-        trained.and(observer.problem.map_or(Ok(()), Err))
-    }
-
-    fn train_locked(&self, run: &Run, observer: &mut Recorder) -> Result<()> {
-        let plan = run.plan()?;
-        let choice = self.choose_device(Some(plan.device), plan.strict, &self.devices())?;
-        for warning in &choice.warnings {
-            let message = warning.clone();
-            observer.event(TrainEvent::Warned { message });
-        }
-        let device = device::open(&choice)?;
-        let data = &plan.data;
-        let text = Text::open(
-            &data.source(),
-            data.held_out,
-            plan_tokenizer(&plan)?,
-            plan.seed,
-        )?;
-        let mut task = LanguageTask::new(&plan, text, &device)?;
-        let mut state = TrainState::new(&plan, &task)?;
-        let checkpoints = Checkpoints::new(&run.checkpoints(), plan.save.keep_last);
-        if let Some(newest) = checkpoints.newest()? {
-            state.restore(&mut task, &newest.path)?;
-        }
-        train::train(&plan, &mut task, &mut state, &checkpoints, observer)?;
-        Ok(())
+        let mut hear = |reply| {
+            if let Reply::Happened { event } = reply {
+                show(&event);
+            }
+        };
+        engine.ask(&ask, &mut hear, stop)
     }
 
     /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models.
-    pub(crate) fn open_chat(&self, name: &str, device: Option<RequestedDevice>) -> Result<Chat> {
-        let choice = self.choose_device(device, false, &self.devices())?;
-        Chat::open(&self.model_folder(name)?, &choice)
+    pub(crate) fn open_chat(
+        &self,
+        name: &str,
+        device: Option<RequestedDevice>,
+    ) -> Result<Conversation> {
+        let device = device.unwrap_or(self.settings.device);
+        Conversation::open(self.model_folder(name)?, device, self.kind_of(device))
+    }
+
+    /// The kind of device that a request will most likely mean: it decides which engine is started.
+    fn kind_of(&self, device: RequestedDevice) -> DeviceKind {
+        match device {
+            RequestedDevice::Cuda(_) => DeviceKind::Cuda,
+            RequestedDevice::Auto => self
+                .choose_device(Some(device), false, &self.devices())
+                .map_or(DeviceKind::Cpu, |choice| choice.device.kind),
+            _ => DeviceKind::Cpu,
+        }
     }
 
     fn model_folder(&self, name: &str) -> Result<PathBuf> {
@@ -276,11 +274,26 @@ impl Host {
         run: &Run,
         data: &StarterData,
         device: Option<RequestedDevice>,
-        progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(usize),
+        stop: &dyn Fn() -> bool,
     ) -> Result<Examination> {
-        let choice = self.choose_device(device, false, &self.devices())?;
-        let model = chat::open_model(&run.best_checkpoint()?, &choice)?;
-        Ok(starter::examine(&model, &data.held_out, progress)?)
+        let device = device.unwrap_or(self.settings.device);
+        let ask = Ask::Examine {
+            folder: run.best_checkpoint()?,
+            device,
+            questions: data.held_out.clone(),
+        };
+        let mut examination = None;
+        let mut hear = |reply| match reply {
+            Reply::Examined { count } => progress(count),
+            Reply::Passed {
+                examination: passed,
+            } => examination = Some(passed),
+            _ => {}
+        };
+        Engine::start(self.kind_of(device), None)?.ask(&ask, &mut hear, stop)?;
+        examination
+            .ok_or_else(|| AppError::failed("the engine ended the examination without a word"))
     }
 
     /// The run with this id, or the only one whose id has these words in it, if the app keeps it.
@@ -299,33 +312,6 @@ impl Host {
     }
 }
 
-/// Writes what happens to disk, then shows it.
-struct Recorder<'a> {
-    record: Record,
-    show: &'a mut dyn FnMut(&RecordedEvent),
-    stop: &'a dyn Fn() -> bool,
-    /// The last step done.
-    step: usize,
-    /// Why an event could not be written. Then the run stops, since nobody would know how it went on.
-    problem: Option<AppError>,
-}
-
-impl Observer for Recorder<'_> {
-    fn event(&mut self, event: TrainEvent) {
-        self.step = event.step().unwrap_or(self.step);
-        match self.record.append(event) {
-            Ok(recorded) => (self.show)(&recorded),
-            Err(error) => {
-                self.problem.get_or_insert(error);
-            }
-        }
-    }
-
-    fn should_stop(&self) -> bool {
-        self.problem.is_some() || (self.stop)()
-    }
-}
-
 /// What a plan depends on in a model.
 fn model_facts(folder: &Path) -> Result<ModelFacts> {
     let config = DecoderConfig::from_json(&ModelFolder::open(folder)?.config)?;
@@ -338,23 +324,6 @@ fn model_facts(folder: &Path) -> Result<ModelFacts> {
         layers: config.layers.len(),
         linears: linears.map(|&name| name.to_owned()).collect(),
     })
-}
-
-fn plan_tokenizer(plan: &TrainPlan) -> Result<TokenizerFrom<'_>> {
-    match (&plan.model, &plan.scratch) {
-        (Some(model), _) => Ok(TokenizerFrom::Folder(model)),
-        (None, Some(scratch)) => Ok(tokenizer_from(&scratch.tokenizer, scratch.vocab_size)),
-        (None, None) => Err(AppError::failed(
-            "the plan names neither `model` nor `scratch`",
-        )),
-    }
-}
-
-fn tokenizer_from(source: &TokenizerSource, vocab_size: usize) -> TokenizerFrom<'_> {
-    match source {
-        TokenizerSource::Trained => TokenizerFrom::Data { vocab_size },
-        TokenizerSource::File(path) => TokenizerFrom::Folder(path),
-    }
 }
 
 /// The folder of a tokenizer that is named by its folder, or by its file `tokenizer.json`.

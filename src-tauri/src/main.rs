@@ -4,6 +4,7 @@
 
 mod cli;
 mod host;
+mod jobs;
 mod store;
 mod wire;
 

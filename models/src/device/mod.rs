@@ -352,7 +352,7 @@ pub fn open(choice: &Choice) -> Result<Device> {
 }
 
 /// What a caught panic said.
-pub(crate) fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
+pub fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("it failed without saying why").to_owned()

@@ -19,7 +19,7 @@ use super::{
     terminal::{Terminal, count_interrupts, printable},
 };
 use crate::{
-    host::{Host, chat::Chat},
+    host::{Host, chat::Conversation},
     wire::error::{AppError, Result},
 };
 
@@ -66,13 +66,13 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         chat.set(change)?;
     }
     if let Some(words) = &arguments.system {
-        chat.set_system(words);
+        chat.set_system(words)?;
     }
     talk(chat, host, terminal)
 }
 
 /// Talks until the user leaves.
-pub(super) fn talk(mut chat: Chat, host: &Host, terminal: &Terminal) -> Result<Ended> {
+pub(super) fn talk(mut chat: Conversation, host: &Host, terminal: &Terminal) -> Result<Ended> {
     for warning in chat.warnings() {
         terminal.warn(warning);
     }
@@ -94,7 +94,7 @@ pub(super) fn talk(mut chat: Chat, host: &Host, terminal: &Terminal) -> Result<E
 }
 
 fn edit_lines(
-    chat: &mut Chat,
+    chat: &mut Conversation,
     host: &Host,
     terminal: &Terminal,
     interrupts: &AtomicUsize,
@@ -141,7 +141,7 @@ fn edit_lines(
 /// Does what a line asks for. Breaks when the user leaves.
 fn obey(
     line: &str,
-    chat: &mut Chat,
+    chat: &mut Conversation,
     terminal: &Terminal,
     interrupts: &AtomicUsize,
 ) -> Result<ControlFlow<()>> {
@@ -149,10 +149,10 @@ fn obey(
         Line::Say("") if chat.answers() => {}
         Line::Say(words) => answer(words, chat, terminal, interrupts)?,
         Line::Reset => {
-            chat.reset();
+            chat.reset()?;
             terminal.note("forgotten");
         }
-        Line::System(words) => chat.set_system(words),
+        Line::System(words) => chat.set_system(words)?,
         Line::Set("") => {
             let settings = json!(chat.settings());
             for (name, value) in settings.as_object().into_iter().flatten() {
@@ -190,7 +190,7 @@ fn parse(line: &str) -> Line<'_> {
 
 fn answer(
     words: &str,
-    chat: &mut Chat,
+    chat: &mut Conversation,
     terminal: &Terminal,
     interrupts: &AtomicUsize,
 ) -> Result<()> {
@@ -199,12 +199,9 @@ fn answer(
         if !terminal.json {
             terminal.part(printable(piece));
         }
-        match interrupts.load(Ordering::SeqCst) {
-            0 => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(()),
-        }
     };
-    let said = chat.say(words, &mut show)?;
+    let stop = || interrupts.load(Ordering::SeqCst) > 0;
+    let said = chat.say(words, &mut show, &stop)?;
     interrupts.store(0, Ordering::SeqCst);
     if terminal.json {
         return terminal.json(&json!({ "said": words, "answer": said }));

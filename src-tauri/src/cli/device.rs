@@ -39,6 +39,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         terminal.note(format_args!("{device} is used from now on"));
     }
     let found = host.devices();
+    for problem in host.engine_problems() {
+        terminal.warn(problem);
+    }
     let asked = arguments.device.or(arguments.prefer);
     let chosen = host.choose_device(asked, arguments.strict, &found)?;
     if terminal.json {

@@ -15,6 +15,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     cli::terminal::Terminal,
     host::Host,
+    jobs::worker,
     wire::error::{Code, Result},
 };
 
@@ -69,6 +70,9 @@ enum Command {
     Runs(runs::Arguments),
     Data(data::Arguments),
     Device(device::Arguments),
+    /// Be an engine: do what the app asks on standard input.
+    #[command(hide = true)]
+    Worker,
 }
 
 /// How a command that did not fail ended.
@@ -112,6 +116,10 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         .home
         .as_deref()
         .filter(|home| !home.as_os_str().is_empty());
+    if let Command::Worker = command {
+        worker::run()?;
+        return Ok(Ended::Done);
+    }
     let (host, warnings) = Host::open(home)?;
     for warning in &warnings {
         terminal.warn(warning);
@@ -123,5 +131,6 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),
         Command::Data(arguments) => data::run(arguments, &host, terminal),
         Command::Device(arguments) => device::run(arguments, &host, terminal),
+        Command::Worker => Ok(Ended::Done),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IsTerminal},
-    ops::ControlFlow,
+    sync::atomic::Ordering,
 };
 
 use console::style;
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     Ended, chat,
-    terminal::{Terminal, count},
+    terminal::{Terminal, count, count_interrupts},
     train,
 };
 use crate::{host::Host, wire::error::Result};
@@ -51,11 +51,10 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         bar.set_draw_target(ProgressDrawTarget::stderr());
     }
     bar.set_length(data.held_out.len() as u64);
-    let mut asked = |count: usize| {
-        bar.set_position(count as u64);
-        ControlFlow::Continue(())
-    };
-    let examination = host.examine_starter(&run, &data, arguments.device, &mut asked)?;
+    let interrupts = count_interrupts()?;
+    let mut asked = |count: usize| bar.set_position(count as u64);
+    let stop = || interrupts.load(Ordering::SeqCst) > 0;
+    let examination = host.examine_starter(&run, &data, arguments.device, &mut asked, &stop)?;
     bar.finish_and_clear();
     show(&examination, terminal)?;
     if !arguments.no_chat && !terminal.json && io::stdin().is_terminal() {

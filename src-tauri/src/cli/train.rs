@@ -148,14 +148,19 @@ fn request(arguments: Arguments) -> Result<TrainRequest> {
 /// Trains a run in this process and shows how it goes. Ctrl-C saves and leaves.
 pub(super) fn follow(run: &Run, host: &Host, terminal: &Terminal) -> Result<Ended> {
     let interrupts = count_interrupts()?;
-    if terminal.json {
-        terminal.json(&json!({"kind": "opened", "run": run.id, "folder": run.folder}))?;
-    } else {
+    if !terminal.json {
         terminal.note(format_args!("run {}", style(&run.id).for_stderr().bold()));
     }
     let mut view = View::new(terminal);
     let stop = || interrupts.load(Ordering::SeqCst) > 0;
-    let trained = host.train(run, &mut |event| view.show(event), &stop);
+    let mut started = |engine| {
+        if terminal.json {
+            let opened =
+                json!({"kind": "opened", "run": run.id, "folder": run.folder, "engine": engine});
+            let _ = terminal.json(&opened);
+        }
+    };
+    let trained = host.train(run, &mut started, &mut |event| view.show(event), &stop);
     view.bar.finish_and_clear();
     trained?;
     let state = run.state()?;

@@ -5,6 +5,7 @@
 //!   run.yaml        the whole plan, its reasons as comments
 //!   events.jsonl    what happened, one event per line
 //!   checkpoints/    what it learned, one folder per saved step
+//!   log.txt         what its engines wrote beside the events: the place of a mistake
 //!   lock            held by the process that trains it
 //! ```
 
@@ -12,7 +13,7 @@ use std::{
     fs::{self, File, TryLockError},
     path::{Path, PathBuf},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ::models::{
@@ -56,6 +57,9 @@ pub(crate) struct RunState {
     /// What ended it, when it failed.
     pub(crate) problem: Option<String>,
 }
+
+/// How long a lock is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -142,12 +146,7 @@ pub(crate) fn find(paths: &Paths, words: &str) -> Result<Run> {
     let folder = Path::new(words);
     if stored.is_err() && folder.join("run.yaml").is_file() {
         let folder = std::path::absolute(folder).map_err(AppError::file("find the run", folder))?;
-        let id = folder
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        return Ok(Run { id, folder });
+        return Ok(Run::at(folder));
     }
     stored
 }
@@ -182,6 +181,16 @@ pub(crate) fn find_stored(paths: &Paths, words: &str) -> Result<Run> {
 }
 
 impl Run {
+    /// The run in a folder.
+    pub(crate) fn at(folder: PathBuf) -> Self {
+        let id = folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        Self { id, folder }
+    }
+
     /// The plan.
     pub(crate) fn plan_file(&self) -> PathBuf {
         self.folder.join("run.yaml")
@@ -190,6 +199,11 @@ impl Run {
     /// The events.
     pub(crate) fn events_file(&self) -> PathBuf {
         self.folder.join("events.jsonl")
+    }
+
+    /// What its engines wrote beside the events.
+    pub(crate) fn log_file(&self) -> PathBuf {
+        self.folder.join("log.txt")
     }
 
     /// The folder of the checkpoints.
@@ -286,11 +300,13 @@ impl Run {
     pub(crate) fn lock(&self) -> Result<RunLock> {
         let path = self.folder.join("lock");
         let file = File::create(&path).map_err(AppError::file("lock the run", &path))?;
-        // Whoever looks at the run holds the lock for a moment, so one refusal is not an answer yet.
-        for _ in 0..20 {
+        // Whoever looks at the run holds the lock for a moment, and an engine whose app went away holds it until the run is
+        // saved; so one refusal is not an answer yet.
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
             match file.try_lock() {
                 Ok(()) => return Ok(RunLock(file)),
-                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(5)),
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
                 Err(TryLockError::Error(error)) => {
                     return Err(AppError::file("lock the run", &path)(error));
                 }

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use models::train::{Problem, Problems};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The result of everything in the app that can fail.
 pub(crate) type Result<T, E = AppError> = std::result::Result<T, E>;
 
 /// What a person learns when something fails.
-#[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct AppError {
     /// What the caller can do about it.
@@ -21,12 +21,12 @@ pub(crate) struct AppError {
     /// The setting at fault, as in a run file, if there is one.
     pub(crate) field: Option<String>,
     /// What else is wrong with the same request.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) others: Vec<Problem>,
 }
 
 /// A variant exists only while someone acts on it: each has its exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Code {
     /// A command, run file or setting that has to be changed. Exit code 2.

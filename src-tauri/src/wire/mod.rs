@@ -1,3 +1,4 @@
-//! What crosses from the app to whoever looks at it: the terminal now, the window later.
+//! What crosses between processes, and from the app to whoever looks at it: the terminal now, the window later.
 
+pub(crate) mod engine;
 pub(crate) mod error;

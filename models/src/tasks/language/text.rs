@@ -15,7 +15,10 @@ use crate::{
         template::ChatTemplate,
         tokenizer::Tokenizer,
     },
-    train::plan::{DataFacts, DataPlan, TrainPlan},
+    train::{
+        plan::{DataFacts, DataPlan, TrainPlan},
+        request::TokenizerSource,
+    },
 };
 
 /// How many held-out rows a run writes from when its plan names no prompt.
@@ -33,6 +36,16 @@ pub enum TokenizerFrom<'a> {
         /// The most tokens.
         vocab_size: usize,
     },
+}
+
+impl<'a> TokenizerFrom<'a> {
+    /// The tokenizer that a plan or request for a new model names.
+    pub fn of(source: &'a TokenizerSource, vocab_size: usize) -> Self {
+        match source {
+            TokenizerSource::Trained => Self::Data { vocab_size },
+            TokenizerSource::File(path) => Self::Folder(path),
+        }
+    }
 }
 
 /// Data, read and split, with the tokenizer that goes with it.

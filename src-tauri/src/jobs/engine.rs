@@ -1,0 +1,263 @@
+//! The app's side: an engine process, started, asked and heard.
+//!
+//! The engine is this same program as `anneal worker`, or `anneal-cuda worker` where that stands beside it and a CUDA
+//! device is wanted. It leaves when it is dropped here, or when this process goes away, however it goes.
+
+use std::{
+    env,
+    fs::OpenOptions,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use models::device::{DeviceKind, FoundDevice};
+
+use super::worker::BEAT;
+use crate::wire::{
+    engine::{Ask, Reply},
+    error::{AppError, Result},
+};
+
+/// How long an engine may take to say hello: a driver that is asked for the first time compiles.
+const HELLO: Duration = Duration::from_secs(60);
+/// An engine that is silent for so long hangs. It beats every second, so this much waiting is no slow machine.
+const SILENCE: Duration = BEAT.saturating_mul(120);
+/// How often the wish to stop is looked at.
+const LOOK: Duration = Duration::from_millis(30);
+
+/// An engine process.
+pub(crate) struct Engine {
+    child: Child,
+    /// None once the engine is to leave.
+    stdin: Option<ChildStdin>,
+    replies: Receiver<Reply>,
+    devices: Vec<FoundDevice>,
+    log: Option<PathBuf>,
+}
+
+impl Engine {
+    /// Starts an engine that can use a kind of device. What it writes beside its replies goes to the end of `log`, or is
+    /// shown.
+    pub(crate) fn start(kind: DeviceKind, log: Option<&Path>) -> Result<Self> {
+        Self::start_program(&program_for(kind)?, log)
+    }
+
+    fn start_program(program: &Path, log: Option<&Path>) -> Result<Self> {
+        let failed = |what: &str| {
+            let program = program.display().to_string();
+            let what = what.to_owned();
+            move |error: std::io::Error| {
+                AppError::failed(format!("could not {what}: {error}: `{program}`"))
+            }
+        };
+        let stderr = match log {
+            Some(log) => {
+                let file = OpenOptions::new().create(true).append(true).open(log);
+                Stdio::from(file.map_err(AppError::file("open the log", log))?)
+            }
+            None => Stdio::inherit(),
+        };
+        let mut command = Command::new(program);
+        command
+            .arg("worker")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(stderr);
+        // Ctrl-C in a terminal is for the app, which then asks the engine to stop.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().map_err(failed("start the engine"))?;
+        let (sender, replies) = mpsc::channel();
+        let stdout = child.stdout.take();
+        thread::spawn(move || {
+            let lines = stdout
+                .into_iter()
+                .flat_map(|stdout| BufReader::new(stdout).lines());
+            for line in lines {
+                let Ok(line) = line else { break };
+                // A line that is no reply was printed by a driver; it says nothing to us.
+                let Ok(reply) = serde_json::from_str(&line) else {
+                    continue;
+                };
+                if sender.send(reply).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut engine = Self {
+            stdin: child.stdin.take(),
+            child,
+            replies,
+            devices: Vec::new(),
+            log: log.map(Path::to_owned),
+        };
+        match engine.replies.recv_timeout(HELLO) {
+            Ok(Reply::Hello { version, devices }) => {
+                if version != env!("CARGO_PKG_VERSION") {
+                    let ours = env!("CARGO_PKG_VERSION");
+                    let program = program.display();
+                    return Err(AppError::failed(format!(
+                        "the engine has version {version}, and the app {ours}: `{program}`"
+                    )));
+                }
+                engine.devices = devices;
+                Ok(engine)
+            }
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {
+                let seconds = HELLO.as_secs();
+                Err(AppError::failed(format!(
+                    "the engine did not say hello within {seconds} s"
+                )))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(engine.ended()),
+        }
+    }
+
+    /// What the engine can compute on.
+    pub(crate) fn devices(&self) -> &[FoundDevice] {
+        &self.devices
+    }
+
+    /// The engine's number among the processes of the system.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks, and passes every reply to `hear`, until it is done. When `stop` says so, the engine is asked to end it.
+    pub(crate) fn ask(
+        &mut self,
+        ask: &Ask,
+        hear: &mut dyn FnMut(Reply),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        self.say(ask)?;
+        let mut stopping = false;
+        let mut heard = Instant::now();
+        loop {
+            if !stopping && stop() {
+                stopping = true;
+                self.say(&Ask::Stop)?;
+            }
+            match self.replies.recv_timeout(LOOK) {
+                Ok(Reply::Done) => return Ok(()),
+                Ok(Reply::Refused { error }) => return Err(error),
+                Ok(Reply::Beat) => heard = Instant::now(),
+                Ok(reply) => {
+                    heard = Instant::now();
+                    hear(reply);
+                }
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() > SILENCE => {
+                    // It does not answer, so it can't be asked to leave.
+                    let _ = self.child.kill();
+                    let seconds = SILENCE.as_secs();
+                    return Err(AppError::failed(format!(
+                        "the engine was silent for {seconds} s and was ended"
+                    )));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+            }
+        }
+    }
+
+    fn say(&mut self, ask: &Ask) -> Result<()> {
+        let line =
+            serde_json::to_string(ask).map_err(|error| AppError::failed(error.to_string()))?;
+        let written = self
+            .stdin
+            .as_mut()
+            .map(|stdin| writeln!(stdin, "{line}").and_then(|()| stdin.flush()));
+        match written {
+            Some(Ok(())) => Ok(()),
+            // Whatever the pipe says, the reason is that nobody reads it.
+            Some(Err(_)) | None => Err(self.ended()),
+        }
+    }
+
+    /// How the engine ended, when nobody asked it to.
+    fn ended(&mut self) -> AppError {
+        self.stdin = None;
+        let how = match self.child.wait() {
+            Ok(status) => how_ended(status),
+            Err(error) => format!("could not be waited for: {error}"),
+        };
+        let error = AppError::failed(format!("the engine {how}"));
+        match &self.log {
+            Some(log) => error.with_hint(format!("what it wrote last is in `{}`", log.display())),
+            None => error,
+        }
+    }
+}
+
+impl Drop for Engine {
+    /// The end of its input tells the engine to leave. It saves first, and is waited for.
+    fn drop(&mut self) {
+        self.stdin = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// All devices of this machine, as the engines see them. An engine that can't start is a sentence.
+pub(crate) fn devices() -> (Vec<FoundDevice>, Vec<String>) {
+    let (mut found, mut problems): (Vec<FoundDevice>, _) = (Vec::new(), Vec::new());
+    for kind in [DeviceKind::Cpu, DeviceKind::Cuda] {
+        let program = match program_for(kind) {
+            Ok(program) => program,
+            Err(error) => {
+                problems.push(error.message);
+                continue;
+            }
+        };
+        if kind == DeviceKind::Cuda && Some(&program) == program_for(DeviceKind::Cpu).ok().as_ref()
+        {
+            continue;
+        }
+        match Engine::start_program(&program, None) {
+            Ok(engine) if kind == DeviceKind::Cpu => found.extend(engine.devices().to_vec()),
+            Ok(engine) => {
+                // It sees the cards that the other only knows by name.
+                found.retain(|it| it.kind != DeviceKind::Cuda);
+                let cards = engine
+                    .devices()
+                    .iter()
+                    .filter(|it| it.kind == DeviceKind::Cuda);
+                found.splice(0..0, cards.cloned());
+            }
+            Err(error) => problems.push(error.message),
+        }
+    }
+    (found, problems)
+}
+
+/// The program that is the engine for a kind of device.
+fn program_for(kind: DeviceKind) -> Result<PathBuf> {
+    let own = env::current_exe()
+        .map_err(|error| AppError::failed(format!("could not find this program: {error}")))?;
+    if kind == DeviceKind::Cuda && !cfg!(feature = "cuda") {
+        let beside = own.with_file_name(format!("anneal-cuda{}", env::consts::EXE_SUFFIX));
+        if beside.is_file() {
+            return Ok(beside);
+        }
+    }
+    Ok(own)
+}
+
+fn how_ended(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return match signal {
+            9 => "was killed, by somebody or because memory ran out".to_owned(),
+            6 => "gave up, which is what a library does when memory runs out".to_owned(),
+            signal => format!("was ended by signal {signal}"),
+        };
+    }
+    match status.code() {
+        Some(0) => "left before it was done".to_owned(),
+        Some(code) => format!("ended with code {code}"),
+        None => "ended".to_owned(),
+    }
+}

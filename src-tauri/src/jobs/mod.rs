@@ -1,0 +1,13 @@
+//! Work that takes a while and may take its process down: training, generating, examining.
+//!
+//! - [`engine`]: the app's side. It starts an engine process, asks it, and hears what it says
+//! - [`worker`]: the engine's side: `anneal worker`
+//! - [`train`], [`chat`]: what an engine does when it is asked to
+//!
+//! The app itself never trains or generates, so that running out of memory, a broken driver or a mistake of ours ends an
+//! engine and not the app, and memory is free when the engine has left.
+
+pub(crate) mod chat;
+pub(crate) mod engine;
+mod train;
+pub(crate) mod worker;

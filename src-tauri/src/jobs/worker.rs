@@ -1,0 +1,224 @@
+//! The engine's side: `anneal worker` reads asks from standard input and writes replies to standard output.
+//!
+//! One thread owns the device and does what is asked, with a stack for deep models; one reads, so that a stop is heard
+//! at once; one says every second that the engine lives. Panics become a reply. What else is written to standard error is
+//! the log of whoever started the engine.
+
+use std::{
+    io::{self, BufRead, Write},
+    ops::ControlFlow,
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, Sender},
+    },
+    thread,
+    time::Duration,
+};
+
+use models::{
+    device::{self, Choice, DeviceRequest, RequestedDevice},
+    tasks::starter,
+};
+
+use super::{
+    chat::{self, Chat},
+    train,
+};
+use crate::{
+    store::runs::Run,
+    wire::{
+        engine::{Ask, Reply},
+        error::{AppError, Result},
+    },
+};
+
+/// A stack that the deepest model does not fill.
+const STACK_BYTES: usize = 256 << 20;
+/// How often the engine says that it lives.
+pub(super) const BEAT: Duration = Duration::from_secs(1);
+
+/// Whether what goes on should end, and whether nobody is there to ask for more.
+#[derive(Debug, Default)]
+struct Wishes {
+    stop: AtomicBool,
+    leave: AtomicBool,
+}
+
+impl Wishes {
+    fn stop(&self) -> bool {
+        self.stop.load(Ordering::SeqCst) || self.leave.load(Ordering::SeqCst)
+    }
+}
+
+/// Writes replies, whole lines from any thread. An app that is gone is noticed where asks are read.
+#[derive(Clone, Default)]
+struct Replies(Arc<Mutex<()>>);
+
+impl Replies {
+    fn say(&self, reply: &Reply) {
+        let Ok(mut line) = serde_json::to_vec(reply) else {
+            return;
+        };
+        line.push(b'\n');
+        let _whole_line: Option<MutexGuard<'_, ()>> = self.0.lock().ok();
+        let mut stdout = io::stdout().lock();
+        let _ = stdout.write_all(&line).and_then(|()| stdout.flush());
+    }
+}
+
+/// Works until standard input ends.
+pub(crate) fn run() -> Result<()> {
+    let replies = Replies::default();
+    replies.say(&Reply::Hello {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        devices: device::detect::detect(),
+    });
+    let wishes = Arc::new(Wishes::default());
+    let (sender, asks) = mpsc::channel();
+    {
+        let (wishes, replies) = (wishes.clone(), replies.clone());
+        thread::spawn(move || read(&sender, &wishes, &replies));
+    }
+    {
+        let replies = replies.clone();
+        thread::spawn(move || {
+            loop {
+                thread::sleep(BEAT);
+                replies.say(&Reply::Beat);
+            }
+        });
+    }
+    let engine = thread::Builder::new()
+        .name("engine".to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(move || work(&asks, &wishes, &replies));
+    let engine =
+        engine.map_err(|error| AppError::failed(format!("could not start the engine: {error}")))?;
+    engine
+        .join()
+        .map_err(|_| AppError::failed("the engine ended by a mistake of ours"))
+}
+
+/// Passes asks on in order, and hears a stop at once.
+fn read(asks: &Sender<Ask>, wishes: &Wishes, replies: &Replies) {
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        match serde_json::from_str(&line) {
+            Ok(Ask::Stop) => wishes.stop.store(true, Ordering::SeqCst),
+            Ok(ask) => {
+                wishes.stop.store(false, Ordering::SeqCst);
+                if asks.send(ask).is_err() {
+                    break;
+                }
+            }
+            Err(error) => replies.say(&Reply::Refused {
+                error: AppError::failed(format!("the engine does not know what is asked: {error}")),
+            }),
+        }
+    }
+    wishes.leave.store(true, Ordering::SeqCst);
+}
+
+fn work(asks: &Receiver<Ask>, wishes: &Wishes, replies: &Replies) {
+    let mut chat = None;
+    for ask in asks {
+        let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut chat, wishes, replies)));
+        replies.say(&match done {
+            Ok(Ok(())) => Reply::Done,
+            Ok(Err(error)) => Reply::Refused { error },
+            Err(panic) => Reply::Refused {
+                error: AppError::failed(format!(
+                    "the engine made a mistake: {}",
+                    device::panic_words(&*panic)
+                ))
+                .with_hint("this is a bug of Anneal; the log has the place"),
+            },
+        });
+    }
+}
+
+fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes, replies: &Replies) -> Result<()> {
+    match ask {
+        Ask::Train { folder } => {
+            // A run needs the memory that a model to talk to may hold.
+            *chat = None;
+            let mut show = |event| replies.say(&Reply::Happened { event });
+            train::train(&Run::at(folder), &mut show, &|| wishes.stop())
+        }
+        Ask::OpenChat { folder, device } => {
+            let opened = chat.insert(Chat::open(&folder, &choose(device)?)?);
+            replies.say(&Reply::Opened {
+                answers: opened.answers(),
+                settings: opened.settings().clone(),
+                warnings: opened.warnings().to_vec(),
+            });
+            Ok(())
+        }
+        Ask::Say { words } => {
+            let mut show = |piece: &str| {
+                if !piece.is_empty() {
+                    replies.say(&Reply::Wrote {
+                        piece: piece.to_owned(),
+                    });
+                }
+                match wishes.stop() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            let said = open(chat)?.say(&words, &mut show)?;
+            replies.say(&Reply::Answered { said });
+            Ok(())
+        }
+        Ask::Set { change } => {
+            let chat = open(chat)?;
+            chat.set(&change)?;
+            replies.say(&Reply::Changed {
+                settings: chat.settings().clone(),
+            });
+            Ok(())
+        }
+        Ask::SetSystem { words } => {
+            open(chat)?.set_system(&words);
+            Ok(())
+        }
+        Ask::Reset => {
+            open(chat)?.reset();
+            Ok(())
+        }
+        Ask::Examine {
+            folder,
+            device,
+            questions,
+        } => {
+            let model = chat::open_model(&folder, &choose(device)?)?;
+            let mut progress = |count| {
+                replies.say(&Reply::Examined { count });
+                match wishes.stop() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            let examination = starter::examine(&model, &questions, &mut progress)?;
+            replies.say(&Reply::Passed { examination });
+            Ok(())
+        }
+        // Heard where asks are read.
+        Ask::Stop => Ok(()),
+    }
+}
+
+fn open(chat: &mut Option<Chat>) -> Result<&mut Chat> {
+    chat.as_mut()
+        .ok_or_else(|| AppError::failed("no model is open to be talked to"))
+}
+
+fn choose(device: RequestedDevice) -> Result<Choice> {
+    let request = DeviceRequest {
+        device,
+        strict: false,
+    };
+    Ok(device::choose(request, &device::detect::detect())?)
+}

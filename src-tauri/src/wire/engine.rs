@@ -1,0 +1,105 @@
+//! What the app and an engine say to each other: one JSON object per line, each with its `kind`.
+//!
+//! The app asks on the engine's standard input and gets replies on its standard output, in order: any number of them
+//! for one ask, then [`Reply::Done`] or [`Reply::Refused`]. Only then it asks again, save for [`Ask::Stop`], which is heard
+//! at any time. When the app goes away, the engine's input ends; then it saves what goes on and leaves.
+
+use std::path::PathBuf;
+
+use models::{
+    data::starter::Exchange,
+    device::{FoundDevice, RequestedDevice},
+    tasks::starter::Examination,
+};
+use serde::{Deserialize, Serialize};
+
+use super::error::AppError;
+use crate::{
+    jobs::chat::{ChatSettings, Said},
+    store::record::RecordedEvent,
+};
+
+/// What an engine is asked to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Ask {
+    /// Train the run in this folder, from its newest checkpoint, until it is done or stopped.
+    Train { folder: PathBuf },
+    /// Open the model in a folder to be talked to.
+    OpenChat {
+        folder: PathBuf,
+        device: RequestedDevice,
+    },
+    /// Answer.
+    Say { words: String },
+    /// Change how answers are written, given as `temperature=0.2`.
+    Set { change: String },
+    /// Set the scene and forget what was said; without words, there is no scene.
+    SetSystem { words: String },
+    /// Forget what was said.
+    Reset,
+    /// Ask the model in a folder every question of the starter's examination.
+    Examine {
+        folder: PathBuf,
+        device: RequestedDevice,
+        questions: Vec<Exchange>,
+    },
+    /// End what goes on: a run is saved, an answer stays as it is.
+    Stop,
+}
+
+/// What an engine says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Reply {
+    /// The first line: who is there, and what it can compute on.
+    Hello {
+        version: String,
+        devices: Vec<FoundDevice>,
+    },
+    /// The engine lives. Said every second, whatever it does.
+    Beat,
+    /// Something happened in the run. It is on disk already.
+    Happened { event: RecordedEvent },
+    /// A model is open. `answers` says whether it answers or continues text.
+    Opened {
+        answers: bool,
+        settings: ChatSettings,
+        warnings: Vec<String>,
+    },
+    /// A piece of an answer.
+    Wrote { piece: String },
+    /// A whole answer.
+    Answered { said: Said },
+    /// How answers are written from now on.
+    Changed { settings: ChatSettings },
+    /// So many questions are answered.
+    Examined { count: usize },
+    /// All of them are.
+    Passed { examination: Examination },
+    /// What was asked is done.
+    Done,
+    /// What was asked can't be done.
+    Refused { error: AppError },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ask_and_a_reply_are_lines_that_name_their_kind() {
+        let ask = Ask::Say {
+            words: "a\nb".to_owned(),
+        };
+        let line = serde_json::to_string(&ask).unwrap();
+        assert_eq!(line, r#"{"kind":"say","words":"a\nb"}"#);
+        assert_eq!(serde_json::from_str::<Ask>(&line).unwrap(), ask);
+
+        let reply = Reply::Refused {
+            error: AppError::invalid("no").with_hint("yes"),
+        };
+        let line = serde_json::to_string(&reply).unwrap();
+        assert_eq!(serde_json::from_str::<Reply>(&line).unwrap(), reply);
+    }
+}
