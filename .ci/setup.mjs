@@ -63,17 +63,26 @@ function installSystemPackages() {
   if (process.platform !== "linux") return; // On Windows, rustup asks for Microsoft's build tools itself.
   const packages = [];
   if (!runs("cc", ["--version"])) packages.push("build-essential");
+  if (!runs("pkg-config", ["--exists", "webkit2gtk-4.1"])) packages.push("pkg-config", "libwebkit2gtk-4.1-dev");
   if (!findsRust() && !runs("curl", ["--version"]) && !runs("wget", ["--version"])) {
     packages.push("curl", "ca-certificates");
   }
   if (packages.length > 0) installWithApt(packages);
 }
 
+/** What the test of the window needs besides: a screen without a monitor, and a driver for the web view. */
+export function needWindowDriver() {
+  const packages = [];
+  if (!runs("xvfb-run", ["--help"])) packages.push("xvfb", "xauth");
+  if (!runs("WebKitWebDriver", ["--version"])) packages.push("webkit2gtk-driver");
+  if (packages.length > 0) installWithApt(packages);
+}
+
 function installWithApt(packages) {
   const names = packages.join(" ");
-  const elsewhere = "a C compiler with its linker (`cc`), and `curl`";
+  const elsewhere = "a C compiler with its linker (`cc`), `pkg-config`, the headers of WebKitGTK 4.1, and `curl`";
   if (!runs("apt-get", ["--version"])) {
-    throw new Missing(`Something is missing that Rust needs: ${elsewhere}. Install them with your system's packages.`);
+    throw new Missing(`Something is missing of these: ${elsewhere}. Install them with your system's packages.`);
   }
   const isRoot = process.getuid() === 0;
   const sudo = isRoot ? [] : process.stdin.isTTY ? ["sudo"] : ["sudo", "--non-interactive"];

@@ -1,14 +1,14 @@
 // The scripts of package.json: `node .ci/task.mjs NAME [MORE WORDS]`. Each sets the machine up first.
 //
 // A task is a list of commands, run in order until one fails. Words after `--` go to the last command:
-// `npm test -- resume`, `npm start -- --seed 7`.
+// `npm test -- resume`, `npm start -- device`.
 
 import { spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 
-import { Missing, needRustComponent, root, runs, setUp } from "./setup.mjs";
+import { Missing, needRustComponent, needWindowDriver, root, runs, setUp } from "./setup.mjs";
 
 /** What a Mac builds with besides the CPU. */
 const features = ["--features", "metal,accelerate"];
@@ -19,14 +19,24 @@ const transformersVersions = ["4.57.6", "5.23.0"];
 
 /** Each task gets the words after `--` and returns its commands. */
 const tasks = {
-  start: (more) => [command("cargo", "run", "--release", "--package", "anneal", ...here, "--", "starter", ...more)],
+  // With words, they are the program's: `npm start -- device`. Without, the window opens where there is a screen.
+  start: (more) => {
+    const hasScreen = process.platform !== "linux" || process.env.DISPLAY || process.env.WAYLAND_DISPLAY;
+    if (more.length === 0 && !hasScreen) {
+      console.error("There is no display to open the window on, so the starter runs in the terminal.");
+      more = ["starter"];
+    }
+    return [...pages(), command("cargo", "run", "--release", "--package", "anneal", ...here, "--", ...more)];
+  },
 
-  dev: (more) => [command("cargo", "run", "--package", "anneal", ...here, "--", ...more)],
+  dev: (more) => [...pages(), command("cargo", "run", "--package", "anneal", ...here, "--", ...more)],
 
   check: () => {
     needRustComponent("rustfmt", "fmt");
     needRustComponent("clippy", "clippy");
     return [
+      ...pages(),
+      node("svelte-check", "svelte-check", "--workspace", "ui", "--tsconfig", "./tsconfig.json", "--fail-on-warnings"),
       command("cargo", "fmt", "--all", "--check"),
       command("cargo", "clippy", "--workspace", "--all-targets", ...here, "--", "-D", "warnings"),
       { ...command("cargo", "doc", "--workspace", "--no-deps", ...here), env: { RUSTDOCFLAGS: "-D warnings" } },
@@ -46,7 +56,8 @@ const tasks = {
     const tests = runs("cargo", ["nextest", "--version"])
       ? command("cargo", "nextest", "run", "--workspace", ...here, ...more)
       : command("cargo", "test", "--workspace", "--lib", "--bins", "--tests", ...here, ...more);
-    return more.length === 0 ? [examples, tests] : [tests];
+    if (more.length > 0) return [...pages(), tests];
+    return [...pages(), ...windowTests(), examples, tests];
   },
 
   bench: (more) => [command("cargo", "bench", "--workspace", "--benches", ...here, "--", ...more)],
@@ -90,6 +101,27 @@ const tasks = {
   },
 };
 
+/** Builds the window's pages, which the program holds. */
+function pages() {
+  return [node("vite", "vite", "build", "ui", "--logLevel", "warn")];
+}
+
+/** The journey through the real window, where its web view can be driven. */
+function windowTests() {
+  if (process.platform !== "linux") return [];
+  needWindowDriver();
+  const build = command("cargo", "build", "--workspace", "--bin", "anneal", ...here);
+  const screen = ["--auto-servernum", "--server-args=-screen 0 1280x800x24"];
+  return [build, command("xvfb-run", ...screen, "node", "--test", join("tests", "e2e", "window.mjs"))];
+}
+
+/** A program of an installed Node package. */
+function node(packageName, program, ...words) {
+  const { bin } = JSON.parse(readFileSync(join(root, "node_modules", packageName, "package.json"), "utf8"));
+  const file = typeof bin === "string" ? bin : bin[program];
+  return command(process.execPath, join("node_modules", packageName, file), ...words);
+}
+
 function command(name, ...words) {
   return { name, words };
 }
@@ -97,7 +129,7 @@ function command(name, ...words) {
 /** Runs one command in sight of the user, says how long it took, and returns its exit code. */
 async function run({ name, words, env }) {
   const started = performance.now();
-  console.error(`> ${[name, ...words].join(" ")}`);
+  console.error(`> ${[name === process.execPath ? "node" : name, ...words].join(" ")}`);
   const child = spawn(name, words, { cwd: root, stdio: "inherit", env: { ...process.env, ...env } });
   // A terminal sends Ctrl-C to the child itself; passing it on would make it two.
   const listeners = ["SIGINT", "SIGTERM", "SIGHUP"].map((signal) => {

@@ -4,9 +4,9 @@ pub(crate) mod chat;
 pub(crate) mod inspect;
 
 use std::{
-    cell::OnceCell,
     fs,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 use models::{
@@ -72,7 +72,7 @@ pub(crate) struct Host {
     /// What the user prefers.
     pub(crate) settings: Settings,
     /// What the engines saw when they were first asked, and why one could not be.
-    devices: OnceCell<(Vec<FoundDevice>, Vec<String>)>,
+    devices: OnceLock<(Vec<FoundDevice>, Vec<String>)>,
 }
 
 impl Host {
@@ -83,7 +83,7 @@ impl Host {
         let host = Self {
             paths,
             settings,
-            devices: OnceCell::new(),
+            devices: OnceLock::new(),
         };
         Ok((host, warnings))
     }

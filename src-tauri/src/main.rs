@@ -2,7 +2,11 @@
 //!
 //! The program is two thin shells over one [`host::Host`]. This file only picks the shell.
 
+#[cfg(feature = "gui")]
+mod app;
 mod cli;
+#[cfg(feature = "gui")]
+mod commands;
 mod host;
 mod jobs;
 mod store;

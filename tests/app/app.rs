@@ -56,6 +56,8 @@ impl App {
             .args(arguments)
             .current_dir(self.folder())
             .env("ANNEAL_HOME", self.home())
+            .env_remove("DISPLAY")
+            .env_remove("WAYLAND_DISPLAY")
             .env_remove("NO_COLOR")
             .env_remove("COLUMNS")
             .stdin(Stdio::null())

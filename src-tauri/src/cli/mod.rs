@@ -8,7 +8,11 @@ mod starter;
 mod terminal;
 mod train;
 
-use std::{convert::Infallible, path::PathBuf, process::ExitCode};
+use std::{
+    convert::Infallible,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -94,6 +98,16 @@ pub(crate) fn main() -> ExitCode {
     };
     let terminal = Terminal::new(global.json, global.quiet, global.no_color);
     let Some(command) = command else {
+        #[cfg(feature = "gui")]
+        if has_display() && !global.json {
+            return match crate::app::run(home_of(&global)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    terminal.error(&error);
+                    ExitCode::FAILURE
+                }
+            };
+        }
         terminal.part(Arguments::command().render_help());
         return ExitCode::SUCCESS;
     };
@@ -110,17 +124,25 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// The folder that was asked for. An empty variable is one that is not set.
+fn home_of(global: &GlobalArguments) -> Option<&Path> {
+    let home = global.home.as_deref();
+    home.filter(|home| !home.as_os_str().is_empty())
+}
+
+/// Whether a window can be seen. macOS and Windows always have a screen.
+#[cfg(feature = "gui")]
+fn has_display() -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    !cfg!(target_os = "linux") || set("DISPLAY") || set("WAYLAND_DISPLAY")
+}
+
 fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Result<Ended> {
-    // An empty variable is one that is not set.
-    let home = global
-        .home
-        .as_deref()
-        .filter(|home| !home.as_os_str().is_empty());
     if let Command::Worker = command {
         worker::run()?;
         return Ok(Ended::Done);
     }
-    let (host, warnings) = Host::open(home)?;
+    let (host, warnings) = Host::open(home_of(global))?;
     for warning in &warnings {
         terminal.warn(warning);
     }

@@ -2,6 +2,7 @@
 //!
 //! - [`engine`]: the app's side. It starts an engine process, asks it, and hears what it says
 //! - [`worker`]: the engine's side: `anneal worker`
+//! - [`queue`]: the app's runs, one after the other
 //! - [`train`], [`chat`]: what an engine does when it is asked to
 //!
 //! The app itself never trains or generates, so that running out of memory, a broken driver or a mistake of ours ends an
@@ -9,5 +10,7 @@
 
 pub(crate) mod chat;
 pub(crate) mod engine;
+#[cfg(feature = "gui")]
+pub(crate) mod queue;
 mod train;
 pub(crate) mod worker;

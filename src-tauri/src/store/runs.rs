@@ -63,6 +63,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunStatus {
     /// A process is training it.

@@ -2,3 +2,5 @@
 
 pub(crate) mod engine;
 pub(crate) mod error;
+#[cfg(feature = "gui")]
+pub(crate) mod view;
