@@ -74,7 +74,7 @@ function installSystemPackages() {
 export function needWindowDriver() {
   const packages = [];
   if (!runs("xvfb-run", ["--help"])) packages.push("xvfb", "xauth");
-  if (!runs("WebKitWebDriver", ["--version"])) packages.push("webkit2gtk-driver");
+  if (!runs("WebKitWebDriver", ["--help"])) packages.push("webkit2gtk-driver");
   if (packages.length > 0) installWithApt(packages);
 }
 
