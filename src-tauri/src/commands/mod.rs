@@ -3,11 +3,15 @@
 mod chat;
 mod runs;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
 
 use crate::{
     host::{Host, chat::Conversation},
     jobs::queue::Queue,
+    store::runs::RunProgress,
     wire::view::ErrorView,
 };
 
@@ -17,6 +21,8 @@ pub(crate) struct App {
     pub(crate) host: Arc<Host>,
     /// The runs that go on and wait.
     pub(crate) queue: Queue,
+    /// How far each run was when it was last looked at, by its id.
+    progress: Mutex<HashMap<String, RunProgress>>,
     /// What is odd about the settings.
     warnings: Vec<String>,
     /// The model that is open to be talked to.
@@ -34,6 +40,7 @@ impl App {
         Self {
             queue: Queue::new(host.clone()),
             host,
+            progress: Mutex::default(),
             warnings,
             conversation: Mutex::default(),
             stop_answer: false.into(),

@@ -2,9 +2,9 @@
 
 use tauri::State;
 
-use super::{Answer, App};
+use super::{Answer, App, locked};
 use crate::{
-    store::runs::Run,
+    store::runs::{Run, RunProgress},
     wire::{
         error::AppError,
         view::{EventsView, HomeView, RunView},
@@ -57,7 +57,7 @@ pub(super) fn run(app: State<'_, App>, id: String) -> Answer<RunView> {
 #[specta::specta]
 pub(super) fn run_events(app: State<'_, App>, id: String, after: u32) -> Answer<EventsView> {
     let run = app.host.find_stored_run(&id)?;
-    Ok(EventsView::after(after, run.events()?))
+    Ok(EventsView::new(after, run.events_after(u64::from(after))?))
 }
 
 /// Has a run saved and stopped, or takes it out of those that wait.
@@ -77,9 +77,14 @@ pub(super) fn resume_run(app: State<'_, App>, id: String) -> Answer<()> {
 }
 
 fn view(app: &App, run: &Run) -> Result<RunView, AppError> {
-    Ok(RunView::new(
-        run.state()?,
-        &run.plan()?,
-        app.queue.waits(&run.id),
-    ))
+    let waits = app.queue.waits(&run.id);
+    let state = {
+        let mut known = locked(&app.progress);
+        let progress = known
+            .entry(run.id.clone())
+            .or_insert_with(|| RunProgress::new(run));
+        progress.catch_up(run)?;
+        progress.state(run)?
+    };
+    Ok(RunView::new(state, &run.plan()?, waits))
 }

@@ -81,6 +81,11 @@ impl Record {
 
 /// Reads all events. Without a file there are none.
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedEvent>> {
+    read_after(path, 0)
+}
+
+/// Reads the events after the one with a number. Lines are numbered from 1 without gaps, so those before are only counted.
+pub(crate) fn read_after(path: &Path, number: u64) -> Result<Vec<RecordedEvent>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
@@ -91,6 +96,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<RecordedEvent>> {
         .map_or(0, |end| end + 1);
     let lines = bytes[..whole].split(|&byte| byte == b'\n').enumerate();
     lines
+        .skip(usize::try_from(number).unwrap_or(usize::MAX))
         .filter(|(_, line)| !line.is_empty())
         .map(|(index, line)| {
             serde_json::from_slice(line).map_err(|error| {
@@ -118,6 +124,8 @@ mod tests {
             .map(|it| (it.number, it.event))
             .collect();
         assert_eq!(numbers, [(1, event(1)), (2, event(2))]);
+        let later = |number| read_after(&path, number).unwrap().len();
+        assert_eq!([0, 1, 2, 9].map(later), [2, 1, 0, 0]);
     }
 
     #[test]

@@ -78,6 +78,14 @@ pub(crate) enum RunStatus {
     Interrupted,
 }
 
+/// How far a run is, with the number of the last event that was read: who looks again reads only what is new.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunProgress {
+    last_number: u64,
+    /// As the events have it; whether a process trains it is asked when the state is.
+    state: RunState,
+}
+
 /// Held while a process trains a run. The system lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct RunLock(
@@ -93,6 +101,67 @@ impl RunStatus {
             Self::Stopped => "stopped",
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+impl RunProgress {
+    /// Nothing is read yet.
+    pub(crate) fn new(run: &Run) -> Self {
+        Self {
+            last_number: 0,
+            state: RunState {
+                id: run.id.clone(),
+                status: RunStatus::Interrupted,
+                step: 0,
+                steps: 0,
+                loss: None,
+                best_loss: None,
+                problem: None,
+            },
+        }
+    }
+
+    /// Reads what happened since.
+    pub(crate) fn catch_up(&mut self, run: &Run) -> Result<()> {
+        for recorded in run.events_after(self.last_number)? {
+            self.last_number = recorded.number;
+            self.state.apply(recorded.event);
+        }
+        Ok(())
+    }
+
+    /// How far the run is now.
+    pub(crate) fn state(&self, run: &Run) -> Result<RunState> {
+        let mut state = self.state.clone();
+        if run.is_locked()? {
+            state.status = RunStatus::Running;
+        }
+        Ok(state)
+    }
+}
+
+impl RunState {
+    fn apply(&mut self, event: TrainEvent) {
+        self.step = event.step().unwrap_or(self.step);
+        match event {
+            TrainEvent::Started { steps, .. } => {
+                self.steps = steps;
+                self.status = RunStatus::Interrupted;
+                self.problem = None;
+            }
+            TrainEvent::Stepped { loss, .. } => self.loss = Some(loss),
+            TrainEvent::Evaluated {
+                loss, best: true, ..
+            } => self.best_loss = Some(loss),
+            TrainEvent::RolledBack { to_step, .. } => self.step = to_step,
+            TrainEvent::Stopped { .. } => self.status = RunStatus::Stopped,
+            TrainEvent::Finished { .. } => self.status = RunStatus::Finished,
+            TrainEvent::Failed { message, .. } => {
+                self.status = RunStatus::Failed;
+                self.problem = Some(message);
+            }
+            _ => {}
         }
     }
 }
@@ -255,46 +324,19 @@ impl Run {
 
     /// Reads what happened.
     pub(crate) fn events(&self) -> Result<Vec<RecordedEvent>> {
-        record::read(&self.events_file())
+        self.events_after(0)
+    }
+
+    /// Reads what happened after the event with a number.
+    pub(crate) fn events_after(&self, number: u64) -> Result<Vec<RecordedEvent>> {
+        record::read_after(&self.events_file(), number)
     }
 
     /// Reads how far it is.
     pub(crate) fn state(&self) -> Result<RunState> {
-        let mut state = RunState {
-            id: self.id.clone(),
-            status: RunStatus::Interrupted,
-            step: 0,
-            steps: 0,
-            loss: None,
-            best_loss: None,
-            problem: None,
-        };
-        for recorded in self.events()? {
-            state.step = recorded.event.step().unwrap_or(state.step);
-            match recorded.event {
-                TrainEvent::Started { steps, .. } => {
-                    state.steps = steps;
-                    state.status = RunStatus::Interrupted;
-                    state.problem = None;
-                }
-                TrainEvent::Stepped { loss, .. } => state.loss = Some(loss),
-                TrainEvent::Evaluated {
-                    loss, best: true, ..
-                } => state.best_loss = Some(loss),
-                TrainEvent::RolledBack { to_step, .. } => state.step = to_step,
-                TrainEvent::Stopped { .. } => state.status = RunStatus::Stopped,
-                TrainEvent::Finished { .. } => state.status = RunStatus::Finished,
-                TrainEvent::Failed { message, .. } => {
-                    state.status = RunStatus::Failed;
-                    state.problem = Some(message);
-                }
-                _ => {}
-            }
-        }
-        if self.is_locked()? {
-            state.status = RunStatus::Running;
-        }
-        Ok(state)
+        let mut progress = RunProgress::new(self);
+        progress.catch_up(self)?;
+        progress.state(self)
     }
 
     /// Takes the run for this process, so that no other trains or deletes it.

@@ -215,17 +215,15 @@ impl RunView {
 }
 
 impl EventsView {
-    /// The events after number `after`.
-    pub(crate) fn after(after: u32, events: Vec<RecordedEvent>) -> Self {
+    /// What happened after number `after`.
+    pub(crate) fn new(after: u32, events: Vec<RecordedEvent>) -> Self {
         let mut view = Self {
             last: after,
             ..Self::default()
         };
         for recorded in events {
-            if recorded.number > u64::from(after) {
-                view.last = recorded.number as u32;
-                view.add(recorded);
-            }
+            view.last = recorded.number as u32;
+            view.add(recorded);
         }
         view
     }
@@ -301,9 +299,9 @@ mod tests {
             time: "2026-11-21T09:30:00.123Z".to_owned(),
             event: TrainEvent::Stopped { step: 4 },
         };
-        let view = EventsView::after(1, vec![stopped(1), stopped(2), stopped(3)]);
+        let view = EventsView::new(1, vec![stopped(2), stopped(3)]);
         assert_eq!((view.last, view.sentences.len()), (3, 2));
         assert_eq!(view.sentences[0].text, "Stopped at step 4, saved.");
-        assert_eq!(EventsView::after(3, vec![stopped(3)]).last, 3);
+        assert_eq!(EventsView::new(3, Vec::new()).last, 3);
     }
 }

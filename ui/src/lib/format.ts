@@ -7,7 +7,8 @@ export function count(number: number): string {
 }
 
 export function loss(value: number | null | undefined): string {
-  return value === null || value === undefined ? "–" : value.toFixed(3);
+  if (value === null || value === undefined) return "–";
+  return value >= 0.01 ? value.toFixed(3) : value.toPrecision(2);
 }
 
 /** Bytes in powers of ten, as file managers and makers of memory count them. */
