@@ -141,7 +141,15 @@ fn chunk_loss(
     tokens: f64,
     wanted: Wanted,
 ) -> Result<ChunkLoss> {
-    let (loss, dz) = logits_loss(hidden, head, targets, soft_cap, tokens)?;
+    let with_gradient = wanted.hidden || wanted.head;
+    let (loss, dz) = logits_loss(hidden, head, targets, soft_cap, tokens, with_gradient)?;
+    let Some(dz) = dz else {
+        return Ok(ChunkLoss {
+            loss,
+            hidden_gradient: None,
+            head_gradient: None,
+        });
+    };
     Ok(ChunkLoss {
         loss,
         hidden_gradient: wanted
@@ -155,17 +163,21 @@ fn chunk_loss(
     })
 }
 
-/// The summed loss of a chunk of rows h [n, d], and the gradient of its logits [n, v], both divided by `tokens`.
+/// The summed loss of a chunk of rows h [n, d], and if it is wanted the gradient of its logits [n, v], both divided by
+/// `tokens`.
 fn logits_loss(
     hidden: &Tensor,
     head: &Tensor,
     targets: &[u32],
     soft_cap: Option<f64>,
     tokens: f64,
-) -> Result<(Tensor, Tensor)> {
+    with_gradient: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
     #[cfg(feature = "cuda")]
     if kernels::cuda::serves(&[hidden]) {
-        return kernels::cuda::cross_entropy::logits_loss(hidden, head, targets, soft_cap, tokens);
+        let kernel = kernels::cuda::cross_entropy::logits_loss;
+        let (loss, dz) = kernel(hidden, head, targets, soft_cap, tokens)?;
+        return Ok((loss, Some(dz)));
     }
     let targets = Tensor::from_slice(targets, (targets.len(), 1), hidden.device())?;
     let mut logits = widen(&project(&[Term::new(hidden, head)], None)?)?;
@@ -180,6 +192,9 @@ fn logits_loss(
     let sums = exponentials.sum_keepdim(D::Minus1)?;
     let losses = ((sums.log()? + largest)? - logits.gather(&targets, D::Minus1)?)?;
     let loss = (losses.sum_all()? / tokens)?;
+    if !with_gradient {
+        return Ok((loss, None));
+    }
 
     let probabilities = exponentials.broadcast_div(&sums)?;
     let minus_one =
@@ -190,7 +205,7 @@ fn logits_loss(
     if let Some(slope) = slope {
         dz = (dz * slope)?;
     }
-    Ok((loss, dz.to_dtype(hidden.dtype())?))
+    Ok((loss, Some(dz.to_dtype(hidden.dtype())?)))
 }
 
 /// Gradients of weights add up in f32 or wider.

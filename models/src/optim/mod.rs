@@ -1,8 +1,8 @@
 //! From gradients to new weights: optimizers, schedule, clipping and averaging.
 //!
 //! State is f32, kept per parameter and saved under its name. On the CPU, and with AdamW on CUDA, a step is one pass over
-//! each parameter; elsewhere it is one set of operations over all parameters joined into one vector. Each formula stands in one file,
-//! once for either path, and a test holds them together.
+//! each parameter; elsewhere it is one set of operations over all parameters joined into one vector. Each formula stands
+//! in one file, once for either path, and a test holds them together.
 //!
 //! Deliberately absent: when to step and what to do with gradients that aren't finite (`train`), and how state is
 //! written to files (`checkpoint`).

@@ -195,9 +195,8 @@ fn roll_back<T: Task>(
     let rollbacks = state.progress.rollbacks + 1;
     let rate_factor = state.progress.rate_factor / 2.0;
     let mut saved = checkpoints.list()?;
-    let newest = saved.pop();
-    let Some(mut good) = newest.filter(|_| rollbacks <= MOST_ROLLBACKS) else {
-        let newest = checkpoints.newest()?;
+    let Some(mut good) = saved.pop_if(|_| rollbacks <= MOST_ROLLBACKS) else {
+        let newest = saved.pop();
         return Err(Error::NotFinite {
             what,
             step,

@@ -155,11 +155,14 @@ impl Text {
 
     /// Batches to learn from.
     pub(super) fn batches(&self, plan: &TrainPlan) -> Result<Batches> {
-        self.batches_of(&self.train, plan)
-            .map(|(batches, _)| batches)
+        let settings = self.batch_settings(plan);
+        match self.dataset.is_stream {
+            true => Batches::of_stream(encode_stream(&self.train, &self.tokenizer)?, settings),
+            false => Batches::of_rows(self.usable(&self.train, plan)?.rows, settings),
+        }
     }
 
-    /// Batches to measure with, and characters per target where all text is learned.
+    /// Batches to measure with, and characters per target where all text is learned; none when there is too little text.
     pub(super) fn held_out_batches(
         &self,
         plan: &TrainPlan,
@@ -167,44 +170,37 @@ impl Text {
         if self.held_out.is_empty() {
             return Ok(None);
         }
-        let too_short = match self.dataset.is_stream {
-            true => encode_stream(&self.held_out, &self.tokenizer)?.tokens.len() < 2,
-            false => self.usable(&self.held_out, plan)?.rows.is_empty(),
-        };
-        match too_short {
-            true => Ok(None),
-            false => self.batches_of(&self.held_out, plan).map(Some),
+        let settings = self.batch_settings(plan);
+        if !self.dataset.is_stream {
+            let rows = self.usable(&self.held_out, plan)?.rows;
+            let batches = (!rows.is_empty()).then(|| Batches::of_rows(rows, settings));
+            return Ok(batches.transpose()?.map(|batches| (batches, None)));
         }
+        let stream = encode_stream(&self.held_out, &self.tokenizer)?;
+        let tokens = stream.tokens.len();
+        if tokens < 2 {
+            return Ok(None);
+        }
+        let targets = tokens.saturating_sub(stream.starts.len()).max(1);
+        let characters = stream.characters as f64 / targets as f64;
+        Ok(Some((
+            Batches::of_stream(stream, settings)?,
+            Some(characters),
+        )))
     }
 
-    fn batches_of(&self, rows: &[Row], plan: &TrainPlan) -> Result<(Batches, Option<f64>)> {
-        let packing = plan.data.packing;
-        let settings = BatchSettings {
+    fn batch_settings(&self, plan: &TrainPlan) -> BatchSettings {
+        BatchSettings {
             row_length: plan.batch.length,
-            packing: if packing {
-                Packing::Packed
-            } else {
-                Packing::Padded
+            packing: match plan.data.packing {
+                true => Packing::Packed,
+                false => Packing::Padded,
             },
             rows_per_batch: plan.batch.rows,
             rows_per_step: plan.batch.rows * plan.batch.accumulate,
             pad: self.tokenizer.special.pad,
             seed: plan.seed,
-        };
-        if self.dataset.is_stream {
-            let stream = encode_stream(rows, &self.tokenizer)?;
-            let targets = stream
-                .tokens
-                .len()
-                .saturating_sub(stream.starts.len())
-                .max(1);
-            let characters = stream.characters as f64 / targets as f64;
-            return Ok((Batches::of_stream(stream, settings)?, Some(characters)));
         }
-        Ok((
-            Batches::of_rows(self.usable(rows, plan)?.rows, settings)?,
-            None,
-        ))
     }
 
     /// Rows as tokens, cut as the plan says. Those that the template refuses are an error unless the plan skips them;
