@@ -60,9 +60,10 @@ const LINEARS: [&str; 7] = [
     "up_proj",
     "down_proj",
 ];
+const FUSED_LINEARS: [&str; 4] = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
+
 /// The file of a tokenizer.
 const TOKENIZER: &str = "tokenizer.json";
-const FUSED_LINEARS: [&str; 4] = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
 
 /// The app, opened on its folders.
 #[derive(Debug)]

@@ -8,6 +8,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+use models::train::TrainPlan;
+
 use crate::{
     host::{Host, chat::Conversation},
     jobs::queue::Queue,
@@ -21,8 +23,8 @@ pub(crate) struct App {
     pub(crate) host: Arc<Host>,
     /// The runs that go on and wait.
     pub(crate) queue: Queue,
-    /// How far each run was when it was last looked at, by its id.
-    progress: Mutex<HashMap<String, RunProgress>>,
+    /// The plan of each run, and how far it was when it was last looked at, by its id.
+    known: Mutex<HashMap<String, (TrainPlan, RunProgress)>>,
     /// What is odd about the settings.
     warnings: Vec<String>,
     /// The model that is open to be talked to.
@@ -40,7 +42,7 @@ impl App {
         Self {
             queue: Queue::new(host.clone()),
             host,
-            progress: Mutex::default(),
+            known: Mutex::default(),
             warnings,
             conversation: Mutex::default(),
             stop_answer: false.into(),

@@ -1,5 +1,7 @@
 //! Runs: the first page, a run and what happens in it, and starting, stopping and continuing.
 
+use std::collections::hash_map::Entry;
+
 use tauri::State;
 
 use super::{Answer, App, locked};
@@ -76,15 +78,14 @@ pub(super) fn resume_run(app: State<'_, App>, id: String) -> Answer<()> {
     Ok(())
 }
 
+/// What the list shows of a run. Its plan never changes, and of its events only the new ones are read.
 fn view(app: &App, run: &Run) -> Result<RunView, AppError> {
     let waits = app.queue.waits(&run.id);
-    let state = {
-        let mut known = locked(&app.progress);
-        let progress = known
-            .entry(run.id.clone())
-            .or_insert_with(|| RunProgress::new(run));
-        progress.catch_up(run)?;
-        progress.state(run)?
+    let mut known = locked(&app.known);
+    let (plan, progress) = match known.entry(run.id.clone()) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert((run.plan()?, RunProgress::new(run))),
     };
-    Ok(RunView::new(state, &run.plan()?, waits))
+    progress.catch_up(run)?;
+    Ok(RunView::new(progress.state(run)?, plan, waits))
 }

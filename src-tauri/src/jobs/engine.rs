@@ -43,17 +43,14 @@ impl Engine {
     /// Starts an engine that can use a kind of device. What it writes beside its replies goes to the end of `log`, or is
     /// shown.
     pub(crate) fn start(kind: DeviceKind, log: Option<&Path>) -> Result<Self> {
-        Self::start_program(&program_for(kind)?, log)
+        let own = own_program()?;
+        let cuda = (kind == DeviceKind::Cuda)
+            .then(|| cuda_program(&own))
+            .flatten();
+        Self::start_program(&cuda.unwrap_or(own), log)
     }
 
     fn start_program(program: &Path, log: Option<&Path>) -> Result<Self> {
-        let failed = |what: &str| {
-            let program = program.display().to_string();
-            let what = what.to_owned();
-            move |error: std::io::Error| {
-                AppError::failed(format!("could not {what}: {error}: `{program}`"))
-            }
-        };
         let stderr = match log {
             Some(log) => {
                 let file = OpenOptions::new().create(true).append(true).open(log);
@@ -70,7 +67,9 @@ impl Engine {
         // Ctrl-C in a terminal is for the app, which then asks the engine to stop.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut child = command.spawn().map_err(failed("start the engine"))?;
+        let mut child = command
+            .spawn()
+            .map_err(AppError::file("start the engine", program))?;
         let (sender, replies) = mpsc::channel();
         let stdout = child.stdout.take();
         thread::spawn(move || {
@@ -203,47 +202,34 @@ impl Drop for Engine {
 
 /// All devices of this machine, as the engines see them. An engine that can't start is a sentence.
 pub(crate) fn devices() -> (Vec<FoundDevice>, Vec<String>) {
-    let (mut found, mut problems): (Vec<FoundDevice>, _) = (Vec::new(), Vec::new());
-    for kind in [DeviceKind::Cpu, DeviceKind::Cuda] {
-        let program = match program_for(kind) {
-            Ok(program) => program,
-            Err(error) => {
-                problems.push(error.message);
-                continue;
-            }
-        };
-        if kind == DeviceKind::Cuda && Some(&program) == program_for(DeviceKind::Cpu).ok().as_ref()
-        {
-            continue;
-        }
-        match Engine::start_program(&program, None) {
-            Ok(engine) if kind == DeviceKind::Cpu => found.extend(engine.devices().to_vec()),
-            Ok(engine) => {
-                // It sees the cards that the other only knows by name.
-                found.retain(|it| it.kind != DeviceKind::Cuda);
-                let cards = engine
-                    .devices()
-                    .iter()
-                    .filter(|it| it.kind == DeviceKind::Cuda);
-                found.splice(0..0, cards.cloned());
-            }
-            Err(error) => problems.push(error.message),
-        }
+    let mut problems = Vec::new();
+    let mut seen_by = |program: Result<PathBuf>| {
+        let engine = program.and_then(|program| Engine::start_program(&program, None));
+        let seen = engine.map(|engine| engine.devices().to_vec());
+        seen.map_err(|error| problems.push(error.message)).ok()
+    };
+    let own = own_program();
+    let beside = own.as_deref().ok().and_then(cuda_program);
+    let mut found = seen_by(own).unwrap_or_default();
+    if let Some(mut cards) = beside.and_then(|program| seen_by(Ok(program))) {
+        // It sees the cards that the other only knows by name.
+        cards.retain(|it| it.kind == DeviceKind::Cuda);
+        found.retain(|it| it.kind != DeviceKind::Cuda);
+        found.splice(0..0, cards);
     }
     (found, problems)
 }
 
-/// The program that is the engine for a kind of device.
-fn program_for(kind: DeviceKind) -> Result<PathBuf> {
-    let own = env::current_exe()
-        .map_err(|error| AppError::failed(format!("could not find this program: {error}")))?;
-    if kind == DeviceKind::Cuda && !cfg!(feature = "cuda") {
-        let beside = own.with_file_name(format!("anneal-cuda{}", env::consts::EXE_SUFFIX));
-        if beside.is_file() {
-            return Ok(beside);
-        }
-    }
-    Ok(own)
+/// This program, which is the engine for most devices.
+fn own_program() -> Result<PathBuf> {
+    env::current_exe()
+        .map_err(|error| AppError::failed(format!("could not find this program: {error}")))
+}
+
+/// The engine for CUDA that stands beside this program, if this one can't use CUDA itself.
+fn cuda_program(own: &Path) -> Option<PathBuf> {
+    let beside = own.with_file_name(format!("anneal-cuda{}", env::consts::EXE_SUFFIX));
+    (!cfg!(feature = "cuda") && beside.is_file()).then_some(beside)
 }
 
 fn how_ended(status: ExitStatus) -> String {

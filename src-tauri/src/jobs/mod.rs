@@ -14,3 +14,13 @@ pub(crate) mod engine;
 pub(crate) mod queue;
 mod train;
 pub(crate) mod worker;
+
+use models::device::{self, Choice, DeviceRequest, RequestedDevice};
+
+use crate::wire::error::Result;
+
+/// The device for a request, among those that this engine sees.
+fn choose(device: RequestedDevice, strict: bool) -> Result<Choice> {
+    let request = DeviceRequest { device, strict };
+    Ok(device::choose(request, &device::detect::detect())?)
+}

@@ -2,7 +2,7 @@
 
 use models::{
     checkpoint::keep::Checkpoints,
-    device::{self, DeviceRequest},
+    device,
     tasks::language::{
         LanguageTask,
         text::{Text, TokenizerFrom},
@@ -10,6 +10,7 @@ use models::{
     train::{self, Observer, TrainEvent, TrainPlan, TrainState},
 };
 
+use super::choose;
 use crate::{
     store::{
         record::{Record, RecordedEvent},
@@ -47,11 +48,7 @@ pub(super) fn train(
 
 fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     let plan = run.plan()?;
-    let request = DeviceRequest {
-        device: plan.device,
-        strict: plan.strict,
-    };
-    let choice = device::choose(request, &device::detect::detect())?;
+    let choice = choose(plan.device, plan.strict)?;
     for warning in &choice.warnings {
         let message = warning.clone();
         observer.event(TrainEvent::Warned { message });

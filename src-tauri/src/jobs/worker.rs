@@ -9,7 +9,7 @@ use std::{
     ops::ControlFlow,
     panic::{self, AssertUnwindSafe},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, Sender},
     },
@@ -17,14 +17,11 @@ use std::{
     time::Duration,
 };
 
-use models::{
-    device::{self, Choice, DeviceRequest, RequestedDevice},
-    tasks::starter,
-};
+use models::{device, tasks::starter};
 
 use super::{
     chat::{self, Chat},
-    train,
+    choose, train,
 };
 use crate::{
     store::runs::Run,
@@ -52,48 +49,38 @@ impl Wishes {
     }
 }
 
-/// Writes replies, whole lines from any thread. An app that is gone is noticed where asks are read.
-#[derive(Clone, Default)]
-struct Replies(Arc<Mutex<()>>);
-
-impl Replies {
-    fn say(&self, reply: &Reply) {
-        let Ok(mut line) = serde_json::to_vec(reply) else {
-            return;
-        };
-        line.push(b'\n');
-        let _whole_line: Option<MutexGuard<'_, ()>> = self.0.lock().ok();
-        let mut stdout = io::stdout().lock();
-        let _ = stdout.write_all(&line).and_then(|()| stdout.flush());
-    }
+/// Writes a reply, a whole line from any thread. An app that is gone is noticed where asks are read.
+fn say(reply: &Reply) {
+    let Ok(mut line) = serde_json::to_vec(reply) else {
+        return;
+    };
+    line.push(b'\n');
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(&line).and_then(|()| stdout.flush());
 }
 
 /// Works until standard input ends.
 pub(crate) fn run() -> Result<()> {
-    let replies = Replies::default();
-    replies.say(&Reply::Hello {
+    say(&Reply::Hello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         devices: device::detect::detect(),
     });
     let wishes = Arc::new(Wishes::default());
     let (sender, asks) = mpsc::channel();
     {
-        let (wishes, replies) = (wishes.clone(), replies.clone());
-        thread::spawn(move || read(&sender, &wishes, &replies));
+        let wishes = wishes.clone();
+        thread::spawn(move || read(&sender, &wishes));
     }
-    {
-        let replies = replies.clone();
-        thread::spawn(move || {
-            loop {
-                thread::sleep(BEAT);
-                replies.say(&Reply::Beat);
-            }
-        });
-    }
+    thread::spawn(|| {
+        loop {
+            thread::sleep(BEAT);
+            say(&Reply::Beat);
+        }
+    });
     let engine = thread::Builder::new()
         .name("engine".to_owned())
         .stack_size(STACK_BYTES)
-        .spawn(move || work(&asks, &wishes, &replies));
+        .spawn(move || work(&asks, &wishes));
     let engine =
         engine.map_err(|error| AppError::failed(format!("could not start the engine: {error}")))?;
     engine
@@ -102,7 +89,7 @@ pub(crate) fn run() -> Result<()> {
 }
 
 /// Passes asks on in order, and hears a stop at once.
-fn read(asks: &Sender<Ask>, wishes: &Wishes, replies: &Replies) {
+fn read(asks: &Sender<Ask>, wishes: &Wishes) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
@@ -113,7 +100,7 @@ fn read(asks: &Sender<Ask>, wishes: &Wishes, replies: &Replies) {
                     break;
                 }
             }
-            Err(error) => replies.say(&Reply::Refused {
+            Err(error) => say(&Reply::Refused {
                 error: AppError::failed(format!("the engine does not know what is asked: {error}")),
             }),
         }
@@ -121,11 +108,11 @@ fn read(asks: &Sender<Ask>, wishes: &Wishes, replies: &Replies) {
     wishes.leave.store(true, Ordering::SeqCst);
 }
 
-fn work(asks: &Receiver<Ask>, wishes: &Wishes, replies: &Replies) {
+fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
     let mut chat = None;
     for ask in asks {
-        let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut chat, wishes, replies)));
-        replies.say(&match done {
+        let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut chat, wishes)));
+        say(&match done {
             Ok(Ok(())) => Reply::Done,
             Ok(Err(error)) => Reply::Refused { error },
             Err(panic) => Reply::Refused {
@@ -139,17 +126,17 @@ fn work(asks: &Receiver<Ask>, wishes: &Wishes, replies: &Replies) {
     }
 }
 
-fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes, replies: &Replies) -> Result<()> {
+fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
     match ask {
         Ask::Train { folder } => {
             // A run needs the memory that a model to talk to may hold.
             *chat = None;
-            let mut show = |event| replies.say(&Reply::Happened { event });
+            let mut show = |event| say(&Reply::Happened { event });
             train::train(&Run::at(folder), &mut show, &|| wishes.stop())
         }
         Ask::OpenChat { folder, device } => {
-            let opened = chat.insert(Chat::open(&folder, &choose(device)?)?);
-            replies.say(&Reply::Opened {
+            let opened = chat.insert(Chat::open(&folder, &choose(device, false)?)?);
+            say(&Reply::Opened {
                 answers: opened.answers(),
                 settings: opened.settings().clone(),
                 warnings: opened.warnings().to_vec(),
@@ -159,7 +146,7 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes, replies: &Replies) -
         Ask::Say { words } => {
             let mut show = |piece: &str| {
                 if !piece.is_empty() {
-                    replies.say(&Reply::Wrote {
+                    say(&Reply::Wrote {
                         piece: piece.to_owned(),
                     });
                 }
@@ -169,13 +156,13 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes, replies: &Replies) -
                 }
             };
             let said = open(chat)?.say(&words, &mut show)?;
-            replies.say(&Reply::Answered { said });
+            say(&Reply::Answered { said });
             Ok(())
         }
         Ask::Set { change } => {
             let chat = open(chat)?;
             chat.set(&change)?;
-            replies.say(&Reply::Changed {
+            say(&Reply::Changed {
                 settings: chat.settings().clone(),
             });
             Ok(())
@@ -193,16 +180,16 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes, replies: &Replies) -
             device,
             questions,
         } => {
-            let model = chat::open_model(&folder, &choose(device)?)?;
+            let model = chat::open_model(&folder, &choose(device, false)?)?;
             let mut progress = |count| {
-                replies.say(&Reply::Examined { count });
+                say(&Reply::Examined { count });
                 match wishes.stop() {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 }
             };
             let examination = starter::examine(&model, &questions, &mut progress)?;
-            replies.say(&Reply::Passed { examination });
+            say(&Reply::Passed { examination });
             Ok(())
         }
         // Heard where asks are read.
@@ -213,12 +200,4 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes, replies: &Replies) -
 fn open(chat: &mut Option<Chat>) -> Result<&mut Chat> {
     chat.as_mut()
         .ok_or_else(|| AppError::failed("no model is open to be talked to"))
-}
-
-fn choose(device: RequestedDevice) -> Result<Choice> {
-    let request = DeviceRequest {
-        device,
-        strict: false,
-    };
-    Ok(device::choose(request, &device::detect::detect())?)
 }
