@@ -1,11 +1,12 @@
 //! A folder in the layout of the Hub: `config.json`, safetensors in one file or several, a tokenizer.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Read,
     path::{Path, PathBuf},
 };
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use crate::{Error, Result};
 
@@ -15,6 +16,9 @@ pub const CONFIG: &str = "config.json";
 pub const WEIGHTS: &str = "model.safetensors";
 /// The name of the list of files when there are several.
 pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
+
+/// The longest header that is read, as in the format's own library.
+const MOST_HEADER_BYTES: u64 = 100_000_000;
 
 /// A model as it lies on disk: what it is, and which files hold its weights.
 #[derive(Debug, Clone)]
@@ -47,6 +51,14 @@ impl ModelFolder {
         })
     }
 
+    /// How many numbers the weights are, read from the files' headers.
+    pub fn parameter_count(&self) -> Result<u64> {
+        self.weight_files
+            .iter()
+            .map(|file| count_numbers(file))
+            .sum()
+    }
+
     /// Bytes of all weight files.
     pub fn weight_bytes(&self) -> Result<u64> {
         let size = |file: &PathBuf| {
@@ -56,6 +68,28 @@ impl ModelFolder {
         };
         self.weight_files.iter().map(size).sum()
     }
+}
+
+/// How many numbers a safetensors file holds.
+fn count_numbers(path: &Path) -> Result<u64> {
+    let mut file = File::open(path).map_err(Error::file("look at the weights", path))?;
+    let mut length = [0; 8];
+    file.read_exact(&mut length)
+        .map_err(Error::file("look at the weights", path))?;
+    let length = u64::from_le_bytes(length);
+    if length > MOST_HEADER_BYTES {
+        let problem = format!("not safetensors: its header would have {length} bytes");
+        return Err(Error::format(path, problem));
+    }
+    let mut header = Vec::new();
+    file.take(length)
+        .read_to_end(&mut header)
+        .map_err(Error::file("look at the weights", path))?;
+    let header: Map<String, Json> = serde_json::from_slice(&header)
+        .map_err(|error| Error::format(path, format!("not safetensors: {error}")))?;
+    let shapes = header.values().filter_map(|it| it.get("shape")?.as_array());
+    let numbers = shapes.map(|shape| shape.iter().filter_map(Json::as_u64).product::<u64>());
+    Ok(numbers.sum())
 }
 
 /// Reads a JSON file; an error has the line and column.

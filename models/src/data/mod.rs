@@ -103,6 +103,18 @@ pub struct FileFound {
 /// How many of the first records are looked at to learn which columns there are.
 const RECORDS_LOOKED_AT: usize = 100;
 
+/// The columns of the first file, for a person who has to say what they mean. Plain text has none.
+pub fn columns(request: &DataRequest) -> Result<Vec<String>> {
+    let Some(path) = source::files(&request.paths)?.into_iter().next() else {
+        return Ok(Vec::new());
+    };
+    let source = Source::read(&path, request.encoding.as_deref())?;
+    match source.container {
+        Container::Text => Ok(Vec::new()),
+        _ => columns_of(&source),
+    }
+}
+
 /// Reads data: every file, its layout, its rows and its problems.
 ///
 /// An error means that a file can't be read as asked at all. Whether problems in single rows are one is the caller's
@@ -198,12 +210,8 @@ impl Dataset {
     }
 }
 
-fn read_records(
-    source: &Source,
-    file: u32,
-    request: &DataRequest,
-    dataset: &mut Dataset,
-) -> Result<Layout> {
+/// The columns that the first records have. Plain text has none.
+fn columns_of(source: &Source) -> Result<Vec<String>> {
     let mut columns: Vec<String> = Vec::new();
     for record in source.records().take(RECORDS_LOOKED_AT) {
         for column in record?
@@ -215,6 +223,16 @@ fn read_records(
             }
         }
     }
+    Ok(columns)
+}
+
+fn read_records(
+    source: &Source,
+    file: u32,
+    request: &DataRequest,
+    dataset: &mut Dataset,
+) -> Result<Layout> {
+    let columns = columns_of(source)?;
     if columns.is_empty() {
         return Err(no_records(source));
     }

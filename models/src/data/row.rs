@@ -65,6 +65,16 @@ pub struct Problem {
     pub reason: String,
 }
 
+impl Problem {
+    /// What is wrong, with the column: `answer is empty`.
+    pub fn what(&self) -> String {
+        match &self.field {
+            Some(field) => format!("`{field}` {}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
+}
+
 impl Role {
     /// The role a data set's word means: its own names, ShareGPT's, and those of the large services.
     pub fn from_word(word: &str) -> Option<Self> {

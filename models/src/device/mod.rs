@@ -14,7 +14,7 @@ pub mod memory;
 
 use std::{fmt, panic, str::FromStr};
 
-use candle_core::Device;
+pub use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};

@@ -102,6 +102,18 @@ pub enum TrainEvent {
         message: String,
     },
 
+    /// The run was asked to pause, was saved, and waits in memory.
+    Paused {
+        /// The last step done.
+        step: usize,
+    },
+
+    /// The run goes on after a pause.
+    Continued {
+        /// The last step done.
+        step: usize,
+    },
+
     /// The run was asked to stop, was saved, and can continue.
     Stopped {
         /// The last step done.
@@ -142,6 +154,8 @@ impl TrainEvent {
             | Self::Saved { step, .. }
             | Self::RolledBack { step, .. }
             | Self::Failed { step, .. }
+            | Self::Paused { step }
+            | Self::Continued { step }
             | Self::Stopped { step }
             | Self::Finished { step, .. } => Some(step),
             Self::Warned { .. } => None,
@@ -154,8 +168,13 @@ pub trait Observer {
     /// Takes an event. It can't fail: an observer that can't write keeps its error and says stop.
     fn event(&mut self, event: TrainEvent);
 
-    /// Whether the run should be saved and left. Asked before each step.
+    /// Whether the run should be saved and left. Asked before each step, and all the time in a pause.
     fn should_stop(&self) -> bool {
+        false
+    }
+
+    /// Whether the run should be saved and wait. Asked before each step, and all the time in a pause.
+    fn should_pause(&self) -> bool {
         false
     }
 }

@@ -3,6 +3,7 @@
 //! The loop is one straight function. It knows no workload: a [`Task`] supplies batches, loss, evaluation and a sample,
 //! and everything that goes in or comes out passes the plan and the observer.
 
+pub mod estimate;
 pub mod event;
 pub mod plan;
 pub mod preset;
@@ -11,7 +12,10 @@ pub mod resolve;
 pub mod state;
 pub mod task;
 
-use std::time::Instant;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 pub use event::{Observer, TrainEvent};
 pub use plan::{Facts, Problem, Problems, Reason, Resolved, TrainPlan};
@@ -33,6 +37,9 @@ use crate::{
 use plan::is_due;
 use state::Best;
 use task::BatchSize;
+
+/// How often a run that waits asks whether to go on.
+const PAUSE_LOOK: Duration = Duration::from_millis(50);
 
 /// How often a run goes back and tries again with half the learning rate.
 const MOST_ROLLBACKS: usize = 3;
@@ -83,11 +90,11 @@ pub fn train<T: Task>(
     }
 
     while state.progress.step < plan.steps {
+        if observer.should_pause() && !observer.should_stop() {
+            pause(plan, task, state, checkpoints, observer)?;
+        }
         if observer.should_stop() {
-            // What was saved a moment ago needs no second copy.
-            if checkpoints.newest()?.map(|it| it.step) != Some(state.progress.step) {
-                save(plan, task, state, checkpoints, observer)?;
-            }
+            save_if_new(plan, task, state, checkpoints, observer)?;
             observer.event(TrainEvent::Stopped {
                 step: state.progress.step,
             });
@@ -128,6 +135,28 @@ pub fn train<T: Task>(
 
     observer.event(finished(state, started));
     Ok(Outcome::Finished)
+}
+
+/// Takes a few steps to see how long they take, in milliseconds each. Saves nothing and measures nothing else.
+pub fn try_steps<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    steps: usize,
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<f64>> {
+    let mut state = TrainState::new(plan, task)?;
+    let mut millis = Vec::new();
+    for _ in 0..steps {
+        if stop() {
+            break;
+        }
+        let started = Instant::now();
+        // A step that could not be taken took its time all the same.
+        let _ = learn(plan, task, &mut state)?;
+        state.progress.step += 1;
+        millis.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(millis)
 }
 
 /// One update of the weights, from `accumulate` micro-batches. Touches nothing when a number is not finite.
@@ -301,6 +330,40 @@ fn sample<T: Task>(
         }
     }
     Ok(())
+}
+
+/// Saves, and waits until the observer asks to go on or to stop. What waits is on disk, so a pause can't lose anything.
+fn pause<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    checkpoints: &Checkpoints,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    save_if_new(plan, task, state, checkpoints, observer)?;
+    let step = state.progress.step;
+    observer.event(TrainEvent::Paused { step });
+    while observer.should_pause() && !observer.should_stop() {
+        thread::sleep(PAUSE_LOOK);
+    }
+    if !observer.should_stop() {
+        observer.event(TrainEvent::Continued { step });
+    }
+    Ok(())
+}
+
+/// Saves, unless this very step was saved a moment ago.
+fn save_if_new<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    checkpoints: &Checkpoints,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    match checkpoints.newest()?.map(|it| it.step) == Some(state.progress.step) {
+        true => Ok(()),
+        false => save(plan, task, state, checkpoints, observer),
+    }
 }
 
 fn save<T: Task>(

@@ -1,0 +1,197 @@
+//! What a run will take, from shapes alone: before a model is loaded, and without computing anything.
+//!
+//! Letters: d width of the model, f width of the feed-forward part, h query heads, k key heads, e width of a head,
+//! v tokens known, l layers, t tokens in a row, b rows. Bytes are those that are alive at once in the worst moment of a
+//! step: the forward pass is over and the backward pass begins.
+//!
+//! Deliberately absent: measuring. Who wants to be sure takes a few real steps.
+
+use serde::{Deserialize, Serialize};
+
+use super::{plan::TrainPlan, request::Method};
+use crate::{
+    arch::config::DecoderConfig,
+    device::{RequestedDevice, dtype::Dtype},
+};
+
+/// What a process needs before there is a model: the program, its libraries, the tokenizer.
+const PROCESS_BYTES: u64 = 60_000_000;
+/// Allocations leave holes; so much is lost of what is in use.
+const SLACK: f64 = 0.08;
+/// The head is computed in chunks of so many bytes of logits, on a processor and on a GPU.
+const LOGIT_BYTES_CPU: u64 = 32 << 20;
+const LOGIT_BYTES_GPU: u64 = 128 << 20;
+
+/// What a run will take.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// How many numbers there are.
+    pub parameters: u64,
+    /// How many of them learn.
+    pub trainable_parameters: u64,
+    /// Weights, learning or not.
+    pub weights_bytes: u64,
+    /// Gradients and the optimizer's moments.
+    pub optimizer_bytes: u64,
+    /// What the forward pass keeps for the backward pass, and the largest passing tensors.
+    pub activations_bytes: u64,
+    /// The program itself, and what lies unused between tensors.
+    pub rest_bytes: u64,
+    /// Multiplications and additions of the whole run, each counted as one.
+    pub operations: f64,
+}
+
+impl Estimate {
+    /// The estimate for a plan that trains a model of this shape.
+    pub fn new(plan: &TrainPlan, config: &DecoderConfig) -> Self {
+        let shape = Shape::new(plan, config);
+        let lora = plan.lora.as_ref();
+        let adapter = lora.map_or(0, |lora| {
+            let per_layer: u64 = lora
+                .targets
+                .iter()
+                .map(|target| shape.adapter(target, lora.rank))
+                .sum();
+            per_layer * lora.layers.len() as u64
+        });
+        let base = shape.parameters();
+        let trainable = if plan.method == Method::Lora {
+            adapter
+        } else {
+            base
+        };
+        let storage = match plan.method {
+            Method::Lora => plan.dtype.storage,
+            // Weights that learn are f32.
+            Method::Full | Method::Scratch => Dtype::F32,
+        };
+        let mut weights_bytes = base * storage.bytes() as u64 + adapter * 4;
+        if plan.method != Method::Lora && plan.dtype.compute != Dtype::F32 {
+            // A copy in the format that computes.
+            weights_bytes += base * plan.dtype.compute.bytes() as u64;
+        }
+        let moments = match plan.optimizer.kind {
+            super::request::OptimizerKind::Adamw => 2,
+            super::request::OptimizerKind::Sgd => u64::from(plan.optimizer.momentum > 0.0),
+        };
+        let averages = u64::from(plan.ema > 0.0);
+        let optimizer_bytes = trainable * 4 * (1 + moments + averages);
+        let activations_bytes = shape.activations(plan);
+        let used = weights_bytes + optimizer_bytes + activations_bytes;
+        Self {
+            parameters: base + adapter,
+            trainable_parameters: trainable,
+            weights_bytes,
+            optimizer_bytes,
+            activations_bytes,
+            rest_bytes: PROCESS_BYTES + (used as f64 * SLACK) as u64,
+            operations: shape.operations(plan) * plan.steps as f64,
+        }
+    }
+
+    /// The most memory in use at once.
+    pub fn peak_bytes(&self) -> u64 {
+        self.weights_bytes + self.optimizer_bytes + self.activations_bytes + self.rest_bytes
+    }
+}
+
+/// The letters of the module's documentation.
+struct Shape {
+    d: u64,
+    f: u64,
+    /// h · e: all queries of a token.
+    queries: u64,
+    /// k · e: all keys of a token.
+    keys: u64,
+    heads: u64,
+    v: u64,
+    layers: u64,
+    tied: bool,
+    /// b · t.
+    tokens: u64,
+    length: u64,
+}
+
+impl Shape {
+    fn new(plan: &TrainPlan, config: &DecoderConfig) -> Self {
+        let (rows, length) = (plan.batch.rows as u64, plan.batch.length as u64);
+        Self {
+            d: config.hidden_size as u64,
+            f: config.intermediate_size as u64,
+            queries: (config.num_attention_heads * config.head_dim) as u64,
+            keys: (config.num_key_value_heads * config.head_dim) as u64,
+            heads: config.num_attention_heads as u64,
+            v: config.vocab_size as u64,
+            layers: config.layers.len() as u64,
+            tied: config.tie_word_embeddings,
+            tokens: rows * length,
+            length,
+        }
+    }
+
+    /// The matrices of a layer.
+    fn layer_parameters(&self) -> u64 {
+        self.d * (2 * self.queries + 2 * self.keys + 3 * self.f)
+    }
+
+    fn parameters(&self) -> u64 {
+        let tables = if self.tied { 1 } else { 2 };
+        let norms = self.d * (2 * self.layers + 1);
+        self.layers * self.layer_parameters() + tables * self.v * self.d + norms
+    }
+
+    /// The two matrices beside one weight.
+    fn adapter(&self, target: &str, rank: usize) -> u64 {
+        let (input, output) = match target {
+            "q_proj" => (self.d, self.queries),
+            "k_proj" | "v_proj" => (self.d, self.keys),
+            "qkv_proj" => (self.d, self.queries + 2 * self.keys),
+            "o_proj" => (self.queries, self.d),
+            "gate_proj" | "up_proj" => (self.d, self.f),
+            "gate_up_proj" => (self.d, 2 * self.f),
+            _ => (self.f, self.d),
+        };
+        rank as u64 * (input + output)
+    }
+
+    /// What is kept of one layer: the input of each operation that needs it in the backward pass.
+    fn layer_activations(&self) -> u64 {
+        // Two norms keep their inputs, and the linear layers theirs; then queries, keys and values, the result of
+        // attention, and gate, up and their product.
+        let numbers = 4 * self.d + 2 * self.queries + 2 * self.keys + 3 * self.f;
+        // Of each query, the sum of its scores.
+        self.tokens * (numbers + self.heads)
+    }
+
+    fn activations(&self, plan: &TrainPlan) -> u64 {
+        let bytes = plan.dtype.compute.bytes() as u64;
+        let layer = self.layer_activations() * bytes;
+        let kept = match plan.checkpointing {
+            true => self.layers * self.tokens * self.d * bytes + layer,
+            false => self.layers * layer,
+        };
+        // The head keeps its input and its gradient, and a chunk of logits with its gradient.
+        let head = 2 * self.tokens * self.d * bytes;
+        let chunk = match plan.device {
+            RequestedDevice::Cpu => LOGIT_BYTES_CPU,
+            _ => LOGIT_BYTES_GPU,
+        };
+        let logits = 2 * (self.v * self.tokens * 4).min(chunk);
+        // The widest gradient on its way back, and what it is computed from.
+        let passing = 3 * self.tokens * self.f.max(self.d) * bytes;
+        kept + head + logits + passing
+    }
+
+    /// Operations of one step: two for each weight and token forward, twice that backward, of which frozen weights
+    /// need one half; and attention, whose scores reach back half a row on average.
+    fn operations(&self, plan: &TrainPlan) -> f64 {
+        let passes = match plan.method {
+            Method::Lora => 2.0,
+            Method::Full | Method::Scratch => 3.0,
+        } + if plan.checkpointing { 1.0 } else { 0.0 };
+        let weights = (self.layers * self.layer_parameters() + self.v * self.d) as f64;
+        let attention = (self.layers * self.queries * self.length) as f64;
+        let tokens = (self.tokens * plan.batch.accumulate as u64) as f64;
+        passes * 2.0 * tokens * (weights + attention)
+    }
+}
