@@ -9,6 +9,8 @@ mod cli;
 mod commands;
 mod host;
 mod jobs;
+#[cfg(feature = "gui")]
+mod power;
 mod store;
 mod wire;
 

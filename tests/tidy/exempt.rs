@@ -17,6 +17,11 @@ pub(crate) const LONG: &[Exempt] = &[
         reason: "one paragraph per field of the plan's data, in the order of the plan",
     },
     Exempt {
+        path: "ui/src/api/bindings.ts",
+        function: None,
+        reason: "generated from the commands and the types of the window",
+    },
+    Exempt {
         path: "tests/models/plan.rs",
         function: Some("each_wrong_value_is_a_problem_of_its_field"),
         reason: "a table of wrong values and what is said of them",

@@ -66,14 +66,14 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         chat.set(change)?;
     }
     if let Some(words) = &arguments.system {
-        chat.set_system(words)?;
+        chat.set_system(words);
     }
     talk(chat, host, terminal)
 }
 
 /// Talks until the user leaves.
 pub(super) fn talk(mut chat: Conversation, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    for warning in chat.warnings() {
+    for warning in chat.model().warnings() {
         terminal.warn(warning);
     }
     let interrupts = count_interrupts()?;
@@ -99,7 +99,7 @@ fn edit_lines(
     terminal: &Terminal,
     interrupts: &AtomicUsize,
 ) -> Result<()> {
-    terminal.note(match chat.answers() {
+    terminal.note(match chat.model().answers() {
         true => "say something, or /help",
         false => {
             "this model continues text: give it a beginning, or nothing to let it go on; /help"
@@ -146,13 +146,13 @@ fn obey(
     interrupts: &AtomicUsize,
 ) -> Result<ControlFlow<()>> {
     match parse(line) {
-        Line::Say("") if chat.answers() => {}
+        Line::Say("") if chat.model().answers() => {}
         Line::Say(words) => answer(words, chat, terminal, interrupts)?,
         Line::Reset => {
-            chat.reset()?;
+            chat.reset();
             terminal.note("forgotten");
         }
-        Line::System(words) => chat.set_system(words)?,
+        Line::System(words) => chat.set_system(words),
         Line::Set("") => {
             let settings = json!(chat.settings());
             for (name, value) in settings.as_object().into_iter().flatten() {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     host::Host,
-    store::runs::{RunState, RunStatus},
+    store::run_state::{RunState, RunStatus},
     wire::error::Result,
 };
 
@@ -133,7 +133,7 @@ fn status(status: RunStatus) -> String {
     let word = match status {
         RunStatus::Running => word.cyan(),
         RunStatus::Finished => word.green(),
-        RunStatus::Stopped => word.yellow(),
+        RunStatus::Paused | RunStatus::Stopped => word.yellow(),
         RunStatus::Failed | RunStatus::Interrupted => word.red(),
     };
     word.to_string()

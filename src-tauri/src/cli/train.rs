@@ -20,11 +20,8 @@ use super::{
 };
 use crate::{
     host::Host,
-    store::{
-        record::RecordedEvent,
-        run_file,
-        runs::{Run, RunStatus},
-    },
+    jobs::engine::Wish,
+    store::{record::RecordedEvent, run_file, run_state::RunStatus, runs::Run},
     wire::error::{AppError, Result},
 };
 
@@ -152,7 +149,7 @@ pub(super) fn follow(run: &Run, host: &Host, terminal: &Terminal) -> Result<Ende
         terminal.note(format_args!("run {}", style(&run.id).for_stderr().bold()));
     }
     let mut view = View::new(terminal);
-    let stop = || interrupts.load(Ordering::SeqCst) > 0;
+    let wish = || Wish::stop_if(interrupts.load(Ordering::SeqCst) > 0);
     let mut started = |engine| {
         if terminal.json {
             let opened =
@@ -160,7 +157,7 @@ pub(super) fn follow(run: &Run, host: &Host, terminal: &Terminal) -> Result<Ende
             let _ = terminal.json(&opened);
         }
     };
-    let trained = host.train(run, &mut started, &mut |event| view.show(event), &stop);
+    let trained = host.train(run, &mut started, &mut |event| view.show(event), &wish);
     view.bar.finish_and_clear();
     trained?;
     let state = run.state()?;
@@ -266,6 +263,8 @@ impl<'a> View<'a> {
                 let word = style("warning:").for_stderr().yellow().bold();
                 self.line(format!("{word} {message}"));
             }
+            TrainEvent::Paused { step } => self.line(format!("paused at step {step}")),
+            TrainEvent::Continued { .. } => self.line("goes on".to_owned()),
             TrainEvent::Stopped { .. } | TrainEvent::Failed { .. } => {}
             TrainEvent::Finished { step, seconds, .. } => {
                 self.line(format!("{step} steps in {}", duration(*seconds)));

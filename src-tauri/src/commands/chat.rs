@@ -1,61 +1,131 @@
-//! Talking to a model.
+//! Talking to models, and the conversations that are kept.
 
-use std::sync::atomic::Ordering;
+use std::{path::PathBuf, sync::atomic::Ordering};
 
+use models::{checkpoint::save::replace_file, data::row::Message};
 use tauri::{State, ipc::Channel};
 
 use super::{Answer, App, locked};
-use crate::wire::{
-    error::AppError,
-    view::{AnswerView, ChatView},
+use crate::{
+    jobs::chat::{ChatSettings, Prompt},
+    store::conversations::{self, ConversationFile},
+    wire::{
+        error::{AppError, Result},
+        view::{AnswerView, ChatView, ConversationView, MessageView, SamplingView},
+    },
 };
 
-/// Opens a run or a model to be talked to, in place of the one that is open.
+/// Opens a run or a model to be talked to, in place of the one that is open at that place.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn open_chat(app: State<'_, App>, name: String) -> Answer<ChatView> {
-    let mut open = locked(&app.conversation);
+pub(super) fn open_chat(app: State<'_, App>, place: u32, name: String) -> Answer<ChatView> {
+    let mut open = locked(&app.place(place)?.model);
     // Two models at once may not fit.
     *open = None;
-    let conversation = app.host.open_chat(&name, None)?;
+    let model = app.host.open_model(&name, None)?;
     let view = ChatView {
-        answers: conversation.answers(),
-        warnings: conversation.warnings().to_vec(),
+        answers: model.answers(),
+        context: model.context() as u32,
+        sampling: SamplingView::from(&ChatSettings::default()),
+        warnings: model.warnings().to_vec(),
+        base: app.host.base_of(&name),
     };
-    *open = Some(conversation);
+    *open = Some(model);
     Ok(view)
 }
 
-/// Says something to the open model. `pieces` gets the answer as it is written.
+/// Closes the model at a place, which gives its memory back.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn say(
+pub(super) fn close_chat(app: State<'_, App>, place: u32) -> Answer<()> {
+    let place = app.place(place)?;
+    place.stop.store(true, Ordering::SeqCst);
+    *locked(&place.model) = None;
+    Ok(())
+}
+
+/// Answers a conversation, or continues a text. `pieces` gets the answer as it is written.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn answer(
     app: State<'_, App>,
-    words: String,
+    place: u32,
+    messages: Vec<MessageView>,
+    sampling: SamplingView,
     pieces: Channel<String>,
 ) -> Answer<AnswerView> {
-    let mut open = locked(&app.conversation);
-    let conversation = open
+    let place = app.place(place)?;
+    let mut open = locked(&place.model);
+    let model = open
         .as_mut()
         .ok_or_else(|| AppError::failed("no model is open"))?;
-    app.stop_answer.store(false, Ordering::SeqCst);
+    let messages = messages
+        .into_iter()
+        .map(Message::try_from)
+        .collect::<Result<Vec<_>>>()?;
+    let prompt = match model.answers() {
+        true => Prompt::Messages(messages),
+        false => Prompt::Text(messages.into_iter().map(|it| it.content).collect()),
+    };
+    place.stop.store(false, Ordering::SeqCst);
     let mut show = |piece: &str| {
         // A page that went away hears nothing; the answer is over soon.
         let _ = pieces.send(piece.to_owned());
     };
-    let stop = || app.stop_answer.load(Ordering::SeqCst);
-    let answer = conversation.say(&words, &mut show, &stop)?.answer;
-    Ok(AnswerView {
-        tokens: answer.tokens.len() as u32,
-        tokens_per_second: answer.tokens_per_second(),
-        text: answer.text,
-    })
+    let stop = || place.stop.load(Ordering::SeqCst);
+    let said = model.answer(prompt, &ChatSettings::from(sampling), &mut show, &stop)?;
+    Ok(said.into())
 }
 
-/// Ends the answer that is being written.
+/// Ends the answer that is being written at a place.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn stop_answer(app: State<'_, App>) -> Answer<()> {
-    app.stop_answer.store(true, Ordering::SeqCst);
+pub(super) fn stop_answer(app: State<'_, App>, place: u32) -> Answer<()> {
+    app.place(place)?.stop.store(true, Ordering::SeqCst);
+    Ok(())
+}
+
+/// The conversations that have these words in them, the newest first. Without words, all.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn conversations(app: State<'_, App>, words: String) -> Answer<Vec<ConversationView>> {
+    let found = conversations::list(&app.host.paths.conversations, &words);
+    Ok(found.into_iter().map(ConversationView::from).collect())
+}
+
+/// A conversation.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn conversation(app: State<'_, App>, id: String) -> Answer<ConversationFile> {
+    Ok(conversations::read(&app.host.paths.conversations, &id)?)
+}
+
+/// Keeps a conversation. Returns it with its id and title.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn save_conversation(
+    app: State<'_, App>,
+    conversation: ConversationFile,
+) -> Answer<ConversationFile> {
+    Ok(conversations::save(
+        &app.host.paths.conversations,
+        conversation,
+    )?)
+}
+
+/// Deletes a conversation.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn delete_conversation(app: State<'_, App>, id: String) -> Answer<()> {
+    Ok(conversations::delete(&app.host.paths.conversations, &id)?)
+}
+
+/// Writes a conversation as Markdown, to be read elsewhere.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn export_conversation(app: State<'_, App>, id: String, path: String) -> Answer<()> {
+    let conversation = conversations::read(&app.host.paths.conversations, &id)?;
+    let path = PathBuf::from(path);
+    replace_file(&path, conversation.markdown().as_bytes()).map_err(AppError::from)?;
     Ok(())
 }

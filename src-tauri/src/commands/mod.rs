@@ -1,21 +1,41 @@
 //! What the window can ask for. A command is an adapter: it reads its arguments, asks the host, and returns a view.
 
 mod chat;
+mod data;
+mod home;
+mod models;
+mod native;
 mod runs;
+pub(crate) mod settings;
+mod train;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32},
+    },
 };
 
-use models::train::TrainPlan;
+use ::models::train::TrainPlan;
+use tauri::{Wry, ipc::Channel};
 
 use crate::{
-    host::{Host, chat::Conversation},
+    host::{Host, chat::OpenModel},
     jobs::queue::Queue,
-    store::runs::RunProgress,
-    wire::view::ErrorView,
+    store::{
+        run_state::{RunProgress, RunState},
+        runs::Run,
+        waiting,
+    },
+    wire::{
+        error::AppError,
+        view::{ErrorView, News, RunView},
+    },
 };
+
+/// How many models can be open to be talked to: one, and the one it is compared with.
+const CHAT_PLACES: usize = 2;
 
 /// What commands share.
 pub(crate) struct App {
@@ -27,10 +47,38 @@ pub(crate) struct App {
     known: Mutex<HashMap<String, (TrainPlan, RunProgress)>>,
     /// What is odd about the settings.
     warnings: Vec<String>,
-    /// The model that is open to be talked to.
-    conversation: Mutex<Option<Conversation>>,
+    /// Runs that were going on or waiting when the app last ended.
+    offered: Mutex<Vec<String>>,
+    /// The models that are open to be talked to.
+    chats: [ChatPlace; CHAT_PLACES],
+    /// The number of the page that follows a run; an older one hears no more.
+    follower: Arc<AtomicU32>,
+    /// Whether the steps that are tried should end.
+    stop_trial: AtomicBool,
+    /// The window, once its page is there.
+    window: Mutex<Option<Channel<News>>>,
+    /// How the machine is kept awake, while it is.
+    pub(crate) awake: Mutex<Option<String>>,
+    /// What the user wants to happen to the run when the window closes.
+    pub(crate) leaving: Mutex<Option<Leaving>>,
+}
+
+/// What happens to the run that goes on when the window closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, specta::Type)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Leaving {
+    /// It goes on without a window, and the app ends after it.
+    Background,
+    /// It is saved and stopped.
+    Save,
+}
+
+/// A model that is open to be talked to.
+#[derive(Default)]
+struct ChatPlace {
+    model: Mutex<Option<OpenModel>>,
     /// Whether the answer that is being written should end.
-    stop_answer: std::sync::atomic::AtomicBool,
+    stop: AtomicBool,
 }
 
 /// The result of every command.
@@ -39,78 +87,141 @@ type Answer<T> = Result<T, ErrorView>;
 impl App {
     pub(crate) fn new(host: Host, warnings: Vec<String>) -> Self {
         let host = Arc::new(host);
+        let offered = waiting::read(&host.paths.waiting);
         Self {
             queue: Queue::new(host.clone()),
             host,
             known: Mutex::default(),
             warnings,
-            conversation: Mutex::default(),
-            stop_answer: false.into(),
+            offered: Mutex::new(offered),
+            chats: Default::default(),
+            follower: Arc::default(),
+            stop_trial: false.into(),
+            window: Mutex::default(),
+            awake: Mutex::default(),
+            leaving: Mutex::default(),
         }
+    }
+
+    /// Tells the window something. Whether there is a page to hear it.
+    pub(crate) fn tell(&self, news: News) -> bool {
+        let window = locked(&self.window);
+        window
+            .as_ref()
+            .is_some_and(|window| window.send(news).is_ok())
+    }
+
+    /// How far a run is. Its plan is read once, and of its events only the new ones are.
+    pub(crate) fn state(&self, run: &Run) -> Result<(RunState, TrainPlan), AppError> {
+        let mut known = locked(&self.known);
+        if !known.contains_key(&run.id) {
+            known.insert(run.id.clone(), (run.plan()?, RunProgress::new(run)));
+        }
+        let Some((plan, progress)) = known.get_mut(&run.id) else {
+            return Err(AppError::failed("the run was not read"));
+        };
+        progress.catch_up(usize::MAX)?;
+        Ok((progress.state(run)?, plan.clone()))
+    }
+
+    /// A run as the window shows it.
+    fn view(&self, run: &Run) -> Result<RunView, AppError> {
+        let (state, plan) = self.state(run)?;
+        Ok(RunView::new(state, &plan, self.queue.place(&run.id)))
+    }
+
+    /// All runs, the newest first. One that can't be read is left out; its folder stays.
+    fn views(&self) -> Vec<RunView> {
+        let runs = self.host.runs();
+        runs.iter()
+            .rev()
+            .filter_map(|run| self.view(run).ok())
+            .collect()
+    }
+
+    /// Reads a run anew the next time.
+    fn forget(&self, id: &str) {
+        locked(&self.known).remove(id);
+    }
+
+    fn place(&self, place: u32) -> Result<&ChatPlace, AppError> {
+        let found = self.chats.get(place as usize);
+        found.ok_or_else(|| AppError::invalid(format!("there is no place {place} for a model")))
     }
 }
 
 /// The value behind a lock, also after a thread panicked while it held it: each is whole at any time.
-fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
+/// The commands of a window on some runtime: the real one, or the one of the tests.
+macro_rules! commands_on {
+    ($runtime:ident) => {
+        tauri_specta::Builder::<$runtime>::new().commands(tauri_specta::collect_commands![
+            home::home,
+            home::status,
+            home::listen::<$runtime>,
+            home::leave::<$runtime>,
+            home::resume_offered,
+            home::forget_offered,
+            settings::settings,
+            settings::set_setting::<$runtime>,
+            native::pick::<$runtime>,
+            native::reveal,
+            native::open_link,
+            data::data_sets,
+            data::add_data,
+            data::add_data_text,
+            data::change_data,
+            data::remove_data,
+            data::inspect_data,
+            self::models::models,
+            self::models::import_model,
+            self::models::forget_model,
+            self::models::delete_model,
+            train::train_fields,
+            train::plan_run,
+            train::try_run,
+            train::stop_trial,
+            train::start_run,
+            train::start_starter,
+            train::read_run_file,
+            train::write_run_file,
+            runs::runs,
+            runs::run,
+            runs::run_events,
+            runs::follow_run,
+            runs::run_plan,
+            runs::run_settings,
+            runs::run_files,
+            runs::run_log,
+            runs::pause_run,
+            runs::stop_run,
+            runs::resume_run,
+            runs::extend_run,
+            runs::order_runs,
+            runs::rename_run,
+            runs::delete_run,
+            chat::open_chat,
+            chat::close_chat,
+            chat::answer,
+            chat::stop_answer,
+            chat::conversations,
+            chat::conversation,
+            chat::save_conversation,
+            chat::delete_conversation,
+            chat::export_conversation,
+        ])
+    };
+}
+
 /// All commands, with the types that the window's code is checked against.
-pub(crate) fn builder() -> tauri_specta::Builder<tauri::Wry> {
-    tauri_specta::Builder::new().commands(tauri_specta::collect_commands![
-        runs::home,
-        runs::start_starter,
-        runs::run,
-        runs::run_events,
-        runs::stop_run,
-        runs::resume_run,
-        chat::open_chat,
-        chat::say,
-        chat::stop_answer,
-    ])
+pub(crate) fn builder() -> tauri_specta::Builder<Wry> {
+    commands_on!(Wry)
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{fs, path::Path};
-
-    use super::*;
-
-    #[test]
-    fn the_windows_bindings_are_those_of_the_commands() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/src/api/bindings.ts");
-        let written = tempfile::NamedTempFile::with_suffix(".ts").unwrap();
-        builder()
-            .export(specta_typescript::Typescript::default(), written.path())
-            .unwrap();
-        let text = fs::read_to_string(written.path()).unwrap();
-        if std::env::var_os("ANNEAL_WRITE_BINDINGS").is_some() {
-            fs::write(&path, &text).unwrap();
-        }
-        let committed = fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            text == committed,
-            "run with ANNEAL_WRITE_BINDINGS=1 to write them anew"
-        );
-    }
-
-    #[test]
-    fn the_three_lists_of_commands_are_one() {
-        let names: &[&str] = include!("names.in");
-        let capability = include_str!("../../capabilities/main.json");
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/src/api/bindings.ts");
-        let bindings = fs::read_to_string(path).unwrap();
-        for name in names {
-            let permission = format!("\"allow-{}\"", name.replace('_', "-"));
-            assert!(capability.contains(&permission), "{permission}");
-            assert!(
-                bindings.contains(&format!("\"{name}\"")),
-                "{name} in the bindings"
-            );
-        }
-        assert_eq!(capability.matches("\"allow-").count(), names.len());
-        assert_eq!(bindings.matches("__TAURI_INVOKE(\"").count(), names.len());
-    }
-}
+mod tests;

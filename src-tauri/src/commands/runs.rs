@@ -1,65 +1,150 @@
-//! Runs: the first page, a run and what happens in it, and starting, stopping and continuing.
+//! Runs: the list, one and what happens in it, and what can be done with them.
 
-use std::collections::hash_map::Entry;
+use std::{fs, sync::atomic::Ordering, thread};
 
-use tauri::State;
+use tauri::{State, ipc::Channel};
 
-use super::{Answer, App, locked};
+use super::{Answer, App};
 use crate::{
-    store::runs::{Run, RunProgress},
+    jobs::follow,
+    store::{models::folder_bytes, run_file, runs::Run},
     wire::{
-        error::AppError,
-        view::{EventsView, HomeView, RunView},
+        error::{AppError, Result},
+        view::{EventsView, FileView, PlanLineView, RunNews, RunView},
     },
 };
 
-/// Where the starter's randomness starts.
-const STARTER_SEED: u64 = 42;
+/// How much of the end of a log is shown.
+const LOG_BYTES: usize = 64_000;
 
-/// The first page.
+/// All runs, the newest first.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
-    let found = app.host.devices();
-    let choice = app.host.choose_device(None, false, &found)?;
-    let mut notes = vec![choice.reason.clone()];
-    let others = choice.warnings.iter().chain(app.host.engine_problems());
-    notes.extend(others.chain(&app.warnings).cloned());
-    let runs = app.host.runs();
-    // A run that can't be read is left out of the list; its folder stays.
-    let views = runs.iter().rev().filter_map(|run| view(&app, run).ok());
-    Ok(HomeView::new(
-        &choice.device,
-        &found,
-        notes,
-        views.collect(),
-    ))
-}
-
-/// Makes the starter's data and starts its run. Returns the run's id.
-#[tauri::command(async)]
-#[specta::specta]
-pub(super) fn start_starter(app: State<'_, App>) -> Answer<String> {
-    let (_, request) = app.host.write_starter(STARTER_SEED, None)?;
-    let run = app.host.create_run(&app.host.plan(request)?)?;
-    let id = run.id.clone();
-    app.queue.add(run);
-    Ok(id)
+pub(super) fn runs(app: State<'_, App>) -> Answer<Vec<RunView>> {
+    Ok(app.views())
 }
 
 /// A run.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run(app: State<'_, App>, id: String) -> Answer<RunView> {
-    Ok(view(&app, &app.host.find_stored_run(&id)?)?)
+    Ok(app.view(&app.host.find_stored_run(&id)?)?)
 }
 
-/// What happened in a run after the event with a number; 0 is all.
+/// Everything that happened in a run, to be compared with another.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn run_events(app: State<'_, App>, id: String, after: u32) -> Answer<EventsView> {
+pub(super) fn run_events(app: State<'_, App>, id: String) -> Answer<EventsView> {
     let run = app.host.find_stored_run(&id)?;
-    Ok(EventsView::new(after, run.events_after(u64::from(after))?))
+    Ok(EventsView::new(0, run.events()?))
+}
+
+/// Tells what happened in a run after the event with a number, and then what happens. Whoever followed before hears no more.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn follow_run(
+    app: State<'_, App>,
+    id: String,
+    after: u32,
+    news: Channel<RunNews>,
+) -> Answer<()> {
+    let run = app.host.find_stored_run(&id)?;
+    let plan = run.plan()?;
+    let follower = app.follower.clone();
+    let number = follower.fetch_add(1, Ordering::SeqCst) + 1;
+    thread::spawn(move || {
+        let gone = std::cell::Cell::new(false);
+        let mut last = after;
+        let mut tell = |events, state| {
+            let events = EventsView::new(last, events);
+            last = events.last();
+            // The place in the queue is part of what the window asks for every second.
+            let run = RunView::new(state, &plan, None);
+            gone.set(news.send(RunNews { run, events }).is_err());
+        };
+        let hears = || !gone.get() && follower.load(Ordering::SeqCst) == number;
+        // A run whose folder goes away has no more to tell.
+        let _ = follow::follow(&run, u64::from(after), &mut tell, &hears);
+    });
+    Ok(())
+}
+
+/// The plan of a run, with the reasons that stand beside its values.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn run_plan(app: State<'_, App>, id: String) -> Answer<Vec<PlanLineView>> {
+    let run = app.host.find_stored_run(&id)?;
+    let lines = run_file::read_lines(&run.plan_file())?.into_iter();
+    let views = lines.map(|(field, value, why)| PlanLineView { field, value, why });
+    Ok(views.collect())
+}
+
+/// The plan of a run as the fields of the form, for another like it.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn run_settings(
+    app: State<'_, App>,
+    id: String,
+) -> Answer<std::collections::BTreeMap<String, String>> {
+    let run = app.host.find_stored_run(&id)?;
+    let request = run_file::read(&run.plan_file())?;
+    Ok(run_file::fields(&request)?)
+}
+
+/// The files of a run.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>> {
+    let run = app.host.find_stored_run(&id)?;
+    let size = |path| fs::metadata(path).map_or(0, |file| file.len());
+    let known = [
+        ("run.yaml", "the plan, with its reasons", run.plan_file()),
+        (
+            "events.jsonl",
+            "what happened, by number",
+            run.events_file(),
+        ),
+        ("log.txt", "what the engine wrote beside it", run.log_file()),
+    ];
+    let known = known
+        .into_iter()
+        .filter(|(_, _, path)| path.exists())
+        .map(|(name, what, path)| FileView {
+            name: name.to_owned(),
+            bytes: size(path) as f64,
+            what: what.to_owned(),
+        });
+    let best = run.best_checkpoint().ok();
+    let checkpoints = run.checkpoint_names().into_iter().map(|name| {
+        let path = run.checkpoints().join(&name);
+        FileView {
+            what: match best.as_ref() == Some(&path) {
+                true => "a checkpoint, the one that is talked to".to_owned(),
+                false => "a checkpoint".to_owned(),
+            },
+            bytes: folder_bytes(&path) as f64,
+            name: format!("checkpoints/{name}"),
+        }
+    });
+    Ok(known.chain(checkpoints).collect())
+}
+
+/// The end of what a run's engine wrote beside its events.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn run_log(app: State<'_, App>, id: String) -> Answer<String> {
+    let run = app.host.find_stored_run(&id)?;
+    let bytes = fs::read(run.log_file()).unwrap_or_default();
+    let end = &bytes[bytes.len().saturating_sub(LOG_BYTES)..];
+    Ok(String::from_utf8_lossy(end).into_owned())
+}
+
+/// Has the run that goes on saved, to wait in memory.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn pause_run(app: State<'_, App>, id: String) -> Answer<()> {
+    app.queue.pause(&id);
+    Ok(())
 }
 
 /// Has a run saved and stopped, or takes it out of those that wait.
@@ -70,7 +155,7 @@ pub(super) fn stop_run(app: State<'_, App>, id: String) -> Answer<()> {
     Ok(())
 }
 
-/// Continues a run from its last checkpoint, when no other is in the way.
+/// Goes on with a run, from its last checkpoint or after its pause, when no other is in the way.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn resume_run(app: State<'_, App>, id: String) -> Answer<()> {
@@ -78,14 +163,56 @@ pub(super) fn resume_run(app: State<'_, App>, id: String) -> Answer<()> {
     Ok(())
 }
 
-/// What the list shows of a run. Its plan never changes, and of its events only the new ones are read.
-fn view(app: &App, run: &Run) -> Result<RunView, AppError> {
-    let waits = app.queue.waits(&run.id);
-    let mut known = locked(&app.known);
-    let (plan, progress) = match known.entry(run.id.clone()) {
-        Entry::Occupied(entry) => entry.into_mut(),
-        Entry::Vacant(entry) => entry.insert((run.plan()?, RunProgress::new(run))),
-    };
-    progress.catch_up(run)?;
-    Ok(RunView::new(progress.state(run)?, plan, waits))
+/// Has a run end at a later step, and goes on with it.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn extend_run(app: State<'_, App>, id: String, steps: u32) -> Answer<()> {
+    let run = app.host.find_stored_run(&id)?;
+    run.extend(steps as usize)?;
+    app.forget(&id);
+    app.queue.add(run);
+    Ok(())
+}
+
+/// Has the runs that wait go on in this order.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn order_runs(app: State<'_, App>, ids: Vec<String>) -> Answer<()> {
+    app.queue.order(&ids);
+    Ok(())
+}
+
+/// Gives a run another name. Returns its new id.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn rename_run(app: State<'_, App>, id: String, name: String) -> Answer<String> {
+    if name.trim().is_empty() {
+        return Err(AppError::invalid("a run needs a name")
+            .with_field("name")
+            .into());
+    }
+    let run = idle(&app, &id)?;
+    let renamed = run.rename(&app.host.paths, name.trim())?;
+    app.forget(&id);
+    Ok(renamed.id)
+}
+
+/// Deletes a run with everything it learned. Returns the bytes that are free now.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn delete_run(app: State<'_, App>, id: String) -> Answer<f64> {
+    let run = idle(&app, &id)?;
+    let bytes = folder_bytes(&run.folder);
+    run.delete()?;
+    app.forget(&id);
+    Ok(bytes as f64)
+}
+
+/// A run that neither goes on nor waits.
+fn idle(app: &App, id: &str) -> Result<Run> {
+    let going = app.queue.going().is_some_and(|run| run.id == id);
+    if going || app.queue.place(id).is_some() {
+        return Err(AppError::invalid("the run goes on or waits; stop it first"));
+    }
+    app.host.find_stored_run(id)
 }

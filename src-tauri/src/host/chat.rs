@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
-use models::device::{DeviceKind, RequestedDevice};
+use models::{
+    data::row::{Message, Role},
+    device::{DeviceKind, RequestedDevice},
+};
 
 use crate::{
     jobs::{
-        chat::{ChatSettings, Said},
-        engine::Engine,
+        chat::{ChatSettings, Prompt, Said},
+        engine::{Engine, Wish},
     },
     wire::{
         engine::{Ask, Reply},
@@ -15,15 +18,24 @@ use crate::{
     },
 };
 
-/// A model that is talked to. The engine remembers what was said.
-pub(crate) struct Conversation {
+/// A model that is open to be talked to. It is given the whole conversation each time, and reads what is new of it.
+pub(crate) struct OpenModel {
     engine: Engine,
     answers: bool,
-    settings: ChatSettings,
+    context: usize,
     warnings: Vec<String>,
 }
 
-impl Conversation {
+/// A model that is talked to, with what was said so far.
+pub(crate) struct Conversation {
+    model: OpenModel,
+    settings: ChatSettings,
+    messages: Vec<Message>,
+    /// What a model that continues text has read and written so far.
+    text: String,
+}
+
+impl OpenModel {
     /// Opens the model in a folder.
     pub(crate) fn open(folder: PathBuf, device: RequestedDevice, kind: DeviceKind) -> Result<Self> {
         let mut engine = Engine::start(kind, None)?;
@@ -31,20 +43,20 @@ impl Conversation {
         let mut hear = |reply| {
             if let Reply::Opened {
                 answers,
-                settings,
+                context,
                 warnings,
             } = reply
             {
-                opened = Some((answers, settings, warnings));
+                opened = Some((answers, context, warnings));
             }
         };
-        engine.ask(&Ask::OpenChat { folder, device }, &mut hear, &|| false)?;
+        engine.ask(&Ask::OpenChat { folder, device }, &mut hear, &|| Wish::GoOn)?;
         let opened = opened.ok_or_else(|| AppError::failed("the engine opened nothing"));
-        let (answers, settings, warnings) = opened?;
+        let (answers, context, warnings) = opened?;
         Ok(Self {
             engine,
             answers,
-            settings,
+            context,
             warnings,
         })
     }
@@ -59,46 +71,23 @@ impl Conversation {
         self.answers
     }
 
-    /// How answers are written.
-    pub(crate) fn settings(&self) -> &ChatSettings {
-        &self.settings
+    /// The longest text it reads, in tokens.
+    #[cfg(feature = "gui")]
+    pub(crate) fn context(&self) -> usize {
+        self.context
     }
 
-    /// Changes how answers are written.
-    pub(crate) fn set(&mut self, change: &str) -> Result<()> {
-        let ask = Ask::Set {
-            change: change.to_owned(),
-        };
-        let mut hear = |reply| {
-            if let Reply::Changed { settings } = reply {
-                self.settings = settings;
-            }
-        };
-        self.engine.ask(&ask, &mut hear, &|| false)
-    }
-
-    /// Forgets what was said, and keeps the system's words.
-    pub(crate) fn reset(&mut self) -> Result<()> {
-        self.engine.ask(&Ask::Reset, &mut |_| {}, &|| false)
-    }
-
-    /// Sets the scene, or with no words removes it, and forgets what was said.
-    pub(crate) fn set_system(&mut self, words: &str) -> Result<()> {
-        let ask = Ask::SetSystem {
-            words: words.to_owned(),
-        };
-        self.engine.ask(&ask, &mut |_| {}, &|| false)
-    }
-
-    /// Answers. `show` gets each piece as soon as it is certain; `stop` ends the answer where it is.
-    pub(crate) fn say(
+    /// Answers or continues. `show` gets each piece as soon as it is certain; `stop` ends the answer where it is.
+    pub(crate) fn answer(
         &mut self,
-        words: &str,
+        prompt: Prompt,
+        settings: &ChatSettings,
         show: &mut dyn FnMut(&str),
         stop: &dyn Fn() -> bool,
     ) -> Result<Said> {
-        let ask = Ask::Say {
-            words: words.to_owned(),
+        let ask = Ask::Answer {
+            prompt,
+            settings: settings.clone(),
         };
         let mut answer = None;
         let mut hear = |reply| match reply {
@@ -106,7 +95,82 @@ impl Conversation {
             Reply::Answered { said } => answer = Some(said),
             _ => {}
         };
-        self.engine.ask(&ask, &mut hear, stop)?;
+        self.engine
+            .ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
         answer.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
+    }
+}
+
+impl Conversation {
+    /// Begins to talk to a model.
+    pub(crate) fn new(model: OpenModel) -> Self {
+        Self {
+            model,
+            settings: ChatSettings::default(),
+            messages: Vec::new(),
+            text: String::new(),
+        }
+    }
+
+    /// The model.
+    pub(crate) fn model(&self) -> &OpenModel {
+        &self.model
+    }
+
+    /// How answers are written.
+    pub(crate) fn settings(&self) -> &ChatSettings {
+        &self.settings
+    }
+
+    /// Changes how answers are written, given as `temperature=0.2`.
+    pub(crate) fn set(&mut self, change: &str) -> Result<()> {
+        self.settings = self.settings.with(change)?;
+        Ok(())
+    }
+
+    /// Forgets what was said, and keeps the system's words.
+    pub(crate) fn reset(&mut self) {
+        self.messages.retain(|message| message.role == Role::System);
+        self.text.clear();
+    }
+
+    /// Sets the scene, or with no words removes it, and forgets what was said.
+    pub(crate) fn set_system(&mut self, words: &str) {
+        self.messages.clear();
+        self.text.clear();
+        if !words.is_empty() {
+            self.messages.push(Message::new(Role::System, words));
+        }
+    }
+
+    /// Answers. A model that continues text does so from `words`, or with no words from where it stopped.
+    ///
+    /// What got no answer was not said, so that the next attempt starts where this one did.
+    pub(crate) fn say(
+        &mut self,
+        words: &str,
+        show: &mut dyn FnMut(&str),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Said> {
+        if !self.model.answers {
+            if !words.is_empty() {
+                self.text = words.to_owned();
+            }
+            let prompt = Prompt::Text(self.text.clone());
+            let said = self.model.answer(prompt, &self.settings, show, stop)?;
+            self.text.push_str(&said.answer.text);
+            return Ok(said);
+        }
+        let mut messages = self.messages.clone();
+        messages.push(Message::new(Role::User, words));
+        let prompt = Prompt::Messages(messages.clone());
+        let said = self.model.answer(prompt, &self.settings, show, stop)?;
+        messages.push(Message::new(Role::Assistant, &said.answer.text));
+        // What did not fit will not fit later either.
+        let first = messages.iter().position(|it| it.role != Role::System);
+        let first = first.unwrap_or_default();
+        messages.drain(first..first + 2 * said.forgotten_turns);
+        self.messages = messages;
+        Ok(said)
     }
 }

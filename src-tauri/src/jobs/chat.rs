@@ -19,16 +19,22 @@ use crate::{
     wire::error::{AppError, Result},
 };
 
-/// A model that is talked to, with what was said so far.
+/// A model that is talked to. It remembers no conversation, only what it has read of the last one.
 pub(crate) struct Chat {
     model: LanguageModel,
     writer: Writer,
-    settings: ChatSettings,
-    messages: Vec<Message>,
-    /// What a model that continues text has read and written so far.
-    text: String,
     /// What a person should know about where it computes.
     warnings: Vec<String>,
+}
+
+/// What is to be answered or continued.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Prompt {
+    /// A conversation that ends with the user's words.
+    Messages(Vec<Message>),
+    /// A text to go on with.
+    Text(String),
 }
 
 /// How answers are written. Each can be changed between two of them.
@@ -90,11 +96,22 @@ impl ChatSettings {
         }
         let settings: Self = serde_json::from_value(tree)
             .map_err(|error| wrong(expected_in_words(&error.to_string())))?;
-        settings.sampling(0).check()?;
-        if settings.max_tokens == 0 {
-            return Err(wrong("an answer has at least 1 token".to_owned()));
-        }
+        settings
+            .check()
+            .map_err(|error| match error.field.as_deref() {
+                Some("max_tokens") => wrong(error.message),
+                _ => error,
+            })?;
         Ok(settings)
+    }
+
+    /// Whether answers can be written so.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.sampling(0).check()?;
+        match self.max_tokens {
+            0 => Err(AppError::invalid("an answer has at least 1 token").with_field("max_tokens")),
+            _ => Ok(()),
+        }
     }
 
     /// How the tokens of an answer are drawn. Each turn draws differently.
@@ -117,9 +134,6 @@ impl Chat {
         Ok(Self {
             writer: Writer::new(model.decoder.clone()),
             model,
-            settings: ChatSettings::default(),
-            messages: Vec::new(),
-            text: String::new(),
             warnings: device.warnings.clone(),
         })
     }
@@ -129,115 +143,74 @@ impl Chat {
         &self.warnings
     }
 
-    /// Whether it answers. Otherwise it continues what is said.
+    /// Whether it answers. Otherwise it continues text.
     pub(crate) fn answers(&self) -> bool {
         self.model.chats
     }
 
-    /// How answers are written.
-    pub(crate) fn settings(&self) -> &ChatSettings {
-        &self.settings
+    /// The longest text it reads, in tokens.
+    pub(crate) fn context(&self) -> usize {
+        self.model.decoder.config().max_position_embeddings
     }
 
-    /// Changes how answers are written.
-    pub(crate) fn set(&mut self, change: &str) -> Result<()> {
-        self.settings = self.settings.with(change)?;
-        Ok(())
-    }
-
-    /// Forgets what was said, and keeps the system's words.
-    pub(crate) fn reset(&mut self) {
-        self.messages.retain(|message| message.role == Role::System);
-        self.text.clear();
-    }
-
-    /// Sets the scene, or with no words removes it, and forgets what was said.
-    pub(crate) fn set_system(&mut self, words: &str) {
-        self.messages.clear();
-        self.text.clear();
-        if !words.is_empty() {
-            self.messages.push(Message::new(Role::System, words));
-        }
-    }
-
-    /// Answers. `show` gets each piece as soon as it is certain, and can break to stop at once.
-    ///
-    /// A model that continues text does so from `words`, or with no words from where it stopped.
-    pub(crate) fn say(
+    /// Answers or continues. `show` gets each piece as soon as it is certain, and can break to stop at once.
+    pub(crate) fn answer(
         &mut self,
-        words: &str,
+        prompt: Prompt,
+        settings: &ChatSettings,
         show: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Said> {
-        let turn = self.messages.len();
-        let mut forgotten_turns = 0;
-        let prompt = if self.model.chats {
-            self.messages.push(Message::new(Role::User, words));
-            self.chat_prompt(&mut forgotten_turns)
-        } else {
-            if !words.is_empty() {
-                self.text = words.to_owned();
+        settings.check()?;
+        let (tokens, turn, forgotten_turns) = match prompt {
+            Prompt::Messages(messages) => {
+                let turn = messages.len();
+                let (tokens, forgotten) = self.chat_prompt(messages, settings.max_tokens)?;
+                (tokens, turn, forgotten)
             }
-            self.text_prompt()
+            Prompt::Text(text) => (self.text_prompt(&text, settings.max_tokens)?, 0, 0),
         };
-        let limits = self.model.limits(self.settings.max_tokens);
-        let sampling = self.settings.sampling(turn);
+        let limits = self.model.limits(settings.max_tokens);
+        let sampling = settings.sampling(turn);
         let tokenizer = &self.model.tokenizer;
-        let answer = prompt.and_then(|prompt| {
-            Ok(self
-                .writer
-                .write(tokenizer, &prompt, &sampling, &limits, show)?)
-        });
-        match answer {
-            Ok(answer) if self.model.chats => {
-                self.messages
-                    .push(Message::new(Role::Assistant, &answer.text));
-                Ok(Said {
-                    answer,
-                    forgotten_turns,
-                })
-            }
-            Ok(answer) => {
-                self.text.push_str(&answer.text);
-                Ok(Said {
-                    answer,
-                    forgotten_turns,
-                })
-            }
-            Err(error) => {
-                // What got no answer was not said, so that the next attempt starts where this one did.
-                self.messages.truncate(turn);
-                Err(error)
-            }
-        }
+        let answer = self
+            .writer
+            .write(tokenizer, &tokens, &sampling, &limits, show)?;
+        Ok(Said {
+            answer,
+            forgotten_turns,
+        })
     }
 
-    /// The tokens of the conversation, without its oldest turns when it leaves no room for an answer.
-    fn chat_prompt(&mut self, forgotten_turns: &mut usize) -> Result<Vec<u32>> {
-        let context = self.model.decoder.config().max_position_embeddings;
-        let room = self.settings.max_tokens.min(context / 4);
+    /// The tokens of the conversation, and how many of its oldest turns were left out to leave room for an answer.
+    fn chat_prompt(
+        &self,
+        mut messages: Vec<Message>,
+        max_tokens: usize,
+    ) -> Result<(Vec<u32>, usize)> {
+        let room = max_tokens.min(self.context() / 4);
+        let is_first = |message: &Message| message.role != Role::System;
+        let first = messages.iter().position(is_first).unwrap_or_default();
+        let mut forgotten = 0;
         loop {
-            let prompt = self.model.chat_prompt(&self.messages)?;
-            let is_first = |message: &Message| message.role != Role::System;
-            let first = self.messages.iter().position(is_first).unwrap_or_default();
-            if prompt.len() + room < context || self.messages.len() - first < 3 {
-                return Ok(prompt);
+            let prompt = self.model.chat_prompt(&messages)?;
+            if prompt.len() + room < self.context() || messages.len() - first < 3 {
+                return Ok((prompt, forgotten));
             }
-            self.messages.drain(first..first + 2);
-            *forgotten_turns += 1;
+            messages.drain(first..first + 2);
+            forgotten += 1;
         }
     }
 
     /// The tokens of a text, without its beginning when it leaves no room to go on.
-    fn text_prompt(&self) -> Result<Vec<u32>> {
-        if self.text.is_empty() {
+    fn text_prompt(&self, text: &str, max_tokens: usize) -> Result<Vec<u32>> {
+        if text.is_empty() {
             return Err(AppError::invalid(
                 "there is nothing to continue yet; give it a beginning",
             ));
         }
-        let context = self.model.decoder.config().max_position_embeddings;
-        let room = self.settings.max_tokens.min(context / 2);
-        let tokens = self.model.tokenizer.encode(&self.text, true)?;
-        let most = context.saturating_sub(room).max(1);
+        let room = max_tokens.min(self.context() / 2);
+        let tokens = self.model.tokenizer.encode(text, true)?;
+        let most = self.context().saturating_sub(room).max(1);
         Ok(tokens[tokens.len().saturating_sub(most)..].to_vec())
     }
 }

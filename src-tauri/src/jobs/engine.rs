@@ -29,6 +29,27 @@ const SILENCE: Duration = BEAT.saturating_mul(120);
 /// How often the wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(30);
 
+/// What the app wants of what goes on in an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Go on.
+    GoOn,
+    /// Save, and wait in memory.
+    Pause,
+    /// Save, and end it.
+    Stop,
+}
+
+impl Wish {
+    /// To end it, or to go on.
+    pub(crate) fn stop_if(stop: bool) -> Self {
+        match stop {
+            true => Self::Stop,
+            false => Self::GoOn,
+        }
+    }
+}
+
 /// An engine process.
 pub(crate) struct Engine {
     child: Child,
@@ -126,20 +147,25 @@ impl Engine {
         self.child.id()
     }
 
-    /// Asks, and passes every reply to `hear`, until it is done. When `stop` says so, the engine is asked to end it.
+    /// Asks, and passes every reply to `hear`, until it is done. What `wish` says besides is passed on when it changes.
     pub(crate) fn ask(
         &mut self,
         ask: &Ask,
         hear: &mut dyn FnMut(Reply),
-        stop: &dyn Fn() -> bool,
+        wish: &dyn Fn() -> Wish,
     ) -> Result<()> {
         self.say(ask)?;
-        let mut stopping = false;
+        let mut wished = Wish::GoOn;
         let mut heard = Instant::now();
         loop {
-            if !stopping && stop() {
-                stopping = true;
-                self.say(&Ask::Stop)?;
+            let now = wish();
+            if now != wished && wished != Wish::Stop {
+                wished = now;
+                self.say(&match now {
+                    Wish::GoOn => Ask::GoOn,
+                    Wish::Pause => Ask::Pause,
+                    Wish::Stop => Ask::Stop,
+                })?;
             }
             match self.replies.recv_timeout(LOOK) {
                 Ok(Reply::Done) => return Ok(()),
@@ -220,7 +246,33 @@ pub(crate) fn devices() -> (Vec<FoundDevice>, Vec<String>) {
     (found, problems)
 }
 
+/// The engine programs there are, in words.
+#[cfg(feature = "gui")]
+pub(crate) fn programs() -> Vec<String> {
+    let Ok(own) = own_program() else {
+        return Vec::new();
+    };
+    let backend = match () {
+        () if cfg!(feature = "cuda") => "CPU and CUDA",
+        () if cfg!(feature = "metal") => "CPU and Metal",
+        () => "CPU",
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    let own_words = format!("Anneal {version}, {backend}: {}", own.display());
+    let beside = cuda_program(&own).map(|path| format!("CUDA: {}", path.display()));
+    std::iter::once(own_words).chain(beside).collect()
+}
+
+/// The program, which the test harness is not; it stands beside it.
+#[cfg(test)]
+fn own_program() -> Result<PathBuf> {
+    let harness = env::current_exe().map_err(|error| AppError::failed(error.to_string()))?;
+    let folder = harness.ancestors().nth(2).unwrap_or(&harness);
+    Ok(folder.join(format!("anneal{}", env::consts::EXE_SUFFIX)))
+}
+
 /// This program, which is the engine for most devices.
+#[cfg(not(test))]
 fn own_program() -> Result<PathBuf> {
     env::current_exe()
         .map_err(|error| AppError::failed(format!("could not find this program: {error}")))
@@ -228,8 +280,13 @@ fn own_program() -> Result<PathBuf> {
 
 /// The engine for CUDA that stands beside this program, if this one can't use CUDA itself.
 fn cuda_program(own: &Path) -> Option<PathBuf> {
-    let beside = own.with_file_name(format!("anneal-cuda{}", env::consts::EXE_SUFFIX));
-    (!cfg!(feature = "cuda") && beside.is_file()).then_some(beside)
+    // What an AppImage holds can't be added to, so there it stands beside the image.
+    let image = env::var_os("APPIMAGE").map(PathBuf::from);
+    let name = format!("anneal-cuda{}", env::consts::EXE_SUFFIX);
+    let beside = [Some(own.to_owned()), image].into_iter().flatten();
+    let mut beside = beside.map(|program| program.with_file_name(&name));
+    let found = beside.find(|program| program.is_file());
+    found.filter(|_| !cfg!(feature = "cuda"))
 }
 
 fn how_ended(status: ExitStatus) -> String {

@@ -3,6 +3,7 @@
 //! - [`engine`]: the app's side. It starts an engine process, asks it, and hears what it says
 //! - [`worker`]: the engine's side: `anneal worker`
 //! - [`queue`]: the app's runs, one after the other
+//! - [`follow`]: what happens in a run, at a pace that an eye can see
 //! - [`train`], [`chat`]: what an engine does when it is asked to
 //!
 //! The app itself never trains or generates, so that running out of memory, a broken driver or a mistake of ours ends an
@@ -10,6 +11,8 @@
 
 pub(crate) mod chat;
 pub(crate) mod engine;
+#[cfg(feature = "gui")]
+pub(crate) mod follow;
 #[cfg(feature = "gui")]
 pub(crate) mod queue;
 mod train;

@@ -1,9 +1,11 @@
-//! Runs one after the other: one goes on, the rest wait in order.
+//! Runs one after the other: one goes on, the rest wait in an order that the user can change.
 //!
 //! What happens in a run is in its events on disk, so the queue tells nobody anything but who goes on and who waits.
+//! That too is on disk, so that the app can offer to go on after it ended, however it ended.
 
 use std::{
     collections::VecDeque,
+    path::PathBuf,
     sync::{
         Arc, Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +13,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use crate::{host::Host, store::runs::Run};
+use super::engine::Wish;
+use crate::{
+    host::Host,
+    store::{runs::Run, waiting},
+};
 
 /// The runs that go on and wait.
 pub(crate) struct Queue {
@@ -19,10 +25,11 @@ pub(crate) struct Queue {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-#[derive(Default)]
 struct Shared {
     line: Mutex<Line>,
     changed: Condvar,
+    /// Where it stands who goes on and who waits.
+    file: PathBuf,
 }
 
 #[derive(Default)]
@@ -33,21 +40,47 @@ struct Line {
 }
 
 struct Going {
-    id: String,
-    stop: Arc<AtomicBool>,
+    run: Run,
+    wishes: Arc<Wishes>,
+}
+
+#[derive(Default)]
+struct Wishes {
+    pause: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Wishes {
+    fn wish(&self) -> Wish {
+        if self.stop.load(Ordering::SeqCst) {
+            Wish::Stop
+        } else if self.pause.load(Ordering::SeqCst) {
+            Wish::Pause
+        } else {
+            Wish::GoOn
+        }
+    }
 }
 
 impl Queue {
     pub(crate) fn new(host: Arc<Host>) -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            line: Mutex::default(),
+            changed: Condvar::new(),
+            file: host.paths.waiting.clone(),
+        });
         let thread = {
             let shared = shared.clone();
             thread::spawn(move || {
-                while let Some((run, stop)) = shared.next() {
-                    let stop = || stop.load(Ordering::SeqCst);
+                while let Some((run, wishes)) = shared.next() {
                     // How it ends stands in its events; an engine that was killed leaves it interrupted.
-                    let _ = host.train(&run, &mut |_| {}, &mut |_| {}, &stop);
-                    shared.line().going = None;
+                    let _ = host.train(&run, &mut |_| {}, &mut |_| {}, &|| wishes.wish());
+                    let mut line = shared.line();
+                    line.going = None;
+                    // Closing stops the run that goes on; then it is one to be offered again.
+                    if !line.closed {
+                        shared.remember(&line);
+                    }
                 }
             })
         };
@@ -57,14 +90,23 @@ impl Queue {
         }
     }
 
-    /// Has a run trained after those that wait already. A run that goes on or waits stays where it is.
+    /// Has a run trained after those that wait already. A run that goes on or waits stays where it is, and no longer pauses.
     pub(crate) fn add(&self, run: Run) {
         let mut line = self.shared.line();
-        let known = line.going.as_ref().is_some_and(|going| going.id == run.id)
-            || line.waiting.iter().any(|waiting| waiting.id == run.id);
-        if !known {
+        if let Some(going) = line.going.as_ref().filter(|going| going.run.id == run.id) {
+            going.wishes.pause.store(false, Ordering::SeqCst);
+        } else if !line.waiting.iter().any(|waiting| waiting.id == run.id) {
             line.waiting.push_back(run);
+            self.shared.remember(&line);
             self.shared.changed.notify_all();
+        }
+    }
+
+    /// Has the run that goes on saved, to wait in memory. It keeps its place.
+    pub(crate) fn pause(&self, id: &str) {
+        let line = self.shared.line();
+        if let Some(going) = line.going.as_ref().filter(|going| going.run.id == id) {
+            going.wishes.pause.store(true, Ordering::SeqCst);
         }
     }
 
@@ -72,9 +114,20 @@ impl Queue {
     pub(crate) fn stop(&self, id: &str) {
         let mut line = self.shared.line();
         line.waiting.retain(|run| run.id != id);
-        if let Some(going) = line.going.as_ref().filter(|going| going.id == id) {
-            going.stop.store(true, Ordering::SeqCst);
+        self.shared.remember(&line);
+        if let Some(going) = line.going.as_ref().filter(|going| going.run.id == id) {
+            going.wishes.stop.store(true, Ordering::SeqCst);
         }
+    }
+
+    /// Has the runs that wait go on in this order. Those that are not named follow.
+    pub(crate) fn order(&self, ids: &[String]) {
+        let mut line = self.shared.line();
+        let place = |run: &Run| ids.iter().position(|id| *id == run.id);
+        line.waiting
+            .make_contiguous()
+            .sort_by_key(|run| place(run).unwrap_or(usize::MAX));
+        self.shared.remember(&line);
     }
 
     /// Has the run that goes on saved and stopped, waits for that, and starts no other.
@@ -83,7 +136,7 @@ impl Queue {
             let mut line = self.shared.line();
             line.closed = true;
             if let Some(going) = &line.going {
-                going.stop.store(true, Ordering::SeqCst);
+                going.wishes.stop.store(true, Ordering::SeqCst);
             }
             self.shared.changed.notify_all();
         }
@@ -93,9 +146,24 @@ impl Queue {
         }
     }
 
-    /// Whether a run waits for another.
-    pub(crate) fn waits(&self, id: &str) -> bool {
-        self.shared.line().waiting.iter().any(|run| run.id == id)
+    /// The run that goes on, paused or not.
+    pub(crate) fn going(&self) -> Option<Run> {
+        let line = self.shared.line();
+        line.going.as_ref().map(|going| going.run.clone())
+    }
+
+    /// The runs that wait, in order.
+    pub(crate) fn waiting(&self) -> Vec<Run> {
+        self.shared.line().waiting.iter().cloned().collect()
+    }
+
+    /// The place of a run among those that wait, from 1.
+    pub(crate) fn place(&self, id: &str) -> Option<usize> {
+        let line = self.shared.line();
+        line.waiting
+            .iter()
+            .position(|run| run.id == id)
+            .map(|at| at + 1)
     }
 }
 
@@ -113,20 +181,28 @@ impl Shared {
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Writes down who goes on and who waits. When that fails, nothing will be offered; the runs themselves are safe.
+    fn remember(&self, line: &Line) {
+        let going = line.going.iter().map(|going| going.run.id.clone());
+        let waiting = line.waiting.iter().map(|run| run.id.clone());
+        let ids: Vec<String> = going.chain(waiting).collect();
+        let _ = waiting::write(&self.file, &ids);
+    }
+
     /// Waits for the next run; none when the queue is closed.
-    fn next(&self) -> Option<(Run, Arc<AtomicBool>)> {
+    fn next(&self) -> Option<(Run, Arc<Wishes>)> {
         let mut line = self.line();
         loop {
             if line.closed {
                 return None;
             }
             if let Some(run) = line.waiting.pop_front() {
-                let stop = Arc::new(AtomicBool::new(false));
+                let wishes = Arc::new(Wishes::default());
                 line.going = Some(Going {
-                    id: run.id.clone(),
-                    stop: stop.clone(),
+                    run: run.clone(),
+                    wishes: wishes.clone(),
                 });
-                return Some((run, stop));
+                return Some((run, wishes));
             }
             line = self
                 .changed

@@ -2,7 +2,7 @@
 
 use models::{
     checkpoint::keep::Checkpoints,
-    device,
+    device::{self, Device, memory::memory},
     tasks::language::{
         LanguageTask,
         text::{Text, TokenizerFrom},
@@ -19,19 +19,25 @@ use crate::{
     wire::error::{AppError, Result},
 };
 
+/// Steps of a trial. The first is slower: memory is taken and kernels are made.
+const STEPS_TRIED: usize = 4;
+
+/// What the app wants of the run.
+#[derive(Clone, Copy)]
+pub(super) struct Wishes<'a> {
+    pub(super) pause: &'a dyn Fn() -> bool,
+    pub(super) stop: &'a dyn Fn() -> bool,
+}
+
 /// Trains a run from its newest checkpoint, if it has one, until it is done or asked to stop.
 ///
 /// Every event is on disk before it is shown.
-pub(super) fn train(
-    run: &Run,
-    show: &mut dyn FnMut(RecordedEvent),
-    stop: &dyn Fn() -> bool,
-) -> Result<()> {
+pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wishes) -> Result<()> {
     let _lock = run.lock()?;
     let mut observer = Recorder {
         record: Record::open(&run.events_file())?,
         show,
-        stop,
+        wishes,
         step: run.state().map_or(0, |state| state.step),
         problem: None,
     };
@@ -46,6 +52,18 @@ pub(super) fn train(
     trained.and(observer.problem.map_or(Ok(()), Err))
 }
 
+/// Takes a few steps of a run and keeps nothing. Returns the milliseconds of each, and the most memory in use.
+pub(super) fn try_steps(
+    plan: &TrainPlan,
+    stop: &dyn Fn() -> bool,
+) -> Result<(Vec<f64>, Option<u64>)> {
+    let device = device::open(&choose(plan.device, plan.strict)?)?;
+    let mut task = open_task(plan, &device)?;
+    let millis = train::try_steps(plan, &mut task, STEPS_TRIED, stop)?;
+    let peak_bytes = memory(&device)?.peak_bytes;
+    Ok((millis, peak_bytes))
+}
+
 fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     let plan = run.plan()?;
     let choice = choose(plan.device, plan.strict)?;
@@ -54,14 +72,7 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
         observer.event(TrainEvent::Warned { message });
     }
     let device = device::open(&choice)?;
-    let data = &plan.data;
-    let text = Text::open(
-        &data.source(),
-        data.held_out,
-        tokenizer_of(&plan)?,
-        plan.seed,
-    )?;
-    let mut task = LanguageTask::new(&plan, text, &device)?;
+    let mut task = open_task(&plan, &device)?;
     let mut state = TrainState::new(&plan, &task)?;
     let checkpoints = Checkpoints::new(&run.checkpoints(), plan.save.keep_last);
     if let Some(newest) = checkpoints.newest()? {
@@ -69,6 +80,17 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     }
     train::train(&plan, &mut task, &mut state, &checkpoints, observer)?;
     Ok(())
+}
+
+fn open_task(plan: &TrainPlan, device: &Device) -> Result<LanguageTask> {
+    let data = &plan.data;
+    let text = Text::open(
+        &data.source(),
+        data.held_out,
+        tokenizer_of(plan)?,
+        plan.seed,
+    )?;
+    Ok(LanguageTask::new(plan, text, device)?)
 }
 
 fn tokenizer_of(plan: &TrainPlan) -> Result<TokenizerFrom<'_>> {
@@ -85,7 +107,7 @@ fn tokenizer_of(plan: &TrainPlan) -> Result<TokenizerFrom<'_>> {
 struct Recorder<'a> {
     record: Record,
     show: &'a mut dyn FnMut(RecordedEvent),
-    stop: &'a dyn Fn() -> bool,
+    wishes: Wishes<'a>,
     /// The last step done.
     step: usize,
     /// Why an event could not be written. Then the run stops, since nobody would know how it went on.
@@ -104,6 +126,10 @@ impl Observer for Recorder<'_> {
     }
 
     fn should_stop(&self) -> bool {
-        self.problem.is_some() || (self.stop)()
+        self.problem.is_some() || (self.wishes.stop)()
+    }
+
+    fn should_pause(&self) -> bool {
+        (self.wishes.pause)()
     }
 }

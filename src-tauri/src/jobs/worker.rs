@@ -36,9 +36,10 @@ const STACK_BYTES: usize = 256 << 20;
 /// How often the engine says that it lives.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 
-/// Whether what goes on should end, and whether nobody is there to ask for more.
+/// Whether what goes on should wait or end, and whether nobody is there to ask for more.
 #[derive(Debug, Default)]
 struct Wishes {
+    pause: AtomicBool,
     stop: AtomicBool,
     leave: AtomicBool,
 }
@@ -93,8 +94,11 @@ fn read(asks: &Sender<Ask>, wishes: &Wishes) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
+            Ok(Ask::Pause) => wishes.pause.store(true, Ordering::SeqCst),
+            Ok(Ask::GoOn) => wishes.pause.store(false, Ordering::SeqCst),
             Ok(Ask::Stop) => wishes.stop.store(true, Ordering::SeqCst),
             Ok(ask) => {
+                wishes.pause.store(false, Ordering::SeqCst);
                 wishes.stop.store(false, Ordering::SeqCst);
                 if asks.send(ask).is_err() {
                     break;
@@ -132,18 +136,28 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
             // A run needs the memory that a model to talk to may hold.
             *chat = None;
             let mut show = |event| say(&Reply::Happened { event });
-            train::train(&Run::at(folder), &mut show, &|| wishes.stop())
+            let wishes = train::Wishes {
+                pause: &|| wishes.pause.load(Ordering::SeqCst),
+                stop: &|| wishes.stop(),
+            };
+            train::train(&Run::at(folder), &mut show, wishes)
+        }
+        Ask::Try { plan } => {
+            *chat = None;
+            let (millis, peak_bytes) = train::try_steps(&plan, &|| wishes.stop())?;
+            say(&Reply::Tried { millis, peak_bytes });
+            Ok(())
         }
         Ask::OpenChat { folder, device } => {
             let opened = chat.insert(Chat::open(&folder, &choose(device, false)?)?);
             say(&Reply::Opened {
                 answers: opened.answers(),
-                settings: opened.settings().clone(),
+                context: opened.context(),
                 warnings: opened.warnings().to_vec(),
             });
             Ok(())
         }
-        Ask::Say { words } => {
+        Ask::Answer { prompt, settings } => {
             let mut show = |piece: &str| {
                 if !piece.is_empty() {
                     say(&Reply::Wrote {
@@ -155,24 +169,8 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
                     false => ControlFlow::Continue(()),
                 }
             };
-            let said = open(chat)?.say(&words, &mut show)?;
+            let said = open(chat)?.answer(prompt, &settings, &mut show)?;
             say(&Reply::Answered { said });
-            Ok(())
-        }
-        Ask::Set { change } => {
-            let chat = open(chat)?;
-            chat.set(&change)?;
-            say(&Reply::Changed {
-                settings: chat.settings().clone(),
-            });
-            Ok(())
-        }
-        Ask::SetSystem { words } => {
-            open(chat)?.set_system(&words);
-            Ok(())
-        }
-        Ask::Reset => {
-            open(chat)?.reset();
             Ok(())
         }
         Ask::Examine {
@@ -193,7 +191,7 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
             Ok(())
         }
         // Heard where asks are read.
-        Ask::Stop => Ok(()),
+        Ask::Pause | Ask::GoOn | Ask::Stop => Ok(()),
     }
 }
 

@@ -1,40 +1,185 @@
 //! Models on disk: folders in the layout of the Hugging Face Hub, with a `config.json` and weights.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
 };
+
+use serde::Serialize;
 
 use super::{paths::Paths, settings::Settings};
 use crate::wire::error::{AppError, Result};
 
 /// A model that can be trained further or talked to.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct StoredModel {
     /// How it is called here: its folder below a folder of models, such as `HuggingFaceTB/SmolLM2-135M`.
     pub(crate) name: String,
     /// Its folder.
     pub(crate) path: PathBuf,
+    /// Where it comes from.
+    pub(crate) place: ModelPlace,
 }
 
-/// All models in the app's folder and in those the user added, by name.
+/// Where a model lies, which says what may be done with its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ModelPlace {
+    /// In the app's own folder: it can be deleted.
+    Own,
+    /// In a folder that the user added: it can be taken out of the list.
+    Added,
+    /// In the cache that all programs of the Hugging Face Hub share.
+    Cache,
+}
+
+/// What is known of a model without reading its weights.
+#[cfg(feature = "gui")]
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ModelInfo {
+    pub(crate) model: StoredModel,
+    /// `llama`, if its config says.
+    pub(crate) architecture: Option<String>,
+    /// How many numbers it has.
+    pub(crate) parameters: Option<u64>,
+    /// What its folder holds.
+    pub(crate) bytes: u64,
+    /// The longest text it reads, in tokens.
+    pub(crate) context: Option<usize>,
+    /// Whether it was taught to answer.
+    pub(crate) answers: bool,
+    /// Why it can't be trained or talked to.
+    pub(crate) problem: Option<String>,
+}
+
+/// All models in the app's folder, in those the user added and in the Hub's cache, by name.
 pub(crate) fn list(paths: &Paths, settings: &Settings) -> Vec<StoredModel> {
-    let mut models = Vec::new();
-    for root in std::iter::once(&paths.models).chain(&settings.model_folders) {
-        for folder in folders(root) {
-            if is_model(&folder) {
-                models.push(stored(root, folder));
-            } else {
-                let inner = folders(&folder).into_iter();
-                models.extend(
-                    inner
-                        .filter(|path| is_model(path))
-                        .map(|path| stored(root, path)),
-                );
+    let mut models = below(&paths.models, ModelPlace::Own);
+    let added = settings.model_folders.iter();
+    models.extend(added.flat_map(|folder| models_in(folder)));
+    models.extend(hub_cache().into_iter().flat_map(|cache| cached(&cache)));
+    models.sort_by(|a, b| a.name.cmp(&b.name));
+    models
+}
+
+/// The models in a folder that may be a model itself.
+pub(crate) fn models_in(folder: &Path) -> Vec<StoredModel> {
+    match is_model(folder) {
+        true => vec![stored(
+            folder.parent().unwrap_or(folder),
+            folder.to_owned(),
+            ModelPlace::Added,
+        )],
+        false => below(folder, ModelPlace::Added),
+    }
+}
+
+/// What is known of a model without reading its weights.
+#[cfg(feature = "gui")]
+pub(crate) fn info(model: StoredModel) -> ModelInfo {
+    use ::models::{arch::config::DecoderConfig, checkpoint::folder::ModelFolder};
+
+    let bytes = folder_bytes(&model.path);
+    let tokenizer = fs::read_to_string(model.path.join("tokenizer_config.json"));
+    let answers = model.path.join("chat_template.jinja").is_file()
+        || tokenizer.is_ok_and(|text| text.contains("\"chat_template\""));
+    let mut info = ModelInfo {
+        architecture: None,
+        parameters: None,
+        bytes,
+        context: None,
+        answers,
+        problem: None,
+        model,
+    };
+    match ModelFolder::open(&info.model.path) {
+        Err(error) => info.problem = Some(error.to_string()),
+        Ok(folder) => {
+            let architecture = folder.config.get("model_type");
+            info.architecture = architecture.and_then(|it| it.as_str()).map(str::to_owned);
+            match DecoderConfig::from_json(&folder.config) {
+                Ok(config) => info.context = Some(config.max_position_embeddings),
+                Err(error) => info.problem = Some(error.to_string()),
+            }
+            match folder.parameter_count() {
+                Ok(count) => info.parameters = Some(count),
+                Err(error) => info.problem = Some(error.to_string()),
             }
         }
     }
-    models.sort_by(|a, b| a.name.cmp(&b.name));
+    info
+}
+
+/// Bytes of all files in a folder, each once. Files that can't be looked at count nothing.
+#[cfg(feature = "gui")]
+pub(crate) fn folder_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.map(|entry| match entry.file_type() {
+        // A link counts what it leads to, but a folder behind a link may be above this one.
+        Ok(kind) if kind.is_dir() => folder_bytes(&entry.path()),
+        Ok(_) => fs::metadata(entry.path())
+            .ok()
+            .filter(fs::Metadata::is_file)
+            .map_or(0, |file| file.len()),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// The cache that programs of the Hugging Face Hub share, where the usual variables say.
+pub(crate) fn hub_cache() -> Option<PathBuf> {
+    let folder = |name| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    folder("HF_HUB_CACHE")
+        .or_else(|| folder("HF_HOME").map(|home| home.join("hub")))
+        .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("huggingface/hub")))
+        .or_else(|| {
+            let home = directories::BaseDirs::new()?;
+            Some(home.home_dir().join(".cache/huggingface/hub"))
+        })
+}
+
+/// The models in a folder of models, with or without a folder for their maker.
+fn below(root: &Path, place: ModelPlace) -> Vec<StoredModel> {
+    let mut models = Vec::new();
+    for folder in folders(root) {
+        if is_model(&folder) {
+            models.push(stored(root, folder, place));
+        } else {
+            let inner = folders(&folder).into_iter();
+            models.extend(
+                inner
+                    .filter(|path| is_model(path))
+                    .map(|path| stored(root, path, place)),
+            );
+        }
+    }
+    models
+}
+
+/// The models in a cache: `models--maker--name/snapshots/<revision>`, of each the revision that was fetched last.
+fn cached(cache: &Path) -> Vec<StoredModel> {
+    let fetched = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
+    let mut models = Vec::new();
+    for folder in folders(cache) {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let Some(name) = name.strip_prefix("models--") else {
+            continue;
+        };
+        let snapshots = folders(&folder.join("snapshots")).into_iter();
+        let newest = snapshots
+            .filter(|path| is_model(path))
+            .max_by_key(|path| fetched(path));
+        models.extend(newest.map(|path| StoredModel {
+            name: name.replacen("--", "/", 1),
+            path,
+            place: ModelPlace::Cache,
+        }));
+    }
     models
 }
 
@@ -64,12 +209,13 @@ pub(crate) fn find(paths: &Paths, settings: &Settings, name: &Path) -> Result<Pa
     Err(AppError::invalid(format!("there is no model `{name_shown}`")).with_hint(hint))
 }
 
-fn stored(root: &Path, path: PathBuf) -> StoredModel {
+fn stored(root: &Path, path: PathBuf, place: ModelPlace) -> StoredModel {
     let name = path.strip_prefix(root).unwrap_or(&path);
     let parts: Vec<_> = name.iter().map(|part| part.to_string_lossy()).collect();
     StoredModel {
         name: parts.join("/"),
         path,
+        place,
     }
 }
 
@@ -93,6 +239,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_cache_of_the_hub_has_the_newest_revision_of_each_model() {
+        let cache = tempfile::tempdir().unwrap();
+        let snapshots = cache.path().join("models--maker--large/snapshots");
+        for revision in ["1a", "2b"] {
+            fs::create_dir_all(snapshots.join(revision)).unwrap();
+            fs::write(snapshots.join(revision).join("config.json"), "{}").unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        fs::create_dir_all(cache.path().join("datasets--maker--rows/snapshots/1a")).unwrap();
+        let found = cached(cache.path());
+        let names: Vec<(&str, &Path)> = found
+            .iter()
+            .map(|model| (model.name.as_str(), model.path.as_path()))
+            .collect();
+        assert_eq!(names, [("maker/large", snapshots.join("2b").as_path())]);
+    }
+
+    #[test]
     fn models_are_found_with_and_without_the_name_of_their_maker() {
         let home = tempfile::tempdir().unwrap();
         let paths = Paths::new(Some(home.path())).unwrap();
@@ -103,7 +267,7 @@ mod tests {
             fs::write(paths.models.join(model).join("config.json"), "{}").unwrap();
         }
         let settings = Settings::default();
-        let names: Vec<String> = list(&paths, &settings)
+        let names: Vec<String> = below(&paths.models, ModelPlace::Own)
             .into_iter()
             .map(|model| model.name)
             .collect();
@@ -113,6 +277,6 @@ mod tests {
         assert_eq!(found, paths.models.join("maker/large"));
         let error = find(&paths, &settings, Path::new("huge")).unwrap_err();
         assert_eq!(error.message, "there is no model `huge`");
-        assert_eq!(error.hint.unwrap(), "the models here are maker/large, tiny");
+        assert!(error.hint.unwrap().contains("maker/large"));
     }
 }

@@ -15,6 +15,16 @@ pub(crate) struct Paths {
     pub(crate) models: PathBuf,
     /// Data the app made itself.
     pub(crate) data: PathBuf,
+    /// The list of the data that the user added.
+    pub(crate) data_sets: PathBuf,
+    /// One file per conversation.
+    pub(crate) conversations: PathBuf,
+    /// The runs that go on and wait.
+    pub(crate) waiting: PathBuf,
+    /// Where the window was.
+    pub(crate) window: PathBuf,
+    /// Held while the window's process lives.
+    pub(crate) app_lock: PathBuf,
     /// What the user prefers.
     pub(crate) settings: PathBuf,
     /// What was typed in earlier chats.
@@ -40,6 +50,11 @@ impl Paths {
             runs: data.join("runs"),
             models: data.join("models"),
             data: data.join("data"),
+            data_sets: data.join("data.json"),
+            conversations: data.join("conversations"),
+            waiting: data.join("waiting.json"),
+            window: data.join("window.json"),
+            app_lock: data.join("app.lock"),
             settings: config.join("settings.yaml"),
             chat_history: data.join("chat-history.txt"),
         }

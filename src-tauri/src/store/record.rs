@@ -4,7 +4,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::Write,
+    io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -79,32 +79,66 @@ impl Record {
     }
 }
 
-/// Reads all events. Without a file there are none.
-pub(crate) fn read(path: &Path) -> Result<Vec<RecordedEvent>> {
-    read_after(path, 0)
+/// Reads the events of a file from where it stopped the last time.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Tail {
+    path: PathBuf,
+    /// Bytes of the whole lines that were read.
+    offset: u64,
+    /// How many they are.
+    lines: usize,
 }
 
-/// Reads the events after the one with a number. Lines are numbered from 1 without gaps, so those before are only counted.
-pub(crate) fn read_after(path: &Path, number: u64) -> Result<Vec<RecordedEvent>> {
-    if !path.exists() {
-        return Ok(Vec::new());
+impl Tail {
+    /// Nothing is read yet.
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            offset: 0,
+            lines: 0,
+        }
     }
-    let bytes = fs::read(path).map_err(AppError::file("read the events", path))?;
-    let whole = bytes
-        .iter()
-        .rposition(|&byte| byte == b'\n')
-        .map_or(0, |end| end + 1);
-    let lines = bytes[..whole].split(|&byte| byte == b'\n').enumerate();
-    lines
-        .skip(usize::try_from(number).unwrap_or(usize::MAX))
-        .filter(|(_, line)| !line.is_empty())
-        .map(|(index, line)| {
-            serde_json::from_slice(line).map_err(|error| {
-                let (line, path) = (index + 1, path.display());
+
+    /// The number of the last event that was read: each line has the next.
+    #[cfg(feature = "gui")]
+    pub(crate) fn last_number(&self) -> u64 {
+        self.lines as u64
+    }
+
+    /// Reads at most so many events. A last line without its end is being written, or was cut short: it is left for later.
+    pub(crate) fn read(&mut self, most: usize) -> Result<Vec<RecordedEvent>> {
+        let mut file = match File::open(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            opened => opened.map_err(AppError::file("read the events", &self.path))?,
+        };
+        file.seek(SeekFrom::Start(self.offset))
+            .map_err(AppError::file("read the events", &self.path))?;
+        let mut reader = BufReader::new(file);
+        let mut line = Vec::new();
+        let mut events = Vec::new();
+        while events.len() < most {
+            line.clear();
+            reader
+                .read_until(b'\n', &mut line)
+                .map_err(AppError::file("read the events", &self.path))?;
+            if line.last() != Some(&b'\n') {
+                break;
+            }
+            self.offset += line.len() as u64;
+            self.lines += 1;
+            let event = serde_json::from_slice(&line).map_err(|error| {
+                let (line, path) = (self.lines, self.path.display());
                 AppError::failed(format!("line {line} is not an event: {error}: `{path}`"))
-            })
-        })
-        .collect()
+            })?;
+            events.push(event);
+        }
+        Ok(events)
+    }
+}
+
+/// Reads all events. Without a file there are none.
+pub(crate) fn read(path: &Path) -> Result<Vec<RecordedEvent>> {
+    Tail::new(path.to_owned()).read(usize::MAX)
 }
 
 #[cfg(test)]
@@ -124,8 +158,12 @@ mod tests {
             .map(|it| (it.number, it.event))
             .collect();
         assert_eq!(numbers, [(1, event(1)), (2, event(2))]);
-        let later = |number| read_after(&path, number).unwrap().len();
-        assert_eq!([0, 1, 2, 9].map(later), [2, 1, 0, 0]);
+
+        let mut tail = Tail::new(path.clone());
+        let mut read = |most| tail.read(most).unwrap().len();
+        assert_eq!([1, 9, 9].map(&mut read), [1, 1, 0]);
+        Record::open(&path).unwrap().append(event(3)).unwrap();
+        assert_eq!(read(9), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Run files: requests that people write, and plans that are kept with a run.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -70,15 +71,56 @@ pub(crate) fn write(resolved: &Resolved) -> Result<String> {
     })
 }
 
-/// The text of a plan with another name in it.
-pub(crate) fn with_name(text: &str, name: &str) -> Result<String> {
-    let value = serde_json::json!({ "name": name });
+/// The text of a plan with another value in one of the fields that stand in a line.
+pub(crate) fn with_field(text: &str, field: &str, value: Value) -> Result<String> {
+    let value = Value::Object(Map::from_iter([(field.to_owned(), value)]));
     let line = yaml::write_with_comments(&value, |_| None)?;
-    let lines = text.lines().map(|it| match it.starts_with("name:") {
+    let begin = format!("{field}:");
+    let lines = text.lines().map(|it| match it.starts_with(&begin) {
         true => line.trim_end(),
         false => it,
     });
     Ok(lines.collect::<Vec<_>>().join("\n") + "\n")
+}
+
+/// Each value of a plan's file: its field, the value, and the reason beside it.
+#[cfg(feature = "gui")]
+pub(crate) fn read_lines(path: &Path) -> Result<Vec<(String, String, String)>> {
+    let text = fs::read_to_string(path).map_err(AppError::file("read the plan", path))?;
+    Ok(yaml::commented_values(&text))
+}
+
+/// A request as changes to an empty one: each field with its value, written as in a file.
+#[cfg(feature = "gui")]
+pub(crate) fn fields(request: &TrainRequest) -> Result<BTreeMap<String, String>> {
+    fn collect(prefix: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
+        match value {
+            Value::Null => {}
+            Value::Array(list) if list.is_empty() => {}
+            Value::Object(sections) if prefix != "data.columns" => {
+                for (name, value) in sections {
+                    let field = match prefix {
+                        "" => name.clone(),
+                        prefix => format!("{prefix}.{name}"),
+                    };
+                    collect(&field, value, fields);
+                }
+            }
+            Value::Object(columns) if columns.is_empty() => {}
+            Value::String(words) if yaml::parse_scalar(words) == Ok(value.clone()) => {
+                fields.insert(prefix.to_owned(), words.clone());
+            }
+            // JSON is YAML too.
+            value => {
+                fields.insert(prefix.to_owned(), value.to_string());
+            }
+        }
+    }
+    let tree =
+        serde_json::to_value(request).map_err(|error| AppError::failed(error.to_string()))?;
+    let mut fields = BTreeMap::new();
+    collect("", &tree, &mut fields);
+    Ok(fields)
 }
 
 /// Reads the plan of a run.
@@ -127,6 +169,21 @@ mod tests {
         assert_eq!((request.steps, request.lora.rank), (Some(10), Some(16)));
         assert_eq!(request.learning_rate, Some(1e-3));
         assert_eq!(request.lora.targets, Some(vec!["q_proj".to_owned()]));
+    }
+
+    #[cfg(feature = "gui")]
+    #[test]
+    fn a_request_is_its_fields_and_the_fields_are_the_request() {
+        let request: TrainRequest = serde_json::from_value(serde_json::json!({
+            "name": "a: b", "method": "lora", "model": "m", "steps": 5, "learning_rate": 1e-3,
+            "data": {"files": ["a, b.txt"], "columns": {"prompt": "question"}, "packing": true},
+            "lora": {"targets": ["q_proj"]}, "sample": {"prompts": ["8", "\"x\"\n"]},
+        }))
+        .unwrap();
+        let fields = fields(&request).unwrap();
+        assert_eq!(fields["method"], "lora");
+        let changes: Vec<String> = fields.iter().map(|(f, v)| format!("{f}={v}")).collect();
+        assert_eq!(set(TrainRequest::default(), &changes).unwrap(), request);
     }
 
     #[test]

@@ -16,19 +16,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::{
+    paths::Paths,
+    record::{self, Record, RecordedEvent},
+    run_file,
+    run_state::{RunProgress, RunState},
+};
+use crate::wire::error::{AppError, Result};
 use ::models::{
     checkpoint::{keep::Checkpoints, save::replace_file},
     random::stable_hash,
     train::{Resolved, TrainEvent, TrainPlan},
 };
-use serde::Serialize;
-
-use super::{
-    paths::Paths,
-    record::{self, Record, RecordedEvent},
-    run_file,
-};
-use crate::wire::error::{AppError, Result};
 
 /// A run, by its folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,132 +38,14 @@ pub(crate) struct Run {
     pub(crate) folder: PathBuf,
 }
 
-/// How far a run is, read from its events.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct RunState {
-    /// The run.
-    pub(crate) id: String,
-    /// Whether it goes on, and if not, why.
-    pub(crate) status: RunStatus,
-    /// The last step done.
-    pub(crate) step: usize,
-    /// The step at which it ends.
-    pub(crate) steps: usize,
-    /// The loss of the last step.
-    pub(crate) loss: Option<f64>,
-    /// The lowest loss on held-out data.
-    pub(crate) best_loss: Option<f64>,
-    /// What ended it, when it failed.
-    pub(crate) problem: Option<String>,
-}
-
 /// How long a lock is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What a run is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "gui", derive(specta::Type))]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum RunStatus {
-    /// A process is training it.
-    Running,
-    /// All steps are done.
-    Finished,
-    /// It was asked to stop and saved.
-    Stopped,
-    /// It ended with an error.
-    Failed,
-    /// Its process went away without a word: a crash, a power cut.
-    Interrupted,
-}
-
-/// How far a run is, with the number of the last event that was read: who looks again reads only what is new.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RunProgress {
-    last_number: u64,
-    /// As the events have it; whether a process trains it is asked when the state is.
-    state: RunState,
-}
 
 /// Held while a process trains a run. The system lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct RunLock(
     #[expect(dead_code, reason = "the lock is what holding the file is for")] File,
 );
-
-impl RunStatus {
-    /// The word for it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Finished => "finished",
-            Self::Stopped => "stopped",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-        }
-    }
-}
-
-impl RunProgress {
-    /// Nothing is read yet.
-    pub(crate) fn new(run: &Run) -> Self {
-        Self {
-            last_number: 0,
-            state: RunState {
-                id: run.id.clone(),
-                status: RunStatus::Interrupted,
-                step: 0,
-                steps: 0,
-                loss: None,
-                best_loss: None,
-                problem: None,
-            },
-        }
-    }
-
-    /// Reads what happened since.
-    pub(crate) fn catch_up(&mut self, run: &Run) -> Result<()> {
-        for recorded in run.events_after(self.last_number)? {
-            self.last_number = recorded.number;
-            self.state.apply(recorded.event);
-        }
-        Ok(())
-    }
-
-    /// How far the run is now.
-    pub(crate) fn state(&self, run: &Run) -> Result<RunState> {
-        let mut state = self.state.clone();
-        if run.is_locked()? {
-            state.status = RunStatus::Running;
-        }
-        Ok(state)
-    }
-}
-
-impl RunState {
-    fn apply(&mut self, event: TrainEvent) {
-        self.step = event.step().unwrap_or(self.step);
-        match event {
-            TrainEvent::Started { steps, .. } => {
-                self.steps = steps;
-                self.status = RunStatus::Interrupted;
-                self.problem = None;
-            }
-            TrainEvent::Stepped { loss, .. } => self.loss = Some(loss),
-            TrainEvent::Evaluated {
-                loss, best: true, ..
-            } => self.best_loss = Some(loss),
-            TrainEvent::RolledBack { to_step, .. } => self.step = to_step,
-            TrainEvent::Stopped { .. } => self.status = RunStatus::Stopped,
-            TrainEvent::Finished { .. } => self.status = RunStatus::Finished,
-            TrainEvent::Failed { message, .. } => {
-                self.status = RunStatus::Failed;
-                self.problem = Some(message);
-            }
-            _ => {}
-        }
-    }
-}
 
 /// Makes the folder of a new run, named after the day, the run and a number that is new.
 pub(crate) fn create(paths: &Paths, resolved: &Resolved) -> Result<Run> {
@@ -324,18 +205,13 @@ impl Run {
 
     /// Reads what happened.
     pub(crate) fn events(&self) -> Result<Vec<RecordedEvent>> {
-        self.events_after(0)
-    }
-
-    /// Reads what happened after the event with a number.
-    pub(crate) fn events_after(&self, number: u64) -> Result<Vec<RecordedEvent>> {
-        record::read_after(&self.events_file(), number)
+        record::read(&self.events_file())
     }
 
     /// Reads how far it is.
     pub(crate) fn state(&self) -> Result<RunState> {
         let mut progress = RunProgress::new(self);
-        progress.catch_up(self)?;
+        progress.catch_up(usize::MAX)?;
         progress.state(self)
     }
 
@@ -376,9 +252,28 @@ impl Run {
         let run = Self { id, folder };
         let plan = run.plan_file();
         let text = fs::read_to_string(&plan).map_err(AppError::file("read the plan", &plan))?;
-        let renamed = run_file::with_name(&text, name)?;
+        let renamed = run_file::with_field(&text, "name", name.into())?;
         replace_file(&plan, renamed.as_bytes())?;
         Ok(run)
+    }
+
+    /// Has the run end at a later step.
+    pub(crate) fn extend(&self, steps: usize) -> Result<()> {
+        let _lock = self.lock()?;
+        let planned = self.plan()?.steps;
+        if steps <= planned {
+            return Err(AppError::invalid(format!(
+                "`steps` is {steps}; the run already has {planned}"
+            ))
+            .with_field("steps"));
+        }
+        let plan = self.plan_file();
+        let text = fs::read_to_string(&plan).map_err(AppError::file("read the plan", &plan))?;
+        let longer = run_file::with_field(&text, "steps", steps.into())?;
+        replace_file(&plan, longer.as_bytes())?;
+        let message = format!("the run was made longer, from {planned} to {steps} steps");
+        Record::open(&self.events_file())?.append(TrainEvent::Warned { message })?;
+        Ok(())
     }
 
     /// Deletes the run with everything it learned.
@@ -387,7 +282,8 @@ impl Run {
         fs::remove_dir_all(&self.folder).map_err(AppError::file("delete the run", &self.folder))
     }
 
-    fn is_locked(&self) -> Result<bool> {
+    /// Whether a process trains it.
+    pub(crate) fn is_locked(&self) -> Result<bool> {
         let path = self.folder.join("lock");
         match File::open(&path) {
             Err(_) => Ok(false),

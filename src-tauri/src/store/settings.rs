@@ -10,7 +10,7 @@ use std::{
 };
 
 use ::models::{checkpoint::save::replace_file, device::RequestedDevice};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::yaml;
 use crate::wire::error::{AppError, Result};
@@ -24,7 +24,29 @@ device: auto
 
 # More folders with models in the layout of the Hugging Face Hub.
 model_folders: []
+
+# How the window looks: system, light or dark.
+theme: system
+
+# Whether the system tells you that a run ended while you look at something else.
+notifications: true
+
+# Whether the machine stays awake while a run goes on.
+keep_awake: true
 ";
+
+/// How the window looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Theme {
+    /// As the system does.
+    System,
+    /// Dark words on light ground.
+    Light,
+    /// Light words on dark ground.
+    Dark,
+}
 
 /// What the user prefers.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -34,6 +56,12 @@ pub(crate) struct Settings {
     pub(crate) device: RequestedDevice,
     /// More folders with models.
     pub(crate) model_folders: Vec<PathBuf>,
+    /// How the window looks.
+    pub(crate) theme: Theme,
+    /// Whether the system tells that a run ended while the window is not looked at.
+    pub(crate) notifications: bool,
+    /// Whether the machine stays awake while a run goes on.
+    pub(crate) keep_awake: bool,
     /// Fields that this version does not know.
     #[serde(flatten)]
     unknown: BTreeMap<String, serde_json::Value>,
@@ -44,6 +72,9 @@ impl Default for Settings {
         Self {
             device: RequestedDevice::Auto,
             model_folders: Vec::new(),
+            theme: Theme::System,
+            notifications: true,
+            keep_awake: true,
             unknown: BTreeMap::new(),
         }
     }
@@ -74,17 +105,20 @@ impl Settings {
             false => TEMPLATE.to_owned(),
         };
         let line = format!("{field}: {value}");
+        let begin = format!("{field}:");
         let mut found = false;
-        let mut lines: Vec<&str> = text
-            .lines()
-            .map(|old| match old.starts_with(&format!("{field}:")) {
-                true => {
-                    found = true;
-                    line.as_str()
-                }
-                false => old,
-            })
-            .collect();
+        // A value that goes on in the lines below is replaced with them.
+        let mut inside = false;
+        let mut lines = Vec::new();
+        for old in text.lines() {
+            if old.starts_with(&begin) {
+                found = true;
+                lines.push(line.as_str());
+            } else if !(inside && old.starts_with([' ', '-'])) {
+                lines.push(old);
+            }
+            inside = old.starts_with(&begin) || (inside && old.starts_with([' ', '-']));
+        }
         if !found {
             lines.push(&line);
         }
@@ -129,6 +163,20 @@ mod tests {
             warnings[0].starts_with("`news` in line 2 of the settings is not known"),
             "{warnings:?}"
         );
+    }
+
+    #[test]
+    fn setting_a_list_replaces_all_its_lines() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("settings.yaml");
+        fs::write(
+            &path,
+            "model_folders:\n  - /a\n  # Large.\n  - /b\ndevice: cpu\n",
+        )
+        .unwrap();
+        Settings::set(&path, "model_folders", "[/c]").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "model_folders: [/c]\ndevice: cpu\n");
     }
 
     #[test]

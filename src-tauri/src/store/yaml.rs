@@ -98,6 +98,20 @@ pub(crate) fn write_with_comments(
     Ok(written)
 }
 
+/// Each value that stands in a line of its own, with its field and the comment beside it.
+#[cfg(feature = "gui")]
+pub(crate) fn commented_values(text: &str) -> Vec<(String, String, String)> {
+    let lines = text.lines().enumerate().filter_map(|(index, line)| {
+        let field = field_of_line(text, index + 1)?;
+        let (_, rest) = line.split_once(':')?;
+        let (value, comment) = rest.rsplit_once("  # ").unwrap_or((rest, ""));
+        let value = value.trim();
+        // A field that has fields of its own has no value.
+        (!value.is_empty()).then(|| (field, value.to_owned(), comment.trim().to_owned()))
+    });
+    lines.collect()
+}
+
 /// The path of the field that begins in a line, counted from 1, such as `lora.rank`. Nothing for other lines.
 fn field_of_line(text: &str, line: usize) -> Option<String> {
     let lines: Vec<&str> = text.lines().take(line).collect();
@@ -171,6 +185,14 @@ mod tests {
         );
         let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(read, value);
+
+        #[cfg(feature = "gui")]
+        assert_eq!(
+            commented_values(&text)[2],
+            ["lora.targets", "[q, \"v: w\"]", "two"]
+                .map(str::to_owned)
+                .into()
+        );
     }
 
     #[test]

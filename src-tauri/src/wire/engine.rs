@@ -1,8 +1,8 @@
 //! What the app and an engine say to each other: one JSON object per line, each with its `kind`.
 //!
 //! The app asks on the engine's standard input and gets replies on its standard output, in order: any number of them
-//! for one ask, then [`Reply::Done`] or [`Reply::Refused`]. Only then it asks again, save for [`Ask::Stop`], which is heard
-//! at any time. When the app goes away, the engine's input ends; then it saves what goes on and leaves.
+//! for one ask, then [`Reply::Done`] or [`Reply::Refused`]. Only then it asks again, save for [`Ask::Pause`],
+//! [`Ask::GoOn`] and [`Ask::Stop`], which are heard at any time. When the app goes away, the engine's input ends; then it saves what goes on and leaves.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,13 @@ use models::{
     data::starter::Exchange,
     device::{FoundDevice, RequestedDevice},
     tasks::starter::Examination,
+    train::TrainPlan,
 };
 use serde::{Deserialize, Serialize};
 
 use super::error::AppError;
 use crate::{
-    jobs::chat::{ChatSettings, Said},
+    jobs::chat::{ChatSettings, Prompt, Said},
     store::record::RecordedEvent,
 };
 
@@ -25,25 +26,28 @@ use crate::{
 pub(crate) enum Ask {
     /// Train the run in this folder, from its newest checkpoint, until it is done or stopped.
     Train { folder: PathBuf },
+    /// Take a few steps of a run that is only tried, and keep nothing.
+    Try { plan: Box<TrainPlan> },
     /// Open the model in a folder to be talked to.
     OpenChat {
         folder: PathBuf,
         device: RequestedDevice,
     },
-    /// Answer.
-    Say { words: String },
-    /// Change how answers are written, given as `temperature=0.2`.
-    Set { change: String },
-    /// Set the scene and forget what was said; without words, there is no scene.
-    SetSystem { words: String },
-    /// Forget what was said.
-    Reset,
+    /// Answer, or continue.
+    Answer {
+        prompt: Prompt,
+        settings: ChatSettings,
+    },
     /// Ask the model in a folder every question of the starter's examination.
     Examine {
         folder: PathBuf,
         device: RequestedDevice,
         questions: Vec<Exchange>,
     },
+    /// Save the run that goes on, and wait with it in memory.
+    Pause,
+    /// Go on after a pause.
+    GoOn,
     /// End what goes on: a run is saved, an answer stays as it is.
     Stop,
 }
@@ -61,18 +65,21 @@ pub(crate) enum Reply {
     Beat,
     /// Something happened in the run. It is on disk already.
     Happened { event: RecordedEvent },
-    /// A model is open. `answers` says whether it answers or continues text.
+    /// So long a few steps took, each, and the most memory that was in use, where it is known.
+    Tried {
+        millis: Vec<f64>,
+        peak_bytes: Option<u64>,
+    },
+    /// A model is open. `answers` says whether it answers or continues text, `context` how many tokens it can read.
     Opened {
         answers: bool,
-        settings: ChatSettings,
+        context: usize,
         warnings: Vec<String>,
     },
     /// A piece of an answer.
     Wrote { piece: String },
     /// A whole answer.
     Answered { said: Said },
-    /// How answers are written from now on.
-    Changed { settings: ChatSettings },
     /// So many questions are answered.
     Examined { count: usize },
     /// All of them are.
@@ -89,11 +96,11 @@ mod tests {
 
     #[test]
     fn an_ask_and_a_reply_are_lines_that_name_their_kind() {
-        let ask = Ask::Say {
-            words: "a\nb".to_owned(),
+        let ask = Ask::Train {
+            folder: "a\nb".into(),
         };
         let line = serde_json::to_string(&ask).unwrap();
-        assert_eq!(line, r#"{"kind":"say","words":"a\nb"}"#);
+        assert_eq!(line, r#"{"kind":"train","folder":"a\nb"}"#);
         assert_eq!(serde_json::from_str::<Ask>(&line).unwrap(), ask);
 
         let reply = Reply::Refused {

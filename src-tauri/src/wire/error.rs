@@ -27,6 +27,7 @@ pub(crate) struct AppError {
 
 /// A variant exists only while someone acts on it: each has its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Code {
     /// A command, run file or setting that has to be changed. Exit code 2.

@@ -4,40 +4,369 @@ import { invoke as __TAURI_INVOKE, Channel } from "@tauri-apps/api/core";
 
 /** Commands */
 export const commands = {
-	/**  The first page. */
+	/**  What it computes on, and what was done so far. */
 	home: () => typedError<HomeView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("home")),
+	/**  What goes on. */
+	status: () => typedError<StatusView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("status")),
+	/**  Says that the page is there, and hears from now on what the window has to know at once. */
+	listen: (news: Channel<News>) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("listen", { news })),
+	/**  Closes the window. What happens to the run that goes on was asked before. */
+	leave: (how: Leaving) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("leave", { how })),
+	/**  Goes on with the runs that were going on or waiting when the app last ended. */
+	resumeOffered: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("resume_offered")),
+	/**  Leaves those runs as they are. */
+	forgetOffered: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("forget_offered")),
+	/**  What the user prefers, and where everything lies. */
+	settings: () => typedError<SettingsView, ErrorView_Serialize>(__TAURI_INVOKE("settings")),
+	/**  Changes one of them. The value is written as in the settings' file. */
+	setSetting: (name: string, value: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("set_setting", { name, value })),
+	/**  Asks for a file or folder with the system's dialog. Nothing when the user thinks better of it. */
+	pick: (what: Pick, name: string | null) => typedError<string | null, ErrorView_Serialize>(__TAURI_INVOKE("pick", { what, name })),
+	/**  Shows a file or folder in the system's file manager. */
+	reveal: (path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("reveal", { path })),
+	/**  Opens a page of the web in the system's browser. */
+	openLink: (url: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("open_link", { url })),
+	/**  All data that was added, the newest first. */
+	dataSets: () => typedError<DataSetView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("data_sets")),
+	/**  Adds a file or folder. */
+	addData: (path: string) => typedError<DataSetView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("add_data", { path })),
+	/**  Adds a text that was pasted. */
+	addDataText: (text: string) => typedError<DataSetView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("add_data_text", { text })),
+	/**  Changes how data is read. */
+	changeData: (id: string, request: DataRequestView_Deserialize) => typedError<DataSetView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("change_data", { id, request })),
+	/**  Takes data out of the list. Its files stay. */
+	removeData: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("remove_data", { id })),
+	/**  What is in data, read in some way, and counted as a model would; without a model, as a new one. */
+	inspectData: (id: string, request: DataRequestView_Deserialize, model: string | null) => typedError<InspectionView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("inspect_data", { id, request, model })),
+	/**  All models, by name. */
+	models: () => typedError<ModelView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("models")),
+	/**  Adds a model, or a folder of models, where it lies: nothing is copied. */
+	importModel: (path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("import_model", { path })),
+	/**  Takes a folder that was added out of the list. Its files stay. */
+	forgetModel: (path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("forget_model", { path })),
+	/**  Deletes a model in the app's own folder. Returns the bytes that are free now. */
+	deleteModel: (path: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_model", { path })),
+	/**  The settings that the form folds away. */
+	trainFields: () => typedError<FieldView[], ErrorView_Serialize>(__TAURI_INVOKE("train_fields")),
+	/**  What a run would be. What is wrong with it is part of the answer. */
+	planRun: (filled: { [key in string]: string }) => typedError<PlanView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("plan_run", { filled })),
+	/**  Takes a few real steps, and says how long they took and how much memory. */
+	tryRun: (filled: { [key in string]: string }) => typedError<MeasureView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("try_run", { filled })),
+	/**  Ends the steps that are tried. */
+	stopTrial: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_trial")),
+	/**  Starts a run, or has it wait. Returns its id. */
+	startRun: (filled: { [key in string]: string }) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("start_run", { filled })),
 	/**  Makes the starter's data and starts its run. Returns the run's id. */
 	startStarter: () => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("start_starter")),
+	/**  What the fields of the form are for a run file. */
+	readRunFile: (path: string) => typedError<{ [key in string]: string }, ErrorView_Serialize>(__TAURI_INVOKE("read_run_file", { path })),
+	/**  Writes the form as a run file, with everything that was chosen and why. */
+	writeRunFile: (path: string, filled: { [key in string]: string }) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("write_run_file", { path, filled })),
+	/**  All runs, the newest first. */
+	runs: () => typedError<RunView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("runs")),
 	/**  A run. */
 	run: (id: string) => typedError<RunView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("run", { id })),
-	/**  What happened in a run after the event with a number; 0 is all. */
-	runEvents: (id: string, after: number) => typedError<EventsView, ErrorView_Serialize>(__TAURI_INVOKE("run_events", { id, after })),
+	/**  Everything that happened in a run, to be compared with another. */
+	runEvents: (id: string) => typedError<EventsView, ErrorView_Serialize>(__TAURI_INVOKE("run_events", { id })),
+	/**  Tells what happened in a run after the event with a number, and then what happens. Whoever followed before hears no more. */
+	followRun: (id: string, after: number, news: Channel<RunNews_Deserialize>) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("follow_run", { id, after, news })),
+	/**  The plan of a run, with the reasons that stand beside its values. */
+	runPlan: (id: string) => typedError<PlanLineView[], ErrorView_Serialize>(__TAURI_INVOKE("run_plan", { id })),
+	/**  The plan of a run as the fields of the form, for another like it. */
+	runSettings: (id: string) => typedError<{ [key in string]: string }, ErrorView_Serialize>(__TAURI_INVOKE("run_settings", { id })),
+	/**  The files of a run. */
+	runFiles: (id: string) => typedError<FileView[], ErrorView_Serialize>(__TAURI_INVOKE("run_files", { id })),
+	/**  The end of what a run's engine wrote beside its events. */
+	runLog: (id: string) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("run_log", { id })),
+	/**  Has the run that goes on saved, to wait in memory. */
+	pauseRun: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("pause_run", { id })),
 	/**  Has a run saved and stopped, or takes it out of those that wait. */
 	stopRun: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_run", { id })),
-	/**  Continues a run from its last checkpoint, when no other is in the way. */
+	/**  Goes on with a run, from its last checkpoint or after its pause, when no other is in the way. */
 	resumeRun: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("resume_run", { id })),
-	/**  Opens a run or a model to be talked to, in place of the one that is open. */
-	openChat: (name: string) => typedError<ChatView, ErrorView_Serialize>(__TAURI_INVOKE("open_chat", { name })),
-	/**  Says something to the open model. `pieces` gets the answer as it is written. */
-	say: (words: string, pieces: Channel<string>) => typedError<AnswerView, ErrorView_Serialize>(__TAURI_INVOKE("say", { words, pieces })),
-	/**  Ends the answer that is being written. */
-	stopAnswer: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_answer")),
+	/**  Has a run end at a later step, and goes on with it. */
+	extendRun: (id: string, steps: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("extend_run", { id, steps })),
+	/**  Has the runs that wait go on in this order. */
+	orderRuns: (ids: string[]) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("order_runs", { ids })),
+	/**  Gives a run another name. Returns its new id. */
+	renameRun: (id: string, name: string) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("rename_run", { id, name })),
+	/**  Deletes a run with everything it learned. Returns the bytes that are free now. */
+	deleteRun: (id: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_run", { id })),
+	/**  Opens a run or a model to be talked to, in place of the one that is open at that place. */
+	openChat: (place: number, name: string) => typedError<ChatView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("open_chat", { place, name })),
+	/**  Closes the model at a place, which gives its memory back. */
+	closeChat: (place: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("close_chat", { place })),
+	/**  Answers a conversation, or continues a text. `pieces` gets the answer as it is written. */
+	answer: (place: number, messages: MessageView[], sampling: SamplingView, pieces: Channel<string>) => typedError<AnswerView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("answer", { place, messages, sampling, pieces })),
+	/**  Ends the answer that is being written at a place. */
+	stopAnswer: (place: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_answer", { place })),
+	/**  The conversations that have these words in them, the newest first. Without words, all. */
+	conversations: (words: string) => typedError<ConversationView[], ErrorView_Serialize>(__TAURI_INVOKE("conversations", { words })),
+	/**  A conversation. */
+	conversation: (id: string) => typedError<ConversationFile_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("conversation", { id })),
+	/**  Keeps a conversation. Returns it with its id and title. */
+	saveConversation: (conversation: ConversationFile_Deserialize) => typedError<ConversationFile_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("save_conversation", { conversation })),
+	/**  Deletes a conversation. */
+	deleteConversation: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("delete_conversation", { id })),
+	/**  Writes a conversation as Markdown, to be read elsewhere. */
+	exportConversation: (id: string, path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("export_conversation", { id, path })),
 };
 
 /* Types */
 /**  A whole answer. */
-export type AnswerView = {
+export type AnswerView = AnswerView_Serialize | AnswerView_Deserialize;
+
+/**  A whole answer. */
+export type AnswerView_Deserialize = {
 	text: string,
 	tokens: number,
-	tokensPerSecond: number | null,
+	tokensPerSecond: number,
+	/**  Seconds until the first token. */
+	firstSeconds: number,
+	/**  Tokens of the conversation with the answer: what it takes of the context. */
+	contextUsed: number,
+	/**  How many of the oldest turns were left out, because the conversation is longer than the model can read. */
+	forgottenTurns: number,
+	/**  Why it ended, where that is not the model's own end. */
+	cut?: string | null,
+};
+
+/**  A whole answer. */
+export type AnswerView_Serialize = {
+	text: string,
+	tokens: number,
+	tokensPerSecond: number,
+	/**  Seconds until the first token. */
+	firstSeconds: number,
+	/**  Tokens of the conversation with the answer: what it takes of the context. */
+	contextUsed: number,
+	/**  How many of the oldest turns were left out, because the conversation is longer than the model can read. */
+	forgottenTurns: number,
+	/**  Why it ended, where that is not the model's own end. */
+	cut: string | null,
+};
+
+/**  The rows with lengths from `from` up to and without `to`. */
+export type BinView = {
+	from: number,
+	to: number,
+	rows: number,
 };
 
 /**  A model that is open to be talked to. */
-export type ChatView = {
+export type ChatView = ChatView_Serialize | ChatView_Deserialize;
+
+/**  A model that is open to be talked to. */
+export type ChatView_Deserialize = {
 	/**  Whether it answers; otherwise it continues what is said. */
 	answers: boolean,
+	/**  The longest conversation it can read, in tokens. */
+	context: number,
+	/**  How answers are written. */
+	sampling: SamplingView,
 	/**  What a person should know about where it computes. */
 	warnings: string[],
+	/**  The folder of the model that an adapter was trained for: what to compare it with. */
+	base?: string | null,
+};
+
+/**  A model that is open to be talked to. */
+export type ChatView_Serialize = {
+	/**  Whether it answers; otherwise it continues what is said. */
+	answers: boolean,
+	/**  The longest conversation it can read, in tokens. */
+	context: number,
+	/**  How answers are written. */
+	sampling: SamplingView,
+	/**  What a person should know about where it computes. */
+	warnings: string[],
+	/**  The folder of the model that an adapter was trained for: what to compare it with. */
+	base: string | null,
+};
+
+/**  A value of the plan. */
+export type ChoiceView = {
+	field: string,
+	value: string,
+	why: string,
+	/**  Whether it was chosen here, rather than asked for. */
+	automatic: boolean,
+};
+
+/**  A variant exists only while someone acts on it: each has its exit code. */
+export type Code = 
+/**  A command, run file or setting that has to be changed. Exit code 2. */
+"invalid_request" | 
+/**  Anything else. Exit code 1. */
+"failed";
+
+/**  The usable rows, as a model sees them. */
+export type ContentView = ContentView_Serialize | ContentView_Deserialize;
+
+/**  The usable rows, as a model sees them. */
+export type ContentView_Deserialize = {
+	/**  Whether the rows are one text, learned in windows. */
+	isStream: boolean,
+	/**  Which tokenizer counted, in words. */
+	tokenizer: string,
+	/**  Which chat template was used, in words. Absent when nobody speaks. */
+	template?: string | null,
+	rows: number,
+	tokens: number,
+	learnedTokens: number,
+	shortest: number,
+	longest: number,
+	mean: number,
+	/**  So many percent of the rows have at most so many tokens. */
+	percentiles: ([number, number])[],
+	/**  How many rows have which length. */
+	histogram: BinView[],
+	/**  The line the example begins at. */
+	exampleLine: number,
+	/**  The first row, and what of it is learned. */
+	example: SegmentView[],
+};
+
+/**  The usable rows, as a model sees them. */
+export type ContentView_Serialize = {
+	/**  Whether the rows are one text, learned in windows. */
+	isStream: boolean,
+	/**  Which tokenizer counted, in words. */
+	tokenizer: string,
+	/**  Which chat template was used, in words. Absent when nobody speaks. */
+	template: string | null,
+	rows: number,
+	tokens: number,
+	learnedTokens: number,
+	shortest: number,
+	longest: number,
+	mean: number,
+	/**  So many percent of the rows have at most so many tokens. */
+	percentiles: ([number, number])[],
+	/**  How many rows have which length. */
+	histogram: BinView[],
+	/**  The line the example begins at. */
+	exampleLine: number,
+	/**  The first row, and what of it is learned. */
+	example: SegmentView[],
+};
+
+/**  A conversation. */
+export type ConversationFile = ConversationFile_Serialize | ConversationFile_Deserialize;
+
+/**  A conversation. */
+export type ConversationFile_Deserialize = {
+	/**  The name of its file. Empty until it is first saved. */
+	id?: string,
+	/**  What the user called it, or how it begins. */
+	title?: string,
+	/**  The model or run that is talked to, as `anneal chat` takes it, and how it is shown. */
+	model?: string,
+	modelTitle?: string,
+	/**  What sets the scene. */
+	system?: string,
+	/**  What was said, in order. */
+	turns?: TurnFile_Deserialize[],
+	/**  When it was last saved, in UTC. */
+	changed?: string,
+};
+
+/**  A conversation. */
+export type ConversationFile_Serialize = {
+	/**  The name of its file. Empty until it is first saved. */
+	id: string,
+	/**  What the user called it, or how it begins. */
+	title: string,
+	/**  The model or run that is talked to, as `anneal chat` takes it, and how it is shown. */
+	model: string,
+	modelTitle: string,
+	/**  What sets the scene. */
+	system: string,
+	/**  What was said, in order. */
+	turns: TurnFile_Serialize[],
+	/**  When it was last saved, in UTC. */
+	changed: string,
+};
+
+/**  A conversation in the list. */
+export type ConversationView = {
+	id: string,
+	title: string,
+	modelTitle: string,
+	turns: number,
+	/**  When it was last saved, in UTC. */
+	changed: string,
+};
+
+/**  A file and how it is read. */
+export type DataFileView = {
+	path: string,
+	/**  A sentence: what was found, and why it is read so. */
+	reason: string,
+	rows: number,
+	problems: number,
+};
+
+/**  How data is read. What is empty is found from the data. */
+export type DataRequestView = DataRequestView_Serialize | DataRequestView_Deserialize;
+
+/**  How data is read. What is empty is found from the data. */
+export type DataRequestView_Deserialize = {
+	/**  `messages`, `sharegpt`, `prompt_completion`, `alpaca` or `text`. */
+	format?: string | null,
+	/**  Which column plays which part, such as `prompt` from `question`. */
+	columns: { [key in string]: string },
+	/**  `utf-8`, `latin-1`, or another name from the web's encoding list. */
+	encoding?: string | null,
+	/**  What a row of plain text is: `whole`, `lines` or `paragraphs`. */
+	rows?: string | null,
+	/**  Whether rows that can't be read are left out. */
+	skipBadRows: boolean,
+};
+
+/**  How data is read. What is empty is found from the data. */
+export type DataRequestView_Serialize = {
+	/**  `messages`, `sharegpt`, `prompt_completion`, `alpaca` or `text`. */
+	format: string | null,
+	/**  Which column plays which part, such as `prompt` from `question`. */
+	columns: { [key in string]: string },
+	/**  `utf-8`, `latin-1`, or another name from the web's encoding list. */
+	encoding: string | null,
+	/**  What a row of plain text is: `whole`, `lines` or `paragraphs`. */
+	rows: string | null,
+	/**  Whether rows that can't be read are left out. */
+	skipBadRows: boolean,
+};
+
+/**  Data that the user added. */
+export type DataSetView = DataSetView_Serialize | DataSetView_Deserialize;
+
+/**  Data that the user added. */
+export type DataSetView_Deserialize = {
+	id: string,
+	name: string,
+	/**  Its file or folder. */
+	path: string,
+	/**  How it is read. */
+	request: DataRequestView_Deserialize,
+	/**  When it was added, in UTC. */
+	added: string,
+	/**  Whether its file is still there. */
+	exists: boolean,
+};
+
+/**  Data that the user added. */
+export type DataSetView_Serialize = {
+	id: string,
+	name: string,
+	/**  Its file or folder. */
+	path: string,
+	/**  How it is read. */
+	request: DataRequestView_Serialize,
+	/**  When it was added, in UTC. */
+	added: string,
+	/**  Whether its file is still there. */
+	exists: boolean,
 };
 
 /**  A device. */
@@ -49,12 +378,18 @@ export type DeviceView_Deserialize = {
 	name: string,
 	/**  `Metal`. */
 	kind: string,
+	/**  How a run asks for it: `cuda:1`. */
+	setting: string,
 	/**  Memory a model could use there. */
 	totalBytes?: number | null,
 	/**  What of it is free. */
 	freeBytes?: number | null,
+	/**  Physical cores, of a processor. */
+	cores?: number | null,
 	/**  Why it can't be used. */
 	problem?: string | null,
+	/**  What it does by default, each with its reason. */
+	defaults: ReasonView[],
 };
 
 /**  A device. */
@@ -63,12 +398,18 @@ export type DeviceView_Serialize = {
 	name: string,
 	/**  `Metal`. */
 	kind: string,
+	/**  How a run asks for it: `cuda:1`. */
+	setting: string,
 	/**  Memory a model could use there. */
 	totalBytes: number | null,
 	/**  What of it is free. */
 	freeBytes: number | null,
+	/**  Physical cores, of a processor. */
+	cores: number | null,
 	/**  Why it can't be used. */
 	problem: string | null,
+	/**  What it does by default, each with its reason. */
+	defaults: ReasonView[],
 };
 
 /**  An error as the window shows it. */
@@ -76,6 +417,8 @@ export type ErrorView = ErrorView_Serialize | ErrorView_Deserialize;
 
 /**  An error as the window shows it. */
 export type ErrorView_Deserialize = {
+	/**  What can be done about it. */
+	code: Code,
 	/**  What was tried, on what, with which numbers. */
 	message: string,
 	/**  What to try next, if we know. */
@@ -86,12 +429,51 @@ export type ErrorView_Deserialize = {
 
 /**  An error as the window shows it. */
 export type ErrorView_Serialize = {
+	/**  What can be done about it. */
+	code: Code,
 	/**  What was tried, on what, with which numbers. */
 	message: string,
 	/**  What to try next, if we know. */
 	hint: string | null,
 	/**  The setting at fault, as in a run file, if there is one. */
 	field: string | null,
+};
+
+/**  What a run will take, from shapes alone. */
+export type EstimateView = EstimateView_Serialize | EstimateView_Deserialize;
+
+/**  What a run will take, from shapes alone. */
+export type EstimateView_Deserialize = {
+	parameters: number,
+	trainableParameters: number,
+	weightsBytes: number,
+	/**  Gradients and the optimizer's moments. */
+	optimizerBytes: number,
+	activationsBytes: number,
+	/**  Libraries, the data, and what is left over between tensors. */
+	restBytes: number,
+	freeBytes?: number | null,
+	/**  The whole run, at the rate of an earlier one on the same device. */
+	seconds?: number | null,
+	/**  Which run that was. */
+	rateFrom?: string | null,
+};
+
+/**  What a run will take, from shapes alone. */
+export type EstimateView_Serialize = {
+	parameters: number,
+	trainableParameters: number,
+	weightsBytes: number,
+	/**  Gradients and the optimizer's moments. */
+	optimizerBytes: number,
+	activationsBytes: number,
+	/**  Libraries, the data, and what is left over between tensors. */
+	restBytes: number,
+	freeBytes: number | null,
+	/**  The whole run, at the rate of an earlier one on the same device. */
+	seconds: number | null,
+	/**  Which run that was. */
+	rateFrom: string | null,
 };
 
 /**  A look at held-out data. */
@@ -121,37 +503,318 @@ export type EventsView = {
 	sentences: SentenceView[],
 };
 
-/**  The first page: where it computes, and what was done so far. */
+/**  What is wrong with a field. */
+export type FieldProblemView = FieldProblemView_Serialize | FieldProblemView_Deserialize;
+
+/**  What is wrong with a field. */
+export type FieldProblemView_Deserialize = {
+	/**  The field, as in a run file. Empty for what belongs to none. */
+	field: string,
+	text: string,
+	hint?: string | null,
+};
+
+/**  What is wrong with a field. */
+export type FieldProblemView_Serialize = {
+	/**  The field, as in a run file. Empty for what belongs to none. */
+	field: string,
+	text: string,
+	hint: string | null,
+};
+
+/**  A setting of a run, as the form shows it. */
+export type FieldView = {
+	/**  As in a run file: `lora.rank`. */
+	field: string,
+	/**  The part of the form it stands in. */
+	group: string,
+	label: string,
+	help: string,
+	/**  The words it knows. Without any, it takes what is typed. */
+	words: string[],
+	/**  The methods that have it. Empty is all. */
+	methods: string[],
+};
+
+/**  A file of a run. */
+export type FileView = {
+	/**  From the run's folder: `checkpoints/step-000500`. */
+	name: string,
+	bytes: number,
+	/**  What it is for. */
+	what: string,
+};
+
+/**  A folder of the app. */
+export type FolderView = {
+	/**  `Runs`. */
+	name: string,
+	path: string,
+	/**  What is in it. */
+	bytes: number,
+};
+
+/**  What it computes on, and what was done so far. */
 export type HomeView = HomeView_Serialize | HomeView_Deserialize;
 
-/**  The first page: where it computes, and what was done so far. */
+/**  What it computes on, and what was done so far. */
 export type HomeView_Deserialize = {
 	/**  The device that is used. */
 	device: DeviceView_Deserialize,
 	/**  Every device that was found. */
 	devices: DeviceView_Deserialize[],
-	/**  Why the device is used, and what is odd about others: whole sentences. */
-	notes: string[],
+	/**  Why the device is used. */
+	reason: string,
+	/**  What is odd about devices, engines and settings: whole sentences. */
+	warnings: string[],
+	/**  The engines that were asked, in words: `anneal 0.1.0 (CPU)`. */
+	engines: string[],
 	/**  All runs, the newest first. */
 	runs: RunView_Deserialize[],
 };
 
-/**  The first page: where it computes, and what was done so far. */
+/**  What it computes on, and what was done so far. */
 export type HomeView_Serialize = {
 	/**  The device that is used. */
 	device: DeviceView_Serialize,
 	/**  Every device that was found. */
 	devices: DeviceView_Serialize[],
-	/**  Why the device is used, and what is odd about others: whole sentences. */
-	notes: string[],
+	/**  Why the device is used. */
+	reason: string,
+	/**  What is odd about devices, engines and settings: whole sentences. */
+	warnings: string[],
+	/**  The engines that were asked, in words: `anneal 0.1.0 (CPU)`. */
+	engines: string[],
 	/**  All runs, the newest first. */
 	runs: RunView_Serialize[],
+};
+
+/**  What is in data, and how it would be learned. */
+export type InspectionView = InspectionView_Serialize | InspectionView_Deserialize;
+
+/**  What is in data, and how it would be learned. */
+export type InspectionView_Deserialize = {
+	files: DataFileView[],
+	/**  The columns of the first file, for a mapping. Plain text has none. */
+	columns: string[],
+	/**  The first of the rows that can't be used, and how many there are. */
+	problems: RowProblemView[],
+	problemCount: number,
+	/**  Why nothing can be used. */
+	problem?: ErrorView_Deserialize | null,
+	/**  What the usable rows look like. */
+	content?: ContentView_Deserialize | null,
+};
+
+/**  What is in data, and how it would be learned. */
+export type InspectionView_Serialize = {
+	files: DataFileView[],
+	/**  The columns of the first file, for a mapping. Plain text has none. */
+	columns: string[],
+	/**  The first of the rows that can't be used, and how many there are. */
+	problems: RowProblemView[],
+	problemCount: number,
+	/**  Why nothing can be used. */
+	problem: ErrorView_Serialize | null,
+	/**  What the usable rows look like. */
+	content: ContentView_Serialize | null,
+};
+
+/**  What happens to the run that goes on when the window closes. */
+export type Leaving = 
+/**  It goes on without a window, and the app ends after it. */
+"background" | 
+/**  It is saved and stopped. */
+"save";
+
+/**  What a few real steps took. */
+export type MeasureView = MeasureView_Serialize | MeasureView_Deserialize;
+
+/**  What a few real steps took. */
+export type MeasureView_Deserialize = {
+	/**  Steps that were measured, after one to warm up. */
+	steps: number,
+	/**  Of one step. */
+	millis: number,
+	/**  The whole run at this rate, without evaluations. */
+	seconds: number,
+	/**  The most memory that was in use. */
+	peakBytes?: number | null,
+};
+
+/**  What a few real steps took. */
+export type MeasureView_Serialize = {
+	/**  Steps that were measured, after one to warm up. */
+	steps: number,
+	/**  Of one step. */
+	millis: number,
+	/**  The whole run at this rate, without evaluations. */
+	seconds: number,
+	/**  The most memory that was in use. */
+	peakBytes: number | null,
+};
+
+/**  One turn of a conversation. */
+export type MessageView = {
+	/**  `system`, `user` or `assistant`. */
+	role: string,
+	text: string,
+};
+
+/**  Where a model lies, which says what may be done with its files. */
+export type ModelPlace = 
+/**  In the app's own folder: it can be deleted. */
+"own" | 
+/**  In a folder that the user added: it can be taken out of the list. */
+"added" | 
+/**  In the cache that all programs of the Hugging Face Hub share. */
+"cache";
+
+/**  A model. */
+export type ModelView = ModelView_Serialize | ModelView_Deserialize;
+
+/**  A model. */
+export type ModelView_Deserialize = {
+	/**  How it is called here. */
+	name: string,
+	/**  Its folder. */
+	path: string,
+	/**  Where it comes from, which says what may be done with its files. */
+	place: ModelPlace,
+	/**  `llama`, if its config says. */
+	architecture?: string | null,
+	/**  How many numbers it has. */
+	parameters?: number | null,
+	/**  What its folder holds. */
+	bytes: number,
+	/**  The longest text it reads, in tokens. */
+	context?: number | null,
+	/**  Whether it was taught to answer; otherwise it continues text. */
+	answers: boolean,
+	/**  Why it can't be trained or talked to. */
+	problem?: string | null,
+};
+
+/**  A model. */
+export type ModelView_Serialize = {
+	/**  How it is called here. */
+	name: string,
+	/**  Its folder. */
+	path: string,
+	/**  Where it comes from, which says what may be done with its files. */
+	place: ModelPlace,
+	/**  `llama`, if its config says. */
+	architecture: string | null,
+	/**  How many numbers it has. */
+	parameters: number | null,
+	/**  What its folder holds. */
+	bytes: number,
+	/**  The longest text it reads, in tokens. */
+	context: number | null,
+	/**  Whether it was taught to answer; otherwise it continues text. */
+	answers: boolean,
+	/**  Why it can't be trained or talked to. */
+	problem: string | null,
+};
+
+/**  Something that the window has to know at once. */
+export type News = 
+/**  The user wants to close the window while a run goes on. */
+{ kind: "quit_asked" } | 
+/**  A page was chosen in the menu: `home`, `search`, `settings`. */
+{ kind: "chosen"; page: string } | 
+/**  Files are held over the window, or no longer. */
+{ kind: "hovered"; over: boolean } | 
+/**  Files were dropped on the window. */
+{ kind: "dropped"; paths: string[] };
+
+/**  What the user is asked to choose. */
+export type Pick = 
+/**  A file with data. */
+"data" | 
+/**  Any folder. */
+"folder" | 
+/**  A run file to open. */
+"run_file" | 
+/**  Where a run file is to be written. */
+"new_run_file" | 
+/**  Where a conversation is to be written. */
+"new_conversation";
+
+/**  A value of a run's plan. */
+export type PlanLineView = {
+	field: string,
+	value: string,
+	why: string,
+};
+
+/**  What a request means, or what is wrong with it. */
+export type PlanView = PlanView_Serialize | PlanView_Deserialize;
+
+/**  What a request means, or what is wrong with it. */
+export type PlanView_Deserialize = {
+	/**  What is wrong, by field. While there is something, nothing else is known. */
+	problems: FieldProblemView_Deserialize[],
+	/**  Every value of the plan. */
+	choices: ChoiceView[],
+	/**  What will probably not be what was wanted. */
+	warnings: string[],
+	steps: number,
+	/**  Tokens in one step. */
+	stepTokens: number,
+	estimate?: EstimateView_Deserialize | null,
+};
+
+/**  What a request means, or what is wrong with it. */
+export type PlanView_Serialize = {
+	/**  What is wrong, by field. While there is something, nothing else is known. */
+	problems: FieldProblemView_Serialize[],
+	/**  Every value of the plan. */
+	choices: ChoiceView[],
+	/**  What will probably not be what was wanted. */
+	warnings: string[],
+	steps: number,
+	/**  Tokens in one step. */
+	stepTokens: number,
+	estimate: EstimateView_Serialize | null,
+};
+
+/**  A choice and why. */
+export type ReasonView = {
+	name: string,
+	value: string,
+	why: string,
+};
+
+/**  A row that can't be used. */
+export type RowProblemView = {
+	path: string,
+	line: number,
+	/**  What is wrong, with the column. */
+	text: string,
+};
+
+/**  What is new in a run. */
+export type RunNews = RunNews_Serialize | RunNews_Deserialize;
+
+/**  What is new in a run. */
+export type RunNews_Deserialize = {
+	run: RunView_Deserialize,
+	events: EventsView,
+};
+
+/**  What is new in a run. */
+export type RunNews_Serialize = {
+	run: RunView_Serialize,
+	events: EventsView,
 };
 
 /**  What a run is doing. */
 export type RunStatus = 
 /**  A process is training it. */
 "running" | 
+/**  A process holds it in memory and waits. */
+"paused" | 
 /**  All steps are done. */
 "finished" | 
 /**  It was asked to stop and saved. */
@@ -172,20 +835,41 @@ export type RunView_Deserialize = {
 	name: string,
 	/**  How it learns, on what. */
 	what: string,
+	/**  `lora`, `full` or `scratch`. */
+	method: string,
+	/**  The names of the files it learns from. */
+	data: string[],
+	/**  The folder of the model it started from. */
+	base?: string | null,
 	/**  What it is doing. */
 	status: RunStatus,
-	/**  Whether it waits until another run is done. */
-	waiting: boolean,
+	/**  Its place among those that wait, from 1. */
+	place?: number | null,
 	/**  The last step done. */
 	step: number,
 	/**  The step at which it ends. */
 	steps: number,
+	firstLoss?: number | null,
 	/**  The loss of the last step. */
 	loss?: number | null,
 	/**  The lowest loss on held-out data. */
 	bestLoss?: number | null,
 	/**  What ended it, when it failed. */
 	problem?: string | null,
+	/**  When it first started, and when something last happened, in UTC. */
+	started?: string | null,
+	changed?: string | null,
+	/**  Seconds of training so far, and until it is done at the rate of the latest steps. */
+	seconds: number,
+	secondsLeft?: number | null,
+	tokensPerSecond?: number | null,
+	memoryBytes?: number | null,
+	peakMemoryBytes?: number | null,
+	device?: string | null,
+	parameters?: number | null,
+	trainableParameters?: number | null,
+	/**  Whether something was saved that can be talked to. */
+	saved: boolean,
 };
 
 /**  A run in a list. */
@@ -196,20 +880,41 @@ export type RunView_Serialize = {
 	name: string,
 	/**  How it learns, on what. */
 	what: string,
+	/**  `lora`, `full` or `scratch`. */
+	method: string,
+	/**  The names of the files it learns from. */
+	data: string[],
+	/**  The folder of the model it started from. */
+	base: string | null,
 	/**  What it is doing. */
 	status: RunStatus,
-	/**  Whether it waits until another run is done. */
-	waiting: boolean,
+	/**  Its place among those that wait, from 1. */
+	place: number | null,
 	/**  The last step done. */
 	step: number,
 	/**  The step at which it ends. */
 	steps: number,
+	firstLoss: number | null,
 	/**  The loss of the last step. */
 	loss: number | null,
 	/**  The lowest loss on held-out data. */
 	bestLoss: number | null,
 	/**  What ended it, when it failed. */
 	problem: string | null,
+	/**  When it first started, and when something last happened, in UTC. */
+	started: string | null,
+	changed: string | null,
+	/**  Seconds of training so far, and until it is done at the rate of the latest steps. */
+	seconds: number,
+	secondsLeft: number | null,
+	tokensPerSecond: number | null,
+	memoryBytes: number | null,
+	peakMemoryBytes: number | null,
+	device: string | null,
+	parameters: number | null,
+	trainableParameters: number | null,
+	/**  Whether something was saved that can be talked to. */
+	saved: boolean,
 };
 
 /**  What the model wrote. */
@@ -219,6 +924,30 @@ export type SampleView = {
 	text: string,
 };
 
+/**  How answers are written. The names are those of `anneal chat --set`. */
+export type SamplingView = {
+	/**  Scores are divided by it: 0 always takes the likeliest token, 1 draws as the model says. */
+	temperature: number,
+	/**  Draw from so many of the likeliest tokens. 0 is all. */
+	topK: number,
+	/**  Draw from the likeliest tokens that together have this probability. 1 is all. */
+	topP: number,
+	/**  Draw from tokens with at least this share of the likeliest one's probability. 0 is all. */
+	minP: number,
+	/**  Scores of tokens already written are divided by it. 1 is off. */
+	repetitionPenalty: number,
+	/**  Where the draw starts. The same seed and words give the same answers. */
+	seed: number,
+	/**  The most tokens of an answer. */
+	maxTokens: number,
+};
+
+/**  A stretch of the example. */
+export type SegmentView = {
+	text: string,
+	learned: boolean,
+};
+
 /**  Something that happened. */
 export type SentenceView = {
 	/**  When, in UTC: `2026-11-21T09:30:00.123Z`. */
@@ -226,6 +955,84 @@ export type SentenceView = {
 	text: string,
 	/**  Whether it is a warning or an error. */
 	bad: boolean,
+};
+
+/**  What the user prefers, and where everything lies. */
+export type SettingsView = {
+	theme: Theme,
+	notifications: boolean,
+	keepAwake: boolean,
+	device: string,
+	/**  The folders of the app. */
+	folders: FolderView[],
+	/**  Folders with models that the user added. */
+	modelFolders: string[],
+	/**  The app's version, and what it was built for. */
+	version: string,
+	platform: string,
+};
+
+/**  What goes on. The window asks for it once a second. */
+export type StatusView = StatusView_Serialize | StatusView_Deserialize;
+
+/**  What goes on. The window asks for it once a second. */
+export type StatusView_Deserialize = {
+	/**  The run that is trained. */
+	going?: RunView_Deserialize | null,
+	/**  The runs that wait, in order. */
+	waiting: RunView_Deserialize[],
+	/**  Runs that were going on or waiting when the app last ended. */
+	offered: RunView_Deserialize[],
+	/**  The device in one line. */
+	device: DeviceView_Deserialize,
+	/**  How the machine is kept awake, while it is. */
+	awake?: string | null,
+};
+
+/**  What goes on. The window asks for it once a second. */
+export type StatusView_Serialize = {
+	/**  The run that is trained. */
+	going: RunView_Serialize | null,
+	/**  The runs that wait, in order. */
+	waiting: RunView_Serialize[],
+	/**  Runs that were going on or waiting when the app last ended. */
+	offered: RunView_Serialize[],
+	/**  The device in one line. */
+	device: DeviceView_Serialize,
+	/**  How the machine is kept awake, while it is. */
+	awake: string | null,
+};
+
+/**  How the window looks. */
+export type Theme = 
+/**  As the system does. */
+"system" | 
+/**  Dark words on light ground. */
+"light" | 
+/**  Light words on dark ground. */
+"dark";
+
+/**  One exchange. */
+export type TurnFile = TurnFile_Serialize | TurnFile_Deserialize;
+
+/**  One exchange. */
+export type TurnFile_Deserialize = {
+	/**  What the user said. */
+	said?: string,
+	/**  What the model answered. */
+	answer?: string,
+	/**  What the model it came from answered, where the two were asked side by side. */
+	beside?: string | null,
+};
+
+/**  One exchange. */
+export type TurnFile_Serialize = {
+	/**  What the user said. */
+	said: string,
+	/**  What the model answered. */
+	answer: string,
+	/**  What the model it came from answered, where the two were asked side by side. */
+	beside: string | null,
 };
 
 /* Tauri Specta runtime */

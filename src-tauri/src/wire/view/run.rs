@@ -1,59 +1,14 @@
-//! What the window shows: small values, ready to be drawn. JavaScript has no 64-bit integers, so there are none.
+//! A run, and what happens in it.
 
-use models::{
-    device::FoundDevice,
-    train::{TrainEvent, TrainPlan, request::Method},
-};
+use models::train::{TrainEvent, TrainPlan, request::Method};
 use serde::Serialize;
 use specta::Type;
+use specta_typescript::Number;
 
-use super::error::AppError;
 use crate::store::{
     record::RecordedEvent,
-    runs::{RunState, RunStatus},
+    run_state::{RunState, RunStatus},
 };
-
-/// An error as the window shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ErrorView {
-    /// What was tried, on what, with which numbers.
-    message: String,
-    /// What to try next, if we know.
-    hint: Option<String>,
-    /// The setting at fault, as in a run file, if there is one.
-    field: Option<String>,
-}
-
-/// The first page: where it computes, and what was done so far.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct HomeView {
-    /// The device that is used.
-    device: DeviceView,
-    /// Every device that was found.
-    devices: Vec<DeviceView>,
-    /// Why the device is used, and what is odd about others: whole sentences.
-    notes: Vec<String>,
-    /// All runs, the newest first.
-    runs: Vec<RunView>,
-}
-
-/// A device.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DeviceView {
-    /// `Apple M3 Max`.
-    name: String,
-    /// `Metal`.
-    kind: String,
-    /// Memory a model could use there.
-    total_bytes: Option<f64>,
-    /// What of it is free.
-    free_bytes: Option<f64>,
-    /// Why it can't be used.
-    problem: Option<String>,
-}
 
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
@@ -65,20 +20,71 @@ pub(crate) struct RunView {
     name: String,
     /// How it learns, on what.
     what: String,
+    /// `lora`, `full` or `scratch`.
+    method: String,
+    /// The names of the files it learns from.
+    data: Vec<String>,
+    /// The folder of the model it started from.
+    base: Option<String>,
     /// What it is doing.
     status: RunStatus,
-    /// Whether it waits until another run is done.
-    waiting: bool,
+    /// Its place among those that wait, from 1.
+    place: Option<u32>,
     /// The last step done.
     step: u32,
     /// The step at which it ends.
     steps: u32,
+    first_loss: Option<f64>,
     /// The loss of the last step.
     loss: Option<f64>,
     /// The lowest loss on held-out data.
     best_loss: Option<f64>,
     /// What ended it, when it failed.
     problem: Option<String>,
+    /// When it first started, and when something last happened, in UTC.
+    started: Option<String>,
+    changed: Option<String>,
+    /// Seconds of training so far, and until it is done at the rate of the latest steps.
+    #[specta(type = Number)]
+    seconds: f64,
+    seconds_left: Option<f64>,
+    tokens_per_second: Option<f64>,
+    memory_bytes: Option<f64>,
+    peak_memory_bytes: Option<f64>,
+    device: Option<String>,
+    parameters: Option<f64>,
+    trainable_parameters: Option<f64>,
+    /// Whether something was saved that can be talked to.
+    saved: bool,
+}
+
+/// What is new in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunNews {
+    pub(crate) run: RunView,
+    pub(crate) events: EventsView,
+}
+
+/// A file of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FileView {
+    /// From the run's folder: `checkpoints/step-000500`.
+    pub(crate) name: String,
+    #[specta(type = Number)]
+    pub(crate) bytes: f64,
+    /// What it is for.
+    pub(crate) what: String,
+}
+
+/// A value of a run's plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PlanLineView {
+    pub(crate) field: String,
+    pub(crate) value: String,
+    pub(crate) why: String,
 }
 
 /// What happened in a run after some event. Columns of numbers are as long as `steps`.
@@ -132,89 +138,56 @@ pub(crate) struct SentenceView {
     bad: bool,
 }
 
-/// A model that is open to be talked to.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ChatView {
-    /// Whether it answers; otherwise it continues what is said.
-    pub(crate) answers: bool,
-    /// What a person should know about where it computes.
-    pub(crate) warnings: Vec<String>,
-}
-
-/// A whole answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct AnswerView {
-    pub(crate) text: String,
-    pub(crate) tokens: u32,
-    pub(crate) tokens_per_second: f64,
-}
-
-impl From<AppError> for ErrorView {
-    fn from(error: AppError) -> Self {
-        Self {
-            message: error.message,
-            hint: error.hint,
-            field: error.field,
-        }
-    }
-}
-
-impl HomeView {
-    pub(crate) fn new(
-        chosen: &FoundDevice,
-        found: &[FoundDevice],
-        notes: Vec<String>,
-        runs: Vec<RunView>,
-    ) -> Self {
-        Self {
-            device: DeviceView::from(chosen),
-            devices: found.iter().map(DeviceView::from).collect(),
-            notes,
-            runs,
-        }
-    }
-}
-
-impl From<&FoundDevice> for DeviceView {
-    fn from(device: &FoundDevice) -> Self {
-        Self {
-            name: device.name.clone(),
-            kind: device.kind.to_string(),
-            total_bytes: device.total_bytes.map(|bytes| bytes as f64),
-            free_bytes: device.free_bytes.map(|bytes| bytes as f64),
-            problem: device.problem.clone(),
-        }
-    }
-}
-
 impl RunView {
-    pub(crate) fn new(state: RunState, plan: &TrainPlan, waiting: bool) -> Self {
-        let model = plan.model.as_deref().and_then(|model| model.file_name());
-        let model = model
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
+    /// A run. `place` is that among the runs that wait, from 1.
+    pub(crate) fn new(state: RunState, plan: &TrainPlan, place: Option<usize>) -> Self {
+        let name_of = |path: &std::path::PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().into_owned()
+        };
+        let model = plan.model.as_ref().map(name_of).unwrap_or_default();
+        let (method, what) = match plan.method {
+            Method::Scratch => ("scratch", "a new model".to_owned()),
+            Method::Lora => ("lora", format!("adapter for {model}")),
+            Method::Full => ("full", format!("all of {model}")),
+        };
+        let large = |count: Option<u64>| count.map(|count| count as f64);
         Self {
-            what: match plan.method {
-                Method::Scratch => "a new model".to_owned(),
-                Method::Lora => format!("adapter for {model}"),
-                Method::Full => format!("all of {model}"),
-            },
+            what,
+            method: method.to_owned(),
             name: plan.name.clone(),
-            id: state.id,
-            status: state.status,
-            waiting,
+            data: plan.data.files.iter().map(name_of).collect(),
+            base: plan.model.as_ref().map(|path| path.display().to_string()),
+            place: place.map(|place| place as u32),
             step: state.step as u32,
             steps: plan.steps as u32,
+            seconds_left: state.seconds_left(),
+            memory_bytes: large(state.memory_bytes),
+            peak_memory_bytes: large(state.peak_memory_bytes),
+            parameters: large(state.parameters),
+            trainable_parameters: large(state.trainable_parameters),
+            id: state.id,
+            status: state.status,
+            first_loss: state.first_loss,
             loss: state.loss,
             best_loss: state.best_loss,
             problem: state.problem,
+            started: state.started,
+            changed: state.changed,
+            seconds: state.seconds,
+            tokens_per_second: state.tokens_per_second,
+            device: state.device,
+            saved: state.saved,
         }
     }
 }
 
 impl EventsView {
+    /// The number of the last event.
+    pub(crate) fn last(&self) -> u32 {
+        self.last
+    }
+
     /// What happened after number `after`.
     pub(crate) fn new(after: u32, events: Vec<RecordedEvent>) -> Self {
         let mut view = Self {
@@ -280,6 +253,8 @@ impl EventsView {
                 true,
             ),
             TrainEvent::Warned { message } => (format!("{message}."), true),
+            TrainEvent::Paused { step } => (format!("Paused at step {step}, saved."), false),
+            TrainEvent::Continued { step } => (format!("On from step {step}."), false),
             TrainEvent::Stopped { step } => (format!("Stopped at step {step}, saved."), false),
             TrainEvent::Failed { message, .. } => (format!("{message}."), true),
             TrainEvent::Finished { step, .. } => (format!("All {step} steps are done."), false),

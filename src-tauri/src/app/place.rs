@@ -1,0 +1,62 @@
+//! Where the window was and how large: remembered in the app's own folder, so that another `--home` is another window.
+
+use std::{fs, path::Path};
+
+use models::checkpoint::save::replace_file;
+use serde::{Deserialize, Serialize};
+use tauri::{PhysicalPosition, PhysicalSize, WebviewWindow};
+
+/// A window's place, in pixels of the screen.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Place {
+    x: i32,
+    y: i32,
+    width: u32,
+    height: u32,
+    maximized: bool,
+}
+
+/// Puts the window where it was. One that would lie outside every screen keeps the place it has.
+pub(super) fn restore(window: &WebviewWindow, path: &Path) {
+    let text = fs::read(path).unwrap_or_default();
+    let Ok(place) = serde_json::from_slice::<Place>(&text) else {
+        return;
+    };
+    let _ = window.set_size(PhysicalSize::new(place.width, place.height));
+    let screens = window.available_monitors().unwrap_or_default();
+    let is_seen = screens.iter().any(|screen| {
+        let (at, size) = (screen.position(), screen.size());
+        let inside = |place: i32, from: i32, length: u32| {
+            place >= from && place < from + i32::try_from(length).unwrap_or(i32::MAX)
+        };
+        inside(place.x, at.x, size.width) && inside(place.y, at.y, size.height)
+    });
+    if is_seen {
+        let _ = window.set_position(PhysicalPosition::new(place.x, place.y));
+    }
+    if place.maximized {
+        let _ = window.maximize();
+    }
+}
+
+/// Writes down where the window is. That it could not is no reason to keep it open.
+pub(super) fn remember(window: &WebviewWindow, path: &Path) {
+    let (Ok(at), Ok(size), Ok(maximized)) = (
+        window.outer_position(),
+        window.inner_size(),
+        window.is_maximized(),
+    ) else {
+        return;
+    };
+    let place = Place {
+        x: at.x,
+        y: at.y,
+        width: size.width,
+        height: size.height,
+        maximized,
+    };
+    if let (Ok(text), Some(folder)) = (serde_json::to_vec(&place), path.parent()) {
+        let _ = fs::create_dir_all(folder);
+        let _ = replace_file(path, &text);
+    }
+}

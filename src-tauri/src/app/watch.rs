@@ -1,0 +1,133 @@
+//! What the app does beside its window, twice a second: progress on its icon, a word when a run ended, the machine kept
+//! awake, and its own end when it went on in the background and nothing is left to do.
+
+use std::{thread, time::Duration};
+
+use tauri::{
+    AppHandle, Manager,
+    window::{ProgressBarState, ProgressBarStatus},
+};
+
+use super::single;
+use crate::{
+    commands::{App, Leaving, locked},
+    power::Awake,
+    store::{
+        run_state::{RunState, RunStatus},
+        runs::Run,
+    },
+};
+
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Starts to watch, on a thread of its own that lives as long as the app.
+pub(super) fn start(handle: AppHandle) {
+    thread::spawn(move || {
+        let mut watch = Watch::default();
+        loop {
+            thread::sleep(LOOK);
+            watch.look(&handle);
+        }
+    });
+}
+
+/// Brings the window back.
+pub(super) fn show(handle: &AppHandle) {
+    *locked(&handle.state::<App>().leaving) = None;
+    if let Some(window) = handle.get_webview_window("main") {
+        let _ = window.show();
+        let _ = window.unminimize();
+        let _ = window.set_focus();
+    }
+}
+
+#[derive(Default)]
+struct Watch {
+    going: Option<Run>,
+    awake: Option<Awake>,
+    /// Whether keeping awake was tried for the run that goes on.
+    tried: bool,
+}
+
+impl Watch {
+    fn look(&mut self, handle: &AppHandle) {
+        let app = handle.state::<App>();
+        if single::was_asked(&app.host.paths) {
+            show(handle);
+        }
+        let going = app.queue.going();
+        let state = going.as_ref().and_then(|run| Some(app.state(run).ok()?.0));
+        if self.going != going {
+            if let Some(run) = self.going.take() {
+                self.ended(&run, handle);
+            }
+            self.going = going;
+        }
+        self.keep_awake(state.as_ref(), &app);
+        show_progress(state.as_ref(), handle);
+        let leaves = *locked(&app.leaving) == Some(Leaving::Background);
+        if leaves && self.going.is_none() && app.queue.waiting().is_empty() {
+            handle.exit(0);
+        }
+    }
+
+    /// Says that a run ended, to a user who does not look.
+    fn ended(&self, run: &Run, handle: &AppHandle) {
+        let app = handle.state::<App>();
+        let window = handle.get_webview_window("main");
+        let looks = window.is_some_and(|window| window.is_focused().unwrap_or_default());
+        let Ok((state, plan)) = app.state(run) else {
+            return;
+        };
+        if looks || !app.host.settings().notifications {
+            return;
+        }
+        let words = match state.status {
+            RunStatus::Finished => match state.best_loss {
+                Some(loss) => format!("Finished. Best held-out loss {loss:.3}."),
+                None => "Finished.".to_owned(),
+            },
+            RunStatus::Failed => state.problem.unwrap_or_else(|| "Failed.".to_owned()),
+            RunStatus::Interrupted => "Its engine ended without a word. It can go on.".to_owned(),
+            RunStatus::Running | RunStatus::Paused | RunStatus::Stopped => return,
+        };
+        // A system without notifications has none; the run's page says the same.
+        let _ = notify_rust::Notification::new()
+            .appname("Anneal")
+            .summary(&plan.name)
+            .body(&words)
+            .show();
+    }
+
+    fn keep_awake(&mut self, state: Option<&RunState>, app: &App) {
+        let computes = state.is_some_and(|state| state.status == RunStatus::Running);
+        if !computes || !app.host.settings().keep_awake {
+            self.awake = None;
+            self.tried = false;
+        } else if !self.tried {
+            self.tried = true;
+            self.awake = Awake::hold();
+        }
+        if self.awake.as_mut().is_some_and(|awake| !awake.holds()) {
+            self.awake = None;
+        }
+        let words = self.awake.as_ref().map(|_| "kept awake while it trains");
+        *locked(&app.awake) = words.map(str::to_owned);
+    }
+}
+
+fn show_progress(state: Option<&RunState>, handle: &AppHandle) {
+    let Some(window) = handle.get_webview_window("main") else {
+        return;
+    };
+    let share = state.map(|state| state.step * 100 / state.steps.max(1));
+    let status = match state.map(|state| state.status) {
+        None => ProgressBarStatus::None,
+        Some(RunStatus::Paused) => ProgressBarStatus::Paused,
+        Some(_) => ProgressBarStatus::Normal,
+    };
+    let _ = window.set_progress_bar(ProgressBarState {
+        status: Some(status),
+        progress: share.map(|share| share as u64),
+    });
+}

@@ -1,0 +1,131 @@
+//! The app as a whole: what it computes on, what goes on, what it offers, and how it is left.
+
+use models::device::{FoundDevice, defaults::device_defaults};
+use tauri::{AppHandle, Manager, Runtime, State, ipc::Channel};
+
+use super::{Answer, App, Leaving, locked};
+use crate::{
+    store::run_state::RunStatus,
+    wire::view::{DeviceView, HomeView, News, ReasonView, StatusView},
+};
+
+/// What it computes on, and what was done so far.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
+    let found = app.host.devices();
+    let choice = app.host.choose_device(None, false, &found)?;
+    let mut warnings = choice.warnings.clone();
+    warnings.extend(app.host.engine_problems());
+    warnings.extend(app.warnings.iter().cloned());
+    Ok(HomeView {
+        device: DeviceView::from(&choice.device),
+        devices: found.iter().map(with_defaults).collect(),
+        reason: choice.reason,
+        warnings,
+        engines: app.host.engines(),
+        runs: app.views(),
+    })
+}
+
+/// What goes on.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
+    let choice = app.host.choose_device(None, false, &app.host.devices())?;
+    let going = app.queue.going().and_then(|run| app.view(&run).ok());
+    let waiting = app.queue.waiting();
+    let offered = locked(&app.offered).clone();
+    let offered = offered.iter().filter_map(|id| {
+        let run = app.host.find_stored_run(id).ok()?;
+        // What was finished meanwhile, perhaps from the terminal, is no offer.
+        let (state, _) = app.state(&run).ok()?;
+        let open = !matches!(state.status, RunStatus::Finished | RunStatus::Running);
+        open.then(|| app.view(&run).ok()).flatten()
+    });
+    let offered = offered.collect();
+    Ok(StatusView {
+        going,
+        waiting: waiting
+            .iter()
+            .filter_map(|run| app.view(run).ok())
+            .collect(),
+        offered,
+        device: DeviceView::from(&choice.device),
+        awake: locked(&app.awake).clone(),
+    })
+}
+
+/// Says that the page is there, and hears from now on what the window has to know at once.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn listen<R: Runtime>(
+    handle: AppHandle<R>,
+    app: State<'_, App>,
+    news: Channel<News>,
+) -> Answer<()> {
+    *locked(&app.window) = Some(news);
+    // The window is hidden until there is something to see.
+    if let Some(window) = handle.get_webview_window("main") {
+        let _ = window.show();
+    }
+    Ok(())
+}
+
+/// Closes the window. What happens to the run that goes on was asked before.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn leave<R: Runtime>(
+    handle: AppHandle<R>,
+    app: State<'_, App>,
+    how: Leaving,
+) -> Answer<()> {
+    *locked(&app.leaving) = Some(how);
+    match (how, handle.get_webview_window("main")) {
+        (Leaving::Background, Some(window)) => {
+            let _ = window.hide();
+        }
+        // The run is saved on the way out.
+        _ => handle.exit(0),
+    }
+    Ok(())
+}
+
+/// Goes on with the runs that were going on or waiting when the app last ended.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn resume_offered(app: State<'_, App>) -> Answer<()> {
+    for id in std::mem::take(&mut *locked(&app.offered)) {
+        if let Ok(run) = app.host.find_stored_run(&id) {
+            app.queue.add(run);
+        }
+    }
+    Ok(())
+}
+
+/// Leaves those runs as they are.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn forget_offered(app: State<'_, App>) -> Answer<()> {
+    locked(&app.offered).clear();
+    Ok(())
+}
+
+fn with_defaults(device: &FoundDevice) -> DeviceView {
+    let defaults = serde_json::to_value(device_defaults(device.kind)).unwrap_or_default();
+    let words = |value: &serde_json::Value| match value {
+        serde_json::Value::String(words) => words.clone(),
+        serde_json::Value::Bool(on) => if *on { "on" } else { "off" }.to_owned(),
+        other => other.to_string(),
+    };
+    let reasons = defaults
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, default)| ReasonView {
+            name: name.replace('_', " "),
+            value: words(&default["value"]),
+            why: words(&default["reason"]),
+        });
+    DeviceView::from(device).with_defaults(reasons.collect())
+}

@@ -1,0 +1,85 @@
+//! Models on this machine.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use tauri::State;
+
+use super::{Answer, App};
+use crate::{
+    store::models::{self, ModelPlace, StoredModel},
+    wire::{error::AppError, view::ModelView},
+};
+
+/// All models, by name.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn models(app: State<'_, App>) -> Answer<Vec<ModelView>> {
+    let found = models::list(&app.host.paths, &app.host.settings());
+    let infos = found.into_iter().map(models::info);
+    Ok(infos.map(ModelView::from).collect())
+}
+
+/// Adds a model, or a folder of models, where it lies: nothing is copied.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn import_model(app: State<'_, App>, path: String) -> Answer<()> {
+    let path = std::path::absolute(&path).map_err(AppError::file("find the folder", &path))?;
+    if models::models_in(&path).is_empty() {
+        let path = path.display();
+        return Err(AppError::invalid(format!("there is no model in `{path}`"))
+            .with_hint(
+                "a model is a folder with a `config.json` and safetensors, as on the Hugging Face Hub",
+            )
+            .into());
+    }
+    let mut folders = app.host.settings().model_folders;
+    if !folders.contains(&path) {
+        folders.push(path);
+    }
+    Ok(set_folders(&app, &folders)?)
+}
+
+/// Takes a folder that was added out of the list. Its files stay.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn forget_model(app: State<'_, App>, path: String) -> Answer<()> {
+    let path = PathBuf::from(path);
+    let mut folders = app.host.settings().model_folders;
+    folders.retain(|folder| !path.starts_with(folder));
+    Ok(set_folders(&app, &folders)?)
+}
+
+/// Deletes a model in the app's own folder. Returns the bytes that are free now.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn delete_model(app: State<'_, App>, path: String) -> Answer<f64> {
+    let model = find(&app, &path)?;
+    if model.place != ModelPlace::Own {
+        return Err(AppError::invalid(format!(
+            "`{path}` does not lie in the app's own folder, so it is not deleted here"
+        ))
+        .into());
+    }
+    let bytes = models::folder_bytes(&model.path);
+    fs::remove_dir_all(&model.path).map_err(AppError::file("delete the model", &model.path))?;
+    Ok(bytes as f64)
+}
+
+/// A model of the list, by its folder.
+fn find(app: &App, path: &str) -> Result<StoredModel, AppError> {
+    let models = models::list(&app.host.paths, &app.host.settings());
+    let found = models
+        .into_iter()
+        .find(|model| model.path == Path::new(path));
+    found.ok_or_else(|| AppError::invalid(format!("there is no model in `{path}`")))
+}
+
+/// A list in one line is JSON, which YAML reads too.
+fn set_folders(app: &App, folders: &[PathBuf]) -> Result<(), AppError> {
+    let text =
+        serde_json::to_string(folders).map_err(|error| AppError::failed(error.to_string()))?;
+    app.host.set("model_folders", &text)
+}

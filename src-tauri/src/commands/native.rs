@@ -1,0 +1,81 @@
+//! What only the system can do: its file dialogs, its file manager, its browser.
+
+use std::path::PathBuf;
+
+use tauri::{AppHandle, Runtime};
+use tauri_plugin_dialog::DialogExt;
+
+use super::Answer;
+use crate::wire::error::AppError;
+
+/// What the user is asked to choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, specta::Type)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Pick {
+    /// A file with data.
+    Data,
+    /// Any folder.
+    Folder,
+    /// A run file to open.
+    RunFile,
+    /// Where a run file is to be written.
+    NewRunFile,
+    /// Where a conversation is to be written.
+    NewConversation,
+}
+
+/// Asks for a file or folder with the system's dialog. Nothing when the user thinks better of it.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn pick<R: Runtime>(
+    handle: AppHandle<R>,
+    what: Pick,
+    name: Option<String>,
+) -> Answer<Option<String>> {
+    let mut dialog = handle.dialog().file();
+    if let Some(name) = name {
+        dialog = dialog.set_file_name(name);
+    }
+    let picked = match what {
+        Pick::Data => dialog
+            .add_filter("Data", &["jsonl", "json", "csv", "tsv", "txt", "md"])
+            .add_filter("All files", &["*"])
+            .blocking_pick_file(),
+        Pick::Folder => dialog.blocking_pick_folder(),
+        Pick::RunFile => dialog
+            .add_filter("Run files", &["yaml", "yml"])
+            .blocking_pick_file(),
+        Pick::NewRunFile => dialog
+            .add_filter("Run files", &["yaml"])
+            .blocking_save_file(),
+        Pick::NewConversation => dialog.add_filter("Markdown", &["md"]).blocking_save_file(),
+    };
+    let path = picked.and_then(|path| path.into_path().ok());
+    Ok(path.map(|path| path.display().to_string()))
+}
+
+/// Shows a file or folder in the system's file manager.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn reveal(path: String) -> Answer<()> {
+    let path = PathBuf::from(path);
+    // A program is never started this way: it is shown in its folder.
+    let shown = match path.is_dir() {
+        true => opener::open(&path),
+        false => opener::reveal(&path),
+    };
+    Ok(shown.map_err(|error| {
+        AppError::failed(format!("could not show `{}`: {error}", path.display()))
+    })?)
+}
+
+/// Opens a page of the web in the system's browser.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn open_link(url: String) -> Answer<()> {
+    if !url.starts_with("https://") && !url.starts_with("http://") {
+        return Err(AppError::invalid(format!("not a page of the web: `{url}`")).into());
+    }
+    let opened = opener::open_browser(&url);
+    Ok(opened.map_err(|error| AppError::failed(format!("could not open `{url}`: {error}")))?)
+}

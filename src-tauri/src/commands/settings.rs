@@ -1,0 +1,66 @@
+//! What the user prefers, and where everything lies.
+
+use tauri::{AppHandle, Manager, Runtime, State, Theme as WindowTheme};
+
+use super::{Answer, App};
+use crate::{
+    store::{
+        models::{folder_bytes, hub_cache},
+        settings::Theme,
+    },
+    wire::{
+        error::AppError,
+        view::{FolderView, SettingsView},
+    },
+};
+
+/// The settings that the window may change.
+const CHANGEABLE: [&str; 4] = ["theme", "notifications", "keep_awake", "device"];
+
+/// What the user prefers, and where everything lies.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn settings(app: State<'_, App>) -> Answer<SettingsView> {
+    let paths = &app.host.paths;
+    let mut folders = vec![
+        ("Runs", paths.runs.clone()),
+        ("Models", paths.models.clone()),
+        ("Data made here", paths.data.clone()),
+        ("Conversations", paths.conversations.clone()),
+    ];
+    folders.extend(hub_cache().map(|cache| ("Cache of the Hugging Face Hub", cache)));
+    let folders = folders.into_iter().map(|(name, path)| FolderView {
+        name: name.to_owned(),
+        bytes: folder_bytes(&path) as f64,
+        path: path.display().to_string(),
+    });
+    Ok(SettingsView::new(&app.host.settings(), folders.collect()))
+}
+
+/// Changes one of them. The value is written as in the settings' file.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn set_setting<R: Runtime>(
+    handle: AppHandle<R>,
+    app: State<'_, App>,
+    name: String,
+    value: String,
+) -> Answer<()> {
+    if !CHANGEABLE.contains(&name.as_str()) {
+        return Err(AppError::invalid(format!("there is no setting `{name}` here")).into());
+    }
+    app.host.set(&name, &value)?;
+    show_theme(&handle, app.host.settings().theme);
+    Ok(())
+}
+
+/// Has the window's frame look as its page does.
+pub(crate) fn show_theme<R: Runtime>(handle: &AppHandle<R>, theme: Theme) {
+    if let Some(window) = handle.get_webview_window("main") {
+        let _ = window.set_theme(match theme {
+            Theme::System => None,
+            Theme::Light => Some(WindowTheme::Light),
+            Theme::Dark => Some(WindowTheme::Dark),
+        });
+    }
+}

@@ -1,0 +1,538 @@
+//! The commands as the window calls them, on a runtime without a screen. Engines are real processes.
+
+use std::{
+    fs,
+    path::Path,
+    sync::mpsc::{self, Receiver},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tauri::{
+    Manager, WebviewWindow, WebviewWindowBuilder,
+    ipc::{CallbackFn, Channel, InvokeResponseBody},
+    test::{INVOKE_KEY, MockRuntime, get_ipc_response, mock_builder, mock_context, noop_assets},
+    webview::InvokeRequest,
+};
+use tempfile::TempDir;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn the_windows_bindings_are_those_of_the_commands() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/src/api/bindings.ts");
+    let written = tempfile::NamedTempFile::with_suffix(".ts").unwrap();
+    builder()
+        .export(specta_typescript::Typescript::default(), written.path())
+        .unwrap();
+    let text = fs::read_to_string(written.path()).unwrap();
+    if std::env::var_os("ANNEAL_WRITE_BINDINGS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    let committed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        text == committed,
+        "run with ANNEAL_WRITE_BINDINGS=1 to write them anew"
+    );
+}
+
+#[test]
+fn the_three_lists_of_commands_are_one() {
+    let names: &[&str] = include!("names.in");
+    let capability = include_str!("../../capabilities/main.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/src/api/bindings.ts");
+    let bindings = fs::read_to_string(path).unwrap();
+    for name in names {
+        let permission = format!("\"allow-{}\"", name.replace('_', "-"));
+        assert!(capability.contains(&permission), "{permission}");
+        assert!(
+            bindings.contains(&format!("\"{name}\"")),
+            "{name} in the bindings"
+        );
+    }
+    assert_eq!(capability.matches("\"allow-").count(), names.len());
+    assert_eq!(bindings.matches("__TAURI_INVOKE(\"").count(), names.len());
+}
+
+#[test]
+fn at_first_start_there_is_a_device_and_nothing_else() {
+    let window = Window::open();
+    let home = window.call("home", json!({}));
+    assert_eq!(home["runs"], json!([]));
+    assert!(home["device"]["freeBytes"].as_f64().unwrap() > 1e8);
+    assert!(
+        !home["devices"][0]["defaults"][0]["why"]
+            .as_str()
+            .unwrap()
+            .is_empty()
+    );
+    let status = window.call("status", json!({}));
+    assert_eq!(status["going"], json!(null));
+    for list in ["runs", "data_sets"] {
+        assert_eq!(window.call(list, json!({})), json!([]), "{list}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_said_by_field() {
+    let window = Window::open();
+    let plan = |filled: Value| window.call("plan_run", json!({ "filled": filled }));
+    let field = |plan: &Value| plan["problems"][0]["field"].as_str().unwrap().to_owned();
+    assert_eq!(field(&plan(json!({}))), "data.files");
+    assert_eq!(
+        field(&plan(json!({"learning_rate": "warm"}))),
+        "learning_rate"
+    );
+    let text = window.text();
+    let wrong = plan(json!({"data.files": text, "batch.rows": "0", "clip_norm": "-1"}));
+    let fields: Vec<&str> = wrong["problems"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|problem| problem["field"].as_str().unwrap())
+        .collect();
+    assert_eq!(fields, ["batch.rows", "clip_norm"]);
+    assert_eq!(
+        field(&plan(json!({"model": "no/such", "data.files": text}))),
+        "model"
+    );
+}
+
+#[test]
+fn a_plan_has_reasons_and_an_estimate_that_a_trial_can_check() {
+    let window = Window::open();
+    let filled = window.small_run();
+    let plan = window.call("plan_run", json!({ "filled": filled }));
+    assert_eq!(plan["problems"], json!([]));
+    assert_eq!(plan["steps"], json!(400));
+    let automatic = plan["choices"].as_array().unwrap().iter();
+    assert!(
+        automatic
+            .filter(|choice| choice["automatic"] == json!(true))
+            .count()
+            > 10
+    );
+    assert_eq!(
+        plan["estimate"]["seconds"],
+        json!(null),
+        "no run has been here"
+    );
+
+    let tried = window.call("try_run", json!({ "filled": filled }));
+    assert_eq!(tried["steps"], json!(3));
+    assert!(tried["millis"].as_f64().unwrap() > 0.0);
+    if let Some(peak) = tried["peakBytes"].as_f64() {
+        let part = |name: &str| plan["estimate"][name].as_f64().unwrap();
+        let estimated = part("weightsBytes")
+            + part("optimizerBytes")
+            + part("activationsBytes")
+            + part("restBytes");
+        let ratio = estimated / peak;
+        assert!(
+            (0.5..2.0).contains(&ratio),
+            "{estimated} estimated, {peak} measured"
+        );
+    }
+}
+
+#[test]
+fn data_is_added_looked_at_read_otherwise_and_removed() {
+    let window = Window::open();
+    let file = window.home.path().join("questions.csv");
+    fs::write(
+        &file,
+        b"question,answer\nWo liegt K\xf6ln?,Am Rhein\nUnd Rom?,Am Tiber\n",
+    )
+    .unwrap();
+    let set = window.call("add_data", json!({ "path": file }));
+    let id = set["id"].as_str().unwrap();
+    let inspect = |request: Value| {
+        let request = with(json!({"columns": {}, "skipBadRows": false}), request);
+        let asked = json!({"id": id, "request": request, "model": null});
+        window.call("inspect_data", asked)
+    };
+    let refused = inspect(json!({}));
+    let message = refused["problem"]["message"].as_str().unwrap();
+    assert!(message.contains("not UTF-8"), "{message}");
+    let unmapped = inspect(json!({"encoding": "latin-1"}));
+    assert_eq!(unmapped["columns"], json!(["question", "answer"]));
+    assert!(unmapped["problem"]["message"].is_string());
+
+    let request = json!({
+        "encoding": "latin-1", "columns": {"prompt": "question", "completion": "answer"}, "skipBadRows": false,
+    });
+    let read = inspect(request.clone());
+    assert_eq!(read["problem"], json!(null));
+    assert_eq!(read["content"]["rows"], json!(2));
+    let learned = read["content"]["example"].as_array().unwrap().iter();
+    let learned: String = learned
+        .filter(|segment| segment["learned"] == json!(true))
+        .map(|segment| segment["text"].as_str().unwrap())
+        .collect();
+    assert!(
+        learned.contains("Am Rhein") && !learned.contains("Wo liegt"),
+        "{learned}"
+    );
+
+    window.call("change_data", json!({"id": id, "request": request}));
+    let sets = window.call("data_sets", json!({}));
+    assert_eq!(sets[0]["request"]["encoding"], json!("latin-1"));
+    window.call("remove_data", json!({ "id": id }));
+    assert_eq!(window.call("data_sets", json!({})), json!([]));
+    assert!(file.exists());
+}
+
+#[test]
+fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
+    let window = Window::open();
+    let id = window.call("start_run", json!({ "filled": window.small_run() }));
+    let id = id.as_str().unwrap().to_owned();
+    let news = window.follow(&id, 0);
+    let status = || window.run(&id)["status"].as_str().unwrap().to_owned();
+    heard(&news, |news| news["run"]["step"].as_u64() >= Some(3));
+
+    window.call("pause_run", json!({ "id": id }));
+    heard(&news, |news| news["run"]["status"] == "paused");
+    let step = window.run(&id)["step"].clone();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(window.run(&id)["step"], step);
+    let error = window.refused("delete_run", json!({ "id": id }));
+    assert_eq!(error["message"], "the run goes on or waits; stop it first");
+    window.call("resume_run", json!({ "id": id }));
+    heard(&news, |news| news["run"]["step"].as_u64() > step.as_u64());
+
+    window.call("stop_run", json!({ "id": id }));
+    heard(&news, |news| news["run"]["status"] == "stopped");
+    until(|| window.call("status", json!({}))["going"].is_null());
+    let events = window.call("run_events", json!({ "id": id }));
+    let steps = events["steps"].as_array().unwrap();
+    assert!(
+        steps
+            .iter()
+            .map(|step| step.as_u64().unwrap())
+            .eq(1..=steps.len() as u64)
+    );
+    // A page that has all of it hears only what is new.
+    let late = window.follow(&id, events["last"].as_u64().unwrap() as u32);
+    let first = late.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(first["events"]["steps"], json!([]));
+
+    let refused = window.refused("extend_run", json!({"id": id, "steps": 10}));
+    assert_eq!(refused["field"], "steps");
+    window.call("extend_run", json!({"id": id, "steps": 500}));
+    until(|| window.run(&id)["steps"] == json!(500) && status() == "running");
+    window.call("stop_run", json!({ "id": id }));
+    until(|| status() == "stopped" && window.call("status", json!({}))["going"].is_null());
+
+    let renamed = window.call("rename_run", json!({"id": id, "name": "Second  try"}));
+    assert_eq!(window.run(renamed.as_str().unwrap())["name"], "Second  try");
+    let settings = window.call("run_settings", json!({ "id": renamed }));
+    assert_eq!(settings["batch.rows"], "2");
+    let plan = window.call("run_plan", json!({ "id": renamed }));
+    assert!(plan.as_array().unwrap().len() > 30);
+    let files = window.call("run_files", json!({ "id": renamed }));
+    assert_eq!(files[0]["name"], "run.yaml");
+    let freed = window.call("delete_run", json!({ "id": renamed }));
+    assert!(freed.as_f64().unwrap() > 1e5);
+    assert_eq!(window.call("runs", json!({})), json!([]));
+}
+
+#[test]
+fn runs_wait_in_an_order_that_can_be_changed_and_are_offered_again() {
+    let window = Window::open();
+    let start = || {
+        let id = window.call("start_run", json!({ "filled": window.small_run() }));
+        id.as_str().unwrap().to_owned()
+    };
+    let ids = [start(), start(), start(), start()];
+    let waiting = || {
+        let status = window.call("status", json!({}));
+        let runs = status["waiting"].as_array().unwrap().clone();
+        runs.iter()
+            .map(|run| run["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    until(|| waiting() == ids[1..]);
+    window.call("order_runs", json!({"ids": [ids[3], ids[1]]}));
+    assert_eq!(waiting(), [&ids[3], &ids[1], &ids[2]].map(String::clone));
+    window.call("stop_run", json!({"id": ids[1]}));
+    assert_eq!(waiting(), [&ids[3], &ids[2]].map(String::clone));
+
+    // The window closes: what goes on is saved, and the next start offers it and what waited.
+    let home = window.close();
+    let window = Window::at(home);
+    let offered = window.call("status", json!({}))["offered"].clone();
+    let offered: Vec<&str> = offered
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(offered, [&ids[0], &ids[3], &ids[2]]);
+    window.call("resume_offered", json!({}));
+    until(|| window.run(&ids[0])["status"] == "running");
+    assert_eq!(window.call("status", json!({}))["offered"], json!([]));
+}
+
+#[test]
+fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
+    let window = Window::open();
+    let filled = with(window.small_run(), json!({"steps": "3"}));
+    let id = window.call("start_run", json!({ "filled": filled }));
+    let id = id.as_str().unwrap();
+    until(|| window.run(id)["status"] == "finished");
+    let opened = window.call("open_chat", json!({"place": 0, "name": id}));
+    assert_eq!(opened["answers"], json!(false));
+    let sampling = with(opened["sampling"].clone(), json!({"maxTokens": 5}));
+    let (channel, pieces) = channel();
+    let app = window.webview.state::<App>();
+    let messages = serde_json::from_value(json!([{"role": "user", "text": "Steel is"}])).unwrap();
+    let sampling = serde_json::from_value(sampling).unwrap();
+    let answer = chat::answer(app, 0, messages, sampling, channel).unwrap();
+    let answer = serde_json::to_value(answer).unwrap();
+    let streamed: String = pieces
+        .try_iter()
+        .map(|piece| piece.as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(streamed, answer["text"].as_str().unwrap());
+    assert_eq!(answer["tokens"], json!(5));
+    assert_eq!(answer["cut"], "cut at the most tokens of an answer");
+
+    let turns = json!([{"said": "Steel is", "answer": streamed, "beside": null}]);
+    let kept = json!({
+        "id": "", "title": "", "model": id, "modelTitle": "small", "system": "", "turns": turns, "changed": "",
+    });
+    let kept = window.call("save_conversation", json!({ "conversation": kept }));
+    let found = window.call("conversations", json!({"words": "STEEL"}));
+    assert_eq!(found[0]["id"], kept["id"]);
+    let path = window.home.path().join("talk.md");
+    window.call(
+        "export_conversation",
+        json!({"id": kept["id"], "path": path}),
+    );
+    assert!(
+        fs::read_to_string(path)
+            .unwrap()
+            .contains("**You:** Steel is")
+    );
+    window.call("delete_conversation", json!({"id": kept["id"]}));
+    let gone = window.refused("conversation", json!({"id": kept["id"]}));
+    assert_eq!(gone["code"], "failed");
+    window.call("close_chat", json!({"place": 0}));
+    assert_eq!(
+        window.refused("open_chat", json!({"place": 7, "name": id}))["code"],
+        "invalid_request"
+    );
+}
+
+#[test]
+fn models_are_added_where_they_lie_and_only_own_ones_are_deleted() {
+    let window = Window::open();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens");
+    let model = checkpoint_below(&golden).expect("a checkpoint among the goldens");
+    window.call("import_model", json!({ "path": model }));
+    let listed = || {
+        let models = window.call("models", json!({}));
+        let added = models.as_array().unwrap().clone().into_iter();
+        added
+            .filter(|it| it["place"] == "added")
+            .collect::<Vec<_>>()
+    };
+    let added = listed();
+    assert_eq!(added.len(), 1);
+    assert_eq!(added[0]["problem"], json!(null));
+    assert!(added[0]["parameters"].as_f64().unwrap() > 1e3);
+    let refused = window.refused("delete_model", json!({ "path": added[0]["path"] }));
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("not deleted here")
+    );
+    window.call("forget_model", json!({ "path": added[0]["path"] }));
+    assert!(listed().is_empty() && model.exists());
+    let empty = window.refused("import_model", json!({ "path": window.home.path() }));
+    assert!(empty["hint"].is_string());
+
+    let own = window.home.path().join("models/mine");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("config.json"), "{}").unwrap();
+    let freed = window.call("delete_model", json!({ "path": own }));
+    assert_eq!(freed, json!(2.0));
+    assert!(!own.exists());
+}
+
+#[test]
+fn a_form_is_saved_as_a_run_file_and_opened_again() {
+    let window = Window::open();
+    let path = window.home.path().join("run.yaml");
+    let filled = window.small_run();
+    window.call("write_run_file", json!({"path": path, "filled": filled}));
+    let opened = window.call("read_run_file", json!({ "path": path }));
+    assert_eq!(opened["scratch.config.hidden_size"], "32");
+    let again = window.call("plan_run", json!({ "filled": opened }));
+    assert_eq!(again["steps"], json!(400));
+    fs::write(&path, "steps: many\n").unwrap();
+    let wrong = window.refused("read_run_file", json!({ "path": path }));
+    assert_eq!(wrong["field"], "steps");
+}
+
+#[test]
+fn only_some_settings_are_changed_from_the_window() {
+    let window = Window::open();
+    window.call("set_setting", json!({"name": "theme", "value": "dark"}));
+    assert_eq!(window.call("settings", json!({}))["theme"], "dark");
+    let refused = window.refused(
+        "set_setting",
+        json!({"name": "model_folders", "value": "[/]"}),
+    );
+    assert_eq!(refused["code"], "invalid_request");
+    window.refused("set_setting", json!({"name": "theme", "value": "plaid"}));
+    assert_eq!(window.call("settings", json!({}))["theme"], "dark");
+    window.refused("open_link", json!({"url": "file:///etc/passwd"}));
+}
+
+/// A window without a screen, on a home of its own.
+struct Window {
+    webview: WebviewWindow<MockRuntime>,
+    app: tauri::App<MockRuntime>,
+    home: TempDir,
+}
+
+impl Window {
+    fn open() -> Self {
+        Self::at(tempfile::tempdir().unwrap())
+    }
+
+    fn at(home: TempDir) -> Self {
+        let (host, warnings) = Host::open(Some(home.path())).unwrap();
+        let app = mock_builder()
+            .manage(App::new(host, warnings))
+            .invoke_handler(commands_on!(MockRuntime).invoke_handler())
+            .build(mock_context(noop_assets()))
+            .unwrap();
+        let webview = WebviewWindowBuilder::new(&app, "main", tauri::WebviewUrl::default());
+        Self {
+            webview: webview.build().unwrap(),
+            app,
+            home,
+        }
+    }
+
+    /// Closes it, as the end of the app does, and gives back its home.
+    fn close(self) -> TempDir {
+        self.app.state::<App>().queue.close();
+        self.home
+    }
+
+    fn ask(&self, command: &str, arguments: Value) -> Result<Value, Value> {
+        let request = InvokeRequest {
+            cmd: command.to_owned(),
+            callback: CallbackFn(0),
+            error: CallbackFn(1),
+            url: "tauri://localhost".parse().unwrap(),
+            body: arguments.into(),
+            headers: Default::default(),
+            invoke_key: INVOKE_KEY.to_owned(),
+        };
+        let answer = get_ipc_response(&self.webview, request)?;
+        Ok(answer.deserialize().unwrap())
+    }
+
+    fn call(&self, command: &str, arguments: Value) -> Value {
+        self.ask(command, arguments)
+            .unwrap_or_else(|error| panic!("{command}: {error}"))
+    }
+
+    fn refused(&self, command: &str, arguments: Value) -> Value {
+        self.ask(command, arguments).unwrap_err()
+    }
+
+    fn run(&self, id: &str) -> Value {
+        self.call("run", json!({ "id": id }))
+    }
+
+    fn follow(&self, id: &str, after: u32) -> Receiver<Value> {
+        let (channel, news) = channel();
+        let app = self.webview.state::<App>();
+        runs::follow_run(app, id.to_owned(), after, channel).unwrap();
+        news
+    }
+
+    /// A text to learn from, as the form writes it.
+    fn text(&self) -> String {
+        let path = self.home.path().join("text.txt");
+        let text = "Steel is heated and cooled slowly, until it is soft.\n".repeat(400);
+        fs::write(&path, text).unwrap();
+        json!([path]).to_string()
+    }
+
+    /// A run of many quick steps.
+    fn small_run(&self) -> Value {
+        json!({
+            "name": "small", "method": "scratch", "data.files": self.text(), "steps": "400",
+            "batch.rows": "2", "batch.length": "32", "evaluate.every": "100", "sample.every": "0",
+            "scratch.vocab_size": "300", "scratch.config.hidden_size": "32", "scratch.config.head_dim": "8",
+            "scratch.config.num_attention_heads": "4", "scratch.config.num_key_value_heads": "2",
+            "scratch.config.num_hidden_layers": "2", "scratch.config.intermediate_size": "64", "device": "cpu",
+        })
+    }
+}
+
+/// A channel as the window has them, and what it hears.
+fn channel<T>() -> (Channel<T>, Receiver<Value>) {
+    let (sender, heard) = mpsc::channel();
+    let channel = Channel::new(move |body| {
+        if let InvokeResponseBody::Json(text) = body {
+            let _ = sender.send(serde_json::from_str(&text).unwrap());
+        }
+        Ok(())
+    });
+    (channel, heard)
+}
+
+fn heard(news: &Receiver<Value>, is_it: impl Fn(&Value) -> bool) {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        if is_it(&news.recv_timeout(PATIENCE).unwrap()) {
+            return;
+        }
+    }
+    panic!("waited {PATIENCE:?} for news");
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// An object with the fields of another put over its own.
+fn with(mut object: Value, more: Value) -> Value {
+    let fields = object.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    object
+}
+
+/// The first checkpoint in a folder of folders.
+fn checkpoint_below(folder: &Path) -> Option<std::path::PathBuf> {
+    let mut folders: Vec<_> = fs::read_dir(folder)
+        .ok()?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    folders.into_iter().find_map(|path| {
+        let is_it = path.join("config.json").is_file() && path.join("model.safetensors").is_file();
+        if is_it {
+            Some(path)
+        } else {
+            checkpoint_below(&path)
+        }
+    })
+}

@@ -1,0 +1,155 @@
+//! A run before it starts: what it would be, what it would cost, and its file.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::atomic::Ordering};
+
+use models::{
+    checkpoint::save::replace_file,
+    train::{Resolved, TrainRequest, estimate::Estimate},
+};
+use tauri::State;
+
+use super::{Answer, App};
+use crate::{
+    host::{Host, form},
+    store::run_file,
+    wire::{
+        error::{AppError, Result},
+        view::{EstimateView, FieldView, MeasureView, PlanView},
+    },
+};
+
+/// What the form has in its fields: values as in a run file, by field.
+type Filled = BTreeMap<String, String>;
+
+/// Where the starter's randomness starts.
+const STARTER_SEED: u64 = 42;
+
+/// The settings that the form folds away.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn train_fields() -> Answer<Vec<FieldView>> {
+    Ok(form::FIELDS.iter().map(FieldView::from).collect())
+}
+
+/// What a run would be. What is wrong with it is part of the answer.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn plan_run(app: State<'_, App>, filled: Filled) -> Answer<PlanView> {
+    let resolved = match resolve(&app, &filled) {
+        Ok(resolved) => resolved,
+        Err(error) => return Ok(PlanView::refused(error)),
+    };
+    let estimate = app.estimate(&resolved).ok();
+    Ok(PlanView::new(&resolved, estimate))
+}
+
+/// Takes a few real steps, and says how long they took and how much memory.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn try_run(app: State<'_, App>, filled: Filled) -> Answer<MeasureView> {
+    let plan = resolve(&app, &filled)?.plan;
+    app.stop_trial.store(false, Ordering::SeqCst);
+    let stop = || app.stop_trial.load(Ordering::SeqCst);
+    let (millis, peak_bytes) = app.host.try_steps(&plan, &stop)?;
+    // The first step takes memory and makes kernels.
+    let mut steady = millis.get(1..).unwrap_or_default().to_vec();
+    steady.sort_by(f64::total_cmp);
+    let Some(&median) = steady.get(steady.len() / 2) else {
+        return Err(AppError::failed("the trial was stopped before it knew anything").into());
+    };
+    Ok(MeasureView {
+        steps: steady.len() as u32,
+        millis: median,
+        seconds: median / 1e3 * plan.steps as f64,
+        peak_bytes: peak_bytes.map(|bytes| bytes as f64),
+    })
+}
+
+/// Ends the steps that are tried.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn stop_trial(app: State<'_, App>) -> Answer<()> {
+    app.stop_trial.store(true, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Starts a run, or has it wait. Returns its id.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn start_run(app: State<'_, App>, filled: Filled) -> Answer<String> {
+    let resolved = resolve(&app, &filled)?;
+    Ok(app.start(&resolved)?)
+}
+
+/// Makes the starter's data and starts its run. Returns the run's id.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn start_starter(app: State<'_, App>) -> Answer<String> {
+    let (_, request) = app.host.write_starter(STARTER_SEED, None)?;
+    let resolved = app.host.plan(request)?;
+    Ok(app.start(&resolved)?)
+}
+
+/// What the fields of the form are for a run file.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn read_run_file(path: String) -> Answer<Filled> {
+    let request = run_file::read(&PathBuf::from(path))?;
+    Ok(run_file::fields(&request)?)
+}
+
+/// Writes the form as a run file, with everything that was chosen and why.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn write_run_file(app: State<'_, App>, path: String, filled: Filled) -> Answer<()> {
+    let text = run_file::write(&resolve(&app, &filled)?)?;
+    let path = PathBuf::from(path);
+    replace_file(&path, text.as_bytes()).map_err(AppError::from)?;
+    Ok(())
+}
+
+fn resolve(app: &App, filled: &Filled) -> Result<Resolved> {
+    let changes: Vec<String> = filled
+        .iter()
+        .filter(|(_, value)| !value.trim().is_empty())
+        .map(|(field, value)| format!("{field}={value}"))
+        .collect();
+    let request = run_file::set(TrainRequest::default(), &changes).map_err(|mut error| {
+        // On the command line it is a flag; here it is the field that was filled in.
+        error.message = error.message.replacen("--set ", "", 1);
+        error
+    })?;
+    app.host.plan(request)
+}
+
+impl App {
+    fn start(&self, resolved: &Resolved) -> Result<String> {
+        let run = self.host.create_run(resolved)?;
+        self.host.forget_data();
+        let id = run.id.clone();
+        self.queue.add(run);
+        Ok(id)
+    }
+
+    /// What a run would take, at the rate of the latest run on the same device.
+    fn estimate(&self, resolved: &Resolved) -> Result<EstimateView> {
+        let plan = &resolved.plan;
+        let estimate = Estimate::new(plan, &Host::shape(plan)?);
+        let devices = self.host.devices();
+        let device = devices
+            .iter()
+            .find(|device| device.setting() == plan.device.to_string());
+        let free_bytes = device.and_then(|device| device.free_bytes);
+        let rate = self.host.runs().iter().rev().find_map(|run| {
+            let (state, earlier) = self.state(run).ok()?;
+            let seconds = state.step_millis? / 1e3;
+            if earlier.device != plan.device {
+                return None;
+            }
+            let whole = Estimate::new(&earlier, &Host::shape(&earlier).ok()?);
+            let rate = whole.operations / earlier.steps.max(1) as f64 / seconds;
+            Some((earlier.name, rate))
+        });
+        Ok(EstimateView::new(&estimate, free_bytes, rate))
+    }
+}

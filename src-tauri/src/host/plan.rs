@@ -1,0 +1,248 @@
+//! What a request would mean, without starting it: reads all it names, and decides the rest.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError},
+    time::SystemTime,
+};
+
+use models::{
+    arch::config::DecoderConfig,
+    checkpoint::folder::ModelFolder,
+    data::DataRequest,
+    tasks::language::text::{Text, TokenizerFrom},
+    train::{
+        Facts, Resolved, TrainPlan, TrainRequest,
+        plan::{DataFacts, ModelFacts},
+        preset,
+        request::{Method, TokenizerSource},
+        resolve,
+    },
+};
+
+use super::Host;
+use crate::{
+    store,
+    wire::error::{AppError, Result},
+};
+
+/// The linear weights of a layer in most checkpoints, and in those that fuse some.
+const LINEARS: [&str; 7] = [
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "gate_proj",
+    "up_proj",
+    "down_proj",
+];
+const FUSED_LINEARS: [&str; 4] = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
+
+/// The file of a tokenizer.
+const TOKENIZER: &str = "tokenizer.json";
+
+/// Data that was read and counted for a plan. A form asks again after each change, mostly for the same data.
+#[derive(Debug)]
+pub(super) struct LookedAt {
+    what: What,
+    seen: Arc<(TextOf, DataFacts)>,
+}
+
+/// Everything that the text and its facts depend on.
+#[derive(Debug, PartialEq)]
+struct What {
+    request: DataRequest,
+    /// When each file or folder was last changed.
+    changed: Vec<Option<SystemTime>>,
+    held_out: f64,
+    /// The folder of the tokenizer, or how many tokens a new one may have.
+    tokenizer: (Option<PathBuf>, usize),
+    seed: u64,
+}
+
+struct TextOf(Text);
+
+impl std::fmt::Debug for TextOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a text of {} rows", self.0.train.len())
+    }
+}
+
+impl Host {
+    /// What a request would mean, without starting it: reads all it names, and decides the rest.
+    pub(crate) fn plan(&self, mut request: TrainRequest) -> Result<Resolved> {
+        let scratch = request.method_or_default().value == Method::Scratch;
+        if let Some(model) = request.model.as_mut().filter(|_| !scratch) {
+            *model = store::models::find(&self.paths, &self.settings(), model)
+                .map_err(|error| error.with_field("model"))?;
+        }
+        for file in &mut request.data.files {
+            *file = std::path::absolute(&file).map_err(AppError::file("find the data", &file))?;
+        }
+        if let Some(scratch) = &mut request.scratch
+            && let Some(TokenizerSource::File(path)) = &mut scratch.tokenizer
+        {
+            *path = tokenizer_folder(path)?;
+        }
+        let strict = request.strict.unwrap_or_default();
+        let device = self.choose_device(request.device, strict, &self.devices())?;
+        let model = request.model.as_deref().filter(|_| !scratch);
+        let mut facts = Facts {
+            model: model.map(model_facts).transpose()?,
+            data: DataFacts::default(),
+            vocab_size: 0,
+            device,
+            bf16_checked: false,
+        };
+        // Without data or model there is nothing to read; resolving says so, with all else that is wrong.
+        let mut seen = None;
+        if !request.data.files.is_empty() && (scratch || request.model.is_some()) {
+            let looked = self
+                .look_at_data(&request)
+                .map_err(|error| match error.field {
+                    None => error.with_field("data.files"),
+                    Some(_) => error,
+                })?;
+            facts.data = looked.1.clone();
+            facts.vocab_size = looked.0.0.tokenizer.vocabulary_size();
+            seen = Some(looked);
+        }
+        let mut resolved = resolve(&request, &facts)?;
+        if let Some(scratch) = &resolved.plan.scratch {
+            check_config(&scratch.config)?;
+        }
+        if let Some(seen) = seen {
+            resolved.warnings.extend(seen.0.0.warnings(&resolved.plan)?);
+        }
+        Ok(resolved)
+    }
+
+    /// The shape of the model that a plan trains.
+    #[cfg(feature = "gui")]
+    pub(crate) fn shape(plan: &TrainPlan) -> Result<DecoderConfig> {
+        let config = match (&plan.scratch, &plan.model) {
+            (Some(scratch), _) => serde_json::Value::Object(scratch.config.clone()),
+            (None, Some(model)) => ModelFolder::open(model)?.config,
+            (None, None) => return Err(AppError::failed("the plan names no model")),
+        };
+        Ok(DecoderConfig::from_json(&config)?)
+    }
+
+    /// Takes a few steps of a plan in an engine. Returns the milliseconds of each, and the most memory in use.
+    #[cfg(feature = "gui")]
+    pub(crate) fn try_steps(
+        &self,
+        plan: &TrainPlan,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(Vec<f64>, Option<u64>)> {
+        use crate::{
+            jobs::engine::{Engine, Wish},
+            wire::engine::{Ask, Reply},
+        };
+
+        let mut tried = None;
+        let mut hear = |reply| {
+            if let Reply::Tried { millis, peak_bytes } = reply {
+                tried = Some((millis, peak_bytes));
+            }
+        };
+        let plan = Box::new(plan.clone());
+        let mut engine = Engine::start(self.kind_of(plan.device), None)?;
+        engine.ask(&Ask::Try { plan }, &mut hear, &|| Wish::stop_if(stop()))?;
+        tried.ok_or_else(|| AppError::failed("the engine ended the trial without a word"))
+    }
+
+    /// Forgets the data that was planned with; a text of millions of rows is not kept for nothing.
+    pub(crate) fn forget_data(&self) {
+        *self
+            .looked_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn look_at_data(&self, request: &TrainRequest) -> Result<Arc<(TextOf, DataFacts)>> {
+        let (source, vocab_size) = request.tokenizer_or_default();
+        let folder = match (&request.model, source) {
+            (Some(model), _) => Some(model.clone()),
+            (None, TokenizerSource::File(path)) => Some(path),
+            (None, TokenizerSource::Trained) => None,
+        };
+        let held_out = request.data.held_out.unwrap_or(preset::HELD_OUT);
+        let changed = |path: &PathBuf| fs::metadata(path).and_then(|it| it.modified()).ok();
+        let what = What {
+            request: request.data.source(),
+            changed: request.data.files.iter().map(changed).collect(),
+            held_out: held_out.clamp(0.0, 0.5),
+            tokenizer: (folder, vocab_size),
+            seed: request.seed.unwrap_or(preset::SEED),
+        };
+        let mut looked_at = self
+            .looked_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = looked_at.as_ref().filter(|known| known.what == what) {
+            return Ok(known.seen.clone());
+        }
+        let tokenizer = match &what.tokenizer {
+            (Some(folder), _) => TokenizerFrom::Folder(folder),
+            (None, vocab_size) => TokenizerFrom::Data {
+                vocab_size: *vocab_size,
+            },
+        };
+        let text = Text::open(&what.request, what.held_out, tokenizer, what.seed)?;
+        let facts = text.facts()?;
+        let seen = Arc::new((TextOf(text), facts));
+        *looked_at = Some(LookedAt {
+            what,
+            seen: seen.clone(),
+        });
+        Ok(seen)
+    }
+}
+
+/// What a plan depends on in a model.
+fn model_facts(folder: &Path) -> Result<ModelFacts> {
+    let config = DecoderConfig::from_json(&ModelFolder::open(folder)?.config)?;
+    let linears = match config.fused_projections {
+        true => FUSED_LINEARS.iter(),
+        false => LINEARS.iter(),
+    };
+    Ok(ModelFacts {
+        context: config.max_position_embeddings,
+        layers: config.layers.len(),
+        linears: linears.map(|&name| name.to_owned()).collect(),
+    })
+}
+
+/// The folder of a tokenizer that is named by its folder, or by its file `tokenizer.json`.
+fn tokenizer_folder(path: &Path) -> Result<PathBuf> {
+    let wrong = |problem: &str| {
+        let path = path.display();
+        AppError::invalid(format!("`scratch.tokenizer` {problem}: `{path}`"))
+            .with_field("scratch.tokenizer")
+    };
+    let absolute = std::path::absolute(path).map_err(AppError::file("find the tokenizer", path))?;
+    match absolute.is_file() {
+        false if absolute.join(TOKENIZER).is_file() => Ok(absolute),
+        false => Err(wrong(
+            "is neither `trained` nor a folder with a `tokenizer.json`",
+        )),
+        true if absolute.ends_with(TOKENIZER) => {
+            Ok(absolute.parent().map(Path::to_owned).unwrap_or_default())
+        }
+        true => Err(wrong("is a file with another name than `tokenizer.json`")),
+    }
+}
+
+/// Whether a new model can be made from a plan's config.
+fn check_config(config: &serde_json::Map<String, serde_json::Value>) -> Result<()> {
+    let described = DecoderConfig::from_json(&serde_json::Value::Object(config.clone()));
+    match described {
+        Ok(_) => Ok(()),
+        Err(models::Error::Setting { field, problem }) => {
+            Err(models::Error::setting(format!("scratch.config.{field}"), problem).into())
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,92 @@
+//! Following a run: what happens in it, at a pace that an eye can see.
+//!
+//! A run writes up to thousands of events a second, and a page that gets each on its own stands still. So what is new is
+//! collected for a thirtieth of a second and told at once. Nothing is left out: what was not told yet lies in the run's
+//! file, and a page that falls behind gets longer messages, up to a bound, and later ones for the rest.
+
+use std::{thread, time::Duration};
+
+use crate::{
+    store::{
+        record::RecordedEvent,
+        run_state::{RunProgress, RunState},
+        runs::Run,
+    },
+    wire::error::Result,
+};
+
+/// The time between two messages.
+const PACE: Duration = Duration::from_millis(33);
+/// The most events of a message.
+const MOST_EVENTS: usize = 5_000;
+/// Whether a process trains the run is asked every so many looks, when nothing new was written.
+const LOOKS_PER_STATE: usize = 10;
+
+/// Tells what happened in a run after event number `after`, and then what happens, as long as somebody `hears` it.
+///
+/// `tell` gets events, none where only the state changed, and the state after them. The first call comes at once.
+pub(crate) fn follow(
+    run: &Run,
+    after: u64,
+    tell: &mut dyn FnMut(Vec<RecordedEvent>, RunState),
+    hears: &dyn Fn() -> bool,
+) -> Result<()> {
+    let mut progress = RunProgress::new(run);
+    let mut told: Option<RunState> = None;
+    let mut quiet_looks = 0;
+    while hears() {
+        let mut events = progress.catch_up(MOST_EVENTS)?;
+        let behind = events.len() == MOST_EVENTS;
+        events.retain(|event| event.number > after);
+        let is_time = !events.is_empty() || quiet_looks % LOOKS_PER_STATE == 0;
+        // What the page has already is read over without a word.
+        if is_time && !(behind && events.is_empty()) {
+            let state = progress.state(run)?;
+            if !events.is_empty() || told.as_ref() != Some(&state) {
+                told = Some(state.clone());
+                tell(events, state);
+            }
+        }
+        quiet_looks = if behind { 0 } else { quiet_looks + 1 };
+        // Nobody sees what was over before it is shown, so it is read as fast as it can be.
+        if !behind || progress.last_number() > after {
+            thread::sleep(PACE);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use models::train::TrainEvent;
+
+    use super::*;
+    use crate::store::record::Record;
+
+    #[test]
+    fn what_happens_is_told_in_order_in_messages_of_bounded_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::at(folder.path().to_owned());
+        let mut record = Record::open(&run.events_file()).unwrap();
+        let last = 2 * MOST_EVENTS + 10;
+        for step in 1..=last {
+            record.append(TrainEvent::Continued { step }).unwrap();
+        }
+        let (heard, mut longest) = (RefCell::new(Vec::new()), 0);
+        let mut tell = |events: Vec<RecordedEvent>, _| {
+            longest = longest.max(events.len());
+            let mut heard = heard.borrow_mut();
+            heard.extend(events.iter().map(|event| event.number));
+            if heard.len() == last - 7 {
+                // What comes later is told too.
+                record.append(TrainEvent::Paused { step: last }).unwrap();
+            }
+        };
+        let hears = || heard.borrow().len() < last - 6;
+        follow(&run, 7, &mut tell, &hears).unwrap();
+        assert!(heard.borrow().iter().copied().eq(8..=last as u64 + 1));
+        assert!(longest <= MOST_EVENTS);
+    }
+}

@@ -1,0 +1,176 @@
+//! Data that the user added: where it lies and how it is read. The data itself stays where it is.
+
+use std::{fs, path::Path};
+
+use ::models::{checkpoint::save::replace_file, data::DataRequest, random::stable_hash};
+use serde::{Deserialize, Serialize};
+
+use super::paths::Paths;
+use crate::wire::error::{AppError, Result};
+
+/// Some data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DataSet {
+    /// Stays the same when its reading changes.
+    pub(crate) id: String,
+    /// How it is called: the name of its file or folder.
+    pub(crate) name: String,
+    /// The files, and how they are read.
+    pub(crate) request: DataRequest,
+    /// When it was added, in UTC.
+    pub(crate) added: String,
+}
+
+/// All of them, the newest first.
+pub(crate) fn list(paths: &Paths) -> Result<Vec<DataSet>> {
+    let path = &paths.data_sets;
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text = fs::read(path).map_err(AppError::file("read the list of data", path))?;
+    serde_json::from_slice(&text).map_err(|error| {
+        let path = path.display();
+        AppError::failed(format!("not a list of data: {error}: `{path}`"))
+    })
+}
+
+/// The one with an id.
+pub(crate) fn find(paths: &Paths, id: &str) -> Result<DataSet> {
+    let found = list(paths)?.into_iter().find(|it| it.id == id);
+    found.ok_or_else(|| AppError::invalid(format!("there is no data `{id}`")))
+}
+
+/// Adds a file or folder. One that was added before is moved to the front and keeps how it is read.
+pub(crate) fn add(paths: &Paths, path: &Path) -> Result<DataSet> {
+    let path = std::path::absolute(path).map_err(AppError::file("find the data", path))?;
+    if !path.exists() {
+        let path = path.display();
+        return Err(AppError::invalid(format!("there is no file `{path}`")));
+    }
+    let mut sets = list(paths)?;
+    let known = sets
+        .iter()
+        .position(|set| set.request.paths == [path.clone()]);
+    let set = match known {
+        Some(at) => sets.remove(at),
+        None => DataSet {
+            id: format!("{:08x}", id_of(&path)),
+            name: path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_else(|| path.display().to_string()),
+            request: DataRequest {
+                paths: vec![path],
+                ..DataRequest::default()
+            },
+            added: jiff::Timestamp::now()
+                .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
+                .to_string(),
+        },
+    };
+    sets.insert(0, set.clone());
+    write(paths, &sets)?;
+    Ok(set)
+}
+
+/// Keeps a text that was pasted in a file of its own, and adds that.
+pub(crate) fn add_text(paths: &Paths, text: &str) -> Result<DataSet> {
+    if text.trim().is_empty() {
+        return Err(AppError::invalid("there is no text to add"));
+    }
+    let is_rows = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .all(|line| serde_json::from_str::<serde_json::Map<_, _>>(line).is_ok());
+    let ending = if is_rows { "jsonl" } else { "txt" };
+    let now = jiff::Zoned::now().strftime("%Y-%m-%d-%H%M%S").to_string();
+    let number = stable_hash(0, text.as_bytes()) & 0xffff;
+    let path = paths
+        .data
+        .join(format!("pasted-{now}-{number:04x}.{ending}"));
+    fs::create_dir_all(&paths.data).map_err(AppError::file("make the folder", &paths.data))?;
+    replace_file(&path, text.as_bytes())?;
+    add(paths, &path)
+}
+
+/// Changes how data is read.
+pub(crate) fn change(paths: &Paths, id: &str, request: DataRequest) -> Result<DataSet> {
+    let mut sets = list(paths)?;
+    let set = sets.iter_mut().find(|set| set.id == id);
+    let set = set.ok_or_else(|| AppError::invalid(format!("there is no data `{id}`")))?;
+    set.request = DataRequest {
+        paths: set.request.paths.clone(),
+        ..request
+    };
+    let changed = set.clone();
+    write(paths, &sets)?;
+    Ok(changed)
+}
+
+/// Takes data out of the list. Its files stay, save those that were pasted, which the app made itself.
+pub(crate) fn remove(paths: &Paths, id: &str) -> Result<()> {
+    let set = find(paths, id)?;
+    let mut sets = list(paths)?;
+    sets.retain(|it| it.id != id);
+    write(paths, &sets)?;
+    for path in set.request.paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.parent() == Some(&paths.data) && name.starts_with("pasted-") {
+            fs::remove_file(&path).map_err(AppError::file("delete the pasted text", &path))?;
+        }
+    }
+    Ok(())
+}
+
+fn id_of(path: &Path) -> u64 {
+    stable_hash(0, path.as_os_str().as_encoded_bytes()) & 0xffff_ffff
+}
+
+fn write(paths: &Paths, sets: &[DataSet]) -> Result<()> {
+    if let Some(folder) = paths.data_sets.parent() {
+        fs::create_dir_all(folder).map_err(AppError::file("make the folder", folder))?;
+    }
+    let text =
+        serde_json::to_vec_pretty(sets).map_err(|error| AppError::failed(error.to_string()))?;
+    Ok(replace_file(&paths.data_sets, &text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_added_once_changed_and_forgotten_while_its_file_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::new(Some(home.path())).unwrap();
+        let file = home.path().join("notes.txt");
+        fs::write(&file, "Hot steel.\n").unwrap();
+        let first = add(&paths, &file).unwrap();
+        let pasted = add_text(&paths, "{\"text\": \"a\"}\n").unwrap();
+        assert!(pasted.name.ends_with(".jsonl"), "{}", pasted.name);
+        let request = DataRequest {
+            encoding: Some("latin-1".to_owned()),
+            ..DataRequest::default()
+        };
+        change(&paths, &first.id, request).unwrap();
+        let again = add(&paths, &file).unwrap();
+        assert_eq!(again.request.encoding.as_deref(), Some("latin-1"));
+        assert_eq!(again.request.paths, std::slice::from_ref(&file));
+        assert_eq!(list(&paths).unwrap().len(), 2);
+
+        remove(&paths, &first.id).unwrap();
+        remove(&paths, &pasted.id).unwrap();
+        assert!(list(&paths).unwrap().is_empty());
+        assert!(file.exists());
+        assert!(!pasted.request.paths[0].exists());
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::new(Some(home.path())).unwrap();
+        assert!(add(&paths, Path::new("nowhere.txt")).is_err());
+        assert!(add_text(&paths, " \n").is_err());
+        assert!(remove(&paths, "7").is_err());
+    }
+}

@@ -1,0 +1,274 @@
+//! Data, and what is in it.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use models::data::{DataRequest, TextRows, format::Format};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use specta::Type;
+use specta_typescript::Number;
+
+use super::ErrorView;
+use crate::{
+    host::inspect::{Content, Inspection},
+    store::data_sets::DataSet,
+    wire::error::{AppError, Result},
+};
+
+/// Data that the user added.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DataSetView {
+    id: String,
+    name: String,
+    /// Its file or folder.
+    path: String,
+    /// How it is read.
+    request: DataRequestView,
+    /// When it was added, in UTC.
+    added: String,
+    /// Whether its file is still there.
+    exists: bool,
+}
+
+/// How data is read. What is empty is found from the data.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DataRequestView {
+    /// `messages`, `sharegpt`, `prompt_completion`, `alpaca` or `text`.
+    format: Option<String>,
+    /// Which column plays which part, such as `prompt` from `question`.
+    columns: BTreeMap<String, String>,
+    /// `utf-8`, `latin-1`, or another name from the web's encoding list.
+    encoding: Option<String>,
+    /// What a row of plain text is: `whole`, `lines` or `paragraphs`.
+    rows: Option<String>,
+    /// Whether rows that can't be read are left out.
+    skip_bad_rows: bool,
+}
+
+/// What is in data, and how it would be learned.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InspectionView {
+    files: Vec<DataFileView>,
+    /// The columns of the first file, for a mapping. Plain text has none.
+    columns: Vec<String>,
+    /// The first of the rows that can't be used, and how many there are.
+    problems: Vec<RowProblemView>,
+    problem_count: u32,
+    /// Why nothing can be used.
+    problem: Option<ErrorView>,
+    /// What the usable rows look like.
+    content: Option<ContentView>,
+}
+
+/// A file and how it is read.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DataFileView {
+    path: String,
+    /// A sentence: what was found, and why it is read so.
+    reason: String,
+    rows: u32,
+    problems: u32,
+}
+
+/// A row that can't be used.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RowProblemView {
+    path: String,
+    line: u32,
+    /// What is wrong, with the column.
+    text: String,
+}
+
+/// The usable rows, as a model sees them.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ContentView {
+    /// Whether the rows are one text, learned in windows.
+    is_stream: bool,
+    /// Which tokenizer counted, in words.
+    tokenizer: String,
+    /// Which chat template was used, in words. Absent when nobody speaks.
+    template: Option<String>,
+    rows: u32,
+    #[specta(type = Number)]
+    tokens: f64,
+    #[specta(type = Number)]
+    learned_tokens: f64,
+    shortest: u32,
+    longest: u32,
+    #[specta(type = Number)]
+    mean: f64,
+    /// So many percent of the rows have at most so many tokens.
+    percentiles: Vec<(u32, u32)>,
+    /// How many rows have which length.
+    histogram: Vec<BinView>,
+    /// The line the example begins at.
+    example_line: u32,
+    /// The first row, and what of it is learned.
+    example: Vec<SegmentView>,
+}
+
+/// The rows with lengths from `from` up to and without `to`.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BinView {
+    from: u32,
+    to: u32,
+    rows: u32,
+}
+
+/// A stretch of the example.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SegmentView {
+    text: String,
+    learned: bool,
+}
+
+/// How many rows with problems are listed.
+const PROBLEMS_SHOWN: usize = 50;
+
+impl DataRequestView {
+    /// The same for these files.
+    pub(crate) fn request(self, paths: Vec<PathBuf>) -> Result<DataRequest> {
+        let filled = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
+        Ok(DataRequest {
+            paths,
+            format: filled(self.format)
+                .map(|word| read_word::<Format>("data.format", &word))
+                .transpose()?,
+            columns: self
+                .columns
+                .into_iter()
+                .filter(|(_, column)| !column.is_empty())
+                .collect(),
+            encoding: filled(self.encoding),
+            rows: filled(self.rows)
+                .map(|word| read_word::<TextRows>("data.rows", &word))
+                .transpose()?,
+            skip_bad_rows: self.skip_bad_rows,
+        })
+    }
+}
+
+/// One of the words that a setting knows.
+fn read_word<T: DeserializeOwned>(field: &str, word: &str) -> Result<T> {
+    serde_json::from_value(word.into())
+        .map_err(|error| AppError::invalid(format!("`{field}`: {error}")).with_field(field))
+}
+
+/// The word for a value that is written as one.
+fn word_of(value: impl Serialize) -> Option<String> {
+    let json = serde_json::to_value(value).ok()?;
+    json.as_str().map(str::to_owned)
+}
+
+impl From<&DataRequest> for DataRequestView {
+    fn from(request: &DataRequest) -> Self {
+        Self {
+            format: request.format.and_then(word_of),
+            columns: request.columns.clone(),
+            encoding: request.encoding.clone(),
+            rows: request.rows.and_then(word_of),
+            skip_bad_rows: request.skip_bad_rows,
+        }
+    }
+}
+
+impl From<DataSet> for DataSetView {
+    fn from(set: DataSet) -> Self {
+        let path = set.request.paths.first().cloned().unwrap_or_default();
+        Self {
+            request: DataRequestView::from(&set.request),
+            exists: path.exists(),
+            path: path.display().to_string(),
+            id: set.id,
+            name: set.name,
+            added: set.added,
+        }
+    }
+}
+
+impl InspectionView {
+    /// What was found.
+    pub(crate) fn new(inspection: Inspection, columns: Vec<String>) -> Self {
+        let problem_count = inspection.problems.len() as u32;
+        let problems = inspection.problems.into_iter().take(PROBLEMS_SHOWN);
+        Self {
+            files: inspection
+                .files
+                .into_iter()
+                .map(|file| DataFileView {
+                    path: file.path.display().to_string(),
+                    reason: file.reason,
+                    rows: file.rows as u32,
+                    problems: file.problems as u32,
+                })
+                .collect(),
+            columns,
+            problems: problems
+                .map(|problem| RowProblemView {
+                    path: problem.path.display().to_string(),
+                    line: problem.line,
+                    text: problem.what(),
+                })
+                .collect(),
+            problem_count,
+            problem: None,
+            content: inspection.content.map(ContentView::from),
+        }
+    }
+
+    /// Data that can't be read as asked.
+    pub(crate) fn refused(error: AppError, columns: Vec<String>) -> Self {
+        Self {
+            columns,
+            problem: Some(error.into()),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Content> for ContentView {
+    fn from(content: Content) -> Self {
+        let lengths = content.lengths;
+        Self {
+            is_stream: content.is_stream,
+            tokenizer: content.tokenizer,
+            template: content.template,
+            rows: lengths.rows as u32,
+            tokens: lengths.tokens as f64,
+            learned_tokens: lengths.learned_tokens as f64,
+            shortest: lengths.shortest as u32,
+            longest: lengths.longest as u32,
+            mean: lengths.mean,
+            percentiles: lengths
+                .percentiles
+                .iter()
+                .map(|it| (it.percent, it.tokens as u32))
+                .collect(),
+            histogram: lengths
+                .histogram
+                .iter()
+                .map(|bin| BinView {
+                    from: bin.from as u32,
+                    to: bin.to as u32,
+                    rows: bin.rows as u32,
+                })
+                .collect(),
+            example_line: content.example_line,
+            example: content
+                .example
+                .into_iter()
+                .map(|segment| SegmentView {
+                    text: segment.text,
+                    learned: segment.learned,
+                })
+                .collect(),
+        }
+    }
+}

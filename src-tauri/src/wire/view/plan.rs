@@ -1,0 +1,182 @@
+//! What a run would be, before it starts.
+
+use models::train::{Problem, Resolved, estimate::Estimate};
+use serde::Serialize;
+use specta::Type;
+use specta_typescript::Number;
+
+use crate::{host::form::Field, wire::error::AppError};
+
+/// What a request means, or what is wrong with it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PlanView {
+    /// What is wrong, by field. While there is something, nothing else is known.
+    problems: Vec<FieldProblemView>,
+    /// Every value of the plan.
+    choices: Vec<ChoiceView>,
+    /// What will probably not be what was wanted.
+    warnings: Vec<String>,
+    steps: u32,
+    /// Tokens in one step.
+    step_tokens: u32,
+    estimate: Option<EstimateView>,
+}
+
+/// What is wrong with a field.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FieldProblemView {
+    /// The field, as in a run file. Empty for what belongs to none.
+    field: String,
+    text: String,
+    hint: Option<String>,
+}
+
+/// A value of the plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ChoiceView {
+    field: String,
+    value: String,
+    why: String,
+    /// Whether it was chosen here, rather than asked for.
+    automatic: bool,
+}
+
+/// What a run will take, from shapes alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EstimateView {
+    #[specta(type = Number)]
+    parameters: f64,
+    #[specta(type = Number)]
+    trainable_parameters: f64,
+    #[specta(type = Number)]
+    weights_bytes: f64,
+    /// Gradients and the optimizer's moments.
+    #[specta(type = Number)]
+    optimizer_bytes: f64,
+    #[specta(type = Number)]
+    activations_bytes: f64,
+    /// Libraries, the data, and what is left over between tensors.
+    #[specta(type = Number)]
+    rest_bytes: f64,
+    free_bytes: Option<f64>,
+    /// The whole run, at the rate of an earlier one on the same device.
+    seconds: Option<f64>,
+    /// Which run that was.
+    rate_from: Option<String>,
+}
+
+/// What a few real steps took.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MeasureView {
+    /// Steps that were measured, after one to warm up.
+    pub(crate) steps: u32,
+    /// Of one step.
+    #[specta(type = Number)]
+    pub(crate) millis: f64,
+    /// The whole run at this rate, without evaluations.
+    #[specta(type = Number)]
+    pub(crate) seconds: f64,
+    /// The most memory that was in use.
+    pub(crate) peak_bytes: Option<f64>,
+}
+
+/// A setting of a run, as the form shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FieldView {
+    /// As in a run file: `lora.rank`.
+    field: String,
+    /// The part of the form it stands in.
+    group: String,
+    label: String,
+    help: String,
+    /// The words it knows. Without any, it takes what is typed.
+    words: Vec<String>,
+    /// The methods that have it. Empty is all.
+    methods: Vec<String>,
+}
+
+impl PlanView {
+    /// What a request means.
+    pub(crate) fn new(resolved: &Resolved, estimate: Option<EstimateView>) -> Self {
+        let plan = &resolved.plan;
+        Self {
+            problems: Vec::new(),
+            choices: resolved
+                .reasons
+                .iter()
+                .map(|reason| ChoiceView {
+                    field: reason.field.clone(),
+                    value: reason.value.clone(),
+                    why: reason.why.clone(),
+                    automatic: reason.automatic,
+                })
+                .collect(),
+            warnings: resolved.warnings.clone(),
+            steps: plan.steps as u32,
+            step_tokens: plan.batch.tokens_per_step() as u32,
+            estimate,
+        }
+    }
+
+    /// What is wrong with a request.
+    pub(crate) fn refused(error: AppError) -> Self {
+        let others = error
+            .others
+            .into_iter()
+            .map(|Problem { field, problem }| FieldProblemView {
+                text: format!("`{field}` {problem}"),
+                field,
+                hint: None,
+            });
+        let first = FieldProblemView {
+            field: error.field.unwrap_or_default(),
+            text: error.message,
+            hint: error.hint,
+        };
+        Self {
+            problems: std::iter::once(first).chain(others).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+impl EstimateView {
+    /// An estimate beside what is free, and the rate of an earlier run if one is known.
+    pub(crate) fn new(
+        estimate: &Estimate,
+        free_bytes: Option<u64>,
+        rate: Option<(String, f64)>,
+    ) -> Self {
+        Self {
+            parameters: estimate.parameters as f64,
+            trainable_parameters: estimate.trainable_parameters as f64,
+            weights_bytes: estimate.weights_bytes as f64,
+            optimizer_bytes: estimate.optimizer_bytes as f64,
+            activations_bytes: estimate.activations_bytes as f64,
+            rest_bytes: estimate.rest_bytes as f64,
+            free_bytes: free_bytes.map(|bytes| bytes as f64),
+            seconds: rate.as_ref().map(|(_, rate)| estimate.operations / rate),
+            rate_from: rate.map(|(run, _)| run),
+        }
+    }
+}
+
+impl From<&Field> for FieldView {
+    fn from(field: &Field) -> Self {
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        Self {
+            field: field.name.to_owned(),
+            group: field.group.to_owned(),
+            label: field.label.to_owned(),
+            help: field.help.to_owned(),
+            words: owned(field.words),
+            methods: owned(field.methods),
+        }
+    }
+}
