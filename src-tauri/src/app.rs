@@ -1,6 +1,7 @@
 //! The window: a second thin shell over the host.
 
 mod menu;
+mod notify;
 mod place;
 mod single;
 mod watch;
@@ -27,6 +28,7 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
     let Some(_only_one) = single::take(&paths)? else {
         return single::ask_to_show(&paths);
     };
+    hide_console();
     let theme = host.settings().theme;
     let commands = builder();
     // The macro ends the program when its own thread can't be started; nothing is open then.
@@ -68,6 +70,23 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
     });
     Ok(())
 }
+
+/// Lets go of the console that Windows opens for a program that was started by a double click. One that was there before,
+/// with a shell in it, stays.
+#[cfg(windows)]
+fn hide_console() {
+    use windows_sys::Win32::System::Console::{FreeConsole, GetConsoleProcessList};
+    let mut processes = [0; 2];
+    // SAFETY: the list has room for as many numbers as are asked for.
+    unsafe {
+        if GetConsoleProcessList(processes.as_mut_ptr(), processes.len() as u32) == 1 {
+            FreeConsole();
+        }
+    }
+}
+
+#[cfg(not(windows))]
+fn hide_console() {}
 
 /// Whether the window stays, because the user is asked what happens to the run that goes on.
 fn closes_later(handle: &AppHandle) -> bool {

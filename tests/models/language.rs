@@ -8,14 +8,17 @@ use std::{
 
 use candle_core::{DType, Device, Tensor};
 use models::{
-    checkpoint::{keep::Checkpoints, load::LoadDtypes},
+    arch::config::DecoderConfig,
+    checkpoint::{folder::ModelFolder, keep::Checkpoints, load::LoadDtypes},
     generate::{Ended, Writer, sample::SamplingSettings},
     tasks::language::{
         LanguageTask,
         model::LanguageModel,
         text::{Text, TokenizerFrom},
     },
-    train::{Observer, Outcome, TrainEvent, TrainPlan, TrainState, task::Task, train},
+    train::{
+        Observer, Outcome, TrainEvent, TrainPlan, TrainState, estimate::Estimate, task::Task, train,
+    },
 };
 use serde_json::{Value as Json, json};
 
@@ -146,6 +149,50 @@ fn run(
         _ => None,
     });
     (outcome, task, losses.collect())
+}
+
+#[test]
+fn an_estimate_counts_the_numbers_that_a_run_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let model = base_model(folder.path(), &data);
+    for method in ["scratch", "full", "lora"] {
+        let plan = plan(
+            method,
+            &data,
+            Some(&model)
+                .filter(|_| method != "scratch")
+                .map(PathBuf::as_path),
+        );
+        let config = match &plan.scratch {
+            Some(scratch) => Json::Object(scratch.config.clone()),
+            None => ModelFolder::open(&model).unwrap().config,
+        };
+        let estimate = Estimate::new(&plan, &DecoderConfig::from_json(&config).unwrap());
+        let (_, task, _) = run(&plan, &folder.path().join(method), Some(1));
+        let parameters = task.parameters();
+        let counted = (
+            parameters.count() as u64,
+            parameters.trainable_count() as u64,
+        );
+        let estimated = (estimate.parameters, estimate.trainable_parameters);
+        assert_eq!(estimated, counted, "{method}");
+    }
+}
+
+#[test]
+fn an_estimate_counts_the_numbers_of_every_family() {
+    let plan = plan("full", Path::new("data"), Some(Path::new("model")));
+    let mut counted = 0;
+    for golden in crate::golden::cases(|name| !name.starts_with("lora")) {
+        let model = ModelFolder::open(&golden.folder).unwrap();
+        let config = DecoderConfig::from_json(&model.config).unwrap();
+        let estimate = Estimate::new(&plan, &config);
+        let count = model.parameter_count().unwrap();
+        assert_eq!(estimate.parameters, count, "{}", golden.name);
+        counted += 1;
+    }
+    assert!(counted > 10, "{counted}");
 }
 
 fn trained(task: &LanguageTask) -> Vec<(String, Vec<f32>)> {

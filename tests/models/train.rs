@@ -283,6 +283,56 @@ fn ten_steps_are_five_and_five_to_the_last_bit() {
     }
 }
 
+/// Asks for a pause after some steps, and to go on once it was waited for a while.
+#[derive(Default)]
+struct Pause {
+    events: Vec<TrainEvent>,
+    /// How often it was asked in the pause.
+    looks: std::cell::Cell<usize>,
+}
+
+impl Observer for Pause {
+    fn event(&mut self, event: TrainEvent) {
+        self.events.push(event);
+    }
+
+    fn should_pause(&self) -> bool {
+        let waits = matches!(self.events.last(), Some(TrainEvent::Paused { .. }));
+        self.looks.set(self.looks.get() + usize::from(waits));
+        after_five_steps(&self.events) && self.looks.get() < 3
+    }
+}
+
+#[test]
+fn a_pause_saves_waits_and_changes_nothing() {
+    let plan = plan(10, json!({}));
+    let (straight, paused) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (_, expected, _) = run(&plan, straight.path(), None, never);
+    let mut line = Line::new();
+    let checkpoints = Checkpoints::new(paused.path(), 9);
+    let mut state = TrainState::new(&plan, &line).unwrap();
+    let mut pause = Pause::default();
+    train(&plan, &mut line, &mut state, &checkpoints, &mut pause).unwrap();
+    assert_eq!(line.weight(), expected.weight());
+    let told: Vec<&TrainEvent> = pause
+        .events
+        .iter()
+        .skip_while(|event| !matches!(event, TrainEvent::Saved { step: 5, .. }))
+        .take(3)
+        .collect();
+    assert!(
+        matches!(
+            told[..],
+            [
+                TrainEvent::Saved { .. },
+                TrainEvent::Paused { step: 5 },
+                TrainEvent::Continued { step: 5 }
+            ]
+        ),
+        "{told:?}"
+    );
+}
+
 #[test]
 fn a_loss_that_is_no_number_goes_back_to_the_last_checkpoint_three_times_and_then_fails() {
     let folder = tempfile::tempdir().unwrap();

@@ -71,7 +71,7 @@ fn metal_devices() -> Vec<FoundDevice> {
 
 #[cfg(all(target_os = "macos", feature = "metal"))]
 fn metal_devices() -> Vec<FoundDevice> {
-    use objc2_metal::{MTLCopyAllDevices, MTLDevice};
+    use objc2_metal::{MTLCopyAllDevices, MTLDevice, MTLGPUFamily};
 
     let macos = System::os_version().ok();
     let devices = MTLCopyAllDevices().to_vec();
@@ -81,10 +81,11 @@ fn metal_devices() -> Vec<FoundDevice> {
         .map(|(ordinal, device)| {
             let name = device.name().to_string();
             let total = device.recommendedMaxWorkingSetSize();
+            let is_apple = device.supportsFamily(MTLGPUFamily::Apple7);
             FoundDevice {
                 total_bytes: Some(total),
                 free_bytes: Some(total.saturating_sub(device.currentAllocatedSize() as u64)),
-                problem: metal_problem(macos.as_deref(), &name),
+                problem: metal_problem(macos.as_deref(), is_apple),
                 ..FoundDevice::named(DeviceKind::Metal, ordinal, name)
             }
         })
@@ -96,7 +97,7 @@ fn metal_devices() -> Vec<FoundDevice> {
     not(any(test, all(target_os = "macos", feature = "metal"))),
     expect(dead_code, reason = "tested everywhere, used on macOS")
 )]
-fn metal_problem(macos: Option<&str>, name: &str) -> Option<String> {
+fn metal_problem(macos: Option<&str>, is_apple: bool) -> Option<String> {
     let major = macos.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     match (macos, major) {
         (Some(version), Some(major)) if major < FIRST_MACOS_FOR_METAL => Some(format!(
@@ -105,10 +106,8 @@ fn metal_problem(macos: Option<&str>, name: &str) -> Option<String> {
         (_, None) => Some(format!(
             "the version of macOS could not be read, and the Metal engine needs {FIRST_MACOS_FOR_METAL} or newer"
         )),
-        // The matrix kernels use instructions that GPUs in Intel Macs lack.
-        _ if !name.starts_with("Apple") => {
-            Some("the Metal engine needs an Apple silicon GPU".to_owned())
-        }
+        // The matrix kernels use instructions that came with the M1; GPUs in Intel Macs and virtual ones lack them.
+        _ if !is_apple => Some("the Metal engine needs the GPU of Apple silicon".to_owned()),
         _ => None,
     }
 }
@@ -370,19 +369,19 @@ mod tests {
 
     #[test]
     fn metal_needs_macos_15_and_an_apple_gpu() {
-        assert_eq!(metal_problem(Some("15.0"), "Apple M1"), None);
-        assert_eq!(metal_problem(Some("26.1.2"), "Apple M4 Max"), None);
+        assert_eq!(metal_problem(Some("15.0"), true), None);
+        assert_eq!(metal_problem(Some("26.1.2"), true), None);
         assert_eq!(
-            metal_problem(Some("14.7.1"), "Apple M1").unwrap(),
+            metal_problem(Some("14.7.1"), true).unwrap(),
             "this is macOS 14.7.1 and the Metal engine needs macOS 15 or newer; update macOS"
         );
         assert!(
-            metal_problem(Some("15.2"), "AMD Radeon Pro 5500M")
+            metal_problem(Some("15.2"), false)
                 .unwrap()
                 .contains("Apple silicon")
         );
         assert!(
-            metal_problem(None, "Apple M1")
+            metal_problem(None, true)
                 .unwrap()
                 .contains("could not be read")
         );

@@ -107,6 +107,8 @@ struct Shape {
     v: u64,
     layers: u64,
     tied: bool,
+    /// Numbers of a layer besides its matrices: norms and biases.
+    layer_vectors: u64,
     /// b · t.
     tokens: u64,
     length: u64,
@@ -115,11 +117,24 @@ struct Shape {
 impl Shape {
     fn new(plan: &TrainPlan, config: &DecoderConfig) -> Self {
         let (rows, length) = (plan.batch.rows as u64, plan.batch.length as u64);
+        let (d, f) = (config.hidden_size, config.intermediate_size);
+        let queries = config.num_attention_heads * config.head_dim;
+        let keys = config.num_key_value_heads * config.head_dim;
+        let vectors = [
+            (true, 2 * d),
+            (config.post_norms, 2 * d),
+            (config.qk_norm, 2 * config.head_dim),
+            (config.qkv_bias, queries + 2 * keys),
+            (config.output_bias, d),
+            (config.mlp_bias, 2 * f + d),
+        ];
+        let vectors = vectors.iter().filter(|(has, _)| *has);
         Self {
-            d: config.hidden_size as u64,
-            f: config.intermediate_size as u64,
-            queries: (config.num_attention_heads * config.head_dim) as u64,
-            keys: (config.num_key_value_heads * config.head_dim) as u64,
+            layer_vectors: vectors.map(|&(_, numbers)| numbers as u64).sum(),
+            d: d as u64,
+            f: f as u64,
+            queries: queries as u64,
+            keys: keys as u64,
             heads: config.num_attention_heads as u64,
             v: config.vocab_size as u64,
             layers: config.layers.len() as u64,
@@ -136,8 +151,8 @@ impl Shape {
 
     fn parameters(&self) -> u64 {
         let tables = if self.tied { 1 } else { 2 };
-        let norms = self.d * (2 * self.layers + 1);
-        self.layers * self.layer_parameters() + tables * self.v * self.d + norms
+        let layer = self.layer_parameters() + self.layer_vectors;
+        self.layers * layer + tables * self.v * self.d + self.d
     }
 
     /// The two matrices beside one weight.

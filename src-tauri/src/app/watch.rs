@@ -8,7 +8,7 @@ use tauri::{
     window::{ProgressBarState, ProgressBarStatus},
 };
 
-use super::single;
+use super::{notify::notify, single};
 use crate::{
     commands::{App, Leaving, locked},
     power::Awake,
@@ -91,12 +91,7 @@ impl Watch {
             RunStatus::Interrupted => "Its engine ended without a word. It can go on.".to_owned(),
             RunStatus::Running | RunStatus::Paused | RunStatus::Stopped => return,
         };
-        // A system without notifications has none; the run's page says the same.
-        let _ = notify_rust::Notification::new()
-            .appname("Anneal")
-            .summary(&plan.name)
-            .body(&words)
-            .show();
+        notify(&plan.name, &words);
     }
 
     fn keep_awake(&mut self, state: Option<&RunState>, app: &App) {
