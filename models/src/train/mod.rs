@@ -84,8 +84,9 @@ pub fn train<T: Task>(
         device: plan.device.to_string(),
     });
     if checkpoints.newest()?.is_none() {
-        // There must always be a state to go back to. It knows how good it is.
+        // There must always be a state to go back to. It knows how good it is, and what it wrote before it learned.
         evaluate(plan, task, state, observer)?;
+        sample(plan, task, state, observer)?;
         save(plan, task, state, checkpoints, observer)?;
     }
 
@@ -125,7 +126,7 @@ pub fn train<T: Task>(
         let (step, last) = (state.progress.step, state.progress.step == plan.steps);
         let evaluates = is_due(plan.evaluate.every, step) || (last && plan.evaluate.every > 0);
         let best = evaluates && evaluate(plan, task, state, observer)?;
-        if is_due(plan.sample.every, step) || (last && plan.sample.every > 0) {
+        if is_due(plan.sample.every, step) || last {
             sample(plan, task, state, observer)?;
         }
         if is_due(plan.save.every, step) || last || (best && plan.save.keep_best) {
@@ -305,13 +306,16 @@ fn with_average<T: Task, R>(
     seen
 }
 
-/// Has the model write. That it could not is said, and no reason to end a run.
+/// Has the model write, if the plan wants it to. That it could not is said, and no reason to end a run.
 fn sample<T: Task>(
     plan: &TrainPlan,
     task: &mut T,
     state: &mut TrainState,
     observer: &mut dyn Observer,
 ) -> Result<()> {
+    if plan.sample.every == 0 {
+        return Ok(());
+    }
     let step = state.progress.step;
     let written = with_average(task, state, |task| Ok(task.sample(&plan.sample)))?;
     match written {

@@ -194,6 +194,7 @@ macro_rules! commands_on {
             runs::run,
             runs::run_events,
             runs::follow_run,
+            runs::unfollow_run,
             runs::run_plan,
             runs::run_settings,
             runs::run_files,

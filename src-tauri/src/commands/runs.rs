@@ -39,7 +39,8 @@ pub(super) fn run_events(app: State<'_, App>, id: String) -> Answer<EventsView> 
     Ok(EventsView::new(0, run.events()?))
 }
 
-/// Tells what happened in a run after the event with a number, and then what happens. Whoever followed before hears no more.
+/// Tells what happened in a run after the event with a number, and then what happens, until `unfollow_run`. Whoever followed
+/// before hears no more. Returns the number of this follower.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn follow_run(
@@ -47,11 +48,11 @@ pub(super) fn follow_run(
     id: String,
     after: u32,
     news: Channel<RunNews>,
-) -> Answer<()> {
+) -> Answer<u32> {
     let run = app.host.find_stored_run(&id)?;
     let plan = run.plan()?;
     let follower = app.follower.clone();
-    let number = follower.fetch_add(1, Ordering::SeqCst) + 1;
+    let number = follower.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
     thread::spawn(move || {
         let gone = std::cell::Cell::new(false);
         let mut last = after;
@@ -66,6 +67,17 @@ pub(super) fn follow_run(
         // A run whose folder goes away has no more to tell.
         let _ = follow::follow(&run, u64::from(after), &mut tell, &hears);
     });
+    Ok(number)
+}
+
+/// Tells a follower no more. A newer one hears on.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn unfollow_run(app: State<'_, App>, follower: u32) -> Answer<()> {
+    let next = follower.wrapping_add(1);
+    let order = Ordering::SeqCst;
+    // Another number is that of a newer follower.
+    let _ = app.follower.compare_exchange(follower, next, order, order);
     Ok(())
 }
 

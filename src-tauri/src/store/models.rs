@@ -1,6 +1,7 @@
 //! Models on disk: folders in the layout of the Hugging Face Hub, with a `config.json` and weights.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
 };
@@ -60,6 +61,9 @@ pub(crate) fn list(paths: &Paths, settings: &Settings) -> Vec<StoredModel> {
     models.extend(added.flat_map(|folder| models_in(folder)));
     models.extend(hub_cache().into_iter().flat_map(|cache| cached(&cache)));
     models.sort_by(|a, b| a.name.cmp(&b.name));
+    // A folder that was added may lie in another.
+    let mut seen = BTreeSet::new();
+    models.retain(|model| seen.insert(model.path.clone()));
     models
 }
 

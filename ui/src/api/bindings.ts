@@ -68,8 +68,13 @@ export const commands = {
 	run: (id: string) => typedError<RunView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("run", { id })),
 	/**  Everything that happened in a run, to be compared with another. */
 	runEvents: (id: string) => typedError<EventsView, ErrorView_Serialize>(__TAURI_INVOKE("run_events", { id })),
-	/**  Tells what happened in a run after the event with a number, and then what happens. Whoever followed before hears no more. */
-	followRun: (id: string, after: number, news: Channel<RunNews_Deserialize>) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("follow_run", { id, after, news })),
+	/**
+	 *  Tells what happened in a run after the event with a number, and then what happens, until `unfollow_run`. Whoever followed
+	 *  before hears no more. Returns the number of this follower.
+	 */
+	followRun: (id: string, after: number, news: Channel<RunNews_Deserialize>) => typedError<number, ErrorView_Serialize>(__TAURI_INVOKE("follow_run", { id, after, news })),
+	/**  Tells a follower no more. A newer one hears on. */
+	unfollowRun: (follower: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("unfollow_run", { follower })),
 	/**  The plan of a run, with the reasons that stand beside its values. */
 	runPlan: (id: string) => typedError<PlanLineView[], ErrorView_Serialize>(__TAURI_INVOKE("run_plan", { id })),
 	/**  The plan of a run as the fields of the form, for another like it. */

@@ -1,23 +1,71 @@
 // The only file that knows how the window talks to the app.
 
 import { Channel } from "@tauri-apps/api/core";
-import { commands, type ErrorView_Serialize as ErrorView } from "./bindings";
+import {
+  commands,
+  type ConversationFile_Deserialize as NewConversation,
+  type DataRequestView_Deserialize as DataRequest,
+  type ErrorView_Serialize as ErrorView,
+  type Leaving,
+  type MessageView,
+  type News,
+  type Pick,
+  type RunNews_Deserialize as HeardNews,
+  type RunNews_Serialize as RunNews,
+  type SamplingView,
+} from "./bindings";
 
 export type {
-  AnswerView,
-  ChatView,
+  AnswerView_Serialize as AnswerView,
+  ChatView_Serialize as ChatView,
+  ChoiceView,
+  ContentView_Serialize as ContentView,
+  ConversationFile_Serialize as Conversation,
+  ConversationView,
+  DataRequestView_Deserialize as DataRequest,
+  DataSetView_Serialize as DataSetView,
+  DeviceView_Serialize as DeviceView,
+  EstimateView_Serialize as EstimateView,
+  EvaluationView,
   EventsView,
+  FieldProblemView_Serialize as FieldProblemView,
+  FieldView,
+  FileView,
+  FolderView,
   HomeView_Serialize as HomeView,
+  InspectionView_Serialize as InspectionView,
+  Leaving,
+  MeasureView_Serialize as MeasureView,
+  MessageView,
+  ModelView_Serialize as ModelView,
+  News,
+  Pick,
+  PlanLineView,
+  PlanView_Serialize as PlanView,
+  RunNews_Serialize as RunNews,
   RunView_Serialize as RunView,
+  SamplingView,
+  SettingsView,
+  StatusView_Serialize as StatusView,
+  Theme,
+  TurnFile_Serialize as Turn,
 } from "./bindings";
+
+/** What the form has in its fields: values as in a run file, by field. */
+export type Filled = Record<string, string>;
 
 /** What a command refused, with what to try next. */
 export class Refused extends Error {
+  readonly code: ErrorView["code"];
   readonly hint: string | null;
+  /** The setting at fault, as in a run file. */
+  readonly field: string | null;
 
-  constructor({ message, hint }: ErrorView) {
+  constructor({ code, message, hint, field }: ErrorView) {
     super(message);
+    this.code = code;
     this.hint = hint;
+    this.field = field;
   }
 }
 
@@ -29,18 +77,79 @@ async function opened<T>(answer: Promise<Result<T>>): Promise<T> {
   return result.data;
 }
 
+function channel<T>(hear: (message: T) => void): Channel<T> {
+  const made = new Channel<T>();
+  made.onmessage = hear;
+  return made;
+}
+
 export const api = {
+  // The app.
   home: () => opened(commands.home()),
+  status: () => opened(commands.status()),
+  listen: (hear: (news: News) => void) => opened(commands.listen(channel(hear))),
+  leave: (how: Leaving) => opened(commands.leave(how)),
+  resumeOffered: () => opened(commands.resumeOffered()),
+  forgetOffered: () => opened(commands.forgetOffered()),
+  settings: () => opened(commands.settings()),
+  setSetting: (name: string, value: string) => opened(commands.setSetting(name, value)),
+  pick: (what: Pick, name: string | null = null) => opened(commands.pick(what, name)),
+  reveal: (path: string) => opened(commands.reveal(path)),
+  openLink: (url: string) => opened(commands.openLink(url)),
+
+  // Data.
+  dataSets: () => opened(commands.dataSets()),
+  addData: (path: string) => opened(commands.addData(path)),
+  addDataText: (text: string) => opened(commands.addDataText(text)),
+  changeData: (id: string, request: DataRequest) => opened(commands.changeData(id, request)),
+  removeData: (id: string) => opened(commands.removeData(id)),
+  inspectData: (id: string, request: DataRequest, model: string | null) => opened(commands.inspectData(id, request, model)),
+
+  // Models.
+  models: () => opened(commands.models()),
+  importModel: (path: string) => opened(commands.importModel(path)),
+  forgetModel: (path: string) => opened(commands.forgetModel(path)),
+  deleteModel: (path: string) => opened(commands.deleteModel(path)),
+
+  // Before a run.
+  trainFields: () => opened(commands.trainFields()),
+  planRun: (filled: Filled) => opened(commands.planRun(filled)),
+  tryRun: (filled: Filled) => opened(commands.tryRun(filled)),
+  stopTrial: () => opened(commands.stopTrial()),
+  startRun: (filled: Filled) => opened(commands.startRun(filled)),
   startStarter: () => opened(commands.startStarter()),
+  readRunFile: (path: string) => opened(commands.readRunFile(path)),
+  writeRunFile: (path: string, filled: Filled) => opened(commands.writeRunFile(path, filled)),
+
+  // Runs.
+  runs: () => opened(commands.runs()),
   run: (id: string) => opened(commands.run(id)),
-  runEvents: (id: string, after: number) => opened(commands.runEvents(id, after)),
+  runEvents: (id: string) => opened(commands.runEvents(id)),
+  // The bindings take a message for something that is sent, where fields may be absent. None is.
+  followRun: (id: string, after: number, hear: (news: RunNews) => void) =>
+    opened(commands.followRun(id, after, channel(hear as (news: HeardNews) => void))),
+  unfollowRun: (follower: number) => opened(commands.unfollowRun(follower)),
+  runPlan: (id: string) => opened(commands.runPlan(id)),
+  runSettings: (id: string) => opened(commands.runSettings(id)),
+  runFiles: (id: string) => opened(commands.runFiles(id)),
+  runLog: (id: string) => opened(commands.runLog(id)),
+  pauseRun: (id: string) => opened(commands.pauseRun(id)),
   stopRun: (id: string) => opened(commands.stopRun(id)),
   resumeRun: (id: string) => opened(commands.resumeRun(id)),
-  openChat: (name: string) => opened(commands.openChat(name)),
-  stopAnswer: () => opened(commands.stopAnswer()),
-  say: (words: string, hear: (piece: string) => void) => {
-    const pieces = new Channel<string>();
-    pieces.onmessage = hear;
-    return opened(commands.say(words, pieces));
-  },
+  extendRun: (id: string, steps: number) => opened(commands.extendRun(id, steps)),
+  orderRuns: (ids: string[]) => opened(commands.orderRuns(ids)),
+  renameRun: (id: string, name: string) => opened(commands.renameRun(id, name)),
+  deleteRun: (id: string) => opened(commands.deleteRun(id)),
+
+  // Chat. Two models can be open at once, at places 0 and 1.
+  openChat: (place: number, name: string) => opened(commands.openChat(place, name)),
+  closeChat: (place: number) => opened(commands.closeChat(place)),
+  answer: (place: number, messages: MessageView[], sampling: SamplingView, hear: (piece: string) => void) =>
+    opened(commands.answer(place, messages, sampling, channel(hear))),
+  stopAnswer: (place: number) => opened(commands.stopAnswer(place)),
+  conversations: (words: string) => opened(commands.conversations(words)),
+  conversation: (id: string) => opened(commands.conversation(id)),
+  saveConversation: (conversation: NewConversation) => opened(commands.saveConversation(conversation)),
+  deleteConversation: (id: string) => opened(commands.deleteConversation(id)),
+  exportConversation: (id: string, path: string) => opened(commands.exportConversation(id, path)),
 };

@@ -31,3 +31,31 @@ export function duration(seconds: number): string {
 export function clock(time: string): string {
   return new Date(time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 }
+
+/** A day as a person names it: today, yesterday, 12 Nov, 12 Nov 2025. */
+export function day(time: string | null, now = new Date()): string {
+  if (time === null) return "–";
+  const date = new Date(time);
+  const start = (moment: Date) => new Date(moment.getFullYear(), moment.getMonth(), moment.getDate()).getTime();
+  const days = Math.round((start(now) - start(date)) / 86_400_000);
+  if (days === 0) return clock(time);
+  if (days === 1) return "yesterday";
+  const year = date.getFullYear() === now.getFullYear() ? undefined : "numeric";
+  return date.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
+}
+
+/** Hot is what goes on, bad what needs somebody. */
+export function toneOf(status: string): "plain" | "hot" | "bad" {
+  if (status === "running") return "hot";
+  return status === "failed" || status === "interrupted" ? "bad" : "plain";
+}
+
+/** A large number in three figures, as models are spoken of: 135 M, 1.7 B. */
+export function short(number: number): string {
+  let [value, unit] = [number, ""];
+  for (const larger of [" k", " M", " B", " T"]) {
+    if (value < 999.5) break;
+    [value, unit] = [value / 1000, larger];
+  }
+  return `${unit === "" || value >= 9.95 ? value.toFixed(0) : value.toFixed(1)}${unit}`;
+}

@@ -1,0 +1,60 @@
+// A made-up app behind the window, for tests and for pictures. Only a build in the mode `fake` has it.
+//
+// The address says what is shown. `?scene=` is `full`, `empty` (the first start), `broken` (commands refuse) or `offered`
+// (runs were going on when the app last ended). `?points=` gives the run that goes on so many steps, and `?rate=` has it do
+// so many a second. `#` and a route as JSON opens a page.
+
+import { mockIPC, mockWindows } from "@tauri-apps/api/mocks";
+import { go, type Route } from "../routes.svelte";
+import type { News } from ".";
+import { appAnswers, tell } from "./fake/app";
+import { chatAnswers } from "./fake/chat";
+import { dataAnswers } from "./fake/data";
+import { modelAnswers } from "./fake/models";
+import { planAnswers } from "./fake/plan";
+import { runAnswers } from "./fake/runs";
+import type { Answers } from "./fake/scene";
+
+declare global {
+  interface Window {
+    /** What tests reach into; its name says whether a build has the fake in it. */
+    annealFake?: {
+      /** Tells the window something, as the app would. */
+      news: (news: News) => void;
+      /** The commands that were asked, with what they were given, in order. */
+      asked: [string, unknown[]][];
+      /** How many of them have no answer yet. */
+      open: number;
+    };
+  }
+}
+
+const answers: Answers = {
+  ...appAnswers,
+  ...dataAnswers,
+  ...modelAnswers,
+  ...planAnswers,
+  ...runAnswers,
+  ...chatAnswers,
+};
+
+/** Puts the fake in place of the app, and opens the page that the address names. */
+export async function install(): Promise<void> {
+  const fake: Window["annealFake"] = { news: tell, asked: [], open: 0 };
+  window.annealFake = fake;
+  mockWindows("main");
+  mockIPC((command, payload) => {
+    const name = command.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+    const answer = (answers as unknown as Record<string, (...given: unknown[]) => unknown>)[name];
+    if (!answer) throw new Error(`the fake does not know \`${command}\``);
+    // The bindings write the arguments in the order of the function's.
+    const given = Object.values(payload ?? {});
+    fake.asked.push([name, given]);
+    fake.open += 1;
+    return Promise.resolve()
+      .then(() => answer(...given))
+      .finally(() => (fake.open -= 1));
+  });
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  if (wanted.startsWith("{")) go(JSON.parse(wanted) as Route);
+}

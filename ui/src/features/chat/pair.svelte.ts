@@ -1,0 +1,100 @@
+// The model that is talked to, and beside it the one it came from.
+
+import { api, type AnswerView, type ChatView, type MessageView, type SamplingView } from "../../api";
+import { ask, close, open } from "./asked";
+import { kept } from "./kept.svelte";
+import { BASE, MAIN, seedOf, type Place } from "./turns";
+
+/** What one of them is asked. */
+export interface Request {
+  place: Place;
+  messages: MessageView[];
+  /** Gets all that is written so far. */
+  show: (text: string) => void;
+}
+
+/** How it went: an end, or what was in the way of one. */
+export interface Outcome {
+  end?: AnswerView;
+  problem?: unknown;
+}
+
+export class Pair {
+  chat = $state.raw<ChatView>();
+  /** Why it can't be talked to. */
+  gone = $state.raw<unknown>();
+  base = $state.raw<ChatView>();
+  /** Whether the second is wanted. */
+  isBeside = $state(false);
+  answering = $state(false);
+  /** What was in the way of an answer, or of the second model. */
+  problem = $state.raw<unknown>();
+  /** Whether what is being written was asked to end. */
+  stopped = false;
+  readonly sampling: SamplingView | undefined = $derived(this.chat && { ...this.chat.sampling, ...kept.sampling });
+
+  async open(name: string) {
+    this.gone = undefined;
+    this.problem = undefined;
+    this.chat = undefined;
+    try {
+      this.chat = await open(MAIN, name);
+    } catch (problem) {
+      this.gone = problem;
+    }
+  }
+
+  /** Opens or closes the second. */
+  async beside(isWanted: boolean) {
+    const folder = this.chat?.base;
+    this.isBeside = isWanted;
+    this.problem = undefined;
+    if (!isWanted) {
+      this.base = undefined;
+      await close(BASE);
+    } else if (folder) {
+      try {
+        const base = await open(BASE, folder);
+        // It may have been thought better of meanwhile.
+        if (this.isBeside) this.base = base;
+      } catch (problem) {
+        this.isBeside = false;
+        this.problem = problem;
+      }
+    }
+  }
+
+  close() {
+    this.isBeside = false;
+    this.stopped = true;
+    void close(MAIN);
+    void close(BASE);
+  }
+
+  /** Asks one or both at once. Without an answer of the first, the second's is not waited for. */
+  async ask(requests: Request[], again: number): Promise<Outcome[]> {
+    const { sampling } = this;
+    if (!sampling) return [];
+    const drawn = { ...sampling, seed: seedOf(sampling.seed, again) };
+    this.answering = true;
+    this.stopped = false;
+    this.problem = undefined;
+    const outcomes = await Promise.all(
+      requests.map(async ({ place, messages, show }): Promise<Outcome> => {
+        try {
+          return { end: await ask(place, messages, drawn, show) };
+        } catch (problem) {
+          if (place === MAIN) void this.stop();
+          return { problem };
+        }
+      }),
+    );
+    this.answering = false;
+    return outcomes;
+  }
+
+  async stop() {
+    this.stopped = true;
+    await Promise.all([MAIN, BASE].map((place) => api.stopAnswer(place).catch(() => undefined)));
+  }
+}

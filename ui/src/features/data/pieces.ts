@@ -1,0 +1,29 @@
+// The example, and sentences of the app, in pieces that look different.
+
+/** Special tokens as tokenizers spell them: `<|im_end|>`, `</s>`, `<end_of_turn>`, `[/INST]`. */
+const SPECIAL = /(<\|[^|<>\s]{1,40}\|>|<\/?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[\/?INST\]|<<\/?SYS>>)/;
+
+export interface Piece {
+  text: string;
+  learned: boolean;
+  special: boolean;
+}
+
+export function piecesOf(example: { text: string; learned: boolean }[]): Piece[] {
+  return example.flatMap(({ text, learned }) =>
+    text
+      .split(SPECIAL)
+      .map((text, at) => ({ text, learned, special: at % 2 === 1 }))
+      .filter(({ text }) => text !== ""),
+  );
+}
+
+/** The app's sentences begin small, to be put together. */
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** Text with what stands between backticks apart. */
+export function quotedIn(text: string): { text: string; quoted: boolean }[] {
+  return text.split("`").map((text, at) => ({ text, quoted: at % 2 === 1 }));
+}

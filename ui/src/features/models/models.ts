@@ -1,0 +1,41 @@
+// Models as the list shows them.
+
+import type { ModelView } from "../../api";
+
+export type Column = "name" | "parameters" | "bytes" | "context";
+
+export const PLACES: Record<ModelView["place"], { short: string; long: string }> = {
+  own: { short: "in Anneal’s folder", long: "It lies in Anneal’s own folder, and can be deleted." },
+  added: { short: "in a folder you added", long: "It lies in a folder you added, and can be taken out of the list. Its files stay." },
+  cache: {
+    short: "in the shared cache",
+    long: "It lies in the cache that all programs of the Hugging Face Hub share, so Anneal leaves its files alone.",
+  },
+};
+
+/** What it does; nothing where it can't be used, and says why not. */
+export function usesOf({ problem, answers }: ModelView): string | null {
+  if (problem !== null) return null;
+  return answers ? "answers" : "continues text only";
+}
+
+/** The models with all words in their name, maker or architecture, in order of a column. What has no number comes last. */
+export function listed(models: ModelView[], words: string, column: Column, isDown: boolean): ModelView[] {
+  const typed = words.toLowerCase().split(/\s+/).filter(Boolean);
+  const fitting = models.filter((model) => {
+    const about = `${model.name} ${model.architecture ?? ""}`.toLowerCase();
+    return typed.every((word) => about.includes(word));
+  });
+  const sign = isDown ? -1 : 1;
+  return fitting.sort((a, b) => {
+    if (column === "name") return sign * a.name.localeCompare(b.name);
+    const [left, right] = [a[column], b[column]];
+    if (left === null || right === null) return Number(left === null) - Number(right === null);
+    return sign * (left - right);
+  });
+}
+
+/** The folder that the user added and that a model lies in. It may have others too. */
+export function addedFolder(folders: string[], path: string): string | undefined {
+  return folders.find((folder) => path === folder || path.startsWith(`${folder}/`) || path.startsWith(`${folder}\\`));
+}

@@ -1,0 +1,102 @@
+// A run as it goes on, for a page that looks at it.
+
+import { api, type EventsView, type RunNews, type RunView } from "../../api";
+import { Columns } from "./columns";
+import { latest, type Sample } from "./samples";
+
+/** How long one frame may add what was told, in milliseconds. The rest waits for the next. */
+const FRAME = 6;
+/** Rows that are added before the clock is looked at. */
+const ROWS = 500;
+
+export class Following {
+  /** Grow in place; `tick` says that they have. As state they would be copied into proxies. */
+  columns = new Columns(0);
+  tick = $state(0);
+  run = $state.raw<RunView>();
+  error = $state.raw<unknown>();
+  samples = $state.raw<Sample[]>([]);
+  /** The oldest first. */
+  sentences = $state.raw<EventsView["sentences"]>([]);
+  /** Whether all that happened before was told. */
+  isNow = $state(false);
+
+  /** When something last happened in the run, when it was first looked at. */
+  #changed = "";
+  #messages: RunNews[] = [];
+  /** How many rows of the first message were added already. */
+  #rows = 0;
+  #frame = 0;
+  #gone = false;
+  /** The number by which the app knows this follower. */
+  #follower: number | undefined;
+
+  /** Starts to follow. Returns how to stop. */
+  start(id: string): () => void {
+    void this.#begin(id);
+    return () => {
+      this.#gone = true;
+      this.#messages = [];
+      cancelAnimationFrame(this.#frame);
+      this.#leave();
+    };
+  }
+
+  #leave() {
+    if (this.#follower !== undefined) void api.unfollowRun(this.#follower);
+  }
+
+  async #begin(id: string) {
+    try {
+      const run = await api.run(id);
+      if (this.#gone) return;
+      this.run = run;
+      this.#changed = run.changed ?? "";
+      this.isNow = run.changed === null;
+      this.columns = new Columns(run.steps);
+      this.#follower = await api.followRun(id, 0, (news) => this.#hear(news));
+      if (this.#gone) this.#leave();
+    } catch (problem) {
+      this.error = problem;
+    }
+  }
+
+  #hear(news: RunNews) {
+    if (this.#gone) return;
+    this.#messages.push(news);
+    // A page that is not shown draws no frames.
+    if (document.hidden) this.#take();
+    else if (this.#frame === 0) this.#frame = requestAnimationFrame(this.#take);
+  }
+
+  /** Adds what was told, as much as a frame has time for. */
+  #take = () => {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = 0;
+    const until = performance.now() + FRAME;
+    do {
+      const news = this.#messages[0];
+      if (!news) break;
+      const { events } = news;
+      const to = Math.min(this.#rows + ROWS, events.steps.length);
+      this.columns.take(events, this.#rows, to);
+      this.#rows = to;
+      if (to === events.steps.length) {
+        this.#tell(news);
+        this.#messages.shift();
+        this.#rows = 0;
+      }
+    } while (performance.now() < until);
+    this.tick += 1;
+    if (this.#messages.length > 0) this.#frame = requestAnimationFrame(this.#take);
+  };
+
+  #tell({ run, events }: RunNews) {
+    if (events.samples.length > 0) this.samples = latest(this.samples, events.samples);
+    if (events.sentences.length > 0) this.sentences = [...this.sentences, ...events.sentences];
+    // While the past is told, a message has the run as it was then.
+    if (!this.isNow && (run.changed ?? "") < this.#changed) return;
+    this.isNow = true;
+    this.run = run;
+  }
+}

@@ -1,0 +1,345 @@
+// The form of a run: what was filled in, and what the app says it means. It outlives the page, which may be left.
+
+import { tick } from "svelte";
+import {
+  api,
+  type ChoiceView,
+  type DataSetView,
+  type FieldView,
+  type Filled,
+  type InspectionView,
+  type MeasureView,
+  type ModelView,
+  type PlanView,
+} from "../../api";
+import { asked, begun, belongs, dataOf, hasOwnShape, isReading, keyOf, lengthOf, merged, methodOf, needs, read, requestOf, setOf, type Unit, unitOf } from "./filled";
+import { latest } from "./latest";
+import { labelOf, said } from "./words";
+
+/** Settings that stand in the form itself, not among the folded ones. */
+const OWN = ["name", "method", "model", "steps", "epochs", "lora.rank", "scratch.preset", "data.files"];
+
+const CONTROL = "input, select:enabled, textarea, button";
+
+/** Where settings stand that a run or its file names and the form doesn't know. */
+const OTHERS = "Others";
+
+interface Look {
+  id: string;
+  filled: Filled;
+  model: string | null;
+}
+
+class Draft {
+  filled = $state.raw<Filled>({});
+  /** The fields it began with: one stays in sight while it is emptied to be filled anew. */
+  given = $state.raw<string[]>([]);
+  /** In what the length is given while none is. */
+  unit = $state<Unit>("epochs");
+
+  fields = $state.raw<FieldView[]>([]);
+  sets = $state.raw<DataSetView[]>();
+  models = $state.raw<ModelView[]>();
+  /** Why the lists above are not known. */
+  missing = $state.raw<unknown>();
+
+  plan = $state.raw<PlanView>();
+  /** The question that `plan` answers. */
+  planned = $state("");
+  /** The choices of the last plan that was one: they stay in empty fields while something is wrong. */
+  choices = $state.raw<ChoiceView[]>([]);
+  /** Why there was no answer. */
+  unanswered = $state.raw<unknown>();
+
+  inspection = $state.raw<InspectionView>();
+  /** The data that `inspection` is of. */
+  inspected = $state("");
+
+  measured = $state.raw<{ key: string; view: MeasureView }>();
+  trial = $state<{ stopped: boolean }>();
+  trialProblem = $state.raw<unknown>();
+
+  starting = $state(false);
+  /** What went wrong with a file or the start, and the file that was written. */
+  problem = $state.raw<unknown>();
+  saved = $state<string>();
+
+  /** Which folded parts are open. */
+  more = $state(false);
+  open = $state<Record<string, boolean>>({});
+
+  readonly method = $derived(methodOf(this.filled));
+  readonly asked = $derived(asked(this.filled));
+  readonly key = $derived(keyOf(this.asked));
+  readonly pending = $derived(this.planned !== this.key && this.unanswered === undefined);
+  readonly needs = $derived(needs(this.filled));
+  readonly set = $derived(setOf(this.filled, this.sets ?? []));
+  readonly measure = $derived(this.measured?.key === this.key ? this.measured.view : undefined);
+  /** What is wrong, without what is only not chosen yet. */
+  readonly problems = $derived((this.plan?.problems ?? []).filter(({ field }) => !this.needs.some((need) => need === field)));
+  readonly ready = $derived(this.needs.length === 0 && this.problems.length === 0 && (this.plan?.choices.length ?? 0) > 0);
+  readonly lengthUnit = $derived(unitOf(this.filled, this.unit));
+
+  /** The folded settings of the method, with those of a run file that the form doesn't know. */
+  readonly folded = $derived.by(() => {
+    const known = this.fields.filter(({ field, methods }) => !OWN.includes(field) && (methods.length === 0 || methods.includes(this.method)));
+    if (this.fields.length === 0) return known;
+    const kept = (field: string) => field in this.filled || !field.startsWith("scratch.config.") || hasOwnShape(this.filled);
+    const strange = this.given.filter(
+      (field) => belongs(field, this.method) && kept(field) && !OWN.includes(field) && !isReading(field) && !this.fields.some((it) => it.field === field),
+    );
+    return [...known, ...strange.map((field) => ({
+      field,
+      group: OTHERS,
+      label: labelOf(field, []),
+      help: `As in a run file: ${field}.`,
+      words: [],
+      methods: [],
+    }))];
+  });
+
+  #plan = latest(
+    (filled: Filled) => api.planRun(filled),
+    (filled, outcome) => {
+      this.unanswered = "error" in outcome ? outcome.error : undefined;
+      if ("error" in outcome) return;
+      this.plan = outcome.answer;
+      this.planned = keyOf(filled);
+      if (outcome.answer.choices.length > 0) this.choices = outcome.answer.choices;
+      this.#unfold();
+    },
+  );
+
+  #look = latest(
+    ({ id, filled, model }: Look) => api.inspectData(id, requestOf(filled), model),
+    ({ id }, outcome) => {
+      this.inspected = id;
+      this.inspection = "answer" in outcome ? outcome.answer : undefined;
+    },
+  );
+
+  /** How the chosen set of data was read when it was chosen; nothing where the form reads it in its own way. */
+  #reading = "";
+
+  /** What was last looked into, so that other changes don't count the data again. */
+  #seen = "";
+
+  /** Opens the page, with what it is given or as it was left. */
+  enter(filled?: Filled) {
+    if (filled) this.#replace(filled);
+    this.problem = undefined;
+    this.saved = undefined;
+    void this.#plan.now(this.asked);
+    void this.load();
+  }
+
+  #replace(filled: Filled) {
+    this.stopTrial();
+    this.#reading = "";
+    this.filled = begun(filled);
+    this.given = Object.keys(this.filled);
+    this.unit = unitOf(filled, "epochs");
+    this.plan = undefined;
+    this.planned = "";
+    this.choices = [];
+    this.more = false;
+    this.open = {};
+  }
+
+  /** Asks what there is to choose from. */
+  async load() {
+    this.missing = undefined;
+    const miss = (problem: unknown) => {
+      this.missing = problem;
+      return undefined;
+    };
+    const lists = [api.trainFields().catch(miss), api.dataSets().catch(miss), api.models().catch(miss)] as const;
+    const [fields, sets, models] = await Promise.all(lists);
+    this.fields = fields ?? this.fields;
+    this.sets = sets ?? this.sets;
+    this.models = models ?? this.models;
+    this.#seen = "";
+    this.#follow();
+    this.#lookInto();
+    this.#unfold();
+  }
+
+  /** Learns from a set of data. */
+  take(set: DataSetView) {
+    this.#reading = JSON.stringify(requestOf(dataOf(set)));
+    this.change(dataOf(set));
+  }
+
+  /** Reads the data as its page says now, where the form read it as that page said before. */
+  #follow() {
+    if (!this.set) return;
+    const mine = JSON.stringify(requestOf(this.filled));
+    const its = JSON.stringify(requestOf(dataOf(this.set)));
+    if (mine === its) this.#reading = its;
+    else if (mine === this.#reading) this.take(this.set);
+  }
+
+  change(changes: Filled) {
+    this.filled = merged(this.filled, changes);
+    this.saved = undefined;
+    this.trialProblem = undefined;
+    // A trial of what the form said before would answer nothing.
+    this.stopTrial();
+    this.#plan.soon(this.asked);
+    this.#lookInto();
+  }
+
+  /** Gives the length in another unit: the same length, where it is known. */
+  async count(unit: Unit) {
+    const isGiven = Boolean(this.filled["steps"] ?? this.filled["epochs"]);
+    // Steps of an earlier question would be another length.
+    if (isGiven && this.planned !== this.key) await this.#plan.now(this.asked);
+    const steps = unit === "steps" && isGiven ? String(this.plan?.steps || "") : "";
+    this.unit = unit;
+    this.change(lengthOf(unit, steps));
+  }
+
+  async addData(path: string) {
+    const set = await api.addData(path);
+    this.sets = await api.dataSets();
+    this.take(set);
+  }
+
+  #lookInto() {
+    const id = this.set?.id;
+    if (!id) {
+      this.#look.drop();
+      this.#seen = "";
+      this.inspection = undefined;
+      return;
+    }
+    const look = { id, filled: this.filled, model: this.method === "scratch" ? null : read(this.filled["model"]) || null };
+    const seen = JSON.stringify([id, look.model, requestOf(this.filled)]);
+    if (seen === this.#seen) return;
+    this.#seen = seen;
+    if (this.inspected !== id) this.inspection = undefined;
+    this.#look.soon(look);
+  }
+
+  async try() {
+    if (this.trial) return;
+    const { key } = this;
+    this.trialProblem = undefined;
+    this.trial = { stopped: false };
+    const mine = this.trial;
+    try {
+      const view = await api.tryRun(this.asked);
+      if (!mine.stopped) this.measured = { key, view };
+    } catch (problem) {
+      if (!mine.stopped) this.trialProblem = problem;
+    } finally {
+      this.trial = undefined;
+    }
+  }
+
+  stopTrial() {
+    if (!this.trial || this.trial.stopped) return;
+    this.trial.stopped = true;
+    void api.stopTrial().catch(() => {});
+  }
+
+  /** Starts the run, once. Returns its id, or nothing when something is wrong with it after all. */
+  async start(): Promise<string | undefined> {
+    if (this.starting) return undefined;
+    this.starting = true;
+    this.problem = undefined;
+    try {
+      // The last change may not have been asked about yet.
+      if (this.planned !== this.key) await this.#plan.now(this.asked);
+      if (this.planned !== this.key) return undefined;
+      if (!this.ready) return undefined;
+      this.stopTrial();
+      return await api.startRun(this.asked);
+    } catch (problem) {
+      this.problem = problem;
+      return undefined;
+    } finally {
+      this.starting = false;
+    }
+  }
+
+  async openFile() {
+    this.problem = undefined;
+    try {
+      const path = await api.pick("run_file");
+      if (path) this.enter(await api.readRunFile(path));
+    } catch (problem) {
+      this.problem = problem;
+    }
+  }
+
+  async save() {
+    this.problem = undefined;
+    const name = read(this.filled["name"]) || this.choices.find(({ field }) => field === "name")?.value || "run";
+    try {
+      const path = await api.pick("new_run_file", `${name.replace(/[/\\:]/g, "-")}.yaml`);
+      if (!path) return;
+      await api.writeRunFile(path, this.asked);
+      this.saved = path;
+    } catch (problem) {
+      this.problem = problem;
+    }
+  }
+
+  choice(field: string): ChoiceView | undefined {
+    return this.choices.find((choice) => choice.field === field);
+  }
+
+  /** What is wrong at a control, for the fields that have their home there. */
+  problemAt(home: string) {
+    const found = this.problems.find(({ field }) => this.home(field) === home);
+    return found && said(found, this.fields);
+  }
+
+  /** The control where a field is changed; nothing when there is none. */
+  home(field: string): string | undefined {
+    if (field === "epochs") return "steps";
+    if (field === "lora" || field === "scratch") return "method";
+    if (isReading(field) && !this.folded.some((it) => it.field === field)) return "data.files";
+    if (field === "lora.rank" || field === "scratch.preset" || field === "model") return belongs(field, this.method) ? field : "method";
+    return OWN.includes(field) || this.folded.some((it) => it.field === field) ? field : undefined;
+  }
+
+  /** Opens the folded parts in which something is wrong. */
+  #unfold() {
+    for (const { field } of this.problems) this.#show(field);
+  }
+
+  #show(field: string) {
+    const setting = this.folded.find((it) => it.field === field);
+    if (!setting) return;
+    this.more = true;
+    this.open[setting.group] = true;
+  }
+
+  /** Goes to the control of a field. */
+  async reveal(field: string) {
+    const home = this.home(field);
+    if (!home) return;
+    this.#show(home);
+    await tick();
+    const found = document.getElementById(idOf(home));
+    // A picker without anything to pick from has a button beside it.
+    const place = found?.matches(":disabled") ? found.closest(".row") : found;
+    const control = place?.matches(CONTROL) ? place : (place?.querySelector("input:checked") ?? place?.querySelector(CONTROL));
+    if (control instanceof HTMLElement) control.focus();
+  }
+}
+
+/** The id of a field's control on the page. */
+export function idOf(field: string): string {
+  return `field-${field}`;
+}
+
+/** What says more about a control: its help and what is wrong with it. */
+export function describedBy(id: string, help: unknown, problem: unknown): string | undefined {
+  const ids = [help ? `${id}-help` : "", problem ? `${id}-problem` : ""];
+  return ids.filter(Boolean).join(" ") || undefined;
+}
+
+export const draft = new Draft();

@@ -1,0 +1,48 @@
+// What a run takes of the memory, in parts.
+
+import type { EstimateView } from "../../api";
+import { bytes } from "../../lib/format";
+
+export interface Part {
+  name: string;
+  colour: string;
+  bytes: number;
+}
+
+export interface Memory {
+  parts: Part[];
+  /** The most that is in use: measured, or the sum of the parts. */
+  peak: number;
+  /** Whether the peak was measured. */
+  measured: boolean;
+  free: number | null;
+  /** Whether it fits; nothing where nobody knows. */
+  fits: boolean | undefined;
+  /** The same in words. */
+  verdict: string;
+}
+
+export function memoryOf(estimate: EstimateView, measuredPeak: number | null | undefined): Memory {
+  const parts = [
+    { name: "weights", colour: "var(--blue)", bytes: estimate.weightsBytes ?? 0 },
+    { name: "gradients and optimizer", colour: "var(--purple)", bytes: estimate.optimizerBytes ?? 0 },
+    { name: "activations", colour: "var(--bronze)", bytes: estimate.activationsBytes ?? 0 },
+    { name: "rest", colour: "var(--straw)", bytes: estimate.restBytes ?? 0 },
+  ].filter((part) => part.bytes > 0);
+  const peak = measuredPeak ?? parts.reduce((sum, part) => sum + part.bytes, 0);
+  const free = estimate.freeBytes;
+  const base = { parts, peak, measured: typeof measuredPeak === "number", free };
+  if (free === null) return { ...base, fits: undefined, verdict: "How much is free is not known" };
+  if (peak <= free) return { ...base, fits: true, verdict: `Fits: ${bytes(free)} is free` };
+  return { ...base, fits: false, verdict: `Does not fit: ${bytes(peak - free)} more than is free` };
+}
+
+/** How wide each part is drawn, in percent, beside all that is free. */
+export function widths({ parts, free }: Memory): { parts: number[]; free: number | undefined } {
+  const sum = parts.reduce((total, part) => total + part.bytes, 0);
+  const whole = Math.max(sum, free ?? 0, 1);
+  return {
+    parts: parts.map((part) => (part.bytes / whole) * 100),
+    free: free !== null && free < sum ? (free / whole) * 100 : undefined,
+  };
+}

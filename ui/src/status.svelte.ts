@@ -1,0 +1,99 @@
+// What every page can see of the app: what goes on, what the user prefers, and what is held over the window.
+
+import { api, type News, type SettingsView, type StatusView } from "./api";
+import { go, type Route } from "./routes.svelte";
+
+/** How often the app is asked what goes on, in milliseconds. */
+const LOOK = 1000;
+
+interface AppState {
+  status: StatusView | undefined;
+  theme: SettingsView["theme"];
+  /** Whether the user wants to close the window while a run goes on. */
+  leaves: boolean;
+  /** Whether anything can be gone to by typing. */
+  searches: boolean;
+  /** Whether files are held over the window. */
+  dropping: boolean;
+  /** What happened to files that were dropped or added from the menu. */
+  problem: unknown;
+}
+
+export const app = $state<AppState>({
+  status: undefined,
+  theme: "system",
+  leaves: false,
+  searches: false,
+  dropping: false,
+  problem: undefined,
+});
+
+/** Asks what goes on. A look that fails leaves what was seen before. */
+export async function look() {
+  app.status = await api.status().catch(() => app.status);
+}
+
+/** Has the page look light or dark. */
+export function wear(theme: SettingsView["theme"]) {
+  app.theme = theme;
+  document.documentElement.dataset.theme = theme;
+}
+
+/** Adds the files at these paths, and goes to the page of data. */
+export async function addData(paths: string[]) {
+  try {
+    let id: string | undefined;
+    for (const path of paths) id = (await api.addData(path)).id;
+    if (id) go({ page: "data", id });
+  } catch (problem) {
+    app.problem = problem;
+    go({ page: "data" });
+  }
+}
+
+/** Starts to follow the app. Returns how to stop. */
+export function follow(): () => void {
+  void api.listen(hear);
+  void api.settings().then((settings) => wear(settings.theme));
+  void look();
+  const timer = setInterval(look, LOOK);
+  return () => clearInterval(timer);
+}
+
+function hear(news: News) {
+  if (news.kind === "quit_asked") app.leaves = true;
+  else if (news.kind === "hovered") app.dropping = news.over;
+  else if (news.kind === "dropped") {
+    app.dropping = false;
+    void addData(news.paths);
+  } else choose(news.page);
+}
+
+const PLAIN = ["home", "models", "data", "train", "runs", "chat", "device", "settings"] as const;
+
+/** Does what was chosen in the menu, or by its shortcut. */
+export function choose(id: string) {
+  const page = PLAIN.find((name) => name === id);
+  if (page) go({ page } as Route);
+  else if (id === "search") app.searches = true;
+  else if (id === "new-run") go({ page: "train", filled: {} });
+  else if (id === "quit") leave();
+  else if (id === "open-run") void openRunFile();
+  else if (id === "add-data") void pickData();
+}
+
+async function pickData() {
+  const path = await api.pick("data");
+  if (path) await addData([path]);
+}
+
+/** Closes the app; asks first while a run goes on. */
+export function leave() {
+  if (app.status?.going) app.leaves = true;
+  else void api.leave("save");
+}
+
+async function openRunFile() {
+  const path = await api.pick("run_file");
+  if (path) go({ page: "train", filled: await api.readRunFile(path) });
+}

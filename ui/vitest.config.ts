@@ -1,0 +1,17 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { svelteTesting } from "@testing-library/svelte/vite";
+import { defineConfig } from "vitest/config";
+
+// The parts of the window without a browser: `vitest run --config ui/vitest.config.ts`.
+export default defineConfig({
+  root: import.meta.dirname,
+  plugins: [svelte(), svelteTesting()],
+  // There is no canvas to draw on.
+  resolve: { alias: [{ find: /^uplot$/, replacement: new URL("../tests/ui/plot.ts", import.meta.url).pathname }] },
+  test: {
+    dir: new URL("../tests/ui", import.meta.url).pathname,
+    include: ["**/*.test.ts"],
+    environment: "happy-dom",
+    globals: false,
+  },
+});
