@@ -78,6 +78,32 @@ export function needWindowDriver() {
   if (packages.length > 0) installWithApt(packages);
 }
 
+/** A Chromium, Chrome or Edge for the tests of the pages: a found one, or one that is installed now. Without, undefined. */
+export function needBrowser() {
+  if (!findBrowser() && process.platform === "linux" && runs("apt-get", ["--version"])) installWithApt(["chromium"]);
+  return findBrowser();
+}
+
+/** Where a Chromium, Chrome or Edge lies. CHROME_PATH names another. */
+export function findBrowser() {
+  if (process.env.CHROME_PATH) return process.env.CHROME_PATH;
+  const { PATH = "", PROGRAMFILES = "", "PROGRAMFILES(X86)": programFiles86 = "" } = process.env;
+  const mac = (name) => join("/Applications", `${name}.app`, "Contents", "MacOS", name);
+  const places = {
+    darwin: () => ["Google Chrome", "Chromium", "Microsoft Edge"].map(mac),
+    win32: () =>
+      [PROGRAMFILES, programFiles86].flatMap((folder) => [
+        join(folder, "Google", "Chrome", "Application", "chrome.exe"),
+        join(folder, "Microsoft", "Edge", "Application", "msedge.exe"),
+      ]),
+    linux: () =>
+      ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "microsoft-edge"].flatMap((name) =>
+        PATH.split(delimiter).map((folder) => join(folder, name)),
+      ),
+  };
+  return places[process.platform]?.().find((path) => existsSync(path));
+}
+
 function installWithApt(packages) {
   const names = packages.join(" ");
   const elsewhere = "a C compiler with its linker (`cc`), `pkg-config`, the headers of WebKitGTK 4.1, and `curl`";

@@ -8,7 +8,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 
-import { Missing, needRustComponent, needWindowDriver, root, runs, setUp } from "./setup.mjs";
+import { Missing, needBrowser, needRustComponent, needWindowDriver, root, runs, setUp } from "./setup.mjs";
 
 /** What a Mac builds with besides the CPU. */
 const features = ["--features", "metal,accelerate"];
@@ -57,7 +57,7 @@ const tasks = {
       ? command("cargo", "nextest", "run", "--workspace", ...here, ...more)
       : command("cargo", "test", "--workspace", "--lib", "--bins", "--tests", ...here, ...more);
     if (more.length > 0) return [...pages(), tests];
-    return [...pages(), ...windowTests(), examples, tests];
+    return [...pages(), ...pageTests(), ...windowTests(), examples, tests];
   },
 
   bench: (more) => [command("cargo", "bench", "--workspace", "--benches", ...here, "--", ...more)],
@@ -104,6 +104,14 @@ const tasks = {
 /** Builds the window's pages, which the program holds. */
 function pages() {
   return [node("vite", "vite", "build", "ui", "--logLevel", "warn")];
+}
+
+/** The pages with a made-up app behind them: their parts alone, then all of them in a browser, where there is one. */
+function pageTests() {
+  const parts = node("vitest", "vitest", "run", "--config", join("ui", "vitest.config.ts"));
+  if (needBrowser()) return [parts, command(process.execPath, "--test", join("tests", "ui", "window.test.mjs"))];
+  console.error("The pages are not tested in a browser: there is no Chromium, Chrome or Edge. Install one, or name one in CHROME_PATH.");
+  return [parts];
 }
 
 /** The journey through the real window, where its web view can be driven. */

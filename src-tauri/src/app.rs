@@ -6,7 +6,10 @@ mod place;
 mod single;
 mod watch;
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, WindowEvent};
 
@@ -19,15 +22,21 @@ use crate::{
     },
 };
 
+/// Commands that can be answered at the same time.
+const COMMAND_THREADS: usize = 16;
+/// Who closes the window again within this time means it.
+const INSISTS: Duration = Duration::from_secs(5);
+
 /// Opens the window and returns when the app ends. The run that goes on is saved first.
 ///
 /// A window that is open already is shown instead.
 pub(crate) fn run(home: Option<&Path>) -> Result<()> {
     let (host, warnings) = Host::open(home)?;
     let paths = host.paths.clone();
-    let Some(_only_one) = single::take(&paths)? else {
-        return single::ask_to_show(&paths);
+    let Some(_only_one) = single::take_or_show(&paths)? else {
+        return Ok(());
     };
+    run_on_many_threads();
     hide_console();
     let theme = host.settings().theme;
     let commands = builder();
@@ -65,6 +74,7 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
         } => tell_of_files(handle, &event),
         #[cfg(target_os = "macos")]
         RunEvent::Reopen { .. } => watch::show(handle),
+        RunEvent::ExitRequested { .. } => remember_place(handle),
         RunEvent::Exit => handle.state::<App>().queue.close(),
         _ => {}
     });
@@ -90,12 +100,34 @@ fn hide_console() {}
 
 /// Whether the window stays, because the user is asked what happens to the run that goes on.
 fn closes_later(handle: &AppHandle) -> bool {
+    remember_place(handle);
     let app = handle.state::<App>();
+    // Who was asked and answered is not asked again. Nor is who insists: the page may be dead.
+    let before = locked(&app.asked).replace(Instant::now());
+    let insists = before.is_some_and(|before| before.elapsed() < INSISTS);
+    let asks = app.queue.going().is_some() && locked(&app.leaving).is_none() && !insists;
+    asks && app.tell(News::QuitAsked)
+}
+
+fn remember_place(handle: &AppHandle) {
     if let Some(window) = handle.get_webview_window("main") {
-        place::remember(&window, &app.host.paths.window);
+        place::remember(&window, &handle.state::<App>().host.paths.window);
     }
-    // Who was asked and answered is not asked again; a page that does not hear can't ask.
-    app.queue.going().is_some() && locked(&app.leaving).is_none() && app.tell(News::QuitAsked)
+}
+
+/// Gives commands more threads than the machine has cores: most of them wait, for an engine, a file or a dialog, and one
+/// that ends an answer must not wait behind the answer.
+fn run_on_many_threads() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(COMMAND_THREADS)
+        .enable_all()
+        .build();
+    // Without them, the window still works on as many as there are cores.
+    if let Ok(runtime) = runtime {
+        tauri::async_runtime::set(runtime.handle().clone());
+        // It lives as long as the process.
+        std::mem::forget(runtime);
+    }
 }
 
 fn tell_of_files(handle: &AppHandle, event: &DragDropEvent) {

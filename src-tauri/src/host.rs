@@ -68,7 +68,8 @@ struct Seen {
     at: Instant,
 }
 
-/// How long the answer of the engines is taken for granted. What is free of a device's memory changes all the time.
+/// How old the answer of the engines may be for who wants to know what is free.
+#[cfg(feature = "gui")]
 const SEEN_FOR: Duration = Duration::from_secs(30);
 
 impl Host {
@@ -131,9 +132,21 @@ impl Host {
         base.map(|path| path.display().to_string())
     }
 
+    /// Has the engines asked again, if that was a while ago. Not while a run goes on: asking a card takes memory of it.
+    #[cfg(feature = "gui")]
+    pub(crate) fn look_again(&self) {
+        let mut seen = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen
+            .as_ref()
+            .is_some_and(|seen| seen.at.elapsed() > SEEN_FOR)
+        {
+            *seen = None;
+        }
+    }
+
     fn seen(&self) -> Seen {
         let mut seen = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seen) = seen.as_ref().filter(|seen| seen.at.elapsed() < SEEN_FOR) {
+        if let Some(seen) = seen.as_ref() {
             return seen.clone();
         }
         let (devices, problems) = engine::devices();
@@ -299,6 +312,13 @@ impl Host {
             .ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
         examination
             .ok_or_else(|| AppError::failed("the engine ended the examination without a word"))
+    }
+
+    /// The run with exactly this id, if the app keeps it.
+    #[cfg(feature = "gui")]
+    pub(crate) fn run(&self, id: &str) -> Result<Run> {
+        let found = self.runs().into_iter().find(|run| run.id == id);
+        found.ok_or_else(|| AppError::invalid(format!("there is no run `{id}`")))
     }
 
     /// The run with this id, or the only one whose id has these words in it, if the app keeps it.

@@ -13,8 +13,9 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 /** How long anything may take, in milliseconds. A machine that also compiles is slow. */
 const PATIENCE = 60_000;
 
-/** The debug build, wherever cargo puts it. */
+/** The program that ANNEAL_PROGRAM names, or the debug build, wherever cargo puts it. */
 export const program = (() => {
+  if (process.env.ANNEAL_PROGRAM) return process.env.ANNEAL_PROGRAM;
   const metadata = execFileSync("cargo", ["metadata", "--format-version", "1", "--no-deps"], { cwd: root });
   return join(JSON.parse(metadata).target_directory, "debug", "anneal");
 })();

@@ -28,9 +28,16 @@ export const app = $state<AppState>({
   problem: undefined,
 });
 
-/** Asks what goes on. A look that fails leaves what was seen before. */
-export async function look() {
-  app.status = await api.status().catch(() => app.status);
+let looking: Promise<void> | undefined;
+
+/** Asks what goes on; one look at a time. A look that fails leaves what was seen before. */
+export function look(): Promise<void> {
+  looking ??= api
+    .status()
+    .then((status) => void (app.status = status))
+    .catch(() => undefined)
+    .finally(() => (looking = undefined));
+  return looking;
 }
 
 /** Has the page look light or dark. */
@@ -53,8 +60,12 @@ export async function addData(paths: string[]) {
 
 /** Starts to follow the app. Returns how to stop. */
 export function follow(): () => void {
-  void api.listen(hear);
-  void api.settings().then((settings) => wear(settings.theme));
+  // Without either, the window still shows its pages.
+  api.listen(hear).catch(() => undefined);
+  api.settings().then(
+    (settings) => wear(settings.theme),
+    () => undefined,
+  );
   void look();
   const timer = setInterval(look, LOOK);
   return () => clearInterval(timer);

@@ -14,13 +14,18 @@ use crate::{
     device::{RequestedDevice, dtype::Dtype},
 };
 
-/// What a process needs before there is a model: the program, its libraries, the tokenizer.
+/// What a process needs before there is a model: the program, its libraries, the tokenizer. On a GPU it lies elsewhere.
 const PROCESS_BYTES: u64 = 60_000_000;
+/// What a CUDA driver takes of a card for itself.
+const CUDA_BYTES: u64 = 450_000_000;
 /// Allocations leave holes; so much is lost of what is in use.
 const SLACK: f64 = 0.08;
 /// The head is computed in chunks of so many bytes of logits, on a processor and on a GPU.
 const LOGIT_BYTES_CPU: u64 = 32 << 20;
 const LOGIT_BYTES_GPU: u64 = 128 << 20;
+/// Copies of such a chunk that exist at once: the logits become their own gradient on a processor, a kernel writes it
+/// beside them on CUDA, and where there is no kernel each step of the formula is a tensor.
+const LOGIT_COPIES: [u64; 3] = [1, 2, 5];
 
 /// What a run will take.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -65,11 +70,7 @@ impl Estimate {
             // Weights that learn are f32.
             Method::Full | Method::Scratch => Dtype::F32,
         };
-        let mut weights_bytes = base * storage.bytes() as u64 + adapter * 4;
-        if plan.method != Method::Lora && plan.dtype.compute != Dtype::F32 {
-            // A copy in the format that computes.
-            weights_bytes += base * plan.dtype.compute.bytes() as u64;
-        }
+        let weights_bytes = base * storage.bytes() as u64 + adapter * 4;
         let moments = match plan.optimizer.kind {
             super::request::OptimizerKind::Adamw => 2,
             super::request::OptimizerKind::Sgd => u64::from(plan.optimizer.momentum > 0.0),
@@ -77,6 +78,10 @@ impl Estimate {
         let averages = u64::from(plan.ema > 0.0);
         let optimizer_bytes = trainable * 4 * (1 + moments + averages);
         let activations_bytes = shape.activations(plan);
+        let process_bytes = match plan.device {
+            RequestedDevice::Cuda(_) => CUDA_BYTES,
+            _ => PROCESS_BYTES,
+        };
         let used = weights_bytes + optimizer_bytes + activations_bytes;
         Self {
             parameters: base + adapter,
@@ -84,14 +89,9 @@ impl Estimate {
             weights_bytes,
             optimizer_bytes,
             activations_bytes,
-            rest_bytes: PROCESS_BYTES + (used as f64 * SLACK) as u64,
+            rest_bytes: process_bytes + (used as f64 * SLACK) as u64,
             operations: shape.operations(plan) * plan.steps as f64,
         }
-    }
-
-    /// The most memory in use at once.
-    pub fn peak_bytes(&self) -> u64 {
-        self.weights_bytes + self.optimizer_bytes + self.activations_bytes + self.rest_bytes
     }
 }
 
@@ -109,6 +109,8 @@ struct Shape {
     tied: bool,
     /// Numbers of a layer besides its matrices: norms and biases.
     layer_vectors: u64,
+    /// What a token keeps of a layer for norms that not every model has.
+    more_norms: u64,
     /// b · t.
     tokens: u64,
     length: u64,
@@ -130,6 +132,11 @@ impl Shape {
         ];
         let vectors = vectors.iter().filter(|(has, _)| *has);
         Self {
+            more_norms: [(config.qk_norm, queries + keys), (config.post_norms, 2 * d)]
+                .iter()
+                .filter(|(has, _)| *has)
+                .map(|&(_, numbers)| numbers as u64)
+                .sum(),
             layer_vectors: vectors.map(|&(_, numbers)| numbers as u64).sum(),
             d: d as u64,
             f: f as u64,
@@ -173,28 +180,49 @@ impl Shape {
     fn layer_activations(&self) -> u64 {
         // Two norms keep their inputs, and the linear layers theirs; then queries, keys and values, the result of
         // attention, and gate, up and their product.
-        let numbers = 4 * self.d + 2 * self.queries + 2 * self.keys + 3 * self.f;
+        let numbers = 4 * self.d + 2 * self.queries + 2 * self.keys + 3 * self.f + self.more_norms;
         // Of each query, the sum of its scores.
         self.tokens * (numbers + self.heads)
     }
 
+    /// Scores of attention for all heads at once: h · t for each token.
+    fn scores(&self) -> u64 {
+        self.tokens * self.heads * self.length
+    }
+
     fn activations(&self, plan: &TrainPlan) -> u64 {
         let bytes = plan.dtype.compute.bytes() as u64;
-        let layer = self.layer_activations() * bytes;
+        let mut layer = self.layer_activations() * bytes;
+        // On a processor, attention goes along each row and keeps no scores. On CUDA they exist for one layer at a time, as
+        // numbers and as f32, forward and backward; the composed operations on Metal keep those of each layer.
+        let [copies_cpu, copies_cuda, copies_composed] = LOGIT_COPIES;
+        let (chunk, copies, passing_scores) = match plan.device {
+            RequestedDevice::Cpu => (LOGIT_BYTES_CPU, copies_cpu, 0),
+            RequestedDevice::Cuda(_) => {
+                let scores = self.scores() * (8 + 2 * bytes);
+                (LOGIT_BYTES_GPU, copies_cuda, scores)
+            }
+            RequestedDevice::Metal | RequestedDevice::Auto => {
+                layer += self.scores() * bytes;
+                (LOGIT_BYTES_GPU, copies_composed, self.scores() * 8)
+            }
+        };
         let kept = match plan.checkpointing {
             true => self.layers * self.tokens * self.d * bytes + layer,
             false => self.layers * layer,
         };
-        // The head keeps its input and its gradient, and a chunk of logits with its gradient.
-        let head = 2 * self.tokens * self.d * bytes;
-        let chunk = match plan.device {
-            RequestedDevice::Cpu => LOGIT_BYTES_CPU,
-            _ => LOGIT_BYTES_GPU,
+        // The head keeps its input, that of the norm before it, and its gradient, and a chunk of logits.
+        let head = 3 * self.tokens * self.d * bytes;
+        let logits = copies * (self.v * self.tokens * 4).min(chunk);
+        // A head that learns sums its gradient chunk by chunk: the sum, the new part, and on a GPU the sum of both.
+        let head_gradient = match (plan.method, plan.device) {
+            (Method::Lora, _) => 0,
+            (_, RequestedDevice::Cpu) => self.v * self.d * 4,
+            _ => 2 * self.v * self.d * 4,
         };
-        let logits = 2 * (self.v * self.tokens * 4).min(chunk);
         // The widest gradient on its way back, and what it is computed from.
         let passing = 3 * self.tokens * self.f.max(self.d) * bytes;
-        kept + head + logits + passing
+        kept + head + logits + head_gradient + passing.max(passing_scores)
     }
 
     /// Operations of one step: two for each weight and token forward, twice that backward, of which frozen weights

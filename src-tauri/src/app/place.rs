@@ -48,6 +48,10 @@ pub(super) fn remember(window: &WebviewWindow, path: &Path) {
     ) else {
         return;
     };
+    // Windows says so of a window that is minimized.
+    if size.width == 0 || size.height == 0 {
+        return;
+    }
     let place = Place {
         x: at.x,
         y: at.y,

@@ -3,6 +3,8 @@
 use std::{
     fs::{self, File, TryLockError},
     path::PathBuf,
+    thread,
+    time::Duration,
 };
 
 use crate::{
@@ -10,14 +12,35 @@ use crate::{
     wire::error::{AppError, Result},
 };
 
+/// How often a start that waits for another looks again.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Held while the app lives. The system lets go of it however the process ends.
 #[derive(Debug)]
 pub(super) struct OnlyOne(
     #[expect(dead_code, reason = "the lock is what holding the file is for")] File,
 );
 
+/// Takes the home for this process. Nothing when another has it and has shown its window.
+///
+/// Another that is just leaving, which takes as long as it takes to save a run, is waited for.
+pub(super) fn take_or_show(paths: &Paths) -> Result<Option<OnlyOne>> {
+    let mut asked = false;
+    loop {
+        match take(paths)? {
+            Some(only_one) => return Ok(Some(only_one)),
+            None if asked && !request(paths).exists() => return Ok(None),
+            None if asked => thread::sleep(LOOK),
+            None => {
+                ask_to_show(paths)?;
+                asked = true;
+            }
+        }
+    }
+}
+
 /// Takes the home for this process. Nothing when another has it.
-pub(super) fn take(paths: &Paths) -> Result<Option<OnlyOne>> {
+fn take(paths: &Paths) -> Result<Option<OnlyOne>> {
     let path = &paths.app_lock;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(AppError::file("make the folder", folder))?;
@@ -34,7 +57,7 @@ pub(super) fn take(paths: &Paths) -> Result<Option<OnlyOne>> {
 }
 
 /// Asks the process that has the home to show its window.
-pub(super) fn ask_to_show(paths: &Paths) -> Result<()> {
+fn ask_to_show(paths: &Paths) -> Result<()> {
     let path = request(paths);
     fs::write(&path, "show\n").map_err(AppError::file("ask the open window", &path))
 }

@@ -19,6 +19,8 @@ use crate::{
 };
 
 const LOOK: Duration = Duration::from_millis(500);
+/// In the background, the app leaves so many looks after its last run: a notification takes a moment to be shown.
+const LOOKS_BEFORE_LEAVING: usize = 6;
 
 /// Starts to watch, on a thread of its own that lives as long as the app.
 pub(super) fn start(handle: AppHandle) {
@@ -47,6 +49,8 @@ struct Watch {
     awake: Option<Awake>,
     /// Whether keeping awake was tried for the run that goes on.
     tried: bool,
+    /// How often in a row there was nothing left to do in the background.
+    idle_looks: usize,
 }
 
 impl Watch {
@@ -66,7 +70,13 @@ impl Watch {
         self.keep_awake(state.as_ref(), &app);
         show_progress(state.as_ref(), handle);
         let leaves = *locked(&app.leaving) == Some(Leaving::Background);
-        if leaves && self.going.is_none() && app.queue.waiting().is_empty() {
+        let is_idle = self.going.is_none() && app.queue.waiting().is_empty();
+        self.idle_looks = if leaves && is_idle {
+            self.idle_looks + 1
+        } else {
+            0
+        };
+        if self.idle_looks > LOOKS_BEFORE_LEAVING {
             handle.exit(0);
         }
     }

@@ -1,6 +1,6 @@
 //! Talking to models, and the conversations that are kept.
 
-use std::{path::PathBuf, sync::atomic::Ordering};
+use std::sync::atomic::Ordering;
 
 use models::{checkpoint::save::replace_file, data::row::Message};
 use tauri::{State, ipc::Channel};
@@ -19,7 +19,10 @@ use crate::{
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn open_chat(app: State<'_, App>, place: u32, name: String) -> Answer<ChatView> {
-    let mut open = locked(&app.place(place)?.model);
+    let place = app.place(place)?;
+    // An answer that is being written belongs to a page that went away.
+    place.stop.store(true, Ordering::SeqCst);
+    let mut open = locked(&place.model);
     // Two models at once may not fit.
     *open = None;
     let model = app.host.open_model(&name, None)?;
@@ -69,7 +72,7 @@ pub(super) fn answer(
     };
     place.stop.store(false, Ordering::SeqCst);
     let mut show = |piece: &str| {
-        // A page that went away hears nothing; the answer is over soon.
+        // A page that went away hears nothing; opening a model ends the answer.
         let _ = pieces.send(piece.to_owned());
     };
     let stop = || place.stop.load(Ordering::SeqCst);
@@ -125,7 +128,7 @@ pub(super) fn delete_conversation(app: State<'_, App>, id: String) -> Answer<()>
 #[specta::specta]
 pub(super) fn export_conversation(app: State<'_, App>, id: String, path: String) -> Answer<()> {
     let conversation = conversations::read(&app.host.paths.conversations, &id)?;
-    let path = PathBuf::from(path);
+    let path = app.picked(&path)?;
     replace_file(&path, conversation.markdown().as_bytes()).map_err(AppError::from)?;
     Ok(())
 }

@@ -13,6 +13,9 @@ use crate::{
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
+    if app.queue.going().is_none() {
+        app.host.look_again();
+    }
     let found = app.host.devices();
     let choice = app.host.choose_device(None, false, &found)?;
     let mut warnings = choice.warnings.clone();
@@ -35,9 +38,9 @@ pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
     let choice = app.host.choose_device(None, false, &app.host.devices())?;
     let going = app.queue.going().and_then(|run| app.view(&run).ok());
     let waiting = app.queue.waiting();
-    let offered = locked(&app.offered).clone();
+    let offered = app.queue.offered();
     let offered = offered.iter().filter_map(|id| {
-        let run = app.host.find_stored_run(id).ok()?;
+        let run = app.host.run(id).ok()?;
         // What was finished meanwhile, perhaps from the terminal, is no offer.
         let (state, _) = app.state(&run).ok()?;
         let open = !matches!(state.status, RunStatus::Finished | RunStatus::Running);
@@ -53,6 +56,7 @@ pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
         offered,
         device: DeviceView::from(&choice.device),
         awake: locked(&app.awake).clone(),
+        problem: app.queue.problem(),
     })
 }
 
@@ -83,10 +87,15 @@ pub(super) fn leave<R: Runtime>(
     *locked(&app.leaving) = Some(how);
     match (how, handle.get_webview_window("main")) {
         (Leaving::Background, Some(window)) => {
+            // Nobody could end a pause without a window.
+            app.queue.go_on();
             let _ = window.hide();
         }
-        // The run is saved on the way out.
-        _ => handle.exit(0),
+        (_, window) => {
+            // The run is saved on the way out, which nobody has to watch.
+            let _ = window.map(|window| window.hide());
+            handle.exit(0);
+        }
     }
     Ok(())
 }
@@ -95,8 +104,8 @@ pub(super) fn leave<R: Runtime>(
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn resume_offered(app: State<'_, App>) -> Answer<()> {
-    for id in std::mem::take(&mut *locked(&app.offered)) {
-        if let Ok(run) = app.host.find_stored_run(&id) {
+    for id in app.queue.take_offered() {
+        if let Ok(run) = app.host.run(&id) {
             app.queue.add(run);
         }
     }
@@ -107,7 +116,7 @@ pub(super) fn resume_offered(app: State<'_, App>) -> Answer<()> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn forget_offered(app: State<'_, App>) -> Answer<()> {
-    locked(&app.offered).clear();
+    app.queue.take_offered();
     Ok(())
 }
 

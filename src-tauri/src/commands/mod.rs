@@ -10,11 +10,13 @@ pub(crate) mod settings;
 mod train;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU32},
     },
+    time::Instant,
 };
 
 use ::models::train::TrainPlan;
@@ -26,7 +28,6 @@ use crate::{
     store::{
         run_state::{RunProgress, RunState},
         runs::Run,
-        waiting,
     },
     wire::{
         error::AppError,
@@ -47,12 +48,12 @@ pub(crate) struct App {
     known: Mutex<HashMap<String, (TrainPlan, RunProgress)>>,
     /// What is odd about the settings.
     warnings: Vec<String>,
-    /// Runs that were going on or waiting when the app last ended.
-    offered: Mutex<Vec<String>>,
     /// The models that are open to be talked to.
     chats: [ChatPlace; CHAT_PLACES],
     /// The number of the page that follows a run; an older one hears no more.
     follower: Arc<AtomicU32>,
+    /// Where the user said that something is to be written.
+    picked: Mutex<HashSet<PathBuf>>,
     /// Whether the steps that are tried should end.
     stop_trial: AtomicBool,
     /// The window, once its page is there.
@@ -61,6 +62,8 @@ pub(crate) struct App {
     pub(crate) awake: Mutex<Option<String>>,
     /// What the user wants to happen to the run when the window closes.
     pub(crate) leaving: Mutex<Option<Leaving>>,
+    /// When the window last asked that.
+    pub(crate) asked: Mutex<Option<Instant>>,
 }
 
 /// What happens to the run that goes on when the window closes.
@@ -87,19 +90,19 @@ type Answer<T> = Result<T, ErrorView>;
 impl App {
     pub(crate) fn new(host: Host, warnings: Vec<String>) -> Self {
         let host = Arc::new(host);
-        let offered = waiting::read(&host.paths.waiting);
         Self {
             queue: Queue::new(host.clone()),
             host,
             known: Mutex::default(),
             warnings,
-            offered: Mutex::new(offered),
             chats: Default::default(),
             follower: Arc::default(),
+            picked: Mutex::default(),
             stop_trial: false.into(),
             window: Mutex::default(),
             awake: Mutex::default(),
             leaving: Mutex::default(),
+            asked: Mutex::default(),
         }
     }
 
@@ -120,7 +123,7 @@ impl App {
         let Some((plan, progress)) = known.get_mut(&run.id) else {
             return Err(AppError::failed("the run was not read"));
         };
-        progress.catch_up(usize::MAX)?;
+        progress.catch_up_with_all()?;
         Ok((progress.state(run)?, plan.clone()))
     }
 
@@ -142,6 +145,18 @@ impl App {
     /// Reads a run anew the next time.
     fn forget(&self, id: &str) {
         locked(&self.known).remove(id);
+    }
+
+    /// A path to write to, which the user has chosen in a dialog: the page alone can't name one.
+    fn picked(&self, path: &str) -> Result<PathBuf, AppError> {
+        let path = PathBuf::from(path);
+        match locked(&self.picked).contains(&path) {
+            true => Ok(path),
+            false => Err(AppError::invalid(format!(
+                "nobody chose to write to `{}`",
+                path.display()
+            ))),
+        }
     }
 
     fn place(&self, place: u32) -> Result<&ChatPlace, AppError> {

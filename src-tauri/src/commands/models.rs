@@ -63,6 +63,14 @@ pub(super) fn delete_model(app: State<'_, App>, path: String) -> Answer<f64> {
         ))
         .into());
     }
+    // A link in the app's folder leads to files of somebody else.
+    let real = |path: &Path| fs::canonicalize(path).map_err(AppError::file("find the model", path));
+    if !real(&model.path)?.starts_with(real(&app.host.paths.models)?) {
+        return Err(AppError::invalid(format!(
+            "`{path}` is a link to another folder, so it is not deleted here"
+        ))
+        .into());
+    }
     let bytes = models::folder_bytes(&model.path);
     fs::remove_dir_all(&model.path).map_err(AppError::file("delete the model", &model.path))?;
     Ok(bytes as f64)

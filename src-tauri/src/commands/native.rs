@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use tauri::{AppHandle, Runtime};
+use tauri::{AppHandle, Runtime, State};
 use tauri_plugin_dialog::DialogExt;
 
-use super::Answer;
+use super::{Answer, App, locked};
 use crate::wire::error::AppError;
 
 /// What the user is asked to choose.
@@ -29,6 +29,7 @@ pub(super) enum Pick {
 #[specta::specta]
 pub(super) fn pick<R: Runtime>(
     handle: AppHandle<R>,
+    app: State<'_, App>,
     what: Pick,
     name: Option<String>,
 ) -> Answer<Option<String>> {
@@ -51,19 +52,16 @@ pub(super) fn pick<R: Runtime>(
         Pick::NewConversation => dialog.add_filter("Markdown", &["md"]).blocking_save_file(),
     };
     let path = picked.and_then(|path| path.into_path().ok());
+    locked(&app.picked).extend(path.clone());
     Ok(path.map(|path| path.display().to_string()))
 }
 
-/// Shows a file or folder in the system's file manager.
+/// Shows a file or folder in the system's file manager. Nothing is ever opened by it, which could start a program.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn reveal(path: String) -> Answer<()> {
     let path = PathBuf::from(path);
-    // A program is never started this way: it is shown in its folder.
-    let shown = match path.is_dir() {
-        true => opener::open(&path),
-        false => opener::reveal(&path),
-    };
+    let shown = opener::reveal(&path);
     Ok(shown.map_err(|error| {
         AppError::failed(format!("could not show `{}`: {error}", path.display()))
     })?)

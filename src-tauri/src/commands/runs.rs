@@ -1,6 +1,11 @@
 //! Runs: the list, one and what happens in it, and what can be done with them.
 
-use std::{fs, sync::atomic::Ordering, thread};
+use std::{
+    fs,
+    io::{Read, Seek, SeekFrom},
+    sync::atomic::Ordering,
+    thread,
+};
 
 use tauri::{State, ipc::Channel};
 
@@ -15,7 +20,7 @@ use crate::{
 };
 
 /// How much of the end of a log is shown.
-const LOG_BYTES: usize = 64_000;
+const LOG_BYTES: u64 = 64_000;
 
 /// All runs, the newest first.
 #[tauri::command(async)]
@@ -28,14 +33,14 @@ pub(super) fn runs(app: State<'_, App>) -> Answer<Vec<RunView>> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run(app: State<'_, App>, id: String) -> Answer<RunView> {
-    Ok(app.view(&app.host.find_stored_run(&id)?)?)
+    Ok(app.view(&app.host.run(&id)?)?)
 }
 
 /// Everything that happened in a run, to be compared with another.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run_events(app: State<'_, App>, id: String) -> Answer<EventsView> {
-    let run = app.host.find_stored_run(&id)?;
+    let run = app.host.run(&id)?;
     Ok(EventsView::new(0, run.events()?))
 }
 
@@ -49,7 +54,7 @@ pub(super) fn follow_run(
     after: u32,
     news: Channel<RunNews>,
 ) -> Answer<u32> {
-    let run = app.host.find_stored_run(&id)?;
+    let run = app.host.run(&id)?;
     let plan = run.plan()?;
     let follower = app.follower.clone();
     let number = follower.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
@@ -64,7 +69,7 @@ pub(super) fn follow_run(
             gone.set(news.send(RunNews { run, events }).is_err());
         };
         let hears = || !gone.get() && follower.load(Ordering::SeqCst) == number;
-        // A run whose folder goes away has no more to tell.
+        // A run that can't be read any more has no more to tell.
         let _ = follow::follow(&run, u64::from(after), &mut tell, &hears);
     });
     Ok(number)
@@ -85,7 +90,7 @@ pub(super) fn unfollow_run(app: State<'_, App>, follower: u32) -> Answer<()> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run_plan(app: State<'_, App>, id: String) -> Answer<Vec<PlanLineView>> {
-    let run = app.host.find_stored_run(&id)?;
+    let run = app.host.run(&id)?;
     let lines = run_file::read_lines(&run.plan_file())?.into_iter();
     let views = lines.map(|(field, value, why)| PlanLineView { field, value, why });
     Ok(views.collect())
@@ -98,7 +103,7 @@ pub(super) fn run_settings(
     app: State<'_, App>,
     id: String,
 ) -> Answer<std::collections::BTreeMap<String, String>> {
-    let run = app.host.find_stored_run(&id)?;
+    let run = app.host.run(&id)?;
     let request = run_file::read(&run.plan_file())?;
     Ok(run_file::fields(&request)?)
 }
@@ -107,7 +112,7 @@ pub(super) fn run_settings(
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>> {
-    let run = app.host.find_stored_run(&id)?;
+    let run = app.host.run(&id)?;
     let size = |path| fs::metadata(path).map_or(0, |file| file.len());
     let known = [
         ("run.yaml", "the plan, with its reasons", run.plan_file()),
@@ -145,10 +150,15 @@ pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run_log(app: State<'_, App>, id: String) -> Answer<String> {
-    let run = app.host.find_stored_run(&id)?;
-    let bytes = fs::read(run.log_file()).unwrap_or_default();
-    let end = &bytes[bytes.len().saturating_sub(LOG_BYTES)..];
-    Ok(String::from_utf8_lossy(end).into_owned())
+    let run = app.host.run(&id)?;
+    let mut end = Vec::new();
+    // A run without a log has written nothing.
+    if let Ok(mut file) = fs::File::open(run.log_file()) {
+        let length = file.metadata().map_or(0, |file| file.len());
+        let from = SeekFrom::Start(length.saturating_sub(LOG_BYTES));
+        let _ = file.seek(from).and_then(|_| file.read_to_end(&mut end));
+    }
+    Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
 /// Has the run that goes on saved, to wait in memory.
@@ -171,7 +181,7 @@ pub(super) fn stop_run(app: State<'_, App>, id: String) -> Answer<()> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn resume_run(app: State<'_, App>, id: String) -> Answer<()> {
-    app.queue.add(app.host.find_stored_run(&id)?);
+    app.queue.add(app.host.run(&id)?);
     Ok(())
 }
 
@@ -179,7 +189,7 @@ pub(super) fn resume_run(app: State<'_, App>, id: String) -> Answer<()> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn extend_run(app: State<'_, App>, id: String, steps: u32) -> Answer<()> {
-    let run = app.host.find_stored_run(&id)?;
+    let run = app.host.run(&id)?;
     run.extend(steps as usize)?;
     app.forget(&id);
     app.queue.add(run);
@@ -226,5 +236,5 @@ fn idle(app: &App, id: &str) -> Result<Run> {
     if going || app.queue.place(id).is_some() {
         return Err(AppError::invalid("the run goes on or waits; stop it first"));
     }
-    app.host.find_stored_run(id)
+    app.host.run(id)
 }

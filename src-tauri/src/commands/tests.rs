@@ -308,10 +308,10 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
     let found = window.call("conversations", json!({"words": "STEEL"}));
     assert_eq!(found[0]["id"], kept["id"]);
     let path = window.home.path().join("talk.md");
-    window.call(
-        "export_conversation",
-        json!({"id": kept["id"], "path": path}),
-    );
+    let export = json!({"id": kept["id"], "path": path});
+    window.refused("export_conversation", export.clone());
+    window.pick(&path);
+    window.call("export_conversation", export);
     assert!(
         fs::read_to_string(path)
             .unwrap()
@@ -369,7 +369,10 @@ fn a_form_is_saved_as_a_run_file_and_opened_again() {
     let window = Window::open();
     let path = window.home.path().join("run.yaml");
     let filled = window.small_run();
-    window.call("write_run_file", json!({"path": path, "filled": filled}));
+    let write = json!({"path": path, "filled": filled});
+    window.refused("write_run_file", write.clone());
+    window.pick(&path);
+    window.call("write_run_file", write);
     let opened = window.call("read_run_file", json!({ "path": path }));
     assert_eq!(opened["scratch.config.hidden_size"], "32");
     let again = window.call("plan_run", json!({ "filled": opened }));
@@ -450,6 +453,12 @@ impl Window {
         self.ask(command, arguments).unwrap_err()
     }
 
+    /// Chooses where something is written, as the user does in a dialog.
+    fn pick(&self, path: &Path) {
+        let app = self.webview.state::<App>();
+        locked(&app.picked).insert(path.to_owned());
+    }
+
     fn run(&self, id: &str) -> Value {
         self.call("run", json!({ "id": id }))
     }
@@ -519,7 +528,7 @@ fn with(mut object: Value, more: Value) -> Value {
 }
 
 /// The first checkpoint in a folder of folders.
-fn checkpoint_below(folder: &Path) -> Option<std::path::PathBuf> {
+fn checkpoint_below(folder: &Path) -> Option<PathBuf> {
     let mut folders: Vec<_> = fs::read_dir(folder)
         .ok()?
         .flatten()

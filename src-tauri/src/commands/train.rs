@@ -47,8 +47,8 @@ pub(super) fn plan_run(app: State<'_, App>, filled: Filled) -> Answer<PlanView> 
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn try_run(app: State<'_, App>, filled: Filled) -> Answer<MeasureView> {
-    let plan = resolve(&app, &filled)?.plan;
     app.stop_trial.store(false, Ordering::SeqCst);
+    let plan = resolve(&app, &filled)?.plan;
     let stop = || app.stop_trial.load(Ordering::SeqCst);
     let (millis, peak_bytes) = app.host.try_steps(&plan, &stop)?;
     // The first step takes memory and makes kernels.
@@ -103,7 +103,7 @@ pub(super) fn read_run_file(path: String) -> Answer<Filled> {
 #[specta::specta]
 pub(super) fn write_run_file(app: State<'_, App>, path: String, filled: Filled) -> Answer<()> {
     let text = run_file::write(&resolve(&app, &filled)?)?;
-    let path = PathBuf::from(path);
+    let path = app.picked(&path)?;
     replace_file(&path, text.as_bytes()).map_err(AppError::from)?;
     Ok(())
 }
@@ -124,6 +124,8 @@ fn resolve(app: &App, filled: &Filled) -> Result<Resolved> {
 
 impl App {
     fn start(&self, resolved: &Resolved) -> Result<String> {
+        // Steps that are tried would share the device with it.
+        self.stop_trial.store(true, Ordering::SeqCst);
         let run = self.host.create_run(resolved)?;
         self.host.forget_data();
         let id = run.id.clone();

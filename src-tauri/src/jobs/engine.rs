@@ -11,7 +11,7 @@ use std::{
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use models::device::{DeviceKind, FoundDevice};
@@ -49,6 +49,10 @@ impl Wish {
         }
     }
 }
+
+/// The flag of Windows for a process without a console of its own.
+#[cfg(windows)]
+const CREATE_NO_WINDOW: u32 = 0x0800_0000;
 
 /// An engine process.
 pub(crate) struct Engine {
@@ -88,6 +92,9 @@ impl Engine {
         // Ctrl-C in a terminal is for the app, which then asks the engine to stop.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        // A window has no console, and its engine needs none of its own.
+        #[cfg(windows)]
+        std::os::windows::process::CommandExt::creation_flags(&mut command, CREATE_NO_WINDOW);
         let mut child = command
             .spawn()
             .map_err(AppError::file("start the engine", program))?;
@@ -128,6 +135,8 @@ impl Engine {
                 Ok(engine)
             }
             Ok(_) | Err(RecvTimeoutError::Timeout) => {
+                // It does not answer, so it can't be asked to leave.
+                let _ = engine.child.kill();
                 let seconds = HELLO.as_secs();
                 Err(AppError::failed(format!(
                     "the engine did not say hello within {seconds} s"
@@ -156,7 +165,8 @@ impl Engine {
     ) -> Result<()> {
         self.say(ask)?;
         let mut wished = Wish::GoOn;
-        let mut heard = Instant::now();
+        // Counted rather than timed: a machine that slept was not silent.
+        let mut silent_looks = 0;
         loop {
             let now = wish();
             if now != wished && wished != Wish::Stop {
@@ -170,12 +180,12 @@ impl Engine {
             match self.replies.recv_timeout(LOOK) {
                 Ok(Reply::Done) => return Ok(()),
                 Ok(Reply::Refused { error }) => return Err(error),
-                Ok(Reply::Beat) => heard = Instant::now(),
+                Ok(Reply::Beat) => silent_looks = 0,
                 Ok(reply) => {
-                    heard = Instant::now();
+                    silent_looks = 0;
                     hear(reply);
                 }
-                Err(RecvTimeoutError::Timeout) if heard.elapsed() > SILENCE => {
+                Err(RecvTimeoutError::Timeout) if LOOK * silent_looks > SILENCE => {
                     // It does not answer, so it can't be asked to leave.
                     let _ = self.child.kill();
                     let seconds = SILENCE.as_secs();
@@ -183,7 +193,7 @@ impl Engine {
                         "the engine was silent for {seconds} s and was ended"
                     )));
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => silent_looks += 1,
                 Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
             }
         }

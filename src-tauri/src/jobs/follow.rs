@@ -2,7 +2,7 @@
 //!
 //! A run writes up to thousands of events a second, and a page that gets each on its own stands still. So what is new is
 //! collected for a thirtieth of a second and told at once. Nothing is left out: what was not told yet lies in the run's
-//! file, and a page that falls behind gets longer messages, up to a bound, and later ones for the rest.
+//! file, and a message has a bound; what does not fit comes with the next.
 
 use std::{thread, time::Duration};
 
@@ -24,7 +24,8 @@ const LOOKS_PER_STATE: usize = 10;
 
 /// Tells what happened in a run after event number `after`, and then what happens, as long as somebody `hears` it.
 ///
-/// `tell` gets events, none where only the state changed, and the state after them. The first call comes at once.
+/// `tell` gets events, none where only the state changed, and the state after them. The first call comes as soon as the
+/// events that are known already were read over.
 pub(crate) fn follow(
     run: &Run,
     after: u64,

@@ -13,10 +13,13 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use models::train::TrainEvent;
+
 use super::engine::Wish;
 use crate::{
     host::Host,
-    store::{runs::Run, waiting},
+    store::{record::Record, runs::Run, waiting},
+    wire::error::AppError,
 };
 
 /// The runs that go on and wait.
@@ -36,21 +39,28 @@ struct Shared {
 struct Line {
     going: Option<Going>,
     waiting: VecDeque<Run>,
+    /// The ids of runs that were going on or waiting when the app last ended, and that nobody has decided about.
+    offered: Vec<String>,
+    /// Why the last run that was to go on did not.
+    problem: Option<String>,
     closed: bool,
 }
 
 struct Going {
     run: Run,
-    wishes: Arc<Wishes>,
+    state: Arc<GoingState>,
 }
 
+/// What the user wants of the run that goes on, and what is known of it.
 #[derive(Default)]
-struct Wishes {
+struct GoingState {
     pause: AtomicBool,
     stop: AtomicBool,
+    /// Whether its engine has said anything of it.
+    begun: AtomicBool,
 }
 
-impl Wishes {
+impl GoingState {
     fn wish(&self) -> Wish {
         if self.stop.load(Ordering::SeqCst) {
             Wish::Stop
@@ -65,17 +75,23 @@ impl Wishes {
 impl Queue {
     pub(crate) fn new(host: Arc<Host>) -> Self {
         let shared = Arc::new(Shared {
-            line: Mutex::default(),
+            line: Mutex::new(Line {
+                offered: waiting::read(&host.paths.waiting),
+                ..Line::default()
+            }),
             changed: Condvar::new(),
             file: host.paths.waiting.clone(),
         });
         let thread = {
             let shared = shared.clone();
             thread::spawn(move || {
-                while let Some((run, wishes)) = shared.next() {
-                    // How it ends stands in its events; an engine that was killed leaves it interrupted.
-                    let _ = host.train(&run, &mut |_| {}, &mut |_| {}, &|| wishes.wish());
+                while let Some((run, state)) = shared.next() {
+                    let mut heard = |_: &_| state.begun.store(true, Ordering::SeqCst);
+                    let trained = host.train(&run, &mut |_| {}, &mut heard, &|| state.wish());
+                    let begun = state.begun.load(Ordering::SeqCst);
+                    let problem = trained.err().and_then(|error| told(&run, error, begun));
                     let mut line = shared.line();
+                    line.problem = problem;
                     line.going = None;
                     // Closing stops the run that goes on; then it is one to be offered again.
                     if !line.closed {
@@ -90,15 +106,45 @@ impl Queue {
         }
     }
 
-    /// Has a run trained after those that wait already. A run that goes on or waits stays where it is, and no longer pauses.
+    /// Has a run trained after those that wait already. A run that goes on or waits stays where it is, and no longer pauses;
+    /// one whose engine is just leaving goes on next.
     pub(crate) fn add(&self, run: Run) {
         let mut line = self.shared.line();
-        if let Some(going) = line.going.as_ref().filter(|going| going.run.id == run.id) {
-            going.wishes.pause.store(false, Ordering::SeqCst);
-        } else if !line.waiting.iter().any(|waiting| waiting.id == run.id) {
-            line.waiting.push_back(run);
-            self.shared.remember(&line);
-            self.shared.changed.notify_all();
+        line.problem = None;
+        line.offered.retain(|id| *id != run.id);
+        let waits = line.waiting.iter().any(|waiting| waiting.id == run.id);
+        match line.going.as_ref().filter(|going| going.run.id == run.id) {
+            Some(going) if going.is_over() && !waits => line.waiting.push_front(run),
+            Some(going) => going.state.pause.store(false, Ordering::SeqCst),
+            None if !waits => line.waiting.push_back(run),
+            None => {}
+        }
+        self.shared.remember(&line);
+        self.shared.changed.notify_all();
+    }
+
+    /// The runs that were going on or waiting when the app last ended.
+    pub(crate) fn offered(&self) -> Vec<String> {
+        self.shared.line().offered.clone()
+    }
+
+    /// Decides about those: they are offered no more.
+    pub(crate) fn take_offered(&self) -> Vec<String> {
+        let mut line = self.shared.line();
+        let offered = std::mem::take(&mut line.offered);
+        self.shared.remember(&line);
+        offered
+    }
+
+    /// Why the last run that was to go on did not.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.shared.line().problem.clone()
+    }
+
+    /// Ends a pause, if there is one.
+    pub(crate) fn go_on(&self) {
+        if let Some(going) = &self.shared.line().going {
+            going.state.pause.store(false, Ordering::SeqCst);
         }
     }
 
@@ -106,7 +152,7 @@ impl Queue {
     pub(crate) fn pause(&self, id: &str) {
         let line = self.shared.line();
         if let Some(going) = line.going.as_ref().filter(|going| going.run.id == id) {
-            going.wishes.pause.store(true, Ordering::SeqCst);
+            going.state.pause.store(true, Ordering::SeqCst);
         }
     }
 
@@ -116,7 +162,7 @@ impl Queue {
         line.waiting.retain(|run| run.id != id);
         self.shared.remember(&line);
         if let Some(going) = line.going.as_ref().filter(|going| going.run.id == id) {
-            going.wishes.stop.store(true, Ordering::SeqCst);
+            going.state.stop.store(true, Ordering::SeqCst);
         }
     }
 
@@ -136,7 +182,7 @@ impl Queue {
             let mut line = self.shared.line();
             line.closed = true;
             if let Some(going) = &line.going {
-                going.wishes.stop.store(true, Ordering::SeqCst);
+                going.state.stop.store(true, Ordering::SeqCst);
             }
             self.shared.changed.notify_all();
         }
@@ -167,6 +213,39 @@ impl Queue {
     }
 }
 
+impl Going {
+    /// Whether it is stopping, or is over and only its engine is still leaving.
+    fn is_over(&self) -> bool {
+        let begun = self.state.begun.load(Ordering::SeqCst);
+        self.state.stop.load(Ordering::SeqCst) || begun && !self.run.is_locked().unwrap_or(true)
+    }
+}
+
+/// Writes into a run's events why it did not go on, unless its engine did so. Returns what could not be written there.
+///
+/// A run that had begun stays interrupted: it can go on. One that had not has failed.
+fn told(run: &Run, error: AppError, begun: bool) -> Option<String> {
+    let Ok(_lock) = run.lock() else {
+        return Some(error.message);
+    };
+    let last = run.events().ok().and_then(|mut events| events.pop());
+    let step = run.state().map_or(0, |state| state.step);
+    let AppError { message, hint, .. } = error;
+    let event = match last.map(|last| last.event) {
+        Some(TrainEvent::Failed { .. }) => return None,
+        _ if begun => TrainEvent::Warned {
+            message: message.clone(),
+        },
+        _ => TrainEvent::Failed {
+            step,
+            message: message.clone(),
+            hint,
+        },
+    };
+    let written = Record::open(&run.events_file()).and_then(|mut record| record.append(event));
+    written.is_err().then_some(message)
+}
+
 impl Drop for Queue {
     fn drop(&mut self) {
         self.close();
@@ -185,24 +264,27 @@ impl Shared {
     fn remember(&self, line: &Line) {
         let going = line.going.iter().map(|going| going.run.id.clone());
         let waiting = line.waiting.iter().map(|run| run.id.clone());
-        let ids: Vec<String> = going.chain(waiting).collect();
+        let ids: Vec<String> = going
+            .chain(waiting)
+            .chain(line.offered.iter().cloned())
+            .collect();
         let _ = waiting::write(&self.file, &ids);
     }
 
     /// Waits for the next run; none when the queue is closed.
-    fn next(&self) -> Option<(Run, Arc<Wishes>)> {
+    fn next(&self) -> Option<(Run, Arc<GoingState>)> {
         let mut line = self.line();
         loop {
             if line.closed {
                 return None;
             }
             if let Some(run) = line.waiting.pop_front() {
-                let wishes = Arc::new(Wishes::default());
+                let state = Arc::new(GoingState::default());
                 line.going = Some(Going {
                     run: run.clone(),
-                    wishes: wishes.clone(),
+                    state: state.clone(),
                 });
-                return Some((run, wishes));
+                return Some((run, state));
             }
             line = self
                 .changed

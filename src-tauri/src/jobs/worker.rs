@@ -62,6 +62,7 @@ fn say(reply: &Reply) {
 
 /// Works until standard input ends.
 pub(crate) fn run() -> Result<()> {
+    keep_memory();
     say(&Reply::Hello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         devices: device::detect::detect(),
@@ -199,3 +200,18 @@ fn open(chat: &mut Option<Chat>) -> Result<&mut Chat> {
     chat.as_mut()
         .ok_or_else(|| AppError::failed("no model is open to be talked to"))
 }
+
+/// Has the allocator keep what it was given for the next tensor. Without this, glibc maps and unmaps every larger one
+/// anew, and a step of training spends much of its time in page faults.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn keep_memory() {
+    const BYTES: libc::c_int = 1 << 30;
+    // SAFETY: both calls only set a number in the allocator, before this process has tensors.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, BYTES);
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn keep_memory() {}

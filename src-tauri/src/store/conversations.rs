@@ -48,7 +48,10 @@ pub(crate) fn list(folder: &Path, words: &str) -> Vec<ConversationFile> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let words = words.trim().to_lowercase();
     let mut found: Vec<ConversationFile> = entries
-        .filter_map(|entry| read_file(&entry.path()).ok())
+        .map(|entry| entry.path())
+        // What is being written has another ending.
+        .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
+        .filter_map(|path| read_file(&path).ok())
         .filter(|conversation| words.is_empty() || conversation.holds(&words))
         .collect();
     found.sort_by(|a, b| b.changed.cmp(&a.changed).then(b.id.cmp(&a.id)));

@@ -60,10 +60,10 @@ pub(crate) fn list(paths: &Paths, settings: &Settings) -> Vec<StoredModel> {
     let added = settings.model_folders.iter();
     models.extend(added.flat_map(|folder| models_in(folder)));
     models.extend(hub_cache().into_iter().flat_map(|cache| cached(&cache)));
-    models.sort_by(|a, b| a.name.cmp(&b.name));
-    // A folder that was added may lie in another.
+    // A folder that was added may lie in another; where it was found first says most about it.
     let mut seen = BTreeSet::new();
     models.retain(|model| seen.insert(model.path.clone()));
+    models.sort_by(|a, b| a.name.cmp(&b.name));
     models
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn models_in(folder: &Path) -> Vec<StoredModel> {
 pub(crate) fn info(model: StoredModel) -> ModelInfo {
     use ::models::{arch::config::DecoderConfig, checkpoint::folder::ModelFolder};
 
-    let bytes = folder_bytes(&model.path);
+    let bytes = model_bytes(&model.path);
     let tokenizer = fs::read_to_string(model.path.join("tokenizer_config.json"));
     let answers = model.path.join("chat_template.jinja").is_file()
         || tokenizer.is_ok_and(|text| text.contains("\"chat_template\""));
@@ -115,18 +115,27 @@ pub(crate) fn info(model: StoredModel) -> ModelInfo {
     info
 }
 
-/// Bytes of all files in a folder, each once. Files that can't be looked at count nothing.
+/// Bytes of the files in a folder. A link to a file counts as nothing: the file lies elsewhere, and is counted there.
 #[cfg(feature = "gui")]
 pub(crate) fn folder_bytes(folder: &Path) -> u64 {
+    sum_files(folder, &|entry| entry.metadata().ok())
+}
+
+/// Bytes of a model's files, those behind links too: the Hub's cache keeps the files of a model in another folder.
+#[cfg(feature = "gui")]
+fn model_bytes(folder: &Path) -> u64 {
+    sum_files(folder, &|entry| fs::metadata(entry.path()).ok())
+}
+
+#[cfg(feature = "gui")]
+fn sum_files(folder: &Path, look: &dyn Fn(&fs::DirEntry) -> Option<fs::Metadata>) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.file_type() {
-        // A link counts what it leads to, but a folder behind a link may be above this one.
-        Ok(kind) if kind.is_dir() => folder_bytes(&entry.path()),
-        Ok(_) => fs::metadata(entry.path())
-            .ok()
+        // A folder behind a link may be above this one.
+        Ok(kind) if kind.is_dir() => sum_files(&entry.path(), look),
+        _ => look(&entry)
             .filter(fs::Metadata::is_file)
             .map_or(0, |file| file.len()),
-        Err(_) => 0,
     });
     sizes.sum()
 }

@@ -116,6 +116,7 @@ impl Tail {
         let mut reader = BufReader::new(file);
         let mut line = Vec::new();
         let mut events = Vec::new();
+        let mut offset = self.offset;
         while events.len() < most {
             line.clear();
             reader
@@ -124,14 +125,16 @@ impl Tail {
             if line.last() != Some(&b'\n') {
                 break;
             }
-            self.offset += line.len() as u64;
-            self.lines += 1;
+            offset += line.len() as u64;
             let event = serde_json::from_slice(&line).map_err(|error| {
-                let (line, path) = (self.lines, self.path.display());
+                let (line, path) = (self.lines + events.len() + 1, self.path.display());
                 AppError::failed(format!("line {line} is not an event: {error}: `{path}`"))
             })?;
             events.push(event);
         }
+        // Only now: who asks again after an error gets the error again, and not what follows the broken line.
+        self.offset = offset;
+        self.lines += events.len();
         Ok(events)
     }
 }

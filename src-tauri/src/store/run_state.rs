@@ -9,8 +9,11 @@ use super::{
 };
 use crate::wire::error::Result;
 
-/// The weight of the past in the mean duration of a step.
-const SMOOTHING: f64 = 0.98;
+/// How many of the latest steps the mean duration of a step is about.
+const STEPS_AVERAGED: f64 = 50.0;
+
+/// How many events are in memory at once where only the state after them is wanted.
+const EVENTS_AT_ONCE: usize = 5_000;
 
 /// How far a run is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -75,6 +78,8 @@ pub(crate) enum RunStatus {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunProgress {
     tail: Tail,
+    /// Steps since the run last started. The first is slow, and says nothing of those to come.
+    steps_here: usize,
     /// As the events have it; whether a process trains it is asked when the state is.
     state: RunState,
 }
@@ -98,6 +103,7 @@ impl RunProgress {
     pub(crate) fn new(run: &Run) -> Self {
         Self {
             tail: Tail::new(run.events_file()),
+            steps_here: 0,
             state: RunState::new(&run.id),
         }
     }
@@ -105,10 +111,21 @@ impl RunProgress {
     /// Reads at most so many of the events that happened since, and returns them.
     pub(crate) fn catch_up(&mut self, most: usize) -> Result<Vec<RecordedEvent>> {
         let events = self.tail.read(most)?;
-        for event in &events {
-            self.state.apply(event);
+        for recorded in &events {
+            self.steps_here = match recorded.event {
+                TrainEvent::Started { .. } => 0,
+                TrainEvent::Stepped { .. } => self.steps_here + 1,
+                _ => self.steps_here,
+            };
+            self.state.apply(recorded, self.steps_here);
         }
         Ok(events)
+    }
+
+    /// Reads all that happened since, and keeps none of it.
+    pub(crate) fn catch_up_with_all(&mut self) -> Result<()> {
+        while !self.catch_up(EVENTS_AT_ONCE)?.is_empty() {}
+        Ok(())
     }
 
     /// The number of the last event that was read.
@@ -163,7 +180,7 @@ impl RunState {
         self.step_millis.map(|millis| left * millis / 1e3)
     }
 
-    fn apply(&mut self, RecordedEvent { time, event, .. }: &RecordedEvent) {
+    fn apply(&mut self, RecordedEvent { time, event, .. }: &RecordedEvent, steps_here: usize) {
         self.step = event.step().unwrap_or(self.step);
         self.changed = Some(time.clone());
         match event {
@@ -194,7 +211,8 @@ impl RunState {
                 self.first_loss.get_or_insert(loss);
                 self.loss = Some(loss);
                 self.seconds += millis / 1e3;
-                let mean = |past| SMOOTHING * past + (1.0 - SMOOTHING) * millis;
+                let weight = 1.0 / (steps_here as f64 - 1.0).clamp(1.0, STEPS_AVERAGED);
+                let mean = |past| past + weight * (millis - past);
                 self.step_millis = Some(self.step_millis.map_or(millis, mean));
                 self.tokens_per_second = Some(tokens_per_second);
                 if memory_bytes > 0 {

@@ -22,7 +22,7 @@ export const commands = {
 	setSetting: (name: string, value: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("set_setting", { name, value })),
 	/**  Asks for a file or folder with the system's dialog. Nothing when the user thinks better of it. */
 	pick: (what: Pick, name: string | null) => typedError<string | null, ErrorView_Serialize>(__TAURI_INVOKE("pick", { what, name })),
-	/**  Shows a file or folder in the system's file manager. */
+	/**  Shows a file or folder in the system's file manager. Nothing is ever opened by it, which could start a program. */
 	reveal: (path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("reveal", { path })),
 	/**  Opens a page of the web in the system's browser. */
 	openLink: (url: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("open_link", { url })),
@@ -572,7 +572,7 @@ export type HomeView_Deserialize = {
 	reason: string,
 	/**  What is odd about devices, engines and settings: whole sentences. */
 	warnings: string[],
-	/**  The engines that were asked, in words: `anneal 0.1.0 (CPU)`. */
+	/**  The engine programs there are, in words: `Anneal 0.1.0, CPU: /usr/bin/anneal`. */
 	engines: string[],
 	/**  All runs, the newest first. */
 	runs: RunView_Deserialize[],
@@ -588,7 +588,7 @@ export type HomeView_Serialize = {
 	reason: string,
 	/**  What is odd about devices, engines and settings: whole sentences. */
 	warnings: string[],
-	/**  The engines that were asked, in words: `anneal 0.1.0 (CPU)`. */
+	/**  The engine programs there are, in words: `Anneal 0.1.0, CPU: /usr/bin/anneal`. */
 	engines: string[],
 	/**  All runs, the newest first. */
 	runs: RunView_Serialize[],
@@ -990,6 +990,8 @@ export type StatusView_Deserialize = {
 	offered: RunView_Deserialize[],
 	/**  The device in one line. */
 	device: DeviceView_Deserialize,
+	/**  Why the last run that was to go on did not. */
+	problem?: string | null,
 	/**  How the machine is kept awake, while it is. */
 	awake?: string | null,
 };
@@ -1004,6 +1006,8 @@ export type StatusView_Serialize = {
 	offered: RunView_Serialize[],
 	/**  The device in one line. */
 	device: DeviceView_Serialize,
+	/**  Why the last run that was to go on did not. */
+	problem: string | null,
 	/**  How the machine is kept awake, while it is. */
 	awake: string | null,
 };

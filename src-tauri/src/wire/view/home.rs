@@ -20,7 +20,7 @@ pub(crate) struct HomeView {
     pub(crate) reason: String,
     /// What is odd about devices, engines and settings: whole sentences.
     pub(crate) warnings: Vec<String>,
-    /// The engines that were asked, in words: `anneal 0.1.0 (CPU)`.
+    /// The engine programs there are, in words: `Anneal 0.1.0, CPU: /usr/bin/anneal`.
     pub(crate) engines: Vec<String>,
     /// All runs, the newest first.
     pub(crate) runs: Vec<RunView>,
@@ -69,6 +69,8 @@ pub(crate) struct StatusView {
     pub(crate) offered: Vec<RunView>,
     /// The device in one line.
     pub(crate) device: DeviceView,
+    /// Why the last run that was to go on did not.
+    pub(crate) problem: Option<String>,
     /// How the machine is kept awake, while it is.
     pub(crate) awake: Option<String>,
 }

@@ -160,7 +160,8 @@ impl RunView {
             base: plan.model.as_ref().map(|path| path.display().to_string()),
             place: place.map(|place| place as u32),
             step: state.step as u32,
-            steps: plan.steps as u32,
+            // The plan may have been made longer since it was read.
+            steps: plan.steps.max(state.steps) as u32,
             seconds_left: state.seconds_left(),
             memory_bytes: large(state.memory_bytes),
             peak_memory_bytes: large(state.peak_memory_bytes),

@@ -103,6 +103,7 @@ export const appAnswers: Some<
       waiting: waitingRuns(),
       offered: offeredRuns(),
       device: metal,
+      problem: null,
       awake: going?.status === "running" ? "The Mac is kept awake until the run is done." : null,
     };
   },

@@ -130,8 +130,8 @@ export function eventsAfter(run: RunView, curve: Curve, after: number, to = run.
 
 let follower = 0;
 
-/** Tells what happened in a run, then what happens. Whoever followed before hears no more. */
-export function follow(look: () => RunView | undefined, curve: Curve, after: number, channel: Channel<RunNews>) {
+/** Tells what happened in a run, then what happens. Whoever followed before hears no more. Returns the follower's number. */
+export function follow(look: () => RunView | undefined, curve: Curve, after: number, channel: Channel<RunNews>): number {
   follower += 1;
   const me = follower;
   let last = after;
@@ -151,4 +151,10 @@ export function follow(look: () => RunView | undefined, curve: Curve, after: num
     setTimeout(turn, PACE);
   };
   setTimeout(turn, 0);
+  return me;
+}
+
+/** Tells a follower no more. */
+export function unfollow(number: number) {
+  if (number === follower) follower += 1;
 }

@@ -1,7 +1,7 @@
 // Runs: one of every status, and what can be done with them.
 
 import type { RunStatus, RunView_Serialize as RunView } from "../bindings";
-import { type Curve, eventsAfter, every, follow, heldOutAt, lossAt } from "./events";
+import { type Curve, eventsAfter, every, follow, heldOutAt, lossAt, unfollow } from "./events";
 import { planOf, planLines } from "./choices";
 import { ago, filled, HOME, mayRefuse, points, rate, refuse, scene, type Some } from "./scene";
 
@@ -208,11 +208,13 @@ export const runAnswers: Some<
 
   followRun: (id, after, news) => {
     const made = found(id);
-    follow(() => runs.find((each) => each === made) && now(made), made.curve, after, news);
-    return 1;
+    return follow(() => runs.find((each) => each === made) && now(made), made.curve, after, news);
   },
 
-  unfollowRun: () => null,
+  unfollowRun: (follower) => {
+    unfollow(follower);
+    return null;
+  },
 
   runPlan: (id) => {
     const { view } = found(id);

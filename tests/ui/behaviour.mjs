@@ -1,0 +1,176 @@
+// What a person does in the window, and what happens then.
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+
+import { asked, heading, news, scenario, shows, until } from "./scenario.mjs";
+import { build, open, settled } from "./stage.mjs";
+
+const going = { page: "run", id: "2026-11-21-support-tone-7f3a" };
+
+describe("a person in the window", { concurrency: 2 }, () => {
+  scenario("the keyboard alone reaches every page of the sidebar and opens it", { page: "home" }, async (page) => {
+    const names = await page.getByRole("navigation", { name: "Pages" }).getByRole("button").allInnerTexts();
+    assert.ok(names.length >= 7, names.join());
+    for (const name of names) {
+      for (let turn = 0; ; turn += 1) {
+        assert.ok(turn < 200, `Tab never reaches ${name}`);
+        await page.keyboard.press("Tab");
+        const focused = await page.evaluate(() => {
+          const { activeElement } = document;
+          return activeElement?.closest("nav") && activeElement.textContent.trim();
+        });
+        if (focused === name.trim()) break;
+      }
+      const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+      assert.notEqual(outline, "none", `the focus on ${name} can't be seen`);
+      await page.keyboard.press("Enter");
+      const chosen = page.getByRole("navigation", { name: "Pages" }).locator("[aria-current=page]");
+      await shows(chosen, name.trim());
+      await heading(page).first().waitFor();
+    }
+  });
+
+  for (const keys of ["Meta+k", "Control+k"]) {
+    scenario(`${keys} opens the search, which goes to a page`, { page: "home" }, async (page) => {
+      await page.keyboard.press(keys);
+      const search = page.getByRole("dialog").getByRole("combobox");
+      await search.waitFor();
+      await page.keyboard.type("devi");
+      await page.keyboard.press("Enter");
+      await shows(heading(page), "Device");
+      assert.equal(await page.getByRole("dialog").count(), 0);
+    });
+  }
+
+  scenario("the search finds a run by its name, and Escape closes it", { page: "home" }, async (page) => {
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("shakespeare, sm");
+    await shows(page.getByRole("option"), "Shakespeare, small");
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("shakespeare, sm");
+    await shows(page.getByRole("option"), "Shakespeare, small");
+    await page.keyboard.press("Enter");
+    await shows(heading(page), "Shakespeare, small");
+  });
+
+  scenario("the menu of the system opens pages", { page: "home" }, async (page) => {
+    await news(page, { kind: "chosen", page: "settings" });
+    await shows(heading(page), "Settings");
+  });
+
+  scenario("a reload in the middle of a run shows all of its curve again, and goes on", going, async (page) => {
+    const chart = page.getByRole("main").locator("canvas").first();
+    const drawn = () =>
+      chart.evaluate((canvas) => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let painted = 0;
+        for (let at = 3; at < data.length; at += 4) painted += data[at] > 0 ? 1 : 0;
+        return painted / (data.length / 4);
+      });
+    const before = await until(drawn, (share) => share > 0.005);
+    await page.reload();
+    await settled(page);
+    const again = await until(drawn, (share) => share > before * 0.8);
+    assert.ok(Math.abs(again - before) < before * 0.3, `${before} of the chart was painted before, ${again} after`);
+    const step = async () => Number((await page.getByRole("main").innerText()).match(/([\d,]+)\s+of\s+[\d,]+/)[1].replaceAll(",", ""));
+    const first = await step();
+    assert.ok(first >= 1284, `at step ${first}`);
+    await until(step, (now) => now > first);
+  });
+
+  scenario("closing the window while a run goes on asks what is to become of it", { page: "home" }, async (page) => {
+    await news(page, { kind: "quit_asked" });
+    const dialog = page.getByRole("dialog");
+    await dialog.waitFor();
+    const buttons = await dialog.getByRole("button").allInnerTexts();
+    assert.ok(buttons.length >= 2, buttons.join());
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    assert.deepEqual(await asked(page, "leave"), []);
+    for (const [choice, how] of [[/background|without/i, "background"], [/stop|save/i, "save"]]) {
+      await news(page, { kind: "quit_asked" });
+      await page.getByRole("dialog").getByRole("button", { name: choice }).first().click();
+      await until(() => asked(page, "leave"), (all) => all.some(([it]) => it === how));
+      await page.keyboard.press("Escape");
+    }
+  });
+
+  scenario("files that are dropped are added, and the page of data shows them", { page: "home" }, async (page) => {
+    await news(page, { kind: "hovered", over: true });
+    await page.getByText("Drop files to add them as data").waitFor();
+    await news(page, { kind: "dropped", paths: ["/Users/mira/Desktop/poems.jsonl"] });
+    await shows(heading(page), "Data");
+    await page.getByText("poems").first().waitFor();
+    assert.equal(await page.getByText("Drop files to add them as data").count(), 0);
+  });
+
+  scenario(
+    "files that can't be added say why on the page of data",
+    { page: "home" },
+    async (page) => {
+      await news(page, { kind: "dropped", paths: ["/Users/mira/Desktop/poems.jsonl"] });
+      await shows(page.getByRole("alert"), "could not read the data");
+    },
+    { scene: "broken" },
+  );
+
+  scenario(
+    "the first start offers a first model, and starts it",
+    { page: "home" },
+    async (page) => {
+      await page.getByRole("main").getByRole("button", { name: /talk to it|start/i }).first().click();
+      await shows(heading(page), "starter");
+      await page.getByRole("main").locator("canvas").first().waitFor();
+    },
+    { scene: "empty" },
+  );
+
+  scenario(
+    "runs that were going on when the app ended are offered again",
+    { page: "home" },
+    async (page) => {
+      await page.getByRole("button", { name: /go on|continue|resume/i }).first().click();
+      await until(() => asked(page, "resumeOffered"), (all) => all.length === 1);
+      await page.getByRole("complementary").getByText("Support tone").waitFor();
+    },
+    { scene: "offered" },
+  );
+
+  scenario("the theme that is chosen is worn at once", { page: "settings" }, async (page) => {
+    const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await ground();
+    await page.getByRole("radio", { name: "Dark" }).check({ force: true });
+    await until(ground, (now) => now !== light);
+    assert.deepEqual(await asked(page, "setSetting"), [["theme", "dark"]]);
+  });
+
+  test("all of this happens under the rules of the real window", async () => {
+    const { page, faults, close } = await open({ page: "home" });
+    const colour = await page.evaluate(() => {
+      document.body.insertAdjacentHTML("beforeend", "<p id='styled' style='color: rgb(1, 2, 3)'>x</p>");
+      return getComputedStyle(document.getElementById("styled")).color;
+    });
+    assert.notEqual(colour, "rgb(1, 2, 3)");
+    assert.equal(await page.evaluate(() => fetch("https://example.org").then(() => "came", () => "refused")), "refused");
+    assert.ok(faults.every((fault) => fault.includes("Content Security Policy")) && faults.length >= 2, faults.join("\n"));
+    close();
+  });
+
+  test("the program that is given to people has nothing made up in it", async () => {
+    const folder = await build("production");
+    try {
+      const texts = readdirSync(join(folder, "assets")).map((name) => readFileSync(join(folder, "assets", name), "utf8"));
+      assert.ok(texts.some((text) => text.includes("follow_run")), "the pages ask the app");
+      for (const marker of ["annealFake", "/Users/mira", "mockIPC"]) {
+        assert.ok(!texts.some((text) => text.includes(marker)), `the pages have \`${marker}\` in them`);
+      }
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});

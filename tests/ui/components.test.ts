@@ -1,0 +1,110 @@
+// The parts that all pages are made of, as a person meets them.
+
+import { render, screen } from "@testing-library/svelte";
+import { userEvent } from "@testing-library/user-event";
+import { createRawSnippet } from "svelte";
+import { beforeAll, describe, expect, test, vi } from "vitest";
+
+import { Refused } from "../../ui/src/api";
+import Dialog from "../../ui/src/components/Dialog.svelte";
+import Problem from "../../ui/src/components/Problem.svelte";
+import Progress from "../../ui/src/components/Progress.svelte";
+import Segmented from "../../ui/src/components/Segmented.svelte";
+
+const words = (text: string) => createRawSnippet(() => ({ render: () => `<p>${text}</p>` }));
+const buttons = (...names: string[]) => createRawSnippet(() => ({ render: () => `<div>${names.map((name) => `<button>${name}</button>`).join("")}</div>` }));
+
+describe("a choice of a few", () => {
+  const options = [
+    { value: "lora", text: "Adapter" },
+    { value: "full", text: "All weights", disabled: true },
+    { value: "scratch", text: "From nothing" },
+  ];
+
+  test("is a group of radio buttons with a name, and tells what was chosen", async () => {
+    const onchange = vi.fn();
+    render(Segmented, { label: "How", options, value: "lora", onchange });
+    expect(screen.getByRole("group", { name: "How" })).toBeTruthy();
+    const adapter = screen.getByRole<HTMLInputElement>("radio", { name: "Adapter" });
+    const nothing = screen.getByRole<HTMLInputElement>("radio", { name: "From nothing" });
+    expect([adapter.checked, nothing.checked]).toEqual([true, false]);
+    await userEvent.click(nothing);
+    expect(onchange.mock.calls).toEqual([["scratch"]]);
+    expect([adapter.checked, nothing.checked]).toEqual([false, true]);
+  });
+
+  test("does not let what can't be chosen be chosen", async () => {
+    const onchange = vi.fn();
+    render(Segmented, { label: "How", options, value: "lora", onchange });
+    await userEvent.click(screen.getByRole("radio", { name: "All weights" }));
+    expect(onchange).not.toHaveBeenCalled();
+  });
+
+  test("shows another value when it is given one", async () => {
+    const { rerender } = render(Segmented, { label: "How", options, value: "lora" });
+    await rerender({ value: "scratch" });
+    expect(screen.getByRole<HTMLInputElement>("radio", { name: "From nothing" }).checked).toBe(true);
+  });
+});
+
+describe("a problem", () => {
+  test("is said aloud, with what to try next", () => {
+    const error = new Refused({ code: "failed", message: "the plan needs 14.2 GB and 9.8 GB are free", hint: "shorten the rows", field: null });
+    render(Problem, { error });
+    const { textContent } = screen.getByRole("alert");
+    expect(textContent).toMatch(/the plan needs 14\.2 GB and 9\.8 GB are free/i);
+    expect(textContent).toMatch(/shorten the rows/i);
+  });
+
+  test("has words whatever was thrown", () => {
+    render(Problem, { error: "engine gone" });
+    expect(screen.getByRole("alert").textContent).toMatch(/engine gone/i);
+  });
+});
+
+describe("progress", () => {
+  test("has a name and a value, and stays between nothing and all", async () => {
+    const { rerender } = render(Progress, { done: 0.64, label: "Progress of the run" });
+    const bar = screen.getByRole<HTMLProgressElement>("progressbar", { name: "Progress of the run" });
+    expect(bar.value).toBeCloseTo(0.64);
+    await rerender({ done: 1.7 });
+    expect(bar.value).toBe(1);
+    await rerender({ done: -1 });
+    expect(bar.value).toBe(0);
+  });
+});
+
+describe("a dialog", () => {
+  beforeAll(() => {
+    // Without a screen there is no top layer.
+    HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
+      this.open = true;
+    };
+  });
+
+  const show = () => {
+    const onclose = vi.fn();
+    render(Dialog, { title: "Delete the run", onclose, children: words("It can't be brought back."), actions: buttons("Cancel", "Delete") });
+    return { onclose, dialog: screen.getByRole("dialog", { hidden: true }) };
+  };
+
+  test("is called by its title and opens over the page", () => {
+    const { dialog } = show();
+    const title = document.getElementById(dialog.getAttribute("aria-labelledby") ?? "");
+    expect(title?.textContent).toBe("Delete the run");
+    expect((dialog as HTMLDialogElement).open).toBe(true);
+  });
+
+  test("closes with Escape and with a click beside it, but not with one inside", async () => {
+    const { onclose, dialog } = show();
+    await userEvent.click(screen.getByText("It can't be brought back."));
+    expect(onclose).toHaveBeenCalledTimes(0);
+    const escape = new Event("cancel", { cancelable: true });
+    dialog.dispatchEvent(escape);
+    expect(onclose).toHaveBeenCalledTimes(1);
+    // Whoever asked for it takes it away; it does not close by itself.
+    expect(escape.defaultPrevented).toBe(true);
+    dialog.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    expect(onclose).toHaveBeenCalledTimes(2);
+  });
+});

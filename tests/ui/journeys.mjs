@@ -1,0 +1,115 @@
+// What a person comes for: a run from its data to a talk with it.
+
+import assert from "node:assert/strict";
+import { describe } from "node:test";
+
+import { asked, heading, scenario, shows, until } from "./scenario.mjs";
+
+const going = { page: "run", id: "2026-11-21-support-tone-7f3a" };
+const filled = { name: "My run", method: "lora", model: "SmolLM2-1.7B-Instruct", "data.files": "[/Users/mira/Documents/support.jsonl]" };
+const button = (page, name) => page.getByRole("main").getByRole("button", { name, exact: true });
+
+describe("a person", { concurrency: 2 }, () => {
+  scenario("takes what is proposed for data that can't be read, and trains with it", { page: "data", id: "trec-77d0" }, async (page) => {
+    await shows(page.getByRole("alert"), "not UTF-8 at byte 4231");
+    await page.getByRole("button", { name: "Read it as Latin-1" }).click();
+    await until(() => asked(page, "changeData"), (all) => all.at(-1)?.[1].encoding === "latin-1");
+    await page.getByText("How far is it from Denver to Aspen").waitFor();
+    assert.equal(await page.getByRole("alert").count(), 0);
+    await button(page, "Train with it").click();
+    await shows(heading(page), "Train");
+    await until(() => asked(page, "planRun"), (all) => all.at(-1)?.[0]["data.encoding"] === "latin-1");
+  });
+
+  scenario("starts a run that waits for the one that goes on", { page: "train", filled }, async (page) => {
+    await page.getByText("9.6 GB").first().waitFor();
+    await button(page, "Start").click();
+    await shows(heading(page), "My run");
+    await page.getByText(/waiting/).first().waitFor();
+    assert.equal((await asked(page, "startRun")).length, 1);
+  });
+
+  scenario("is told at the field what is wrong with it, and can't start", { page: "train", filled: { ...filled, learning_rate: "20" } }, async (page) => {
+    const rate = page.getByRole("textbox", { name: "Learning rate" });
+    await rate.waitFor();
+    await until(() => rate.getAttribute("aria-invalid"), (invalid) => invalid === "true");
+    assert.ok(await button(page, "Start").isDisabled());
+    await rate.fill("2e-4");
+    await until(() => button(page, "Start").isEnabled(), Boolean);
+  });
+
+  scenario("pauses a run, goes on with it, and stops it", going, async (page) => {
+    await button(page, "Pause").click();
+    await shows(heading(page), "paused");
+    await button(page, "Resume").click();
+    await shows(heading(page), "running");
+    await button(page, "Stop and save").click();
+    await shows(heading(page), "stopped");
+    // The next in line has begun.
+    await page.getByRole("complementary").getByText("Sums, step by step").waitFor();
+  });
+
+  scenario("finds a run among others by words", { page: "runs" }, async (page) => {
+    await page.getByRole("searchbox", { name: "Search runs" }).fill("shakespeare rate");
+    // One, and the head of the table.
+    await until(() => page.getByRole("table").getByRole("row").count(), (rows) => rows === 2);
+    await page.getByText("Shakespeare at a high rate").first().waitFor();
+  });
+
+  scenario("talks to a model: the answer grows, can be stopped, and is kept", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, async (page) => {
+    const message = page.getByRole("textbox", { name: /message/i });
+    await message.fill("Where is my order?");
+    await page.keyboard.press("Enter");
+    await page.getByText("Here is").first().waitFor();
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
+    await page.getByText(/stopped/).first().waitFor();
+    await until(() => asked(page, "saveConversation"), (all) => all.length > 0);
+    const [[kept]] = await asked(page, "saveConversation");
+    assert.equal(kept.turns[0].said, "Where is my order?");
+    assert.match(kept.turns[0].answer, /^Here is/);
+  });
+
+  scenario("reads an answer with a table, code and links, and a link opens elsewhere", { page: "chat", conversation: "2026-11-20-table" }, async (page) => {
+    await page.getByRole("main").getByRole("table").waitFor();
+    await page.getByRole("main").locator("pre code").waitFor();
+    const before = page.url();
+    await page.getByRole("link", { name: "link" }).click();
+    await until(() => asked(page, "openLink"), (all) => all.length === 1);
+    assert.deepEqual(await asked(page, "openLink"), [["https://example.org/guide"]]);
+    assert.equal(page.url(), before);
+  });
+
+  scenario("hears what went wrong with an answer, and loses nothing that was typed", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, async (page) => {
+    const message = page.getByRole("textbox", { name: /message/i });
+    await message.fill("This will fail");
+    await page.keyboard.press("Enter");
+    await shows(page.getByRole("alert"), "out of memory");
+    await until(() => message.inputValue(), (text) => text === "This will fail");
+  });
+
+  scenario("deletes a run only after being asked", { page: "run", id: "2026-11-15-tone-of-voice-0d3c" }, async (page) => {
+    await button(page, "More").click();
+    await page.getByRole("menuitem", { name: /^Delete/ }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByRole("button", { name: "Cancel" }).click();
+    assert.deepEqual(await asked(page, "deleteRun"), []);
+    await button(page, "More").click();
+    await page.getByRole("menuitem", { name: /^Delete/ }).click();
+    await dialog.getByRole("button", { name: /^Delete/ }).click();
+    await until(() => asked(page, "deleteRun"), (all) => all.length === 1);
+    await shows(heading(page), "Runs");
+  });
+
+  scenario(
+    "at the first start finds on every page what to do next",
+    { page: "home" },
+    async (page) => {
+      for (const name of ["Models", "Data", "Runs", "Chat"]) {
+        await page.getByRole("navigation", { name: "Pages" }).getByRole("button", { name }).click();
+        await shows(heading(page), name);
+        await until(() => page.getByRole("main").getByRole("button").count(), (buttons) => buttons > 0);
+      }
+    },
+    { scene: "empty" },
+  );
+});

@@ -1,0 +1,115 @@
+// Every page, with everything, with nothing and with everything broken: nobody is shut out, nothing runs over the edge,
+// and nothing fails in silence. ANNEAL_SHOTS names a folder for pictures, if any are wanted.
+
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import axe from "axe-core";
+
+import { open, settled } from "./stage.mjs";
+
+const shots = process.env.ANNEAL_SHOTS;
+const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"];
+const contrast = { "color-contrast": { enabled: false } };
+/** The window as small as it gets and as it opens, in both themes, with the rules that each can break. */
+const looks = [
+  { width: 900, height: 640, theme: "light", rules: { runOnly: { type: "tag", values: tags } } },
+  { width: 1280, height: 800, theme: "light", rules: { runOnly: { type: "tag", values: tags }, rules: contrast } },
+  // A theme changes nothing but colours.
+  { width: 1280, height: 800, theme: "dark", rules: { runOnly: { type: "rule", values: ["color-contrast"] } } },
+  { width: 900, height: 640, theme: "dark" },
+];
+
+const plain = ["home", "models", "data", "train", "runs", "chat", "device", "settings"].map((page) => [page, { page }]);
+const run = (id) => ({ page: "run", id });
+const filled = { name: "Support tone", method: "lora", model: "SmolLM2-1.7B-Instruct", "data.files": "[/Users/mira/Documents/support.jsonl]" };
+
+const pages = {
+  full: [
+    ...plain,
+    ["data-messages", { page: "data", id: "support-4b1e" }],
+    ["data-mapped", { page: "data", id: "gsm8k-train-90ac" }],
+    ["data-latin-1", { page: "data", id: "trec-77d0" }],
+    ["data-gone", { page: "data", id: "the-complete-works-3c55" }],
+    ["train-filled", { page: "train", filled }],
+    ["train-scratch", { page: "train", filled: { method: "scratch", "data.files": "[/Users/mira/diary.txt]", steps: "9000" } }],
+    ["run-running", run("2026-11-21-support-tone-7f3a")],
+    ["run-waiting", run("2026-11-21-letters-aa01")],
+    ["run-finished", run("2026-11-20-support-tone-3e90")],
+    ["run-paused", run("2026-11-18-questions-55f2")],
+    ["run-failed", run("2026-11-17-shakespeare-b2e7")],
+    ["run-interrupted", run("2026-11-12-diary-9e11")],
+    ["compare", { page: "compare", ids: ["2026-11-20-support-tone-3e90", "2026-11-15-tone-of-voice-0d3c", "2026-11-18-questions-55f2"] }],
+    ["chat-run", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }],
+    ["chat-markdown", { page: "chat", conversation: "2026-11-20-table" }],
+    ["chat-beside", { page: "chat", conversation: "2026-11-21-parcel" }],
+    ["search", { page: "home" }, (page) => page.keyboard.press("Control+k")],
+    ["leave", { page: "home" }, (page) => page.evaluate(() => window.annealFake.news({ kind: "quit_asked" }))],
+  ],
+  empty: plain,
+  broken: [
+    ...plain,
+    ["train-filled", { page: "train", filled }],
+    ["run", run("2026-11-21-support-tone-7f3a")],
+    ["data-of", { page: "data", id: "support-4b1e" }],
+    ["compare", { page: "compare", ids: ["2026-11-20-support-tone-3e90", "2026-11-15-tone-of-voice-0d3c"] }],
+    ["chat-run", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }],
+  ],
+  offered: [["home", { page: "home" }]],
+};
+
+if (shots) mkdirSync(shots, { recursive: true });
+
+for (const [scene, names] of Object.entries(pages)) {
+  test(`every page is whole and open to everyone: ${scene}`, { concurrency: 3 }, async (t) => {
+    await Promise.all(names.map(([name, route, act]) => t.test(name, { timeout: 60_000 }, () => look(scene, name, route, act))));
+  });
+}
+
+async function look(scene, name, route, act) {
+  const { page, faults, close } = await open(route, { scene });
+  const problems = [];
+  try {
+    if (act) {
+      await act(page);
+      await settled(page);
+    }
+    await page.evaluate(axe.source);
+    for (const { width, height, theme, rules } of looks) {
+      await page.setViewportSize({ width, height });
+      await page.emulateMedia({ colorScheme: theme });
+      await settled(page, 30);
+      const found = [...(rules ? await shutOut(page, rules) : []), ...(await tooWide(page))];
+      problems.push(...found.map((problem) => `${width}x${height} ${theme}: ${problem}`));
+      if (shots) await page.screenshot({ path: join(shots, `${scene}-${name}-${width}-${theme}.png`) });
+    }
+  } finally {
+    close();
+  }
+  assert.deepEqual([...faults, ...problems], []);
+}
+
+/** What a person can't use who does not see, hear, point or tell colours apart. */
+async function shutOut(page, rules) {
+  const options = { ...rules, resultTypes: ["violations"] };
+  const { violations } = await page.evaluate((options) => window.axe.run(document, options), options);
+  return violations.flatMap(({ id, nodes }) =>
+    nodes.map(({ target, html, any }) => `${id}: ${target.join(" ")}: ${any[0]?.message ?? html.slice(0, 120)}`),
+  );
+}
+
+/** What would have to be scrolled sideways. Code and tables may, in their own frames. */
+function tooWide(page) {
+  return page.evaluate(() =>
+    [document.documentElement, document.body, document.querySelector("main")]
+      .filter((element) => element.scrollWidth > element.clientWidth)
+      .map((element) => {
+        const edge = element.getBoundingClientRect().left + element.clientWidth;
+        const wide = [...element.querySelectorAll("*")].filter((it) => it.getBoundingClientRect().right > edge + 1);
+        const first = wide[0];
+        return `${element.localName} is ${element.scrollWidth} wide, has ${element.clientWidth}: <${first?.localName} class="${first?.className}"> ${first?.textContent.trim().slice(0, 60)}`;
+      }),
+  );
+}

@@ -1,0 +1,232 @@
+// What the pages of runs know without a screen.
+
+import { beforeAll, describe, expect, test, vi } from "vitest";
+
+import { api, type RunView } from "../../ui/src/api";
+import { install } from "../../ui/src/api/fake";
+import { Column } from "../../ui/src/features/runs/column";
+import { Columns, highest, mean } from "../../ui/src/features/runs/columns";
+import { Following } from "../../ui/src/features/runs/following.svelte";
+import { METRICS, valuesAt } from "../../ui/src/features/runs/metrics";
+import { differ, search } from "../../ui/src/features/runs/plan";
+import { beforeAndNow, latest } from "../../ui/src/features/runs/samples";
+import { Smooth } from "../../ui/src/features/runs/smooth";
+import { filtered, moved, sorted } from "../../ui/src/features/runs/sort";
+import { dataOf, explanation, ordinal, standing, word } from "../../ui/src/features/runs/standing";
+import { ago, day } from "../../ui/src/features/runs/when";
+
+const run = (more: Partial<RunView>) => ({ name: "Run", what: "a new model", data: [], place: null, status: "running", step: 1, steps: 10, started: "2026-11-21T09:00:00Z", ...more }) as RunView;
+
+function told(steps: number[], losses: (number | null)[], evaluations: [number, number][] = []) {
+  const same = (value: number) => steps.map(() => value);
+  return {
+    steps,
+    losses,
+    learningRates: same(1e-4),
+    gradientNorms: same(1),
+    tokensPerSecond: same(100),
+    memoryBytes: same(0),
+    millis: same(3_600),
+    evaluations: evaluations.map(([step, loss]) => ({ step, loss, best: false })),
+  };
+}
+
+describe("a column of numbers", () => {
+  const column = (values: number[]) => {
+    const made = new Column();
+    for (const value of values) made.push(value);
+    return made;
+  };
+
+  test("shows all that its pixels can, and never loses a peak", () => {
+    const values = Array.from({ length: 100_000 }, (_, at) => Math.sin(at / 900));
+    values[54_321] = 9;
+    values[60_000] = -9;
+    const picked = column(values).pick(0, values.length, 800);
+    expect(picked.length).toBeLessThan(2 * 800 + 2);
+    expect(picked).toContain(54_321);
+    expect(picked).toContain(60_000);
+    expect(picked).toEqual([...picked].sort((a, b) => a - b));
+    expect(column([1, 2, 3]).pick(0, 3, 800)).toEqual([0, 1, 2]);
+  });
+
+  test("is after a cut what it would be without what was cut off", () => {
+    const values = Array.from({ length: 5000 }, (_, at) => ((at * 7919) % 1000) / 10);
+    for (const length of [4999, 4096, 1234, 9, 8, 1, 0]) {
+      const cut = column(values);
+      cut.cut(length);
+      const fresh = column(values.slice(0, length));
+      for (const value of [5, 500, -3]) {
+        cut.push(value);
+        fresh.push(value);
+      }
+      expect(cut.pick(0, length + 3, 20)).toEqual(fresh.pick(0, length + 3, 20));
+    }
+  });
+
+  test("has gaps where a value is not known, and knows the last that is", () => {
+    const made = column([1, NaN, 3, NaN]);
+    expect([made.last(), made.last(2), column([NaN]).last()]).toEqual([3, 1, undefined]);
+    expect(mean(made.values)).toBe(2);
+    expect(highest(made.values)).toBe(3);
+  });
+
+  test("is smooth from its first value on, also after a cut", () => {
+    const smooth = new Smooth(10);
+    for (let at = 0; at < 50; at += 1) smooth.add(4);
+    for (const value of smooth.values) expect(value).toBeCloseTo(4, 10);
+    smooth.add(100);
+    smooth.cut(50);
+    smooth.add(4);
+    expect(smooth.last()).toBeCloseTo(4, 10);
+  });
+});
+
+describe("what a run tells", () => {
+  test("steps that are done again take the place of those before, and their time still counts", () => {
+    const columns = new Columns(10);
+    columns.take(told([1, 2, 3, 4], [5, 4, 3, 2], [[4, 2.1]]));
+    columns.take(told([3, 4, 5], [3.5, 2.5, 2], [[5, 1.9]]));
+    expect(columns.steps).toEqual([1, 2, 3, 4, 5]);
+    expect(columns.loss.values).toEqual([5, 4, 3.5, 2.5, 2]);
+    expect(columns.hours.at(-1)).toBeCloseTo(0.007);
+    expect(columns.heldOutSteps).toEqual([4, 5]);
+  });
+
+  test("what was measured of a state that the run went back from is forgotten", () => {
+    const columns = new Columns(10);
+    columns.take(told([1, 2, 3, 4], [5, 4, 3, 2], [[4, 2.1]]));
+    columns.take(told([2], [4]));
+    expect(columns.heldOutSteps).toEqual([]);
+    expect(columns.heldOutBy(4)).toBeUndefined();
+  });
+
+  test("a loss that is not a number is a gap, and no memory means that nobody knows", () => {
+    const columns = new Columns(10);
+    columns.take(told([1, 2], [5, null]));
+    expect(columns.loss.values[1]).toBeNaN();
+    expect(columns.memory.values[0]).toBeNaN();
+    expect(valuesAt(columns, "loss", 2)[0]).toEqual(["raw", "not known"]);
+  });
+
+  test("every metric can draw its lines and write its values", () => {
+    const columns = new Columns(10);
+    columns.take(told([1, 2, 3], [3, 2, 1], [[2, 2.2]]));
+    for (const look of Object.values(METRICS)) {
+      expect(look.lines(columns).length).toBeGreaterThan(0);
+      expect(look.axis([0, 1, 2])).toHaveLength(3);
+      expect(look.value(1)).toMatch(/1/);
+    }
+    expect(valuesAt(columns, "loss", 3).at(-1)).toEqual(["held-out at 2", "2.200"]);
+  });
+
+  test("samples show the latest beside the first of the same prompt", () => {
+    const sample = (step: number, prompt: string, text: string) => ({ step, prompt, text });
+    let samples = latest([], [sample(1, "a", "old"), sample(1, "b", "old b")]);
+    samples = latest(samples, [sample(10, "a", "new"), sample(10, "b", "new b")]);
+    expect(beforeAndNow(samples).map(({ now, before }) => [now.text, before?.text])).toEqual([["new", "old"], ["new b", "old b"]]);
+    samples = latest(samples, [sample(5, "a", "again")]);
+    expect(samples.map(({ step }) => step)).toEqual([1, 1, 5]);
+  });
+});
+
+describe("a page that looks at a run", () => {
+  const id = "2026-11-21-support-tone-7f3a";
+
+  beforeAll(() => install());
+
+  test("gets all that happened before, and then what happens", async () => {
+    const following = new Following();
+    const stop = following.start(id);
+    await vi.waitFor(() => expect(following.columns.steps.length).toBeGreaterThanOrEqual(1284), 5000);
+    // Steps 201 to 212 were done twice, and stand there once.
+    expect(following.columns.steps.slice(0, 300)).toEqual(Array.from({ length: 300 }, (_, at) => at + 1));
+    expect(following.sentences.some(({ bad, text }) => bad && text.includes("out of memory"))).toBe(true);
+    const { tick } = following;
+    await vi.waitFor(() => expect(following.tick).toBeGreaterThan(tick), 5000);
+    stop();
+  });
+
+  test("hears no more once it is left, and says so to the app", async () => {
+    const following = new Following();
+    const stop = following.start(id);
+    await vi.waitFor(() => expect(following.tick).toBeGreaterThan(0), 5000);
+    const unfollow = vi.spyOn(api, "unfollowRun");
+    stop();
+    expect(unfollow).toHaveBeenCalledOnce();
+    const { tick } = following;
+    await new Promise((done) => setTimeout(done, 500));
+    expect(following.tick).toBe(tick);
+  });
+
+  test("says what is wrong with a run that is not there", async () => {
+    const following = new Following();
+    following.start("nothing");
+    await vi.waitFor(() => expect(following.error).toMatchObject({ message: "there is no run `nothing`" }));
+  });
+});
+
+describe("the list of runs", () => {
+  test("is sorted by what was asked for, and what is not known comes last either way", () => {
+    const runs = [run({ name: "b", bestLoss: 2 }), run({ name: "a", bestLoss: null, loss: null }), run({ name: "c10", bestLoss: 1 }), run({ name: "c9", bestLoss: 3 })];
+    const names = (...how: [Parameters<typeof sorted>[1], boolean]) => sorted(runs, ...how).map(({ name }) => name);
+    expect(names("loss", false)).toEqual(["c10", "b", "c9", "a"]);
+    expect(names("loss", true)).toEqual(["c9", "b", "c10", "a"]);
+    expect(names("name", false)).toEqual(["a", "b", "c9", "c10"]);
+  });
+
+  test("is filtered by words in any order and by status", () => {
+    const runs = [run({ name: "Support tone", data: ["support.jsonl"] }), run({ name: "Diary", status: "failed" })];
+    expect(filtered(runs, "jsonl TONE", "any")).toHaveLength(1);
+    expect(filtered(runs, "", "failed").map(({ name }) => name)).toEqual(["Diary"]);
+    expect(filtered(runs, "nothing", "any")).toEqual([]);
+  });
+
+  test("moves a run in the line, but not past its ends", () => {
+    expect(moved(["a", "b", "c"], "c", -1)).toEqual(["a", "c", "b"]);
+    expect(moved(["a", "b", "c"], "a", 1)).toEqual(["b", "a", "c"]);
+    expect(moved(["a", "b"], "a", -1)).toEqual(["a", "b"]);
+  });
+
+  test("says what a run does, and what continuing it means", () => {
+    const never = run({ status: "interrupted", started: null, step: 0 });
+    expect(standing(never)).toBe("new");
+    expect(word(never)).toBe("not started");
+    expect(word(run({ place: 1 }))).toContain("next");
+    expect(word(run({ place: 3 }))).toContain("3rd");
+    expect([1, 2, 3, 4, 11, 12, 13, 21, 112].map(ordinal)).toEqual(["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]);
+    expect(explanation(run({ status: "interrupted", saved: true, step: 1284 }), "interrupted")).toMatch(/1,284.*checkpoint/);
+    expect(explanation(run({ status: "interrupted", saved: false }), "interrupted")).toMatch(/first step/);
+    expect(dataOf(run({ data: ["a", "b", "c"] }))).toBe("a and 2 more files");
+  });
+
+  test("counts days by midnights", () => {
+    const now = new Date(2026, 10, 21, 0, 30);
+    const before = (minutes: number) => ago(new Date(now.getTime() - minutes * 60_000).toISOString(), now);
+    expect([0.5, 5, 90, 60 * 8, 60 * 26].map(before)).toEqual(["now", "5 min ago", "1 h ago", "yesterday", "19 Nov"]);
+    expect(ago(null)).toBe("–");
+    expect([20, 21].map((date) => day(new Date(2026, 10, date).toISOString(), now))).toEqual(["yesterday", "today"]);
+  });
+});
+
+describe("plans side by side", () => {
+  const line = (field: string, value: string) => ({ field, value, why: "As asked." });
+
+  test("differ where their values do, or where one has none", () => {
+    const found = differ([
+      [line("name", "a"), line("steps", "100"), line("seed", "42")],
+      [line("name", "b"), line("steps", "200"), line("seed", "42"), line("lora.rank", "16")],
+    ]);
+    expect(found.different).toEqual([
+      { field: "steps", values: ["100", "200"] },
+      { field: "lora.rank", values: [undefined, "16"] },
+    ]);
+    expect(found.same).toEqual([{ field: "seed", value: "42" }]);
+  });
+
+  test("are searched by field, value and reason", () => {
+    const plan = [line("steps", "100"), { ...line("seed", "42"), why: "Fixed." }];
+    expect(search(plan, "fixed").map(({ field }) => field)).toEqual(["seed"]);
+    expect(search(plan, "as 100").map(({ field }) => field)).toEqual(["steps"]);
+  });
+});

@@ -1,0 +1,40 @@
+// A test as a sentence, and what its steps are made of.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { open } from "./stage.mjs";
+
+/** Opens a page, does something on it, and demands that nothing went wrong meanwhile. */
+export function scenario(sentence, route, act, options) {
+  test(sentence, { timeout: 60_000 }, async () => {
+    const { page, faults, close } = await open(route, options);
+    page.setDefaultTimeout(10_000);
+    try {
+      await act(page);
+      assert.deepEqual(faults, []);
+    } finally {
+      close();
+    }
+  });
+}
+
+export const heading = (page) => page.getByRole("heading", { level: 1 });
+export const news = (page, what) => page.evaluate((what) => window.annealFake.news(what), what);
+export const asked = (page, command) =>
+  page.evaluate((command) => window.annealFake.asked.filter(([name]) => name === command).map(([, given]) => given), command);
+
+export async function shows(locator, words) {
+  await locator.filter({ hasText: words }).first().waitFor();
+}
+
+/** Asks again and again until the answer is as wanted, and returns it. */
+export async function until(ask, isGood) {
+  const end = Date.now() + 10_000;
+  for (;;) {
+    const answer = await ask();
+    if (isGood(answer)) return answer;
+    assert.ok(Date.now() < end, `still ${JSON.stringify(answer)}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}

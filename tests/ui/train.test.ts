@@ -1,0 +1,157 @@
+// The form of a run: what it asks for, and how it says what is wrong.
+
+import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+
+import { api } from "../../ui/src/api";
+import { install } from "../../ui/src/api/fake";
+import { draft } from "../../ui/src/features/train/draft.svelte";
+import { asked, methodOf, needs, read, readList, requestOf, written, writtenList } from "../../ui/src/features/train/filled";
+import { latest } from "../../ui/src/features/train/latest";
+import { memoryOf, widths } from "../../ui/src/features/train/memory";
+import { waits } from "../../ui/src/features/train/waits";
+import { sentence, shown, typed } from "../../ui/src/features/train/words";
+
+describe("a value of a run file", () => {
+  test("is read back as it was typed, whatever YAML would make of it", () => {
+    for (const text of ["a name", "12", "yes", "null", "a: b", "# no", "- x", '"quoted"', "{a}", "ü ✓", "~/x", "a\nb", "0x1f", "1e3", "/a b/c.txt"]) {
+      expect(read(written(text)), text).toBe(text);
+    }
+    expect(written("yes")).toBe('"yes"');
+    expect(written("  ")).toBe("");
+    expect(read("'it''s'")).toBe("it's");
+  });
+
+  test("can be a list, with brackets or without", () => {
+    expect(readList(writtenList(["/a b.txt", "/c,d.txt"]))).toEqual(["/a b.txt", "/c,d.txt"]);
+    expect(readList("[/a.txt, '/b c.txt']")).toEqual(["/a.txt", "/b c.txt"]);
+    expect(readList("/a.txt")).toEqual(["/a.txt"]);
+    expect(readList("")).toEqual([]);
+  });
+});
+
+describe("what a run is asked for", () => {
+  test("leaves out what belongs to another method, but does not forget it", () => {
+    const filled = { model: "/m", "lora.rank": "8", "scratch.preset": "nano", steps: "" };
+    expect(asked(filled)).toEqual({ method: "lora", model: "/m", "lora.rank": "8" });
+    expect(asked({ ...filled, method: "scratch" })).toEqual({ method: "scratch", "scratch.preset": "nano" });
+    expect(methodOf({ "scratch.preset": "nano" })).toBe("scratch");
+  });
+
+  test("says what nobody chose yet", () => {
+    expect(needs({})).toEqual(["data.files", "model"]);
+    expect(needs({ method: "scratch", "data.files": "[]" })).toEqual(["data.files"]);
+    expect(needs({ model: "/m", "data.files": "[/a]" })).toEqual([]);
+  });
+
+  test("has its data read as it is read on the page of data", () => {
+    expect(requestOf({ "data.columns": '{"prompt":"q"}', "data.encoding": "latin-1", "data.skip_bad_rows": "true" })).toEqual({
+      format: null,
+      columns: { prompt: "q" },
+      encoding: "latin-1",
+      rows: null,
+      skipBadRows: true,
+    });
+    expect(requestOf({ "data.columns": "nonsense" }).columns).toEqual({});
+  });
+});
+
+describe("words", () => {
+  test("call fields as the form calls them", () => {
+    const text = sentence("`batch.rows` is 0, and has to be at least 1", [{ field: "batch.rows", label: "Rows at once", group: "", help: "", words: [], methods: [] }]);
+    expect(text).toBe("“Rows at once” is 0, and has to be at least 1.");
+  });
+
+  test("write values as people do", () => {
+    expect([typed("true"), typed("0.0002"), typed("1.0e-8"), typed("{}"), typed("[0, 1, 2, 3]"), typed("[q_proj, v_proj]")]).toEqual(["on", "2e-4", "1e-8", "none", "0 to 3", "q_proj, v_proj"]);
+    expect([shown("steps", "12000"), shown("device", "cuda:1"), shown("method", "lora")]).toEqual(["12,000", "CUDA 1", "adapter"]);
+  });
+
+  test("say after what and when a run would begin", async () => {
+    await install();
+    const { going } = await api.status();
+    expect(waits(null, 0)).toBe("");
+    expect(waits(going, 2)).toMatch(/^Starts after “Support tone” and the 2 runs that wait, in .* at the earliest\.$/);
+  });
+});
+
+describe("memory", () => {
+  const estimate = { parameters: 1, trainableParameters: 1, weightsBytes: 6e9, optimizerBytes: 2e9, activationsBytes: 3e9, restBytes: 0, freeBytes: 10e9, seconds: null, rateFrom: null };
+
+  test("is the sum of its parts until it was measured", () => {
+    expect(memoryOf(estimate, null)).toMatchObject({ peak: 11e9, fits: false, measured: false, verdict: "Does not fit: 1.0 GB more than is free" });
+    expect(memoryOf(estimate, 9e9)).toMatchObject({ peak: 9e9, fits: true, measured: true });
+    expect(memoryOf({ ...estimate, freeBytes: null }, null).fits).toBeUndefined();
+  });
+
+  test("is drawn so that what is free marks where it ends", () => {
+    const { parts, free } = widths(memoryOf(estimate, null));
+    expect(parts.reduce((sum, part) => sum + part)).toBeCloseTo(100);
+    expect(free).toBeCloseTo(90.9, 1);
+  });
+});
+
+describe("questions that change while they are answered", () => {
+  beforeEach(() => vi.useFakeTimers());
+  afterEach(() => vi.useRealTimers());
+
+  test("are asked once the typing stops, and only the latest is heard", async () => {
+    const open: ((answer: string) => void)[] = [];
+    const ask = vi.fn(() => new Promise<string>((done) => open.push(done)));
+    const heard: unknown[] = [];
+    const questions = latest(ask, (question: string, outcome) => heard.push([question, outcome]), 300);
+    questions.soon("a");
+    questions.soon("ab");
+    expect(ask).not.toHaveBeenCalled();
+    await vi.advanceTimersByTimeAsync(300);
+    expect(ask.mock.calls).toEqual([["ab"]]);
+    questions.soon("abc");
+    await vi.advanceTimersByTimeAsync(300);
+    open[1]?.("new");
+    open[0]?.("old");
+    await vi.advanceTimersByTimeAsync(0);
+    expect(heard).toEqual([["abc", { answer: "new" }]]);
+  });
+});
+
+describe("the form", () => {
+  beforeAll(() => install());
+
+  test("is not ready until there is data and a model, and says so without blame", async () => {
+    draft.enter({});
+    await vi.waitFor(() => expect(draft.plan).toBeDefined());
+    expect(draft.needs).toEqual(["data.files", "model"]);
+    expect(draft.problems).toEqual([]);
+    expect(draft.ready).toBe(false);
+  });
+
+  test("is ready with both, starts one run however often it is asked to, and names it", async () => {
+    draft.enter({ model: "/m/SmolLM2", "data.files": "[/a.jsonl]", name: "My run" });
+    await vi.waitFor(() => expect(draft.ready).toBe(true));
+    const [first, second] = await Promise.all([draft.start(), draft.start()]);
+    expect(first).toMatch(/my-run/);
+    expect(second).toBeUndefined();
+    expect((await api.run(first ?? "")).name).toBe("My run");
+  });
+
+  test("shows a mistake at its field, and opens the part it is folded into", async () => {
+    draft.enter({ model: "/m", "data.files": "[/a.jsonl]" });
+    await vi.waitFor(() => expect(draft.ready).toBe(true));
+    draft.change({ learning_rate: "20" });
+    await vi.waitFor(() => expect(draft.problemAt("learning_rate")?.text).toMatch(/has to be above 0/));
+    expect(draft.ready).toBe(false);
+    expect(draft.more).toBe(true);
+    expect(await draft.start()).toBeUndefined();
+  });
+
+  test("a trial of what was asked before is not shown for what is asked now", async () => {
+    draft.enter({ model: "/m", "data.files": "[/a.jsonl]" });
+    await vi.waitFor(() => expect(draft.ready).toBe(true));
+    const trial = draft.try();
+    draft.change({ steps: "10" });
+    await trial;
+    expect(draft.measure).toBeUndefined();
+    expect(draft.trialProblem).toBeUndefined();
+    await draft.try();
+    expect(draft.measure?.steps).toBe(3);
+  });
+});
