@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, WindowEvent};
+use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, Theme, WindowEvent, window::Color};
 
 use crate::{
     commands::{App, builder, locked, settings::show_theme},
@@ -56,6 +56,12 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
             show_theme(app.handle(), theme);
             if let Some(window) = app.get_webview_window("main") {
                 place::restore(&window, &paths.window);
+                // It is there at once, in the colour that its page will have.
+                let _ = window.set_background_color(Some(match window.theme() {
+                    Ok(Theme::Dark) => Color(0x1a, 0x19, 0x18, 0xff),
+                    _ => Color(0xf6, 0xf5, 0xf3, 0xff),
+                }));
+                let _ = window.show();
             }
             watch::start(app.handle().clone());
             Ok(())

@@ -10,7 +10,7 @@ import { Window, until } from "./driver.mjs";
 
 const times = Number(process.argv[2] ?? 7);
 const ticksPerSecond = Number(execFileSync("getconf", ["CLK_TCK"]));
-const seen = { "window shown": [], "first paint": [], "home is there": [], "app, resident": [], "app and web view, shared counted once": [] };
+const seen = { "first paint": [], "home is there": [], "app, resident": [], "app, shared counted once": [], "app and web view, shared counted once": [] };
 
 for (let at = 0; at < times; at += 1) {
   const home = mkdtempSync(join(tmpdir(), "anneal-start-"));
@@ -21,15 +21,14 @@ for (let at = 0; at < times; at += 1) {
   const started = startOf(app.id);
   // Moments of the page are counted from its origin, a time of day.
   const page = await window.run(`
-    const answer = (name) => performance.getEntriesByType("resource").find((it) => it.name.endsWith("/" + name))?.responseEnd;
-    const paint = performance.getEntriesByName("first-contentful-paint")[0]?.startTime;
-    return { origin: performance.timeOrigin, listen: answer("listen"), home: answer("home"), paint };`);
+    const at = (name) => performance.getEntriesByName(name)[0]?.startTime;
+    return { origin: performance.timeOrigin, home: at("home"), paint: at("first-contentful-paint") };`);
   const since = (moment) => (moment === undefined || moment === null ? undefined : page.origin + moment - started);
-  seen["window shown"].push(since(page.listen));
   seen["first paint"].push(since(page.paint));
   seen["home is there"].push(since(page.home));
   await new Promise((done) => setTimeout(done, 5000));
   seen["app, resident"].push(kilobytes(app.id, "Rss") / 1000);
+  seen["app, shared counted once"].push(kilobytes(app.id, "Pss") / 1000);
   const all = [app.id, ...below(app.id)].filter((id) => id);
   seen["app and web view, shared counted once"].push(all.reduce((sum, id) => sum + kilobytes(id, "Pss"), 0) / 1000);
   await window.close();

@@ -63,16 +63,8 @@ pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
 /// Says that the page is there, and hears from now on what the window has to know at once.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn listen<R: Runtime>(
-    handle: AppHandle<R>,
-    app: State<'_, App>,
-    news: Channel<News>,
-) -> Answer<()> {
+pub(super) fn listen(app: State<'_, App>, news: Channel<News>) -> Answer<()> {
     *locked(&app.window) = Some(news);
-    // The window is hidden until there is something to see.
-    if let Some(window) = handle.get_webview_window("main") {
-        let _ = window.show();
-    }
     Ok(())
 }
 

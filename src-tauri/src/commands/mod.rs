@@ -178,7 +178,7 @@ macro_rules! commands_on {
         tauri_specta::Builder::<$runtime>::new().commands(tauri_specta::collect_commands![
             home::home,
             home::status,
-            home::listen::<$runtime>,
+            home::listen,
             home::leave::<$runtime>,
             home::resume_offered,
             home::forget_offered,
