@@ -132,6 +132,9 @@ pub fn write_data(data: &StarterData, folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// What the model is asked while it learns.
+const WATCHED: [&str; 2] = ["What is 7 plus 5?", "What is the capital of France?"];
+
 /// Asks for the starter's model: the recipe that was found to learn the data in the least time on a CPU.
 pub fn request(train_file: PathBuf) -> TrainRequest {
     TrainRequest {
@@ -159,9 +162,11 @@ pub fn request(train_file: PathBuf) -> TrainRequest {
             every: Some(0),
             ..EvaluateRequest::default()
         },
+        // Whoever watches sees it begin to speak.
         sample: SampleRequest {
-            every: Some(0),
-            ..SampleRequest::default()
+            every: Some(250),
+            prompts: Some(WATCHED.map(str::to_owned).to_vec()),
+            tokens: Some(24),
         },
         save: SaveRequest {
             every: Some(500),

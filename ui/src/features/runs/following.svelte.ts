@@ -8,6 +8,13 @@ import { latest, type Sample } from "./samples";
 const FRAME = 6;
 /** Rows that are added before the clock is looked at. */
 const ROWS = 500;
+/**
+ * The time between two pictures of a run that takes its time, in milliseconds. Where there is no GPU, drawing takes the
+ * processor that the run learns on.
+ */
+const PACE = 250;
+/** A message with more rows than this is history, or a run that is faster than an eye: it is drawn at once. */
+const MANY_ROWS = 50;
 
 export class Following {
   /** Grow in place; `tick` says that they have. As state they would be copied into proxies. */
@@ -27,6 +34,9 @@ export class Following {
   /** How many rows of the first message were added already. */
   #rows = 0;
   #frame = 0;
+  #timer = 0;
+  /** When something was last drawn. */
+  #drawn = 0;
   #gone = false;
   /** The number by which the app knows this follower. */
   #follower: number | undefined;
@@ -37,6 +47,7 @@ export class Following {
     return () => {
       this.#gone = true;
       this.#messages = [];
+      clearTimeout(this.#timer);
       cancelAnimationFrame(this.#frame);
       this.#leave();
     };
@@ -66,14 +77,22 @@ export class Following {
     this.#messages.push(news);
     // A page that is not shown draws no frames.
     if (document.hidden) this.#take();
-    else if (this.#frame === 0) this.#frame = requestAnimationFrame(this.#take);
+    else if (news.events.steps.length > MANY_ROWS) this.#draw();
+    else if (this.#timer === 0) this.#timer = window.setTimeout(this.#draw, this.#drawn + PACE - performance.now());
   }
+
+  #draw = () => {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    if (this.#frame === 0) this.#frame = requestAnimationFrame(this.#take);
+  };
 
   /** Adds what was told, as much as a frame has time for. */
   #take = () => {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;
-    const until = performance.now() + FRAME;
+    this.#drawn = performance.now();
+    const until = this.#drawn + FRAME;
     do {
       const news = this.#messages[0];
       if (!news) break;
