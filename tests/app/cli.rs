@@ -161,3 +161,28 @@ fn text_in_another_encoding_is_an_error_until_it_is_named() {
     let read = app.run(&["data", "inspect", "latin.txt", "--encoding", "latin-1"]);
     assert!(read.stdout.contains("café naïve"), "{read:?}");
 }
+
+/// A program with a broken engine for CUDA beside it.
+#[cfg(unix)]
+#[test]
+fn an_engine_for_cuda_that_does_not_start_is_a_sentence_and_the_rest_works() {
+    use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+    let app = App::new();
+    let program = app.folder().join("anneal");
+    fs::copy(env!("CARGO_BIN_EXE_anneal"), &program).unwrap();
+    let beside = app.file("anneal-cuda", "#!/bin/sh\nexit 3\n");
+    fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(program)
+        .arg("device")
+        .env("ANNEAL_HOME", app.home())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+    let expected =
+        "the engine for CUDA that stands beside Anneal can't be used: the engine ended with code 3";
+    assert!(stderr.contains(expected), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.contains("Used: cpu"), "{stdout}");
+}
