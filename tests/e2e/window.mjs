@@ -100,7 +100,7 @@ test("data is added, trained on through a pause and the death of its engine, and
   await window.picture("side-by-side");
 });
 
-test("a run that goes on when the app is killed is saved, offered at the next start, and goes on", PATIENCE, async (journey) => {
+test("a run outlives its window, and the death of its app", PATIENCE, async (journey) => {
   const window = await opened(journey);
   await window.click("//button[. = 'Start' and not(@disabled)]");
   await until(async () => (await step(window)) > 10, "steps are done");
@@ -112,9 +112,15 @@ test("a run that goes on when the app is killed is saved, offered at the next st
   await window.click("//button[. = 'Go on']");
   await window.find("//li[contains(., 'Went on from step')]");
 
-  // Another start shows this window instead of opening a second one.
+  // The window goes and the run goes on. Another start shows this window instead of opening a second one.
+  const before = await step(window);
+  await window.run("window.dispatchEvent(new KeyboardEvent('keydown', { key: 'q', ctrlKey: true }))");
+  await window.click("//dialog//button[. = 'Keep in the background']");
+  await until(async () => (await window.run("return document.visibilityState")) === "hidden", "the window is gone");
   execFileSync(program, [], { env: { ...process.env, ANNEAL_HOME: window.home } });
+  await until(async () => (await window.run("return document.visibilityState")) === "visible", "the window is back");
   assert.equal(window.processes().filter(({ isEngine }) => !isEngine).length, 1);
+  await until(async () => (await step(window)) > before, "the run went on");
   await window.click("//button[. = 'Stop and save']");
   await badge(window, "stopped");
 });

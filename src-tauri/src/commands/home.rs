@@ -1,6 +1,10 @@
 //! The app as a whole: what it computes on, what goes on, what it offers, and how it is left.
 
-use models::device::{FoundDevice, defaults::device_defaults};
+use models::device::{
+    FoundDevice,
+    defaults::device_defaults,
+    dtype::{DeviceClass, Role, dtype_rule},
+};
 use tauri::{AppHandle, Manager, Runtime, State, ipc::Channel};
 
 use super::{Answer, App, Leaving, locked};
@@ -128,5 +132,15 @@ fn with_defaults(device: &FoundDevice) -> DeviceView {
             value: words(&default["value"]),
             why: words(&default["reason"]),
         });
-    DeviceView::from(device).with_defaults(reasons.collect())
+    // Whether bf16 has passed a check on this device is not known here, so the careful answer is shown.
+    let rule = dtype_rule(DeviceClass::of(device, false), Role::Compute);
+    let formats = [("computes in", rule.allowed), ("not in", rule.refused)];
+    let formats = formats.into_iter().flat_map(|(name, formats)| {
+        formats.iter().map(move |format| ReasonView {
+            name: name.to_owned(),
+            value: format.dtype.to_string(),
+            why: format.reason.to_owned(),
+        })
+    });
+    DeviceView::from(device).with_defaults(formats.chain(reasons).collect())
 }
