@@ -3,7 +3,8 @@
 import { describe, expect, test } from "vitest";
 
 import { filledFrom, laidOut, mapped, partsFor } from "../../ui/src/features/data/parts";
-import { folderOf, isPasted, nameOf } from "../../ui/src/features/data/paths";
+import { isPasted } from "../../ui/src/features/data/pasted";
+import { folderOf, nameOf } from "../../ui/src/lib/paths";
 import { piecesOf } from "../../ui/src/features/data/pieces";
 import { controlOf, proposalsOf } from "../../ui/src/features/data/proposed";
 

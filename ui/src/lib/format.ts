@@ -32,16 +32,23 @@ export function clock(time: string): string {
   return new Date(time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 }
 
-/** A day as a person names it: today, yesterday, 12 Nov, 12 Nov 2025. */
+/** A moment as a list shows it: the time of today, yesterday, 12 Nov, 12 Nov 2025. */
 export function day(time: string | null, now = new Date()): string {
   if (time === null) return "–";
-  const date = new Date(time);
-  const start = (moment: Date) => new Date(moment.getFullYear(), moment.getMonth(), moment.getDate()).getTime();
-  const days = Math.round((start(now) - start(date)) / 86_400_000);
-  if (days === 0) return clock(time);
-  if (days === 1) return "yesterday";
-  const year = date.getFullYear() === now.getFullYear() ? undefined : "numeric";
-  return date.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
+  const then = new Date(time);
+  return [clock(time), "yesterday"][daysAgo(then, now)] ?? date(then, now);
+}
+
+/** How many days ago: by midnights, as people count; a change of the clock makes a day of 23 or 25 hours. */
+export function daysAgo(then: Date, now: Date): number {
+  const midnight = (of: Date) => new Date(of.getFullYear(), of.getMonth(), of.getDate()).getTime();
+  return Math.round((midnight(now) - midnight(then)) / 86_400_000);
+}
+
+/** 12 Nov, or with the year where it is another: 12 Nov 2025. */
+export function date(then: Date, now: Date): string {
+  const year = then.getFullYear() === now.getFullYear() ? undefined : "numeric";
+  return then.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
 }
 
 /** Hot is what goes on, bad what needs somebody. */

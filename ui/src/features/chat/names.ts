@@ -1,10 +1,11 @@
 // How what is talked to is called.
 
 import type { ModelView, RunView } from "../../api";
+import { parts } from "../../lib/paths";
 
 /** The name of a folder. In the cache of the Hugging Face Hub it stands two folders above the files. */
 export function folderName(path: string): string {
-  const folders = path.split(/[/\\]/).filter(Boolean);
+  const folders = parts(path);
   const cached = folders.find((folder) => folder.startsWith("models--"));
   return (cached ? cached.split("--").pop() : folders.pop()) ?? path;
 }

@@ -18,11 +18,6 @@ export function word(run: RunView, place: number | null = run.place): string {
   return stands === "new" ? "not started" : stands;
 }
 
-export function tone(stands: Standing): "plain" | "hot" | "bad" {
-  if (stands === "running") return "hot";
-  return stands === "failed" || stands === "interrupted" ? "bad" : "plain";
-}
-
 /** Whether an engine has it in memory. */
 export const isHeld = (stands: Standing) => stands === "running" || stands === "paused";
 

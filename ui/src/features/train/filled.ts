@@ -163,8 +163,3 @@ export function needs(filled: Filled): ("data.files" | "model")[] {
 export function isReading(field: string): boolean {
   return READING.includes(field);
 }
-
-/** The last part of a path. */
-export function nameOf(path: string): string {
-  return path.split(/[\\/]/).filter(Boolean).at(-1) ?? path;
-}

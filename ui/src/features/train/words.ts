@@ -2,7 +2,8 @@
 
 import type { ChoiceView, FieldProblemView, FieldView } from "../../api";
 import { count } from "../../lib/format";
-import { nameOf, readList } from "./filled";
+import { nameOf } from "../../lib/paths";
+import { readList } from "./filled";
 
 /** Fields that stand in the form itself, or nowhere in it. */
 const LABELS: Record<string, string> = {
