@@ -33,16 +33,6 @@ use models::{
 };
 use serde_json::{Value as Json, json};
 
-const SEVEN: [&str; 7] = [
-    "q_proj",
-    "k_proj",
-    "v_proj",
-    "o_proj",
-    "gate_proj",
-    "up_proj",
-    "down_proj",
-];
-
 /// `--name value` pairs after the work and the folder.
 struct Options(HashMap<String, String>);
 
@@ -76,12 +66,13 @@ fn lora_steps(folder: Option<&Path>, options: &Options) -> models::Result<Json> 
     let (warm_up, steps) = (options.number("warm-up", 2), options.number("steps", 8));
     let device = options.device()?;
     let mut decoder = options.decoder(folder, &device)?;
+    let linears = decoder.config().linears().iter();
     let config = LoraConfig {
         rank: 8,
         alpha: 16.0,
         dropout: 0.0,
         rank_stabilized: false,
-        targets: SEVEN.map(str::to_owned).to_vec(),
+        targets: linears.map(|&name| name.to_owned()).collect(),
         layers: None,
     };
     let mut weights = InitialWeights {

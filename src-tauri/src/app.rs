@@ -14,8 +14,8 @@ use std::{
 use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, Theme, WindowEvent, window::Color};
 
 use crate::{
-    commands::{App, builder, locked, settings::show_theme},
-    host::Host,
+    commands::{App, builder, settings::show_theme},
+    host::{Host, locked},
     wire::{
         error::{AppError, Result},
         view::News,

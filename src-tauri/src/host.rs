@@ -9,7 +9,7 @@ mod plan;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError, RwLock},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -48,12 +48,11 @@ use crate::{
 };
 
 /// The app, opened on its folders.
-#[derive(Debug)]
 pub(crate) struct Host {
     /// Where everything is kept.
     pub(crate) paths: Paths,
     /// What the user prefers.
-    settings: RwLock<Settings>,
+    settings: Mutex<Settings>,
     /// What the engines saw when they were last asked, and why one could not be.
     devices: Mutex<Option<Seen>>,
     /// The data that was last planned with.
@@ -72,6 +71,11 @@ struct Seen {
 #[cfg(feature = "gui")]
 const SEEN_FOR: Duration = Duration::from_secs(30);
 
+/// The value behind a lock, also after a thread panicked while it held it: each is whole at any time.
+pub(crate) fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Host {
     /// Opens the app in `home`, or in the system's folders. Also returns what is odd about the settings.
     pub(crate) fn open(home: Option<&Path>) -> Result<(Self, Vec<String>)> {
@@ -79,7 +83,7 @@ impl Host {
         let (settings, warnings) = Settings::read(&paths.settings)?;
         let host = Self {
             paths,
-            settings: RwLock::new(settings),
+            settings: Mutex::new(settings),
             devices: Mutex::default(),
             looked_at: Mutex::default(),
         };
@@ -88,16 +92,12 @@ impl Host {
 
     /// What the user prefers.
     pub(crate) fn settings(&self) -> Settings {
-        let settings = self.settings.read();
-        settings.unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.settings).clone()
     }
 
     /// Changes what the user prefers; the value is written as in the file.
     pub(crate) fn set(&self, field: &str, value: &str) -> Result<()> {
-        let mut settings = self
-            .settings
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut settings = locked(&self.settings);
         Settings::set(&self.paths.settings, field, value)?;
         *settings = Settings::read(&self.paths.settings)?.0;
         Ok(())
@@ -135,7 +135,7 @@ impl Host {
     /// Has the engines asked again, if that was a while ago. Not while a run goes on: asking a card takes memory of it.
     #[cfg(feature = "gui")]
     pub(crate) fn look_again(&self) {
-        let mut seen = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = locked(&self.devices);
         if seen
             .as_ref()
             .is_some_and(|seen| seen.at.elapsed() > SEEN_FOR)
@@ -145,7 +145,7 @@ impl Host {
     }
 
     fn seen(&self) -> Seen {
-        let mut seen = self.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = locked(&self.devices);
         if let Some(seen) = seen.as_ref() {
             return seen.clone();
         }

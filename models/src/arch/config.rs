@@ -84,6 +84,22 @@ struct Fields<'a> {
 }
 
 impl DecoderConfig {
+    /// The linear weights of a layer, by the last part of their names in a checkpoint.
+    pub fn linears(&self) -> &'static [&'static str] {
+        match self.fused_projections {
+            true => &["qkv_proj", "o_proj", "gate_up_proj", "down_proj"],
+            false => &[
+                "q_proj",
+                "k_proj",
+                "v_proj",
+                "o_proj",
+                "gate_proj",
+                "up_proj",
+                "down_proj",
+            ],
+        }
+    }
+
     /// Reads a `config.json`. Errors name the field.
     pub fn from_json(json: &Json) -> Result<Self> {
         let map = json

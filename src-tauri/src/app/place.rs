@@ -2,9 +2,10 @@
 
 use std::{fs, path::Path};
 
-use models::checkpoint::save::replace_file;
 use serde::{Deserialize, Serialize};
 use tauri::{PhysicalPosition, PhysicalSize, WebviewWindow};
+
+use crate::store::write_json;
 
 /// A window's place, in pixels of the screen.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -59,8 +60,5 @@ pub(super) fn remember(window: &WebviewWindow, path: &Path) {
         height: size.height,
         maximized,
     };
-    if let (Ok(text), Some(folder)) = (serde_json::to_vec(&place), path.parent()) {
-        let _ = fs::create_dir_all(folder);
-        let _ = replace_file(path, &text);
-    }
+    let _ = write_json(path, &place);
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    store::paths::Paths,
+    store::{make_folder_of, paths::Paths},
     wire::error::{AppError, Result},
 };
 
@@ -42,9 +42,7 @@ pub(super) fn take_or_show(paths: &Paths) -> Result<Option<OnlyOne>> {
 /// Takes the home for this process. Nothing when another has it.
 fn take(paths: &Paths) -> Result<Option<OnlyOne>> {
     let path = &paths.app_lock;
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(AppError::file("make the folder", folder))?;
-    }
+    make_folder_of(path)?;
     let file = File::create(path).map_err(AppError::file("lock the app", path))?;
     match file.try_lock() {
         Ok(()) => {

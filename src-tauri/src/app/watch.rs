@@ -10,7 +10,8 @@ use tauri::{
 
 use super::{notify::notify, single};
 use crate::{
-    commands::{App, Leaving, locked},
+    commands::{App, Leaving},
+    host::locked,
     power::Awake,
     store::{
         run_state::{RunState, RunStatus},
@@ -43,12 +44,17 @@ pub(super) fn show(handle: &AppHandle) {
     }
 }
 
+/// What a run is doing, and how much of it is done, in percent.
+type Progress = Option<(RunStatus, usize)>;
+
 #[derive(Default)]
 struct Watch {
     going: Option<Run>,
     awake: Option<Awake>,
     /// Whether keeping awake was tried for the run that goes on.
     tried: bool,
+    /// What the icon shows.
+    progress: Progress,
     /// How often in a row there was nothing left to do in the background.
     idle_looks: usize,
 }
@@ -68,7 +74,7 @@ impl Watch {
             self.going = going;
         }
         self.keep_awake(state.as_ref(), &app);
-        show_progress(state.as_ref(), handle);
+        self.show_progress(state.as_ref(), handle);
         let leaves = *locked(&app.leaving) == Some(Leaving::Background);
         let is_idle = self.going.is_none() && app.queue.waiting().is_empty();
         self.idle_looks = if leaves && is_idle {
@@ -119,20 +125,24 @@ impl Watch {
         let words = self.awake.as_ref().map(|_| "kept awake while it trains");
         *locked(&app.awake) = words.map(str::to_owned);
     }
-}
 
-fn show_progress(state: Option<&RunState>, handle: &AppHandle) {
-    let Some(window) = handle.get_webview_window("main") else {
-        return;
-    };
-    let share = state.map(|state| state.step * 100 / state.steps.max(1));
-    let status = match state.map(|state| state.status) {
-        None => ProgressBarStatus::None,
-        Some(RunStatus::Paused) => ProgressBarStatus::Paused,
-        Some(_) => ProgressBarStatus::Normal,
-    };
-    let _ = window.set_progress_bar(ProgressBarState {
-        status: Some(status),
-        progress: share.map(|share| share as u64),
-    });
+    /// Shows how far a run is on the app's icon. The window's thread is asked only for what is new.
+    fn show_progress(&mut self, state: Option<&RunState>, handle: &AppHandle) {
+        let now = state.map(|state| (state.status, state.step * 100 / state.steps.max(1)));
+        if self.progress == now {
+            return;
+        }
+        self.progress = now;
+        let status = match now {
+            None => ProgressBarStatus::None,
+            Some((RunStatus::Paused, _)) => ProgressBarStatus::Paused,
+            Some(_) => ProgressBarStatus::Normal,
+        };
+        if let Some(window) = handle.get_webview_window("main") {
+            let _ = window.set_progress_bar(ProgressBarState {
+                status: Some(status),
+                progress: now.map(|(_, share)| share as u64),
+            });
+        }
+    }
 }

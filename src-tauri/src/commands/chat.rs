@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use models::{checkpoint::save::replace_file, data::row::Message};
 use tauri::{State, ipc::Channel};
 
-use super::{Answer, App, locked};
+use super::{Answer, App};
 use crate::{
+    host::locked,
     jobs::chat::{ChatSettings, Prompt},
     store::conversations::{self, ConversationFile},
     wire::{

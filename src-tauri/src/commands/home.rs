@@ -7,8 +7,9 @@ use models::device::{
 };
 use tauri::{AppHandle, Manager, Runtime, State, ipc::Channel};
 
-use super::{Answer, App, Leaving, locked};
+use super::{Answer, App, Leaving};
 use crate::{
+    host::locked,
     store::run_state::RunStatus,
     wire::view::{DeviceView, HomeView, News, ReasonView, StatusView},
 };
@@ -46,9 +47,9 @@ pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
     let offered = offered.iter().filter_map(|id| {
         let run = app.host.run(id).ok()?;
         // What was finished meanwhile, perhaps from the terminal, is no offer.
-        let (state, _) = app.state(&run).ok()?;
-        let open = !matches!(state.status, RunStatus::Finished | RunStatus::Running);
-        open.then(|| app.view(&run).ok()).flatten()
+        let known = app.state(&run).ok()?;
+        let open = !matches!(known.0.status, RunStatus::Finished | RunStatus::Running);
+        open.then(|| app.show(&run, known))
     });
     let offered = offered.collect();
     Ok(StatusView {

@@ -13,7 +13,7 @@ use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU32},
     },
     time::Instant,
@@ -23,7 +23,7 @@ use ::models::train::TrainPlan;
 use tauri::{Wry, ipc::Channel};
 
 use crate::{
-    host::{Host, chat::OpenModel},
+    host::{Host, chat::OpenModel, locked},
     jobs::queue::Queue,
     store::{
         run_state::{RunProgress, RunState},
@@ -129,8 +129,12 @@ impl App {
 
     /// A run as the window shows it.
     fn view(&self, run: &Run) -> Result<RunView, AppError> {
-        let (state, plan) = self.state(run)?;
-        Ok(RunView::new(state, &plan, self.queue.place(&run.id)))
+        Ok(self.show(run, self.state(run)?))
+    }
+
+    /// The same for a run whose state is known.
+    fn show(&self, run: &Run, (state, plan): (RunState, TrainPlan)) -> RunView {
+        RunView::new(state, &plan, self.queue.place(&run.id))
     }
 
     /// All runs, the newest first. One that can't be read is left out; its folder stays.
@@ -163,13 +167,6 @@ impl App {
         let found = self.chats.get(place as usize);
         found.ok_or_else(|| AppError::invalid(format!("there is no place {place} for a model")))
     }
-}
-
-/// The value behind a lock, also after a thread panicked while it held it: each is whole at any time.
-pub(crate) fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// The commands of a window on some runtime: the real one, or the one of the tests.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use tauri::{AppHandle, Runtime, State};
 use tauri_plugin_dialog::DialogExt;
 
-use super::{Answer, App, locked};
-use crate::wire::error::AppError;
+use super::{Answer, App};
+use crate::{host::locked, wire::error::AppError};
 
 /// What the user is asked to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, specta::Type)]

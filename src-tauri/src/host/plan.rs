@@ -3,14 +3,14 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError},
+    sync::{Arc, Mutex},
     time::SystemTime,
 };
 
 use models::{
     arch::config::DecoderConfig,
     checkpoint::folder::ModelFolder,
-    data::DataRequest,
+    data::{DataRequest, encode::Learn},
     tasks::language::text::{Text, TokenizerFrom},
     train::{
         Facts, Resolved, TrainPlan, TrainRequest,
@@ -21,36 +21,40 @@ use models::{
     },
 };
 
-use super::Host;
+use super::{Host, locked};
 use crate::{
     store,
     wire::error::{AppError, Result},
 };
 
-/// The linear weights of a layer in most checkpoints, and in those that fuse some.
-const LINEARS: [&str; 7] = [
-    "q_proj",
-    "k_proj",
-    "v_proj",
-    "o_proj",
-    "gate_proj",
-    "up_proj",
-    "down_proj",
-];
-const FUSED_LINEARS: [&str; 4] = ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"];
-
 /// The file of a tokenizer.
 const TOKENIZER: &str = "tokenizer.json";
 
 /// Data that was read and counted for a plan. A form asks again after each change, mostly for the same data.
-#[derive(Debug)]
 pub(super) struct LookedAt {
     what: What,
-    seen: Arc<(TextOf, DataFacts)>,
+    seen: Arc<Seen>,
+}
+
+/// What was read.
+struct Seen {
+    text: Text,
+    facts: DataFacts,
+    /// What was last warned of, and what of a plan that depends on. To know it, every row is made into tokens.
+    warned: Mutex<Option<(Cut, Vec<String>)>>,
+}
+
+/// What of a plan says which rows are learned from, and how much of each.
+#[derive(PartialEq)]
+struct Cut {
+    learn: Learn,
+    max_length: usize,
+    row_length: usize,
+    skip_bad_rows: bool,
 }
 
 /// Everything that the text and its facts depend on.
-#[derive(Debug, PartialEq)]
+#[derive(PartialEq)]
 struct What {
     request: DataRequest,
     /// When each file or folder was last changed.
@@ -61,11 +65,21 @@ struct What {
     seed: u64,
 }
 
-struct TextOf(Text);
-
-impl std::fmt::Debug for TextOf {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a text of {} rows", self.0.train.len())
+impl Seen {
+    fn warnings(&self, plan: &TrainPlan) -> Result<Vec<String>> {
+        let cut = Cut {
+            learn: plan.data.learn,
+            max_length: plan.data.max_length,
+            row_length: plan.batch.length,
+            skip_bad_rows: plan.data.skip_bad_rows,
+        };
+        let mut warned = locked(&self.warned);
+        if let Some((_, warnings)) = warned.as_ref().filter(|(known, _)| *known == cut) {
+            return Ok(warnings.clone());
+        }
+        let warnings = self.text.warnings(plan)?;
+        *warned = Some((cut, warnings.clone()));
+        Ok(warnings)
     }
 }
 
@@ -104,8 +118,8 @@ impl Host {
                     None => error.with_field("data.files"),
                     Some(_) => error,
                 })?;
-            facts.data = looked.1.clone();
-            facts.vocab_size = looked.0.0.tokenizer.vocabulary_size();
+            facts.data = looked.facts.clone();
+            facts.vocab_size = looked.text.tokenizer.vocabulary_size();
             seen = Some(looked);
         }
         let mut resolved = resolve(&request, &facts)?;
@@ -113,7 +127,7 @@ impl Host {
             check_config(&scratch.config)?;
         }
         if let Some(seen) = seen {
-            resolved.warnings.extend(seen.0.0.warnings(&resolved.plan)?);
+            resolved.warnings.extend(seen.warnings(&resolved.plan)?);
         }
         Ok(resolved)
     }
@@ -155,13 +169,10 @@ impl Host {
 
     /// Forgets the data that was planned with; a text of millions of rows is not kept for nothing.
     pub(crate) fn forget_data(&self) {
-        *self
-            .looked_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&self.looked_at) = None;
     }
 
-    fn look_at_data(&self, request: &TrainRequest) -> Result<Arc<(TextOf, DataFacts)>> {
+    fn look_at_data(&self, request: &TrainRequest) -> Result<Arc<Seen>> {
         let (source, vocab_size) = request.tokenizer_or_default();
         let folder = match (&request.model, source) {
             (Some(model), _) => Some(model.clone()),
@@ -177,10 +188,7 @@ impl Host {
             tokenizer: (folder, vocab_size),
             seed: request.seed.unwrap_or(preset::SEED),
         };
-        let mut looked_at = self
-            .looked_at
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut looked_at = locked(&self.looked_at);
         if let Some(known) = looked_at.as_ref().filter(|known| known.what == what) {
             return Ok(known.seen.clone());
         }
@@ -191,8 +199,11 @@ impl Host {
             },
         };
         let text = Text::open(&what.request, what.held_out, tokenizer, what.seed)?;
-        let facts = text.facts()?;
-        let seen = Arc::new((TextOf(text), facts));
+        let seen = Arc::new(Seen {
+            facts: text.facts()?,
+            text,
+            warned: Mutex::default(),
+        });
         *looked_at = Some(LookedAt {
             what,
             seen: seen.clone(),
@@ -204,10 +215,7 @@ impl Host {
 /// What a plan depends on in a model.
 fn model_facts(folder: &Path) -> Result<ModelFacts> {
     let config = DecoderConfig::from_json(&ModelFolder::open(folder)?.config)?;
-    let linears = match config.fused_projections {
-        true => FUSED_LINEARS.iter(),
-        false => LINEARS.iter(),
-    };
+    let linears = config.linears().iter();
     Ok(ModelFacts {
         context: config.max_position_embeddings,
         layers: config.layers.len(),

@@ -17,7 +17,7 @@ use models::train::TrainEvent;
 
 use super::engine::Wish;
 use crate::{
-    host::Host,
+    host::{Host, locked},
     store::{record::Record, runs::Run, waiting},
     wire::error::AppError,
 };
@@ -253,11 +253,8 @@ impl Drop for Queue {
 }
 
 impl Shared {
-    /// The line is whole at any time, also after a thread panicked while it held it.
     fn line(&self) -> MutexGuard<'_, Line> {
-        self.line
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        locked(&self.line)
     }
 
     /// Writes down who goes on and who waits. When that fails, nothing will be offered; the runs themselves are safe.

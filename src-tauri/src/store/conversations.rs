@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::models::{checkpoint::save::replace_file, random::stable_hash};
+use ::models::random::stable_hash;
 use serde::{Deserialize, Serialize};
 
 use crate::wire::error::{AppError, Result};
@@ -66,7 +66,7 @@ pub(crate) fn read(folder: &Path, id: &str) -> Result<ConversationFile> {
 /// Saves one, and returns it as it is saved: with its id, its time, and a title.
 pub(crate) fn save(folder: &Path, mut conversation: ConversationFile) -> Result<ConversationFile> {
     let now = jiff::Timestamp::now();
-    conversation.changed = now.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
+    conversation.changed = super::now();
     if conversation.id.is_empty() {
         let number = stable_hash(now.as_nanosecond() as u64, conversation.model.as_bytes());
         let day = now.strftime("%Y-%m-%d");
@@ -77,11 +77,7 @@ pub(crate) fn save(folder: &Path, mut conversation: ConversationFile) -> Result<
         let words: String = begin.unwrap_or("Conversation").chars().take(60).collect();
         conversation.title = words.split_whitespace().collect::<Vec<_>>().join(" ");
     }
-    let path = path(folder, &conversation.id)?;
-    fs::create_dir_all(folder).map_err(AppError::file("make the folder", folder))?;
-    let text = serde_json::to_vec_pretty(&conversation)
-        .map_err(|error| AppError::failed(error.to_string()))?;
-    replace_file(&path, &text)?;
+    super::write_json(&path(folder, &conversation.id)?, &conversation)?;
     Ok(conversation)
 }
 

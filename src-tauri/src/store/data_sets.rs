@@ -2,10 +2,10 @@
 
 use std::{fs, path::Path};
 
-use ::models::{checkpoint::save::replace_file, data::DataRequest, random::stable_hash};
+use ::models::{data::DataRequest, random::stable_hash};
 use serde::{Deserialize, Serialize};
 
-use super::paths::Paths;
+use super::{paths::Paths, write_file, write_json};
 use crate::wire::error::{AppError, Result};
 
 /// Some data.
@@ -63,13 +63,11 @@ pub(crate) fn add(paths: &Paths, path: &Path) -> Result<DataSet> {
                 paths: vec![path],
                 ..DataRequest::default()
             },
-            added: jiff::Timestamp::now()
-                .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
-                .to_string(),
+            added: super::now(),
         },
     };
     sets.insert(0, set.clone());
-    write(paths, &sets)?;
+    write_json(&paths.data_sets, &sets)?;
     Ok(set)
 }
 
@@ -88,8 +86,7 @@ pub(crate) fn add_text(paths: &Paths, text: &str) -> Result<DataSet> {
     let path = paths
         .data
         .join(format!("pasted-{now}-{number:04x}.{ending}"));
-    fs::create_dir_all(&paths.data).map_err(AppError::file("make the folder", &paths.data))?;
-    replace_file(&path, text.as_bytes())?;
+    write_file(&path, text.as_bytes())?;
     add(paths, &path)
 }
 
@@ -103,7 +100,7 @@ pub(crate) fn change(paths: &Paths, id: &str, request: DataRequest) -> Result<Da
         ..request
     };
     let changed = set.clone();
-    write(paths, &sets)?;
+    write_json(&paths.data_sets, &sets)?;
     Ok(changed)
 }
 
@@ -112,7 +109,7 @@ pub(crate) fn remove(paths: &Paths, id: &str) -> Result<()> {
     let set = find(paths, id)?;
     let mut sets = list(paths)?;
     sets.retain(|it| it.id != id);
-    write(paths, &sets)?;
+    write_json(&paths.data_sets, &sets)?;
     for path in set.request.paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.parent() == Some(&paths.data) && name.starts_with("pasted-") {
@@ -124,15 +121,6 @@ pub(crate) fn remove(paths: &Paths, id: &str) -> Result<()> {
 
 fn id_of(path: &Path) -> u64 {
     stable_hash(0, path.as_os_str().as_encoded_bytes()) & 0xffff_ffff
-}
-
-fn write(paths: &Paths, sets: &[DataSet]) -> Result<()> {
-    if let Some(folder) = paths.data_sets.parent() {
-        fs::create_dir_all(folder).map_err(AppError::file("make the folder", folder))?;
-    }
-    let text =
-        serde_json::to_vec_pretty(sets).map_err(|error| AppError::failed(error.to_string()))?;
-    Ok(replace_file(&paths.data_sets, &text)?)
 }
 
 #[cfg(test)]

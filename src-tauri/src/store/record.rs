@@ -62,9 +62,7 @@ impl Record {
     pub(crate) fn append(&mut self, event: TrainEvent) -> Result<RecordedEvent> {
         let event = RecordedEvent {
             number: self.last_number + 1,
-            time: jiff::Timestamp::now()
-                .strftime("%Y-%m-%dT%H:%M:%S%.3fZ")
-                .to_string(),
+            time: super::now(),
             event,
         };
         let mut line =

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::models::{checkpoint::save::replace_file, device::RequestedDevice};
+use ::models::device::RequestedDevice;
 use serde::{Deserialize, Serialize};
 
 use super::yaml;
@@ -124,10 +124,7 @@ impl Settings {
         }
         let text = lines.join("\n") + "\n";
         yaml::parse::<Self>(&text, path)?;
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(AppError::file("make the folder", folder))?;
-        }
-        Ok(replace_file(path, text.as_bytes())?)
+        super::write_file(path, text.as_bytes())
     }
 }
 

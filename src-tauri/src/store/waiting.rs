@@ -2,9 +2,7 @@
 
 use std::{fs, path::Path};
 
-use ::models::checkpoint::save::replace_file;
-
-use crate::wire::error::{AppError, Result};
+use crate::wire::error::Result;
 
 /// The ids of the runs, the one that goes on first. A file that is not there or can't be read names none: it only offers.
 pub(crate) fn read(path: &Path) -> Vec<String> {
@@ -14,11 +12,7 @@ pub(crate) fn read(path: &Path) -> Vec<String> {
 
 /// Writes the ids.
 pub(crate) fn write(path: &Path, ids: &[String]) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(AppError::file("make the folder", folder))?;
-    }
-    let text = serde_json::to_vec(ids).map_err(|error| AppError::failed(error.to_string()))?;
-    Ok(replace_file(path, &text)?)
+    super::write_json(path, &ids)
 }
 
 #[cfg(test)]
