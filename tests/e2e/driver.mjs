@@ -12,6 +12,8 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** How long anything may take, in milliseconds. A machine that also compiles is slow. */
 const PATIENCE = 60_000;
+/** How long the driver may take for one call. */
+const CALL = 15_000;
 
 /** The program that ANNEAL_PROGRAM names, or the debug build, wherever cargo puts it. */
 export const program = (() => {
@@ -86,7 +88,11 @@ export class Window {
 
   async click(xpath) {
     const click = async () => {
-      await this.#call("POST", `${this.#session}/element/${await this.find(xpath)}/click`, {});
+      const element = await this.find(xpath);
+      // The driver of a busy machine may never answer a click that takes the page away. What follows shows what it did.
+      await this.#call("POST", `${this.#session}/element/${element}/click`, {}).catch((error) => {
+        if (error.name !== "TimeoutError") throw error;
+      });
       return true;
     };
     // A page that is drawn anew at this moment takes its element along.
@@ -132,7 +138,8 @@ export class Window {
   }
 
   async #call(method, path, body) {
-    const answer = await fetch(this.address + path, { method, body: body && JSON.stringify(body) });
+    const signal = AbortSignal.timeout(CALL);
+    const answer = await fetch(this.address + path, { method, body: body && JSON.stringify(body), signal });
     const { value } = await answer.json();
     if (value?.error) throw new Error(`${value.error}: ${value.message}`);
     return value;
