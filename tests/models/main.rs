@@ -14,6 +14,7 @@ mod decoder;
 mod exports;
 mod golden;
 mod language;
+mod parquet_files;
 mod plan;
 mod tokens;
 mod train;

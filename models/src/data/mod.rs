@@ -23,6 +23,7 @@ pub mod encode;
 pub mod format;
 pub mod loader;
 pub mod pack;
+mod parquet;
 pub mod row;
 pub mod source;
 pub mod split;
@@ -40,7 +41,7 @@ use source::{Container, Source};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DataRequest {
-    /// Files, and folders of files: JSON lines, JSON, CSV, TSV, or plain text.
+    /// Files, and folders of files: JSON lines, JSON, CSV, TSV, Parquet, or plain text.
     pub paths: Vec<PathBuf>,
     /// The layout of the rows. Without it, it is found from the columns.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,7 +137,9 @@ pub fn open(request: &DataRequest) -> Result<Dataset> {
             let rows = request.rows.unwrap_or(TextRows::Whole);
             streams += usize::from(rows == TextRows::Whole);
             refuse_layout(request, &source)?;
-            dataset.rows.extend(text_rows(source.text, number, rows));
+            dataset
+                .rows
+                .extend(text_rows(source.into_text(), number, rows));
             (None, text_reason(rows, asked))
         } else {
             let layout = read_records(&source, number, request, &mut dataset)?;

@@ -1,12 +1,14 @@
-//! Files to records: what kind of file it is, its text, and the named values of each of its rows.
+//! Files to records: what kind of file it is, what it holds, and the named values of each of its rows.
 //!
-//! Known kinds: JSON lines, a JSON list, CSV and TSV with a header, and plain text. Text is UTF-8 unless an encoding
-//! is named. What the columns mean is not decided here but in `format.rs`.
+//! Known kinds: JSON lines, a JSON list, CSV and TSV with a header, Parquet, and plain text. Text is UTF-8 unless an
+//! encoding is named; Parquet says itself what its bytes are. What the columns mean is not decided here but in
+//! `format.rs`.
 //!
-//! Deliberately absent: compressed files and Parquet. They are recognized, and refused with a sentence.
+//! Deliberately absent: compressed files and Arrow. They are recognized, and refused with a sentence.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -14,6 +16,7 @@ use encoding_rs::{Encoding, UTF_8};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::parquet::{self, ParquetFile};
 use crate::{Error, Result};
 
 /// What kind of file holds the rows.
@@ -29,25 +32,33 @@ pub enum Container {
         /// `,` `;` or a tab.
         separator: u8,
     },
+    /// Columns with types, in groups of rows.
+    Parquet,
     /// Plain text.
     Text,
 }
 
-/// A file in memory, as text.
-#[derive(Debug)]
+/// A file that was opened.
 pub struct Source {
-    /// Where it was read.
+    /// Where it stands.
     pub path: PathBuf,
     /// What kind of file it is.
     pub container: Container,
+    content: Content,
+}
+
+/// What a file holds.
+enum Content {
     /// Its whole text, without a byte order mark and with `\n` at the end of lines.
-    pub text: String,
+    Text(String),
+    /// The columns of a Parquet file, which stay on disk.
+    Columns(ParquetFile),
 }
 
 /// One row as the file has it: values by column name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
-    /// The line at which it begins, from 1.
+    /// The line at which it begins, from 1. A Parquet file has no lines: there, it is the number of the row.
     pub line: u32,
     /// Its values, in the file's order.
     pub values: Map<String, Value>,
@@ -63,13 +74,13 @@ pub struct Broken {
 }
 
 /// File name endings that a folder is searched for.
-const ENDINGS: [&str; 9] = [
-    "jsonl", "ndjson", "json", "csv", "tsv", "tab", "txt", "text", "md",
+const ENDINGS: [&str; 10] = [
+    "jsonl", "ndjson", "json", "csv", "tsv", "tab", "parquet", "txt", "text", "md",
 ];
 
 /// Beginnings of files that people try and that are not text.
 const NOT_TEXT: [(&[u8], &str); 6] = [
-    (b"PAR1", "a Parquet file; convert it to JSON lines first"),
+    (b"PARE", "an encrypted Parquet file; decrypt it first"),
     (b"ARROW1", "an Arrow file; convert it to JSON lines first"),
     (b"\x1f\x8b", "compressed with gzip; unpack it first"),
     (b"\x28\xb5\x2f\xfd", "compressed with zstd; unpack it first"),
@@ -107,9 +118,33 @@ impl Source {
     ///
     /// The standard takes `latin-1` for windows-1252, which differs only where Latin-1 has control characters.
     pub fn read(path: &Path, encoding: Option<&str>) -> Result<Self> {
-        let bytes = fs::read(path).map_err(Error::file("read the data", path))?;
+        let failed = || Error::file("read the data", path);
+        let mut file = File::open(path).map_err(failed())?;
+        let mut bytes = Vec::new();
+        let mark = parquet::MARK;
+        let mut start = file.by_ref().take(mark.len() as u64);
+        start.read_to_end(&mut bytes).map_err(failed())?;
+        if bytes == mark {
+            let columns = ParquetFile::open(file);
+            return Ok(Self {
+                path: path.to_owned(),
+                container: Container::Parquet,
+                content: Content::Columns(columns.map_err(|it| Error::format(path, it))?),
+            });
+        }
+        file.read_to_end(&mut bytes).map_err(failed())?;
+        Self::from_bytes(path, bytes, encoding)
+    }
+
+    /// A file that was read, or the beginning of one. It is text.
+    pub(super) fn from_bytes(path: &Path, bytes: Vec<u8>, encoding: Option<&str>) -> Result<Self> {
         if let Some((_, what)) = NOT_TEXT.iter().find(|(start, _)| bytes.starts_with(start)) {
             return Err(Error::format(path, format!("this is {what}")));
+        }
+        if ending_of(path) == "parquet" {
+            let problem =
+                "the name says Parquet, and the file is not one; download or copy it again";
+            return Err(Error::format(path, problem));
         }
         let mut text = match encoding {
             None => utf8(bytes, path)?,
@@ -127,30 +162,47 @@ impl Source {
         Ok(Self {
             container: container_of(path, &text),
             path: path.to_owned(),
-            text,
+            content: Content::Text(text),
         })
+    }
+
+    /// The text. A Parquet file has none.
+    pub fn into_text(self) -> String {
+        match self.content {
+            Content::Text(text) => text,
+            Content::Columns(_) => String::new(),
+        }
     }
 
     /// The rows, one at a time. A row that can't be read is given as [`Broken`], and the next one follows.
     ///
     /// Plain text has no records: nothing is given. An error means that what follows in the file is lost.
     pub fn records(&self) -> Box<dyn Iterator<Item = Result<Result<Record, Broken>>> + '_> {
+        let text = match &self.content {
+            Content::Text(text) => text,
+            Content::Columns(columns) => {
+                let rows = columns.rows(parquet::ROWS_AT_ONCE);
+                let failed = |problem| Error::format(&self.path, problem);
+                return Box::new(rows.map(move |row| row.map(Ok).map_err(failed)));
+            }
+        };
         match self.container {
-            Container::JsonLines => Box::new(json_lines(&self.text).map(Ok)),
-            Container::JsonList => Box::new(JsonList::new(self)),
-            Container::Table { separator } => self.table(separator),
-            Container::Text => Box::new(std::iter::empty()),
+            Container::JsonLines => Box::new(json_lines(text).map(Ok)),
+            Container::JsonList => Box::new(JsonList::new(&self.path, text)),
+            Container::Table { separator } => self.table(text, separator),
+            Container::Parquet | Container::Text => Box::new(std::iter::empty()),
         }
     }
 
-    fn table(
-        &self,
+    fn table<'a>(
+        &'a self,
+        text: &'a str,
         separator: u8,
-    ) -> Box<dyn Iterator<Item = Result<Result<Record, Broken>>> + '_> {
+    ) -> Box<dyn Iterator<Item = Result<Result<Record, Broken>>> + 'a> {
         let mut reader = csv::ReaderBuilder::new()
             .delimiter(separator)
             .flexible(true)
-            .from_reader(self.text.as_bytes());
+            .from_reader(text.as_bytes());
         let header = match reader.headers() {
             Ok(header) => header.clone(),
             Err(error) => {
@@ -206,7 +258,8 @@ fn json_lines(text: &str) -> impl Iterator<Item = Result<Record, Broken>> {
 
 /// The objects of a JSON list, read one after another so that the list is never in memory as a whole.
 struct JsonList<'a> {
-    source: &'a Source,
+    path: &'a Path,
+    text: &'a str,
     /// How many bytes are done.
     at: usize,
     line: u32,
@@ -214,9 +267,10 @@ struct JsonList<'a> {
 }
 
 impl<'a> JsonList<'a> {
-    fn new(source: &'a Source) -> Self {
+    fn new(path: &'a Path, text: &'a str) -> Self {
         let mut list = Self {
-            source,
+            path,
+            text,
             at: 0,
             line: 1,
             done: false,
@@ -227,11 +281,11 @@ impl<'a> JsonList<'a> {
     }
 
     fn rest(&self) -> &'a str {
-        &self.source.text[self.at..]
+        &self.text[self.at..]
     }
 
     fn advance(&mut self, bytes: usize) {
-        let passed = &self.source.text.as_bytes()[self.at..self.at + bytes];
+        let passed = &self.text.as_bytes()[self.at..self.at + bytes];
         self.line += passed.iter().filter(|&&byte| byte == b'\n').count() as u32;
         self.at += bytes;
     }
@@ -243,7 +297,7 @@ impl<'a> JsonList<'a> {
     fn breaks_off(&mut self, what: &str) -> Error {
         self.done = true;
         Error::format(
-            &self.source.path,
+            self.path,
             format!("the JSON list breaks off at line {}: {what}", self.line),
         )
     }
@@ -279,8 +333,9 @@ impl Iterator for JsonList<'_> {
         self.skip_space();
         match self.rest().chars().next() {
             Some(',') => self.advance(1),
-            Some(']') => {}
-            _ => return Some(Err(self.breaks_off("expected `,` or `]`"))),
+            // Where nothing follows, this object is whole and the next call says that the list is not.
+            Some(']') | None => {}
+            Some(_) => return Some(Err(self.breaks_off("expected `,` or `]`"))),
         }
         Some(Ok(record(value, line)))
     }
@@ -317,21 +372,24 @@ fn plain(error: &serde_json::Error) -> String {
     }
 }
 
+/// The letters after the last dot of the name, in lower case.
+fn ending_of(path: &Path) -> String {
+    let ending = path.extension().unwrap_or_default();
+    ending.to_string_lossy().to_ascii_lowercase()
+}
+
 fn container_of(path: &Path, text: &str) -> Container {
-    let ending = path
-        .extension()
-        .map(|it| it.to_string_lossy().to_ascii_lowercase());
     let start = text.trim_start();
     let first_line = start.lines().next().unwrap_or_default();
-    match ending.as_deref() {
-        Some("csv") => Container::Table {
+    match ending_of(path).as_str() {
+        "csv" => Container::Table {
             separator: separator_of(first_line),
         },
-        Some("tsv" | "tab") => Container::Table { separator: b'\t' },
-        Some("txt" | "text" | "md") => Container::Text,
+        "tsv" | "tab" => Container::Table { separator: b'\t' },
+        "txt" | "text" | "md" => Container::Text,
         // Many data sets have JSON lines in files that end in `.json`, and some a list in `.jsonl`.
-        Some("json" | "jsonl" | "ndjson") if start.starts_with('[') => Container::JsonList,
-        Some("json" | "jsonl" | "ndjson") => Container::JsonLines,
+        "json" | "jsonl" | "ndjson" if start.starts_with('[') => Container::JsonList,
+        "json" | "jsonl" | "ndjson" => Container::JsonLines,
         _ if serde_json::from_str::<Map<String, Value>>(first_line).is_ok() => Container::JsonLines,
         _ if start.starts_with("[{") || start.starts_with("[\n") => Container::JsonList,
         _ => Container::Text,
@@ -400,17 +458,12 @@ fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
     entries.sort();
     for path in entries {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let ending = path
-            .extension()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .to_ascii_lowercase();
         if name.starts_with('.') {
             continue;
         }
         if path.is_dir() {
             collect_files(&path, found)?;
-        } else if ENDINGS.contains(&ending.as_str()) {
+        } else if ENDINGS.contains(&ending_of(&path).as_str()) {
             found.push(path);
         }
     }

@@ -43,7 +43,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Inspect {
-    /// JSON lines, JSON, CSV, TSV or plain text; or folders of them.
+    /// JSON lines, JSON, CSV, TSV, Parquet or plain text; or folders of them.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// messages, sharegpt, prompt_completion, alpaca or text. Without it, it is found from the columns.

@@ -39,7 +39,10 @@ pub(super) fn pick<R: Runtime>(
     }
     let picked = match what {
         Pick::Data => dialog
-            .add_filter("Data", &["jsonl", "json", "csv", "tsv", "txt", "md"])
+            .add_filter(
+                "Data",
+                &["jsonl", "json", "csv", "tsv", "parquet", "txt", "md"],
+            )
             .add_filter("All files", &["*"])
             .blocking_pick_file(),
         Pick::Folder => dialog.blocking_pick_folder(),
