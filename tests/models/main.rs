@@ -12,6 +12,7 @@ mod batches;
 mod data;
 mod decoder;
 mod exports;
+mod first_rows;
 mod golden;
 mod language;
 mod parquet_files;

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result};
 
 pub mod encode;
+pub mod first_rows;
 pub mod format;
 pub mod loader;
 pub mod pack;

@@ -81,6 +81,20 @@ impl ParquetFile {
         })
     }
 
+    /// The names of the columns that hold text or numbers.
+    pub(super) fn columns(&self) -> Vec<String> {
+        let fields = self.kept.root_schema().get_fields().iter();
+        fields.map(|it| it.name().to_owned()).collect()
+    }
+
+    /// How many rows there are, by the footer.
+    pub(super) fn num_rows(&self) -> u64 {
+        let groups = self.reader.metadata().row_groups().iter();
+        groups.fold(0, |sum, it| {
+            sum.saturating_add(it.num_rows().unsigned_abs())
+        })
+    }
+
     /// The rows. Each column decodes so many of them at once, and reads only the pages these are on.
     pub(super) fn rows(&self, rows_at_once: usize) -> Rows<'_> {
         Rows {
