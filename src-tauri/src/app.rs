@@ -64,6 +64,7 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
                 let _ = window.show();
             }
             watch::start(app.handle().clone());
+            watch::tell_downloads(app.handle().clone());
             Ok(())
         })
         .build(context);
@@ -81,7 +82,11 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
         #[cfg(target_os = "macos")]
         RunEvent::Reopen { .. } => watch::show(handle),
         RunEvent::ExitRequested { .. } => remember_place(handle),
-        RunEvent::Exit => handle.state::<App>().queue.close(),
+        RunEvent::Exit => {
+            let app = handle.state::<App>();
+            app.downloads.close();
+            app.queue.close();
+        }
         _ => {}
     });
     Ok(())

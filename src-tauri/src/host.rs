@@ -3,6 +3,7 @@
 pub(crate) mod chat;
 #[cfg(feature = "gui")]
 pub(crate) mod form;
+pub(crate) mod hub;
 pub(crate) mod inspect;
 mod plan;
 
@@ -33,6 +34,7 @@ use crate::{
         chat::{Conversation, OpenModel},
         inspect::Inspection,
     },
+    hub::Hub,
     jobs::engine::{self, Engine, Wish},
     store::{
         self,
@@ -55,6 +57,8 @@ pub(crate) struct Host {
     settings: Mutex<Settings>,
     /// What the engines saw when they were last asked, and why one could not be.
     devices: Mutex<Option<Seen>>,
+    /// The Hugging Face Hub.
+    pub(crate) hub: Hub,
     /// The data that was last planned with.
     looked_at: Mutex<Option<plan::LookedAt>>,
 }
@@ -82,10 +86,11 @@ impl Host {
         let paths = Paths::new(home)?;
         let (settings, warnings) = Settings::read(&paths.settings)?;
         let host = Self {
-            paths,
+            hub: Hub::new(&paths),
             settings: Mutex::new(settings),
             devices: Mutex::default(),
             looked_at: Mutex::default(),
+            paths,
         };
         Ok((host, warnings))
     }

@@ -8,6 +8,7 @@ mod cli;
 #[cfg(feature = "gui")]
 mod commands;
 mod host;
+mod hub;
 mod jobs;
 #[cfg(feature = "gui")]
 mod power;

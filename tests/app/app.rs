@@ -36,6 +36,11 @@ impl App {
         self.folder.path().join("home")
     }
 
+    /// Where all programs of the Hub keep their things.
+    pub(crate) fn hub_home(&self) -> PathBuf {
+        self.folder.path().join("hub-home")
+    }
+
     /// The folder the program is started in.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
@@ -56,6 +61,13 @@ impl App {
             .args(arguments)
             .current_dir(self.folder())
             .env("ANNEAL_HOME", self.home())
+            .env("HF_HOME", self.hub_home())
+            .env("HF_HUB_OFFLINE", "1")
+            .env_remove("HF_ENDPOINT")
+            .env_remove("HF_HUB_CACHE")
+            .env_remove("HF_TOKEN")
+            .env_remove("HF_TOKEN_PATH")
+            .env_remove("HUGGINGFACE_HUB_CACHE")
             .env_remove("DISPLAY")
             .env_remove("WAYLAND_DISPLAY")
             .env_remove("NO_COLOR")
@@ -73,11 +85,12 @@ impl App {
 
     /// Runs the program to its end, with words on standard input.
     pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Output {
-        let mut child = self
-            .command(arguments)
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
+        self.run_command(self.command(arguments), input)
+    }
+
+    /// Runs a command to its end, with words on standard input.
+    pub(crate) fn run_command(&self, mut command: Command, input: &str) -> Output {
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         // A program that fails early does not read; what it wrote says why.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();

@@ -8,5 +8,8 @@
 
 mod app;
 mod cli;
+mod hub;
+mod hub_faults;
+mod hub_server;
 mod store;
 mod train;

@@ -95,6 +95,21 @@ impl Estimate {
     }
 }
 
+/// What talking takes of a model of this shape: its weights, keys and values of so many tokens, the process, and holes.
+pub fn talking_bytes(
+    config: &DecoderConfig,
+    storage: Dtype,
+    compute: Dtype,
+    tokens: usize,
+    on_cuda: bool,
+) -> u64 {
+    let shape = Shape::of(config, 1, tokens);
+    let weights = shape.parameters() * storage.bytes() as u64;
+    let cache = 2 * shape.layers * shape.tokens * shape.keys * compute.bytes() as u64;
+    let used = weights + cache;
+    used + (used as f64 * SLACK) as u64 + if on_cuda { CUDA_BYTES } else { PROCESS_BYTES }
+}
+
 /// The letters of the module's documentation.
 struct Shape {
     d: u64,
@@ -118,7 +133,11 @@ struct Shape {
 
 impl Shape {
     fn new(plan: &TrainPlan, config: &DecoderConfig) -> Self {
-        let (rows, length) = (plan.batch.rows as u64, plan.batch.length as u64);
+        Self::of(config, plan.batch.rows, plan.batch.length)
+    }
+
+    fn of(config: &DecoderConfig, rows: usize, length: usize) -> Self {
+        let (rows, length) = (rows as u64, length as u64);
         let (d, f) = (config.hidden_size, config.intermediate_size);
         let queries = config.num_attention_heads * config.head_dim;
         let keys = config.num_key_value_heads * config.head_dim;

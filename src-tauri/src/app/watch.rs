@@ -12,11 +12,13 @@ use super::{notify::notify, single};
 use crate::{
     commands::{App, Leaving},
     host::locked,
+    hub::downloads::Told,
     power::Awake,
     store::{
         run_state::{RunState, RunStatus},
         runs::Run,
     },
+    wire::view::{DownloadView, News},
 };
 
 const LOOK: Duration = Duration::from_millis(500);
@@ -30,6 +32,17 @@ pub(super) fn start(handle: AppHandle) {
         loop {
             thread::sleep(LOOK);
             watch.look(&handle);
+        }
+    });
+}
+
+/// Tells the window of its downloads, on a thread of its own, until the app ends.
+pub(super) fn tell_downloads(handle: AppHandle) {
+    thread::spawn(move || {
+        let (app, mut told) = (handle.state::<App>(), Told::default());
+        while let Some(downloads) = app.downloads.next(&mut told) {
+            let downloads = downloads.into_iter().map(DownloadView::from).collect();
+            app.tell(News::Downloads { downloads });
         }
     });
 }

@@ -15,7 +15,7 @@ use rustyline::{DefaultEditor, error::ReadlineError};
 use serde_json::json;
 
 use super::{
-    Ended,
+    Ended, hub,
     terminal::{Terminal, count_interrupts, printable},
 };
 use crate::{
@@ -35,7 +35,7 @@ Ctrl-C stops an answer.";
 /// Talk to a model or to what a run has learned.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A run, the folder of a model, or the name of one in the folder of models.
+    /// A run, the folder of a model, or the name of one, here or on the Hugging Face Hub.
     #[arg(value_name = "MODEL_OR_RUN")]
     model: String,
     /// Set the scene.
@@ -47,6 +47,9 @@ pub(super) struct Arguments {
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
+    /// Fetch a model of the Hugging Face Hub that is not here, without asking.
+    #[arg(long, short)]
+    yes: bool,
 }
 
 /// What a line asks for.
@@ -61,6 +64,9 @@ enum Line<'a> {
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    if hub::offer(&arguments.model, arguments.yes, host, terminal)? == Ended::Stopped {
+        return Ok(Ended::Stopped);
+    }
     let mut chat = host.open_chat(&arguments.model, arguments.device)?;
     for change in &arguments.set {
         chat.set(change)?;

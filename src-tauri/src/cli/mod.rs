@@ -3,6 +3,7 @@
 mod chat;
 mod data;
 mod device;
+mod hub;
 mod runs;
 mod starter;
 mod terminal;
@@ -32,7 +33,7 @@ const STOPPED: u8 = 130;
     name = "anneal",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong command or run file, 130 stopped by Ctrl-C after saving."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong command or run file, 3 the Hub can't be asked, 130 stopped by Ctrl-C after saving."
 )]
 struct Arguments {
     #[command(flatten)]
@@ -73,6 +74,7 @@ enum Command {
     Chat(chat::Arguments),
     Runs(runs::Arguments),
     Data(data::Arguments),
+    Hub(hub::Arguments),
     Device(device::Arguments),
     /// Be an engine: do what the app asks on standard input.
     #[command(hide = true)]
@@ -119,6 +121,7 @@ pub(crate) fn main() -> ExitCode {
             ExitCode::from(match error.code {
                 Code::Failed => 1,
                 Code::InvalidRequest => 2,
+                Code::Offline => 3,
             })
         }
     }
@@ -152,6 +155,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Chat(arguments) => chat::run(arguments, &host, terminal),
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),
         Command::Data(arguments) => data::run(arguments, &host, terminal),
+        Command::Hub(arguments) => hub::run(arguments, &host, terminal),
         Command::Device(arguments) => device::run(arguments, &host, terminal),
         Command::Worker => Ok(Ended::Done),
     }

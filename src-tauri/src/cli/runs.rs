@@ -80,7 +80,8 @@ fn remove(words: &[String], yes: bool, host: &Host, terminal: &Terminal) -> Resu
     runs.dedup();
     for run in runs {
         let named = yes || words.contains(&run.id);
-        if !named && !terminal.confirm(format_args!("delete {} with all it learned?", run.id))? {
+        let question = format_args!("delete {} with all it learned?", run.id);
+        if !named && !terminal.confirm(question, "give the whole id, or --yes")? {
             terminal.note(format_args!("kept {}", run.id));
             continue;
         }

@@ -60,15 +60,23 @@ impl Terminal {
         Ok(())
     }
 
-    /// Asks a question that is answered with yes or no. Without somebody to answer, nothing is done.
-    pub(crate) fn confirm(&self, question: impl Display) -> Result<bool> {
-        if !io::stdin().is_terminal() {
-            return Err(AppError::invalid(
-                "nobody can be asked here; give the whole id, or --yes",
-            ));
-        }
+    /// A question, with room for an answer behind it.
+    pub(crate) fn ask(&self, question: impl Display) {
         let mut stderr = io::stderr().lock();
-        let _ = write!(stderr, "{question} [y/N] ").and_then(|()| stderr.flush());
+        let _ = write!(stderr, "{question}").and_then(|()| stderr.flush());
+    }
+
+    /// Asks a question that is answered with yes or no. Without somebody to answer, nothing is done, and `instead` says what
+    /// to do.
+    pub(crate) fn confirm(&self, question: impl Display, instead: &str) -> Result<bool> {
+        if !io::stdin().is_terminal() {
+            let question = question.to_string();
+            return Err(
+                AppError::invalid(format!("nobody can be asked here: {question}"))
+                    .with_hint(instead),
+            );
+        }
+        self.ask(format_args!("{question} [y/N] "));
         let mut answer = String::new();
         let read = io::stdin().lock().read_line(&mut answer);
         read.map_err(|error| AppError::failed(format!("could not read the answer: {error}")))?;

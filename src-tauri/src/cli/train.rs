@@ -15,7 +15,7 @@ use models::{
 use serde_json::json;
 
 use super::{
-    Ended, data,
+    Ended, data, hub,
     terminal::{Terminal, bytes, count, count_interrupts, duration, printable},
 };
 use crate::{
@@ -38,7 +38,7 @@ Examples:
 pub(super) struct Arguments {
     /// A run file in YAML. The plan of any run can be one.
     run_file: Option<PathBuf>,
-    /// The model to start from: a folder, or the name of one in the folder of models.
+    /// The model to start from: a folder, or the name of one, here or on the Hugging Face Hub.
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
     /// A file to learn from. Can be given several times.
@@ -68,6 +68,9 @@ pub(super) struct Arguments {
     /// Change any field of the run file, such as lora.rank=16. Can be given several times.
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
+    /// Fetch a model of the Hugging Face Hub that is not here, without asking.
+    #[arg(long, short)]
+    yes: bool,
     /// Show the plan with the reason for each value, and start nothing.
     #[arg(long)]
     plan: bool,
@@ -86,8 +89,15 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if let Some(run) = &arguments.resume {
         return resume(run, host, terminal);
     }
-    let only_plan = arguments.plan;
-    let resolved = host.plan(request(arguments)?)?;
+    let (only_plan, yes) = (arguments.plan, arguments.yes);
+    let request = request(arguments)?;
+    if let Some(model) = request.model.as_ref().and_then(|model| model.to_str())
+        && request.method_or_default().value != Method::Scratch
+        && hub::offer(model, yes, host, terminal)? == Ended::Stopped
+    {
+        return Ok(Ended::Stopped);
+    }
+    let resolved = host.plan(request)?;
     if only_plan {
         for warning in &resolved.warnings {
             terminal.warn(warning);

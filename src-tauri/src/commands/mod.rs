@@ -3,6 +3,7 @@
 mod chat;
 mod data;
 mod home;
+mod hub;
 mod models;
 mod native;
 mod runs;
@@ -24,6 +25,7 @@ use tauri::{Wry, ipc::Channel};
 
 use crate::{
     host::{Host, chat::OpenModel, locked},
+    hub::downloads::Downloads,
     jobs::queue::Queue,
     store::{
         run_state::{RunProgress, RunState},
@@ -44,6 +46,8 @@ pub(crate) struct App {
     pub(crate) host: Arc<Host>,
     /// The runs that go on and wait.
     pub(crate) queue: Queue,
+    /// What is fetched from the Hub.
+    pub(crate) downloads: Downloads,
     /// The plan of each run, and how far it was when it was last looked at, by its id.
     known: Mutex<HashMap<String, (TrainPlan, RunProgress)>>,
     /// What is odd about the settings.
@@ -92,6 +96,7 @@ impl App {
         let host = Arc::new(host);
         Self {
             queue: Queue::new(host.clone()),
+            downloads: Downloads::new(host.clone()),
             host,
             known: Mutex::default(),
             warnings,
@@ -194,6 +199,20 @@ macro_rules! commands_on {
             self::models::import_model,
             self::models::forget_model,
             self::models::delete_model,
+            hub::hub,
+            hub::hub_search,
+            hub::hub_repository,
+            hub::hub_first_rows,
+            hub::downloads,
+            hub::start_download,
+            hub::pause_download,
+            hub::resume_download,
+            hub::cancel_download,
+            hub::cached,
+            hub::delete_cached,
+            hub::hub_user,
+            hub::hub_login,
+            hub::hub_logout,
             train::train_fields,
             train::plan_run,
             train::try_run,

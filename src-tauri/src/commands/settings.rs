@@ -4,10 +4,7 @@ use tauri::{AppHandle, Manager, Runtime, State, Theme as WindowTheme};
 
 use super::{Answer, App};
 use crate::{
-    store::{
-        models::{folder_bytes, hub_cache},
-        settings::Theme,
-    },
+    store::{hub_cache::HubCache, models::folder_bytes, settings::Theme},
     wire::{
         error::AppError,
         view::{FolderView, SettingsView},
@@ -28,7 +25,9 @@ pub(super) fn settings(app: State<'_, App>) -> Answer<SettingsView> {
         ("Data made here", paths.data.clone()),
         ("Conversations", paths.conversations.clone()),
     ];
-    folders.extend(hub_cache().map(|cache| ("Cache of the Hugging Face Hub", cache)));
+    folders.extend(
+        HubCache::of_user().map(|cache| ("Cache of the Hugging Face Hub", cache.root().to_owned())),
+    );
     let folders = folders.into_iter().map(|(name, path)| FolderView {
         name: name.to_owned(),
         bytes: folder_bytes(&path) as f64,

@@ -18,6 +18,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod fetching;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -411,6 +413,10 @@ impl Window {
 
     fn at(home: TempDir) -> Self {
         let (host, warnings) = Host::open(Some(home.path())).unwrap();
+        Self::over(host, warnings, home)
+    }
+
+    fn over(host: Host, warnings: Vec<String>, home: TempDir) -> Self {
         let app = mock_builder()
             .manage(App::new(host, warnings))
             .invoke_handler(commands_on!(MockRuntime).invoke_handler())
@@ -426,7 +432,9 @@ impl Window {
 
     /// Closes it, as the end of the app does, and gives back its home.
     fn close(self) -> TempDir {
-        self.app.state::<App>().queue.close();
+        let app = self.app.state::<App>();
+        app.downloads.close();
+        app.queue.close();
         self.home
     }
 

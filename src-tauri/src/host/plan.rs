@@ -215,12 +215,17 @@ impl Host {
 /// What a plan depends on in a model.
 fn model_facts(folder: &Path) -> Result<ModelFacts> {
     let config = DecoderConfig::from_json(&ModelFolder::open(folder)?.config)?;
+    Ok(facts_of(&config))
+}
+
+/// The same of a model that need not be here.
+pub(super) fn facts_of(config: &DecoderConfig) -> ModelFacts {
     let linears = config.linears().iter();
-    Ok(ModelFacts {
+    ModelFacts {
         context: config.max_position_embeddings,
         layers: config.layers.len(),
         linears: linears.map(|&name| name.to_owned()).collect(),
-    })
+    }
 }
 
 /// The folder of a tokenizer that is named by its folder, or by its file `tokenizer.json`.

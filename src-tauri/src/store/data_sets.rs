@@ -1,11 +1,14 @@
 //! Data that the user added: where it lies and how it is read. The data itself stays where it is.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use ::models::{data::DataRequest, random::stable_hash};
 use serde::{Deserialize, Serialize};
 
-use super::{paths::Paths, write_file, write_json};
+use super::{paths::Paths, read_list, write_file, write_json};
 use crate::wire::error::{AppError, Result};
 
 /// Some data.
@@ -23,15 +26,7 @@ pub(crate) struct DataSet {
 
 /// All of them, the newest first.
 pub(crate) fn list(paths: &Paths) -> Result<Vec<DataSet>> {
-    let path = &paths.data_sets;
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let text = fs::read(path).map_err(AppError::file("read the list of data", path))?;
-    serde_json::from_slice(&text).map_err(|error| {
-        let path = path.display();
-        AppError::failed(format!("not a list of data: {error}: `{path}`"))
-    })
+    read_list(&paths.data_sets, "list of data")
 }
 
 /// The one with an id.
@@ -47,20 +42,24 @@ pub(crate) fn add(paths: &Paths, path: &Path) -> Result<DataSet> {
         let path = path.display();
         return Err(AppError::invalid(format!("there is no file `{path}`")));
     }
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|| path.display().to_string());
+    add_files(paths, name, vec![path])
+}
+
+/// Adds files under one name. Those that were added before are moved to the front and keep how they are read.
+pub(crate) fn add_files(paths: &Paths, name: String, files: Vec<PathBuf>) -> Result<DataSet> {
     let mut sets = list(paths)?;
-    let known = sets
-        .iter()
-        .position(|set| set.request.paths == [path.clone()]);
+    let known = sets.iter().position(|set| set.request.paths == files);
     let set = match known {
         Some(at) => sets.remove(at),
         None => DataSet {
-            id: format!("{:08x}", id_of(&path)),
-            name: path
-                .file_name()
-                .map(|name| name.to_string_lossy().into_owned())
-                .unwrap_or_else(|| path.display().to_string()),
+            id: format!("{:08x}", id_of(&files)),
+            name,
             request: DataRequest {
-                paths: vec![path],
+                paths: files,
                 ..DataRequest::default()
             },
             added: super::now(),
@@ -119,8 +118,9 @@ pub(crate) fn remove(paths: &Paths, id: &str) -> Result<()> {
     Ok(())
 }
 
-fn id_of(path: &Path) -> u64 {
-    stable_hash(0, path.as_os_str().as_encoded_bytes()) & 0xffff_ffff
+fn id_of(files: &[PathBuf]) -> u64 {
+    let hash = |seed, path: &PathBuf| stable_hash(seed, path.as_os_str().as_encoded_bytes());
+    files.iter().fold(0, hash) & 0xffff_ffff
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 pub(crate) mod conversations;
 #[cfg(feature = "gui")]
 pub(crate) mod data_sets;
+pub(crate) mod hub_cache;
 pub(crate) mod models;
 pub(crate) mod paths;
 pub(crate) mod record;
@@ -15,7 +16,10 @@ pub(crate) mod settings;
 pub(crate) mod waiting;
 pub(crate) mod yaml;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use ::models::checkpoint::save::replace_file;
 
@@ -33,6 +37,47 @@ pub(crate) fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<(
     let text =
         serde_json::to_vec_pretty(value).map_err(|error| AppError::failed(error.to_string()))?;
     write_file(path, &text)
+}
+
+/// Reads a list that was written as JSON. Without a file it is empty.
+#[cfg(feature = "gui")]
+pub(crate) fn read_list<T: serde::de::DeserializeOwned>(path: &Path, what: &str) -> Result<Vec<T>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let text =
+        fs::read(path).map_err(|error| AppError::file(&format!("read the {what}"), path)(error))?;
+    serde_json::from_slice(&text)
+        .map_err(|error| AppError::failed(format!("not a {what}: {error}: `{}`", path.display())))
+}
+
+/// Writes a file that only its owner can read.
+pub(crate) fn write_private_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    use std::io::Write;
+    make_folder_of(path)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    // Nobody may have opened it before it was private.
+    let temporary = path.with_extension("writing");
+    let _ = fs::remove_file(&temporary);
+    let written = options
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    written.map_err(AppError::file("write the file", path))
+}
+
+/// The folders in a folder, in order. A folder that can't be read has none.
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    folders
 }
 
 /// Makes the folder that a file is to be in.

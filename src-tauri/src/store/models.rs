@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
 use serde::Serialize;
 
-use super::{paths::Paths, settings::Settings};
+use super::{folders, hub_cache::HubCache, paths::Paths, settings::Settings};
 use crate::wire::error::{AppError, Result};
 
 /// A model that can be trained further or talked to.
@@ -59,7 +59,11 @@ pub(crate) fn list(paths: &Paths, settings: &Settings) -> Vec<StoredModel> {
     let mut models = below(&paths.models, ModelPlace::Own);
     let added = settings.model_folders.iter();
     models.extend(added.flat_map(|folder| models_in(folder)));
-    models.extend(hub_cache().into_iter().flat_map(|cache| cached(&cache)));
+    models.extend(
+        HubCache::of_user()
+            .into_iter()
+            .flat_map(|cache| cached(cache.root())),
+    );
     // A folder that was added may lie in another; where it was found first says most about it.
     let mut seen = BTreeSet::new();
     models.retain(|model| seen.insert(model.path.clone()));
@@ -140,22 +144,6 @@ fn sum_files(folder: &Path, look: &dyn Fn(&fs::DirEntry) -> Option<fs::Metadata>
     sizes.sum()
 }
 
-/// The cache that programs of the Hugging Face Hub share, where the usual variables say.
-pub(crate) fn hub_cache() -> Option<PathBuf> {
-    let folder = |name| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    folder("HF_HUB_CACHE")
-        .or_else(|| folder("HF_HOME").map(|home| home.join("hub")))
-        .or_else(|| folder("XDG_CACHE_HOME").map(|cache| cache.join("huggingface/hub")))
-        .or_else(|| {
-            let home = directories::BaseDirs::new()?;
-            Some(home.home_dir().join(".cache/huggingface/hub"))
-        })
-}
-
 /// The models in a folder of models, with or without a folder for their maker.
 fn below(root: &Path, place: ModelPlace) -> Vec<StoredModel> {
     let mut models = Vec::new();
@@ -234,17 +222,6 @@ fn stored(root: &Path, path: PathBuf, place: ModelPlace) -> StoredModel {
 
 fn is_model(path: &Path) -> bool {
     path.join("config.json").is_file()
-}
-
-/// The folders in a folder, in order. A folder that can't be read has none.
-fn folders(path: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir())
-        .collect();
-    folders.sort();
-    folders
 }
 
 #[cfg(test)]

@@ -29,6 +29,12 @@ pub(crate) struct Paths {
     pub(crate) settings: PathBuf,
     /// What was typed in earlier chats.
     pub(crate) chat_history: PathBuf,
+    /// What is being fetched from the Hub.
+    pub(crate) downloads: PathBuf,
+    /// The token for the Hub, where the system has no keychain.
+    pub(crate) hub_token: PathBuf,
+    /// Whether these are the folders that the platform has for an application, and no others.
+    pub(crate) are_of_system: bool,
 }
 
 impl Paths {
@@ -36,16 +42,16 @@ impl Paths {
     pub(crate) fn new(home: Option<&Path>) -> Result<Self> {
         if let Some(home) = home {
             let home = std::path::absolute(home).map_err(AppError::file("use the home", home))?;
-            return Ok(Self::under(&home, &home));
+            return Ok(Self::under(&home, &home, false));
         }
         let folders = ProjectDirs::from("", "", "Anneal").ok_or_else(|| {
             AppError::failed("could not find your home folder")
                 .with_hint("name a folder with --home or ANNEAL_HOME")
         })?;
-        Ok(Self::under(folders.data_dir(), folders.config_dir()))
+        Ok(Self::under(folders.data_dir(), folders.config_dir(), true))
     }
 
-    fn under(data: &Path, config: &Path) -> Self {
+    fn under(data: &Path, config: &Path, are_of_system: bool) -> Self {
         Self {
             runs: data.join("runs"),
             models: data.join("models"),
@@ -57,6 +63,9 @@ impl Paths {
             app_lock: data.join("app.lock"),
             settings: config.join("settings.yaml"),
             chat_history: data.join("chat-history.txt"),
+            downloads: data.join("downloads.json"),
+            hub_token: config.join("hub-token"),
+            are_of_system,
         }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct AppError {
 pub(crate) enum Code {
     /// A command, run file or setting that has to be changed. Exit code 2.
     InvalidRequest,
+    /// The Hub can't be asked now. What is on this machine works all the same. Exit code 3.
+    Offline,
     /// Anything else. Exit code 1.
     Failed,
 }

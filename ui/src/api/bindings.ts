@@ -9,7 +9,7 @@ export const commands = {
 	/**  What goes on. */
 	status: () => typedError<StatusView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("status")),
 	/**  Says that the page is there, and hears from now on what the window has to know at once. */
-	listen: (news: Channel<News>) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("listen", { news })),
+	listen: (news: Channel<News_Deserialize>) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("listen", { news })),
 	/**  Closes the window. What happens to the run that goes on was asked before. */
 	leave: (how: Leaving) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("leave", { how })),
 	/**  Goes on with the runs that were going on or waiting when the app last ended. */
@@ -46,6 +46,34 @@ export const commands = {
 	forgetModel: (path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("forget_model", { path })),
 	/**  Deletes a model in the app's own folder. Returns the bytes that are free now. */
 	deleteModel: (path: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_model", { path })),
+	/**  Whether the Hub can be asked, and where its files are kept. Asks nobody. */
+	hub: () => typedError<HubView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub")),
+	/**  Looks for models or data. */
+	hubSearch: (search: SearchView) => typedError<FoundListView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub_search", { search })),
+	/**  A model or data set, at a commit, branch or tag; without one, at `main`. */
+	hubRepository: (kind: RepositoryKind, id: string, revision: string) => typedError<RepositoryView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub_repository", { kind, id, revision })),
+	/**  The first rows of a part of data, of which no more is fetched than they need. */
+	hubFirstRows: (id: string, revision: string, config: string, split: string) => typedError<FirstRowsView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub_first_rows", { id, revision, config, split })),
+	/**  All downloads, in order. Changes of them are told as news. */
+	downloads: () => typedError<DownloadView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("downloads")),
+	/**  Starts to fetch something, or has it wait. Returns its key. */
+	startDownload: (wanted: WantedView) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("start_download", { wanted })),
+	/**  Has a download wait until it is resumed. What was fetched of it is kept. */
+	pauseDownload: (key: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("pause_download", { key })),
+	/**  Has a download go on from where it is. */
+	resumeDownload: (key: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("resume_download", { key })),
+	/**  Takes a download out of the list. Files that are whole stay; parts of files are deleted. */
+	cancelDownload: (key: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("cancel_download", { key })),
+	/**  What is in the shared cache, by name. */
+	cached: () => typedError<CachedView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("cached")),
+	/**  Deletes a revision from the shared cache. Returns the bytes that are free now. */
+	deleteCached: (kind: RepositoryKind, id: string, commit: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_cached", { kind, id, commit })),
+	/**  Who the token belongs to. Nobody without a token. */
+	hubUser: () => typedError<UserView_Serialize | null, ErrorView_Serialize>(__TAURI_INVOKE("hub_user")),
+	/**  Keeps a token, if the Hub knows whose it is. */
+	hubLogin: (token: string) => typedError<UserView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub_login", { token })),
+	/**  Forgets the token that was kept. One that comes from somewhere else stays there. */
+	hubLogout: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("hub_logout")),
 	/**  The settings that the form folds away. */
 	trainFields: () => typedError<FieldView[], ErrorView_Serialize>(__TAURI_INVOKE("train_fields")),
 	/**  What a run would be. What is wrong with it is part of the answer. */
@@ -158,6 +186,60 @@ export type BinView = {
 	rows: number,
 };
 
+/**  A revision in the shared cache. */
+export type CachedRevisionView = CachedRevisionView_Serialize | CachedRevisionView_Deserialize;
+
+/**  A revision in the shared cache. */
+export type CachedRevisionView_Deserialize = {
+	commit: string,
+	/**  Branches and tags that mean it: `main`. */
+	names: string[],
+	path: string,
+	files: number,
+	bytes: number,
+	/**  What deleting it frees: files that nobody else uses. */
+	freedBytes: number,
+	/**  When it was fetched, in UTC. */
+	fetched?: string | null,
+};
+
+/**  A revision in the shared cache. */
+export type CachedRevisionView_Serialize = {
+	commit: string,
+	/**  Branches and tags that mean it: `main`. */
+	names: string[],
+	path: string,
+	files: number,
+	bytes: number,
+	/**  What deleting it frees: files that nobody else uses. */
+	freedBytes: number,
+	/**  When it was fetched, in UTC. */
+	fetched: string | null,
+};
+
+/**  A repository in the shared cache. */
+export type CachedView = CachedView_Serialize | CachedView_Deserialize;
+
+/**  A repository in the shared cache. */
+export type CachedView_Deserialize = {
+	kind: RepositoryKind,
+	id: string,
+	/**  What it takes on disk; files that revisions share count once. */
+	bytes: number,
+	/**  The newest first. */
+	revisions: CachedRevisionView_Deserialize[],
+};
+
+/**  A repository in the shared cache. */
+export type CachedView_Serialize = {
+	kind: RepositoryKind,
+	id: string,
+	/**  What it takes on disk; files that revisions share count once. */
+	bytes: number,
+	/**  The newest first. */
+	revisions: CachedRevisionView_Serialize[],
+};
+
 /**  A model that is open to be talked to. */
 export type ChatView = ChatView_Serialize | ChatView_Deserialize;
 
@@ -202,6 +284,8 @@ export type ChoiceView = {
 export type Code = 
 /**  A command, run file or setting that has to be changed. Exit code 2. */
 "invalid_request" | 
+/**  The Hub can't be asked now. What is on this machine works all the same. Exit code 3. */
+"offline" | 
 /**  Anything else. Exit code 1. */
 "failed";
 
@@ -417,6 +501,65 @@ export type DeviceView_Serialize = {
 	defaults: ReasonView[],
 };
 
+/**  A file that is being fetched. */
+export type DownloadFileView = {
+	path: string,
+	doneBytes: number,
+	totalBytes: number,
+};
+
+/**  How far a download is. */
+export type DownloadState = 
+/**  For others to be done. */
+"waiting" | "going" | 
+/**  For the network to come back. */
+"retrying" | "paused" | "failed" | "done";
+
+/**  Something that is being fetched, or was. */
+export type DownloadView = DownloadView_Serialize | DownloadView_Deserialize;
+
+/**  Something that is being fetched, or was. */
+export type DownloadView_Deserialize = {
+	/**  Names it among the downloads. */
+	key: string,
+	kind: RepositoryKind,
+	/**  `HuggingFaceTB/SmolLM2-135M`. */
+	id: string,
+	/**  What of it: `train of main`, `model-q4.gguf`. None for what is needed. */
+	part?: string | null,
+	state: DownloadState,
+	doneBytes: number,
+	totalBytes: number,
+	bytesPerSecond?: number | null,
+	secondsLeft?: number | null,
+	files: DownloadFileView[],
+	/**  Why it waits or failed. */
+	problem?: ErrorView_Deserialize | null,
+	/**  Where it lies, once it is whole: the folder of a model, the first file of data. */
+	path?: string | null,
+};
+
+/**  Something that is being fetched, or was. */
+export type DownloadView_Serialize = {
+	/**  Names it among the downloads. */
+	key: string,
+	kind: RepositoryKind,
+	/**  `HuggingFaceTB/SmolLM2-135M`. */
+	id: string,
+	/**  What of it: `train of main`, `model-q4.gguf`. None for what is needed. */
+	part: string | null,
+	state: DownloadState,
+	doneBytes: number,
+	totalBytes: number,
+	bytesPerSecond: number | null,
+	secondsLeft: number | null,
+	files: DownloadFileView[],
+	/**  Why it waits or failed. */
+	problem: ErrorView_Serialize | null,
+	/**  Where it lies, once it is whole: the folder of a model, the first file of data. */
+	path: string | null,
+};
+
 /**  An error as the window shows it. */
 export type ErrorView = ErrorView_Serialize | ErrorView_Deserialize;
 
@@ -550,6 +693,54 @@ export type FileView = {
 	what: string,
 };
 
+/**  The first rows of data that is not here. */
+export type FirstRowsView = FirstRowsView_Serialize | FirstRowsView_Deserialize;
+
+/**  The first rows of data that is not here. */
+export type FirstRowsView_Deserialize = {
+	columns: string[],
+	/**  Values by row and column, as text. */
+	rows: string[][],
+	/**  How many rows the first file has, where it says. */
+	total?: number | null,
+	/**  How much was fetched to know that. */
+	fetchedBytes: number,
+};
+
+/**  The first rows of data that is not here. */
+export type FirstRowsView_Serialize = {
+	columns: string[],
+	/**  Values by row and column, as text. */
+	rows: string[][],
+	/**  How many rows the first file has, where it says. */
+	total: number | null,
+	/**  How much was fetched to know that. */
+	fetchedBytes: number,
+};
+
+/**  What some use of a model takes of this machine's memory. */
+export type FitView = FitView_Serialize | FitView_Deserialize;
+
+/**  What some use of a model takes of this machine's memory. */
+export type FitView_Deserialize = {
+	/**  `Talk`, `Train an adapter`, `Train all weights`. */
+	name: string,
+	bytes: number,
+	freeBytes?: number | null,
+	/**  Whether it fits, where that is known. */
+	fits?: boolean | null,
+};
+
+/**  What some use of a model takes of this machine's memory. */
+export type FitView_Serialize = {
+	/**  `Talk`, `Train an adapter`, `Train all weights`. */
+	name: string,
+	bytes: number,
+	freeBytes: number | null,
+	/**  Whether it fits, where that is known. */
+	fits: boolean | null,
+};
+
 /**  A folder of the app. */
 export type FolderView = {
 	/**  `Runs`. */
@@ -557,6 +748,62 @@ export type FolderView = {
 	path: string,
 	/**  What is in it. */
 	bytes: number,
+};
+
+/**  What a search found. */
+export type FoundListView = FoundListView_Serialize | FoundListView_Deserialize;
+
+/**  What a search found. */
+export type FoundListView_Deserialize = {
+	found: FoundView_Deserialize[],
+	/**  Whether there is more of it. */
+	more: boolean,
+};
+
+/**  What a search found. */
+export type FoundListView_Serialize = {
+	found: FoundView_Serialize[],
+	/**  Whether there is more of it. */
+	more: boolean,
+};
+
+/**  A repository in a list. */
+export type FoundView = FoundView_Serialize | FoundView_Deserialize;
+
+/**  A repository in a list. */
+export type FoundView_Deserialize = {
+	/**  `HuggingFaceTB/SmolLM2-135M`. */
+	id: string,
+	task?: string | null,
+	/**  `apache-2.0`. */
+	license?: string | null,
+	/**  In the last thirty days. */
+	downloads?: number | null,
+	likes?: number | null,
+	/**  When it last changed, in UTC. */
+	changed?: string | null,
+	/**  Whether its makers ask for something before they let one have it. */
+	gated: boolean,
+	/**  Whether some of it is on this machine. */
+	here: boolean,
+};
+
+/**  A repository in a list. */
+export type FoundView_Serialize = {
+	/**  `HuggingFaceTB/SmolLM2-135M`. */
+	id: string,
+	task: string | null,
+	/**  `apache-2.0`. */
+	license: string | null,
+	/**  In the last thirty days. */
+	downloads: number | null,
+	likes: number | null,
+	/**  When it last changed, in UTC. */
+	changed: string | null,
+	/**  Whether its makers ask for something before they let one have it. */
+	gated: boolean,
+	/**  Whether some of it is on this machine. */
+	here: boolean,
 };
 
 /**  What it computes on, and what was done so far. */
@@ -592,6 +839,64 @@ export type HomeView_Serialize = {
 	engines: string[],
 	/**  All runs, the newest first. */
 	runs: RunView_Serialize[],
+};
+
+/**  A file of a repository. */
+export type HubFileView = HubFileView_Serialize | HubFileView_Deserialize;
+
+/**  A file of a repository. */
+export type HubFileView_Deserialize = {
+	path: string,
+	bytes: number,
+	/**  Whether a download without further wishes fetches it. */
+	needed: boolean,
+	/**  Whether it is here. */
+	here: boolean,
+	/**  Why it is fetched only when it is asked for by name. */
+	warning?: string | null,
+};
+
+/**  A file of a repository. */
+export type HubFileView_Serialize = {
+	path: string,
+	bytes: number,
+	/**  Whether a download without further wishes fetches it. */
+	needed: boolean,
+	/**  Whether it is here. */
+	here: boolean,
+	/**  Why it is fetched only when it is asked for by name. */
+	warning: string | null,
+};
+
+/**  The Hub itself: whether it can be asked, and where its files are kept. */
+export type HubView = HubView_Serialize | HubView_Deserialize;
+
+/**  The Hub itself: whether it can be asked, and where its files are kept. */
+export type HubView_Deserialize = {
+	/**  `https://huggingface.co`. */
+	endpoint: string,
+	/**  Why it is not asked: a sentence. Everything on this machine works all the same. */
+	offline?: string | null,
+	/**  Where the token is kept, or comes from: `the keychain of the system`. None without a token. */
+	tokenPlace?: string | null,
+	/**  The folder that all programs of the Hub share. */
+	cache: string,
+	/**  What is free where that folder lies. */
+	freeBytes?: number | null,
+};
+
+/**  The Hub itself: whether it can be asked, and where its files are kept. */
+export type HubView_Serialize = {
+	/**  `https://huggingface.co`. */
+	endpoint: string,
+	/**  Why it is not asked: a sentence. Everything on this machine works all the same. */
+	offline: string | null,
+	/**  Where the token is kept, or comes from: `the keychain of the system`. None without a token. */
+	tokenPlace: string | null,
+	/**  The folder that all programs of the Hub share. */
+	cache: string,
+	/**  What is free where that folder lies. */
+	freeBytes: number | null,
 };
 
 /**  What is in data, and how it would be learned. */
@@ -723,7 +1028,10 @@ export type ModelView_Serialize = {
 };
 
 /**  Something that the window has to know at once. */
-export type News = 
+export type News = News_Serialize | News_Deserialize;
+
+/**  Something that the window has to know at once. */
+export type News_Deserialize = 
 /**  The user wants to close the window while a run goes on. */
 { kind: "quit_asked" } | 
 /**  A page was chosen in the menu: `home`, `search`, `settings`. */
@@ -731,7 +1039,22 @@ export type News =
 /**  Files are held over the window, or no longer. */
 { kind: "hovered"; over: boolean } | 
 /**  Files were dropped on the window. */
-{ kind: "dropped"; paths: string[] };
+{ kind: "dropped"; paths: string[] } | 
+/**  Something about the downloads is new: all of them, in order. */
+{ kind: "downloads"; downloads: DownloadView_Deserialize[] };
+
+/**  Something that the window has to know at once. */
+export type News_Serialize = 
+/**  The user wants to close the window while a run goes on. */
+{ kind: "quit_asked" } | 
+/**  A page was chosen in the menu: `home`, `search`, `settings`. */
+{ kind: "chosen"; page: string } | 
+/**  Files are held over the window, or no longer. */
+{ kind: "hovered"; over: boolean } | 
+/**  Files were dropped on the window. */
+{ kind: "dropped"; paths: string[] } | 
+/**  Something about the downloads is new: all of them, in order. */
+{ kind: "downloads"; downloads: DownloadView_Serialize[] };
 
 /**  What the user is asked to choose. */
 export type Pick = 
@@ -789,6 +1112,98 @@ export type ReasonView = {
 	name: string,
 	value: string,
 	why: string,
+};
+
+/**  What a repository of the Hub holds. */
+export type RepositoryKind = 
+/**  A model. */
+"model" | 
+/**  A data set. */
+"data";
+
+/**  A repository: a model or a data set. */
+export type RepositoryView = RepositoryView_Serialize | RepositoryView_Deserialize;
+
+/**  A repository: a model or a data set. */
+export type RepositoryView_Deserialize = {
+	kind: RepositoryKind,
+	id: string,
+	/**  Its page for a browser. */
+	url: string,
+	/**  The commit that everything below is about. */
+	commit: string,
+	task?: string | null,
+	license?: string | null,
+	/**  What has to be done before it can be had, in a sentence; `url` is where. */
+	gate?: string | null,
+	downloads?: number | null,
+	likes?: number | null,
+	changed?: string | null,
+	/**  Of a model: `llama`. */
+	architecture?: string | null,
+	parameters?: number | null,
+	/**  The longest text it reads, in tokens. */
+	context?: number | null,
+	/**  Of a model: what Anneal can do with it. */
+	canTrain: boolean,
+	canTalk: boolean,
+	/**  Why it can't, or what is odd about it: whole sentences. */
+	notes: string[],
+	/**  Of a model: what using it takes of this machine's memory. */
+	fits: FitView_Deserialize[],
+	/**  What a download without further wishes fetches. */
+	neededBytes: number,
+	/**  What of that is here already, whole files and parts of files. */
+	hereBytes: number,
+	/**  The folder it lies in, once all that is needed is here. */
+	path?: string | null,
+	/**  Every file, by name. */
+	files: HubFileView_Deserialize[],
+	/**  Of data: its parts. */
+	splits: SplitView_Deserialize[],
+	/**  Its description, in Markdown. */
+	card: string,
+};
+
+/**  A repository: a model or a data set. */
+export type RepositoryView_Serialize = {
+	kind: RepositoryKind,
+	id: string,
+	/**  Its page for a browser. */
+	url: string,
+	/**  The commit that everything below is about. */
+	commit: string,
+	task: string | null,
+	license: string | null,
+	/**  What has to be done before it can be had, in a sentence; `url` is where. */
+	gate: string | null,
+	downloads: number | null,
+	likes: number | null,
+	changed: string | null,
+	/**  Of a model: `llama`. */
+	architecture: string | null,
+	parameters: number | null,
+	/**  The longest text it reads, in tokens. */
+	context: number | null,
+	/**  Of a model: what Anneal can do with it. */
+	canTrain: boolean,
+	canTalk: boolean,
+	/**  Why it can't, or what is odd about it: whole sentences. */
+	notes: string[],
+	/**  Of a model: what using it takes of this machine's memory. */
+	fits: FitView_Serialize[],
+	/**  What a download without further wishes fetches. */
+	neededBytes: number,
+	/**  What of that is here already, whole files and parts of files. */
+	hereBytes: number,
+	/**  The folder it lies in, once all that is needed is here. */
+	path: string | null,
+	/**  Every file, by name. */
+	files: HubFileView_Serialize[],
+	/**  Of data: its parts. */
+	splits: SplitView_Serialize[],
+	/**  Its description, in Markdown. */
+	card: string,
 };
 
 /**  A row that can't be used. */
@@ -947,6 +1362,20 @@ export type SamplingView = {
 	maxTokens: number,
 };
 
+/**  What is looked for. An empty text is not looked at. */
+export type SearchView = {
+	kind: RepositoryKind,
+	/**  Words in the name. */
+	words: string,
+	/**  Who made it: `HuggingFaceTB`. */
+	author: string,
+	/**  What it is for, as the Hub calls it: `text-generation`. */
+	task: string,
+	sort: SortBy,
+	/**  How many are wanted. More of the same search is asked for with a larger number. */
+	limit: number,
+};
+
 /**  A stretch of the example. */
 export type SegmentView = {
 	text: string,
@@ -975,6 +1404,48 @@ export type SettingsView = {
 	/**  The app's version, and what it was built for. */
 	version: string,
 	platform: string,
+};
+
+/**  What comes first. */
+export type SortBy = 
+/**  What most people fetched in the last thirty days. */
+"downloads" | 
+/**  What most people like. */
+"likes" | 
+/**  What changed last. */
+"recent";
+
+/**  A part of data: `train` of the configuration `main`. */
+export type SplitView = SplitView_Serialize | SplitView_Deserialize;
+
+/**  A part of data: `train` of the configuration `main`. */
+export type SplitView_Deserialize = {
+	/**  `main`; `default` where there is only one. */
+	config: string,
+	name: string,
+	/**  What kind of files: `Parquet`. */
+	format: string,
+	files: number,
+	bytes: number,
+	/**  Whether all its files are here. */
+	here: boolean,
+	/**  Why it can't be learned from. */
+	problem?: string | null,
+};
+
+/**  A part of data: `train` of the configuration `main`. */
+export type SplitView_Serialize = {
+	/**  `main`; `default` where there is only one. */
+	config: string,
+	name: string,
+	/**  What kind of files: `Parquet`. */
+	format: string,
+	files: number,
+	bytes: number,
+	/**  Whether all its files are here. */
+	here: boolean,
+	/**  Why it can't be learned from. */
+	problem: string | null,
 };
 
 /**  What goes on. The window asks for it once a second. */
@@ -1042,6 +1513,38 @@ export type TurnFile_Serialize = {
 	answer: string,
 	/**  What the model it came from answered, where the two were asked side by side. */
 	beside: string | null,
+};
+
+/**  Who the token belongs to. */
+export type UserView = UserView_Serialize | UserView_Deserialize;
+
+/**  Who the token belongs to. */
+export type UserView_Deserialize = {
+	name: string,
+	fullName?: string | null,
+	/**  Where the token is kept. */
+	tokenPlace: string,
+};
+
+/**  Who the token belongs to. */
+export type UserView_Serialize = {
+	name: string,
+	fullName: string | null,
+	/**  Where the token is kept. */
+	tokenPlace: string,
+};
+
+/**  What is to be fetched. */
+export type WantedView = {
+	kind: RepositoryKind,
+	id: string,
+	/**  A commit, branch or tag. Empty means `main`. */
+	revision: string,
+	/**  Files by name. Empty means those that are needed. */
+	files: string[],
+	/**  Of data: its part. Empty means all. */
+	config: string,
+	split: string,
 };
 
 /* Tauri Specta runtime */

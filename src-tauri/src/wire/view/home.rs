@@ -5,7 +5,7 @@ use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
 
-use super::RunView;
+use super::{DownloadView, RunView};
 use crate::store::settings::{Settings, Theme};
 
 /// What it computes on, and what was done so far.
@@ -116,6 +116,8 @@ pub(crate) enum News {
     Hovered { over: bool },
     /// Files were dropped on the window.
     Dropped { paths: Vec<String> },
+    /// Something about the downloads is new: all of them, in order.
+    Downloads { downloads: Vec<DownloadView> },
 }
 
 impl From<&FoundDevice> for DeviceView {

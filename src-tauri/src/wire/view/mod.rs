@@ -3,6 +3,7 @@
 mod chat;
 mod data;
 mod home;
+mod hub;
 mod model;
 mod plan;
 mod run;
@@ -14,6 +15,10 @@ pub(crate) use chat::{AnswerView, ChatView, ConversationView, MessageView, Sampl
 pub(crate) use data::{DataRequestView, DataSetView, InspectionView};
 pub(crate) use home::{
     DeviceView, FolderView, HomeView, News, ReasonView, SettingsView, StatusView,
+};
+pub(crate) use hub::{
+    CachedView, DownloadView, FirstRowsView, FoundListView, HubView, RepositoryView, SearchView,
+    UserView, WantedView,
 };
 pub(crate) use model::ModelView;
 pub(crate) use plan::{EstimateView, FieldView, MeasureView, PlanView};

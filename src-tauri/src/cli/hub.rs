@@ -1,0 +1,487 @@
+//! `anneal hub`: models and data of the Hugging Face Hub.
+
+mod fetch;
+
+use std::io::{self, BufRead, IsTerminal};
+
+use console::style;
+use serde_json::json;
+
+use fetch::fetch;
+pub(super) use fetch::offer;
+
+use super::{
+    Ended,
+    terminal::{Terminal, bytes, count, table},
+};
+use crate::{
+    host::Host,
+    hub::{
+        download::Wanted,
+        repository::Repository,
+        search::{Search, SortBy},
+        token::Token,
+    },
+    store::hub_cache::{
+        CachedRepository,
+        names::{RepositoryId, RepositoryKind},
+    },
+    wire::error::{AppError, Result},
+};
+
+/// Letters of a commit that tell it from others.
+const SHORT_COMMIT: usize = 8;
+
+/// Find, fetch and delete models and data of the Hugging Face Hub.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  anneal hub search smollm2                         models to talk to, the most used first
+  anneal hub show HuggingFaceTB/SmolLM2-135M        what it is, and what fetching it takes
+  anneal hub get HuggingFaceTB/SmolLM2-135M         fetch it, or go on where it was left
+  anneal hub get openai/gsm8k --data --split train  rows to learn from
+
+HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE mean what they mean to other programs of the Hub.")]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// A repository is named by its maker, a slash and its name: HuggingFaceTB/SmolLM2-135M.
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Look for models, or for data.
+    Search(SearchArguments),
+    /// Show a model or data set before anything is fetched: size, licence, whether Anneal can use it, files.
+    Show(Named),
+    /// Fetch a model or data set. What was begun is gone on with.
+    Get {
+        #[command(flatten)]
+        named: Named,
+        /// Only this file, such as one GGUF. Can be given several times.
+        #[arg(long, value_name = "FILE")]
+        file: Vec<String>,
+        /// Of data: only this configuration.
+        #[arg(long, requires = "data", conflicts_with = "file")]
+        config: Option<String>,
+        /// Of data: only this split.
+        #[arg(long, requires = "data", conflicts_with = "file")]
+        split: Option<String>,
+    },
+    /// List what is in the cache that all programs of the Hub share.
+    List,
+    /// Delete from that cache. Frees what no other revision uses.
+    Rm {
+        #[command(flatten)]
+        named: Named,
+        /// Don't ask.
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Keep a token, for models that are gated or private. It is asked for, or read from standard input.
+    Login,
+    /// Forget the token.
+    Logout,
+    /// Show who the token belongs to.
+    Whoami,
+}
+
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// The repository.
+    id: String,
+    /// It is a data set.
+    #[arg(long)]
+    data: bool,
+    /// A branch, tag or commit. Without it, main.
+    #[arg(long)]
+    revision: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct SearchArguments {
+    /// Words in the name.
+    words: Vec<String>,
+    /// Look for data sets.
+    #[arg(long)]
+    data: bool,
+    /// Who made it.
+    #[arg(long)]
+    author: Option<String>,
+    /// What it is for, as the Hub calls it. Without it, models are those that write text; `any` is any.
+    #[arg(long)]
+    task: Option<String>,
+    /// downloads, likes or recent.
+    #[arg(long, default_value = "downloads", value_parser = sort)]
+    sort: SortBy,
+    /// How many.
+    #[arg(long, default_value_t = 20)]
+    limit: usize,
+}
+
+fn sort(word: &str) -> Result<SortBy, String> {
+    serde_json::from_value(json!(word))
+        .map_err(|_| "it can be downloads, likes or recent".to_owned())
+}
+
+impl Named {
+    fn kind(&self) -> RepositoryKind {
+        match self.data {
+            true => RepositoryKind::Data,
+            false => RepositoryKind::Model,
+        }
+    }
+
+    fn look(&self, host: &Host) -> Result<Repository> {
+        host.hub.repository(
+            self.kind(),
+            &self.id.parse()?,
+            self.revision.as_deref().unwrap_or_default(),
+        )
+    }
+}
+
+pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    match arguments.command {
+        Command::Search(arguments) => search(arguments, host, terminal),
+        Command::Show(named) => show(&named.look(host)?, host, terminal),
+        Command::Get {
+            named,
+            file,
+            config,
+            split,
+        } => {
+            let repository = named.look(host)?;
+            let wanted = match config.is_some() || split.is_some() {
+                true => Wanted::split(
+                    &repository,
+                    &config.unwrap_or_default(),
+                    &split.unwrap_or_default(),
+                )?,
+                false => Wanted::of(&repository, &file)?,
+            };
+            fetch(&wanted, host, terminal)
+        }
+        Command::List => list(host, terminal),
+        Command::Rm { named, yes } => remove(&named, yes, host, terminal),
+        Command::Login => login(host, terminal),
+        Command::Logout => {
+            host.hub.logout()?;
+            match host.hub.token_place() {
+                Some(place) => terminal.warn(format_args!("there still is a token in {place}")),
+                None => terminal.note("the token is forgotten"),
+            }
+            Ok(Ended::Done)
+        }
+        Command::Whoami => whoami(host, terminal),
+    }
+}
+
+fn search(arguments: SearchArguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let kind = if arguments.data {
+        RepositoryKind::Data
+    } else {
+        RepositoryKind::Model
+    };
+    let task = match arguments.task.as_deref() {
+        None if kind == RepositoryKind::Model => Some("text-generation".to_owned()),
+        None | Some("any") => None,
+        Some(task) => Some(task.to_owned()),
+    };
+    let words = arguments.words.join(" ");
+    let (found, more) = host.hub.search(Search {
+        kind,
+        words: (!words.is_empty()).then_some(words),
+        author: arguments.author,
+        task,
+        sort: arguments.sort,
+        limit: arguments.limit,
+    })?;
+    if terminal.json {
+        terminal.json(&json!({"found": found, "more": more}))?;
+        return Ok(Ended::Done);
+    }
+    if found.is_empty() {
+        terminal.note("nothing is called that");
+    }
+    let number = |number: Option<u64>| number.map(count).unwrap_or_default();
+    let rows = found.iter().map(|it| {
+        vec![
+            style(it.id.to_string()).bold().to_string(),
+            it.task.clone().unwrap_or_default(),
+            it.license.clone().unwrap_or_default(),
+            format!("{} downloads", number(it.downloads)),
+            format!("{} likes", number(it.likes)),
+            it.changed
+                .as_deref()
+                .unwrap_or_default()
+                .chars()
+                .take(10)
+                .collect(),
+            if it.gated {
+                "gated".to_owned()
+            } else {
+                String::new()
+            },
+        ]
+    });
+    for line in table(&rows.collect::<Vec<_>>()) {
+        terminal.line(line);
+    }
+    if more {
+        terminal.note(format_args!(
+            "there is more: --limit {}",
+            arguments.limit * 2
+        ));
+    }
+    Ok(Ended::Done)
+}
+
+fn show(repository: &Repository, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let uses = host.uses(repository);
+    let cache = host.hub.cache()?;
+    let needed = repository.needed();
+    let needed_bytes: u64 = needed.iter().map(|file| file.bytes).sum();
+    if terminal.json {
+        let files = repository.files.iter().map(|file| {
+            let needed = needed.iter().any(|it| it.path == file.path);
+            json!({"path": file.path, "bytes": file.bytes, "needed": needed})
+        });
+        let splits = repository.splits.iter().map(|split| {
+            json!({"config": split.config, "name": split.name, "format": split.format, "bytes": split.bytes(),
+                "files": split.files.len()})
+        });
+        terminal.json(&json!({
+            "id": repository.id, "commit": repository.commit, "task": repository.task, "license": repository.license,
+            "gate": repository.gate.as_ref().map(|gate| &gate.message), "downloads": repository.downloads,
+            "likes": repository.likes, "changed": repository.changed, "parameters": repository.parameters,
+            "needed_bytes": needed_bytes, "uses": uses, "files": files.collect::<Vec<_>>(),
+            "splits": splits.collect::<Vec<_>>(), "card": repository.card,
+        }))?;
+        return Ok(Ended::Done);
+    }
+    terminal.line(style(&repository.id).bold());
+    let facts = [
+        ("page", Some(repository.url.clone())),
+        ("licence", repository.license.clone()),
+        ("architecture", uses.architecture.clone()),
+        ("parameters", repository.parameters.map(count)),
+        (
+            "context",
+            uses.context
+                .map(|tokens| format!("{} tokens", count(tokens as u64))),
+        ),
+        ("commit", Some(repository.commit.clone())),
+        (
+            "to fetch",
+            Some(format!("{} in {} files", bytes(needed_bytes), needed.len())),
+        ),
+        ("free here", cache.free_bytes().map(bytes)),
+    ];
+    let facts = facts
+        .into_iter()
+        .filter_map(|(name, value)| Some(vec![style(name).dim().to_string(), value?]));
+    for line in table(&facts.collect::<Vec<_>>()) {
+        terminal.line(line);
+    }
+    if let Some(gate) = &repository.gate {
+        terminal.warn(format_args!(
+            "{gate}; {}",
+            gate.hint.as_deref().unwrap_or_default()
+        ));
+    }
+    for note in &uses.notes {
+        terminal.line(note);
+    }
+    for line in table(&uses_rows(&uses.fits)) {
+        terminal.line(line);
+    }
+    for line in table(&parts(repository)) {
+        terminal.line(line);
+    }
+    Ok(Ended::Done)
+}
+
+fn uses_rows(fits: &[crate::host::hub::Fit]) -> Vec<Vec<String>> {
+    let row = |fit: &crate::host::hub::Fit| {
+        let verdict = match fit.free_bytes {
+            Some(free) if fit.bytes <= free => {
+                style(format!("fits in the {} that are free", bytes(free))).green()
+            }
+            Some(free) => style(format!("more than the {} that are free", bytes(free))).red(),
+            None => style(String::new()),
+        };
+        vec![
+            fit.name.to_owned(),
+            format!("about {}", bytes(fit.bytes)),
+            verdict.to_string(),
+        ]
+    };
+    fits.iter().map(row).collect()
+}
+
+/// The parts of a data set, or the files of a model.
+fn parts(repository: &Repository) -> Vec<Vec<String>> {
+    if repository.kind == RepositoryKind::Data && !repository.splits.is_empty() {
+        let row = |split: &crate::hub::splits::Split| {
+            let files = format!("{} files", split.files.len());
+            let problem = split.problem().unwrap_or_default();
+            vec![
+                split.config.clone(),
+                split.name.clone(),
+                split.format.to_owned(),
+                files,
+                bytes(split.bytes()),
+                problem,
+            ]
+        };
+        return repository.splits.iter().map(row).collect();
+    }
+    let needed = repository.needed();
+    let row = |file: &crate::hub::needed::RemoteFile| {
+        let is_needed = needed.iter().any(|it| it.path == file.path);
+        let mark = if is_needed { "needed" } else { "" };
+        vec![
+            file.path.clone(),
+            bytes(file.bytes),
+            style(mark).dim().to_string(),
+        ]
+    };
+    repository.files.iter().map(row).collect()
+}
+
+fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let cache = host.hub.cache()?;
+    let cached = cache.list();
+    if terminal.json {
+        let revisions = |it: &CachedRepository| {
+            let revisions = it.revisions.iter().map(|it| {
+                json!({"commit": it.commit, "names": it.names, "path": it.path, "bytes": it.bytes,
+                    "freed_bytes": it.freed_bytes, "files": it.files})
+            });
+            json!({"kind": it.kind, "id": it.id, "bytes": it.bytes, "revisions": revisions.collect::<Vec<_>>()})
+        };
+        terminal.json(&cached.iter().map(revisions).collect::<Vec<_>>())?;
+        return Ok(Ended::Done);
+    }
+    let mut rows = Vec::new();
+    for repository in &cached {
+        let id = style(repository.id.to_string()).bold().to_string();
+        for (number, revision) in repository.revisions.iter().enumerate() {
+            let first = |text: String| if number == 0 { text } else { String::new() };
+            rows.push(vec![
+                first(id.clone()),
+                first(repository.kind.to_string()),
+                first(bytes(repository.bytes)),
+                revision.commit.chars().take(SHORT_COMMIT).collect(),
+                revision.names.join(", "),
+                format!("{} files", revision.files),
+            ]);
+        }
+        if repository.revisions.is_empty() {
+            rows.push(vec![
+                id,
+                repository.kind.to_string(),
+                bytes(repository.bytes),
+                "begun".to_owned(),
+            ]);
+        }
+    }
+    for line in table(&rows) {
+        terminal.line(line);
+    }
+    let all: u64 = cached.iter().map(|it| it.bytes).sum();
+    terminal.note(format_args!(
+        "{} in `{}`",
+        bytes(all),
+        cache.root().display()
+    ));
+    Ok(Ended::Done)
+}
+
+fn remove(named: &Named, yes: bool, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let (kind, id): (_, RepositoryId) = (named.kind(), named.id.parse()?);
+    let cache = host.hub.cache()?;
+    let known = cache
+        .list()
+        .into_iter()
+        .find(|it| it.kind == kind && it.id == id);
+    let known = known.ok_or_else(|| {
+        AppError::invalid(format!("the cache has no {kind} `{id}`"))
+            .with_hint("`anneal hub list` shows what it has")
+    })?;
+    let commits: Vec<String> = match &named.revision {
+        None => known.revisions.iter().map(|it| it.commit.clone()).collect(),
+        Some(revision) => {
+            let of_name = cache.commit_of(kind, &id, revision);
+            let is_meant = |commit: &&str| {
+                Some(*commit) == of_name.as_deref() || commit.starts_with(revision.as_str())
+            };
+            let commits = known
+                .revisions
+                .iter()
+                .map(|it| it.commit.as_str())
+                .filter(is_meant);
+            commits.map(str::to_owned).collect()
+        }
+    };
+    if commits.is_empty() {
+        let revision = named.revision.as_deref().unwrap_or("main");
+        return Err(AppError::invalid(format!(
+            "the cache has no revision `{revision}` of `{id}`"
+        )));
+    }
+    let question = match named.revision {
+        None => format!("delete {id}, {}?", bytes(known.bytes)),
+        Some(_) => format!("delete {} of {id}?", commits.join(" and ")),
+    };
+    if !yes && !terminal.confirm(question, "give --yes")? {
+        terminal.note(format_args!("kept {id}"));
+        return Ok(Ended::Done);
+    }
+    let mut freed = 0;
+    for commit in &commits {
+        freed += cache.delete(kind, &id, commit)?;
+    }
+    match terminal.json {
+        true => terminal.json(&json!({"freed_bytes": freed}))?,
+        false => terminal.note(format_args!("{} are free again", bytes(freed))),
+    }
+    Ok(Ended::Done)
+}
+
+fn login(host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let failed = |error| AppError::failed(format!("could not read the token: {error}"));
+    let text = if io::stdin().is_terminal() {
+        terminal
+            .note("a token to read is enough; make one at https://huggingface.co/settings/tokens");
+        terminal.ask("Token (is not shown): ");
+        console::Term::stderr().read_secure_line().map_err(failed)?
+    } else {
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).map_err(failed)?;
+        line
+    };
+    let user = host.hub.login(Token::new(&text)?)?;
+    match terminal.json {
+        true => terminal.json(&user)?,
+        false => terminal.line(format_args!(
+            "logged in as {}; the token is kept in {}",
+            user.name, user.token_place
+        )),
+    }
+    Ok(Ended::Done)
+}
+
+fn whoami(host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let user = host.hub.user()?;
+    if terminal.json {
+        terminal.json(&user)?;
+        return Ok(Ended::Done);
+    }
+    match user {
+        None => terminal.line("nobody is logged in; `anneal hub login` keeps a token"),
+        Some(user) => terminal.line(format_args!("{}, by {}", user.name, user.token_place)),
+    }
+    Ok(Ended::Done)
+}

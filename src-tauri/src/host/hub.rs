@@ -1,0 +1,193 @@
+//! What a model of the Hub is good for on this machine, before any of it is fetched.
+
+use std::path::PathBuf;
+
+use models::{
+    arch::config::DecoderConfig,
+    data::encode::Learn,
+    device::{
+        Choice, DeviceKind, DeviceRequest, choose,
+        dtype::{DeviceClass, Role, choose_dtype},
+    },
+    train::{
+        Facts, TrainRequest,
+        estimate::{Estimate, talking_bytes},
+        plan::DataFacts,
+        request::Method,
+        resolve,
+    },
+};
+use serde::Serialize;
+
+use super::{Host, plan::facts_of};
+use crate::{
+    hub::repository::Repository,
+    store::hub_cache::names::{RepositoryKind, shown},
+    wire::error::Result,
+};
+
+/// Tokens of a talk that is long for a small model.
+const TALK_TOKENS: usize = 4096;
+/// Rows of a data set of a usual size, and tokens of each: what a model takes depends little on them.
+const USUAL: (usize, usize) = (1000, 512);
+
+/// What can be done with a model, and why no more.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Uses {
+    /// `llama`, if its config says.
+    pub(crate) architecture: Option<String>,
+    /// The longest text it reads, in tokens.
+    pub(crate) context: Option<usize>,
+    pub(crate) can_train: bool,
+    pub(crate) can_talk: bool,
+    /// Whole sentences.
+    pub(crate) notes: Vec<String>,
+    pub(crate) fits: Vec<Fit>,
+}
+
+/// What some use of a model takes of this machine's memory.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Fit {
+    pub(crate) name: &'static str,
+    /// As estimated from shapes.
+    pub(crate) bytes: u64,
+    pub(crate) free_bytes: Option<u64>,
+}
+
+impl Host {
+    /// What can be done here with a repository.
+    pub(crate) fn uses(&self, repository: &Repository) -> Uses {
+        let mut uses = Uses {
+            architecture: None,
+            context: None,
+            can_train: false,
+            can_talk: false,
+            notes: Vec::new(),
+            fits: Vec::new(),
+        };
+        if repository.left_out > 0 {
+            let count = repository.left_out;
+            uses.notes.push(format!(
+                "{count} of its files can't be kept: their names or sizes are none."
+            ));
+        }
+        if repository.kind == RepositoryKind::Data {
+            return uses;
+        }
+        let has = |ending: &str| {
+            repository
+                .files
+                .iter()
+                .any(|file| file.path.ends_with(ending))
+        };
+        let has_weights = repository
+            .needed()
+            .iter()
+            .any(|file| file.path.ends_with(".safetensors"));
+        let read = repository
+            .config
+            .as_ref()
+            .map(|json| (json, DecoderConfig::from_json(json)));
+        let architecture = read
+            .as_ref()
+            .and_then(|(json, _)| json.get("model_type")?.as_str());
+        uses.architecture = architecture.map(shown);
+        match read {
+            _ if has("adapter_config.json") => uses.notes.push(
+                "It is an adapter, which changes another model. Anneal talks to adapters that lie beside their model.".to_owned(),
+            ),
+            None if repository.gate.is_some() => {}
+            None => uses.notes.push("It has no config.json, which says what a model is.".to_owned()),
+            Some((_, Err(error))) => uses.notes.push(format!("Anneal can't compute it: {error}.")),
+            Some((_, Ok(config))) => {
+                uses.context = Some(config.max_position_embeddings);
+                uses.can_train = has_weights && has("tokenizer.json");
+                uses.can_talk = uses.can_train;
+                uses.fits = self.fits(&config);
+            }
+        }
+        if !has_weights && repository.gate.is_none() {
+            uses.notes.push(match () {
+                () if has(".gguf") => "Its weights are GGUF, which Anneal can fetch for other programs but not open. Most models are there as safetensors too, from their makers.",
+                () if has(".bin") || has(".pt") || has(".pth") => "Its weights are pickles, which can do anything to a machine that opens them. Anneal opens safetensors only.",
+                () => "It has no weights as safetensors.",
+            }.to_owned());
+        } else if has_weights && !has("tokenizer.json") {
+            uses.notes
+                .push("It has no tokenizer.json, so Anneal can't read text for it.".to_owned());
+        }
+        if uses.can_talk && !repository.answers {
+            uses.notes
+                .push("It continues text: it was not taught to answer.".to_owned());
+        }
+        uses
+    }
+
+    /// What talking and training would take. A use that can't be planned for is left out.
+    fn fits(&self, config: &DecoderConfig) -> Vec<Fit> {
+        let request = DeviceRequest {
+            device: self.settings().device,
+            strict: false,
+        };
+        let Ok(choice) = choose(request, &self.devices()) else {
+            return Vec::new();
+        };
+        let free_bytes = choice.device.free_bytes;
+        let fit = |name, bytes: Result<u64>| {
+            Some(Fit {
+                name,
+                bytes: bytes.ok()?,
+                free_bytes,
+            })
+        };
+        let train = |method| training_bytes(config, method, &choice);
+        let fits = [
+            fit("Talk", talk_bytes(config, &choice)),
+            fit("Train an adapter", train(Method::Lora)),
+            fit("Train all weights", train(Method::Full)),
+        ];
+        fits.into_iter().flatten().collect()
+    }
+}
+
+fn talk_bytes(config: &DecoderConfig, choice: &Choice) -> Result<u64> {
+    let class = DeviceClass::of(&choice.device, false);
+    let storage = choose_dtype(class, Role::Storage, None, false)?.dtype;
+    let compute = choose_dtype(class, Role::Compute, None, false)?.dtype;
+    let tokens = TALK_TOKENS.min(config.max_position_embeddings);
+    let on_cuda = choice.device.kind == DeviceKind::Cuda;
+    Ok(talking_bytes(config, storage, compute, tokens, on_cuda))
+}
+
+/// What a run takes that is planned as if nothing were asked for.
+fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Result<u64> {
+    let (rows, length) = USUAL;
+    let mut request = TrainRequest {
+        model: Some(PathBuf::from("model")),
+        method: Some(method),
+        ..TrainRequest::default()
+    };
+    request.data.files = vec![PathBuf::from("data.jsonl")];
+    request.data.learn = Some(Learn::default());
+    let facts = Facts {
+        model: Some(facts_of(config)),
+        data: DataFacts {
+            read_as: String::new(),
+            chat: true,
+            rows,
+            held_out_rows: rows / 20,
+            tokens: rows * length / 2,
+            length_95: length,
+            length_longest: length,
+        },
+        vocab_size: config.vocab_size,
+        device: choice.clone(),
+        bf16_checked: false,
+    };
+    let plan = resolve(&request, &facts)?.plan;
+    let estimate = Estimate::new(&plan, config);
+    Ok(estimate.weights_bytes
+        + estimate.optimizer_bytes
+        + estimate.activations_bytes
+        + estimate.rest_bytes)
+}

@@ -1,0 +1,436 @@
+//! What the window has fetched: several at once, the rest in line; paused, gone on with, and kept through the end of the app.
+//!
+//! What is not done is on disk, so the next start shows it, paused: nothing is fetched that nobody asked for just now.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use models::random::stable_hash;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    download::{Ended, Patience, Progress, Wanted},
+    needed::needed,
+    pace::Pace,
+};
+use crate::{
+    host::{Host, locked},
+    store::{data_sets, hub_cache::names::RepositoryKind, read_list, write_json},
+    wire::error::{AppError, Result},
+};
+
+/// How many are fetched at once.
+const AT_ONCE: usize = 2;
+/// How often the window is told how far they are.
+const TELL: Duration = Duration::from_millis(250);
+
+/// The downloads of an app.
+pub(crate) struct Downloads {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    host: Arc<Host>,
+    line: Mutex<Line>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Line {
+    entries: Vec<Entry>,
+    /// Grows with everything but bytes.
+    version: u64,
+    closed: bool,
+}
+
+struct Entry {
+    key: String,
+    wanted: Wanted,
+    state: DownloadState,
+    progress: Arc<Progress>,
+    pace: Pace,
+    problem: Option<AppError>,
+    path: Option<PathBuf>,
+}
+
+/// How far a download is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, specta::Type)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum DownloadState {
+    /// For others to be done.
+    Waiting,
+    Going,
+    /// For the network to come back.
+    Retrying,
+    Paused,
+    Failed,
+    Done,
+}
+
+/// A download, as it is at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Download {
+    /// Names it among the downloads.
+    pub(crate) key: String,
+    pub(crate) wanted: Wanted,
+    pub(crate) state: DownloadState,
+    /// Of each file, how many bytes are here.
+    pub(crate) done: Vec<u64>,
+    pub(crate) bytes_per_second: Option<f64>,
+    pub(crate) seconds_left: Option<f64>,
+    /// Why it waits or failed.
+    pub(crate) problem: Option<AppError>,
+    /// Where it lies, once it is whole: the folder of a model, the first file of data.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// What was last told to somebody who follows the downloads.
+#[derive(Default)]
+pub(crate) struct Told {
+    version: u64,
+    downloads: Vec<Download>,
+}
+
+impl Downloads {
+    /// The downloads that were not done when the app last ended, paused.
+    pub(crate) fn new(host: Arc<Host>) -> Self {
+        // A list that can't be read is no reason not to start: its files are in the cache, and are gone on with.
+        let unfinished: Vec<Wanted> =
+            read_list(&host.paths.downloads, "list of downloads").unwrap_or_default();
+        let entries = unfinished.into_iter().filter_map(|wanted| {
+            let progress = Arc::new(Progress::new(&wanted, host.hub.cache().ok()?));
+            Some(Entry::new(wanted, DownloadState::Paused, progress))
+        });
+        let line = Line {
+            entries: entries.collect(),
+            version: 1,
+            closed: false,
+        };
+        Self {
+            shared: Arc::new(Shared {
+                host,
+                line: Mutex::new(line),
+                changed: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Starts to fetch something, or has it wait. Returns its key. What was paused or failed goes on.
+    pub(crate) fn start(&self, wanted: Wanted) -> Result<String> {
+        let progress = Arc::new(Progress::new(&wanted, self.shared.host.hub.cache()?));
+        let entry = Entry::new(wanted, DownloadState::Waiting, progress);
+        let key = entry.key.clone();
+        let mut line = self.shared.line();
+        match line.entries.iter_mut().find(|known| known.key == key) {
+            Some(known) if known.is_open() => {}
+            Some(known) => *known = entry,
+            None => line.entries.push(entry),
+        }
+        self.shared.changed(&mut line);
+        Ok(key)
+    }
+
+    /// Has a download wait until it is resumed. What was fetched of it is kept.
+    pub(crate) fn pause(&self, key: &str) -> Result<()> {
+        self.shared.change(key, |entry| {
+            if entry.is_open() {
+                entry.progress.stop.store(true, Ordering::SeqCst);
+                entry.state = DownloadState::Paused;
+            }
+        })
+    }
+
+    /// Has a download go on from where it is.
+    pub(crate) fn resume(&self, key: &str) -> Result<()> {
+        let wanted = self
+            .shared
+            .line()
+            .entries
+            .iter()
+            .find(|it| it.key == key)
+            .map(|it| it.wanted.clone());
+        self.start(wanted.ok_or_else(|| unknown(key))?).map(|_| ())
+    }
+
+    /// Takes a download out of the list. Whole files stay; parts of files are deleted.
+    pub(crate) fn cancel(&self, key: &str) -> Result<()> {
+        let mut line = self.shared.line();
+        let at = line
+            .entries
+            .iter()
+            .position(|entry| entry.key == key)
+            .ok_or_else(|| unknown(key))?;
+        let entry = line.entries.remove(at);
+        entry.progress.stop.store(true, Ordering::SeqCst);
+        let others: HashSet<String> = line.entries.iter().flat_map(Entry::digests).collect();
+        self.shared.changed(&mut line);
+        drop(line);
+        let host = self.shared.host.clone();
+        // Who is just writing a piece first ends.
+        thread::spawn(move || {
+            let Ok(cache) = host.hub.cache() else { return };
+            while Arc::strong_count(&entry.progress) > 1 {
+                thread::sleep(Duration::from_millis(20));
+            }
+            let Wanted {
+                kind, id, files, ..
+            } = &entry.wanted;
+            for file in files
+                .iter()
+                .filter(|file| !others.contains(file.digest.hex()))
+            {
+                let _ = cache.delete_incomplete(*kind, id, &file.digest);
+            }
+        });
+        Ok(())
+    }
+
+    /// All of them, in order.
+    pub(crate) fn list(&self) -> Vec<Download> {
+        self.shared.line().look()
+    }
+
+    /// Waits until something is new, and returns all of them; none when the app ends.
+    pub(crate) fn next(&self, told: &mut Told) -> Option<Vec<Download>> {
+        let mut line = self.shared.line();
+        loop {
+            let before = Instant::now();
+            while line.version == told.version && !line.closed && before.elapsed() < TELL {
+                let wait = if line.is_moving() {
+                    TELL
+                } else {
+                    Duration::MAX
+                };
+                line = self.shared.wait(line, wait);
+            }
+            if line.closed {
+                return None;
+            }
+            let downloads = line.look();
+            if line.version != told.version || downloads != told.downloads {
+                *told = Told {
+                    version: line.version,
+                    downloads: downloads.clone(),
+                };
+                return Some(downloads);
+            }
+        }
+    }
+
+    /// Ends all of them. What was fetched is kept.
+    pub(crate) fn close(&self) {
+        let mut line = self.shared.line();
+        line.closed = true;
+        for entry in &line.entries {
+            entry.progress.stop.store(true, Ordering::SeqCst);
+        }
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Drop for Downloads {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        locked(&self.line)
+    }
+
+    fn wait<'a>(&self, line: MutexGuard<'a, Line>, time: Duration) -> MutexGuard<'a, Line> {
+        self.changed
+            .wait_timeout(line, time)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
+    }
+
+    fn change(self: &Arc<Self>, key: &str, change: impl FnOnce(&mut Entry)) -> Result<()> {
+        let mut line = self.line();
+        let entry = line.entries.iter_mut().find(|entry| entry.key == key);
+        change(entry.ok_or_else(|| unknown(key))?);
+        self.changed(&mut line);
+        Ok(())
+    }
+
+    /// Begins what can begin now, writes down what is not done, and wakes who follows.
+    fn changed(self: &Arc<Self>, line: &mut Line) {
+        line.version += 1;
+        while let Some(entry) = line.begin() {
+            entry.state = DownloadState::Going;
+            let (shared, progress) = (self.clone(), entry.progress.clone());
+            let (key, wanted) = (entry.key.clone(), entry.wanted.clone());
+            thread::spawn(move || {
+                let ended = shared
+                    .host
+                    .hub
+                    .download(&wanted, &progress, Patience::Endless);
+                shared.ended(&key, &wanted, &progress, ended);
+            });
+        }
+        let open = line
+            .entries
+            .iter()
+            .filter(|entry| entry.state != DownloadState::Done);
+        let open: Vec<&Wanted> = open.map(|entry| &entry.wanted).collect();
+        // Without the list, the next start shows no download; their files are in the cache all the same.
+        let _ = write_json(&self.host.paths.downloads, &open);
+        self.changed.notify_all();
+    }
+
+    fn ended(
+        self: &Arc<Self>,
+        key: &str,
+        wanted: &Wanted,
+        progress: &Arc<Progress>,
+        ended: Result<Ended>,
+    ) {
+        let ended = match ended {
+            Ok(Ended::Whole(folder)) => self
+                .add_data(wanted, &folder)
+                .map(|data| Ended::Whole(data.unwrap_or(folder))),
+            ended => ended,
+        };
+        let mut line = self.line();
+        // It may have been taken out, or gone on with by another thread.
+        let entry = line
+            .entries
+            .iter_mut()
+            .find(|it| it.key == key && Arc::ptr_eq(&it.progress, progress));
+        let Some(entry) = entry else { return };
+        match ended {
+            Ok(Ended::Whole(path)) => {
+                entry.state = DownloadState::Done;
+                entry.path = Some(path);
+            }
+            // Who stopped it said what it is now.
+            Ok(Ended::Stopped) => {}
+            Err(error) => {
+                entry.state = DownloadState::Failed;
+                entry.problem = Some(error);
+            }
+        }
+        if !line.closed {
+            self.changed(&mut line);
+        }
+    }
+
+    /// Puts data that was fetched into the list of data. Returns the path that it has there.
+    fn add_data(&self, wanted: &Wanted, folder: &Path) -> Result<Option<PathBuf>> {
+        if wanted.kind != RepositoryKind::Data {
+            return Ok(None);
+        }
+        let files: Vec<PathBuf> = needed(wanted.kind, &wanted.files)
+            .into_iter()
+            .filter(|file| super::splits::is_text(&file.path))
+            .map(|file| folder.join(&file.path))
+            .collect();
+        let Some(first) = files.first().cloned() else {
+            return Ok(None);
+        };
+        let part = wanted.part.as_ref().map(|part| format!(", {part}"));
+        let name = format!("{}{}", wanted.id, part.unwrap_or_default());
+        data_sets::add_files(&self.host.paths, name, files)?;
+        Ok(Some(first))
+    }
+}
+
+impl Line {
+    /// The next one to be fetched, if there is room.
+    fn begin(&mut self) -> Option<&mut Entry> {
+        let is_going = |entry: &&Entry| entry.state == DownloadState::Going;
+        if self.closed || self.entries.iter().filter(is_going).count() >= AT_ONCE {
+            return None;
+        }
+        self.entries
+            .iter_mut()
+            .find(|entry| entry.state == DownloadState::Waiting)
+    }
+
+    fn is_moving(&self) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| entry.state == DownloadState::Going)
+    }
+
+    fn look(&mut self) -> Vec<Download> {
+        let now = Instant::now();
+        self.entries
+            .iter_mut()
+            .map(|entry| entry.look(now))
+            .collect()
+    }
+}
+
+impl Entry {
+    fn new(wanted: Wanted, state: DownloadState, progress: Arc<Progress>) -> Self {
+        let files: Vec<&str> = wanted.files.iter().map(|file| file.path.as_str()).collect();
+        let what = format!(
+            "{} {} {} {}",
+            wanted.kind,
+            wanted.id,
+            wanted.commit,
+            files.join("/")
+        );
+        Self {
+            key: format!("{:016x}", stable_hash(0, what.as_bytes())),
+            wanted,
+            state,
+            progress,
+            pace: Pace::default(),
+            problem: None,
+            path: None,
+        }
+    }
+
+    /// Whether it goes on, or will.
+    fn is_open(&self) -> bool {
+        matches!(self.state, DownloadState::Waiting | DownloadState::Going)
+    }
+
+    fn digests(&self) -> Vec<String> {
+        let files = self.wanted.files.iter();
+        files.map(|file| file.digest.hex().to_owned()).collect()
+    }
+
+    fn look(&mut self, now: Instant) -> Download {
+        let done = self.progress.of_files();
+        let bytes: u64 = done.iter().sum();
+        let retrying = self
+            .progress
+            .retrying()
+            .filter(|_| self.state == DownloadState::Going);
+        let moves = self.state == DownloadState::Going && retrying.is_none();
+        if moves {
+            self.pace.note(now, bytes);
+        } else {
+            self.pace = Pace::default();
+        }
+        Download {
+            key: self.key.clone(),
+            wanted: self.wanted.clone(),
+            state: if retrying.is_some() {
+                DownloadState::Retrying
+            } else {
+                self.state
+            },
+            bytes_per_second: self.pace.bytes_per_second(),
+            seconds_left: self
+                .pace
+                .seconds_for(self.wanted.bytes().saturating_sub(bytes)),
+            done,
+            problem: self.problem.clone().or(retrying),
+            path: self.path.clone(),
+        }
+    }
+}
+
+fn unknown(key: &str) -> AppError {
+    AppError::invalid(format!("there is no download `{key}`"))
+}

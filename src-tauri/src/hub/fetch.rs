@@ -1,0 +1,501 @@
+//! One file: from where it was left to its last byte, checked, and only then in the cache.
+//!
+//! The bytes go to `<digest>.incomplete` as they come, so whatever ends the process ends nothing but the connection. The next
+//! try reads what is there for its digest and asks for the rest. Whoever writes a file holds its lock; another process that
+//! wants the same file waits and finds it whole.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Seek, Write},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use reqwest::{Response, StatusCode, Url, header::CONTENT_RANGE};
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+
+use super::{
+    http::{Http, SILENCE, Trouble, pause},
+    needed::RemoteFile,
+};
+use crate::{
+    store::{
+        hub_cache::{
+            HubCache,
+            names::{Digest, RepositoryId, RepositoryKind},
+        },
+        make_folder_of,
+    },
+    wire::error::{AppError, Result},
+};
+
+/// Pieces of a file that may wait to be written.
+const PIECES: usize = 64;
+/// Bytes read at once from what is there already.
+const BLOCK: usize = 1 << 20;
+/// The room on the disk is looked at each time so many bytes were written.
+const CHECK: usize = 32 << 20;
+/// How often the wish to stop is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// Whoever holds a lock is looked at this often.
+const LOCK: Duration = Duration::from_millis(250);
+/// The disk is not filled to its last byte.
+pub(super) const RESERVE: u64 = 64 << 20;
+
+/// Where a file comes from and goes to.
+pub(super) struct Place<'a> {
+    pub(super) http: &'a Http,
+    pub(super) cache: &'a HubCache,
+    pub(super) kind: RepositoryKind,
+    pub(super) id: &'a RepositoryId,
+    pub(super) commit: &'a str,
+}
+
+/// What others see of a file that is fetched, and how they end that.
+pub(super) struct Watch<'a> {
+    /// How many bytes of it are here.
+    pub(super) done: &'a Arc<AtomicU64>,
+    /// Whether to leave it at that.
+    pub(super) stop: &'a AtomicBool,
+    /// Told each time before it is tried again, with the failures in a row. Whether to try again.
+    pub(super) again: &'a (dyn Fn(&AppError, usize) -> bool + Sync),
+}
+
+/// How a fetch ended that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fetched {
+    Whole,
+    Stopped,
+}
+
+/// Brings a file into the cache's blobs.
+pub(super) async fn fetch(
+    place: &Place<'_>,
+    file: &RemoteFile,
+    watch: &Watch<'_>,
+) -> Result<Fetched> {
+    let blob = place.cache.blob(place.kind, place.id, &file.digest);
+    let incomplete = place.cache.incomplete(place.kind, place.id, &file.digest);
+    let Some(lock) = lock(place, file, &blob, watch).await? else {
+        return Ok(if blob.exists() {
+            Fetched::Whole
+        } else {
+            Fetched::Stopped
+        });
+    };
+    make_folder_of(&blob)?;
+    let url = place
+        .http
+        .file_url(place.kind, place.id, place.commit, &file.path);
+    let (mut failures, mut wrong) = (0, 0);
+    loop {
+        let before = size(&incomplete);
+        let tried = attempt(place.http, &url, file, &incomplete, &lock, watch).await;
+        if watch.stop.load(Ordering::SeqCst) {
+            return Ok(Fetched::Stopped);
+        }
+        match tried {
+            Ok(true) => {
+                fs::rename(&incomplete, &blob)
+                    .map_err(AppError::file("put the file in its place", &blob))?;
+                return Ok(Fetched::Whole);
+            }
+            // All bytes came, and they are not those of the file.
+            Ok(false) => {
+                fs::remove_file(&incomplete)
+                    .map_err(AppError::file("delete the wrong file", &incomplete))?;
+                watch.done.store(0, Ordering::SeqCst);
+                wrong += 1;
+                if wrong > 1 {
+                    return Err(damaged(place, file));
+                }
+            }
+            Err(Trouble::Lasting(error)) => return Err(error),
+            Err(Trouble::Passing(error, wait)) => {
+                failures = if size(&incomplete) > before {
+                    1
+                } else {
+                    failures + 1
+                };
+                if !(watch.again)(&error, failures) {
+                    return Err(error);
+                }
+                rest(pause(failures, wait), watch.stop).await;
+            }
+        }
+    }
+}
+
+/// Takes the lock of a file. None when the file is whole, or nobody wants it any more.
+async fn lock(
+    place: &Place<'_>,
+    file: &RemoteFile,
+    blob: &Path,
+    watch: &Watch<'_>,
+) -> Result<Option<Arc<File>>> {
+    let path = place.cache.lock(place.kind, place.id, &file.digest);
+    make_folder_of(&path)?;
+    let lock = File::create(&path).map_err(AppError::file("lock the file", &path))?;
+    loop {
+        let taken = match lock.try_lock() {
+            Ok(()) => true,
+            Err(fs::TryLockError::WouldBlock) => false,
+            Err(fs::TryLockError::Error(error)) => {
+                return Err(AppError::file("lock the file", &path)(error));
+            }
+        };
+        let here = place.cache.bytes_here(place.kind, place.id, &file.digest);
+        watch.done.store(here.min(file.bytes), Ordering::SeqCst);
+        if blob.exists() || watch.stop.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        if taken {
+            return Ok(Some(Arc::new(lock)));
+        }
+        tokio::time::sleep(LOCK).await;
+    }
+}
+
+/// Fetches what is missing. Whether all bytes that are there now are those of the file.
+async fn attempt(
+    http: &Http,
+    url: &Url,
+    file: &RemoteFile,
+    path: &Path,
+    lock: &Arc<File>,
+    watch: &Watch<'_>,
+) -> Result<bool, Trouble> {
+    let mut here = size(path);
+    if here > file.bytes {
+        fs::remove_file(path).map_err(AppError::file("delete the wrong file", path))?;
+        here = 0;
+    }
+    let (pieces, written) = write_behind(path, file, lock, watch.done)?;
+    let came = match here < file.bytes {
+        true => receive(http, url, file, here, &pieces, watch).await,
+        false => Ok(()),
+    };
+    drop(pieces);
+    // Also after a failure: what came is kept.
+    let digest = written
+        .await
+        .map_err(|error| AppError::failed(format!("writing a file ended: {error}")))?;
+    let digest = digest.map_err(|error| not_written(error, path, file))?;
+    came?;
+    Ok(digest.as_deref() == Some(file.digest.hex()))
+}
+
+/// Passes on the bytes from `here` on.
+async fn receive(
+    http: &Http,
+    url: &Url,
+    file: &RemoteFile,
+    here: u64,
+    pieces: &Sender<Bytes>,
+    watch: &Watch<'_>,
+) -> Result<(), Trouble> {
+    let action = format!("fetch `{}`", file.path);
+    let mut asked = Box::pin(http.file(&action, url, here, None));
+    let mut response = loop {
+        match tokio::time::timeout(LOOK, &mut asked).await {
+            Ok(response) => break response?,
+            Err(_) if watch.stop.load(Ordering::SeqCst) => return Ok(()),
+            Err(_) => {}
+        }
+    };
+    let mut skip = start_of(&action, &response, file, here)?;
+    let mut missing = file.bytes - here;
+    let mut silent = Duration::ZERO;
+    while missing > 0 {
+        if watch.stop.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let mut piece = match tokio::time::timeout(LOOK, response.chunk()).await {
+            Ok(Ok(Some(piece))) => piece,
+            Ok(Ok(None)) => return Err(ended(&action, missing)),
+            Ok(Err(error)) => return Err(http.unanswered(&action, &error)),
+            Err(_) if silent > SILENCE => return Err(ended(&action, missing)),
+            Err(_) => {
+                silent += LOOK;
+                continue;
+            }
+        };
+        silent = Duration::ZERO;
+        // A server that knows no ranges sends what is here already.
+        let skipped = skip.min(piece.len() as u64);
+        skip -= skipped;
+        let mut piece = piece.split_off(skipped as usize);
+        piece.truncate(missing.min(piece.len() as u64) as usize);
+        missing -= piece.len() as u64;
+        if !piece.is_empty() && pieces.send(piece).await.is_err() {
+            // The writer has left, and says why.
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// How many bytes come that are here already. An error when the server speaks of another file.
+fn start_of(
+    action: &str,
+    response: &Response,
+    file: &RemoteFile,
+    here: u64,
+) -> Result<u64, Trouble> {
+    let other = |bytes: &dyn std::fmt::Display| {
+        let words = format!(
+            "could not {action}: the Hub lists {} bytes, and the server has {bytes}",
+            file.bytes
+        );
+        Trouble::Passing(
+            AppError::failed(words).with_hint("try again later; the file may just have changed"),
+            None,
+        )
+    };
+    match response.status() {
+        StatusCode::PARTIAL_CONTENT => {
+            let range = response
+                .headers()
+                .get(CONTENT_RANGE)
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default();
+            let start = range
+                .strip_prefix("bytes ")
+                .and_then(|rest| rest.split('-').next()?.parse::<u64>().ok());
+            let total = range
+                .rsplit('/')
+                .next()
+                .and_then(|total| total.parse::<u64>().ok());
+            match (start, total) {
+                (_, Some(total)) if total != file.bytes => Err(other(&total)),
+                (Some(start), _) if start <= here => Ok(here - start),
+                _ => Err(other(&format!("the range `{range}`"))),
+            }
+        }
+        StatusCode::RANGE_NOT_SATISFIABLE => Err(other(&"fewer")),
+        _ => match response.content_length() {
+            Some(bytes) if bytes != file.bytes => Err(other(&bytes)),
+            _ => Ok(here),
+        },
+    }
+}
+
+type Written = tokio::task::JoinHandle<io::Result<Option<String>>>;
+
+/// Starts to write pieces at the end of a file, and to take its digest. It ends with the pieces, and returns the digest of
+/// everything that is there then, if that is as much as the file has.
+///
+/// The lock is held until the last piece is written, also when nobody waits for that any more.
+fn write_behind(
+    path: &Path,
+    file: &RemoteFile,
+    lock: &Arc<File>,
+    done: &Arc<AtomicU64>,
+) -> Result<(Sender<Bytes>, Written)> {
+    let opened = OpenOptions::new()
+        .create(true)
+        .read(true)
+        .append(true)
+        .open(path);
+    let opened = opened.map_err(AppError::file("create the file", path))?;
+    let (sender, receiver) = mpsc::channel(PIECES);
+    let hasher = Hasher::new(&file.digest, file.bytes);
+    let (bytes, path, lock, done) = (file.bytes, path.to_owned(), lock.clone(), done.clone());
+    let written = tokio::task::spawn_blocking(move || {
+        let written = write(opened, receiver, hasher, bytes, &done, &path);
+        drop(lock);
+        written
+    });
+    Ok((sender, written))
+}
+
+fn write(
+    mut file: File,
+    mut pieces: Receiver<Bytes>,
+    mut hasher: Hasher,
+    bytes: u64,
+    done: &AtomicU64,
+    path: &Path,
+) -> io::Result<Option<String>> {
+    let mut here = 0;
+    let mut block = vec![0; BLOCK];
+    file.rewind()?;
+    loop {
+        let read = file.read(&mut block)?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&block[..read]);
+        here += read as u64;
+    }
+    done.store(here, Ordering::SeqCst);
+    let mut unchecked = 0;
+    while let Some(piece) = pieces.blocking_recv() {
+        if unchecked == 0 {
+            keep_reserve(path)?;
+        }
+        unchecked = (unchecked + piece.len()) % CHECK;
+        file.write_all(&piece)?;
+        hasher.update(&piece);
+        here += piece.len() as u64;
+        done.store(here, Ordering::SeqCst);
+    }
+    if here < bytes {
+        return Ok(None);
+    }
+    file.sync_data()?;
+    Ok(Some(hasher.finish()))
+}
+
+/// Stops before the disk is full to its last byte.
+fn keep_reserve(path: &Path) -> io::Result<()> {
+    match path.parent().map(fs4::available_space) {
+        Some(Ok(free)) if free < RESERVE => Err(io::ErrorKind::StorageFull.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the digest of bytes as they come.
+enum Hasher {
+    Sha256(Sha256),
+    Git(Sha1),
+}
+
+impl Hasher {
+    fn new(digest: &Digest, bytes: u64) -> Self {
+        match digest {
+            Digest::Sha256(_) => Self::Sha256(Sha256::new()),
+            Digest::Git(_) => {
+                let mut sha1 = Sha1::new();
+                sha1.update(format!("blob {bytes}\0"));
+                Self::Git(sha1)
+            }
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(hasher) => hasher.update(bytes),
+            Self::Git(hasher) => hasher.update(bytes),
+        }
+    }
+
+    fn finish(self) -> String {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        match self {
+            Self::Sha256(hasher) => hex(&hasher.finalize()),
+            Self::Git(hasher) => hex(&hasher.finalize()),
+        }
+    }
+}
+
+fn ended(action: &str, missing: u64) -> Trouble {
+    let words =
+        format!("could not {action}: the connection ended, and {missing} bytes are missing");
+    Trouble::Passing(AppError::failed(words), None)
+}
+
+fn damaged(place: &Place<'_>, file: &RemoteFile) -> AppError {
+    AppError::failed(format!(
+        "could not fetch `{}` of `{}`: what arrived twice is not what the Hub lists, so it was thrown away",
+        file.path, place.id
+    ))
+    .with_hint("something between the Hub and this machine changes files; try another network")
+}
+
+/// The error of a disk that takes no more.
+fn not_written(error: io::Error, path: &Path, file: &RemoteFile) -> AppError {
+    if !matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    ) {
+        return AppError::file("write the file", path)(error);
+    }
+    let missing = file.bytes.saturating_sub(size(path));
+    let free = path
+        .parent()
+        .and_then(|folder| fs4::available_space(folder).ok());
+    no_room(&format!("go on with `{}`", file.path), missing, free, path)
+}
+
+/// The error when what is missing of something does not fit on the disk.
+pub(super) fn no_room(action: &str, missing: u64, free: Option<u64>, place: &Path) -> AppError {
+    let usable = free.map_or(0, |free| free.saturating_sub(RESERVE));
+    let (missing, more) = (
+        megabytes(missing),
+        megabytes(missing.saturating_sub(usable)),
+    );
+    let free = free.map_or("too little".to_owned(), megabytes);
+    AppError::failed(format!(
+        "could not {action}: {missing} are missing and {free} free, so {more} more are needed where the cache lies: `{}`",
+        place.display()
+    ))
+    .with_hint("make room and go on; what was fetched so far is kept. HF_HUB_CACHE moves the cache")
+}
+
+/// Bytes for an error. A little too many is better than too few.
+fn megabytes(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000_000 => format!("{} MB", bytes.div_ceil(1_000_000)),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// Waits, unless nobody wants that any more.
+async fn rest(time: Duration, stop: &AtomicBool) {
+    let end = tokio::time::Instant::now() + time;
+    while tokio::time::Instant::now() < end && !stop.load(Ordering::SeqCst) {
+        tokio::time::sleep(LOOK.min(time)).await;
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |file| file.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_those_of_git_and_of_the_hub() {
+        // `printf 'hello\n' | git hash-object --stdin` and `| sha256sum`.
+        let git = Digest::git("ce013625030ba8dba906f756967f9e9ca394464a").unwrap();
+        let sha =
+            Digest::sha256("5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03")
+                .unwrap();
+        for digest in [git, sha] {
+            let mut hasher = Hasher::new(&digest, 6);
+            hasher.update(b"hel");
+            hasher.update(b"lo\n");
+            assert_eq!(hasher.finish(), digest.hex());
+        }
+    }
+
+    #[test]
+    fn a_full_disk_says_how_much_is_missing() {
+        let error = no_room(
+            "fetch `a/b`",
+            3_000_000_000,
+            Some(1_064_000_000 + 3_108_864),
+            Path::new("/cache"),
+        );
+        assert_eq!(
+            error.message,
+            "could not fetch `a/b`: 3.0 GB are missing and 1.1 GB free, so 2.0 GB more are needed where the cache lies: \
+             `/cache`"
+        );
+        assert!(
+            no_room("x", 10, None, Path::new("/c"))
+                .message
+                .contains("1 MB are missing and too little free")
+        );
+    }
+}

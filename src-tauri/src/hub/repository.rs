@@ -1,0 +1,401 @@
+//! One repository: what it is, what it holds, and what of it is needed here.
+
+use std::collections::BTreeSet;
+
+use futures_util::join;
+use hf_hub::HFClient;
+use serde_json::Value as Json;
+
+use super::{
+    Hub,
+    http::{Http, Trouble},
+    needed::{RemoteFile, needed},
+    search::{is_gated, tagged, text},
+    splits::{Split, splits},
+    wait,
+};
+use crate::{
+    store::hub_cache::names::{
+        Digest, RepositoryId, RepositoryKind, is_commit, relative_path, shown,
+    },
+    wire::error::{AppError, Result},
+};
+
+/// The branch that is meant when none is named.
+pub(crate) const MAIN: &str = "main";
+/// The longest description that is shown.
+const MOST_CARD_BYTES: usize = 512 << 10;
+/// The longest `config.json` that is read before anything is fetched.
+const MOST_CONFIG_BYTES: usize = 4 << 20;
+/// A single file that claims to be larger is not believed.
+const MOST_FILE_BYTES: u64 = 4 << 40;
+/// More files than this are not taken into one list.
+const MOST_FILES: usize = 100_000;
+
+/// What the Hub says of a repository at one commit.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Repository {
+    pub(crate) kind: RepositoryKind,
+    pub(crate) id: RepositoryId,
+    /// Its page for a browser.
+    pub(crate) url: String,
+    /// The branch, tag or commit that was asked for.
+    pub(crate) revision: String,
+    /// The commit that this is.
+    pub(crate) commit: String,
+    pub(crate) task: Option<String>,
+    pub(crate) license: Option<String>,
+    /// Why its files can't be had, though it can be looked at.
+    pub(crate) gate: Option<AppError>,
+    /// In the last thirty days.
+    pub(crate) downloads: Option<u64>,
+    pub(crate) likes: Option<u64>,
+    pub(crate) changed: Option<String>,
+    /// How many numbers a model has, as the Hub counted them.
+    pub(crate) parameters: Option<u64>,
+    /// Whether a model has a chat template.
+    pub(crate) answers: bool,
+    /// The `config.json` of a model.
+    pub(crate) config: Option<Json>,
+    /// Its files, by name.
+    pub(crate) files: Vec<RemoteFile>,
+    /// How many files can't be kept: their names or sizes are none.
+    pub(crate) left_out: usize,
+    /// The parts of a data set.
+    pub(crate) splits: Vec<Split>,
+    /// Its description, in Markdown, without the header.
+    pub(crate) card: String,
+}
+
+/// What the Hub says without being asked for files.
+struct Facts {
+    commit: Option<String>,
+    task: Option<String>,
+    license: Option<String>,
+    gated: bool,
+    downloads: Option<u64>,
+    likes: Option<u64>,
+    changed: Option<String>,
+    parameters: Option<u64>,
+    answers: bool,
+    card: Option<Json>,
+}
+
+impl Repository {
+    /// The files that a download without further wishes fetches.
+    pub(crate) fn needed(&self) -> Vec<&RemoteFile> {
+        needed(self.kind, &self.files)
+    }
+
+    /// The files of a part of data. An empty name is any.
+    pub(crate) fn files_of_split(&self, config: &str, split: &str) -> Result<Vec<RemoteFile>> {
+        Ok(self
+            .split(config, split)?
+            .into_iter()
+            .flat_map(|split| split.files.clone())
+            .collect())
+    }
+
+    /// The parts of data with these names. An empty name is any.
+    pub(crate) fn split(&self, config: &str, name: &str) -> Result<Vec<&Split>> {
+        let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
+        let found: Vec<&Split> = self
+            .splits
+            .iter()
+            .filter(|split| is(config, &split.config) && is(name, &split.name))
+            .collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let known: BTreeSet<String> = self
+            .splits
+            .iter()
+            .map(|split| format!("{} of {}", split.name, split.config))
+            .collect();
+        let known: Vec<String> = known.into_iter().collect();
+        let asked: Vec<&str> = [name, config]
+            .into_iter()
+            .filter(|it| !it.is_empty())
+            .collect();
+        let error = AppError::invalid(format!(
+            "`{}` has no part `{}`",
+            self.id,
+            asked.join(" of ")
+        ));
+        Err(match known.is_empty() {
+            true => error.with_hint("it has no files that data is read from"),
+            false => error.with_hint(format!("its parts are {}", known.join(", "))),
+        })
+    }
+}
+
+impl Hub {
+    /// Asks for a repository at a branch, tag or commit.
+    pub(crate) fn repository(
+        &self,
+        kind: RepositoryKind,
+        id: &RepositoryId,
+        revision: &str,
+    ) -> Result<Repository> {
+        let clients = self.clients()?;
+        let revision = if revision.is_empty() { MAIN } else { revision }.to_owned();
+        let action = format!("look at `{id}`");
+        let (client, wanted, at) = (clients.facts, id.clone(), revision.clone());
+        let has_token = clients.http.has_token();
+        let facts = self.ask(&action, has_token, async move {
+            facts_of(client, kind, &wanted, at).await
+        })?;
+        let commit = facts.commit.clone().filter(|commit| is_commit(commit));
+        let commit = commit.ok_or_else(|| {
+            AppError::failed(format!("could not {action}: the Hub names no commit"))
+        })?;
+        let (http, wanted, at) = (clients.http, id.clone(), commit.clone());
+        let looked = wait(async move { look(&http, &action, kind, &wanted, &at).await })?;
+        let Looked {
+            entries,
+            card,
+            config,
+            gate,
+        } = self.noted(looked)?;
+        let (files, left_out) = read_tree(entries);
+        let prefix = if kind == RepositoryKind::Data {
+            "datasets/"
+        } else {
+            ""
+        };
+        Ok(Repository {
+            kind,
+            url: format!("{}/{prefix}{id}", self.endpoint()),
+            id: id.clone(),
+            revision,
+            commit,
+            task: facts.task,
+            license: facts.license,
+            gate: gate.filter(|_| facts.gated),
+            downloads: facts.downloads,
+            likes: facts.likes,
+            changed: facts.changed,
+            parameters: facts.parameters,
+            answers: facts.answers || files.iter().any(|file| file.path == "chat_template.jinja"),
+            config,
+            splits: match kind {
+                RepositoryKind::Data => splits(facts.card.as_ref(), &files),
+                RepositoryKind::Model => Vec::new(),
+            },
+            files,
+            left_out,
+            card,
+        })
+    }
+}
+
+async fn facts_of(
+    client: HFClient,
+    kind: RepositoryKind,
+    id: &RepositoryId,
+    revision: String,
+) -> hf_hub::HFResult<Facts> {
+    let (owner, name) = id.parts();
+    if kind == RepositoryKind::Data {
+        let info = client
+            .dataset(owner, name)
+            .info()
+            .revision(revision)
+            .send()
+            .await?;
+        let tags = info.tags.as_deref();
+        return Ok(Facts {
+            commit: info.sha,
+            task: tagged(tags, "task_categories:"),
+            license: tagged(tags, "license:"),
+            gated: is_gated(info.gated.as_ref()),
+            downloads: info.downloads,
+            likes: info.likes,
+            changed: text(info.last_modified),
+            parameters: None,
+            answers: false,
+            card: info.card_data,
+        });
+    }
+    let info = client
+        .model(owner, name)
+        .info()
+        .revision(revision)
+        .send()
+        .await?;
+    let template = info
+        .config
+        .as_ref()
+        .and_then(|config| config.get("tokenizer_config")?.get("chat_template"));
+    Ok(Facts {
+        commit: info.sha,
+        task: text(info.pipeline_tag),
+        license: tagged(info.tags.as_deref(), "license:"),
+        gated: is_gated(info.gated.as_ref()),
+        downloads: info.downloads,
+        likes: info.likes,
+        changed: text(info.last_modified),
+        parameters: info.safetensors.map(|it| it.total),
+        answers: template.is_some(),
+        card: info.card_data,
+    })
+}
+
+/// What is read of a repository before anything is fetched.
+struct Looked {
+    entries: Vec<Json>,
+    card: String,
+    config: Option<Json>,
+    gate: Option<AppError>,
+}
+
+async fn look(
+    http: &Http,
+    action: &str,
+    kind: RepositoryKind,
+    id: &RepositoryId,
+    commit: &str,
+) -> Result<Looked> {
+    let card = http.file_url(kind, id, commit, "README.md");
+    let config = http.file_url(kind, id, commit, "config.json");
+    let (entries, card, config) = join!(
+        http.tree(action, kind, id, commit),
+        http.beginning(action, &card, MOST_CARD_BYTES),
+        async {
+            match kind {
+                RepositoryKind::Model => http.beginning(action, &config, MOST_CONFIG_BYTES).await,
+                RepositoryKind::Data => Ok(Vec::new()),
+            }
+        },
+    );
+    let entries = entries.map_err(Trouble::error)?;
+    // A repository without a card, or without a config, is still one; one that is gated says so when a file is asked for.
+    let mut gate = None;
+    let config = match config {
+        Ok(bytes) => serde_json::from_slice(&bytes).ok(),
+        Err(Trouble::Lasting(error)) => {
+            gate = Some(error);
+            None
+        }
+        Err(Trouble::Passing(error, _)) => return Err(error),
+    };
+    if kind == RepositoryKind::Data
+        && let Some(first) = entries.iter().find_map(|entry| read_file(entry)?.ok())
+    {
+        let url = http.file_url(kind, id, commit, &first.path);
+        gate = http
+            .range(action, &url, 0, 1)
+            .await
+            .err()
+            .map(Trouble::error);
+    }
+    Ok(Looked {
+        entries,
+        card: card
+            .map(|bytes| without_header(&String::from_utf8_lossy(&bytes)))
+            .unwrap_or_default(),
+        config,
+        gate,
+    })
+}
+
+/// The files of a tree, by name, and how many of them can't be kept.
+fn read_tree(entries: Vec<Json>) -> (Vec<RemoteFile>, usize) {
+    let mut files = Vec::new();
+    let mut left_out = 0;
+    for file in entries.iter().filter_map(read_file) {
+        match file {
+            Ok(file) if files.len() < MOST_FILES => files.push(file),
+            _ => left_out += 1,
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files.dedup_by(|a, b| a.path == b.path);
+    (files, left_out)
+}
+
+/// A file of a tree. A folder is none; a file that can't be kept is an error.
+fn read_file(entry: &Json) -> Option<Result<RemoteFile, ()>> {
+    if entry.get("type")?.as_str()? != "file" {
+        return None;
+    }
+    let read = || {
+        let path = entry.get("path")?.as_str()?;
+        relative_path(path)?;
+        let large = entry.get("lfs").filter(|lfs| !lfs.is_null());
+        let hex = large.unwrap_or(entry).get("oid")?.as_str()?;
+        let digest = match large {
+            Some(_) => Digest::sha256(hex.strip_prefix("sha256:").unwrap_or(hex))?,
+            None => Digest::git(hex)?,
+        };
+        let bytes = large
+            .unwrap_or(entry)
+            .get("size")
+            .or_else(|| entry.get("size"))?
+            .as_u64()?;
+        (bytes <= MOST_FILE_BYTES).then(|| RemoteFile {
+            path: path.to_owned(),
+            bytes,
+            digest,
+        })
+    };
+    Some(read().ok_or(()))
+}
+
+/// A card without the header that is meant for programs.
+fn without_header(card: &str) -> String {
+    let card = card.replace("\r\n", "\n");
+    let header = card
+        .strip_prefix("---\n")
+        .and_then(|rest| rest.split_once("\n---\n"));
+    let body = header.map_or(card.as_str(), |(_, body)| body);
+    shown(body.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_is_read_and_what_is_hostile_in_it_left_out() {
+        let (git, sha) = ("a".repeat(40), "B".repeat(64));
+        let entries = vec![
+            json!({"type": "directory", "oid": git, "path": "data", "size": 0}),
+            json!({"type": "file", "oid": git, "path": "model.safetensors", "size": 135,
+                "lfs": {"oid": sha, "size": 271_000_000, "pointerSize": 135}}),
+            json!({"type": "file", "oid": git, "path": "config.json", "size": 700}),
+            json!({"type": "file", "oid": git, "path": "../../.bashrc", "size": 7}),
+            json!({"type": "file", "oid": "../x", "path": "a", "size": 7}),
+            json!({"type": "file", "oid": git, "path": "huge", "size": u64::MAX}),
+            json!({"type": "file", "oid": git, "path": "less than nothing", "size": -1}),
+            json!({"type": "file"}),
+            json!("nonsense"),
+        ];
+        let (files, left_out) = read_tree(entries);
+        let found: Vec<(&str, u64, usize)> = files
+            .iter()
+            .map(|it| (it.path.as_str(), it.bytes, it.digest.hex().len()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("config.json", 700, 40),
+                ("model.safetensors", 271_000_000, 64)
+            ]
+        );
+        assert_eq!(left_out, 5);
+    }
+
+    #[test]
+    fn a_card_is_shown_without_its_header() {
+        assert_eq!(
+            without_header("---\r\nlicense: mit\r\n---\r\n# Name\r\n"),
+            "# Name"
+        );
+        assert_eq!(without_header("# Name\n---\nmore"), "# Name\n---\nmore");
+        assert_eq!(without_header("---\nlicense: mit"), "---\nlicense: mit");
+        assert_eq!(without_header("a\u{1b}[2Jb"), "a[2Jb");
+    }
+}

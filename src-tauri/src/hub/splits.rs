@@ -1,0 +1,338 @@
+//! The parts of a data set: configurations and splits, as its card declares them, or as its files are called.
+//!
+//! The rules are those of Python's `datasets` for repositories without a program: `configs` in the card's header; without
+//! it, a split in the name of a folder or file; without that, everything is `train`.
+
+use globset::{GlobBuilder, GlobMatcher};
+use serde_json::Value as Json;
+
+use super::{needed::RemoteFile, search::text};
+
+/// What the only configuration is called.
+pub(super) const DEFAULT: &str = "default";
+/// What files are called that belong to a split, apart from its own name.
+const SPLITS: [(&str, &[&str]); 3] = [
+    ("train", &["train", "training"]),
+    ("validation", &["validation", "valid", "dev", "val"]),
+    ("test", &["test", "testing", "eval", "evaluation"]),
+];
+/// What data of pictures is called.
+const PICTURES: &str = "pictures";
+/// Kinds of files that hold data, by how their names end, and what they are called.
+const FORMATS: [(&str, &str); 12] = [
+    (".parquet", "Parquet"),
+    (".jsonl", "JSON lines"),
+    (".ndjson", "JSON lines"),
+    (".json", "JSON"),
+    (".csv", "CSV"),
+    (".tsv", "TSV"),
+    (".txt", "text"),
+    (".png", PICTURES),
+    (".jpg", PICTURES),
+    (".jpeg", PICTURES),
+    (".webp", PICTURES),
+    (".gif", PICTURES),
+];
+/// What beside data ends like it.
+const NO_DATA: [&str; 4] = [
+    "dataset_infos.json",
+    "dataset_info.json",
+    "state.json",
+    "metadata.json",
+];
+
+/// A part of a data set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Split {
+    /// The configuration: `main`.
+    pub(crate) config: String,
+    /// `train`.
+    pub(crate) name: String,
+    /// What kind of files it has: `Parquet`.
+    pub(crate) format: &'static str,
+    /// Its files, in order.
+    pub(crate) files: Vec<RemoteFile>,
+}
+
+impl Split {
+    /// Bytes of its files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Why nothing can be learned from it here.
+    pub(crate) fn problem(&self) -> Option<String> {
+        (self.format == PICTURES).then(|| "Anneal learns from text; these are pictures.".to_owned())
+    }
+}
+
+/// The files that hold data.
+pub(super) fn data_files(files: &[RemoteFile]) -> Vec<&RemoteFile> {
+    files
+        .iter()
+        .filter(|file| format_of(&file.path).is_some())
+        .collect()
+}
+
+/// Whether rows of text are read from a file.
+#[cfg(feature = "gui")]
+pub(super) fn is_text(path: &str) -> bool {
+    format_of(path).is_some_and(|format| format != PICTURES)
+}
+
+/// The parts of a data set, from the header of its card and the names of its files.
+pub(crate) fn splits(card: Option<&Json>, files: &[RemoteFile]) -> Vec<Split> {
+    let files = data_files(files);
+    let declared = card.and_then(|card| card.get("configs")?.as_array());
+    let declared: Vec<Split> = declared
+        .into_iter()
+        .flatten()
+        .flat_map(|config| declared_splits(config, &files))
+        .collect();
+    match declared.is_empty() {
+        true => by_name(DEFAULT, &files),
+        false => declared,
+    }
+}
+
+/// What kind of data a file holds.
+fn format_of(path: &str) -> Option<&'static str> {
+    let lower = path.to_ascii_lowercase();
+    let name = lower.rsplit('/').next().unwrap_or_default();
+    if name.starts_with('.') || NO_DATA.contains(&name) {
+        return None;
+    }
+    FORMATS
+        .iter()
+        .find(|(ending, _)| lower.ends_with(ending))
+        .map(|(_, format)| *format)
+}
+
+/// The splits that a configuration of the card declares.
+fn declared_splits(config: &Json, files: &[&RemoteFile]) -> Vec<Split> {
+    let name = config
+        .get("config_name")
+        .and_then(Json::as_str)
+        .unwrap_or(DEFAULT);
+    let name = text(Some(name.to_owned())).unwrap_or_else(|| DEFAULT.to_owned());
+    let folder = config
+        .get("data_dir")
+        .and_then(Json::as_str)
+        .unwrap_or_default();
+    match config.get("data_files") {
+        Some(Json::Array(parts)) if parts.iter().any(Json::is_object) => {
+            let part = |part: &Json| {
+                let split = text(Some(part.get("split")?.as_str()?.to_owned()))?;
+                split_of(&name, &split, folder, part.get("path")?, files)
+            };
+            parts.iter().filter_map(part).collect()
+        }
+        Some(paths) => split_of(&name, "train", folder, paths, files)
+            .into_iter()
+            .collect(),
+        None if folder.is_empty() => by_name(&name, files),
+        None => {
+            let inside = format!("{}/", folder.trim_matches('/'));
+            let inside: Vec<&RemoteFile> = files
+                .iter()
+                .filter(|file| file.path.starts_with(&inside))
+                .copied()
+                .collect();
+            by_name(&name, &inside)
+        }
+    }
+}
+
+/// The files that one pattern names, or several.
+fn split_of(
+    config: &str,
+    name: &str,
+    folder: &str,
+    paths: &Json,
+    files: &[&RemoteFile],
+) -> Option<Split> {
+    let patterns = match paths {
+        Json::Array(paths) => paths.iter().filter_map(Json::as_str).collect(),
+        path => vec![path.as_str()?],
+    };
+    let patterns: Vec<GlobMatcher> = patterns
+        .into_iter()
+        .filter_map(|path| pattern(folder, path))
+        .collect();
+    let files = files
+        .iter()
+        .filter(|file| patterns.iter().any(|pattern| pattern.is_match(&file.path)));
+    split(config, name, files.copied().collect())
+}
+
+fn pattern(folder: &str, path: &str) -> Option<GlobMatcher> {
+    let path = path.trim_start_matches("./");
+    let whole = match folder.trim_matches('/') {
+        "" => path.to_owned(),
+        folder => format!("{folder}/{path}"),
+    };
+    let glob = GlobBuilder::new(&whole)
+        .literal_separator(true)
+        .build()
+        .ok()?;
+    Some(glob.compile_matcher())
+}
+
+/// Splits by the words in the names of folders and files.
+fn by_name(config: &str, files: &[&RemoteFile]) -> Vec<Split> {
+    let named = |words: &[&str]| -> Vec<RemoteFile> {
+        files
+            .iter()
+            .filter(|file| has_word(&file.path, words))
+            .map(|file| (*file).clone())
+            .collect()
+    };
+    let splits = SPLITS
+        .iter()
+        .filter_map(|(name, words)| split(config, name, named(words).iter().collect()));
+    let splits: Vec<Split> = splits.collect();
+    match splits.is_empty() {
+        true => split(config, "train", files.to_vec()).into_iter().collect(),
+        false => splits,
+    }
+}
+
+/// Whether one of some words stands in a path, apart from letters: `data/train-00000.parquet`, but not `trainer.json`.
+fn has_word(path: &str, words: &[&str]) -> bool {
+    let lower = path.to_ascii_lowercase();
+    let mut parts = lower.split(|letter: char| !letter.is_ascii_alphabetic());
+    parts.any(|part| words.contains(&part))
+}
+
+/// A split of files of one kind: the kind that holds most.
+fn split(config: &str, name: &str, files: Vec<&RemoteFile>) -> Option<Split> {
+    let bytes_of = |format: &str| -> u64 {
+        let files = files
+            .iter()
+            .filter(|file| format_of(&file.path) == Some(format));
+        files.map(|file| file.bytes).sum()
+    };
+    let format = FORMATS
+        .iter()
+        .map(|(_, format)| *format)
+        .max_by_key(|format| bytes_of(format))?;
+    let files: Vec<RemoteFile> = files
+        .into_iter()
+        .filter(|file| format_of(&file.path) == Some(format))
+        .cloned()
+        .collect();
+    (!files.is_empty()).then(|| Split {
+        config: config.to_owned(),
+        name: name.to_owned(),
+        format,
+        files,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::hub::needed::tests::files;
+
+    #[track_caller]
+    fn check(card: Json, names: &[&str], expected: &[(&str, &str, &str, &[&str])]) {
+        let found = splits(Some(&card), &files(names));
+        let found: Vec<(&str, &str, &str, Vec<&str>)> = found
+            .iter()
+            .map(|it| {
+                (
+                    it.config.as_str(),
+                    it.name.as_str(),
+                    it.format,
+                    it.files.iter().map(|file| file.path.as_str()).collect(),
+                )
+            })
+            .collect();
+        let expected: Vec<(&str, &str, &str, Vec<&str>)> = expected
+            .iter()
+            .map(|(config, name, format, files)| (*config, *name, *format, files.to_vec()))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_card_declares_configurations_and_splits() {
+        let card = json!({"configs": [
+            {"config_name": "main", "data_files": [
+                {"split": "train", "path": "main/train-*"},
+                {"split": "test", "path": ["main/test-*", "more/**"]},
+            ]},
+            {"config_name": "extra", "data_files": "extra/*.csv"},
+            {"config_name": "folder", "data_dir": "sub"},
+        ]});
+        check(
+            card,
+            &[
+                "README.md",
+                "main/train-00000-of-00002.parquet",
+                "main/train-00001-of-00002.parquet",
+                "main/test-0.parquet",
+                "more/a/b.parquet",
+                "extra/x.csv",
+                "extra/deep/y.csv",
+                "sub/dev.jsonl",
+                "sub/train.jsonl",
+            ],
+            &[
+                (
+                    "main",
+                    "train",
+                    "Parquet",
+                    &[
+                        "main/train-00000-of-00002.parquet",
+                        "main/train-00001-of-00002.parquet",
+                    ],
+                ),
+                (
+                    "main",
+                    "test",
+                    "Parquet",
+                    &["main/test-0.parquet", "more/a/b.parquet"],
+                ),
+                ("extra", "train", "CSV", &["extra/x.csv"]),
+                ("folder", "train", "JSON lines", &["sub/train.jsonl"]),
+                ("folder", "validation", "JSON lines", &["sub/dev.jsonl"]),
+            ],
+        );
+    }
+
+    #[test]
+    fn without_a_declaration_the_names_of_files_say_it() {
+        check(
+            json!({}),
+            &[
+                "data/train-00000.parquet",
+                "data/test-00000.parquet",
+                "dataset_infos.json",
+                "trainer.json",
+            ],
+            &[
+                ("default", "train", "Parquet", &["data/train-00000.parquet"]),
+                ("default", "test", "Parquet", &["data/test-00000.parquet"]),
+            ],
+        );
+        check(
+            json!({}),
+            &["poems.txt", "README.md"],
+            &[("default", "train", "text", &["poems.txt"])],
+        );
+        check(
+            json!(null),
+            &["cats/1.png", "dogs/2.png"],
+            &[(
+                "default",
+                "train",
+                "pictures",
+                &["cats/1.png", "dogs/2.png"],
+            )],
+        );
+        check(json!({"configs": "nonsense"}), &["README.md"], &[]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Caches as they come to be, and what is left of them after something was deleted.
+
+use super::*;
+
+const OLD: &str = "1111111111111111111111111111111111111111";
+const NEW: &str = "2222222222222222222222222222222222222222";
+
+fn digest(letter: char) -> Digest {
+    Digest::git(&letter.to_string().repeat(40)).unwrap()
+}
+
+/// Two revisions: one file is the same in both, one is only in the old one, one only in the new one.
+fn cache() -> (tempfile::TempDir, HubCache, RepositoryId) {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = HubCache::at(folder.path().to_owned());
+    let id: RepositoryId = "maker/tiny".parse().unwrap();
+    let files = [
+        (OLD, "config.json", 'a', 10),
+        (OLD, "weights/model.safetensors", 'b', 200),
+        (NEW, "config.json", 'a', 10),
+        (NEW, "weights/model.safetensors", 'c', 3000),
+    ];
+    for (commit, name, letter, bytes) in files {
+        let blob = cache.blob(RepositoryKind::Model, &id, &digest(letter));
+        crate::store::write_file(&blob, &vec![0; bytes]).unwrap();
+        cache
+            .link(RepositoryKind::Model, &id, commit, name, &digest(letter))
+            .unwrap();
+    }
+    cache
+        .name_commit(RepositoryKind::Model, &id, "main", NEW)
+        .unwrap();
+    cache
+        .name_commit(RepositoryKind::Model, &id, "refs/pr/1", OLD)
+        .unwrap();
+    (folder, cache, id)
+}
+
+#[test]
+fn a_repository_is_listed_with_its_revisions_and_what_each_would_free() {
+    let (_folder, cache, id) = cache();
+    let listed = cache.list();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((&listed[0].id, listed[0].bytes), (&id, 3210 + 80));
+    let mut revisions: Vec<(&str, &[String], usize, u64, u64)> = listed[0]
+        .revisions
+        .iter()
+        .map(|it| {
+            (
+                it.commit.as_str(),
+                it.names.as_slice(),
+                it.files,
+                it.bytes,
+                it.freed_bytes,
+            )
+        })
+        .collect();
+    revisions.sort();
+    let (main, pull_request) = (["main".to_owned()], ["refs/pr/1".to_owned()]);
+    assert_eq!(
+        revisions,
+        [
+            (OLD, &pull_request[..], 2, 210, 200),
+            (NEW, &main[..], 2, 3010, 3000)
+        ]
+    );
+    assert!(cache.has(RepositoryKind::Model, &id, NEW, "weights/model.safetensors"));
+    assert!(!cache.has(RepositoryKind::Model, &id, NEW, "../../refs/main"));
+    assert_eq!(
+        cache
+            .commit_of(RepositoryKind::Model, &id, "main")
+            .as_deref(),
+        Some(NEW)
+    );
+}
+
+#[test]
+fn deleting_a_revision_frees_what_nobody_else_uses() {
+    let (_folder, cache, id) = cache();
+    assert_eq!(cache.delete(RepositoryKind::Model, &id, OLD).unwrap(), 200);
+    assert!(cache.has(RepositoryKind::Model, &id, NEW, "config.json"));
+    assert!(
+        !cache
+            .blob(RepositoryKind::Model, &id, &digest('b'))
+            .exists()
+    );
+    assert_eq!(
+        cache.commit_of(RepositoryKind::Model, &id, "refs/pr/1"),
+        None
+    );
+    assert_eq!(
+        cache
+            .commit_of(RepositoryKind::Model, &id, "main")
+            .as_deref(),
+        Some(NEW)
+    );
+
+    let freed = cache.delete(RepositoryKind::Model, &id, NEW).unwrap();
+    assert_eq!(freed, 3010 + 40);
+    assert!(cache.list().is_empty() && !cache.knows(RepositoryKind::Model, &id));
+    assert!(
+        cache
+            .delete(RepositoryKind::Model, &id, "../../..")
+            .is_err()
+    );
+}
+
+#[test]
+fn what_is_being_fetched_is_not_deleted() {
+    let (_folder, cache, id) = cache();
+    cache.delete(RepositoryKind::Model, &id, OLD).unwrap();
+    let lock = cache.lock(RepositoryKind::Model, &id, &digest('d'));
+    crate::store::make_folder_of(&lock).unwrap();
+    let file = File::create(&lock).unwrap();
+    file.lock().unwrap();
+    let error = cache.delete(RepositoryKind::Model, &id, NEW).unwrap_err();
+    assert_eq!(error.message, "`maker/tiny` is being fetched right now");
+    drop(file);
+    cache.delete(RepositoryKind::Model, &id, NEW).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_out_of_the_cache_is_neither_counted_nor_deleted() {
+    let (_folder, cache, id) = cache();
+    let outside = tempfile::tempdir().unwrap();
+    let precious = outside.path().join("precious");
+    fs::write(&precious, [0; 500]).unwrap();
+    let snapshot = cache.snapshot(RepositoryKind::Model, &id, OLD);
+    std::os::unix::fs::symlink(&precious, snapshot.join("stolen")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), snapshot.join("folder")).unwrap();
+    assert_eq!(cache.delete(RepositoryKind::Model, &id, OLD).unwrap(), 200);
+    assert!(precious.exists());
+}

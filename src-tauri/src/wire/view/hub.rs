@@ -1,0 +1,504 @@
+//! The Hub as the window shows it: what was found there, one repository, what is being fetched, and what was.
+
+use serde::{Deserialize, Serialize};
+use specta::Type;
+use specta_typescript::Number;
+
+use super::ErrorView;
+use crate::{
+    host::hub::{Fit, Uses},
+    hub::{
+        Hub, User,
+        download::Wanted,
+        downloads::{Download, DownloadState},
+        needed::{RemoteFile, warning},
+        preview::FirstRows,
+        repository::Repository,
+        search::{Found, MOST, Search, SortBy},
+        splits::Split,
+    },
+    store::hub_cache::{CachedRepository, CachedRevision, HubCache, names::RepositoryKind},
+};
+
+/// What is looked for. An empty text is not looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SearchView {
+    pub(crate) kind: RepositoryKind,
+    /// Words in the name.
+    pub(crate) words: String,
+    /// Who made it: `HuggingFaceTB`.
+    pub(crate) author: String,
+    /// What it is for, as the Hub calls it: `text-generation`.
+    pub(crate) task: String,
+    pub(crate) sort: SortBy,
+    /// How many are wanted. More of the same search is asked for with a larger number.
+    pub(crate) limit: u32,
+}
+
+/// The Hub itself: whether it can be asked, and where its files are kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HubView {
+    /// `https://huggingface.co`.
+    pub(crate) endpoint: String,
+    /// Why it is not asked: a sentence. Everything on this machine works all the same.
+    pub(crate) offline: Option<String>,
+    /// Where the token is kept, or comes from: `the keychain of the system`. None without a token.
+    pub(crate) token_place: Option<String>,
+    /// The folder that all programs of the Hub share.
+    pub(crate) cache: String,
+    /// What is free where that folder lies.
+    pub(crate) free_bytes: Option<f64>,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FoundListView {
+    pub(crate) found: Vec<FoundView>,
+    /// Whether there is more of it.
+    pub(crate) more: bool,
+}
+
+/// A repository in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FoundView {
+    /// `HuggingFaceTB/SmolLM2-135M`.
+    pub(crate) id: String,
+    pub(crate) task: Option<String>,
+    /// `apache-2.0`.
+    pub(crate) license: Option<String>,
+    /// In the last thirty days.
+    pub(crate) downloads: Option<f64>,
+    pub(crate) likes: Option<f64>,
+    /// When it last changed, in UTC.
+    pub(crate) changed: Option<String>,
+    /// Whether its makers ask for something before they let one have it.
+    pub(crate) gated: bool,
+    /// Whether some of it is on this machine.
+    pub(crate) here: bool,
+}
+
+/// A repository: a model or a data set.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RepositoryView {
+    pub(crate) kind: RepositoryKind,
+    pub(crate) id: String,
+    /// Its page for a browser.
+    pub(crate) url: String,
+    /// The commit that everything below is about.
+    pub(crate) commit: String,
+    pub(crate) task: Option<String>,
+    pub(crate) license: Option<String>,
+    /// What has to be done before it can be had, in a sentence; `url` is where.
+    pub(crate) gate: Option<String>,
+    pub(crate) downloads: Option<f64>,
+    pub(crate) likes: Option<f64>,
+    pub(crate) changed: Option<String>,
+    /// Of a model: `llama`.
+    pub(crate) architecture: Option<String>,
+    pub(crate) parameters: Option<f64>,
+    /// The longest text it reads, in tokens.
+    pub(crate) context: Option<u32>,
+    /// Of a model: what Anneal can do with it.
+    pub(crate) can_train: bool,
+    pub(crate) can_talk: bool,
+    /// Why it can't, or what is odd about it: whole sentences.
+    pub(crate) notes: Vec<String>,
+    /// Of a model: what using it takes of this machine's memory.
+    pub(crate) fits: Vec<FitView>,
+    /// What a download without further wishes fetches.
+    #[specta(type = Number)]
+    pub(crate) needed_bytes: f64,
+    /// What of that is here already, whole files and parts of files.
+    #[specta(type = Number)]
+    pub(crate) here_bytes: f64,
+    /// The folder it lies in, once all that is needed is here.
+    pub(crate) path: Option<String>,
+    /// Every file, by name.
+    pub(crate) files: Vec<HubFileView>,
+    /// Of data: its parts.
+    pub(crate) splits: Vec<SplitView>,
+    /// Its description, in Markdown.
+    pub(crate) card: String,
+}
+
+/// What some use of a model takes of this machine's memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FitView {
+    /// `Talk`, `Train an adapter`, `Train all weights`.
+    pub(crate) name: String,
+    #[specta(type = Number)]
+    pub(crate) bytes: f64,
+    pub(crate) free_bytes: Option<f64>,
+    /// Whether it fits, where that is known.
+    pub(crate) fits: Option<bool>,
+}
+
+/// A file of a repository.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HubFileView {
+    pub(crate) path: String,
+    #[specta(type = Number)]
+    pub(crate) bytes: f64,
+    /// Whether a download without further wishes fetches it.
+    pub(crate) needed: bool,
+    /// Whether it is here.
+    pub(crate) here: bool,
+    /// Why it is fetched only when it is asked for by name.
+    pub(crate) warning: Option<String>,
+}
+
+/// A part of data: `train` of the configuration `main`.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SplitView {
+    /// `main`; `default` where there is only one.
+    pub(crate) config: String,
+    pub(crate) name: String,
+    /// What kind of files: `Parquet`.
+    pub(crate) format: String,
+    pub(crate) files: u32,
+    #[specta(type = Number)]
+    pub(crate) bytes: f64,
+    /// Whether all its files are here.
+    pub(crate) here: bool,
+    /// Why it can't be learned from.
+    pub(crate) problem: Option<String>,
+}
+
+/// The first rows of data that is not here.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FirstRowsView {
+    pub(crate) columns: Vec<String>,
+    /// Values by row and column, as text.
+    pub(crate) rows: Vec<Vec<String>>,
+    /// How many rows the first file has, where it says.
+    pub(crate) total: Option<f64>,
+    /// How much was fetched to know that.
+    #[specta(type = Number)]
+    pub(crate) fetched_bytes: f64,
+}
+
+/// What is to be fetched.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WantedView {
+    pub(crate) kind: RepositoryKind,
+    pub(crate) id: String,
+    /// A commit, branch or tag. Empty means `main`.
+    pub(crate) revision: String,
+    /// Files by name. Empty means those that are needed.
+    pub(crate) files: Vec<String>,
+    /// Of data: its part. Empty means all.
+    pub(crate) config: String,
+    pub(crate) split: String,
+}
+
+/// Something that is being fetched, or was.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DownloadView {
+    /// Names it among the downloads.
+    pub(crate) key: String,
+    pub(crate) kind: RepositoryKind,
+    /// `HuggingFaceTB/SmolLM2-135M`.
+    pub(crate) id: String,
+    /// What of it: `train of main`, `model-q4.gguf`. None for what is needed.
+    pub(crate) part: Option<String>,
+    pub(crate) state: DownloadState,
+    #[specta(type = Number)]
+    pub(crate) done_bytes: f64,
+    #[specta(type = Number)]
+    pub(crate) total_bytes: f64,
+    pub(crate) bytes_per_second: Option<f64>,
+    pub(crate) seconds_left: Option<f64>,
+    pub(crate) files: Vec<DownloadFileView>,
+    /// Why it waits or failed.
+    pub(crate) problem: Option<ErrorView>,
+    /// Where it lies, once it is whole: the folder of a model, the first file of data.
+    pub(crate) path: Option<String>,
+}
+
+/// A file that is being fetched.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DownloadFileView {
+    pub(crate) path: String,
+    #[specta(type = Number)]
+    pub(crate) done_bytes: f64,
+    #[specta(type = Number)]
+    pub(crate) total_bytes: f64,
+}
+
+/// A repository in the shared cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CachedView {
+    pub(crate) kind: RepositoryKind,
+    pub(crate) id: String,
+    /// What it takes on disk; files that revisions share count once.
+    #[specta(type = Number)]
+    pub(crate) bytes: f64,
+    /// The newest first.
+    pub(crate) revisions: Vec<CachedRevisionView>,
+}
+
+/// A revision in the shared cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CachedRevisionView {
+    pub(crate) commit: String,
+    /// Branches and tags that mean it: `main`.
+    pub(crate) names: Vec<String>,
+    pub(crate) path: String,
+    pub(crate) files: u32,
+    #[specta(type = Number)]
+    pub(crate) bytes: f64,
+    /// What deleting it frees: files that nobody else uses.
+    #[specta(type = Number)]
+    pub(crate) freed_bytes: f64,
+    /// When it was fetched, in UTC.
+    pub(crate) fetched: Option<String>,
+}
+
+/// Who the token belongs to.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct UserView {
+    pub(crate) name: String,
+    pub(crate) full_name: Option<String>,
+    /// Where the token is kept.
+    pub(crate) token_place: String,
+}
+
+impl SearchView {
+    /// What is looked for. An empty text is not looked at.
+    pub(crate) fn search(self) -> Search {
+        let filled = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        Search {
+            kind: self.kind,
+            words: filled(self.words),
+            author: filled(self.author),
+            task: filled(self.task),
+            sort: self.sort,
+            limit: (self.limit as usize).min(MOST),
+        }
+    }
+}
+
+impl From<&Hub> for HubView {
+    fn from(hub: &Hub) -> Self {
+        let cache = hub.cache().ok();
+        Self {
+            endpoint: hub.endpoint().to_owned(),
+            offline: hub.offline(),
+            token_place: hub.token_place().map(|place| place.to_string()),
+            cache: cache
+                .map(|cache| cache.root().display().to_string())
+                .unwrap_or_default(),
+            free_bytes: cache
+                .and_then(HubCache::free_bytes)
+                .map(|bytes| bytes as f64),
+        }
+    }
+}
+
+impl FoundListView {
+    /// What was found, and what of it is in a cache.
+    pub(crate) fn new(
+        (found, more): (Vec<Found>, bool),
+        kind: RepositoryKind,
+        cache: Option<&HubCache>,
+    ) -> Self {
+        let view = |found: Found| FoundView {
+            here: cache.is_some_and(|cache| cache.knows(kind, &found.id)),
+            id: found.id.to_string(),
+            task: found.task,
+            license: found.license,
+            downloads: found.downloads.map(|count| count as f64),
+            likes: found.likes.map(|count| count as f64),
+            changed: found.changed,
+            gated: found.gated,
+        };
+        Self {
+            found: found.into_iter().map(view).collect(),
+            more,
+        }
+    }
+}
+
+impl RepositoryView {
+    /// A repository, what can be done with it here, and what of it is in a cache.
+    pub(crate) fn new(repository: Repository, uses: Uses, cache: &HubCache) -> Self {
+        let is_here = |file: &RemoteFile| {
+            cache.has(
+                repository.kind,
+                &repository.id,
+                &repository.commit,
+                &file.path,
+            )
+        };
+        let bytes_here = |file: &RemoteFile| match is_here(file) {
+            true => file.bytes,
+            false => cache
+                .bytes_here(repository.kind, &repository.id, &file.digest)
+                .min(file.bytes),
+        };
+        let needed = repository.needed();
+        let path = cache.snapshot(repository.kind, &repository.id, &repository.commit);
+        let is_whole = !needed.is_empty() && needed.iter().all(|file| is_here(file));
+        let files = repository.files.iter().map(|file| HubFileView {
+            path: file.path.clone(),
+            bytes: file.bytes as f64,
+            needed: needed.iter().any(|needed| needed.path == file.path),
+            here: is_here(file),
+            warning: warning(&file.path).map(str::to_owned),
+        });
+        let splits = repository
+            .splits
+            .iter()
+            .map(|split| SplitView::new(split, split.files.iter().all(is_here)));
+        Self {
+            needed_bytes: needed.iter().map(|file| file.bytes).sum::<u64>() as f64,
+            here_bytes: needed.iter().map(|file| bytes_here(file)).sum::<u64>() as f64,
+            path: is_whole.then(|| path.display().to_string()),
+            files: files.collect(),
+            splits: splits.collect(),
+            kind: repository.kind,
+            id: repository.id.to_string(),
+            gate: repository.gate.as_ref().map(|error| match &error.hint {
+                Some(hint) => format!("{}; {hint}", error.message),
+                None => error.message.clone(),
+            }),
+            url: repository.url,
+            commit: repository.commit,
+            task: repository.task,
+            license: repository.license,
+            downloads: repository.downloads.map(|count| count as f64),
+            likes: repository.likes.map(|count| count as f64),
+            changed: repository.changed,
+            parameters: repository.parameters.map(|count| count as f64),
+            card: repository.card,
+            architecture: uses.architecture,
+            context: uses.context.map(|tokens| tokens as u32),
+            can_train: uses.can_train,
+            can_talk: uses.can_talk,
+            notes: uses.notes,
+            fits: uses.fits.into_iter().map(FitView::from).collect(),
+        }
+    }
+}
+
+impl From<Fit> for FitView {
+    fn from(fit: Fit) -> Self {
+        Self {
+            name: fit.name.to_owned(),
+            bytes: fit.bytes as f64,
+            free_bytes: fit.free_bytes.map(|bytes| bytes as f64),
+            fits: fit.free_bytes.map(|free| fit.bytes <= free),
+        }
+    }
+}
+
+impl SplitView {
+    fn new(split: &Split, here: bool) -> Self {
+        Self {
+            config: split.config.clone(),
+            name: split.name.clone(),
+            format: split.format.to_owned(),
+            files: split.files.len() as u32,
+            bytes: split.bytes() as f64,
+            here,
+            problem: split.problem(),
+        }
+    }
+}
+
+impl From<FirstRows> for FirstRowsView {
+    fn from(first: FirstRows) -> Self {
+        Self {
+            columns: first.rows.columns,
+            rows: first.rows.rows,
+            total: first.rows.total.map(|rows| rows as f64),
+            fetched_bytes: first.fetched_bytes as f64,
+        }
+    }
+}
+
+impl From<Download> for DownloadView {
+    fn from(download: Download) -> Self {
+        let wanted: Wanted = download.wanted;
+        let files = wanted
+            .files
+            .iter()
+            .zip(&download.done)
+            .map(|(file, done)| DownloadFileView {
+                path: file.path.clone(),
+                done_bytes: *done as f64,
+                total_bytes: file.bytes as f64,
+            });
+        Self {
+            key: download.key,
+            kind: wanted.kind,
+            id: wanted.id.to_string(),
+            state: download.state,
+            done_bytes: download.done.iter().sum::<u64>() as f64,
+            total_bytes: wanted.bytes() as f64,
+            bytes_per_second: download.bytes_per_second,
+            seconds_left: download.seconds_left,
+            files: files.collect(),
+            problem: download.problem.map(ErrorView::from),
+            path: download.path.map(|path| path.display().to_string()),
+            part: wanted.part,
+        }
+    }
+}
+
+impl From<CachedRepository> for CachedView {
+    fn from(cached: CachedRepository) -> Self {
+        Self {
+            kind: cached.kind,
+            id: cached.id.to_string(),
+            bytes: cached.bytes as f64,
+            revisions: cached
+                .revisions
+                .into_iter()
+                .map(CachedRevisionView::from)
+                .collect(),
+        }
+    }
+}
+
+impl From<CachedRevision> for CachedRevisionView {
+    fn from(revision: CachedRevision) -> Self {
+        let fetched = revision
+            .fetched
+            .and_then(|time| jiff::Timestamp::try_from(time).ok());
+        Self {
+            commit: revision.commit,
+            names: revision.names,
+            path: revision.path.display().to_string(),
+            files: revision.files as u32,
+            bytes: revision.bytes as f64,
+            freed_bytes: revision.freed_bytes as f64,
+            fetched: fetched.map(|time| time.to_string()),
+        }
+    }
+}
+
+impl From<User> for UserView {
+    fn from(user: User) -> Self {
+        Self {
+            name: user.name,
+            full_name: user.full_name,
+            token_place: user.token_place,
+        }
+    }
+}

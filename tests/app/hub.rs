@@ -1,0 +1,503 @@
+//! Models and data of the Hub, from a server of our own that speaks as the real one does.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    app::{App, Output, sentences},
+    hub_server::{File, Gated, Host, Kind, Repository, Server, hostile_paths},
+};
+
+/// The program with a Hub to ask.
+fn command(app: &App, server: &Server, words: &str) -> Command {
+    let mut command = app.command(&words.split(' ').collect::<Vec<_>>());
+    command
+        .env("HF_ENDPOINT", server.endpoint())
+        .env_remove("HF_HUB_OFFLINE");
+    command
+}
+
+/// What `anneal` says to some words, with a Hub to ask.
+#[track_caller]
+pub(crate) fn ask(app: &App, server: &Server, words: &str) -> Output {
+    ask_with(app, server, words, "")
+}
+
+/// The same, with words on standard input.
+#[track_caller]
+fn ask_with(app: &App, server: &Server, words: &str, input: &str) -> Output {
+    app.run_command(command(app, server, words), input)
+}
+
+/// The answer as JSON; it has to succeed.
+#[track_caller]
+fn ask_json(app: &App, server: &Server, words: &str) -> Value {
+    let output = ask(app, server, &format!("{words} --json"));
+    assert_eq!(output.code, 0, "{output:?}");
+    serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap()
+}
+
+/// The program, started and left to run.
+pub(crate) fn spawn(app: &App, server: &Server, words: &str) -> std::process::Child {
+    let mut command = command(app, server, words);
+    command.stdin(Stdio::null()).spawn().unwrap()
+}
+
+/// A model whose weights are a large file, without anything that could be talked to.
+pub(crate) fn model(id: &str, bytes: usize) -> Repository {
+    let weights: Vec<u8> = (0..bytes).map(|at| (at * 31 + at / 251) as u8).collect();
+    let config = json!({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 1000, "max_position_embeddings": 2048});
+    Repository::new(Kind::Model, id)
+        .with(File::small(".gitattributes", *b"*.safetensors filter=lfs"))
+        .with(File::small(
+            "README.md",
+            *b"---\nlicense: mit\n---\n# Tiny\n\nA model.\n",
+        ))
+        .with(File::small("config.json", config.to_string().into_bytes()))
+        .with(File::small("tokenizer.json", *b"{}"))
+        .with(File::large("model.safetensors", weights))
+        .with(File::large("pytorch_model.bin", *b"a pickle"))
+        .with(File::large("model-q4.gguf", vec![7; 5000]))
+}
+
+/// The snapshot of a repository in the cache.
+pub(crate) fn snapshot(app: &App, folder: &str, commit: &str) -> std::path::PathBuf {
+    app.hub_home()
+        .join("hub")
+        .join(folder)
+        .join("snapshots")
+        .join(commit)
+}
+
+#[test]
+fn a_model_is_found_and_shown_before_anything_is_fetched() {
+    let (app, server) = (App::new(), Server::start());
+    let mut tiny = model("Maker/Tiny", 300_000);
+    tiny.pipeline_tag = Some("text-generation".to_owned());
+    tiny.tags = vec!["license:mit".to_owned()];
+    tiny.downloads = 1234;
+    server.add(tiny);
+    server.add(Repository::new(Kind::Model, "Other/Large"));
+
+    let found = ask(&app, &server, "hub search tiny");
+    let expected = "Maker/Tiny  text-generation  mit  1,234 downloads  0 likes  DAY\n";
+    assert_eq!(found.stdout, expected);
+    let one = ask_json(&app, &server, "hub search --task any --limit 1");
+    assert_eq!(one["more"], true);
+
+    let shown = ask(&app, &server, "hub show Maker/Tiny");
+    for words in [
+        "licence       mit",
+        "architecture  llama",
+        "context       2,048 tokens",
+        "300 kB in 3 files",
+        "Train an adapter",
+        "Talk",
+    ] {
+        assert!(shown.stdout.contains(words), "{words}: {shown:?}");
+    }
+    let shown = ask_json(&app, &server, "hub show Maker/Tiny");
+    assert_eq!(shown["card"], json!("# Tiny\n\nA model."));
+    assert_eq!(shown["uses"]["can_train"], json!(true));
+    assert!(!app.hub_home().join("hub").exists());
+}
+
+#[test]
+fn a_model_is_fetched_listed_and_deleted() {
+    let (app, server) = (App::new(), Server::start());
+    server.set_redirects_small_files(true);
+    let commit = server.add(model("Maker/Tiny", 300_000));
+    let got = ask(&app, &server, "hub get Maker/Tiny");
+    let folder = snapshot(&app, "models--Maker--Tiny", &commit);
+    assert_eq!(got.code, 0, "{got:?}");
+    let path = format!("FOLDER/hub-home/hub/models--Maker--Tiny/snapshots/{commit}\n");
+    assert_eq!(got.stdout, path);
+    let needed = ["config.json", "model.safetensors", "tokenizer.json"];
+    assert_eq!(names(&folder), needed);
+    let weights = fs::read(folder.join("model.safetensors")).unwrap();
+    assert_eq!(weights.len(), 300_000);
+
+    server.forget_requests();
+    let again = ask(&app, &server, "hub get Maker/Tiny");
+    assert!(again.stderr.contains("everything is here"), "{again:?}");
+    assert!(asks_api_alone(&server));
+
+    let words = "hub get Maker/Tiny --file model-q4.gguf --file pytorch_model.bin";
+    let named = ask(&app, &server, words);
+    let warning = "pytorch_model.bin: It may be a pickle";
+    assert!(named.stderr.contains(warning), "{named:?}");
+    assert_eq!(names(&folder).len(), 5);
+
+    let listed = ask(&app, &server, "hub list");
+    let line = "Maker/Tiny  model  305 kB";
+    assert!(listed.stdout.contains(line), "{listed:?}");
+    assert_eq!(ask(&app, &server, "hub rm Maker/Tiny").code, 2);
+    let removed = ask_json(&app, &server, "hub rm Maker/Tiny --yes");
+    let freed = removed["freed_bytes"].as_u64().unwrap();
+    assert!(freed > 305_000, "{removed}");
+    assert_eq!(ask_json(&app, &server, "hub list"), json!([]));
+}
+
+/// Whether no large file was asked for.
+fn asks_api_alone(server: &Server) -> bool {
+    let requests = server.requests();
+    requests.iter().all(|request| request.host == Host::Api)
+}
+
+#[test]
+fn a_newer_revision_fetches_only_what_changed_and_each_is_deleted_alone() {
+    let (app, server) = (App::new(), Server::start());
+    let old = server.add(model("Maker/Tiny", 100_000));
+    assert_eq!(ask(&app, &server, "hub get Maker/Tiny").code, 0);
+    let mut newer = model("Maker/Tiny", 100_000);
+    newer.files.retain(|file| file.path != "tokenizer.json");
+    let new = server.add(newer.with(File::small("tokenizer.json", *b"{\"new\": 1}")));
+    server.forget_requests();
+    assert_eq!(ask(&app, &server, "hub get Maker/Tiny").code, 0);
+    assert!(asks_api_alone(&server), "the weights are the same");
+
+    let revisions = &ask_json(&app, &server, "hub list")[0]["revisions"];
+    assert_eq!(revisions.as_array().unwrap().len(), 2);
+    let removed = ask_json(
+        &app,
+        &server,
+        &format!("hub rm Maker/Tiny --revision {old} --yes"),
+    );
+    assert_eq!(
+        removed["freed_bytes"], 2,
+        "only the old tokenizer is nobody's"
+    );
+    let folder = snapshot(&app, "models--Maker--Tiny", &new);
+    assert_eq!(
+        fs::read(folder.join("model.safetensors")).unwrap().len(),
+        100_000
+    );
+    // The name goes on to mean the new one, also for other programs.
+    let main = app.hub_home().join("hub/models--Maker--Tiny/refs/main");
+    assert_eq!(fs::read_to_string(main).unwrap(), new);
+}
+
+#[test]
+fn the_token_is_kept_private_and_goes_to_no_other_host() {
+    let (app, server) = (App::new(), Server::start());
+    server.set_token(Some("hf_good_token"));
+    let mut gated = model("Maker/Gated", 50_000);
+    gated.gated = Gated::Manual;
+    server.add(gated);
+
+    let wrong = ask_with(&app, &server, "hub login", "hf_wrong_token\n");
+    assert_eq!(
+        (wrong.code, wrong.stderr.contains("hf_wrong")),
+        (1, false),
+        "{wrong:?}"
+    );
+    let login = ask_with(&app, &server, "hub login", "hf_good_token\n");
+    assert!(
+        login.stdout.starts_with("logged in as ")
+            && login.stdout.contains("a file that only you can read"),
+        "{login:?}"
+    );
+    assert!(
+        ask(&app, &server, "hub whoami")
+            .stdout
+            .contains("hub-token")
+    );
+
+    server.forget_requests();
+    let got = ask(&app, &server, "hub get Maker/Gated --json");
+    assert_eq!(got.code, 0, "{got:?}");
+    let requests = server.requests();
+    let sends_token = |host| {
+        requests
+            .iter()
+            .filter(move |it| it.host == host)
+            .any(|it| it.header("authorization").is_some())
+    };
+    assert!(
+        requests.iter().any(|it| it.host == Host::Cdn),
+        "the weights lie on another host"
+    );
+    assert_eq!(
+        (sends_token(Host::Api), sends_token(Host::Cdn)),
+        (true, false)
+    );
+
+    for output in [login, got] {
+        assert!(!format!("{output:?}").contains("good_token"));
+    }
+    let holds = |path: &Path| {
+        fs::read(path).is_ok_and(|bytes| bytes.windows(10).any(|it| it == b"good_token"))
+    };
+    let holders: Vec<String> = files(app.folder())
+        .into_iter()
+        .filter(|path| holds(&app.folder().join(path)))
+        .collect();
+    assert_eq!(holders, ["home/hub-token"]);
+    assert_eq!(ask(&app, &server, "hub logout").code, 0);
+    assert!(
+        ask(&app, &server, "hub whoami")
+            .stdout
+            .starts_with("nobody is logged in")
+    );
+}
+
+#[test]
+fn who_has_no_access_is_told_to_accept_the_terms() {
+    let (app, server) = (App::new(), Server::start());
+    server.set_token_without_access(Some("hf_stranger_token"));
+    let mut gated = model("Maker/Gated", 1000);
+    gated.gated = Gated::Auto;
+    server.add(gated);
+    let refused = ask(&app, &server, "hub get Maker/Gated");
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused
+            .stderr
+            .contains("its makers let only those have it who accept their terms"),
+        "{refused:?}"
+    );
+    assert!(
+        refused
+            .stderr
+            .contains("hint: accept the terms on its page"),
+        "{refused:?}"
+    );
+
+    let mut get = command(&app, &server, "hub get Maker/Gated");
+    get.env("HF_TOKEN", "hf_stranger_token");
+    let refused = app.run_command(get, "");
+    assert_eq!(refused.code, 1);
+    assert!(
+        refused.stderr.contains("with the account of your token"),
+        "{refused:?}"
+    );
+}
+
+/// A model that was trained here, as somebody would have put it on the Hub.
+fn trained(app: &App) -> Repository {
+    app.file("animals.txt", &sentences(40));
+    let run = "data: {files: [animals.txt]}\nscratch: {preset: nano, vocab_size: 300, config: {hidden_size: 16, \
+        intermediate_size: 32, num_hidden_layers: 1, num_attention_heads: 2, num_key_value_heads: 2, head_dim: 8}}\n\
+        batch: {rows: 2, length: 32}\nsteps: 2\ndevice: cpu\n";
+    app.file("run.yaml", run);
+    assert_eq!(app.run(&["train", "run.yaml"]).code, 0);
+    let run = fs::read_dir(app.home().join("runs")).unwrap().next();
+    let folder = run.unwrap().unwrap().path().join("checkpoints/step-000002");
+    let mut repository = Repository::new(Kind::Model, "Maker/Small");
+    for name in names(&folder) {
+        let bytes = fs::read(folder.join(&name)).unwrap();
+        repository = repository.with(match name.as_str() {
+            "model.safetensors" => File::large(&name, bytes),
+            _ => File::small(&name, bytes),
+        });
+    }
+    repository
+}
+
+#[test]
+fn a_model_that_is_not_here_is_offered_and_then_talked_to_and_trained() {
+    let (app, server) = (App::new(), Server::start());
+    server.add(trained(&app));
+
+    let unasked = ask(&app, &server, "chat Maker/Small");
+    assert_eq!(unasked.code, 2);
+    assert!(
+        unasked
+            .stderr
+            .contains("nobody can be asked here: Maker/Small is not here. Fetch "),
+        "{unasked:?}"
+    );
+    let chat = ask_with(
+        &app,
+        &server,
+        "chat Maker/Small --yes --set max_tokens=3",
+        "The cat\n",
+    );
+    assert_eq!(chat.code, 0, "{chat:?}");
+    // Now it is here, and nobody is asked any more.
+    let here = app.run(&[
+        "train",
+        "--model",
+        "Maker/Small",
+        "--data",
+        "animals.txt",
+        "--steps",
+        "1",
+        "--plan",
+    ]);
+    assert_eq!(here.code, 0, "{here:?}");
+    let missing = ask(
+        &app,
+        &server,
+        "train --model Maker/None --data animals.txt --yes",
+    );
+    assert!(
+        missing
+            .stderr
+            .contains("there is no model `Maker/None` on this machine, and could not look"),
+        "{missing:?}"
+    );
+}
+
+#[test]
+fn a_part_of_a_data_set_is_fetched_and_learned_from() {
+    let (app, server) = (App::new(), Server::start());
+    let rows = "{\"question\": \"1+1?\", \"answer\": \"2\"}\n".repeat(50);
+    let mut data = Repository::new(Kind::Dataset, "Maker/Sums")
+        .with(File::small("README.md", *b"# Sums"))
+        .with(File::large("main/train-0.jsonl", rows.clone().into_bytes()))
+        .with(File::large("main/train-1.jsonl", rows.into_bytes()))
+        .with(File::small(
+            "main/test-0.jsonl",
+            *b"{\"question\": \"2+2?\", \"answer\": \"4\"}\n",
+        ));
+    let card = json!({"configs": [{"config_name": "main", "data_files": [
+        {"split": "train", "path": "main/train-*"}, {"split": "test", "path": "main/test-*"}]}]});
+    data.info = json!({"cardData": card}).as_object().unwrap().clone();
+    let commit = server.add(data);
+
+    let shown = ask(&app, &server, "hub show Maker/Sums --data");
+    assert!(
+        shown.stdout.contains("main  train  JSON lines  2 files"),
+        "{shown:?}"
+    );
+    let wrong = ask(&app, &server, "hub get Maker/Sums --data --split dev");
+    assert_eq!(wrong.code, 2);
+    assert!(
+        wrong
+            .stderr
+            .contains("has no part `dev`\nhint: its parts are test of main, train of main"),
+        "{wrong:?}"
+    );
+    let got = ask(&app, &server, "hub get Maker/Sums --data --split train");
+    assert_eq!(got.code, 0, "{got:?}");
+    let folder = snapshot(&app, "datasets--Maker--Sums", &commit);
+    assert_eq!(
+        names(&folder.join("main")),
+        ["train-0.jsonl", "train-1.jsonl"]
+    );
+    let folder = folder.display().to_string();
+    let columns = [
+        "--column",
+        "prompt=question",
+        "--column",
+        "completion=answer",
+    ];
+    let inspected = app.run(&[&["data", "inspect", &folder][..], &columns].concat());
+    assert!(inspected.stdout.contains("100"), "{inspected:?}");
+}
+
+#[test]
+fn offline_is_a_state_with_a_code_of_its_own() {
+    let (app, server) = (App::new(), Server::start());
+    let off = app.run(&["hub", "search", "x"]);
+    assert_eq!(off.code, 3);
+    assert!(
+        off.stderr.contains("HF_HUB_OFFLINE") && off.stderr.contains("work all the same"),
+        "{off:?}"
+    );
+    let mut nobody = command(&app, &server, "hub search x");
+    nobody.env("HF_ENDPOINT", "http://127.0.0.1:9");
+    let nobody = app.run_command(nobody, "");
+    assert_eq!(nobody.code, 3);
+    assert!(
+        nobody.stderr.contains("127.0.0.1:9 can't be reached"),
+        "{nobody:?}"
+    );
+    // What is here works, and nobody waits for the network.
+    assert_eq!(app.run(&["hub", "list"]).code, 0);
+    assert!(app.run(&["chat", "Maker/Tiny"]).stderr.contains("no model"));
+    assert!(server.requests().is_empty());
+}
+
+#[test]
+fn hostile_names_and_sizes_stay_outside() {
+    let (app, server) = (App::new(), Server::start());
+    let mut repository = model("Maker/Tiny", 1000);
+    let hostile = hostile_paths();
+    for path in &hostile {
+        repository = repository.with(File::small(path, *b"gotcha"));
+    }
+    repository.info = json!({"pipeline_tag": "text\u{1b}[31m", "tags": ["license:\u{202e}tim"]})
+        .as_object()
+        .unwrap()
+        .clone();
+    server.add(repository);
+    let shown = ask(&app, &server, "hub show Maker/Tiny");
+    let left_out = format!("{} of its files can't be kept", hostile.len());
+    assert!(shown.stdout.contains(&left_out), "{shown:?}");
+    assert!(
+        !shown.stdout.contains(['\u{1b}', '\u{202e}', '\u{7}']),
+        "{shown:?}"
+    );
+    let named = ask(&app, &server, "hub get Maker/Tiny --file ../../x");
+    assert_eq!(named.code, 2, "{named:?}");
+    for id in ["../../etc", "a/b/c", "C:\\x"] {
+        assert_eq!(ask(&app, &server, &format!("hub get {id}")).code, 2);
+    }
+    assert_eq!(ask(&app, &server, "hub get Maker/Tiny").code, 0);
+    let wrong = files(app.folder())
+        .into_iter()
+        .find(|path| fs::read(app.folder().join(path)).is_ok_and(|it| it == b"gotcha"));
+    assert_eq!(wrong, None);
+}
+
+#[test]
+fn what_python_fetched_is_here_and_a_link_in_it_leads_nowhere_else() {
+    // As `huggingface_hub` lays it out, down to what it leaves beside the files.
+    let app = App::new();
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let root = app.hub_home().join("hub/models--maker--old");
+    let blob = "a".repeat(40);
+    fs::create_dir_all(root.join("blobs")).unwrap();
+    fs::create_dir_all(root.join("refs")).unwrap();
+    fs::create_dir_all(root.join(".no_exist").join(commit)).unwrap();
+    fs::create_dir_all(root.join("snapshots").join(commit)).unwrap();
+    fs::write(root.join("refs/main"), commit).unwrap();
+    fs::write(root.join("blobs").join(&blob), "{}").unwrap();
+    let link = root.join("snapshots").join(commit).join("config.json");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(format!("../../blobs/{blob}"), link).unwrap();
+    #[cfg(windows)]
+    fs::copy(root.join("blobs").join(&blob), link).unwrap();
+    let listed = app.run(&["hub", "list"]);
+    assert!(
+        listed
+            .stdout
+            .contains("maker/old  model  42 B  01234567  main  1 files"),
+        "{listed:?}"
+    );
+}
+
+/// The names in a folder, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for name in names(folder) {
+        let path = folder.join(&name);
+        match path.is_dir() && !path.is_symlink() {
+            true => found.extend(
+                files(&path)
+                    .into_iter()
+                    .map(|inner| format!("{name}/{inner}")),
+            ),
+            false => found.push(name),
+        }
+    }
+    found
+}
