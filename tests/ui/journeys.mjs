@@ -100,6 +100,16 @@ describe("a person", { concurrency: 2 }, () => {
     await shows(heading(page), "Runs");
   });
 
+  scenario("goes to the downloads from any page, pauses one, and opens the data that comes next", { page: "home" }, async (page) => {
+    await page.getByRole("complementary").getByRole("button", { name: /2 downloads/ }).click();
+    await shows(heading(page), "Downloads");
+    await button(page, "Pause: HuggingFaceTB/SmolLM2-1.7B-Instruct").click();
+    await button(page, "Resume: HuggingFaceTB/SmolLM2-1.7B-Instruct").waitFor();
+    await button(page, "Open openai/gsm8k, train of socratic in Data").click();
+    await shows(heading(page), "Data");
+    await page.getByRole("complementary").getByText("2 paused, 1 failed").waitFor();
+  });
+
   scenario(
     "at the first start finds on every page what to do next",
     { page: "home" },

@@ -22,9 +22,23 @@ const looks = [
   { width: 900, height: 640, theme: "dark" },
 ];
 
-const plain = ["home", "models", "data", "train", "runs", "chat", "device", "settings"].map((page) => [page, { page }]);
+const plain = ["home", "models", "data", "downloads", "train", "runs", "chat", "device", "settings"].map((page) => [page, { page }]);
 const run = (id) => ({ page: "run", id });
 const filled = { name: "Support tone", method: "lora", model: "SmolLM2-1.7B-Instruct", "data.files": "[/Users/mira/Documents/support.jsonl]" };
+
+const model = (id) => ({ page: "repository", kind: "model", id });
+const data = (id) => ({ page: "repository", kind: "data", id });
+const longName = "a-remarkably-long-organisation-name/a-remarkably-long-model-name-with-everything-in-it-2026-11-checkpoint-000500-merged";
+/** The Hub, where it can be asked and where it can't. */
+const hub = [
+  ["models-hub", { page: "models", tab: "hub" }],
+  ["data-hub", { page: "data", tab: "hub" }],
+  ["hub-model", model("HuggingFaceTB/SmolLM2-135M-Instruct")],
+  ["hub-data", data("openai/gsm8k")],
+];
+const files = (page) => page.getByRole("radio", { name: "Files" }).check({ force: true });
+
+const revisions = (page) => page.getByRole("button", { name: "HuggingFaceTB/SmolLM2-360M-Instruct", exact: true }).click();
 
 const pages = {
   full: [
@@ -41,16 +55,38 @@ const pages = {
     ["run-paused", run("2026-11-18-questions-55f2")],
     ["run-failed", run("2026-11-17-shakespeare-b2e7")],
     ["run-interrupted", run("2026-11-12-diary-9e11")],
+    ["downloads-files", { page: "downloads" }, (page) => page.getByRole("button", { name: "Files of HuggingFaceTB/SmolLM2-1.7B-Instruct" }).click()],
+    ["downloads-cancel", { page: "downloads" }, (page) => page.getByRole("button", { name: "Cancel: HuggingFaceTB/SmolLM2-1.7B-Instruct" }).click()],
+    ["downloads-revisions", { page: "downloads" }, revisions],
+    ["downloads-delete", { page: "downloads" }, async (page) => {
+      await revisions(page);
+      await page.getByRole("button", { name: "Delete main of HuggingFaceTB/SmolLM2-360M-Instruct" }).click();
+    }],
     ["compare", { page: "compare", ids: ["2026-11-20-support-tone-3e90", "2026-11-15-tone-of-voice-0d3c", "2026-11-18-questions-55f2"] }],
     ["chat-run", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }],
     ["chat-markdown", { page: "chat", conversation: "2026-11-20-table" }],
     ["chat-beside", { page: "chat", conversation: "2026-11-21-parcel" }],
+    ...hub,
+    ["models-hub-more", { page: "models", tab: "hub" }, (page) => page.getByRole("button", { name: "Show 30 more" }).click()],
+    ["models-hub-none", { page: "models", tab: "hub" }, (page) => page.getByRole("searchbox").first().fill("nothing is called that")],
+    ["hub-model-files", model("HuggingFaceTB/SmolLM2-1.7B-Instruct"), files],
+    ["hub-model-here", model("HuggingFaceTB/SmolLM2-360M-Instruct")],
+    ["hub-model-begun", model("Qwen/Qwen2.5-0.5B")],
+    ["hub-model-gated", model("meta-llama/Llama-3.2-1B")],
+    ["hub-model-gguf", model("TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF")],
+    ["hub-model-pickle", model("openai-community/gpt2-medium-of-2019"), (page) => page.getByRole("button", { name: "Download pytorch_model.bin" }).click()],
+    ["hub-model-strange", model("state-spaces/mamba-370m-hf")],
+    ["hub-model-long", model(longName), files],
+    ["hub-model-gone", model("nobody/nothing")],
+    ["hub-data-rows", data("HuggingFaceFW/fineweb-edu"), (page) => page.getByRole("button", { name: "train", exact: true }).first().click()],
+    ["hub-data-pictures", data("ylecun/mnist"), (page) => page.getByRole("button", { name: "train", exact: true }).click()],
     ["search", { page: "home" }, (page) => page.keyboard.press("Control+k")],
     ["leave", { page: "home" }, (page) => page.evaluate(() => window.annealFake.news({ kind: "quit_asked" }))],
   ],
-  empty: plain,
+  empty: [...plain, ...hub, ["hub-model-gated", model("meta-llama/Llama-3.2-1B")]],
   broken: [
     ...plain,
+    ...hub,
     ["train-filled", { page: "train", filled }],
     ["run", run("2026-11-21-support-tone-7f3a")],
     ["data-of", { page: "data", id: "support-4b1e" }],
@@ -58,6 +94,13 @@ const pages = {
     ["chat-run", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }],
   ],
   offered: [["home", { page: "home" }]],
+  offline: [
+    ...hub,
+    ["models", { page: "models" }],
+    ["data", { page: "data" }],
+    ["downloads", { page: "downloads" }],
+    ["settings", { page: "settings" }],
+  ],
 };
 
 if (shots) mkdirSync(shots, { recursive: true });

@@ -6,10 +6,10 @@ import { api } from "../../ui/src/api";
 import { install } from "../../ui/src/api/fake";
 import { draft } from "../../ui/src/features/train/draft.svelte";
 import { asked, methodOf, needs, read, readList, requestOf, written, writtenList } from "../../ui/src/features/train/filled";
-import { latest } from "../../ui/src/features/train/latest";
 import { memoryOf, widths } from "../../ui/src/features/train/memory";
 import { waits } from "../../ui/src/features/train/waits";
 import { sentence, shown, typed } from "../../ui/src/features/train/words";
+import { latest } from "../../ui/src/lib/latest";
 
 describe("a value of a run file", () => {
   test("is read back as it was typed, whatever YAML would make of it", () => {

@@ -1,11 +1,16 @@
 // Which page is shown. A page is a noun, and may be about one thing.
 
-import type { Filled } from "./api";
+import type { Filled, RepositoryKind } from "./api";
+
+/** Where models and data are looked for: on this machine, or on the Hub. */
+export type Place = "here" | "hub";
 
 export type Route =
   | { page: "home" }
-  | { page: "models" }
-  | { page: "data"; id?: string }
+  | { page: "models"; tab?: Place }
+  | { page: "data"; id?: string; tab?: Place }
+  | { page: "repository"; kind: RepositoryKind; id: string; revision?: string }
+  | { page: "downloads" }
   | { page: "train"; filled?: Filled }
   | { page: "runs" }
   | { page: "run"; id: string }

@@ -1,6 +1,6 @@
 // What every page can see of the app: what goes on, what the user prefers, and what is held over the window.
 
-import { api, type News, type SettingsView, type StatusView } from "./api";
+import { api, type DownloadView, type News, type SettingsView, type StatusView } from "./api";
 import { go, type Route } from "./routes.svelte";
 
 /** How often the app is asked what goes on, in milliseconds. */
@@ -8,6 +8,8 @@ const LOOK = 1000;
 
 interface AppState {
   status: StatusView | undefined;
+  /** All downloads, in order, as last heard of. */
+  downloads: DownloadView[];
   theme: SettingsView["theme"];
   /** Whether the user wants to close the window while a run goes on. */
   leaves: boolean;
@@ -21,6 +23,7 @@ interface AppState {
 
 export const app = $state<AppState>({
   status: undefined,
+  downloads: [],
   theme: "system",
   leaves: false,
   searches: false,
@@ -38,6 +41,16 @@ export function look(): Promise<void> {
     .catch(() => undefined)
     .finally(() => (looking = undefined));
   return looking;
+}
+
+/** How often something new about the downloads was told. */
+let told = 0;
+
+/** Asks for the downloads. What was told meanwhile is newer than the answer. */
+export async function lookAtDownloads(): Promise<void> {
+  const before = told;
+  const downloads = await api.downloads();
+  if (told === before) app.downloads = downloads;
 }
 
 /** Has the page look light or dark. */
@@ -60,12 +73,13 @@ export async function addData(paths: string[]) {
 
 /** Starts to follow the app. Returns how to stop. */
 export function follow(): () => void {
-  // Without either, the window still shows its pages.
+  // Without any of it, the window still shows its pages.
   api.listen(hear).catch(() => undefined);
   api.settings().then(
     (settings) => wear(settings.theme),
     () => undefined,
   );
+  lookAtDownloads().catch(() => undefined);
   void look();
   const timer = setInterval(look, LOOK);
   return () => clearInterval(timer);
@@ -77,10 +91,13 @@ function hear(news: News) {
   else if (news.kind === "dropped") {
     app.dropping = false;
     void addData(news.paths);
+  } else if (news.kind === "downloads") {
+    told += 1;
+    app.downloads = news.downloads;
   } else choose(news.page);
 }
 
-const PLAIN = ["home", "models", "data", "train", "runs", "chat", "device", "settings"] as const;
+const PLAIN = ["home", "models", "data", "downloads", "train", "runs", "chat", "device", "settings"] as const;
 
 /** Does what was chosen in the menu, or by its shortcut. */
 export function choose(id: string) {

@@ -1,8 +1,8 @@
 // A made-up app behind the window, for tests and for pictures. Only a build in the mode `fake` has it.
 //
-// The address says what is shown. `?scene=` is `full`, `empty` (the first start), `broken` (commands refuse) or `offered`
-// (runs were going on when the app last ended). `?points=` gives the run that goes on so many steps, and `?rate=` has it do
-// so many a second. `#` and a route as JSON opens a page.
+// The address says what is shown. `?scene=` is `full`, `empty` (the first start), `broken` (commands refuse), `offered`
+// (runs were going on when the app last ended) or `offline` (the Hub can't be asked). `?points=` gives the run that goes
+// on so many steps, and `?rate=` has it do so many a second. `#` and a route as JSON opens a page.
 
 import { mockIPC, mockWindows } from "@tauri-apps/api/mocks";
 import { go, type Route } from "../routes.svelte";
@@ -10,6 +10,8 @@ import type { News } from ".";
 import { appAnswers, tell } from "./fake/app";
 import { chatAnswers } from "./fake/chat";
 import { dataAnswers } from "./fake/data";
+import { downloadAnswers } from "./fake/downloads";
+import { hubAnswers } from "./fake/hub";
 import { modelAnswers } from "./fake/models";
 import { planAnswers } from "./fake/plan";
 import { runAnswers } from "./fake/runs";
@@ -33,6 +35,8 @@ const answers: Answers = {
   ...appAnswers,
   ...dataAnswers,
   ...modelAnswers,
+  ...hubAnswers,
+  ...downloadAnswers,
   ...planAnswers,
   ...runAnswers,
   ...chatAnswers,

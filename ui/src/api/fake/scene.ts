@@ -12,7 +12,7 @@ export type Some<Name extends keyof Commands> = Pick<Answers, Name>;
 
 const address = new URLSearchParams(location.search);
 
-export const scene = (address.get("scene") ?? "full") as "full" | "empty" | "broken" | "offered";
+export const scene = (address.get("scene") ?? "full") as "full" | "empty" | "broken" | "offered" | "offline";
 
 /** How many steps the run that goes on has done. */
 export const points = Number(address.get("points") ?? 1284);
@@ -21,7 +21,7 @@ export const points = Number(address.get("points") ?? 1284);
 export const rate = Number(address.get("rate") ?? 3);
 
 /** Whether there is anything: the first start and a broken app have nothing. */
-export const filled = scene === "full" || scene === "offered";
+export const filled = scene === "full" || scene === "offered" || scene === "offline";
 
 /** What a command says that can't do what it was asked. */
 export function refuse(message: string, hint: string | null = null, field: string | null = null): never {
@@ -32,6 +32,15 @@ export function refuse(message: string, hint: string | null = null, field: strin
 /** Where everything is broken, refuses. */
 export function mayRefuse(message: string, hint: string | null = null, field: string | null = null) {
   if (scene === "broken") refuse(message, hint, field);
+}
+
+/** Why the Hub is not asked, where it is not. */
+export const offline = scene === "offline" ? "The Hub is not asked: `HF_HUB_OFFLINE` is set." : null;
+
+/** Where the Hub can't be asked, refuses. */
+export function mayBeOffline() {
+  if (offline === null) return;
+  throw { code: "offline", message: offline, hint: "unset it and start Anneal again", field: null } satisfies ErrorView;
 }
 
 /** A number from 0 to 1 that depends on nothing but these two. */

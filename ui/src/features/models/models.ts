@@ -9,7 +9,7 @@ export const PLACES: Record<ModelView["place"], { short: string; long: string }>
   added: { short: "in a folder you added", long: "It lies in a folder you added, and can be taken out of the list. Its files stay." },
   cache: {
     short: "in the shared cache",
-    long: "It lies in the cache that all programs of the Hugging Face Hub share, so Anneal leaves its files alone.",
+    long: "It lies in the cache that all programs of the Hugging Face Hub share. Downloads shows what each revision takes, and deletes it.",
   },
 };
 

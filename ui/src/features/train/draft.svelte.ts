@@ -12,8 +12,8 @@ import {
   type ModelView,
   type PlanView,
 } from "../../api";
+import { latest } from "../../lib/latest";
 import { asked, begun, belongs, dataOf, hasOwnShape, isReading, keyOf, lengthOf, merged, methodOf, needs, read, requestOf, setOf, type Unit, unitOf } from "./filled";
-import { latest } from "./latest";
 import { labelOf, said } from "./words";
 
 /** Settings that stand in the form itself, not among the folded ones. */

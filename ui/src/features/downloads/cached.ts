@@ -1,0 +1,32 @@
+// The shared cache as the page shows it.
+
+import type { CachedRevisionView, CachedView, RunView } from "../../api";
+import { count } from "../../lib/format";
+
+/** The largest first: who comes here mostly wants space. */
+export function largestFirst(cached: CachedView[]): CachedView[] {
+  return [...cached].sort((a, b) => b.bytes - a.bytes);
+}
+
+/** 4 models and 1 data set. */
+export function contents(cached: CachedView[]): string {
+  const models = cached.filter(({ kind }) => kind === "model").length;
+  const sets = cached.length - models;
+  const parts = [];
+  if (models > 0) parts.push(`${count(models)} ${models === 1 ? "model" : "models"}`);
+  if (sets > 0) parts.push(`${count(sets)} data ${sets === 1 ? "set" : "sets"}`);
+  return parts.join(" and ");
+}
+
+/** The first letters of a commit, which tell it from others. */
+export const shortCommit = (commit: string) => commit.slice(0, 7);
+
+/** What a revision is called: its branches and tags, or else its commit. */
+export function titleOf({ names, commit }: CachedRevisionView): string {
+  return names.length > 0 ? names.join(", ") : shortCommit(commit);
+}
+
+/** The runs whose adapter is nothing without the model that lies there. */
+export function adaptersFor(runs: RunView[], { path }: CachedRevisionView): RunView[] {
+  return runs.filter(({ method, base }) => method === "lora" && base === path);
+}

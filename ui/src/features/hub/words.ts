@@ -1,0 +1,58 @@
+// How the Hub's words are said to a person.
+
+import type { RepositoryKind, SortBy } from "../../api";
+
+export interface Choice<T extends string> {
+  value: T;
+  text: string;
+}
+
+/** What a repository can be looked for. The first is what a search begins with. */
+export const TASKS: Record<RepositoryKind, Choice<string>[]> = {
+  model: [
+    { value: "text-generation", text: "Text generation" },
+    { value: "image-text-to-text", text: "Pictures and text to text" },
+    { value: "translation", text: "Translation" },
+    { value: "summarization", text: "Summarization" },
+    { value: "", text: "Any task" },
+  ],
+  data: [
+    { value: "", text: "Any task" },
+    { value: "text-generation", text: "Text generation" },
+    { value: "question-answering", text: "Question answering" },
+    { value: "summarization", text: "Summarization" },
+    { value: "translation", text: "Translation" },
+    { value: "text-classification", text: "Text classification" },
+  ],
+};
+
+export const ORDERS: Choice<SortBy>[] = [
+  { value: "downloads", text: "Most downloads" },
+  { value: "likes", text: "Most likes" },
+  { value: "recent", text: "Changed last" },
+];
+
+/** A task as a person reads it: text generation. */
+export function taskName(task: string): string {
+  return task.replaceAll("-", " ");
+}
+
+/** Who made a repository, and what they called it: `openai/` and `gsm8k`. */
+export function named(id: string): { maker: string; name: string } {
+  const at = id.lastIndexOf("/") + 1;
+  return { maker: id.slice(0, at), name: id.slice(at) };
+}
+
+/** The app's sentences begin small and end open, to be put together. */
+export function sentence(text: string): string {
+  const words = text.replace(/`([^`]*)`/g, "“$1”");
+  const whole = words.charAt(0).toUpperCase() + words.slice(1);
+  return /[.!?:…]$/.test(whole) || whole === "" ? whole : `${whole}.`;
+}
+
+/** What Anneal can do with a model. */
+export function canDo(canTalk: boolean, canTrain: boolean): string {
+  if (canTalk && canTrain) return "It can be talked to and trained.";
+  if (canTalk) return "It can be talked to, but not trained.";
+  return canTrain ? "It can be trained, but not talked to." : "It can be neither talked to nor trained.";
+}
