@@ -22,19 +22,21 @@ export const program = (() => {
   return join(JSON.parse(metadata).target_directory, "debug", "anneal");
 })();
 
-/** A window on a home of its own. */
 export class Window {
   #driver;
   #session;
+  #environment;
 
-  constructor(home) {
+  /** A window on a home of its own that asks nobody, unless the environment says otherwise. */
+  constructor(home, environment = {}) {
     this.home = home;
+    this.#environment = environment;
   }
 
   /** Opens the window. The language is one that has broken web views before. */
   async open() {
     const port = await freePort();
-    const environment = { ANNEAL_HOME: this.home, TAURI_WEBVIEW_AUTOMATION: "true", LANG: "C.UTF-8", HF_HUB_CACHE: join(this.home, "no-cache") };
+    const environment = { ANNEAL_HOME: this.home, TAURI_WEBVIEW_AUTOMATION: "true", LANG: "C.UTF-8", HF_HOME: join(this.home, "hub"), HF_HUB_OFFLINE: "1", ...this.#environment };
     this.#driver = spawn("WebKitWebDriver", [`--port=${port}`], { env: { ...process.env, ...environment }, stdio: "ignore" });
     this.address = `http://127.0.0.1:${port}`;
     await until(async () => (await fetch(`${this.address}/status`)).ok, "the driver answers");

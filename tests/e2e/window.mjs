@@ -10,6 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Window, program, until } from "./driver.mjs";
+import { serveModel } from "./hub.mjs";
 
 const PATIENCE = { timeout: 240_000 };
 
@@ -125,6 +126,32 @@ test("a run outlives its window, and the death of its app", PATIENCE, async (jou
   await badge(window, "stopped");
 });
 
+test("a model comes from the Hub, through a pause, and is talked to", PATIENCE, async (journey) => {
+  const home = newHome();
+  makeBaseModel(home);
+  const hub = await serveModel("maker/tiny", join(home, "models", "tiny"));
+  journey.after(hub.end);
+  rmSync(join(home, "models"), { recursive: true });
+  const window = await opened(journey, home, { HF_ENDPOINT: hub.address, HF_HUB_OFFLINE: "" });
+
+  await window.goTo("Models");
+  await window.click("//label[contains(., 'On the Hub')]");
+  await window.click("//button[contains(., 'tiny')]");
+  await window.find("//h1[contains(., 'maker/tiny')]");
+  await window.picture("hub-model");
+  await window.click("//button[contains(., 'Download ')]");
+  await window.click("//button[. = 'Pause']");
+  await window.click("//aside//button[contains(., 'paused')]");
+  await window.find("//h1[contains(., 'Downloads')]");
+  await window.picture("hub-paused");
+  await window.click("//button[. = 'Resume']");
+  await window.click("//button[contains(., 'Talk')]");
+  await say(window, "Say 3.");
+  await window.find("//*[contains(., 'a second')]");
+  await window.goTo("Models");
+  await window.find("//*[contains(., 'in the shared cache')]");
+});
+
 test("a file that can't be read is said to be so, and nothing else breaks", PATIENCE, async (journey) => {
   const home = newHome();
   const file = join(home, "questions.csv");
@@ -146,8 +173,8 @@ test("a file that can't be read is said to be so, and nothing else breaks", PATI
 });
 
 /** A window that is closed, and its home removed, when the journey ends. */
-async function opened(journey, home = newHome()) {
-  const window = new Window(home);
+async function opened(journey, home = newHome(), environment = {}) {
+  const window = new Window(home, environment);
   journey.after(async () => {
     await window.close();
     rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 250 });

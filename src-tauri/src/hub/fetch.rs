@@ -422,7 +422,7 @@ fn not_written(error: io::Error, path: &Path, file: &RemoteFile) -> AppError {
     let free = path
         .parent()
         .and_then(|folder| fs4::available_space(folder).ok());
-    no_room(&format!("go on with `{}`", file.path), missing, free, path)
+    no_room(&format!("go on with `{}`", file.path), missing, free, path.parent().unwrap_or(path))
 }
 
 /// The error when what is missing of something does not fit on the disk.
