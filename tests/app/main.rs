@@ -11,5 +11,7 @@ mod cli;
 mod hub;
 mod hub_faults;
 mod hub_server;
+#[cfg(target_os = "linux")]
+mod hub_speed;
 mod store;
 mod train;

@@ -2,7 +2,11 @@
 
 use std::{
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -70,14 +74,17 @@ impl Hub {
             total_bytes,
         });
         let ended = thread::scope(|scope| {
-            let download = scope.spawn(|| self.download(wanted, &progress, patience));
+            let (done, is_done) = mpsc::channel();
+            let (hub, watched) = (self, &progress);
+            let download = scope.spawn(move || {
+                let ended = hub.download(wanted, watched, patience);
+                let _ = done.send(());
+                ended
+            });
             let (mut pace, mut retrying) = (Pace::default(), None);
-            while !download.is_finished() {
-                thread::sleep(TELL);
+            while is_done.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
                 if stop() {
-                    progress
-                        .stop
-                        .store(true, std::sync::atomic::Ordering::SeqCst);
+                    progress.stop.store(true, Ordering::SeqCst);
                 }
                 let now = progress.retrying();
                 if let Some(error) = now.as_ref().filter(|_| now != retrying) {

@@ -12,6 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -37,7 +38,7 @@ use crate::{
 };
 
 /// Pieces of a file that may wait to be written.
-const PIECES: usize = 64;
+const PIECES: usize = 16;
 /// Bytes read at once from what is there already.
 const BLOCK: usize = 1 << 20;
 /// The room on the disk is looked at each time so many bytes were written.
@@ -336,22 +337,39 @@ fn write(
         here += read as u64;
     }
     done.store(here, Ordering::SeqCst);
-    let mut unchecked = 0;
-    while let Some(piece) = pieces.blocking_recv() {
-        if unchecked == 0 {
-            keep_reserve(path)?;
+    // The digest takes as long as the writing, so it is taken beside it.
+    let (sender, hashed) = std::sync::mpsc::sync_channel::<Bytes>(PIECES);
+    let (written, digest) = thread::scope(|scope| {
+        let digest = scope.spawn(move || {
+            hashed.iter().for_each(|piece| hasher.update(&piece));
+            hasher.finish()
+        });
+        let mut unchecked = 0;
+        let mut write = |piece: Bytes| {
+            if unchecked == 0 {
+                keep_reserve(path)?;
+            }
+            unchecked = (unchecked + piece.len()) % CHECK;
+            file.write_all(&piece)?;
+            here += piece.len() as u64;
+            done.store(here, Ordering::SeqCst);
+            sender.send(piece).map_err(io::Error::other)
+        };
+        let mut written = Ok(());
+        while let Some(piece) = written.is_ok().then(|| pieces.blocking_recv()).flatten() {
+            written = write(piece);
         }
-        unchecked = (unchecked + piece.len()) % CHECK;
-        file.write_all(&piece)?;
-        hasher.update(&piece);
-        here += piece.len() as u64;
-        done.store(here, Ordering::SeqCst);
-    }
+        drop(sender);
+        (written, digest.join())
+    });
+    written?;
     if here < bytes {
         return Ok(None);
     }
     file.sync_data()?;
-    Ok(Some(hasher.finish()))
+    digest
+        .map(Some)
+        .map_err(|_| io::Error::other("taking the digest ended in the middle"))
 }
 
 /// Stops before the disk is full to its last byte.
@@ -422,7 +440,12 @@ fn not_written(error: io::Error, path: &Path, file: &RemoteFile) -> AppError {
     let free = path
         .parent()
         .and_then(|folder| fs4::available_space(folder).ok());
-    no_room(&format!("go on with `{}`", file.path), missing, free, path.parent().unwrap_or(path))
+    no_room(
+        &format!("go on with `{}`", file.path),
+        missing,
+        free,
+        path.parent().unwrap_or(path),
+    )
 }
 
 /// The error when what is missing of something does not fit on the disk.
