@@ -248,6 +248,29 @@ fn the_token_is_kept_private_and_goes_to_no_other_host() {
 }
 
 #[test]
+fn who_has_access_gets_a_file_of_a_gated_model_without_a_config() {
+    let (app, server) = (App::new(), Server::start());
+    server.set_token(Some("hf_good_token"));
+    let weights = File::large("model-q4.gguf", vec![7; 5000]);
+    let mut gated = Repository::new(Kind::Model, "Maker/Packed").with(weights);
+    gated.gated = Gated::Manual;
+    server.add(gated);
+    let get = |words: &str| {
+        let mut get = command(&app, &server, words);
+        get.env("HF_TOKEN", "hf_good_token");
+        app.run_command(get, "")
+    };
+    let got = get("hub get Maker/Packed --file model-q4.gguf");
+    assert_eq!(got.code, 0, "{got:?}");
+    // Nothing of it can be used here, so nothing is fetched that nobody named.
+    let needed = get("hub get Maker/Packed");
+    assert!(
+        needed.stderr.contains("no weights as safetensors"),
+        "{needed:?}"
+    );
+}
+
+#[test]
 fn who_has_no_access_is_told_to_accept_the_terms() {
     let (app, server) = (App::new(), Server::start());
     server.set_token_without_access(Some("hf_stranger_token"));
@@ -430,7 +453,7 @@ fn hostile_names_and_sizes_stay_outside() {
         .clone();
     server.add(repository);
     let shown = ask(&app, &server, "hub show Maker/Tiny");
-    let left_out = format!("{} of its files can't be kept", hostile.len());
+    let left_out = format!("{} of its files can't be kept here", hostile.len());
     assert!(shown.stdout.contains(&left_out), "{shown:?}");
     assert!(
         !shown.stdout.contains(['\u{1b}', '\u{202e}', '\u{7}']),
@@ -449,7 +472,7 @@ fn hostile_names_and_sizes_stay_outside() {
 }
 
 #[test]
-fn what_python_fetched_is_here_and_a_link_in_it_leads_nowhere_else() {
+fn what_another_program_fetched_is_here() {
     // As `huggingface_hub` lays it out, down to what it leaves beside the files.
     let app = App::new();
     let commit = "0123456789abcdef0123456789abcdef01234567";

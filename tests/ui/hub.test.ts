@@ -4,7 +4,7 @@ import { render, screen, within } from "@testing-library/svelte";
 import { userEvent } from "@testing-library/user-event";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 
-import { api, Refused, type DataSetView, type DownloadView, type FoundListView } from "../../ui/src/api";
+import { api, Refused, type DataSetView, type DownloadView, type FoundListView, type SplitView } from "../../ui/src/api";
 import { install } from "../../ui/src/api/fake";
 import { cardText } from "../../ui/src/features/hub/card";
 import { arrived, dataSetOf, downloadOf, partName, percentOf, standing } from "../../ui/src/features/hub/fetching";
@@ -106,11 +106,11 @@ describe("what is fetched of a repository", () => {
     expect(arrived([download("a", "done")], "data")).toBe("");
   });
 
-  test("is found again in the list of data by its commit and its name", () => {
-    const sets = ["/cache/snapshots/abc/main/train.parquet", "/cache/snapshots/abc/main/test.parquet", "/home/test.jsonl"].map((path) => ({ path }) as DataSetView);
-    expect(dataSetOf(sets, "abc", "test")?.path).toBe("/cache/snapshots/abc/main/test.parquet");
-    expect(dataSetOf(sets, "abc", "validation")?.path).toBe("/cache/snapshots/abc/main/train.parquet");
-    expect(dataSetOf(sets, "def")).toBeUndefined();
+  test("is found again in the list of data by its first file", () => {
+    const sets = ["/cache/abc/main/train.parquet", "/cache/abc/main/test.parquet"].map((path) => ({ path }) as DataSetView);
+    const part = (path: string) => ({ path }) as SplitView;
+    expect(dataSetOf(sets, part("/cache/abc/main/test.parquet"))?.path).toBe("/cache/abc/main/test.parquet");
+    expect(dataSetOf(sets, part("/cache/abc/other/test.parquet"))).toBeUndefined();
   });
 });
 

@@ -32,6 +32,9 @@ use crate::{
 /// Letters of a commit that tell it from others.
 const SHORT_COMMIT: usize = 8;
 
+/// Fewer letters of a commit mean none.
+const LEAST_COMMIT: usize = 7;
+
 /// Find, fetch and delete models and data of the Hugging Face Hub.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -411,26 +414,15 @@ fn remove(named: &Named, yes: bool, host: &Host, terminal: &Terminal) -> Result<
             .with_hint("`anneal hub list` shows what it has")
     })?;
     let commits: Vec<String> = match &named.revision {
+        // Without a revision, what was only begun goes too.
+        None if known.revisions.is_empty() => vec![String::new()],
         None => known.revisions.iter().map(|it| it.commit.clone()).collect(),
-        Some(revision) => {
-            let of_name = cache.commit_of(kind, &id, revision);
-            let is_meant = |commit: &&str| {
-                Some(*commit) == of_name.as_deref() || commit.starts_with(revision.as_str())
-            };
-            let commits = known
-                .revisions
-                .iter()
-                .map(|it| it.commit.as_str())
-                .filter(is_meant);
-            commits.map(str::to_owned).collect()
-        }
+        Some(revision) => vec![commit_meant(
+            &known,
+            revision,
+            cache.commit_of(kind, &id, revision),
+        )?],
     };
-    if commits.is_empty() {
-        let revision = named.revision.as_deref().unwrap_or("main");
-        return Err(AppError::invalid(format!(
-            "the cache has no revision `{revision}` of `{id}`"
-        )));
-    }
     let question = match named.revision {
         None => format!("delete {id}, {}?", bytes(known.bytes)),
         Some(_) => format!("delete {} of {id}?", commits.join(" and ")),
@@ -448,6 +440,25 @@ fn remove(named: &Named, yes: bool, host: &Host, terminal: &Terminal) -> Result<
         false => terminal.note(format_args!("{} are free again", bytes(freed))),
     }
     Ok(Ended::Done)
+}
+
+/// The commit of a revision: by its branch or tag, its commit, or the beginning of one that no other has.
+fn commit_meant(known: &CachedRepository, revision: &str, named: Option<String>) -> Result<String> {
+    let commits = || known.revisions.iter().map(|it| &it.commit);
+    if let Some(commit) = commits().find(|commit| Some(*commit) == named.as_ref()) {
+        return Ok(commit.clone());
+    }
+    let begin: Vec<&String> = commits()
+        .filter(|commit| commit.starts_with(revision))
+        .collect();
+    match begin[..] {
+        [commit] if revision.len() >= LEAST_COMMIT => Ok(commit.clone()),
+        _ => Err(AppError::invalid(format!(
+            "the cache has no revision `{revision}` of `{}`",
+            known.id
+        ))
+        .with_hint("`anneal hub list` shows what it has")),
+    }
 }
 
 fn login(host: &Host, terminal: &Terminal) -> Result<Ended> {

@@ -93,6 +93,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     let request = request(arguments)?;
     if let Some(model) = request.model.as_ref().and_then(|model| model.to_str())
         && request.method_or_default().value != Method::Scratch
+        && !only_plan
         && hub::offer(model, yes, host, terminal)? == Ended::Stopped
     {
         return Ok(Ended::Stopped);

@@ -7,7 +7,7 @@ use crate::{
     hub::{download::Wanted, token::Token},
     store::hub_cache::names::{RepositoryId, RepositoryKind},
     wire::{
-        error::Result,
+        error::{AppError, Result},
         view::{
             CachedView, DownloadView, FirstRowsView, FoundListView, HubView, RepositoryView,
             SearchView, UserView, WantedView,
@@ -115,6 +115,13 @@ pub(super) fn delete_cached(
     commit: String,
 ) -> Answer<f64> {
     let id: RepositoryId = id.parse()?;
+    if app.downloads.fetches(kind, &id) {
+        return Err(
+            AppError::failed(format!("`{id}` is being fetched right now"))
+                .with_hint("wait until that is done, or cancel it")
+                .into(),
+        );
+    }
     Ok(app.host.hub.cache()?.delete(kind, &id, &commit)? as f64)
 }
 
@@ -144,8 +151,12 @@ fn wanted_of(app: &App, asked: &WantedView) -> Result<Wanted> {
         .host
         .hub
         .repository(asked.kind, &asked.id.parse()?, &asked.revision)?;
-    match asked.config.is_empty() && asked.split.is_empty() {
-        true => Wanted::of(&repository, &asked.files),
-        false => Wanted::split(&repository, &asked.config, &asked.split),
-    }
+    let wanted = match asked.config.is_empty() && asked.split.is_empty() {
+        true => Wanted::of(&repository, &asked.files)?,
+        false => Wanted::split(&repository, &asked.config, &asked.split)?,
+    };
+    Ok(Wanted {
+        usable: asked.files.is_empty() && app.host.uses(&repository).can_talk,
+        ..wanted
+    })
 }

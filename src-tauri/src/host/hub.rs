@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use models::{
     arch::config::DecoderConfig,
+    checkpoint::{adapter::ADAPTER_CONFIG, folder::ModelFolder},
     data::encode::Learn,
     device::{
         Choice, DeviceKind, DeviceRequest, choose,
@@ -55,6 +56,13 @@ pub(crate) struct Fit {
 }
 
 impl Host {
+    /// Whether a name means a run, an adapter, or a model with its weights. Other programs leave only a config at times.
+    pub(crate) fn is_whole_model(&self, name: &str) -> bool {
+        self.model_folder(name).is_ok_and(|folder| {
+            folder.join(ADAPTER_CONFIG).is_file() || ModelFolder::open(&folder).is_ok()
+        })
+    }
+
     /// What can be done here with a repository.
     pub(crate) fn uses(&self, repository: &Repository) -> Uses {
         let mut uses = Uses {
@@ -68,7 +76,7 @@ impl Host {
         if repository.left_out > 0 {
             let count = repository.left_out;
             uses.notes.push(format!(
-                "{count} of its files can't be kept: their names or sizes are none."
+                "{count} of its files can't be kept here, because of their names, sizes or number."
             ));
         }
         if repository.kind == RepositoryKind::Data {
@@ -80,6 +88,7 @@ impl Host {
                 .iter()
                 .any(|file| file.path.ends_with(ending))
         };
+        let has_file = |name: &str| repository.files.iter().any(|file| file.path == name);
         let has_weights = repository
             .needed()
             .iter()
@@ -93,7 +102,7 @@ impl Host {
             .and_then(|(json, _)| json.get("model_type")?.as_str());
         uses.architecture = architecture.map(shown);
         match read {
-            _ if has("adapter_config.json") => uses.notes.push(
+            _ if has_file(ADAPTER_CONFIG) => uses.notes.push(
                 "It is an adapter, which changes another model. Anneal talks to adapters that lie beside their model.".to_owned(),
             ),
             None if repository.gate.is_some() => {}
@@ -101,7 +110,7 @@ impl Host {
             Some((_, Err(error))) => uses.notes.push(format!("Anneal can't compute it: {error}.")),
             Some((_, Ok(config))) => {
                 uses.context = Some(config.max_position_embeddings);
-                uses.can_train = has_weights && has("tokenizer.json");
+                uses.can_train = has_weights && has_file("tokenizer.json");
                 uses.can_talk = uses.can_train;
                 uses.fits = self.fits(&config);
             }
@@ -112,7 +121,7 @@ impl Host {
                 () if has(".bin") || has(".pt") || has(".pth") => "Its weights are pickles, which can do anything to a machine that opens them. Anneal opens safetensors only.",
                 () => "It has no weights as safetensors.",
             }.to_owned());
-        } else if has_weights && !has("tokenizer.json") {
+        } else if has_weights && !has_file("tokenizer.json") {
             uses.notes
                 .push("It has no tokenizer.json, so Anneal can't read text for it.".to_owned());
         }

@@ -3,8 +3,8 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc,
+        atomic::{AtomicBool, Ordering},
     },
 };
 
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Hub,
-    fetch::{Fetched, Place, RESERVE, Watch, fetch, no_room},
+    fetch::{Fetched, FileProgress, Patience, Place, RESERVE, Watch, fetch, no_room},
     http::Http,
     needed::RemoteFile,
     repository::Repository,
-    splits::DEFAULT,
+    splits::{DEFAULT, Split},
     wait,
 };
 use crate::{
     host::locked,
     store::hub_cache::{
         HubCache,
-        names::{RepositoryId, RepositoryKind},
+        names::{RepositoryId, RepositoryKind, is_commit, relative_path},
     },
     wire::error::{AppError, Code, Result},
 };
@@ -45,17 +45,20 @@ pub(crate) struct Wanted {
     /// What of it, in words: `train of main`. None for what is needed.
     pub(crate) part: Option<String>,
     pub(crate) files: Vec<RemoteFile>,
+    /// Whether a model can be talked to and trained here.
+    #[serde(default)]
+    pub(crate) usable: bool,
+    /// What becomes data to learn from: the name of each part, and its files.
+    #[serde(default)]
+    pub(crate) data: Vec<(String, Vec<String>)>,
 }
 
 /// How far a download is. Who fetches writes it, who watches reads it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Progress {
-    /// Of each file, how many bytes are here.
-    done: Vec<Arc<AtomicU64>>,
+    files: Vec<Arc<FileProgress>>,
     /// Set by who no longer wants it.
-    pub(crate) stop: AtomicBool,
-    /// Why it is being tried again, while it is.
-    retrying: Mutex<Option<AppError>>,
+    pub(crate) stop: Arc<AtomicBool>,
 }
 
 /// How a download ended that did not fail.
@@ -67,19 +70,16 @@ pub(crate) enum Ended {
     Stopped,
 }
 
-/// How often a file is tried that gives nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// So many times in a row.
-    Tries(usize),
-    /// Until somebody stops it.
-    #[cfg(feature = "gui")]
-    Endless,
-}
-
 impl Wanted {
     /// The files of a repository by name; without names, those that are needed.
     pub(crate) fn of(repository: &Repository, names: &[String]) -> Result<Self> {
+        if names.is_empty() && repository.kind == RepositoryKind::Data {
+            return Self::splits(
+                repository,
+                &repository.splits.iter().collect::<Vec<_>>(),
+                None,
+            );
+        }
         let files: Vec<RemoteFile> = match names {
             [] => repository.needed().into_iter().cloned().collect(),
             names => names
@@ -87,26 +87,63 @@ impl Wanted {
                 .map(|name| file_of(repository, name))
                 .collect::<Result<_>>()?,
         };
+        let has_weights = files.iter().any(|file| file.path.ends_with(".safetensors"));
+        if names.is_empty() && !has_weights && repository.gate.is_none() {
+            let error = format!("`{}` has no weights as safetensors", repository.id);
+            return Err(
+                AppError::failed(error).with_hint("name the files that you want all the same")
+            );
+        }
         let part = (!names.is_empty()).then(|| names.join(", "));
-        Self::files_of(repository, files, part)
+        let mut wanted = Self::files_of(repository, files, part)?;
+        let is_text = |name: &&String| super::splits::is_text(name);
+        let data: Vec<String> = names.iter().filter(is_text).cloned().collect();
+        if repository.kind == RepositoryKind::Data && !data.is_empty() {
+            wanted.data.push((wanted.name(), data));
+        }
+        Ok(wanted)
     }
 
-    /// A part of a data set. An empty name is any.
+    /// A part of a data set. An empty split is any, and so is an empty configuration, unless several have that split.
     pub(crate) fn split(repository: &Repository, config: &str, split: &str) -> Result<Self> {
-        let mut files = repository.files_of_split(config, split)?;
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        files.dedup();
+        let found = repository.split(config, split)?;
+        let mut configs: Vec<&str> = found.iter().map(|split| split.config.as_str()).collect();
+        configs.dedup();
+        if config.is_empty() && configs.len() > 1 {
+            let error = format!(
+                "`{}` has `{split}` in several configurations",
+                repository.id
+            );
+            return Err(AppError::invalid(error).with_hint(format!(
+                "name one of them with --config: {}",
+                configs.join(", ")
+            )));
+        }
         // The only configuration has no name worth saying.
         let config = if config == DEFAULT { "" } else { config };
         let words: Vec<&str> = [split, config]
             .into_iter()
             .filter(|it| !it.is_empty())
             .collect();
-        Self::files_of(
-            repository,
-            files,
-            (!words.is_empty()).then(|| words.join(" of ")),
-        )
+        let part = (!words.is_empty()).then(|| words.join(" of "));
+        Self::splits(repository, &found, part)
+    }
+
+    fn splits(repository: &Repository, splits: &[&Split], part: Option<String>) -> Result<Self> {
+        let mut files: Vec<RemoteFile> = splits.iter().flat_map(|it| it.files.clone()).collect();
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        files.dedup();
+        let mut wanted = Self::files_of(repository, files, part)?;
+        for split in splits.iter().filter(|split| split.problem().is_none()) {
+            let config = match split.config.as_str() {
+                DEFAULT => String::new(),
+                config => format!(" of {config}"),
+            };
+            let name = format!("{}, {}{config}", repository.id, split.name);
+            let files = split.files.iter().map(|file| file.path.clone());
+            wanted.data.push((name, files.collect()));
+        }
+        Ok(wanted)
     }
 
     fn files_of(
@@ -118,12 +155,10 @@ impl Wanted {
             return Err(gate.clone());
         }
         if files.is_empty() {
-            let what = match repository.kind {
-                RepositoryKind::Model => "neither a config nor weights as safetensors",
-                RepositoryKind::Data => "no file that data is read from",
-            };
-            return Err(AppError::failed(format!("`{}` has {what}", repository.id))
-                .with_hint("name the files that you want all the same"));
+            let error = format!("`{}` has no file that data is read from", repository.id);
+            return Err(
+                AppError::failed(error).with_hint("name the files that you want all the same")
+            );
         }
         Ok(Self {
             kind: repository.kind,
@@ -132,7 +167,25 @@ impl Wanted {
             commit: repository.commit.clone(),
             part,
             files,
+            usable: false,
+            data: Vec::new(),
         })
+    }
+
+    /// Whether it can be gone on with: it may have been read from a file that somebody changed.
+    #[cfg(feature = "gui")]
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_sound =
+            |file: &RemoteFile| relative_path(&file.path).is_some() && file.digest.is_sound();
+        is_commit(&self.commit) && self.files.iter().all(is_sound)
+    }
+
+    /// What it is called: the repository, and what of it.
+    fn name(&self) -> String {
+        match &self.part {
+            Some(part) => format!("{}, {part}", self.id),
+            None => self.id.to_string(),
+        }
     }
 
     /// Bytes of all its files.
@@ -164,33 +217,33 @@ impl Wanted {
 impl Progress {
     /// Nothing of it is fetched yet; what is here already counts.
     pub(crate) fn new(wanted: &Wanted, cache: &HubCache) -> Self {
-        let here = |file: &RemoteFile| Arc::new(AtomicU64::new(wanted.file_here(cache, file)));
+        let file = |file: &RemoteFile| {
+            Arc::new(FileProgress {
+                bytes: wanted.file_here(cache, file).into(),
+                ..FileProgress::default()
+            })
+        };
         Self {
-            done: wanted.files.iter().map(here).collect(),
-            ..Self::default()
+            files: wanted.files.iter().map(file).collect(),
+            stop: Arc::default(),
         }
     }
 
     /// Of each file, how many bytes are here.
-    #[cfg(feature = "gui")]
     pub(crate) fn of_files(&self) -> Vec<u64> {
-        self.done
-            .iter()
-            .map(|done| done.load(Ordering::SeqCst))
-            .collect()
+        let bytes = |file: &Arc<FileProgress>| file.bytes.load(Ordering::SeqCst);
+        self.files.iter().map(bytes).collect()
     }
 
     /// How many bytes are here.
     pub(crate) fn bytes(&self) -> u64 {
-        self.done
-            .iter()
-            .map(|done| done.load(Ordering::SeqCst))
-            .sum()
+        self.of_files().iter().sum()
     }
 
-    /// Why it is being tried again, while it is.
+    /// Why a file is being tried again, while one is.
     pub(crate) fn retrying(&self) -> Option<AppError> {
-        locked(&self.retrying).clone()
+        let why = |file: &Arc<FileProgress>| locked(&file.retrying).clone();
+        self.files.iter().find_map(why)
     }
 }
 
@@ -240,26 +293,18 @@ async fn fetch_all(
         id: &wanted.id,
         commit: &wanted.commit,
     };
-    let again = |error: &AppError, failures: usize| {
-        *locked(&progress.retrying) = Some(error.clone());
-        match patience {
-            Patience::Tries(most) => failures < most,
-            #[cfg(feature = "gui")]
-            Patience::Endless => true,
-        }
-    };
-    let files = wanted.files.iter().zip(&progress.done);
+    let files = wanted.files.iter().zip(&progress.files);
     // What makes the folder a model comes last.
     let (last, first): (Vec<_>, Vec<_>) = files.partition(|(file, _)| file.path == LAST);
     for files in [first, last] {
         let mut fetched = Vec::new();
-        for (file, done) in files {
+        for (file, file_progress) in files {
             let watch = Watch {
-                done,
+                progress: file_progress,
                 stop: &progress.stop,
-                again: &again,
+                patience,
             };
-            fetched.push(fetch_one(&place, file, watch, &progress.retrying));
+            fetched.push(fetch_one(&place, file, watch));
         }
         let fetched: Result<()> = stream::iter(fetched)
             .buffer_unordered(FILES_AT_ONCE)
@@ -270,16 +315,19 @@ async fn fetch_all(
         }
         fetched?;
     }
-    Ok(Fetched::Whole)
+    let is_here =
+        |file: &&RemoteFile| cache.has(wanted.kind, &wanted.id, &wanted.commit, &file.path);
+    match wanted.files.iter().find(|file| !is_here(file)) {
+        None => Ok(Fetched::Whole),
+        Some(file) => Err(AppError::failed(format!(
+            "`{}` of `{}` was deleted while the rest was fetched",
+            file.path, wanted.id
+        ))),
+    }
 }
 
 /// Fetches a file unless it is here, and gives it its name.
-async fn fetch_one(
-    place: &Place<'_>,
-    file: &RemoteFile,
-    watch: Watch<'_>,
-    retrying: &Mutex<Option<AppError>>,
-) -> Result<()> {
+async fn fetch_one(place: &Place<'_>, file: &RemoteFile, watch: Watch<'_>) -> Result<()> {
     if !place
         .cache
         .has(place.kind, place.id, place.commit, &file.path)
@@ -287,12 +335,12 @@ async fn fetch_one(
         if fetch(place, file, &watch).await? == Fetched::Stopped {
             return Err(stopped());
         }
-        *locked(retrying) = None;
         place
             .cache
             .link(place.kind, place.id, place.commit, &file.path, &file.digest)?;
     }
-    watch.done.store(file.bytes, Ordering::SeqCst);
+    *locked(&watch.progress.retrying) = None;
+    watch.progress.bytes.store(file.bytes, Ordering::SeqCst);
     Ok(())
 }
 

@@ -14,18 +14,25 @@ use models::random::stable_hash;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    download::{Ended, Patience, Progress, Wanted},
-    needed::needed,
+    download::{Ended, Progress, Wanted},
+    fetch::Patience,
     pace::Pace,
 };
 use crate::{
     host::{Host, locked},
-    store::{data_sets, hub_cache::names::RepositoryKind, read_list, write_json},
+    store::{
+        data_sets,
+        hub_cache::names::{RepositoryId, RepositoryKind},
+        read_list, write_json,
+    },
     wire::error::{AppError, Result},
 };
 
 /// How many are fetched at once.
 const AT_ONCE: usize = 2;
+/// How often, and how many times, the end of who writes a file is waited for.
+const CANCEL_LOOK: Duration = Duration::from_millis(50);
+const CANCEL_LOOKS: usize = 100;
 /// How often the window is told how far they are.
 const TELL: Duration = Duration::from_millis(250);
 
@@ -102,7 +109,8 @@ impl Downloads {
         // A list that can't be read is no reason not to start: its files are in the cache, and are gone on with.
         let unfinished: Vec<Wanted> =
             read_list(&host.paths.downloads, "list of downloads").unwrap_or_default();
-        let entries = unfinished.into_iter().filter_map(|wanted| {
+        let unfinished = unfinished.into_iter().filter(Wanted::is_sound);
+        let entries = unfinished.filter_map(|wanted| {
             let progress = Arc::new(Progress::new(&wanted, host.hub.cache().ok()?));
             Some(Entry::new(wanted, DownloadState::Paused, progress))
         });
@@ -171,12 +179,8 @@ impl Downloads {
         self.shared.changed(&mut line);
         drop(line);
         let host = self.shared.host.clone();
-        // Who is just writing a piece first ends.
         thread::spawn(move || {
             let Ok(cache) = host.hub.cache() else { return };
-            while Arc::strong_count(&entry.progress) > 1 {
-                thread::sleep(Duration::from_millis(20));
-            }
             let Wanted {
                 kind, id, files, ..
             } = &entry.wanted;
@@ -184,10 +188,31 @@ impl Downloads {
                 .iter()
                 .filter(|file| !others.contains(file.digest.hex()))
             {
-                let _ = cache.delete_incomplete(*kind, id, &file.digest);
+                // Who is just writing it first ends. Another process that writes it keeps it.
+                let mut looks = 0;
+                while looks < CANCEL_LOOKS
+                    && !cache
+                        .delete_incomplete(*kind, id, &file.digest)
+                        .unwrap_or(true)
+                {
+                    thread::sleep(CANCEL_LOOK);
+                    looks += 1;
+                }
             }
         });
         Ok(())
+    }
+
+    /// Whether anything of a repository is being fetched.
+    pub(crate) fn fetches(&self, kind: RepositoryKind, id: &RepositoryId) -> bool {
+        let line = self.shared.line();
+        let is_it = |entry: &&Entry| entry.wanted.kind == kind && entry.wanted.id == *id;
+        line.entries.iter().filter(is_it).any(Entry::is_open)
+    }
+
+    /// Whether anything is being fetched.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.shared.line().is_moving()
     }
 
     /// All of them, in order.
@@ -321,23 +346,15 @@ impl Shared {
         }
     }
 
-    /// Puts data that was fetched into the list of data. Returns the path that it has there.
+    /// Puts data that was fetched into the list of data, each part by itself. Returns the path of the first.
     fn add_data(&self, wanted: &Wanted, folder: &Path) -> Result<Option<PathBuf>> {
-        if wanted.kind != RepositoryKind::Data {
-            return Ok(None);
+        let mut first = None;
+        for (name, files) in wanted.data.iter().rev() {
+            let files: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
+            first = files.first().cloned();
+            data_sets::add_files(&self.host.paths, name.clone(), files)?;
         }
-        let files: Vec<PathBuf> = needed(wanted.kind, &wanted.files)
-            .into_iter()
-            .filter(|file| super::splits::is_text(&file.path))
-            .map(|file| folder.join(&file.path))
-            .collect();
-        let Some(first) = files.first().cloned() else {
-            return Ok(None);
-        };
-        let part = wanted.part.as_ref().map(|part| format!(", {part}"));
-        let name = format!("{}{}", wanted.id, part.unwrap_or_default());
-        data_sets::add_files(&self.host.paths, name, files)?;
-        Ok(Some(first))
+        Ok(first)
     }
 }
 

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use super::{
     Hub,
-    download::{Ended, Patience, Progress, Wanted},
+    download::{Ended, Progress, Wanted},
+    fetch::Patience,
     pace::Pace,
 };
 use crate::wire::error::{AppError, Result};

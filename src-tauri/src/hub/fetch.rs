@@ -7,9 +7,9 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Seek, Write},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -20,13 +20,17 @@ use bytes::Bytes;
 use reqwest::{Response, StatusCode, Url, header::CONTENT_RANGE};
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::{
+    mpsc::{self, Receiver, Sender},
+    oneshot,
+};
 
 use super::{
-    http::{Http, SILENCE, Trouble, pause},
+    http::{Http, Trouble, pause},
     needed::RemoteFile,
 };
 use crate::{
+    host::locked,
     store::{
         hub_cache::{
             HubCache,
@@ -37,6 +41,8 @@ use crate::{
     wire::error::{AppError, Result},
 };
 
+/// A file that gives nothing is tried so often: about a minute and a half.
+const TRIES: usize = 8;
 /// Pieces of a file that may wait to be written.
 const PIECES: usize = 16;
 /// Bytes read at once from what is there already.
@@ -59,14 +65,46 @@ pub(super) struct Place<'a> {
     pub(super) commit: &'a str,
 }
 
-/// What others see of a file that is fetched, and how they end that.
-pub(super) struct Watch<'a> {
+/// What others see of a file that is fetched.
+#[derive(Debug, Default)]
+pub(super) struct FileProgress {
     /// How many bytes of it are here.
-    pub(super) done: &'a Arc<AtomicU64>,
+    pub(super) bytes: AtomicU64,
+    /// Why it is tried again, until bytes come.
+    pub(super) retrying: Mutex<Option<AppError>>,
+}
+
+/// How often a file is tried that gives nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// A number of times in a row.
+    Short,
+    /// Until somebody stops it, as long as it is the network that is not there.
+    #[cfg(feature = "gui")]
+    Endless,
+}
+
+/// How others see what goes on, and end it.
+pub(super) struct Watch<'a> {
+    pub(super) progress: &'a Arc<FileProgress>,
     /// Whether to leave it at that.
-    pub(super) stop: &'a AtomicBool,
-    /// Told each time before it is tried again, with the failures in a row. Whether to try again.
-    pub(super) again: &'a (dyn Fn(&AppError, usize) -> bool + Sync),
+    pub(super) stop: &'a Arc<AtomicBool>,
+    pub(super) patience: Patience,
+}
+
+impl Watch<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
+    }
+
+    /// Whether to try again after so many failures in a row.
+    fn is_patient(&self, failures: usize, is_network: bool) -> bool {
+        match self.patience {
+            Patience::Short => failures < TRIES,
+            #[cfg(feature = "gui")]
+            Patience::Endless => is_network || failures < TRIES,
+        }
+    }
 }
 
 /// How a fetch ended that did not fail.
@@ -99,7 +137,7 @@ pub(super) async fn fetch(
     loop {
         let before = size(&incomplete);
         let tried = attempt(place.http, &url, file, &incomplete, &lock, watch).await;
-        if watch.stop.load(Ordering::SeqCst) {
+        if watch.is_stopped() {
             return Ok(Fetched::Stopped);
         }
         match tried {
@@ -112,22 +150,26 @@ pub(super) async fn fetch(
             Ok(false) => {
                 fs::remove_file(&incomplete)
                     .map_err(AppError::file("delete the wrong file", &incomplete))?;
-                watch.done.store(0, Ordering::SeqCst);
+                watch.progress.bytes.store(0, Ordering::SeqCst);
                 wrong += 1;
                 if wrong > 1 {
                     return Err(damaged(place, file));
                 }
             }
-            Err(Trouble::Lasting(error)) => return Err(error),
-            Err(Trouble::Passing(error, wait)) => {
-                failures = if size(&incomplete) > before {
-                    1
-                } else {
-                    failures + 1
+            Err(Trouble::Lasting(error) | Trouble::Gated(error)) => return Err(error),
+            Err(Trouble::Passing {
+                error,
+                wait,
+                is_network,
+            }) => {
+                failures = match size(&incomplete) > before {
+                    true => 1,
+                    false => failures + 1,
                 };
-                if !(watch.again)(&error, failures) {
+                if !watch.is_patient(failures, is_network) {
                     return Err(error);
                 }
+                *locked(&watch.progress.retrying) = Some(error);
                 rest(pause(failures, wait), watch.stop).await;
             }
         }
@@ -153,8 +195,11 @@ async fn lock(
             }
         };
         let here = place.cache.bytes_here(place.kind, place.id, &file.digest);
-        watch.done.store(here.min(file.bytes), Ordering::SeqCst);
-        if blob.exists() || watch.stop.load(Ordering::SeqCst) {
+        watch
+            .progress
+            .bytes
+            .store(here.min(file.bytes), Ordering::SeqCst);
+        if blob.exists() || watch.is_stopped() {
             return Ok(None);
         }
         if taken {
@@ -178,8 +223,10 @@ async fn attempt(
         fs::remove_file(path).map_err(AppError::file("delete the wrong file", path))?;
         here = 0;
     }
-    let (pieces, written) = write_behind(path, file, lock, watch.done)?;
-    let came = match here < file.bytes {
+    let (pieces, is_ready, written) = write_behind(path, file, lock, watch)?;
+    // Nobody is asked before what is here was read for its digest, or the connection would wait for that.
+    let is_ready = is_ready.await.is_ok();
+    let came = match is_ready && here < file.bytes {
         true => receive(http, url, file, here, &pieces, watch).await,
         false => Ok(()),
     };
@@ -207,28 +254,24 @@ async fn receive(
     let mut response = loop {
         match tokio::time::timeout(LOOK, &mut asked).await {
             Ok(response) => break response?,
-            Err(_) if watch.stop.load(Ordering::SeqCst) => return Ok(()),
+            Err(_) if watch.is_stopped() => return Ok(()),
             Err(_) => {}
         }
     };
     let mut skip = start_of(&action, &response, file, here)?;
     let mut missing = file.bytes - here;
-    let mut silent = Duration::ZERO;
     while missing > 0 {
-        if watch.stop.load(Ordering::SeqCst) {
+        if watch.is_stopped() {
             return Ok(());
         }
         let mut piece = match tokio::time::timeout(LOOK, response.chunk()).await {
             Ok(Ok(Some(piece))) => piece,
             Ok(Ok(None)) => return Err(ended(&action, missing)),
             Ok(Err(error)) => return Err(http.unanswered(&action, &error)),
-            Err(_) if silent > SILENCE => return Err(ended(&action, missing)),
-            Err(_) => {
-                silent += LOOK;
-                continue;
-            }
+            // A connection that is silent for long is ended where connections are made.
+            Err(_) => continue,
         };
-        silent = Duration::ZERO;
+        *locked(&watch.progress.retrying) = None;
         // A server that knows no ranges sends what is here already.
         let skipped = skip.min(piece.len() as u64);
         skip -= skipped;
@@ -255,9 +298,8 @@ fn start_of(
             "could not {action}: the Hub lists {} bytes, and the server has {bytes}",
             file.bytes
         );
-        Trouble::Passing(
+        Trouble::answer(
             AppError::failed(words).with_hint("try again later; the file may just have changed"),
-            None,
         )
     };
     match response.status() {
@@ -291,15 +333,18 @@ fn start_of(
 type Written = tokio::task::JoinHandle<io::Result<Option<String>>>;
 
 /// Starts to write pieces at the end of a file, and to take its digest. It ends with the pieces, and returns the digest of
-/// everything that is there then, if that is as much as the file has.
+/// everything that is there then, if that is as much as the file has. What is there already is read first, and that is told.
 ///
 /// The lock is held until the last piece is written, also when nobody waits for that any more.
 fn write_behind(
     path: &Path,
     file: &RemoteFile,
     lock: &Arc<File>,
-    done: &Arc<AtomicU64>,
-) -> Result<(Sender<Bytes>, Written)> {
+    watch: &Watch<'_>,
+) -> Result<(Sender<Bytes>, oneshot::Receiver<()>, Written)> {
+    if path.is_symlink() {
+        fs::remove_file(path).map_err(AppError::file("delete the link", path))?;
+    }
     let opened = OpenOptions::new()
         .create(true)
         .read(true)
@@ -308,68 +353,91 @@ fn write_behind(
     let opened = opened.map_err(AppError::file("create the file", path))?;
     let (sender, receiver) = mpsc::channel(PIECES);
     let hasher = Hasher::new(&file.digest, file.bytes);
-    let (bytes, path, lock, done) = (file.bytes, path.to_owned(), lock.clone(), done.clone());
-    let written = tokio::task::spawn_blocking(move || {
-        let written = write(opened, receiver, hasher, bytes, &done, &path);
-        drop(lock);
-        written
-    });
-    Ok((sender, written))
+    let (ready, is_ready) = oneshot::channel();
+    let writer = Writer {
+        file: opened,
+        path: path.to_owned(),
+        bytes: file.bytes,
+        progress: watch.progress.clone(),
+        stop: watch.stop.clone(),
+        _lock: lock.clone(),
+    };
+    let written = tokio::task::spawn_blocking(move || writer.write(hasher, ready, receiver));
+    Ok((sender, is_ready, written))
 }
 
-fn write(
-    mut file: File,
-    mut pieces: Receiver<Bytes>,
-    mut hasher: Hasher,
+/// Writes a file on a thread of its own.
+struct Writer {
+    file: File,
+    path: PathBuf,
     bytes: u64,
-    done: &AtomicU64,
-    path: &Path,
-) -> io::Result<Option<String>> {
-    let mut here = 0;
-    let mut block = vec![0; BLOCK];
-    file.rewind()?;
-    loop {
-        let read = file.read(&mut block)?;
-        if read == 0 {
-            break;
-        }
-        hasher.update(&block[..read]);
-        here += read as u64;
-    }
-    done.store(here, Ordering::SeqCst);
-    // The digest takes as long as the writing, so it is taken beside it.
-    let (sender, hashed) = std::sync::mpsc::sync_channel::<Bytes>(PIECES);
-    let (written, digest) = thread::scope(|scope| {
-        let digest = scope.spawn(move || {
-            hashed.iter().for_each(|piece| hasher.update(&piece));
-            hasher.finish()
-        });
-        let mut unchecked = 0;
-        let mut write = |piece: Bytes| {
-            if unchecked == 0 {
-                keep_reserve(path)?;
+    progress: Arc<FileProgress>,
+    stop: Arc<AtomicBool>,
+    _lock: Arc<File>,
+}
+
+impl Writer {
+    fn write(
+        mut self,
+        mut hasher: Hasher,
+        ready: oneshot::Sender<()>,
+        mut pieces: Receiver<Bytes>,
+    ) -> io::Result<Option<String>> {
+        let mut here = self.read(&mut hasher)?;
+        let _ = ready.send(());
+        // The digest takes as long as the writing, so it is taken beside it.
+        let (sender, hashed) = std::sync::mpsc::sync_channel::<Bytes>(PIECES);
+        let (written, digest) = thread::scope(|scope| {
+            let digest = scope.spawn(move || {
+                hashed.iter().for_each(|piece| hasher.update(&piece));
+                hasher.finish()
+            });
+            let mut unchecked = CHECK;
+            let mut written = Ok(());
+            while let Some(piece) = written.is_ok().then(|| pieces.blocking_recv()).flatten() {
+                here += piece.len() as u64;
+                unchecked += piece.len();
+                written = self.append(&piece, &mut unchecked);
+                self.progress.bytes.store(here, Ordering::SeqCst);
+                let _ = sender.send(piece);
             }
-            unchecked = (unchecked + piece.len()) % CHECK;
-            file.write_all(&piece)?;
-            here += piece.len() as u64;
-            done.store(here, Ordering::SeqCst);
-            sender.send(piece).map_err(io::Error::other)
-        };
-        let mut written = Ok(());
-        while let Some(piece) = written.is_ok().then(|| pieces.blocking_recv()).flatten() {
-            written = write(piece);
+            drop(sender);
+            (written, digest.join())
+        });
+        written?;
+        if here < self.bytes {
+            return Ok(None);
         }
-        drop(sender);
-        (written, digest.join())
-    });
-    written?;
-    if here < bytes {
-        return Ok(None);
+        self.file.sync_data()?;
+        digest
+            .map(Some)
+            .map_err(|_| io::Error::other("taking the digest ended in the middle"))
     }
-    file.sync_data()?;
-    digest
-        .map(Some)
-        .map_err(|_| io::Error::other("taking the digest ended in the middle"))
+
+    /// Reads what is there already. Returns how much that is.
+    fn read(&mut self, hasher: &mut Hasher) -> io::Result<u64> {
+        let mut here = 0;
+        let mut block = vec![0; BLOCK];
+        self.file.rewind()?;
+        while !self.stop.load(Ordering::SeqCst) {
+            let read = self.file.read(&mut block)?;
+            if read == 0 {
+                break;
+            }
+            hasher.update(&block[..read]);
+            here += read as u64;
+        }
+        self.progress.bytes.store(here, Ordering::SeqCst);
+        Ok(here)
+    }
+
+    fn append(&mut self, piece: &[u8], unchecked: &mut usize) -> io::Result<()> {
+        if *unchecked >= CHECK {
+            keep_reserve(&self.path)?;
+            *unchecked = 0;
+        }
+        self.file.write_all(piece)
+    }
 }
 
 /// Stops before the disk is full to its last byte.
@@ -417,7 +485,7 @@ impl Hasher {
 fn ended(action: &str, missing: u64) -> Trouble {
     let words =
         format!("could not {action}: the connection ended, and {missing} bytes are missing");
-    Trouble::Passing(AppError::failed(words), None)
+    Trouble::network(AppError::failed(words))
 }
 
 fn damaged(place: &Place<'_>, file: &RemoteFile) -> AppError {

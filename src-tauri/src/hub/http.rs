@@ -1,11 +1,10 @@
-//! Asking the Hub: time limits, what is tried again, and what an answer that is no answer means for a person.
+//! Asking the Hub: time limits, and what is tried again.
 
 use std::{
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use hf_hub::HFError;
 use reqwest::{
     Client, Response, StatusCode, Url,
     header::{AUTHORIZATION, HeaderMap, HeaderValue, LINK, RANGE, RETRY_AFTER},
@@ -13,28 +12,35 @@ use reqwest::{
 };
 use serde_json::Value as Json;
 
-use super::token::Token;
+use super::{
+    refusal::{GATED, cause, is_distrusted, no_hub, refusal_of, unreachable},
+    token::Token,
+};
 use crate::{
-    store::hub_cache::names::{RepositoryId, RepositoryKind, shown},
-    wire::error::{AppError, Code},
+    store::hub_cache::names::{RepositoryId, RepositoryKind},
+    wire::error::AppError,
 };
 
 /// How often a question is asked before it is given up.
 pub(super) const TRIES: usize = 3;
+/// How long an answer may take in all that is no file.
+pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a connection may be silent.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// How many addresses may follow one another.
 const MOST_REDIRECTS: usize = 8;
+/// The shortest that a server can have us wait.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
+/// Who is looked at by somebody does not wait longer than this for an answer.
+const PATIENT: Duration = Duration::from_secs(10);
 /// The longest that a server may have us wait.
 const MOST_WAIT: Duration = Duration::from_secs(300);
 /// The longest answer that is not a file.
 const MOST_JSON_BYTES: usize = 64 << 20;
 /// The longest list of files, in answers of a thousand each.
 const MOST_PAGES: usize = 100;
-/// What the Hub says of itself in an error is cut after so many letters.
-const MOST_WORDS: usize = 300;
 
 /// One way to ask for files and lists.
 #[derive(Clone)]
@@ -51,17 +57,43 @@ struct Shared {
 /// Why an answer did not come, and whether to ask again.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// It may work in a moment. The time is how long the server asks to wait, if it does.
-    Passing(AppError, Option<Duration>),
+    /// It may work in a moment.
+    Passing {
+        error: AppError,
+        /// How long the server asks to wait, if it does.
+        wait: Option<Duration>,
+        /// Whether nobody answered, rather than somebody wrongly.
+        is_network: bool,
+    },
     /// It won't.
     Lasting(AppError),
+    /// It won't before the user has accepted something.
+    Gated(AppError),
 }
 
 impl Trouble {
     /// What a person is told.
     pub(super) fn error(self) -> AppError {
-        let (Self::Passing(error, _) | Self::Lasting(error)) = self;
+        let (Self::Passing { error, .. } | Self::Lasting(error) | Self::Gated(error)) = self;
         error
+    }
+
+    /// The connection did not come about, or ended.
+    pub(super) fn network(error: AppError) -> Self {
+        Self::Passing {
+            error,
+            wait: None,
+            is_network: true,
+        }
+    }
+
+    /// An answer that may be another one in a moment.
+    pub(super) fn answer(error: AppError) -> Self {
+        Self::Passing {
+            error,
+            wait: None,
+            is_network: false,
+        }
     }
 }
 
@@ -84,11 +116,17 @@ impl Http {
         if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
             return Err(wrong("it must begin with https:// or http://"));
         }
+        if !url.username().is_empty() || url.password().is_some() {
+            // Nothing of it may be shown.
+            return Err(AppError::invalid("HF_ENDPOINT holds a name or a password")
+                .with_hint("an address is shown and sent around; give a token as HF_TOKEN"));
+        }
         let client = Client::builder()
             .user_agent(concat!("anneal/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
             .redirect(Policy::custom(redirect))
+            .referer(false)
             .build();
         let client = client
             .map_err(|error| AppError::failed(format!("could not set up the network: {error}")))?;
@@ -111,7 +149,7 @@ impl Http {
         self.shared.token.is_some()
     }
 
-    /// The address of a file. A name that is no path of a repository has none.
+    /// The address of a file.
     pub(super) fn file_url(
         &self,
         kind: RepositoryKind,
@@ -176,10 +214,14 @@ impl Http {
         from: u64,
         length: usize,
     ) -> Result<Vec<u8>, Trouble> {
+        if length == 0 {
+            return Ok(Vec::new());
+        }
         let to = from + length as u64 - 1;
         let ask = || async {
             let response = self.file(action, url, from, Some(to)).await?;
-            if response.status() != StatusCode::PARTIAL_CONTENT && from > 0 {
+            let is_whole = from == 0 && response.status() == StatusCode::OK;
+            if response.status() != StatusCode::PARTIAL_CONTENT && !is_whole {
                 let words = format!("could not {action}: the server sends no parts of files");
                 return Err(AppError::failed(words).into());
             }
@@ -209,14 +251,10 @@ impl Http {
         let mut entries = Vec::new();
         let mut next = Some(url);
         for _ in 0..MOST_PAGES {
-            let Some(url) = next else {
-                return Ok(entries);
-            };
+            let Some(url) = next.take() else { break };
             let ask = || async {
                 let response = self.get(action, &url, HeaderMap::new()).await?;
-                // Whoever answers could name any address; the token goes to the Hub alone.
-                let next =
-                    next_page(response.headers()).filter(|next| next.origin() == url.origin());
+                let next = next_page(&url, response.headers());
                 let bytes = self.body(action, response, MOST_JSON_BYTES).await?;
                 let page: Vec<Json> = serde_json::from_slice(&bytes).map_err(|error| {
                     no_hub(action, &format!("the answer is no list of files: {error}"))
@@ -227,11 +265,14 @@ impl Http {
             entries.extend(page);
             next = following;
         }
-        Err(AppError::failed(format!(
-            "could not {action}: `{id}` has more than {} files",
-            entries.len()
-        ))
-        .into())
+        match next {
+            None => Ok(entries),
+            Some(_) => Err(AppError::failed(format!(
+                "could not {action}: `{id}` has more than {} files",
+                entries.len()
+            ))
+            .into()),
+        }
     }
 
     async fn get(
@@ -291,16 +332,20 @@ impl Http {
             error if error.is_redirect() => {
                 return no_hub(action, &format!("the server leads nowhere: {error_words}")).into();
             }
+            error if is_distrusted(error) => {
+                return no_hub(
+                    action,
+                    &format!("the connection is not trusted: {error_words}"),
+                )
+                .into();
+            }
             error if error.is_connect() => {
-                return Trouble::Passing(unreachable(action, host, &error_words), None);
+                return Trouble::network(unreachable(action, host, &error_words));
             }
             error if error.is_timeout() => format!("nothing came for {} s", SILENCE.as_secs()),
             _ => format!("the connection ended: {error_words}"),
         };
-        Trouble::Passing(
-            AppError::failed(format!("could not {action}: {words}")),
-            None,
-        )
+        Trouble::network(AppError::failed(format!("could not {action}: {words}")))
     }
 
     /// An answer that says no.
@@ -311,8 +356,10 @@ impl Http {
             value.to_str().ok().map(str::to_owned)
         };
         let (code, message) = (header("x-error-code"), header("x-error-message"));
-        let wait = header(RETRY_AFTER.as_str()).and_then(|value| value.trim().parse().ok());
-        let wait = wait.map(|seconds| Duration::from_secs(seconds).min(MOST_WAIT));
+        let wait = header(RETRY_AFTER.as_str())
+            .and_then(|value| value.trim().parse().ok())
+            .or_else(|| seconds_left(&header("ratelimit")?));
+        let wait = wait.map(|seconds| Duration::from_secs(seconds).clamp(LEAST_WAIT, MOST_WAIT));
         let error = refusal_of(
             action,
             status,
@@ -320,9 +367,14 @@ impl Http {
             message.as_deref(),
             self.has_token(),
         );
-        match is_passing(status) {
-            true => Trouble::Passing(error, wait),
-            false => Trouble::Lasting(error),
+        match status {
+            status if is_passing(status) => Trouble::Passing {
+                error,
+                wait,
+                is_network: false,
+            },
+            _ if code.as_deref() == Some(GATED) => Trouble::Gated(error),
+            _ => Trouble::Lasting(error),
         }
     }
 }
@@ -335,13 +387,21 @@ where
     let mut failed = 0;
     loop {
         match ask().await {
-            Err(Trouble::Passing(_, wait)) if failed + 1 < TRIES => {
+            Err(Trouble::Passing { wait, .. })
+                if failed + 1 < TRIES && wait.is_none_or(|wait| wait < PATIENT) =>
+            {
                 failed += 1;
-                tokio::time::sleep(pause(failed, wait.filter(|it| it.as_secs() < 10))).await;
+                tokio::time::sleep(pause(failed, wait)).await;
             }
             answer => return answer,
         }
     }
+}
+
+/// How long the Hub asks to wait where it says how often one may ask: `"api";r=0;t=55`.
+fn seconds_left(limit: &str) -> Option<u64> {
+    let mut parts = limit.split(';').map(str::trim);
+    parts.find_map(|part| part.strip_prefix("t=")?.parse().ok())
 }
 
 /// How long to wait after so many failures in a row: twice as long each time, up to half a minute, and not all who wait at
@@ -355,125 +415,6 @@ pub(super) fn pause(failures: usize, asked: Option<Duration>) -> Duration {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |it| it.subsec_nanos());
     whole.mul_f64(0.5 + 0.5 * f64::from(nanos % 1000) / 1000.0)
-}
-
-/// What a person learns when the library that asks for facts fails.
-pub(super) fn refusal(action: &str, endpoint: &str, has_token: bool, error: &HFError) -> AppError {
-    let host = endpoint.split("://").last().unwrap_or(endpoint);
-    let context = match error {
-        HFError::Http { context }
-        | HFError::AuthRequired { context }
-        | HFError::Forbidden { context }
-        | HFError::RateLimited { context, .. }
-        | HFError::RepoNotFound {
-            context: Some(context),
-            ..
-        }
-        | HFError::RevisionNotFound {
-            context: Some(context),
-            ..
-        } => context,
-        HFError::Request { source, .. } if source.is_connect() || source.is_timeout() => {
-            return unreachable(action, host, &cause(source));
-        }
-        HFError::Request { source, .. } if source.is_decode() => {
-            return no_hub(
-                action,
-                &format!("the answer is not what the Hub sends: {}", cause(source)),
-            );
-        }
-        // What the library says may hold an address with a signature, so only the innermost of its words are kept.
-        HFError::Request { source, .. } => {
-            return AppError::failed(format!("could not {action}: {}", cause(source)));
-        }
-        HFError::Json(error) => {
-            return no_hub(
-                action,
-                &format!("the answer is not what the Hub sends: {error}"),
-            );
-        }
-        _ => return no_hub(action, "the answer is not what the Hub sends"),
-    };
-    let (code, message) = (
-        context.error_code.as_deref(),
-        context.server_message.as_deref(),
-    );
-    refusal_of(action, context.status, code, message, has_token)
-}
-
-/// The error when something answers that is no Hub.
-fn no_hub(action: &str, problem: &str) -> AppError {
-    AppError::failed(format!("could not {action}: {problem}"))
-        .with_hint("look whether something stands between, such as a page to log in to a network, and at HF_ENDPOINT")
-}
-
-/// The error when nobody is to be asked.
-pub(super) fn switched_off() -> AppError {
-    AppError {
-        code: Code::Offline,
-        ..AppError::failed("the Hub is not asked, because the variable HF_HUB_OFFLINE says so")
-            .with_hint("models and data on this machine work all the same")
-    }
-}
-
-fn unreachable(action: &str, host: &str, cause: &str) -> AppError {
-    AppError {
-        code: Code::Offline,
-        ..AppError::failed(format!(
-            "could not {action}: {host} can't be reached: {cause}"
-        ))
-        .with_hint("models and data on this machine work all the same")
-    }
-}
-
-fn refusal_of(
-    action: &str,
-    status: StatusCode,
-    code: Option<&str>,
-    message: Option<&str>,
-    has_token: bool,
-) -> AppError {
-    let said: String = shown(message.unwrap_or_default())
-        .chars()
-        .take(MOST_WORDS)
-        .collect();
-    let said = match said.trim().trim_end_matches('.') {
-        "" => String::new(),
-        said => format!(": {said}"),
-    };
-    let words = |what: &str| AppError::failed(format!("could not {action}: {what}"));
-    let login = "log in with `anneal hub login`, or in Settings";
-    match (status.as_u16(), code) {
-        (401 | 403, Some("GatedRepo")) => words(
-            "its makers let only those have it who accept their terms",
-        )
-        .with_hint(match has_token {
-            true => "accept the terms on its page in a browser, with the account of your token"
-                .to_owned(),
-            false => format!("accept the terms on its page in a browser, then {login}"),
-        }),
-        // To somebody who is not logged in, the Hub does not even say that there is nothing.
-        (401 | 404, Some("RepoNotFound")) | (401, None) if code.is_some() || !has_token => {
-            words("the Hub has no such repository, or it is private")
-                .with_hint(format!("check the name; if it is private, {login}"))
-        }
-        (404, Some("RevisionNotFound")) => {
-            words("the repository has no such branch, tag or commit")
-        }
-        (404, Some("EntryNotFound")) => words("the repository has no such file"),
-        (401, _) => words(&format!("the Hub does not know the token{said}")).with_hint(login),
-        (403, _) => words(&format!("the Hub does not allow it{said}")).with_hint(login),
-        (404, _) => words("the Hub has no such thing").with_hint("check the name"),
-        (429, _) => {
-            words("the Hub asks to be left alone for a while, because it was asked too often")
-                .with_hint(format!(
-                    "try again in a few minutes; who is logged in may ask more often: {login}"
-                ))
-        }
-        (500.., _) => words(&format!("the Hub is in trouble: it answers {status}{said}"))
-            .with_hint("try again later"),
-        _ => words(&format!("the Hub answers {status}{said}")),
-    }
 }
 
 fn is_passing(status: StatusCode) -> bool {
@@ -496,26 +437,21 @@ fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     attempt.follow()
 }
 
-/// The address of the next part of a list.
-fn next_page(headers: &HeaderMap) -> Option<Url> {
+/// The address of the next part of a list, if there is one.
+///
+/// Whoever answers names any address, and a mirror that of the Hub it mirrors. Only path and query count: the token goes to
+/// the host that was asked, and to no other.
+fn next_page(asked: &Url, headers: &HeaderMap) -> Option<Url> {
     let links = headers.get(LINK)?.to_str().ok()?;
     let next = links
         .split(',')
         .find(|link| link.contains("rel=\"next\""))?;
     let (start, end) = (next.find('<')? + 1, next.find('>')?);
-    Url::parse(next.get(start..end)?).ok()
-}
-
-/// The innermost words of an error: the outer ones hold the address, which may hold a signature.
-fn cause(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    match std::ptr::addr_eq(innermost, error) {
-        true => "no answer".to_owned(),
-        false => innermost.to_string(),
-    }
+    let named = asked.join(next.get(start..end)?).ok()?;
+    let mut next = asked.clone();
+    next.set_path(named.path());
+    next.set_query(named.query());
+    Some(next)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The Hugging Face Hub, and the only door to the network.
 //!
-//! - [`http`]: one way to ask: time limits, what is tried again, what an answer that is no answer means for a person
+//! - [`http`]: one way to ask: time limits, and what is tried again
+//! - [`refusal`]: what an answer that is no answer means for a person
 //! - [`search`]: what there is
 //! - [`repository`]: what one repository holds, and what of it is needed ([`needed`], [`splits`])
 //! - [`preview`]: the first rows of data that is not here
@@ -19,11 +20,12 @@ pub(crate) mod download;
 #[cfg(feature = "gui")]
 pub(crate) mod downloads;
 pub(crate) mod event;
-mod fetch;
+pub(crate) mod fetch;
 mod http;
 pub(crate) mod needed;
 pub(crate) mod pace;
 pub(crate) mod preview;
+mod refusal;
 pub(crate) mod repository;
 pub(crate) mod search;
 pub(crate) mod splits;
@@ -186,17 +188,20 @@ impl Hub {
         has_token: bool,
         question: impl Future<Output = hf_hub::HFResult<T>> + Send + 'static,
     ) -> Result<T> {
-        let answer = wait(question)?;
-        self.noted(answer.map_err(|error| http::refusal(action, &self.endpoint, has_token, &error)))
+        let answer = wait(async move { tokio::time::timeout(http::PATIENCE, question).await })?;
+        let answer = answer.map_err(|_| refusal::too_slow(action))?;
+        self.noted(
+            answer.map_err(|error| refusal::refusal(action, &self.endpoint, has_token, &error)),
+        )
     }
 
     /// Remembers whether the Hub could be reached.
     fn noted<T>(&self, answer: Result<T>) -> Result<T> {
         let mut unreachable = locked(&self.unreachable);
         match &answer {
-            Ok(_) => *unreachable = None,
             Err(error) if error.code == Code::Offline => *unreachable = Some(error.message.clone()),
-            Err(_) => {}
+            // Whatever it says, somebody answered.
+            _ => *unreachable = None,
         }
         drop(unreachable);
         answer
@@ -209,7 +214,7 @@ impl Hub {
 
     fn clients_of(&self, token: Option<Token>) -> Result<Clients> {
         if self.switched_off {
-            return Err(http::switched_off());
+            return Err(refusal::switched_off());
         }
         let mut known = locked(&self.clients);
         if let Some((_, clients)) = known.as_ref().filter(|(known, _)| *known == token) {
@@ -220,12 +225,12 @@ impl Hub {
             .endpoint(self.endpoint.clone())
             .client(http.client().clone())
             .cache_enabled(false)
-            .retry_max_attempts(http::TRIES);
+            .retry_max_attempts(http::TRIES - 1);
         if let Some(token) = &token {
             facts = facts.token(token.secret());
         }
         let facts = facts.build().map_err(|error| {
-            http::refusal("ask the Hub", &self.endpoint, token.is_some(), &error)
+            refusal::refusal("ask the Hub", &self.endpoint, token.is_some(), &error)
         })?;
         let clients = Clients { facts, http };
         *known = Some((token, clients.clone()));

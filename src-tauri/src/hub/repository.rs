@@ -10,7 +10,7 @@ use super::{
     Hub,
     http::{Http, Trouble},
     needed::{RemoteFile, needed},
-    search::{is_gated, tagged, text},
+    search::{tagged, text},
     splits::{Split, splits},
     wait,
 };
@@ -72,7 +72,6 @@ struct Facts {
     commit: Option<String>,
     task: Option<String>,
     license: Option<String>,
-    gated: bool,
     downloads: Option<u64>,
     likes: Option<u64>,
     changed: Option<String>,
@@ -85,15 +84,6 @@ impl Repository {
     /// The files that a download without further wishes fetches.
     pub(crate) fn needed(&self) -> Vec<&RemoteFile> {
         needed(self.kind, &self.files)
-    }
-
-    /// The files of a part of data. An empty name is any.
-    pub(crate) fn files_of_split(&self, config: &str, split: &str) -> Result<Vec<RemoteFile>> {
-        Ok(self
-            .split(config, split)?
-            .into_iter()
-            .flat_map(|split| split.files.clone())
-            .collect())
     }
 
     /// The parts of data with these names. An empty name is any.
@@ -171,7 +161,7 @@ impl Hub {
             commit,
             task: facts.task,
             license: facts.license,
-            gate: gate.filter(|_| facts.gated),
+            gate,
             downloads: facts.downloads,
             likes: facts.likes,
             changed: facts.changed,
@@ -208,7 +198,6 @@ async fn facts_of(
             commit: info.sha,
             task: tagged(tags, "task_categories:"),
             license: tagged(tags, "license:"),
-            gated: is_gated(info.gated.as_ref()),
             downloads: info.downloads,
             likes: info.likes,
             changed: text(info.last_modified),
@@ -231,7 +220,6 @@ async fn facts_of(
         commit: info.sha,
         task: text(info.pipeline_tag),
         license: tagged(info.tags.as_deref(), "license:"),
-        gated: is_gated(info.gated.as_ref()),
         downloads: info.downloads,
         likes: info.likes,
         changed: text(info.last_modified),
@@ -273,27 +261,30 @@ async fn look(
     let mut gate = None;
     let config = match config {
         Ok(bytes) => serde_json::from_slice(&bytes).ok(),
-        Err(Trouble::Lasting(error)) => {
+        Err(Trouble::Passing { error, .. }) => return Err(error),
+        Err(Trouble::Gated(error)) => {
             gate = Some(error);
             None
         }
-        Err(Trouble::Passing(error, _)) => return Err(error),
+        Err(Trouble::Lasting(_)) => None,
     };
-    if kind == RepositoryKind::Data
-        && let Some(first) = entries.iter().find_map(|entry| read_file(entry)?.ok())
-    {
+    let first = entries.iter().find_map(|entry| read_file(entry)?.ok());
+    if let Some(first) = first.filter(|_| kind == RepositoryKind::Data) {
         let url = http.file_url(kind, id, commit, &first.path);
-        gate = http
-            .range(action, &url, 0, 1)
-            .await
-            .err()
-            .map(Trouble::error);
+        if let Err(Trouble::Gated(error)) = http.range(action, &url, 0, 1).await {
+            gate = Some(error);
+        }
     }
+    let card = match card {
+        Ok(bytes) => without_header(&String::from_utf8_lossy(&bytes)),
+        Err(Trouble::Passing { error, .. }) => {
+            format!("Its description could not be read: {error}.")
+        }
+        Err(_) => String::new(),
+    };
     Ok(Looked {
         entries,
-        card: card
-            .map(|bytes| without_header(&String::from_utf8_lossy(&bytes)))
-            .unwrap_or_default(),
+        card,
         config,
         gate,
     })
@@ -310,7 +301,14 @@ fn read_tree(entries: Vec<Json>) -> (Vec<RemoteFile>, usize) {
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
+    let count = files.len();
     files.dedup_by(|a, b| a.path == b.path);
+    if cfg!(any(target_os = "macos", windows)) {
+        // There, names that differ only in case are one.
+        let mut seen = BTreeSet::new();
+        files.retain(|file| seen.insert(file.path.to_lowercase()));
+    }
+    left_out += count - files.len();
     (files, left_out)
 }
 

@@ -131,7 +131,7 @@ impl Hub {
                 found.try_collect().await
             })?,
         };
-        let more = found.len() > limit;
+        let more = found.len() > limit && limit < MOST;
         // A name that can't be one of the Hub's is nothing to show.
         Ok((found.into_iter().take(limit).flatten().collect(), more))
     }
@@ -157,7 +157,7 @@ fn found(
 }
 
 /// Whether the Hub says that a repository is gated: it says `false`, or how access is given.
-pub(super) fn is_gated(gated: Option<&Json>) -> bool {
+fn is_gated(gated: Option<&Json>) -> bool {
     !matches!(gated, None | Some(Json::Null | Json::Bool(false)))
 }
 

@@ -18,8 +18,10 @@ const SPLITS: [(&str, &[&str]); 3] = [
 ];
 /// What data of pictures is called.
 const PICTURES: &str = "pictures";
+/// What data is called that has to be unpacked.
+const COMPRESSED: &str = "compressed";
 /// Kinds of files that hold data, by how their names end, and what they are called.
-const FORMATS: [(&str, &str); 12] = [
+const FORMATS: [(&str, &str); 17] = [
     (".parquet", "Parquet"),
     (".jsonl", "JSON lines"),
     (".ndjson", "JSON lines"),
@@ -32,6 +34,11 @@ const FORMATS: [(&str, &str); 12] = [
     (".jpeg", PICTURES),
     (".webp", PICTURES),
     (".gif", PICTURES),
+    (".gz", COMPRESSED),
+    (".zst", COMPRESSED),
+    (".xz", COMPRESSED),
+    (".bz2", COMPRESSED),
+    (".zip", COMPRESSED),
 ];
 /// What beside data ends like it.
 const NO_DATA: [&str; 4] = [
@@ -75,9 +82,8 @@ pub(super) fn data_files(files: &[RemoteFile]) -> Vec<&RemoteFile> {
 }
 
 /// Whether rows of text are read from a file.
-#[cfg(feature = "gui")]
 pub(super) fn is_text(path: &str) -> bool {
-    format_of(path).is_some_and(|format| format != PICTURES)
+    format_of(path).is_some_and(|format| ![PICTURES, COMPRESSED].contains(&format))
 }
 
 /// The parts of a data set, from the header of its card and the names of its files.
@@ -178,23 +184,52 @@ fn pattern(folder: &str, path: &str) -> Option<GlobMatcher> {
     Some(glob.compile_matcher())
 }
 
-/// Splits by the words in the names of folders and files.
+/// Splits by the names of files: parts of a numbered whole name any split; then folders do, then files; one rule for all.
 fn by_name(config: &str, files: &[&RemoteFile]) -> Vec<Split> {
-    let named = |words: &[&str]| -> Vec<RemoteFile> {
-        files
-            .iter()
-            .filter(|file| has_word(&file.path, words))
-            .map(|file| (*file).clone())
-            .collect()
-    };
-    let splits = SPLITS
+    let mut numbered: Vec<&str> = files
         .iter()
-        .filter_map(|(name, words)| split(config, name, named(words).iter().collect()));
-    let splits: Vec<Split> = splits.collect();
-    match splits.is_empty() {
-        true => split(config, "train", files.to_vec()).into_iter().collect(),
-        false => splits,
+        .filter_map(|file| numbered(&file.path))
+        .collect();
+    numbered.sort_unstable();
+    numbered.dedup();
+    if !numbered.is_empty() {
+        let of = |name: &&str| {
+            let files = files
+                .iter()
+                .filter(|file| self::numbered(&file.path) == Some(name));
+            split(config, name, files.copied().collect())
+        };
+        return numbered.iter().filter_map(of).collect();
     }
+    let folder = |path: &str| {
+        path.rsplit_once('/')
+            .map_or(String::new(), |(folder, _)| folder.to_owned())
+    };
+    let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let rules: [&dyn Fn(&str) -> String; 2] = [&folder, &file];
+    for rule in rules {
+        let of = |(name, words): &(&str, &[&str])| {
+            let files = files
+                .iter()
+                .filter(|file| has_word(&rule(&file.path), words));
+            split(config, name, files.copied().collect())
+        };
+        let splits: Vec<Split> = SPLITS.iter().filter_map(of).collect();
+        if !splits.is_empty() {
+            return splits;
+        }
+    }
+    split(config, "train", files.to_vec()).into_iter().collect()
+}
+
+/// The split in `data/train_sft-00000-of-00004-1a2b.parquet`: `train_sft`.
+fn numbered(path: &str) -> Option<&str> {
+    let name = path.strip_prefix("data/")?;
+    let (before, count) = name.split_once("-of-")?;
+    let (split, number) = before.rsplit_once('-')?;
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_part = is_number(number) && count.get(..5).is_some_and(is_number);
+    (is_part && !split.is_empty() && !split.contains('/')).then_some(split)
 }
 
 /// Whether one of some words stands in a path, apart from letters: `data/train-00000.parquet`, but not `trainer.json`.
@@ -317,6 +352,45 @@ mod tests {
                 ("default", "train", "Parquet", &["data/train-00000.parquet"]),
                 ("default", "test", "Parquet", &["data/test-00000.parquet"]),
             ],
+        );
+        check(
+            json!({}),
+            &[
+                "data/train_sft-00000-of-00002.parquet",
+                "data/train_sft-00001-of-00002.parquet",
+                "data/extra-00000-of-00001.parquet",
+            ],
+            &[
+                (
+                    "default",
+                    "extra",
+                    "Parquet",
+                    &["data/extra-00000-of-00001.parquet"],
+                ),
+                (
+                    "default",
+                    "train_sft",
+                    "Parquet",
+                    &[
+                        "data/train_sft-00000-of-00002.parquet",
+                        "data/train_sft-00001-of-00002.parquet",
+                    ],
+                ),
+            ],
+        );
+        // Folders come before files, and a file belongs to one split.
+        check(
+            json!({}),
+            &["train/eval_x.jsonl", "test/y.jsonl"],
+            &[
+                ("default", "train", "JSON lines", &["train/eval_x.jsonl"]),
+                ("default", "test", "JSON lines", &["test/y.jsonl"]),
+            ],
+        );
+        check(
+            json!({}),
+            &["train.jsonl.gz"],
+            &[("default", "train", "compressed", &["train.jsonl.gz"])],
         );
         check(
             json!({}),

@@ -535,6 +535,8 @@ export type DownloadView_Deserialize = {
 	files: DownloadFileView[],
 	/**  Why it waits or failed. */
 	problem?: ErrorView_Deserialize | null,
+	/**  Whether a model can be talked to and trained here. */
+	usable: boolean,
 	/**  Where it lies, once it is whole: the folder of a model, the first file of data. */
 	path?: string | null,
 };
@@ -556,6 +558,8 @@ export type DownloadView_Serialize = {
 	files: DownloadFileView[],
 	/**  Why it waits or failed. */
 	problem: ErrorView_Serialize | null,
+	/**  Whether a model can be talked to and trained here. */
+	usable: boolean,
 	/**  Where it lies, once it is whole: the folder of a model, the first file of data. */
 	path: string | null,
 };
@@ -1429,6 +1433,8 @@ export type SplitView_Deserialize = {
 	bytes: number,
 	/**  Whether all its files are here. */
 	here: boolean,
+	/**  Where its first file lies, or would: data that was added has the same path. */
+	path: string,
 	/**  Why it can't be learned from. */
 	problem?: string | null,
 };
@@ -1444,6 +1450,8 @@ export type SplitView_Serialize = {
 	bytes: number,
 	/**  Whether all its files are here. */
 	here: boolean,
+	/**  Where its first file lies, or would: data that was added has the same path. */
+	path: string,
 	/**  Why it can't be learned from. */
 	problem: string | null,
 };

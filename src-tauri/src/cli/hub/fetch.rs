@@ -16,16 +16,15 @@ use crate::{
     },
     host::Host,
     hub::{
-        download::{self, Patience, Wanted},
+        download::{self, Wanted},
         event::HubEvent,
+        fetch::Patience,
         needed::warning,
     },
     store::hub_cache::names::{RepositoryId, RepositoryKind},
     wire::error::{AppError, Result},
 };
 
-/// A file that gives nothing is tried so often: about a minute and a half.
-const TRIES: usize = 8;
 /// Without a terminal there is no progress bar, but a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
@@ -57,8 +56,11 @@ pub(in crate::cli) fn offer(
     host: &Host,
     terminal: &Terminal,
 ) -> Result<Ended> {
-    let id: Option<RepositoryId> = name.contains('/').then(|| name.parse().ok()).flatten();
-    let is_here = || Path::new(name).exists() || host.model_folder(name).is_ok();
+    // A path that was mistyped is nothing to ask the Hub for.
+    let maker = name.split_once('/').map(|(maker, _)| Path::new(maker));
+    let is_name = maker.is_some_and(|maker| !maker.exists());
+    let id: Option<RepositoryId> = is_name.then(|| name.parse().ok()).flatten();
+    let is_here = || Path::new(name).exists() || host.is_whole_model(name);
     let Some(id) = id.filter(|_| host.hub.offline().is_none() && !is_here()) else {
         return Ok(Ended::Done);
     };
@@ -112,7 +114,7 @@ fn follow(wanted: &Wanted, host: &Host, terminal: &Terminal) -> Result<download:
     let stop = || interrupts.load(Ordering::SeqCst) > 0;
     let ended = host.hub.download_telling(
         wanted,
-        Patience::Tries(TRIES),
+        Patience::Short,
         &mut |event| view.show(&event),
         &stop,
     );

@@ -55,17 +55,6 @@ fn a_model_is_found_fetched_through_a_pause_and_the_end_of_the_app_and_deleted()
     let commit = server.add(model(30_000_000));
     server.fail(CDN, Times::Always, Fault::BytesPerSecond(10_000_000));
     let window = Window::with_hub(tempfile::tempdir().unwrap(), &server);
-    assert_eq!(
-        server.requests().len(),
-        0,
-        "nothing is asked before somebody asks"
-    );
-    let search = json!({"kind": "model", "words": "tiny", "author": "", "task": "", "sort": "likes", "limit": 30});
-    let found = window.call("hub_search", json!({ "search": search }));
-    assert_eq!(
-        (&found["found"][0]["id"], &found["found"][0]["here"]),
-        (&json!("Maker/Tiny"), &json!(false))
-    );
     let asked = json!({"kind": "model", "id": "Maker/Tiny", "revision": ""});
     let page = window.call("hub_repository", asked.clone());
     assert_eq!(
@@ -80,6 +69,19 @@ fn a_model_is_found_fetched_through_a_pause_and_the_end_of_the_app_and_deleted()
         "one that goes on is not begun again"
     );
     until(|| window.download(&key)["doneBytes"].as_f64().unwrap() > 3e6);
+    let cached = json!({"kind": "model", "id": "Maker/Tiny", "commit": commit});
+    let refused = window.refused("delete_cached", cached);
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("is being fetched right now")
+    );
+    // Gone on with before the one that was paused has ended.
+    window.call("pause_download", json!({ "key": key }));
+    window.call("resume_download", json!({ "key": key }));
+    let before = window.download(&key)["doneBytes"].as_f64().unwrap();
+    until(|| window.download(&key)["doneBytes"].as_f64().unwrap() > before + 1e6);
     window.call("pause_download", json!({ "key": key }));
     let paused = window.until(&key, "paused");
     let window = Window::with_hub(window.close(), &server);
@@ -110,6 +112,24 @@ fn a_model_is_found_fetched_through_a_pause_and_the_end_of_the_app_and_deleted()
     assert!(freed.as_f64().unwrap() > 3e7);
     window.call("cancel_download", json!({ "key": key }));
     assert_eq!(window.call("downloads", json!({})), json!([]));
+}
+
+#[test]
+fn nothing_is_asked_before_somebody_searches() {
+    let server = Server::start();
+    server.add(model(1000));
+    let window = Window::with_hub(tempfile::tempdir().unwrap(), &server);
+    assert_eq!(
+        server.requests().len(),
+        0,
+        "nothing is asked before somebody asks"
+    );
+    let search = json!({"kind": "model", "words": "tiny", "author": "", "task": "", "sort": "likes", "limit": 30});
+    let found = window.call("hub_search", json!({ "search": search }));
+    assert_eq!(
+        (&found["found"][0]["id"], &found["found"][0]["here"]),
+        (&json!("Maker/Tiny"), &json!(false))
+    );
 }
 
 #[test]

@@ -27,6 +27,8 @@ use crate::wire::error::{AppError, Result};
 
 /// Folders in folders in a snapshot; more are not looked into.
 const DEEPEST: usize = 16;
+/// What the name of a file ends in that is not whole.
+const INCOMPLETE: &str = "incomplete";
 
 /// The cache.
 #[derive(Debug, Clone)]
@@ -39,6 +41,8 @@ pub(crate) struct HubCache {
 pub(crate) struct CachedRepository {
     pub(crate) kind: RepositoryKind,
     pub(crate) id: RepositoryId,
+    /// Its folder.
+    pub(crate) path: PathBuf,
     /// What it takes on disk; what revisions share counts once, and what was begun counts too.
     pub(crate) bytes: u64,
     /// The newest first.
@@ -109,7 +113,7 @@ impl HubCache {
         id: &RepositoryId,
         digest: &Digest,
     ) -> PathBuf {
-        self.blob(kind, id, digest).with_extension("incomplete")
+        self.blob(kind, id, digest).with_extension(INCOMPLETE)
     }
 
     /// The file that is locked by who writes a blob.
@@ -162,11 +166,16 @@ impl HubCache {
         super::make_folder_of(&path)?;
         let up: PathBuf = std::iter::repeat_n("..", depth + 1).collect();
         let target = up.join("blobs").join(digest.hex());
-        if path.is_symlink() || path.exists() {
-            fs::remove_file(&path).map_err(AppError::file("replace the file", &path))?;
-        }
         let blob = self.blob(kind, id, digest);
-        link_file(&target, &blob, &path).map_err(AppError::file("name the file", &path))
+        // Under another name first: another process may give the same name at the same moment.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
+        let _ = fs::remove_file(&temporary);
+        link_file(&target, &temporary)
+            .or_else(|_| fs::hard_link(&blob, &temporary))
+            .or_else(|_| fs::copy(&blob, &temporary).map(|_| ()))
+            .and_then(|()| fs::rename(&temporary, &path))
+            .map_err(AppError::file("name the file", &path))
     }
 
     /// Remembers which commit a branch or tag stood for.
@@ -204,7 +213,7 @@ impl HubCache {
 
     /// Whether anything of a repository is here.
     pub(crate) fn knows(&self, kind: RepositoryKind, id: &RepositoryId) -> bool {
-        self.folder(kind, id).join("snapshots").is_dir()
+        !super::folders(&self.folder(kind, id).join("snapshots")).is_empty()
     }
 
     /// All models and data sets, by name.
@@ -223,7 +232,8 @@ impl HubCache {
 
     /// Deletes a revision, and the content that no other revision has. Returns the bytes that are free now.
     ///
-    /// The last revision takes the whole folder along, with what was begun.
+    /// The last revision takes the whole folder along, unless something else of it is begun. A repository of which no
+    /// revision is here, but something is begun, is deleted without a commit.
     pub(crate) fn delete(
         &self,
         kind: RepositoryKind,
@@ -231,66 +241,75 @@ impl HubCache {
         commit: &str,
     ) -> Result<u64> {
         let folder = self.folder(kind, id);
+        self.check_that_nobody_fetches(kind, id)?;
+        let snapshots = super::folders(&folder.join("snapshots"));
+        if snapshots.is_empty() && commit.is_empty() && folder.is_dir() {
+            return delete_folder(&folder);
+        }
         let snapshot = self.snapshot(kind, id, commit);
-        if !is_commit(commit) || !snapshot.is_dir() {
+        if !snapshots.contains(&snapshot) {
             return Err(AppError::invalid(format!(
                 "the cache has no revision `{commit}` of `{id}`"
             )));
         }
-        let others = super::folders(&folder.join("snapshots"));
-        let others: Vec<&PathBuf> = others.iter().filter(|path| **path != snapshot).collect();
-        if others.is_empty() {
-            return self.delete_all(kind, id);
+        if snapshots.len() == 1 && incomplete_bytes(&folder) == 0 {
+            return delete_folder(&folder);
         }
+        let others = snapshots.iter().filter(|path| **path != snapshot);
         let kept: BTreeSet<PathBuf> = others
-            .into_iter()
             .flat_map(|path| content(&folder, path).into_keys())
             .collect();
         let freed: Content = content(&folder, &snapshot)
             .into_iter()
             .filter(|(path, _)| !kept.contains(path))
             .collect();
-        fs::remove_dir_all(&snapshot).map_err(AppError::file("delete the revision", &snapshot))?;
-        for blob in freed.keys().filter(|path| path.exists()) {
+        // Content first: what a name still leads to can be deleted again, and what no name leads to is lost on the disk.
+        for blob in freed.keys() {
             fs::remove_file(blob).map_err(AppError::file("delete the file", blob))?;
         }
+        fs::remove_dir_all(&snapshot).map_err(AppError::file("delete the revision", &snapshot))?;
         for (path, _) in refs(&folder).into_iter().filter(|(_, it)| it == commit) {
             fs::remove_file(&path).map_err(AppError::file("forget the name", &path))?;
         }
         Ok(freed.values().sum())
     }
 
-    /// Deletes what was fetched so far of a file that is not whole.
+    /// Deletes what was fetched so far of a file that is not whole. Whether nothing is left: what somebody is just writing
+    /// stays.
     pub(crate) fn delete_incomplete(
         &self,
         kind: RepositoryKind,
         id: &RepositoryId,
         digest: &Digest,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let path = self.incomplete(kind, id, digest);
+        let lock = File::open(self.lock(kind, id, digest));
+        // Held until the part is gone, so that nobody begins to write it.
+        if path.exists() && lock.is_ok_and(|lock| lock.try_lock().is_err()) {
+            return Ok(false);
+        }
         match fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(AppError::file("delete the part of a file", &path)(error))
             }
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 
-    fn delete_all(&self, kind: RepositoryKind, id: &RepositoryId) -> Result<u64> {
-        let (folder, locks) = (self.folder(kind, id), self.locks(kind, id));
-        let files = fs::read_dir(&locks).into_iter().flatten().flatten();
+    /// The files of the locks stay: two processes that wait for one must mean the same.
+    fn check_that_nobody_fetches(&self, kind: RepositoryKind, id: &RepositoryId) -> Result<()> {
+        let files = fs::read_dir(self.locks(kind, id))
+            .into_iter()
+            .flatten()
+            .flatten();
         let is_held = |path: PathBuf| File::open(path).is_ok_and(|file| file.try_lock().is_err());
-        if files.map(|entry| entry.path()).any(is_held) {
-            return Err(
+        match files.map(|entry| entry.path()).any(is_held) {
+            false => Ok(()),
+            true => Err(
                 AppError::failed(format!("`{id}` is being fetched right now"))
                     .with_hint("wait until that is done, or cancel it"),
-            );
+            ),
         }
-        let bytes = size_of(&folder);
-        fs::remove_dir_all(&folder).map_err(AppError::file("delete the files", &folder))?;
-        // Only names are left in it.
-        let _ = fs::remove_dir_all(locks);
-        Ok(bytes)
     }
 
     fn read(&self, kind: RepositoryKind, id: RepositoryId) -> CachedRepository {
@@ -316,7 +335,7 @@ impl HubCache {
                 .iter()
                 .filter(|(path, _)| users.get(path) == Some(&1));
             let freed_bytes = match snapshots.len() {
-                1 => bytes,
+                1 if incomplete_bytes(&folder) == 0 => bytes,
                 _ => alone.map(|(_, bytes)| bytes).sum(),
             };
             let refs = folder.join("refs");
@@ -343,6 +362,7 @@ impl HubCache {
         CachedRepository {
             kind,
             id,
+            path: folder,
             bytes,
             revisions,
         }
@@ -372,9 +392,13 @@ pub(crate) fn hub_home() -> Option<PathBuf> {
 
 /// The folder that a variable names. An empty one names none.
 pub(crate) fn folder(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable)
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
+    let value = env::var_os(variable).filter(|value| !value.is_empty())?;
+    let path = PathBuf::from(value);
+    // As Python's library reads it.
+    match path.strip_prefix("~") {
+        Ok(rest) => Some(directories::BaseDirs::new()?.home_dir().join(rest)),
+        Err(_) => Some(path),
+    }
 }
 
 /// The names of commits, each with its file.
@@ -444,17 +468,31 @@ fn size_of(folder: &Path) -> u64 {
     bytes
 }
 
-#[cfg(unix)]
-fn link_file(target: &Path, _blob: &Path, path: &Path) -> std::io::Result<()> {
-    std::os::unix::fs::symlink(target, path)
+/// Links need a right that few users of Windows have, and some disks know none.
+fn link_file(target: &Path, path: &Path) -> std::io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::symlink(target, path);
+    #[cfg(windows)]
+    return std::os::windows::fs::symlink_file(target, path);
 }
 
-/// Links need a right that few users of Windows have; a second name of the same file needs none, but the same disk.
-#[cfg(windows)]
-fn link_file(target: &Path, blob: &Path, path: &Path) -> std::io::Result<()> {
-    std::os::windows::fs::symlink_file(target, path)
-        .or_else(|_| fs::hard_link(blob, path))
-        .or_else(|_| fs::copy(blob, path).map(|_| ()))
+/// Bytes of files that are not whole.
+fn incomplete_bytes(folder: &Path) -> u64 {
+    let blobs = fs::read_dir(folder.join("blobs"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let begun = blobs.filter(|entry| entry.path().extension().is_some_and(|it| it == INCOMPLETE));
+    begun
+        .filter_map(|entry| Some(entry.metadata().ok()?.len()))
+        .sum()
+}
+
+/// Deletes a repository's folder. Returns the bytes that are free now.
+fn delete_folder(folder: &Path) -> Result<u64> {
+    let bytes = size_of(folder);
+    fs::remove_dir_all(folder).map_err(AppError::file("delete the files", folder))?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -146,6 +146,15 @@ impl Digest {
         is_hex(hex, 40).then(|| Self::Git(hex.to_ascii_lowercase()))
     }
 
+    /// Whether it is one: it may have been read from a file that somebody changed.
+    #[cfg(feature = "gui")]
+    pub(crate) fn is_sound(&self) -> bool {
+        match self {
+            Self::Sha256(hex) => is_hex(hex, 64),
+            Self::Git(hex) => is_hex(hex, 40),
+        }
+    }
+
     /// In hexadecimal.
     pub(crate) fn hex(&self) -> &str {
         let (Self::Sha256(hex) | Self::Git(hex)) = self;
@@ -163,7 +172,9 @@ pub(crate) fn relative_path(name: &str) -> Option<PathBuf> {
     let is_part = |part: &str| {
         let stem = part.split('.').next().unwrap_or_default();
         let numbered = stem.len() == 4
-            && (stem[..3].eq_ignore_ascii_case("com") || stem[..3].eq_ignore_ascii_case("lpt"));
+            && ["com", "lpt"]
+                .iter()
+                .any(|port| stem.as_bytes()[..3].eq_ignore_ascii_case(port.as_bytes()));
         !part.is_empty()
             && part.len() <= MOST_PART_BYTES
             && !part.ends_with(['.', ' '])
@@ -189,14 +200,17 @@ pub(crate) fn shown(text: &str) -> String {
     text.chars().filter(keeps).collect()
 }
 
-/// Control characters, and marks that turn the direction of what follows.
+/// Control characters, marks that turn the direction of what follows, and spaces without width.
 fn is_unseen(letter: char) -> bool {
-    let turns = [
+    let hidden = [
+        '\u{61c}'..='\u{61c}',
+        '\u{200b}'..='\u{200b}',
         '\u{200e}'..='\u{200f}',
-        '\u{202a}'..='\u{202e}',
-        '\u{2066}'..='\u{2069}',
+        '\u{2028}'..='\u{202e}',
+        '\u{2060}'..='\u{2069}',
+        '\u{feff}'..='\u{feff}',
     ];
-    letter.is_control() || turns.iter().any(|range| range.contains(&letter))
+    letter.is_control() || hidden.iter().any(|range| range.contains(&letter))
 }
 
 fn is_hex(text: &str, length: usize) -> bool {
@@ -234,6 +248,8 @@ mod tests {
             "data/train-00000-of-00001.parquet",
             "a/b/c/ü.txt",
             ".gitattributes",
+            "😀.png",
+            "thé.txt",
         ] {
             assert_eq!(
                 relative_path(good),

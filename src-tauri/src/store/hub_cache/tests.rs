@@ -95,8 +95,15 @@ fn deleting_a_revision_frees_what_nobody_else_uses() {
         Some(NEW)
     );
 
+    // What is begun of another revision stays, and is deleted by itself.
+    let begun = cache.incomplete(RepositoryKind::Model, &id, &digest('e'));
+    fs::write(&begun, [0; 70]).unwrap();
+    let listed = cache.list();
+    assert_eq!(listed[0].revisions[0].freed_bytes, 3010);
     let freed = cache.delete(RepositoryKind::Model, &id, NEW).unwrap();
-    assert_eq!(freed, 3010 + 40);
+    assert_eq!((freed, begun.exists()), (3010, true));
+    assert!(cache.list()[0].revisions.is_empty());
+    assert_eq!(cache.delete(RepositoryKind::Model, &id, "").unwrap(), 70);
     assert!(cache.list().is_empty() && !cache.knows(RepositoryKind::Model, &id));
     assert!(
         cache
@@ -115,8 +122,16 @@ fn what_is_being_fetched_is_not_deleted() {
     file.lock().unwrap();
     let error = cache.delete(RepositoryKind::Model, &id, NEW).unwrap_err();
     assert_eq!(error.message, "`maker/tiny` is being fetched right now");
+    let begun = cache.incomplete(RepositoryKind::Model, &id, &digest('d'));
+    fs::write(&begun, [0; 7]).unwrap();
+    let delete = || cache.delete_incomplete(RepositoryKind::Model, &id, &digest('d'));
+    assert_eq!((delete().unwrap(), begun.exists()), (false, true));
     drop(file);
-    cache.delete(RepositoryKind::Model, &id, NEW).unwrap();
+    assert_eq!((delete().unwrap(), begun.exists()), (true, false));
+    assert_eq!(
+        cache.delete(RepositoryKind::Model, &id, NEW).unwrap(),
+        3010 + 40
+    );
 }
 
 #[cfg(unix)]

@@ -1,5 +1,7 @@
 //! The Hub as the window shows it: what was found there, one repository, what is being fetched, and what was.
 
+use std::{collections::HashSet, path::Path};
+
 use serde::{Deserialize, Serialize};
 use specta::Type;
 use specta_typescript::Number;
@@ -168,6 +170,8 @@ pub(crate) struct SplitView {
     pub(crate) bytes: f64,
     /// Whether all its files are here.
     pub(crate) here: bool,
+    /// Where its first file lies, or would: data that was added has the same path.
+    pub(crate) path: String,
     /// Why it can't be learned from.
     pub(crate) problem: Option<String>,
 }
@@ -222,6 +226,8 @@ pub(crate) struct DownloadView {
     pub(crate) files: Vec<DownloadFileView>,
     /// Why it waits or failed.
     pub(crate) problem: Option<ErrorView>,
+    /// Whether a model can be talked to and trained here.
+    pub(crate) usable: bool,
     /// Where it lies, once it is whole: the folder of a model, the first file of data.
     pub(crate) path: Option<String>,
 }
@@ -352,19 +358,20 @@ impl RepositoryView {
                 .min(file.bytes),
         };
         let needed = repository.needed();
+        let needed_paths: HashSet<&str> = needed.iter().map(|file| file.path.as_str()).collect();
         let path = cache.snapshot(repository.kind, &repository.id, &repository.commit);
         let is_whole = !needed.is_empty() && needed.iter().all(|file| is_here(file));
         let files = repository.files.iter().map(|file| HubFileView {
             path: file.path.clone(),
             bytes: file.bytes as f64,
-            needed: needed.iter().any(|needed| needed.path == file.path),
+            needed: needed_paths.contains(file.path.as_str()),
             here: is_here(file),
             warning: warning(&file.path).map(str::to_owned),
         });
         let splits = repository
             .splits
             .iter()
-            .map(|split| SplitView::new(split, split.files.iter().all(is_here)));
+            .map(|split| SplitView::new(split, split.files.iter().all(is_here), &path));
         Self {
             needed_bytes: needed.iter().map(|file| file.bytes).sum::<u64>() as f64,
             here_bytes: needed.iter().map(|file| bytes_here(file)).sum::<u64>() as f64,
@@ -408,7 +415,8 @@ impl From<Fit> for FitView {
 }
 
 impl SplitView {
-    fn new(split: &Split, here: bool) -> Self {
+    fn new(split: &Split, here: bool, folder: &Path) -> Self {
+        let first = split.files.first().map(|file| folder.join(&file.path));
         Self {
             config: split.config.clone(),
             name: split.name.clone(),
@@ -416,6 +424,7 @@ impl SplitView {
             files: split.files.len() as u32,
             bytes: split.bytes() as f64,
             here,
+            path: first.unwrap_or_default().display().to_string(),
             problem: split.problem(),
         }
     }
@@ -456,19 +465,33 @@ impl From<Download> for DownloadView {
             files: files.collect(),
             problem: download.problem.map(ErrorView::from),
             path: download.path.map(|path| path.display().to_string()),
+            usable: wanted.usable,
             part: wanted.part,
         }
     }
 }
 
 impl From<CachedRepository> for CachedView {
+    /// What is only begun is a revision without a commit, so that it can be seen and deleted.
     fn from(cached: CachedRepository) -> Self {
+        let begun = CachedRevision {
+            commit: String::new(),
+            names: vec!["begun".to_owned()],
+            path: cached.path,
+            files: 0,
+            bytes: cached.bytes,
+            freed_bytes: cached.bytes,
+            fetched: None,
+        };
+        let mut revisions = cached.revisions;
+        if revisions.is_empty() {
+            revisions.push(begun);
+        }
         Self {
             kind: cached.kind,
             id: cached.id.to_string(),
             bytes: cached.bytes as f64,
-            revisions: cached
-                .revisions
+            revisions: revisions
                 .into_iter()
                 .map(CachedRevisionView::from)
                 .collect(),

@@ -39,6 +39,7 @@ function make(kind: RepositoryKind, id: string, part: string | null, state: Down
     secondsLeft: null,
     files,
     problem: null,
+    usable: kind === "model" && part === null,
     path: null,
   };
   return summed(made);

@@ -147,7 +147,7 @@ const models: Record<string, Draft> = {
   },
 };
 
-const split = (config: string, name: string, format: string, files: number, bytes: number, problem: string | null = null): SplitView => ({ config, name, format, files, bytes, here: false, problem });
+const split = (config: string, name: string, format: string, files: number, bytes: number, problem: string | null = null): SplitView => ({ config, name, format, files, bytes, here: false, path: `${config}/${name}`, problem });
 const gsm8k = ["main", "socratic"].flatMap((config) => [
   split(config, "train", "Parquet", 1, config === "main" ? 2_306_545 : 2_679_024),
   split(config, "test", "Parquet", 1, config === "main" ? 419_088 : 487_410),

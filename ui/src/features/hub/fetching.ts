@@ -1,6 +1,6 @@
 // What is fetched of a repository, and how far it is.
 
-import type { DataSetView, DownloadState, DownloadView, RepositoryKind, WantedView } from "../../api";
+import type { DataSetView, DownloadState, DownloadView, RepositoryKind, WantedView, SplitView } from "../../api";
 import { share } from "../downloads/words";
 
 /** The part of a repository that is wanted. */
@@ -44,8 +44,7 @@ export function arrived(downloads: DownloadView[], kind: RepositoryKind): string
   return whole.map(({ key }) => key).join("\n");
 }
 
-/** The data of the list that lies in a commit's folder of the shared cache; of several, the one that is named so. */
-export function dataSetOf(sets: DataSetView[], commit: string, name = ""): DataSetView | undefined {
-  const lying = sets.filter(({ path }) => path.includes(commit));
-  return lying.find(({ path }) => path.slice(path.indexOf(commit)).includes(name)) ?? lying[0];
+/** The data of the list that a part of a data set became. */
+export function dataSetOf(sets: DataSetView[], part: SplitView): DataSetView | undefined {
+  return sets.find(({ path }) => path === part.path);
 }
