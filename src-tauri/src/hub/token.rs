@@ -3,9 +3,11 @@
 use std::{
     env, fmt, fs,
     path::{Path, PathBuf},
+    sync::Mutex,
 };
 
 use crate::{
+    host::locked,
     store::{hub_cache, paths::Paths, write_private_file},
     wire::error::{AppError, Result},
 };
@@ -71,11 +73,13 @@ impl fmt::Display for TokenPlace {
 }
 
 /// Where the app keeps its token.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct TokenStore {
     /// Whether the system's keychain is used. A home of its own keeps its token to itself.
     keychain: bool,
     file: PathBuf,
+    /// What was found when it was first looked for: a keychain may ask the user each time.
+    found: Mutex<Option<Option<(Token, TokenPlace)>>>,
 }
 
 impl TokenStore {
@@ -83,12 +87,18 @@ impl TokenStore {
         Self {
             keychain: paths.are_of_system,
             file: paths.hub_token.clone(),
+            found: Mutex::default(),
         }
     }
 
     /// The token to ask with, and where it comes from: what the environment says, what was kept here, what another program
     /// keeps.
     pub(crate) fn find(&self) -> Option<(Token, TokenPlace)> {
+        let mut found = locked(&self.found);
+        found.get_or_insert_with(|| self.look()).clone()
+    }
+
+    fn look(&self) -> Option<(Token, TokenPlace)> {
         let read = |path: &Path| Token::new(&fs::read_to_string(path).ok()?).ok();
         let variable = || Token::new(&env::var("HF_TOKEN").ok()?).ok();
         if let Some(token) = variable() {
@@ -110,6 +120,7 @@ impl TokenStore {
 
     /// Keeps a token. Returns where.
     pub(crate) fn keep(&self, token: &Token) -> Result<TokenPlace> {
+        *locked(&self.found) = None;
         if let Some(entry) = self.entry()
             && entry.set_password(&token.0).is_ok()
         {
@@ -123,6 +134,7 @@ impl TokenStore {
 
     /// Forgets the token that was kept here. One that comes from somewhere else stays there.
     pub(crate) fn forget(&self) -> Result<()> {
+        *locked(&self.found) = None;
         if let Some(entry) = self.entry() {
             match entry.delete_credential() {
                 Ok(()) | Err(keyring::Error::NoEntry) => {}
