@@ -12,7 +12,11 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use candle_core::Tensor;
 
-use crate::{Error, Result, ops::elementwise, parameters::Parameter};
+use crate::{
+    Error, Result,
+    ops::{elementwise, kernels::Kernel},
+    parameters::Parameter,
+};
 
 /// A tensor in a forward pass, and the place where its gradient is collected if somebody wants it.
 #[derive(Clone)]
@@ -244,7 +248,7 @@ impl Gradients {
     /// Adds a gradient. The first of a name is moved in, later ones are added.
     pub fn add(&mut self, name: &str, gradient: Tensor) -> Result<()> {
         match self.by_name.get_mut(name) {
-            Some(sum) => *sum = elementwise::sum(sum, &gradient)?,
+            Some(sum) => *sum = elementwise::sum(Kernel::Add, sum, &gradient)?,
             None => {
                 self.by_name.insert(name.to_owned(), gradient);
             }
@@ -304,7 +308,7 @@ fn push(
 fn add_to(sum: &mut Option<Tensor>, gradient: Tensor) -> Result<(), Error> {
     *sum = Some(match sum.take() {
         None => gradient,
-        Some(sum) => elementwise::sum(&sum, &gradient)?,
+        Some(sum) => elementwise::sum(Kernel::Add, &sum, &gradient)?,
     });
     Ok(())
 }

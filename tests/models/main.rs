@@ -9,6 +9,7 @@
 )]
 
 mod batches;
+mod check;
 mod data;
 mod decoder;
 mod exports;

@@ -29,6 +29,7 @@ use crate::{
         elementwise::{add, columns, convert, reshape, scale},
         embedding::embedding,
         gated::{Activation, gated},
+        kernels::Kernel,
         linear::{Term, project},
         rope::{Rotation, rope},
     },
@@ -229,7 +230,8 @@ impl Decoder {
     /// Scores for the next token, in f32: hidden states [n, d] -> [n, v].
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
         let head = self.head.as_ref().unwrap_or(&self.embedding).tensor();
-        let logits = project(&[Term::new(hidden, &head)], None)?.to_dtype(DType::F32)?;
+        let logits =
+            project(Kernel::Linear, &[Term::new(hidden, &head)], None)?.to_dtype(DType::F32)?;
         Ok(match self.config.final_soft_cap {
             Some(cap) => ((logits / cap)?.tanh()? * cap)?,
             None => logits,

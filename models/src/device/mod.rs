@@ -2,11 +2,11 @@
 //!
 //! [`detect`](detect::detect) lists what the machine has, [`choose`] picks one and says why, and [`open`] makes it
 //! ready. Nothing here changes a request silently: a device that can't be had is replaced with a warning, or refused
-//! when the user asked for strictness.
+//! when the user asked for strictness. [`check`] compares its arithmetic with the CPU's.
 //!
-//! Deliberately absent: comparing the device's arithmetic with the CPU's, and deciding how much of its memory a run
-//! may take.
+//! Deliberately absent: deciding how much of its memory a run may take.
 
+pub mod check;
 pub mod defaults;
 pub mod detect;
 pub mod dtype;

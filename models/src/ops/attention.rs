@@ -15,7 +15,10 @@ use candle_core::{D, DType, Device, Tensor};
 
 use crate::{
     Result,
-    ops::{kernels, wide_dtype, widen},
+    ops::{
+        kernels::{self, Kernel},
+        wide_dtype, widen,
+    },
     tape::Value,
 };
 
@@ -121,11 +124,11 @@ pub fn attention(
     spans: &Spans,
     scoring: Scoring,
 ) -> Result<Value> {
-    if kernels::cpu::serves(&[q.tensor(), k.tensor(), v.tensor()]) {
+    if kernels::cpu::serves(Kernel::Attention, &[q.tensor(), k.tensor(), v.tensor()]) {
         return kernels::cpu::attention::attention(q, k, v, spans, scoring);
     }
     #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(&[q.tensor(), k.tensor(), v.tensor()]) {
+    if kernels::cuda::serves(Kernel::Attention, &[q.tensor(), k.tensor(), v.tensor()]) {
         return kernels::cuda::attention::attention(q, k, v, spans, scoring);
     }
     let (heads, key_heads) = (q.tensor().dim(2)?, k.tensor().dim(2)?);

@@ -10,7 +10,8 @@ use candle_core::{D, DType, Device, Tensor};
 use crate::{
     Error, Result,
     ops::{
-        as_rows, kernels,
+        as_rows,
+        kernels::{self, Kernel},
         linear::{Term, project, project_back, weight_gradient},
         rows_like, widen,
     },
@@ -19,6 +20,8 @@ use crate::{
 
 /// The target of a token that nothing is to be learned from.
 pub const IGNORE: u32 = u32::MAX;
+
+const KERNEL: Kernel = Kernel::HeadCrossEntropy;
 
 /// Logits in one chunk: 32 MiB in f32 on the CPU, where caches are small, 128 MiB elsewhere.
 fn chunk_elements(device: &Device) -> usize {
@@ -39,7 +42,7 @@ pub fn head_cross_entropy(
     let all_rows = as_rows(hidden.tensor())?;
     let vocabulary = head.tensor().dim(0)?;
     let learned = rows_with_target(targets, all_rows.dim(0)?, vocabulary)?;
-    if kernels::cpu::linear::serves(&[Term::new(&all_rows, head.tensor())]) {
+    if kernels::cpu::linear::serves(KERNEL, &[Term::new(&all_rows, head.tensor())]) {
         let kernel = kernels::cpu::cross_entropy::head_cross_entropy;
         return kernel(hidden, head, targets, &learned, soft_cap, tokens);
     }
@@ -154,10 +157,12 @@ fn chunk_loss(
         loss,
         hidden_gradient: wanted
             .hidden
-            .then(|| project_back(&[Term::new(&dz, head)]))
+            .then(|| project_back(KERNEL, &[Term::new(&dz, head)]))
             .transpose()?,
         head_gradient: match wanted.head {
-            true => Some(weight_gradient(&dz, hidden, 1.0)?.to_dtype(accumulated(head.dtype()))?),
+            true => Some(
+                weight_gradient(KERNEL, &dz, hidden, 1.0)?.to_dtype(accumulated(head.dtype()))?,
+            ),
             false => None,
         },
     })
@@ -174,13 +179,13 @@ fn logits_loss(
     with_gradient: bool,
 ) -> Result<(Tensor, Option<Tensor>)> {
     #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(&[hidden]) {
+    if kernels::cuda::serves(KERNEL, &[hidden]) {
         let kernel = kernels::cuda::cross_entropy::logits_loss;
         let (loss, dz) = kernel(hidden, head, targets, soft_cap, tokens)?;
         return Ok((loss, Some(dz)));
     }
     let targets = Tensor::from_slice(targets, (targets.len(), 1), hidden.device())?;
-    let mut logits = widen(&project(&[Term::new(hidden, head)], None)?)?;
+    let mut logits = widen(&project(KERNEL, &[Term::new(hidden, head)], None)?)?;
     let mut slope = None;
     if let Some(cap) = soft_cap {
         let squeezed = (logits / cap)?.tanh()?;

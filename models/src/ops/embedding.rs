@@ -2,7 +2,11 @@
 
 use candle_core::Tensor;
 
-use crate::{Error, Result, ops::kernels, tape::Value};
+use crate::{
+    Error, Result,
+    ops::kernels::{self, Kernel},
+    tape::Value,
+};
 
 /// Rows of `table` [v, d] for `tokens` (u32, any shape [..]) -> [.., d].
 ///
@@ -12,7 +16,7 @@ pub fn embedding(table: &Value, tokens: &Tensor) -> Result<Value> {
     let flat = tokens.flatten_all()?;
     let mut dims = tokens.dims().to_vec();
     dims.push(width);
-    if kernels::cpu::serves(&[table.tensor()]) {
+    if kernels::cpu::serves(Kernel::Embedding, &[table.tensor()]) {
         let tokens = flat.to_vec1::<u32>()?;
         let vocabulary = table.tensor().dim(0)?;
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocabulary) {

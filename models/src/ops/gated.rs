@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Result,
-    ops::{kernels, widen},
+    ops::{
+        kernels::{self, Kernel},
+        widen,
+    },
     tape::Value,
 };
 
@@ -25,11 +28,11 @@ pub enum Activation {
 
 /// y = φ(gate) ⊙ up, of the same shape [.., f].
 pub fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> {
-    if kernels::cpu::serves(&[gate.tensor(), up.tensor()]) {
+    if kernels::cpu::serves(Kernel::Gated, &[gate.tensor(), up.tensor()]) {
         return kernels::cpu::gated::gated(gate, up, activation);
     }
     #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(&[gate.tensor(), up.tensor()]) {
+    if kernels::cuda::serves(Kernel::Gated, &[gate.tensor(), up.tensor()]) {
         return kernels::cuda::gated::gated(gate, up, activation);
     }
     let dtype = gate.tensor().dtype();

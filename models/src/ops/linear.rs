@@ -7,7 +7,11 @@ use candle_core::Tensor;
 
 use crate::{
     Result,
-    ops::{as_rows, kernels, rows_like, wide_dtype},
+    ops::{
+        as_rows,
+        kernels::{self, Kernel},
+        rows_like, wide_dtype,
+    },
     tape::Value,
 };
 
@@ -18,7 +22,10 @@ use crate::{
 pub fn linear(x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> {
     let rows = as_rows(x.tensor())?;
     let product = Term::new(&rows, weight.tensor());
-    let y = rows_like(&project(&[product], bias.map(Value::tensor))?, x.tensor())?;
+    let y = rows_like(
+        &project(Kernel::Linear, &[product], bias.map(Value::tensor))?,
+        x.tensor(),
+    )?;
 
     let (like, frozen) = (x.tensor().clone(), weight.tensor().clone());
     let wants_x = x.wants_gradient();
@@ -30,13 +37,15 @@ pub fn linear(x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> 
         let gradient = as_rows(&gradient)?;
         let dx = match wants_x {
             true => Some(rows_like(
-                &project_back(&[Term::new(&gradient, &frozen)])?,
+                &project_back(Kernel::Linear, &[Term::new(&gradient, &frozen)])?,
                 &like,
             )?),
             false => None,
         };
         let dw = match saved_x {
-            Some(x) => Some(weight_gradient(&gradient, &x, 1.0)?.to_dtype(frozen.dtype())?),
+            Some(x) => Some(
+                weight_gradient(Kernel::Linear, &gradient, &x, 1.0)?.to_dtype(frozen.dtype())?,
+            ),
             None => None,
         };
         let dc = match bias_dtype {
@@ -70,13 +79,14 @@ impl<'a> Term<'a> {
     }
 }
 
-/// Σ factor · x Wᵀ + c over the terms: x [n, i], W [o, i], c [o] -> [n, o].
-pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
-    if kernels::cpu::linear::serves(terms) {
+/// Σ factor · x Wᵀ + c over the terms: x [n, i], W [o, i], c [o] -> [n, o]. `kernel` is that of the operation it is a
+/// part of, here and in the products below.
+pub(crate) fn project(kernel: Kernel, terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
+    if kernels::cpu::linear::serves(kernel, terms) {
         return kernels::cpu::linear::project(terms, bias);
     }
     #[cfg(feature = "cuda")]
-    if kernels::cuda::linear::serves(terms) {
+    if kernels::cuda::linear::serves(kernel, terms) {
         return kernels::cuda::linear::project(terms, bias);
     }
     let y = sum_terms(terms, |x, weight| Ok(x.matmul(&weight.t()?)?))?;
@@ -87,24 +97,29 @@ pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
 }
 
 /// Σ factor · g W over the terms: g [n, o], W [o, i] -> [n, i].
-pub(crate) fn project_back(terms: &[Term]) -> Result<Tensor> {
-    if kernels::cpu::linear::serves(terms) {
+pub(crate) fn project_back(kernel: Kernel, terms: &[Term]) -> Result<Tensor> {
+    if kernels::cpu::linear::serves(kernel, terms) {
         return kernels::cpu::linear::project_back(terms);
     }
     #[cfg(feature = "cuda")]
-    if kernels::cuda::linear::serves(terms) {
+    if kernels::cuda::linear::serves(kernel, terms) {
         return kernels::cuda::linear::project_back(terms);
     }
     sum_terms(terms, |gradient, weight| Ok(gradient.matmul(weight)?))
 }
 
 /// factor · gᵀ x: gradient [n, o], x [n, i] -> [o, i].
-pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Result<Tensor> {
-    if kernels::cpu::serves(&[gradient, x]) {
+pub(crate) fn weight_gradient(
+    kernel: Kernel,
+    gradient: &Tensor,
+    x: &Tensor,
+    factor: f64,
+) -> Result<Tensor> {
+    if kernels::cpu::serves(kernel, &[gradient, x]) {
         return kernels::cpu::linear::weight_gradient(gradient, x, factor);
     }
     #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(&[gradient, x]) {
+    if kernels::cuda::serves(kernel, &[gradient, x]) {
         return kernels::cuda::linear::weight_gradient(gradient, x, factor);
     }
     // The factor goes on the smaller operand.

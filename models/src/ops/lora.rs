@@ -14,6 +14,7 @@ use crate::{
         as_rows,
         dropout::Dropout,
         elementwise::sum,
+        kernels::Kernel,
         linear::{Term, project, project_back, weight_gradient},
         rows_like,
     },
@@ -45,12 +46,19 @@ pub fn linear_with_adapter(
         Some(dropout) => dropout.apply(&rows)?,
         None => rows.clone(),
     };
-    let z = project(&[Term::new(&dropped, adapter.a.tensor())], None)?;
+    let z = project(
+        Kernel::Lora,
+        &[Term::new(&dropped, adapter.a.tensor())],
+        None,
+    )?;
     let terms = [
         Term::new(&rows, weight.tensor()),
         Term::times(adapter.scale, &z, adapter.b.tensor()),
     ];
-    let y = rows_like(&project(&terms, bias.map(Value::tensor))?, x.tensor())?;
+    let y = rows_like(
+        &project(Kernel::Lora, &terms, bias.map(Value::tensor))?,
+        x.tensor(),
+    )?;
 
     let (like, weight, scale) = (x.tensor().clone(), weight.tensor().clone(), adapter.scale);
     let (a, b) = (adapter.a.tensor().clone(), adapter.b.tensor().clone());
@@ -61,19 +69,24 @@ pub fn linear_with_adapter(
             Some(dropout) => dropout.apply(&rows)?,
             None => rows,
         };
-        let db = weight_gradient(&gradient, &z, scale)?.to_dtype(b.dtype())?;
-        let dz = project_back(&[Term::times(scale, &gradient, &b)])?;
-        let da = weight_gradient(&dz, &dropped, 1.0)?.to_dtype(a.dtype())?;
+        let db = weight_gradient(Kernel::Lora, &gradient, &z, scale)?.to_dtype(b.dtype())?;
+        let dz = project_back(Kernel::Lora, &[Term::times(scale, &gradient, &b)])?;
+        let da = weight_gradient(Kernel::Lora, &dz, &dropped, 1.0)?.to_dtype(a.dtype())?;
         let dx = match wants_x {
             true => {
                 let (through_weight, through_adapter) =
                     (Term::new(&gradient, &weight), Term::new(&dz, &a));
                 let dx = match &dropout {
                     Some(dropout) => {
-                        let through_adapter = dropout.apply(&project_back(&[through_adapter])?)?;
-                        sum(&project_back(&[through_weight])?, &through_adapter)?
+                        let through_adapter =
+                            dropout.apply(&project_back(Kernel::Lora, &[through_adapter])?)?;
+                        sum(
+                            Kernel::Lora,
+                            &project_back(Kernel::Lora, &[through_weight])?,
+                            &through_adapter,
+                        )?
                     }
-                    None => project_back(&[through_weight, through_adapter])?,
+                    None => project_back(Kernel::Lora, &[through_weight, through_adapter])?,
                 };
                 Some(rows_like(&dx, &like)?)
             }

@@ -10,7 +10,12 @@ use candle_core::{D, Tensor};
 
 use crate::{
     Result,
-    ops::{as_rows, kernels, linear::sum_rows, rows_like, widen},
+    ops::{
+        as_rows,
+        kernels::{self, Kernel},
+        linear::sum_rows,
+        rows_like, widen,
+    },
     tape::Value,
 };
 
@@ -18,11 +23,11 @@ use crate::{
 ///
 /// `weight_offset` is added to the weight: 0, or 1 for the Gemma family, whose checkpoints store w - 1.
 pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> Result<Value> {
-    if kernels::cpu::serves(&[x.tensor()]) {
+    if kernels::cpu::serves(Kernel::RmsNorm, &[x.tensor()]) {
         return kernels::cpu::norm::rms_norm(x, weight, weight_offset, epsilon);
     }
     #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(&[x.tensor()]) {
+    if kernels::cuda::serves(Kernel::RmsNorm, &[x.tensor()]) {
         return kernels::cuda::norm::rms_norm(x, weight, weight_offset, epsilon);
     }
     let x_dtype = x.tensor().dtype();
@@ -55,7 +60,7 @@ pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> 
 
 /// Layer norm: x [.., d], weight w [d], bias c [d] -> [.., d].
 pub fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Result<Value> {
-    if kernels::cpu::serves(&[x.tensor()]) {
+    if kernels::cpu::serves(Kernel::LayerNorm, &[x.tensor()]) {
         return kernels::cpu::norm::layer_norm(x, weight, bias, epsilon);
     }
     let x_dtype = x.tensor().dtype();

@@ -8,7 +8,10 @@ use candle_core::{D, Device, Tensor};
 
 use crate::{
     Error, Result,
-    ops::{kernels, wide_dtype, widen},
+    ops::{
+        kernels::{self, Kernel},
+        wide_dtype, widen,
+    },
     tape::Value,
 };
 
@@ -208,11 +211,11 @@ pub fn rope(x: &Value, rotation: &Rotation) -> Result<Value> {
 }
 
 fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tensor> {
-    if kernels::cpu::serves(&[x, &rotation.cos, &rotation.sin]) {
+    if kernels::cpu::serves(Kernel::Rope, &[x, &rotation.cos, &rotation.sin]) {
         return kernels::cpu::rope::rotate(x, rotation, back);
     }
     #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(&[x]) {
+    if kernels::cuda::serves(Kernel::Rope, &[x]) {
         return kernels::cuda::rope::rotate(x, rotation, back);
     }
     let head = x.dim(D::Minus1)?;

@@ -19,7 +19,10 @@ use super::{
     flat::write,
     numbers::{CHUNK, numbers, numbers_mut},
 };
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    ops::kernels::{self, Kernel},
+};
 
 /// The settings of AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -81,6 +84,9 @@ impl AdamW {
 
     pub(super) fn step(&self, group: &mut Group, parts: &[Part], update: Update) -> Result<()> {
         let factors = self.factors(group.weight_decay, update);
+        if !kernels::enabled(Kernel::Adamw) {
+            return step_composed(factors, group, parts);
+        }
         if group.is_on_cpu() {
             return step_in_place(factors, group, parts);
         }
@@ -178,7 +184,7 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
         let of = |state: &Tensor| state.narrow(0, part.range.start, part.range.len());
         let (first, second) = (of(first)?, of(second)?);
         let gradient = &part.gradient;
-        crate::ops::kernels::cuda::adamw::step(&part.weight, &first, &second, gradient, factors)?;
+        kernels::cuda::adamw::step(&part.weight, &first, &second, gradient, factors)?;
     }
     Ok(())
 }

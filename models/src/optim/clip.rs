@@ -7,34 +7,38 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::numbers::{CHUNK, numbers};
-use crate::{Result, tape::Gradients};
+use crate::{
+    Result,
+    ops::kernels::{self, Kernel},
+    tape::Gradients,
+};
 
 /// The norm of all gradients taken as one vector: √ Σ g².
 ///
 /// A device is asked once, for one number. It is not finite exactly when a gradient isn't, or the sum overflows f32.
 pub fn gradient_norm(gradients: &Gradients) -> Result<f64> {
-    let mut on_cpu = 0.0;
-    let mut on_device = Vec::new();
+    let mut sum = 0.0;
+    let mut others = Vec::new();
     for (_, gradient) in gradients.iter() {
         let gradient = gradient.to_dtype(DType::F32)?.contiguous()?;
-        if gradient.device().is_cpu() {
-            on_cpu += numbers(&gradient, squared_sum)?;
+        if gradient.device().is_cpu() && kernels::enabled(Kernel::GradientNorm) {
+            sum += numbers(&gradient, squared_sum)?;
         } else {
-            on_device.push(gradient);
+            others.push(gradient);
         }
     }
-    if !on_device.is_empty() {
-        let sum = squared_sum_on_device(&on_device)?;
-        on_cpu += f64::from(sum.to_scalar::<f32>()?);
+    if !others.is_empty() {
+        let rest = squared_sum_of_tensors(&others)?;
+        sum += f64::from(rest.to_scalar::<f32>()?);
     }
-    Ok(on_cpu.sqrt())
+    Ok(sum.sqrt())
 }
 
 /// Σ x² over all numbers of these tensors, which are f32 and contiguous.
-fn squared_sum_on_device(tensors: &[Tensor]) -> Result<Tensor> {
+fn squared_sum_of_tensors(tensors: &[Tensor]) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
-    if tensors.iter().all(|it| it.device().is_cuda()) {
-        return crate::ops::kernels::cuda::squares::squared_sum(tensors);
+    if kernels::enabled(Kernel::GradientNorm) && tensors.iter().all(|it| it.device().is_cuda()) {
+        return kernels::cuda::squares::squared_sum(tensors);
     }
     let sums = tensors.iter().map(|it| it.sqr()?.sum_all());
     let sums = sums.collect::<Result<Vec<_>, _>>()?;

@@ -1,28 +1,142 @@
 //! Fused kernels behind the operations, by device.
 //!
 //! An operation asks whether a kernel serves its tensors and otherwise composes itself from candle's kernels. The
-//! composed version is every kernel's reference in the tests.
+//! composed version is every kernel's reference in the tests, and what is left where the device check found a kernel
+//! wrong.
 
-use std::cell::Cell;
+use std::{cell::Cell, marker::PhantomData};
+
+use crate::{Error, Result};
 
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
 
+/// The operations that have a kernel on some device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    RmsNorm,
+    LayerNorm,
+    Rope,
+    Embedding,
+    HeadCrossEntropy,
+    Linear,
+    Lora,
+    Attention,
+    Gated,
+    Add,
+    Scale,
+    Adamw,
+    GradientNorm,
+}
+
+/// What they are called in the device check and in a plan, in the order of [`Kernel`].
+pub const NAMES: &[&str] = &[
+    "rms_norm",
+    "layer_norm",
+    "rope",
+    "embedding",
+    "head_cross_entropy",
+    "linear",
+    "lora",
+    "attention",
+    "gated",
+    "add",
+    "scale",
+    "adamw",
+    "gradient_norm",
+];
+
+const ALL: u32 = (1 << NAMES.len()) - 1;
+
 thread_local! {
-    static COMPOSED: Cell<bool> = const { Cell::new(false) };
+    /// The operations that do without their kernels on this thread: one bit for each of [`NAMES`].
+    static AVOIDED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// As long as it is kept, this thread does without the kernels of some operations.
+#[must_use = "kernels are used again when it is dropped"]
+#[derive(Debug)]
+pub struct Avoided {
+    before: u32,
+    /// It belongs to the thread that made it.
+    thread: PhantomData<*const ()>,
+}
+
+impl Drop for Avoided {
+    fn drop(&mut self) {
+        AVOIDED.set(self.before);
+    }
 }
 
 /// Runs `work` with every operation composed from candle's kernels: to compare, and to do without a kernel that is
 /// suspected. Kernels are left out on this thread only.
 pub fn without<T>(work: impl FnOnce() -> T) -> T {
-    let before = COMPOSED.replace(true);
-    let result = work();
-    COMPOSED.set(before);
-    result
+    let _avoided = avoid_also(ALL);
+    work()
 }
 
-/// Whether kernels may be used on this thread.
-fn enabled() -> bool {
-    !COMPOSED.get()
+/// Composes the operations of these [`NAMES`] on this thread, until what is returned is dropped.
+///
+/// Errors: [`Error::Setting`] for a name that is none of them.
+pub fn avoid(operations: &[String]) -> Result<Avoided> {
+    let mut avoided = 0;
+    for operation in operations {
+        let index = NAMES.iter().position(|name| name == operation);
+        avoided |= 1 << index.ok_or_else(|| Error::setting("avoid_kernels", unknown(operation)))?;
+    }
+    Ok(avoid_also(avoided))
+}
+
+/// What is wrong with a name that is none of [`NAMES`].
+pub(crate) fn unknown(operation: &str) -> String {
+    let known = NAMES.join("`, `");
+    format!("names `{operation}`, which has no kernel; those that do are `{known}`")
+}
+
+fn avoid_also(avoided: u32) -> Avoided {
+    let before = AVOIDED.get();
+    AVOIDED.set(before | avoided);
+    Avoided {
+        before,
+        thread: PhantomData,
+    }
+}
+
+/// Whether this operation's kernel may be used on this thread.
+pub(crate) fn enabled(kernel: Kernel) -> bool {
+    AVOIDED.get() & (1 << kernel as u32) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_its_own_name_and_bit() {
+        assert_eq!(Kernel::GradientNorm as usize + 1, NAMES.len());
+        for (index, name) in NAMES.iter().enumerate() {
+            let _avoided = avoid(&[(*name).to_owned()]).unwrap();
+            assert_eq!(AVOIDED.get(), 1 << index);
+        }
+        let _avoided = avoid(&["layer_norm".to_owned()]).unwrap();
+        assert!(!enabled(Kernel::LayerNorm) && enabled(Kernel::RmsNorm));
+    }
+
+    #[test]
+    fn kernels_come_back_when_nobody_avoids_them_any_more() {
+        let rope = avoid(&["rope".to_owned()]).unwrap();
+        without(|| assert!(!enabled(Kernel::Gated) && !enabled(Kernel::Rope)));
+        assert!(enabled(Kernel::Gated) && !enabled(Kernel::Rope));
+        drop(rope);
+        assert!(enabled(Kernel::Rope));
+    }
+
+    #[test]
+    fn an_operation_without_a_kernel_is_named() {
+        let error = avoid(&["softmax".to_owned()]).unwrap_err().to_string();
+        let begin =
+            "`avoid_kernels` names `softmax`, which has no kernel; those that do are `rms_norm`, ";
+        assert!(error.starts_with(begin), "{error}");
+    }
 }

@@ -10,6 +10,7 @@ use crate::{
     Error, Result,
     ops::{
         kernels::{
+            Kernel,
             cpu::{
                 Numbers, block_rows, each, filled,
                 math::dot,
@@ -26,8 +27,8 @@ use crate::{
 const FEW_ROWS: usize = 4;
 
 /// Whether these kernels serve x in f32 and weights in f32, bf16 or f16, all on the CPU.
-pub(crate) fn serves(terms: &[Term]) -> bool {
-    enabled()
+pub(crate) fn serves(kernel: Kernel, terms: &[Term]) -> bool {
+    enabled(kernel)
         && terms.iter().all(|term| {
             let stored = matches!(term.weight.dtype(), DType::F32 | DType::BF16 | DType::F16);
             stored && term.x.dtype() == DType::F32 && term.x.device().is_cpu()

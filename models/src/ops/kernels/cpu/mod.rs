@@ -26,6 +26,7 @@ use candle_core::{DType, Device, Shape, Storage, StorageRef, Tensor, WithDType};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
+use super::Kernel;
 use crate::{Error, Result};
 
 /// Numbers in one block of work: 64 KiB, so that a block and its inputs stay in a core's own cache.
@@ -34,9 +35,9 @@ const BLOCK: usize = 1 << 14;
 /// Outputs smaller than this are computed on the caller's thread, since waking others takes longer.
 const WORTH_THREADS: usize = 1 << 16;
 
-/// Whether the kernels here serve tensors like these: all f32, all on the CPU.
-pub(crate) fn serves(tensors: &[&Tensor]) -> bool {
-    super::enabled()
+/// Whether the kernel here of this operation serves tensors like these: all f32, all on the CPU.
+pub(crate) fn serves(kernel: Kernel, tensors: &[&Tensor]) -> bool {
+    super::enabled(kernel)
         && tensors
             .iter()
             .all(|tensor| tensor.dtype() == DType::F32 && tensor.device().is_cpu())

@@ -14,7 +14,10 @@ use candle_core::{
 use crate::{
     Result,
     ops::{
-        kernels::cuda::{address, broken, device, output, serves as serves_tensors},
+        kernels::{
+            Kernel,
+            cuda::{address, broken, device, output, serves as serves_tensors},
+        },
         linear::Term,
     },
 };
@@ -50,9 +53,9 @@ pub(super) fn transposed(numbers: &Tensor) -> Operand<'_> {
 }
 
 /// Whether these products are computed here.
-pub(crate) fn serves(terms: &[Term]) -> bool {
+pub(crate) fn serves(kernel: Kernel, terms: &[Term]) -> bool {
     let inputs: Vec<&Tensor> = terms.iter().map(|term| term.x).collect();
-    serves_tensors(&inputs) && terms.iter().all(|term| term.weight.device().is_cuda())
+    serves_tensors(kernel, &inputs) && terms.iter().all(|term| term.weight.device().is_cuda())
 }
 
 /// See [`project`](crate::ops::linear::project).

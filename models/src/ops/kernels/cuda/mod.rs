@@ -24,6 +24,7 @@ use candle_core::{
     },
 };
 
+use super::Kernel;
 use crate::{Error, Result};
 
 /// What `kernels.cu` was compiled to: code for a virtual machine, which the driver turns into the GPU's own.
@@ -32,9 +33,10 @@ const CODE: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 /// Threads of a block that works on single numbers.
 const THREADS: usize = 256;
 
-/// Whether the kernels here serve tensors like these: all in one of their dtypes, all on a CUDA device.
-pub(crate) fn serves(tensors: &[&Tensor]) -> bool {
-    super::enabled()
+/// Whether the kernel here of this operation serves tensors like these: all in one of their dtypes, all on a CUDA
+/// device.
+pub(crate) fn serves(kernel: Kernel, tensors: &[&Tensor]) -> bool {
+    super::enabled(kernel)
         && tensors.iter().all(|it| it.device().is_cuda())
         && tensors
             .windows(2)

@@ -1,0 +1,98 @@
+//! Linear layers and adapters: odd sizes, one row, products over more than 1024 numbers, and weights in other dtypes
+//! than what they are multiplied with.
+
+use super::trial::{Input, Operation, Tolerance, Trial, stored_dtypes, trial};
+use crate::{
+    Result,
+    device::dtype::{DeviceClass, Dtype},
+    ops::{
+        dropout::Dropout,
+        linear::linear,
+        lora::{Adapter, linear_with_adapter},
+    },
+    tape::Value,
+};
+
+/// The longest sum of a product.
+const DEEPEST: usize = 1536;
+
+pub(super) fn linear_layers(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
+    let x = |shape: &[usize]| Input::activation("x", shape);
+    let layer = |x: Input, columns: usize| -> Result<Trial> {
+        let weight = Input::master("weight", &[columns, x.width()])?;
+        let bias = Input::master("bias", &[columns])?;
+        let inputs = vec![x, weight, bias];
+        Ok(trial(inputs, |_, v| linear(&v[0], &v[1], Some(&v[2]))))
+    };
+    let frozen =
+        |x: Input, weight: Input| trial(vec![x, weight], |_, v| linear(&v[0], &v[1], None));
+    let mut trials = vec![
+        layer(x(&[1, 70])?, 300)?,
+        layer(x(&[3, 129])?, 65)?,
+        layer(x(&[2, 5, 1025])?, 31)?,
+        layer(x(&[37, 33])?.transposed(), 450)?,
+        layer(x(&[3, 7, 24])?.inside(), 16)?,
+        layer(x(&[33, 65])?.affine(1e3, 0.0)?, 17)?,
+        layer(x(&[33, 65])?.affine(1e-3, 0.0)?, 17)?,
+        // As when text is generated: nothing learns.
+        frozen(
+            x(&[1, DEEPEST])?.frozen(),
+            Input::activation("weight", &[257, DEEPEST])?.frozen(),
+        ),
+        frozen(
+            x(&[4, 130])?,
+            Input::activation("weight", &[330, 130])?.frozen(),
+        ),
+    ];
+    for stored in stored_dtypes(class, dtype) {
+        for rows in [1, 70] {
+            let weight = Input::stored("weight", &[330, 130], stored)?;
+            trials.push(frozen(x(&[rows, 130])?, weight));
+        }
+    }
+    trials.push(layer(x(&[2, 256, 512])?, 768)?);
+    Ok(Operation {
+        trials,
+        tolerance: Tolerance::Terms(DEEPEST),
+    })
+}
+
+pub(super) fn adapters(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
+    let x = |shape: &[usize]| Input::activation("x", shape);
+    let kept = |columns: usize, width: usize| -> Result<Input> {
+        Ok(Input::activation("weight", &[columns, width])?.frozen())
+    };
+    let mut trials = vec![
+        with_adapter(x(&[1, 70])?, kept(5, 70)?, 1, 0.0)?,
+        with_adapter(x(&[3, 129])?, kept(65, 129)?, 8, 0.0)?,
+        with_adapter(x(&[2, 5, 1025])?, kept(31, 1025)?, 3, 0.0)?,
+        with_adapter(x(&[40, 24])?.transposed(), kept(16, 24)?, 4, 0.0)?,
+        with_adapter(x(&[3, 7, 24])?.inside(), kept(16, 24)?, 4, 0.3)?,
+        with_adapter(x(&[33, 65])?.affine(1e3, 0.0)?, kept(17, 65)?, 4, 0.0)?,
+    ];
+    for stored in stored_dtypes(class, dtype) {
+        let weight = Input::stored("weight", &[330, 130], stored)?;
+        trials.push(with_adapter(x(&[70, 130])?, weight, 8, 0.0)?);
+    }
+    trials.push(with_adapter(x(&[2, 256, 512])?, kept(768, 512)?, 16, 0.0)?);
+    Ok(Operation {
+        trials,
+        tolerance: Tolerance::Terms(DEEPEST),
+    })
+}
+
+fn with_adapter(x: Input, weight: Input, rank: usize, dropout: f64) -> Result<Trial> {
+    let [columns, width] = [weight.dims()[0], weight.width()];
+    let a = Input::master("A", &[rank, width])?.affine(0.1, 0.0)?;
+    let b = Input::master("B", &[columns, rank])?;
+    Ok(trial(vec![x, weight, a, b], move |tape, v| {
+        let adapter = Adapter {
+            a: v[2].clone(),
+            b: v[3].clone(),
+            scale: 0.5,
+            dropout: Dropout::new(Some(tape), dropout, "x"),
+        };
+        let weight = Value::constant(v[1].tensor().clone());
+        linear_with_adapter(&v[0], &weight, None, &adapter)
+    }))
+}

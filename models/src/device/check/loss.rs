@@ -1,0 +1,105 @@
+//! Both ends of a language model: the embedding of tokens, and the head with its loss.
+
+use candle_core::Tensor;
+
+use super::trial::{Input, Operation, Tolerance, Trial, stored_dtypes, trial};
+use crate::{
+    Result,
+    device::dtype::{DeviceClass, Dtype},
+    ops::{
+        cross_entropy::{IGNORE, head_cross_entropy},
+        embedding::embedding,
+    },
+};
+
+/// The longest sum: probabilities of a vocabulary.
+const VOCABULARY: usize = 5003;
+
+pub(super) fn embeddings(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
+    let learned = |shape: &[usize]| Input::master("the table", shape);
+    let mut trials = vec![
+        // One token, and tokens that come again and again and add up in one row.
+        look_up(learned(&[300, 33])?, &[1, 1]),
+        look_up(learned(&[7, 131])?, &[3, 200]),
+        look_up(learned(&[50, 1025])?, &[2, 9]),
+        look_up(
+            Input::activation("the table", &[50, 64])?.frozen(),
+            &[1, 1030],
+        ),
+    ];
+    for stored in stored_dtypes(class, dtype) {
+        trials.push(look_up(
+            Input::stored("the table", &[50, 64], stored)?,
+            &[2, 9],
+        ));
+    }
+    trials.push(look_up(learned(&[VOCABULARY, 256])?, &[4, 256]));
+    Ok(Operation {
+        trials,
+        tolerance: Tolerance::Terms(1),
+    })
+}
+
+fn look_up(table: Input, shape: &'static [usize; 2]) -> Trial {
+    let vocabulary = table.dims()[0] as u32;
+    trial(vec![table], move |_, v| {
+        let tokens = (0..(shape[0] * shape[1]) as u32).map(|at| at * at % vocabulary);
+        let device = v[0].tensor().device();
+        let tokens = Tensor::from_vec(tokens.collect(), shape.as_slice(), device)?;
+        embedding(&v[0], &tokens)
+    })
+}
+
+pub(super) fn head_and_loss(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
+    let hidden = |shape: &[usize]| Input::activation("hidden", shape);
+    let head = |shape: &[usize]| Input::master("the head", shape);
+    let kept = |shape: &[usize]| Input::activation("the head", shape);
+    let mut trials = vec![
+        loss(hidden(&[1, 16])?, head(&[5, 16])?, None),
+        loss(hidden(&[40, 33])?, head(&[70, 33])?, None),
+        loss(
+            hidden(&[2, 35, 64])?.inside(),
+            head(&[1025, 64])?.affine(3.0, 0.0)?,
+            Some(5.0),
+        ),
+        loss(
+            hidden(&[64, 35])?.transposed(),
+            kept(&[257, 35])?.frozen(),
+            None,
+        ),
+        // Logits in the hundreds, whose exponentials have no number, and next to none.
+        loss(
+            hidden(&[9, 64])?.affine(10.0, 0.0)?,
+            head(&[70, 64])?.affine(3.0, 0.0)?,
+            None,
+        ),
+        loss(hidden(&[9, 64])?.affine(1e-3, 0.0)?, head(&[70, 64])?, None),
+    ];
+    for stored in stored_dtypes(class, dtype) {
+        let head = Input::stored("the head", &[257, 64], stored)?;
+        trials.push(loss(hidden(&[9, 64])?, head, None));
+    }
+    trials.push(loss(
+        hidden(&[2, 128, 128])?,
+        head(&[VOCABULARY, 128])?,
+        None,
+    ));
+    Ok(Operation {
+        trials,
+        tolerance: Tolerance::Terms(VOCABULARY),
+    })
+}
+
+/// Every fifth token has no target.
+fn loss(hidden: Input, head: Input, soft_cap: Option<f64>) -> Trial {
+    let [vocabulary, width] = [head.dims()[0], head.width()];
+    let rows = hidden.dims().iter().product::<usize>() / width;
+    let target = move |row: usize| match row % 5 {
+        3 => IGNORE,
+        _ => (row * row % vocabulary) as u32,
+    };
+    let targets: Vec<u32> = (0..rows).map(target).collect();
+    trial(vec![hidden, head], move |_, v| {
+        head_cross_entropy(&v[0], &v[1], &targets, soft_cap, rows as f64)
+    })
+}

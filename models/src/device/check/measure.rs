@@ -1,0 +1,314 @@
+//! One row: a device against the reference, in numbers and in time.
+
+use std::{process, thread, time::Duration, time::Instant};
+
+use candle_core::{DType, Device};
+
+use super::{
+    Case, Fallback, FaultKind, GENERATION, MEMORY, Row, TRAINING, Verdict,
+    trial::{Named, Operation, Place, Run, Tolerance},
+};
+use crate::{Error, Result, device::dtype::Dtype, ops::kernels};
+
+/// The share of the largest number that a wrong result is off by, when that is asked for.
+const WRONG_BY: f32 = 0.25;
+
+/// What is timed is repeated so often, or until it took so long in all.
+const MOST_REPETITIONS: usize = 5;
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Slower than the CPU by a clear margin: so many times, and by so many milliseconds, since what is tiny takes longest
+/// to start.
+const SLOW_TIMES: f64 = 2.0;
+const SLOW_MILLIS: f64 = 1.0;
+
+/// What the reference computed: for each trial, the numbers of each result.
+type Reference = Vec<Vec<Vec<f32>>>;
+
+/// The worst of all results.
+struct Worst {
+    /// Not finite when a result isn't.
+    error: f64,
+    /// Where, as a sentence without its end.
+    place: String,
+}
+
+/// Tries one operation in one dtype.
+pub(super) fn row(
+    case: &Case,
+    operation: Operation,
+    device: &Device,
+    fault: Option<FaultKind>,
+) -> Result<Row> {
+    let dtype = DType::from(case.dtype);
+    let tolerance = operation.tolerance.of(case.dtype);
+    let reference = kernels::without(|| reference(&operation, dtype))?;
+    let place = Place::device(device, dtype);
+    let mut row = Row::of(case, tolerance);
+    let tried = compare(&operation, &reference, &place, fault).and_then(|worst| {
+        let millis = match worst.error <= tolerance && case.operation != MEMORY {
+            true => Some(millis(&operation, &place)?),
+            false => None,
+        };
+        Ok((worst, millis))
+    });
+    match tried {
+        Err(error) => (row.verdict, row.words) = (Verdict::Missing, Some(error.to_string())),
+        Ok((worst, millis)) => {
+            row.error = Some(worst.error).filter(|error| error.is_finite());
+            row.device_millis = millis;
+            if worst.error > tolerance || worst.error.is_nan() {
+                (row.verdict, row.words) = (Verdict::Inexact, Some(worst.place));
+            }
+        }
+    }
+    if !row.verdict.is_exact() {
+        row.fallback = Some(composed_or_cpu(
+            case, &operation, &reference, &place, fault,
+        )?);
+    } else if let Some(device_millis) = row.device_millis.filter(|_| !device.is_cpu()) {
+        let cpu_millis = millis(&operation, &Place::device(&Device::Cpu, DType::F32))?;
+        row.cpu_millis = Some(cpu_millis);
+        // A small model says nothing of speed: a device spends its time on starting one operation after another.
+        let says_speed = ![TRAINING, GENERATION].contains(&case.operation);
+        if says_speed && is_slow(device_millis, cpu_millis) {
+            row.verdict = Verdict::Slow;
+        }
+    }
+    Ok(row)
+}
+
+/// What works instead of an operation that failed.
+pub(super) fn fallback(
+    case: &Case,
+    operation: &Operation,
+    device: &Device,
+    fault: Option<FaultKind>,
+) -> Result<Fallback> {
+    let dtype = DType::from(case.dtype);
+    let reference = kernels::without(|| reference(operation, dtype))?;
+    let place = Place::device(device, dtype);
+    composed_or_cpu(case, operation, &reference, &place, fault)
+}
+
+/// Tries the same without the operation's kernel, or what is more than one operation without any.
+fn composed_or_cpu(
+    case: &Case,
+    operation: &Operation,
+    reference: &Reference,
+    place: &Place,
+    fault: Option<FaultKind>,
+) -> Result<Fallback> {
+    let own = kernels::NAMES.contains(&case.operation);
+    let tried = match own {
+        // A fault is one of the kernel.
+        true => {
+            let _avoided = kernels::avoid(&[case.operation.to_owned()])?;
+            compare(operation, reference, place, None)
+        }
+        false => kernels::without(|| compare(operation, reference, place, fault)),
+    };
+    let tolerance = operation.tolerance.of(case.dtype);
+    Ok(match tried {
+        Ok(worst) if worst.error <= tolerance => Fallback::Composed,
+        _ => Fallback::Cpu,
+    })
+}
+
+fn is_slow(device_millis: f64, cpu_millis: f64) -> bool {
+    device_millis > SLOW_TIMES * cpu_millis && device_millis > cpu_millis + SLOW_MILLIS
+}
+
+fn reference(operation: &Operation, rounded: DType) -> Result<Reference> {
+    let place = Place::reference(rounded);
+    let numbers = |run: &Run| run()?.iter().map(numbers).collect::<Result<_>>();
+    let trials = operation.trials.iter();
+    trials
+        .map(|trial| numbers(&(trial.prepare)(&place)?))
+        .collect()
+}
+
+/// Runs every trial at a place, and finds the result that is furthest off.
+fn compare(
+    operation: &Operation,
+    reference: &Reference,
+    place: &Place,
+    fault: Option<FaultKind>,
+) -> Result<Worst> {
+    let mut worst = Worst {
+        error: 0.0,
+        place: String::new(),
+    };
+    for (trial, expected) in operation.trials.iter().zip(reference) {
+        let run = (trial.prepare)(place)?;
+        act_out(fault)?;
+        let results = run()?;
+        // Reading tells of an error in the last work only, this of any before it.
+        place.device.synchronize()?;
+        for (result, expected) in results.iter().zip(expected) {
+            let mut got = numbers(result)?;
+            if fault == Some(FaultKind::Wrong) {
+                spoil(&mut got, expected);
+            }
+            let error = relative_error(&got, expected);
+            // Nothing is further off than what is no number.
+            if error > worst.error || error.is_nan() {
+                let (name, what) = (&result.name, &trial.what);
+                let place = match error.is_finite() {
+                    true => format!("{name} is off by {error:.1e} on {what}"),
+                    false => format!("{name} has numbers that are not finite on {what}"),
+                };
+                worst = Worst { error, place };
+            }
+            if !error.is_finite() {
+                return Ok(worst);
+            }
+        }
+    }
+    Ok(worst)
+}
+
+/// Fails as asked.
+fn act_out(fault: Option<FaultKind>) -> Result<()> {
+    match fault {
+        None | Some(FaultKind::Wrong) => Ok(()),
+        Some(FaultKind::Missing) => {
+            let words = "the device refused, because a fault was asked for";
+            Err(Error::Device(words.to_owned()))
+        }
+        Some(FaultKind::Crash) => process::abort(),
+        Some(FaultKind::Hang) => loop {
+            thread::sleep(Duration::from_secs(60));
+        },
+    }
+}
+
+fn spoil(got: &mut [f32], expected: &[f32]) {
+    if let Some(first) = got.first_mut() {
+        *first += WRONG_BY * largest(expected) as f32;
+    }
+}
+
+/// The largest difference over the largest number expected. Infinite when a number is not finite that should be, or
+/// is missing.
+fn relative_error(got: &[f32], expected: &[f32]) -> f64 {
+    if got.len() != expected.len() {
+        return f64::INFINITY;
+    }
+    let mut difference = 0f64;
+    for (&got, &expected) in got.iter().zip(expected) {
+        if expected.is_finite() {
+            if !got.is_finite() {
+                return f64::INFINITY;
+            }
+            difference = difference.max((f64::from(got) - f64::from(expected)).abs());
+        }
+    }
+    match difference {
+        0.0 => 0.0,
+        _ => difference / largest(expected),
+    }
+}
+
+/// The largest finite number, without its sign.
+fn largest(numbers: &[f32]) -> f64 {
+    let finite = numbers.iter().filter(|number| number.is_finite());
+    finite.fold(0.0, |largest, number| largest.max(f64::from(number.abs())))
+}
+
+fn numbers(result: &Named) -> Result<Vec<f32>> {
+    let tensor = result.tensor.to_device(&Device::Cpu)?;
+    Ok(tensor
+        .to_dtype(DType::F32)?
+        .flatten_all()?
+        .to_vec1::<f32>()?)
+}
+
+/// The median time of the last trial, in milliseconds, after one that is not counted.
+fn millis(operation: &Operation, place: &Place) -> Result<f64> {
+    let Some(trial) = operation.trials.last() else {
+        return Ok(0.0);
+    };
+    let run = (trial.prepare)(place)?;
+    run()?;
+    place.device.synchronize()?;
+    let started = Instant::now();
+    let mut millis = Vec::new();
+    while millis.is_empty() || (millis.len() < MOST_REPETITIONS && started.elapsed() < PATIENCE) {
+        let started = Instant::now();
+        run()?;
+        place.device.synchronize()?;
+        millis.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    millis.sort_by(f64::total_cmp);
+    Ok(millis[millis.len() / 2])
+}
+
+impl Tolerance {
+    /// The largest error in a dtype.
+    ///
+    /// In f32 one hundred-thousandth, which is some hundred roundings, since an exponential or a division passes on
+    /// many. The error of a sum grows with the root of its terms, so sums of more than 1024 may be off by more. In the
+    /// narrower dtypes ten roundings: sums are f32 there too, and what is rounded are outputs and the few tensors between.
+    pub(super) fn of(self, dtype: Dtype) -> f64 {
+        let terms = match self {
+            Self::Exactly(tolerance) => return tolerance,
+            Self::Terms(terms) => terms as f64,
+        };
+        match dtype {
+            Dtype::F32 => 1e-5 * (terms / 1024.0).sqrt().max(1.0),
+            Dtype::Bf16 => 10.0 / 256.0,
+            Dtype::F16 => 10.0 / 2048.0,
+        }
+    }
+}
+
+/// What an operation computes on the CPU in f32, as bits. Without the largest trial, to be quick.
+#[cfg(test)]
+pub(super) fn bits_on_the_cpu(operation: &Operation) -> Vec<u32> {
+    let place = Place::device(&Device::Cpu, DType::F32);
+    let [trials @ .., _] = operation.trials.as_slice() else {
+        return Vec::new();
+    };
+    let results = trials
+        .iter()
+        .flat_map(|it| (it.prepare)(&place).unwrap()().unwrap());
+    let numbers = results.flat_map(|it| numbers(&it).unwrap());
+    numbers.map(f32::to_bits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_the_largest_difference_over_the_largest_number() {
+        assert_eq!(relative_error(&[1.0, -4.0], &[1.5, -4.0]), 0.125);
+        assert_eq!(relative_error(&[0.0], &[0.0]), 0.0);
+        assert_eq!(relative_error(&[1.0], &[0.0]), f64::INFINITY);
+        assert_eq!(relative_error(&[], &[1.0]), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_is_an_error_unless_the_reference_has_it_too() {
+        for bad in [f32::NAN, f32::INFINITY] {
+            assert_eq!(relative_error(&[bad, 1.0], &[2.0, 1.0]), f64::INFINITY);
+            assert_eq!(relative_error(&[bad, 1.0], &[bad, 1.0]), 0.0);
+        }
+    }
+
+    #[test]
+    fn slow_is_clearly_slower_and_long_enough_to_matter() {
+        assert!(is_slow(10.0, 4.0));
+        assert!(!is_slow(7.0, 4.0) && !is_slow(0.9, 0.1));
+    }
+
+    #[test]
+    fn longer_sums_and_narrower_numbers_may_be_further_off() {
+        let of = |terms, dtype| Tolerance::Terms(terms).of(dtype);
+        assert_eq!(of(10, Dtype::F32), 1e-5);
+        assert_eq!(of(4096, Dtype::F32), 2e-5);
+        assert!(of(10, Dtype::Bf16) > of(10, Dtype::F16));
+        assert_eq!(Tolerance::Exactly(0.5).of(Dtype::F16), 0.5);
+    }
+}

@@ -1,0 +1,378 @@
+//! The device check: every operation that training or a chat uses, on a device and on the CPU.
+//!
+//! The reference is the CPU in f32 with every operation composed from candle's kernels, which finite differences check.
+//! Each operation runs forward and backward on shapes that are known to break kernels: odd sizes, one row, widths just
+//! over 1024, parts of larger tensors, transposed ones, long sequences, large and tiny numbers. It does so in each
+//! dtype that a plan may choose for computing, with inputs rounded to it first, so that the reference sees the numbers
+//! that the device sees.
+//!
+//! A device can end the process or hang, so a group of operations is what one process should try; [`cases`] says
+//! what it will be, and so which case a process that ended was at. Deliberately absent: those processes, where the rows
+//! are kept, and spans that are empty, which attention can't be asked for.
+
+mod attention;
+mod elementwise;
+mod linear;
+mod loss;
+mod measure;
+mod memory;
+mod model;
+mod norms;
+mod optimizer;
+mod positions;
+mod route;
+mod trial;
+
+use std::ops::ControlFlow;
+
+use candle_core::Device;
+use serde::{Deserialize, Serialize};
+
+pub use route::Checked;
+
+use super::dtype::{DeviceClass, Dtype, Role, dtype_rule};
+use crate::{Error, Result};
+use trial::Operation;
+
+/// The operation that trains a small model. It uses many kernels, so it has no name among theirs.
+pub const TRAINING: &str = "20 steps of training";
+
+/// The operation that writes with a small model.
+pub const GENERATION: &str = "32 tokens of generation";
+
+/// The operation that asks how much memory the device has. Nothing is computed otherwise when it fails.
+pub const MEMORY: &str = "memory reads";
+
+/// Operations that one process should try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// What a person reads.
+    pub name: &'static str,
+    /// Its operations, in the order in which they are tried. Those with a kernel have its name in
+    /// [`NAMES`](crate::ops::kernels::NAMES).
+    pub operations: &'static [&'static str],
+}
+
+/// All groups, in the order in which they are tried: what a failure elsewhere could be caused by comes first.
+pub const GROUPS: &[Group] = &[
+    group(
+        "gates and sums",
+        &[
+            "gated", "add", "scale", "columns", "reshape", "convert", "dropout",
+        ],
+    ),
+    group("norms", &["rms_norm", "layer_norm"]),
+    group("positions", &["rope"]),
+    group("linear layers", &["linear"]),
+    group("adapters", &["lora"]),
+    group("attention", &["attention"]),
+    group("embedding and loss", &["embedding", "head_cross_entropy"]),
+    group("optimizer", &["adamw", "sgd", "ema", "gradient_norm"]),
+    group("training", &[MEMORY, TRAINING]),
+    group("generation", &[GENERATION]),
+];
+
+const fn group(name: &'static str, operations: &'static [&'static str]) -> Group {
+    Group { name, operations }
+}
+
+/// One operation in one dtype: what one row is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Case {
+    /// The group's name.
+    pub group: &'static str,
+    /// The operation.
+    pub operation: &'static str,
+    /// What activations are computed in.
+    pub dtype: Dtype,
+}
+
+/// How one operation did in one dtype.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The group's name.
+    pub group: String,
+    /// The operation.
+    pub operation: String,
+    /// What activations were computed in.
+    pub dtype: Dtype,
+    /// What came out.
+    pub verdict: Verdict,
+    /// The largest difference over the largest number of the reference: the worst of all shapes, of outputs and
+    /// gradients. Nothing when there is no result, or one that is not finite.
+    pub error: Option<f64>,
+    /// The largest error that rounding explains.
+    pub tolerance: f64,
+    /// Milliseconds that the largest shape takes on the device, forward and backward: a median.
+    pub device_millis: Option<f64>,
+    /// The same on the CPU in f32, with its own kernels. Nothing when the device is the CPU.
+    pub cpu_millis: Option<f64>,
+    /// The device's words when it refused, or what was wrong and where. Nothing when all is well.
+    pub words: Option<String>,
+    /// What to do instead. Nothing when all is well, or nobody could try.
+    pub fallback: Option<Fallback>,
+}
+
+impl Row {
+    /// The row of a case whose process ended or hung: in which words that is told, and what works instead.
+    pub fn crashed(
+        case: &Case,
+        words: impl Into<String>,
+        fallback: Option<Fallback>,
+    ) -> Result<Self> {
+        let tolerance = operation_of(case, DeviceClass::Cpu)?.tolerance;
+        Ok(Self {
+            verdict: Verdict::Crashed,
+            words: Some(words.into()),
+            fallback,
+            ..Self::of(case, tolerance.of(case.dtype))
+        })
+    }
+
+    /// A row of which nothing is known yet.
+    fn of(case: &Case, tolerance: f64) -> Self {
+        Self {
+            group: case.group.to_owned(),
+            operation: case.operation.to_owned(),
+            dtype: case.dtype,
+            verdict: Verdict::Ok,
+            error: None,
+            tolerance,
+            device_millis: None,
+            cpu_millis: None,
+            words: None,
+            fallback: None,
+        }
+    }
+}
+
+/// What can come out of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// As exact as rounding allows.
+    Ok,
+    /// Exact, but clearly slower than the CPU.
+    Slow,
+    /// Further off than rounding explains.
+    Inexact,
+    /// The device refused.
+    Missing,
+    /// The process that tried it ended or hung. Only who started that process can know.
+    Crashed,
+}
+
+impl Verdict {
+    /// Whether its results can be believed.
+    pub fn is_exact(self) -> bool {
+        matches!(self, Self::Ok | Self::Slow)
+    }
+}
+
+/// What works where an operation does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// The same without kernels of our own, on the device.
+    Composed,
+    /// Nothing on this device in this dtype.
+    Cpu,
+}
+
+/// A failure that is asked for, to see what becomes of it without a broken device.
+///
+/// It stands for a broken kernel: an operation that has one is well without it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// The operation that fails.
+    pub operation: String,
+    /// How.
+    pub kind: FaultKind,
+}
+
+/// How an operation can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// One number of each result is off by a quarter of the largest.
+    Wrong,
+    /// It returns an error, as a device does.
+    Missing,
+    /// It ends the process.
+    Crash,
+    /// It never returns.
+    Hang,
+}
+
+/// The dtypes that a plan may choose for computing on such a device, f32 first. On Metal, bf16 is chosen only after it
+/// passed here, so it is tried.
+pub fn dtypes(class: DeviceClass) -> Vec<Dtype> {
+    let allowed = dtype_rule(class, Role::Compute).allowed;
+    let is_candidate = |dtype| dtype == Dtype::Bf16 && class == DeviceClass::Metal;
+    [Dtype::F32, Dtype::Bf16, Dtype::F16]
+        .into_iter()
+        .filter(|&dtype| allowed.iter().any(|it| it.dtype == dtype) || is_candidate(dtype))
+        .collect()
+}
+
+/// What a group tries on such a device, in this order: one row each.
+///
+/// Errors: [`Error::Setting`] when there is no such group.
+pub fn cases(group: &str, class: DeviceClass) -> Result<Vec<Case>> {
+    let Some(group) = GROUPS.iter().find(|it| it.name == group) else {
+        let known: Vec<&str> = GROUPS.iter().map(|it| it.name).collect();
+        let problem = format!("is `{group}`; there is `{}`", known.join("`, `"));
+        return Err(Error::setting("group", problem));
+    };
+    let mut cases = Vec::new();
+    for operation in group.operations {
+        for dtype in dtypes(class) {
+            let case = Case {
+                group: group.name,
+                operation,
+                dtype,
+            };
+            if dtype == Dtype::F32 || !is_always_f32(operation) {
+                cases.push(case);
+            }
+        }
+    }
+    Ok(cases)
+}
+
+/// Tries a group on a device, and tells a row after each case. `tell` can break, to stop there.
+///
+/// Errors: an unknown group, or a reference that could not be computed. What the device does wrong is in the rows.
+pub fn run_group(
+    group: &str,
+    device: &Device,
+    class: DeviceClass,
+    fault: Option<&Fault>,
+    tell: &mut dyn FnMut(Row) -> ControlFlow<()>,
+) -> Result<()> {
+    run_cases(&cases(group, class)?, device, class, fault, tell)
+}
+
+/// Tries some cases, such as those after one that ended the process.
+pub fn run_cases(
+    cases: &[Case],
+    device: &Device,
+    class: DeviceClass,
+    fault: Option<&Fault>,
+    tell: &mut dyn FnMut(Row) -> ControlFlow<()>,
+) -> Result<()> {
+    for case in cases {
+        let fault = fault.filter(|fault| fault.operation == case.operation);
+        let fault = fault.map(|fault| fault.kind);
+        let row = measure::row(case, operation_of(case, class)?, device, fault)?;
+        if tell(row).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What works instead of a case whose process ended, tried without its kernel.
+pub fn fallback(
+    case: &Case,
+    device: &Device,
+    class: DeviceClass,
+    fault: Option<&Fault>,
+) -> Result<Fallback> {
+    let fault = fault.filter(|fault| fault.operation == case.operation);
+    let fault = fault.map(|fault| fault.kind);
+    measure::fallback(case, &operation_of(case, class)?, device, fault)
+}
+
+/// Whether an operation never sees a narrower dtype: weights that learn and their state are f32 everywhere.
+fn is_always_f32(operation: &str) -> bool {
+    matches!(
+        operation,
+        "adamw" | "sgd" | "ema" | "gradient_norm" | MEMORY
+    )
+}
+
+fn operation_of(case: &Case, class: DeviceClass) -> Result<Operation> {
+    let dtype = case.dtype;
+    match case.operation {
+        "gated" => elementwise::gates(),
+        "add" => elementwise::sums(),
+        "scale" => elementwise::scaling(),
+        "columns" => elementwise::parts_of_rows(),
+        "reshape" => elementwise::shapes(),
+        "convert" => elementwise::conversions(),
+        "dropout" => elementwise::dropped(),
+        "rms_norm" => norms::rms_norm_on_rows(),
+        "layer_norm" => norms::layer_norm_on_rows(),
+        "rope" => positions::rope_of_heads(),
+        "linear" => linear::linear_layers(class, dtype),
+        "lora" => linear::adapters(class, dtype),
+        "attention" => attention::attention_under_masks(),
+        "embedding" => loss::embeddings(class, dtype),
+        "head_cross_entropy" => loss::head_and_loss(class, dtype),
+        "adamw" => optimizer::adamw_steps(),
+        "sgd" => optimizer::sgd_steps(),
+        "ema" => optimizer::average(),
+        "gradient_norm" => optimizer::norm_of_gradients(),
+        MEMORY => memory::reads(),
+        TRAINING => model::training(dtype),
+        GENERATION => model::generation(dtype),
+        other => Err(Error::Device(format!("nothing checks `{other}`"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::kernels;
+
+    /// What an operation computes on the CPU, as bits.
+    fn bits(operation: &str) -> Vec<u32> {
+        let group = GROUPS.iter().find(|it| it.operations.contains(&operation));
+        let cases = cases(group.unwrap().name, DeviceClass::Cpu).unwrap();
+        let case = cases.iter().find(|it| it.operation == operation).unwrap();
+        let checked = operation_of(case, DeviceClass::Cpu).unwrap();
+        measure::bits_on_the_cpu(&checked)
+    }
+
+    fn avoiding<T>(names: &[&str], work: impl FnOnce() -> T) -> T {
+        let names: Vec<String> = names.iter().map(|&it| it.to_owned()).collect();
+        let _avoided = kernels::avoid(&names).unwrap();
+        work()
+    }
+
+    #[test]
+    fn avoiding_an_operation_avoids_its_kernel_and_no_other() {
+        let mut differ = Vec::new();
+        for &name in kernels::NAMES {
+            let others: Vec<&str> = kernels::NAMES
+                .iter()
+                .copied()
+                .filter(|it| *it != name)
+                .collect();
+            let (with_kernel, composed) = (bits(name), kernels::without(|| bits(name)));
+            assert!(
+                avoiding(&[name], || bits(name)) == composed,
+                "{name}: its kernel is still used"
+            );
+            assert!(
+                avoiding(&others, || bits(name)) == with_kernel,
+                "{name}: another's name avoids it"
+            );
+            if with_kernel != composed {
+                differ.push(name);
+            }
+        }
+        // The other kernels compute the very same bits, so nothing can be said of them here.
+        let expected = [
+            "rms_norm",
+            "layer_norm",
+            "head_cross_entropy",
+            "linear",
+            "lora",
+            "attention",
+            "gated",
+        ];
+        assert_eq!(differ, expected);
+    }
+}

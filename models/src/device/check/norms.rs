@@ -1,0 +1,67 @@
+//! Norms: one row, widths just over 1024, rows that are apart in memory, and numbers far from 1.
+
+use super::trial::{Input, Operation, Tolerance, trial};
+use crate::{
+    Result,
+    ops::norm::{layer_norm, rms_norm},
+};
+
+const EPSILON: f64 = 1e-5;
+
+/// The longest sum goes over the rows, for the gradient of the weight.
+const MOST_ROWS: usize = 1030;
+
+pub(super) fn rms_norm_on_rows() -> Result<Operation> {
+    let mut trials = Vec::new();
+    for (index, x) in rows(0.0)?.into_iter().enumerate() {
+        let width = [x.width()];
+        // A weight that learns is f32 whatever the rows are; one that doesn't is kept as they are.
+        let weight = match index % 2 == 0 {
+            true => Input::activation("weight", &width)?.frozen(),
+            false => Input::master("weight", &width)?,
+        };
+        let offset = (index % 3) as f64 / 2.0;
+        trials.push(trial(vec![x, weight], move |_, v| {
+            rms_norm(&v[0], &v[1], offset, EPSILON)
+        }));
+    }
+    Ok(Operation {
+        trials,
+        tolerance: Tolerance::Terms(MOST_ROWS),
+    })
+}
+
+pub(super) fn layer_norm_on_rows() -> Result<Operation> {
+    let mut trials = Vec::new();
+    // A mean that is not 0 has to be taken away.
+    for x in rows(0.5)? {
+        let width = [x.width()];
+        let inputs = vec![
+            x,
+            Input::master("weight", &width)?,
+            Input::master("bias", &width)?,
+        ];
+        trials.push(trial(inputs, |_, v| {
+            layer_norm(&v[0], &v[1], &v[2], EPSILON)
+        }));
+    }
+    Ok(Operation {
+        trials,
+        tolerance: Tolerance::Terms(MOST_ROWS),
+    })
+}
+
+/// Rows with this mean, in units of their own size.
+fn rows(mean: f64) -> Result<Vec<Input>> {
+    let x = |shape: &[usize]| Input::activation("x", shape)?.affine(1.0, mean);
+    Ok(vec![
+        x(&[1, 64])?,
+        x(&[3, 33])?,
+        x(&[3, 1025])?,
+        x(&[2, 5, 576])?.inside(),
+        x(&[40, 72])?.transposed(),
+        x(&[7, 130])?.affine(1e3, 0.0)?,
+        x(&[7, 130])?.affine(1e-3, 0.0)?,
+        x(&[MOST_ROWS, 512])?,
+    ])
+}

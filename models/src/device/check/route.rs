@@ -1,0 +1,80 @@
+//! What a plan does with what the check found.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Fallback, GROUPS, MEMORY, Row, is_always_f32};
+use crate::{device::dtype::Dtype, ops::kernels};
+
+/// What is known of a device since it was checked. The default is a device that was never checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Checked {
+    /// Whether all of bf16 was tried and passed. It counts on Metal.
+    pub bf16: bool,
+    /// The dtypes in which something does not work on the device, with or without kernels of our own.
+    pub refused_dtypes: Vec<Dtype>,
+    /// The operations that work only without their kernels, by the names of those.
+    pub composed: Vec<String>,
+    /// What went wrong, when nothing can be trained on the device in any dtype that was tried.
+    pub training_failed: Option<String>,
+}
+
+impl Checked {
+    /// What rows mean for a plan.
+    ///
+    /// An operation that is exact, slow or not, is fine, and so is one that is exact without its kernel. What is always
+    /// f32 counts in every dtype, since none can train without it. The memory's figures decide nothing here.
+    pub fn from_rows(rows: &[Row]) -> Self {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.operation != MEMORY).collect();
+        let tried = |dtype| rows.iter().any(|row| row.dtype == dtype);
+        let fails = |row: &Row| !row.verdict.is_exact() && row.fallback != Some(Fallback::Composed);
+        let concerns = |row: &Row, dtype| row.dtype == dtype || is_always_f32(&row.operation);
+        let (refused_dtypes, others): (Vec<Dtype>, Vec<Dtype>) =
+            [Dtype::F32, Dtype::Bf16, Dtype::F16]
+                .into_iter()
+                .filter(|&dtype| tried(dtype))
+                .partition(|&dtype| rows.iter().any(|row| concerns(row, dtype) && fails(row)));
+        let composed = |name: &str| {
+            let without_kernel = |row: &&Row| row.fallback == Some(Fallback::Composed);
+            // A small model has no kernel of its own. When it works only without kernels, any of them may be wrong.
+            let concerned = |row: &&Row| {
+                row.operation == name || !kernels::NAMES.contains(&row.operation.as_str())
+            };
+            rows.iter()
+                .copied()
+                .filter(without_kernel)
+                .any(|row| concerned(&row))
+        };
+        let names = kernels::NAMES.iter().filter(|name| composed(name));
+        let failed = rows
+            .iter()
+            .find(|row| fails(row))
+            .filter(|_| others.is_empty());
+        Self {
+            bf16: others.contains(&Dtype::Bf16) && is_whole(&rows, Dtype::Bf16),
+            composed: names.map(|&name| name.to_owned()).collect(),
+            training_failed: failed.map(|row| failure(row)),
+            refused_dtypes,
+        }
+    }
+}
+
+/// Whether there is a row for all that computes in a dtype.
+fn is_whole(rows: &[&Row], dtype: Dtype) -> bool {
+    let operations = GROUPS.iter().flat_map(|group| group.operations);
+    let mut operations = operations.filter(|operation| **operation != MEMORY);
+    operations.all(|operation| {
+        let of_operation = |row: &&&Row| row.operation == *operation;
+        let counts = |row: &&Row| row.dtype == dtype || is_always_f32(operation);
+        rows.iter().filter(of_operation).any(counts)
+    })
+}
+
+/// What failed, as the end of a sentence.
+fn failure(row: &Row) -> String {
+    let what = format!("{} in {}", row.operation, row.dtype);
+    match &row.words {
+        Some(words) => format!("{what}: {words}"),
+        None => what,
+    }
+}
