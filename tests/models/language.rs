@@ -11,6 +11,7 @@ use models::{
     arch::config::DecoderConfig,
     checkpoint::{folder::ModelFolder, keep::Checkpoints, load::LoadDtypes},
     generate::{Ended, Writer, sample::SamplingSettings},
+    ops::kernels,
     tasks::language::{
         LanguageTask,
         model::LanguageModel,
@@ -195,6 +196,25 @@ fn an_estimate_counts_the_numbers_of_every_family() {
     assert!(counted > 10, "{counted}");
 }
 
+#[test]
+fn a_run_does_without_the_kernels_that_its_plan_avoids() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let run_in = |name: &str, avoid_kernels: &[&str]| {
+        let mut plan = plan("scratch", &data, None);
+        plan.avoid_kernels = avoid_kernels.iter().map(|&it| it.to_owned()).collect();
+        let (_, task, losses) = run(&plan, &folder.path().join(name), Some(2));
+        (trained(&task), losses)
+    };
+    let composed = kernels::without(|| run_in("composed", &[]));
+    let usual = run_in("usual", &[]);
+    assert_eq!(run_in("avoided", kernels::NAMES), composed);
+    assert_ne!(run_in("one", &["rms_norm"]), composed);
+    assert_ne!(run_in("another", &["rms_norm"]), usual);
+    // Kernels are back for the next run on the same thread.
+    assert_eq!(run_in("again", &[]), usual);
+}
+
 fn trained(task: &LanguageTask) -> Vec<(String, Vec<f32>)> {
     let numbers = |tensor: Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     task.parameters()
@@ -290,7 +310,7 @@ fn a_writer_stops_at_once_when_asked_and_reads_nothing_twice() {
         compute: DType::F32,
     };
     let model = LanguageModel::open(&base, dtypes, &Device::Cpu).unwrap();
-    let mut writer = Writer::new(model.decoder.clone());
+    let mut writer = Writer::new(model.decoder.clone()).avoiding(vec!["rope".to_owned()]);
     let prompt = model.prompt("1 + 1?").unwrap();
     let sampling = SamplingSettings {
         temperature: 1.0,

@@ -1,6 +1,6 @@
 //! From a request to a plan.
 
-use models::device::{self, DeviceKind, FoundDevice, dtype::Dtype};
+use models::device::{self, DeviceKind, FoundDevice, check::Checked, dtype::Dtype};
 use models::train::{
     Facts, Resolved, TrainRequest, plan::*, preset::parameters_of, request::*, resolve,
 };
@@ -208,6 +208,165 @@ fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
 }
 
 #[test]
+fn a_dtype_that_the_check_found_wrong_is_never_chosen() {
+    let checked = || Checked {
+        refused_dtypes: vec![Dtype::Bf16],
+        ..Checked::default()
+    };
+    let usual = plan(request(), gpu_facts(Checked::default())).plan.dtype;
+    assert_eq!((usual.compute, usual.storage), (Dtype::Bf16, Dtype::Bf16));
+
+    let resolved = plan(request(), gpu_facts(checked()));
+    let dtype = &resolved.plan.dtype;
+    assert_eq!((dtype.compute, dtype.storage), (Dtype::F32, Dtype::F32));
+    assert_eq!(
+        why(&resolved, "dtype.compute"),
+        "The device check found bf16 wrong here. f32 keeps 7 digits, at twice the memory and more time."
+    );
+    assert_eq!(resolved.warnings.len(), 1, "{:?}", resolved.warnings);
+
+    let asked = with(request(), json!({"dtype": {"compute": "bf16"}}));
+    let resolved = plan(asked.clone(), gpu_facts(checked()));
+    assert_eq!(resolved.plan.dtype.compute, Dtype::F32);
+    assert_eq!(
+        resolved.warnings[1],
+        "`dtype.compute`: bf16 was asked for and f32 is used. The device check found bf16 wrong here."
+    );
+    let strict = json!({"strict": true});
+    assert_eq!(
+        problems(with(asked, strict.clone()), gpu_facts(checked())),
+        [
+            "`dtype.compute` is bf16 and must be obeyed (strict), but on CUDA from compute capability 8.0 only f32 is \
+             safe. The device check found bf16 wrong here."
+        ]
+    );
+    assert_eq!(
+        problems(with(request(), strict.clone()), gpu_facts(checked())),
+        [
+            "`dtype.compute` is not set, and the device check found bf16, the default here, wrong; set it to f32, or \
+             turn `strict` off"
+        ]
+    );
+    let way_out = with(
+        request(),
+        json!({"strict": true, "dtype": {"compute": "f32"}}),
+    );
+    let dtype = plan(way_out, gpu_facts(checked())).plan.dtype;
+    assert_eq!((dtype.compute, dtype.storage), (Dtype::F32, Dtype::F32));
+}
+
+#[test]
+fn bf16_is_chosen_on_metal_after_it_passed_the_check() {
+    for (bf16, expected) in [(false, Dtype::F32), (true, Dtype::Bf16)] {
+        let facts = Facts {
+            device: device::Choice {
+                device: FoundDevice::named(DeviceKind::Metal, 0, "Apple M3"),
+                ..cpu()
+            },
+            ..gpu_facts(Checked {
+                bf16,
+                ..Checked::default()
+            })
+        };
+        assert_eq!(plan(request(), facts).plan.dtype.compute, expected);
+    }
+}
+
+#[test]
+fn kernels_that_the_check_found_wrong_are_avoided() {
+    let checked = || Checked {
+        composed: vec!["rms_norm".to_owned(), "rope".to_owned()],
+        ..Checked::default()
+    };
+    let resolved = plan(request(), gpu_facts(checked()));
+    assert_eq!(resolved.plan.avoid_kernels, ["rms_norm", "rope"]);
+    assert_eq!(
+        why(&resolved, "avoid_kernels"),
+        "The device check found these kernels wrong."
+    );
+    assert_eq!(
+        resolved.warnings[1],
+        "`rms_norm`, `rope`: the device check found the kernels wrong on H100; simpler steps are used, which take longer"
+    );
+    // The plan is a request for the same plan, on a device that was never checked too.
+    let again = serde_json::to_value(&resolved.plan).unwrap();
+    let second = plan(again, gpu_facts(Checked::default()));
+    assert_eq!(second.plan, resolved.plan);
+    assert_eq!(why(&second, "avoid_kernels"), "As asked.");
+
+    let strict = with(
+        request(),
+        json!({"strict": true, "avoid_kernels": ["rope"]}),
+    );
+    assert_eq!(
+        problems(strict, gpu_facts(checked())),
+        [
+            "`avoid_kernels` lacks `rms_norm`, whose kernels the device check found wrong on H100; name them, or turn \
+             `strict` off"
+        ]
+    );
+    let names = json!({"strict": true, "avoid_kernels": ["rope", "rms_norm"]});
+    let named = plan(with(request(), names), gpu_facts(checked()));
+    assert_eq!(named.plan.avoid_kernels, ["rms_norm", "rope"]);
+    assert_eq!(named.warnings.len(), 1, "{:?}", named.warnings);
+}
+
+#[test]
+fn what_is_not_avoided_is_not_in_the_plan() {
+    let resolved = plan(request(), lora_facts());
+    let json = serde_json::to_value(&resolved.plan).unwrap();
+    assert_eq!(json.get("avoid_kernels"), None);
+    assert!(
+        resolved
+            .reasons
+            .iter()
+            .all(|it| it.field != "avoid_kernels")
+    );
+    let unknown = with(request(), json!({"avoid_kernels": ["softmax"]}));
+    let problem = &problems(unknown, lora_facts())[0];
+    let begin =
+        "`avoid_kernels` names `softmax`, which has no kernel; those that do are `rms_norm`, ";
+    assert!(problem.starts_with(begin), "{problem}");
+}
+
+#[test]
+fn a_device_that_can_not_train_is_replaced_by_the_cpu() {
+    let checked = || Checked {
+        refused_dtypes: vec![Dtype::F32, Dtype::Bf16],
+        composed: vec!["rope".to_owned()],
+        training_failed: Some("linear in f32: the output is off".to_owned()),
+        bf16: false,
+    };
+    let found = "the device check could not train on H100 (linear in f32: the output is off)";
+    let resolved = plan(request(), gpu_facts(checked()));
+    assert_eq!(resolved.plan.device.to_string(), "cpu");
+    assert_eq!(resolved.plan.dtype.compute, Dtype::F32);
+    // What was found there says nothing of the CPU.
+    assert!(resolved.plan.avoid_kernels.is_empty());
+    assert_eq!(why(&resolved, "device"), format!("T{}.", &found[1..]));
+    assert_eq!(
+        resolved.warnings[1],
+        format!("{found}; the CPU is used instead")
+    );
+    let strict = with(request(), json!({"strict": true, "device": "cuda"}));
+    let problem = &problems(strict, gpu_facts(checked()))[0];
+    let expected =
+        format!("`device` is cuda and must be obeyed (strict), but {found}; set it to `cpu`");
+    assert_eq!(*problem, expected);
+
+    // There is nothing to fall back to from the CPU.
+    let facts = Facts {
+        checked: checked(),
+        ..lora_facts()
+    };
+    let resolved = plan(request(), facts);
+    assert_eq!(resolved.plan.device.to_string(), "cpu");
+    let warning = "the device check could not train on a processor (linear in f32: the output is off), and there is no \
+                   other device";
+    assert_eq!(resolved.warnings[0], warning);
+}
+
+#[test]
 fn fields_of_a_config_replace_those_of_the_preset() {
     let request = json!({"scratch": {"preset": "nano", "config": {"num_hidden_layers": 2}},
         "data": {"files": ["a.txt"]}});
@@ -262,7 +421,7 @@ fn scratch_facts() -> Facts {
         },
         vocab_size: 1000,
         device: cpu(),
-        bf16_checked: false,
+        checked: Checked::default(),
     }
 }
 
@@ -286,8 +445,41 @@ fn lora_facts() -> Facts {
         },
         vocab_size: 49_152,
         device: cpu(),
-        bf16_checked: false,
+        checked: Checked::default(),
     }
+}
+
+/// An adapter on a GPU that computes in bf16 unless something speaks against it.
+fn gpu_facts(checked: Checked) -> Facts {
+    Facts {
+        device: device::Choice {
+            device: FoundDevice {
+                compute_capability: Some((9, 0)),
+                ..FoundDevice::named(DeviceKind::Cuda, 0, "H100")
+            },
+            ..cpu()
+        },
+        checked,
+        ..lora_facts()
+    }
+}
+
+/// A request for an adapter.
+fn request() -> serde_json::Value {
+    json!({"model": "smol", "data": {"files": ["chat.jsonl"]}})
+}
+
+/// A request with some fields changed.
+fn with(mut request: serde_json::Value, changes: serde_json::Value) -> serde_json::Value {
+    let fields = request.as_object_mut().unwrap();
+    fields.extend(changes.as_object().unwrap().clone());
+    request
+}
+
+/// Why a field has its value.
+fn why<'a>(resolved: &'a Resolved, field: &str) -> &'a str {
+    let reason = resolved.reasons.iter().find(|it| it.field == field);
+    &reason.unwrap().why
 }
 
 fn cpu() -> device::Choice {

@@ -360,6 +360,8 @@ const fn f16(reason: &'static str) -> DtypeReason {
     }
 }
 
+const NOTHING_IS_RIGHT: &str = "Of what is left, f32 loses the fewest digits.";
+
 /// The format that will be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChosenDtype {
@@ -373,27 +375,36 @@ pub struct ChosenDtype {
 
 /// Picks the format for a role: the one asked for where it is safe, else the device's default.
 ///
+/// `found_wrong` are the formats that the device check found wrong on this very device. The next one that is safe takes
+/// their place, f32 at last.
+///
 /// Errors: [`Error::Setting`] when the one asked for isn't safe there and `strict` is set.
 pub fn choose_dtype(
     class: DeviceClass,
     role: Role,
     requested: Option<Dtype>,
+    found_wrong: &[Dtype],
     strict: bool,
 ) -> Result<ChosenDtype> {
     let rule = dtype_rule(class, role);
-    let default = rule.allowed[0];
+    let is_wrong = |dtype| found_wrong.contains(&dtype);
+    let usual = rule.allowed[0];
+    let mut right = rule.allowed.iter().filter(|it| !is_wrong(it.dtype));
+    let default = right.next().copied().unwrap_or(f32(NOTHING_IS_RIGHT));
+    let wrong = |dtype| format!("The device check found {dtype} wrong here.");
     let Some(requested) = requested else {
+        let reason = match is_wrong(usual.dtype) {
+            true => format!("{} {}", wrong(usual.dtype), default.reason),
+            false => default.reason.to_owned(),
+        };
         return Ok(ChosenDtype {
             dtype: default.dtype,
-            reason: default.reason.to_owned(),
+            reason,
             lowered_from: None,
         });
     };
-    if rule
-        .allowed
-        .iter()
-        .any(|allowed| allowed.dtype == requested)
-    {
+    let is_allowed = rule.allowed.iter().any(|it| it.dtype == requested);
+    if is_allowed && !is_wrong(requested) {
         return Ok(ChosenDtype {
             dtype: requested,
             reason: format!("{requested} was asked for."),
@@ -404,7 +415,10 @@ pub fn choose_dtype(
         .refused
         .iter()
         .find(|refused| refused.dtype == requested);
-    let against = against.map_or("It is not known to be safe here.", |refused| refused.reason);
+    let against = match against {
+        Some(refused) => refused.reason.to_owned(),
+        None => wrong(requested),
+    };
     if strict {
         let problem = format!(
             "is {requested} and must be obeyed (strict), but on {class} only {} is safe. {against}",
@@ -434,102 +448,93 @@ mod tests {
         expected: Dtype,
         lowered: bool,
     ) {
-        let chosen = choose_dtype(class, role, requested, false).unwrap();
+        let chosen = choose_dtype(class, role, requested, &[], false).unwrap();
         assert_eq!(chosen.dtype, expected);
         assert_eq!(chosen.lowered_from, requested.filter(|_| lowered));
-        let strict = choose_dtype(class, role, requested, true);
+        let strict = choose_dtype(class, role, requested, &[], true);
         assert_eq!(strict.is_err(), lowered, "{strict:?}");
     }
 
     #[test]
     fn each_device_computes_in_its_safe_format() {
-        check(DeviceClass::Cpu, Role::Compute, None, Dtype::F32, false);
-        check(DeviceClass::Metal, Role::Compute, None, Dtype::F32, false);
-        check(
-            DeviceClass::MetalChecked,
-            Role::Compute,
-            None,
-            Dtype::Bf16,
-            false,
-        );
-        check(
-            DeviceClass::CudaBefore80,
-            Role::Compute,
-            None,
-            Dtype::F32,
-            false,
-        );
-        check(DeviceClass::Cuda80, Role::Compute, None, Dtype::Bf16, false);
+        for (class, expected) in [
+            (DeviceClass::Cpu, Dtype::F32),
+            (DeviceClass::Metal, Dtype::F32),
+            (DeviceClass::MetalChecked, Dtype::Bf16),
+            (DeviceClass::CudaBefore80, Dtype::F32),
+            (DeviceClass::Cuda80, Dtype::Bf16),
+        ] {
+            check(class, Role::Compute, None, expected, false);
+        }
     }
 
     #[test]
     fn an_unsafe_format_is_lowered_or_refused() {
-        check(
-            DeviceClass::Cpu,
-            Role::Compute,
-            Some(Dtype::Bf16),
-            Dtype::F32,
-            true,
-        );
-        check(
-            DeviceClass::Metal,
-            Role::Compute,
-            Some(Dtype::Bf16),
-            Dtype::F32,
-            true,
-        );
-        check(
-            DeviceClass::Cuda80,
-            Role::Compute,
-            Some(Dtype::F16),
-            Dtype::Bf16,
-            true,
-        );
-        check(
-            DeviceClass::Cuda80,
-            Role::Accumulate,
-            Some(Dtype::Bf16),
-            Dtype::F32,
-            true,
-        );
-        check(
-            DeviceClass::Cuda80,
-            Role::Master,
-            Some(Dtype::Bf16),
-            Dtype::F32,
-            true,
-        );
+        let (bf16, f16) = (Some(Dtype::Bf16), Some(Dtype::F16));
+        for (class, role, requested, expected) in [
+            (DeviceClass::Cpu, Role::Compute, bf16, Dtype::F32),
+            (DeviceClass::Metal, Role::Compute, bf16, Dtype::F32),
+            (DeviceClass::Cuda80, Role::Compute, f16, Dtype::Bf16),
+            (DeviceClass::Cuda80, Role::Accumulate, bf16, Dtype::F32),
+            (DeviceClass::Cuda80, Role::Master, bf16, Dtype::F32),
+        ] {
+            check(class, role, requested, expected, true);
+        }
     }
 
     #[test]
     fn a_safe_format_is_used_as_asked() {
-        check(
-            DeviceClass::Cpu,
-            Role::Storage,
-            Some(Dtype::Bf16),
-            Dtype::Bf16,
-            false,
+        for (class, role, dtype) in [
+            (DeviceClass::Cpu, Role::Storage, Dtype::Bf16),
+            (DeviceClass::Cuda80, Role::Compute, Dtype::F32),
+        ] {
+            check(class, role, Some(dtype), dtype, false);
+        }
+    }
+
+    #[test]
+    fn a_format_found_wrong_gives_way_to_the_next_and_f32_is_the_last() {
+        let choose = |requested, found_wrong: &[Dtype]| {
+            let role = Role::Compute;
+            choose_dtype(DeviceClass::Cuda80, role, requested, found_wrong, false).unwrap()
+        };
+        assert_eq!(choose(None, &[Dtype::Bf16]).dtype, Dtype::F32);
+        let lowered = choose(Some(Dtype::F32), &[Dtype::F32]);
+        assert_eq!(
+            (lowered.dtype, lowered.lowered_from),
+            (Dtype::Bf16, Some(Dtype::F32))
         );
-        check(
-            DeviceClass::Cuda80,
-            Role::Compute,
-            Some(Dtype::F32),
-            Dtype::F32,
-            false,
+        let last = choose(None, &[Dtype::F32, Dtype::Bf16]);
+        assert_eq!(last.dtype, Dtype::F32);
+        assert_eq!(
+            last.reason,
+            "The device check found bf16 wrong here. Of what is left, f32 loses the fewest digits."
         );
     }
 
     #[test]
     fn a_lowered_format_says_why() {
-        let chosen =
-            choose_dtype(DeviceClass::Cpu, Role::Compute, Some(Dtype::Bf16), false).unwrap();
+        let chosen = choose_dtype(
+            DeviceClass::Cpu,
+            Role::Compute,
+            Some(Dtype::Bf16),
+            &[],
+            false,
+        )
+        .unwrap();
         assert_eq!(
             chosen.reason,
             "bf16 was asked for and f32 is used. The CPU widens bf16 matrices to f32 again on every product, so it \
              is slower than f32."
         );
-        let refused =
-            choose_dtype(DeviceClass::Metal, Role::Compute, Some(Dtype::Bf16), true).unwrap_err();
+        let refused = choose_dtype(
+            DeviceClass::Metal,
+            Role::Compute,
+            Some(Dtype::Bf16),
+            &[],
+            true,
+        )
+        .unwrap_err();
         assert_eq!(
             refused.to_string(),
             "`dtype.compute` is bf16 and must be obeyed (strict), but on Metal, not checked in bf16 only f32 is \

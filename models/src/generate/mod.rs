@@ -17,6 +17,7 @@ use crate::{
         kv_cache::KvCache,
     },
     data::tokenizer::Tokenizer,
+    ops::kernels,
 };
 use sample::{Sampler, SamplingSettings};
 use stop::{Passed, StopTexts};
@@ -84,6 +85,7 @@ pub struct Writer {
     cache: KvCache,
     /// The tokens the cache holds.
     read: Vec<u32>,
+    avoid_kernels: Vec<String>,
 }
 
 impl Default for Limits {
@@ -103,6 +105,15 @@ impl Writer {
             cache: decoder.new_cache(),
             decoder,
             read: Vec::new(),
+            avoid_kernels: Vec::new(),
+        }
+    }
+
+    /// The same writer, without the kernels of these operations, which the device check found wrong.
+    pub fn avoiding(self, avoid_kernels: Vec<String>) -> Self {
+        Self {
+            avoid_kernels,
+            ..self
         }
     }
 
@@ -124,6 +135,7 @@ impl Writer {
         show: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Answer> {
         let context = self.check_length(prompt)?;
+        let _avoided = kernels::avoid(&self.avoid_kernels)?;
         let started = Instant::now();
         let mut sampler = Sampler::new(sampling)?;
         let (logits, cached_tokens) = self.read(prompt, show)?;

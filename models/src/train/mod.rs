@@ -30,6 +30,7 @@ use crate::{
     Error, Result,
     checkpoint::keep::Checkpoints,
     device::memory::memory,
+    ops::kernels,
     optim::{clip, schedule::Schedule},
     random::stable_hash,
     tape::{Gradients, Tape},
@@ -75,6 +76,7 @@ pub fn train<T: Task>(
     checkpoints: &Checkpoints,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
+    let _avoided = kernels::avoid(&plan.avoid_kernels)?;
     let started = Instant::now();
     observer.event(TrainEvent::Started {
         step: state.progress.step,
@@ -145,6 +147,7 @@ pub fn try_steps<T: Task>(
     steps: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<f64>> {
+    let _avoided = kernels::avoid(&plan.avoid_kernels)?;
     let mut state = TrainState::new(plan, task)?;
     let mut millis = Vec::new();
     for _ in 0..steps {

@@ -12,7 +12,7 @@ use super::request::{Learn, Method, OptimizerKind, ScheduleKind, TokenizerSource
 use crate::{
     Error,
     data::{DataRequest, TextRows, format::Format},
-    device::{self, RequestedDevice, dtype::Dtype},
+    device::{self, RequestedDevice, check::Checked, dtype::Dtype},
 };
 
 /// A whole run, decided.
@@ -51,6 +51,9 @@ pub struct TrainPlan {
     pub checkpointing: bool,
     /// The kinds of numbers.
     pub dtype: DtypePlan,
+    /// The operations that are computed without the kernels made for them, since those are wrong on this device.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub avoid_kernels: Vec<String>,
     /// The device. Never `auto`.
     pub device: RequestedDevice,
     /// Whether what the device can't do is refused rather than replaced.
@@ -243,8 +246,8 @@ pub struct Facts {
     pub vocab_size: usize,
     /// The device that was chosen.
     pub device: device::Choice,
-    /// Whether its bf16 has been compared with the CPU. It counts on Metal.
-    pub bf16_checked: bool,
+    /// What the device check found on it.
+    pub checked: Checked,
 }
 
 /// A model on disk.

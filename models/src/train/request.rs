@@ -53,6 +53,9 @@ pub struct TrainRequest {
     pub checkpointing: Option<bool>,
     /// In which numbers to compute.
     pub dtype: DtypeRequest,
+    /// Operations to compute without the kernels made for them, such as `rms_norm`. What the device check found wrong is
+    /// added.
+    pub avoid_kernels: Option<Vec<String>>,
     /// `auto`, `cpu`, `metal`, `cuda`, or `cuda:1` for the second one.
     pub device: Option<RequestedDevice>,
     /// Refuse what the device can't do safely, instead of taking the next best with a warning.

@@ -7,7 +7,9 @@ use models::{
     checkpoint::{adapter::ADAPTER_CONFIG, folder::ModelFolder},
     data::encode::Learn,
     device::{
-        Choice, DeviceKind, DeviceRequest, choose,
+        Choice, DeviceKind, DeviceRequest,
+        check::Checked,
+        choose,
         dtype::{DeviceClass, Role, choose_dtype},
     },
     train::{
@@ -161,8 +163,8 @@ impl Host {
 
 fn talk_bytes(config: &DecoderConfig, choice: &Choice) -> Result<u64> {
     let class = DeviceClass::of(&choice.device, false);
-    let storage = choose_dtype(class, Role::Storage, None, false)?.dtype;
-    let compute = choose_dtype(class, Role::Compute, None, false)?.dtype;
+    let storage = choose_dtype(class, Role::Storage, None, &[], false)?.dtype;
+    let compute = choose_dtype(class, Role::Compute, None, &[], false)?.dtype;
     let tokens = TALK_TOKENS.min(config.max_position_embeddings);
     let on_cuda = choice.device.kind == DeviceKind::Cuda;
     Ok(talking_bytes(config, storage, compute, tokens, on_cuda))
@@ -191,7 +193,7 @@ fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Re
         },
         vocab_size: config.vocab_size,
         device: choice.clone(),
-        bf16_checked: false,
+        checked: Checked::default(),
     };
     let plan = resolve(&request, &facts)?.plan;
     let estimate = Estimate::new(&plan, config);

@@ -11,6 +11,7 @@ use models::{
     arch::config::DecoderConfig,
     checkpoint::folder::ModelFolder,
     data::{DataRequest, encode::Learn},
+    device::check::Checked,
     tasks::language::text::{Text, TokenizerFrom},
     train::{
         Facts, Resolved, TrainPlan, TrainRequest,
@@ -107,7 +108,7 @@ impl Host {
             data: DataFacts::default(),
             vocab_size: 0,
             device,
-            bf16_checked: false,
+            checked: Checked::default(),
         };
         // Without data or model there is nothing to read; resolving says so, with all else that is wrong.
         let mut seen = None;

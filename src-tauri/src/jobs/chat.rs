@@ -218,7 +218,8 @@ impl Chat {
 /// Opens the model in a folder in the formats that are safest on a device.
 pub(crate) fn open_model(folder: &Path, device: &Choice) -> Result<LanguageModel> {
     let class = DeviceClass::of(&device.device, false);
-    let dtype = |role| choose_dtype(class, role, None, false).map(|chosen| chosen.dtype.into());
+    let dtype =
+        |role| choose_dtype(class, role, None, &[], false).map(|chosen| chosen.dtype.into());
     let dtypes = LoadDtypes {
         storage: dtype(dtype::Role::Storage)?,
         compute: dtype(dtype::Role::Compute)?,

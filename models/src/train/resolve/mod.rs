@@ -4,6 +4,7 @@
 //! other is chosen from the facts. Nothing stops at the first problem, since a form shows all of them at once.
 //! Deliberately absent: looking anything up. Files, devices and tokenizers were asked before.
 
+mod device;
 mod learner;
 mod run;
 
@@ -14,13 +15,7 @@ use super::{
     preset::{MethodDefaults, SEED},
     request::*,
 };
-use crate::{
-    Error,
-    device::{
-        RequestedDevice,
-        dtype::{DeviceClass, Dtype, Role, choose_dtype},
-    },
-};
+use crate::Error;
 
 /// Turns a request into a plan with its reasons, or says everything that is wrong with it.
 pub fn resolve(request: &TrainRequest, facts: &Facts) -> Result<Resolved, Problems> {
@@ -31,6 +26,8 @@ pub fn resolve(request: &TrainRequest, facts: &Facts) -> Result<Resolved, Proble
         warnings: Vec::new(),
         problems: Vec::new(),
     };
+    let other = resolver.device_that_trains();
+    resolver.facts = other.as_ref().unwrap_or(facts);
     let plan = resolver.plan();
     if !resolver.problems.is_empty() {
         // Without the model, nothing that is read with it is known; that is no second mistake.
@@ -189,6 +186,7 @@ impl Resolver<'_> {
             Chosen::new(false, "the next best is taken with a warning")
         });
         let dtype = self.dtype(strict);
+        let avoid_kernels = self.avoid_kernels(strict);
         let device = self.device();
         let seed = self.take("seed", &request.seed, || {
             Chosen::new(SEED, "fixed, so that the same run can be repeated")
@@ -212,6 +210,7 @@ impl Resolver<'_> {
             ema,
             checkpointing,
             dtype,
+            avoid_kernels,
             device,
             strict,
             seed,
@@ -280,48 +279,5 @@ impl Resolver<'_> {
             );
         }
         method
-    }
-
-    /// The formats of numbers, from the device's table.
-    fn dtype(&mut self, strict: bool) -> DtypePlan {
-        let asked = &self.request.dtype;
-        let (compute, storage) = (asked.compute, asked.storage);
-        DtypePlan {
-            compute: self.one_dtype(Role::Compute, compute, strict),
-            storage: self.one_dtype(Role::Storage, storage, strict),
-        }
-    }
-
-    fn one_dtype(&mut self, role: Role, asked: Option<Dtype>, strict: bool) -> Dtype {
-        let class = DeviceClass::of(&self.facts.device.device, self.facts.bf16_checked);
-        match choose_dtype(class, role, asked, strict) {
-            Ok(chosen) => {
-                let (field, lowered) = (role.field(), chosen.lowered_from.is_some());
-                if lowered {
-                    self.warnings.push(format!("`{field}`: {}", chosen.reason));
-                }
-                let asked = asked.filter(|_| !lowered);
-                self.take(field, &asked, || Chosen::new(chosen.dtype, chosen.reason))
-            }
-            Err(error) => {
-                self.error(error);
-                asked.unwrap_or(Dtype::F32)
-            }
-        }
-    }
-
-    /// The device that was found, which may be another than the one asked for.
-    fn device(&mut self) -> RequestedDevice {
-        let found = &self.facts.device;
-        self.warnings.extend(found.warnings.iter().cloned());
-        let setting = found.device.setting();
-        let asked = self.request.device.unwrap_or_default();
-        self.note(
-            "device",
-            &setting,
-            &found.reason,
-            asked.to_string() != setting,
-        );
-        setting.parse().unwrap_or(RequestedDevice::Cpu)
     }
 }
