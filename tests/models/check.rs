@@ -16,21 +16,25 @@ use models::{
 
 #[test]
 fn every_operation_of_the_cpu_is_right() {
-    for group in GROUPS {
-        let rows = rows(group.name, None);
-        let operations: Vec<&str> = rows.iter().map(|row| row.operation.as_str()).collect();
-        assert_eq!(operations, group.operations);
-        for row in rows {
-            assert_eq!(row.verdict, Verdict::Ok, "{row:?}");
-            assert!(row.error.unwrap() <= row.tolerance, "{row:?}");
-            assert_eq!((row.words, row.fallback), (None, None));
-            assert_eq!(
-                row.device_millis.is_some(),
-                row.operation != MEMORY,
-                "{}",
-                row.operation
-            );
-            assert_eq!(row.cpu_millis, None, "the CPU has nothing to compare with");
+    // The CPU can be asked for what a GPU computes in, though no plan does so.
+    for class in [DeviceClass::Cpu, DeviceClass::Cuda80] {
+        for group in GROUPS {
+            let rows = rows(group.name, class, None);
+            let cases = cases(group.name, class).unwrap();
+            assert_eq!(rows.len(), cases.len());
+            for (row, case) in rows.into_iter().zip(cases) {
+                assert_eq!(
+                    (row.operation.as_str(), row.dtype),
+                    (case.operation, case.dtype)
+                );
+                assert_eq!(row.verdict, Verdict::Ok, "{row:?}");
+                // Enough is left for devices that sum in another order.
+                assert!(row.error.unwrap() <= row.tolerance / 2.0, "{row:?}");
+                assert_eq!((row.words, row.fallback), (None, None));
+                let is_timed = row.operation != MEMORY;
+                assert_eq!(row.device_millis.is_some(), is_timed, "{}", row.operation);
+                assert_eq!(row.cpu_millis, None, "the CPU has nothing to compare with");
+            }
         }
     }
 }
@@ -113,7 +117,9 @@ fn what_has_no_kernel_falls_back_to_the_cpu() {
 #[test]
 fn a_fault_is_one_operations_and_leaves_the_others_well() {
     let fault = fault("rms_norm", FaultKind::Wrong);
-    let verdicts = rows("norms", Some(&fault)).into_iter().map(|it| it.verdict);
+    let verdicts = rows("norms", DeviceClass::Cpu, Some(&fault))
+        .into_iter()
+        .map(|it| it.verdict);
     assert!(verdicts.eq([Verdict::Inexact, Verdict::Ok]));
 }
 
@@ -226,10 +232,10 @@ fn what_is_always_f32_counts_in_every_dtype() {
     assert!(checked.training_failed.unwrap().starts_with("adamw in f32"));
 }
 
-/// What a group of the CPU's check says.
-fn rows(group: &str, fault: Option<&Fault>) -> Vec<Row> {
+/// What the check of a group on the CPU says, as if it were a device of this class.
+fn rows(group: &str, class: DeviceClass, fault: Option<&Fault>) -> Vec<Row> {
     let mut rows = Vec::new();
-    run_group(group, &Device::Cpu, DeviceClass::Cpu, fault, &mut |row| {
+    run_group(group, &Device::Cpu, class, fault, &mut |row| {
         rows.push(row);
         ControlFlow::Continue(())
     })

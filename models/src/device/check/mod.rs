@@ -307,7 +307,7 @@ fn operation_of(case: &Case, class: DeviceClass) -> Result<Operation> {
         "rope" => positions::rope_of_heads(),
         "linear" => linear::linear_layers(class, dtype),
         "lora" => linear::adapters(class, dtype),
-        "attention" => attention::attention_under_masks(),
+        "attention" => attention::attention_under_masks(dtype),
         "embedding" => loss::embeddings(class, dtype),
         "head_cross_entropy" => loss::head_and_loss(class, dtype),
         "adamw" => optimizer::adamw_steps(),
