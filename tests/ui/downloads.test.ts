@@ -18,7 +18,7 @@ import { app, follow } from "../../ui/src/status.svelte";
 const MB = 1e6;
 
 function download(more: Partial<DownloadView> = {}): DownloadView {
-  const made = { key: "a", kind: "model", id: "maker/small", part: null, state: "going", doneBytes: 43 * MB, totalBytes: 271 * MB, bytesPerSecond: 12 * MB, secondsLeft: 19, files: [], problem: null, path: null };
+  const made = { key: "a", kind: "model", id: "maker/small", part: null, state: "going", doneBytes: 43 * MB, totalBytes: 271 * MB, bytesPerSecond: 12 * MB, secondsLeft: 19, files: [], problem: null, usable: true, path: null };
   return { ...made, ...more } as DownloadView;
 }
 
@@ -212,7 +212,7 @@ describe("a list of downloads", () => {
     await userEvent.click(button("Train maker/small"));
     expect(route.now).toEqual({ page: "train", filled: { model: "/cache/small" } });
     // A single file is no model.
-    await rerender({ downloads: [download({ state: "done", path: "/cache/small", part: "small-q4.gguf" })] });
+    await rerender({ downloads: [download({ state: "done", path: "/cache/small", part: "small-q4.gguf", usable: false })] });
     expect(screen.queryByRole("button", { name: /^Talk/ })).toBeNull();
     vi.spyOn(api, "dataSets").mockResolvedValue([{ id: "other", path: "/other" }, { id: "sums", path: "/cache/sums" }] as never);
     await rerender({ downloads: [download({ kind: "data", id: "maker/sums", state: "done", path: "/cache/sums", part: "train" })] });
