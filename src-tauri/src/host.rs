@@ -1,6 +1,7 @@
 //! What the window and the terminal share: everything the app can do, without saying how it is shown.
 
 pub(crate) mod chat;
+pub(crate) mod check;
 #[cfg(feature = "gui")]
 pub(crate) mod form;
 pub(crate) mod hub;

@@ -7,6 +7,7 @@
 )]
 
 mod app;
+mod check;
 mod cli;
 mod hub;
 mod hub_faults;

@@ -1,6 +1,7 @@
 //! The command line: one file per noun, each a thin shell over the host. All printing happens here.
 
 mod chat;
+mod check;
 mod data;
 mod device;
 mod hub;
@@ -76,6 +77,7 @@ enum Command {
     Data(data::Arguments),
     Hub(hub::Arguments),
     Device(device::Arguments),
+    Check(check::Arguments),
     /// Be an engine: do what the app asks on standard input.
     #[command(hide = true)]
     Worker,
@@ -156,6 +158,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),
         Command::Data(arguments) => data::run(arguments, &host, terminal),
         Command::Hub(arguments) => hub::run(arguments, &host, terminal),
+        Command::Check(arguments) => check::run(arguments, &host, terminal),
         Command::Device(arguments) => device::run(arguments, &host, terminal),
         Command::Worker => Ok(Ended::Done),
     }

@@ -2,6 +2,7 @@
 
 mod chat;
 mod data;
+mod device;
 mod home;
 mod hub;
 mod models;
@@ -58,6 +59,8 @@ pub(crate) struct App {
     follower: Arc<AtomicU32>,
     /// Where the user said that something is to be written.
     picked: Mutex<HashSet<PathBuf>>,
+    /// Whether the check of a device should end.
+    stop_check: AtomicBool,
     /// Whether the steps that are tried should end.
     stop_trial: AtomicBool,
     /// The window, once its page is there.
@@ -103,6 +106,7 @@ impl App {
             chats: Default::default(),
             follower: Arc::default(),
             picked: Mutex::default(),
+            stop_check: false.into(),
             stop_trial: false.into(),
             window: Mutex::default(),
             awake: Mutex::default(),
@@ -199,6 +203,9 @@ macro_rules! commands_on {
             self::models::import_model,
             self::models::forget_model,
             self::models::delete_model,
+            device::last_check,
+            device::check_device,
+            device::stop_check,
             hub::hub,
             hub::hub_search,
             hub::hub_repository,

@@ -11,7 +11,6 @@ use models::{
     arch::config::DecoderConfig,
     checkpoint::folder::ModelFolder,
     data::{DataRequest, encode::Learn},
-    device::check::Checked,
     tasks::language::text::{Text, TokenizerFrom},
     train::{
         Facts, Resolved, TrainPlan, TrainRequest,
@@ -102,13 +101,14 @@ impl Host {
         }
         let strict = request.strict.unwrap_or_default();
         let device = self.choose_device(request.device, strict, &self.devices())?;
+        let checked = self.checked(&device.device);
         let model = request.model.as_deref().filter(|_| !scratch);
         let mut facts = Facts {
             model: model.map(model_facts).transpose()?,
             data: DataFacts::default(),
             vocab_size: 0,
             device,
-            checked: Checked::default(),
+            checked,
         };
         // Without data or model there is nothing to read; resolving says so, with all else that is wrong.
         let mut seen = None;

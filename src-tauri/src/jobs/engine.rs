@@ -62,6 +62,8 @@ pub(crate) struct Engine {
     replies: Receiver<Reply>,
     devices: Vec<FoundDevice>,
     log: Option<PathBuf>,
+    /// How long what it does may take between two replies, beats aside. Who trains has no limit.
+    limit: Option<Duration>,
 }
 
 impl Engine {
@@ -115,14 +117,20 @@ impl Engine {
                 }
             }
         });
-        let mut engine = Self {
+        let engine = Self {
             stdin: child.stdin.take(),
             child,
             replies,
             devices: Vec::new(),
             log: log.map(Path::to_owned),
+            limit: None,
         };
-        match engine.replies.recv_timeout(HELLO) {
+        engine.greeted(program)
+    }
+
+    /// The engine once it has said hello.
+    fn greeted(mut self, program: &Path) -> Result<Self> {
+        match self.replies.recv_timeout(HELLO) {
             Ok(Reply::Hello { version, devices }) => {
                 if version != env!("CARGO_PKG_VERSION") {
                     let ours = env!("CARGO_PKG_VERSION");
@@ -131,19 +139,25 @@ impl Engine {
                         "the engine has version {version}, and the app {ours}: `{program}`"
                     )));
                 }
-                engine.devices = devices;
-                Ok(engine)
+                self.devices = devices;
+                Ok(self)
             }
             Ok(_) | Err(RecvTimeoutError::Timeout) => {
                 // It does not answer, so it can't be asked to leave.
-                let _ = engine.child.kill();
+                let _ = self.child.kill();
                 let seconds = HELLO.as_secs();
                 Err(AppError::failed(format!(
                     "the engine did not say hello within {seconds} s"
                 )))
             }
-            Err(RecvTimeoutError::Disconnected) => Err(engine.ended()),
+            Err(RecvTimeoutError::Disconnected) => Err(self.ended()),
         }
+    }
+
+    /// Ends the engine when what it does takes longer than this between two replies: a device may hang while the process
+    /// lives.
+    pub(crate) fn limit(&mut self, limit: Duration) {
+        self.limit = Some(limit);
     }
 
     /// What the engine can compute on.
@@ -163,10 +177,13 @@ impl Engine {
         hear: &mut dyn FnMut(Reply),
         wish: &dyn Fn() -> Wish,
     ) -> Result<()> {
+        // Beats of an engine that nobody asked anything say nothing of what it does now.
+        while let Ok(Reply::Beat) = self.replies.try_recv() {}
         self.say(ask)?;
         let mut wished = Wish::GoOn;
         // Counted rather than timed: a machine that slept was not silent.
         let mut silent_looks = 0;
+        let mut idle_beats = 0;
         loop {
             let now = wish();
             if now != wished && wished != Wish::Stop {
@@ -180,18 +197,20 @@ impl Engine {
             match self.replies.recv_timeout(LOOK) {
                 Ok(Reply::Done) => return Ok(()),
                 Ok(Reply::Refused { error }) => return Err(error),
-                Ok(Reply::Beat) => silent_looks = 0,
+                Ok(Reply::Beat) => {
+                    silent_looks = 0;
+                    idle_beats += 1;
+                    if let Some(limit) = self.limit.filter(|limit| BEAT * idle_beats > *limit) {
+                        return Err(self.end("did nothing", limit));
+                    }
+                }
                 Ok(reply) => {
                     silent_looks = 0;
+                    idle_beats = 0;
                     hear(reply);
                 }
                 Err(RecvTimeoutError::Timeout) if LOOK * silent_looks > SILENCE => {
-                    // It does not answer, so it can't be asked to leave.
-                    let _ = self.child.kill();
-                    let seconds = SILENCE.as_secs();
-                    return Err(AppError::failed(format!(
-                        "the engine was silent for {seconds} s and was ended"
-                    )));
+                    return Err(self.end("was silent", SILENCE));
                 }
                 Err(RecvTimeoutError::Timeout) => silent_looks += 1,
                 Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
@@ -211,6 +230,13 @@ impl Engine {
             // Whatever the pipe says, the reason is that nobody reads it.
             Some(Err(_)) | None => Err(self.ended()),
         }
+    }
+
+    /// Ends an engine that does not answer, so it can't be asked to leave.
+    fn end(&mut self, why: &str, time: Duration) -> AppError {
+        let _ = self.child.kill();
+        let seconds = time.as_secs();
+        AppError::failed(format!("the engine {why} for {seconds} s and was ended"))
     }
 
     /// How the engine ended, when nobody asked it to.

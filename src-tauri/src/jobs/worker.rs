@@ -21,7 +21,7 @@ use models::{device, tasks::starter};
 
 use super::{
     chat::{self, Chat},
-    choose, train,
+    check, choose, train,
 };
 use crate::{
     store::runs::Run,
@@ -172,6 +172,32 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
             };
             let said = open(chat)?.answer(prompt, &settings, &mut show)?;
             say(&Reply::Answered { said });
+            Ok(())
+        }
+        Ask::Check {
+            group,
+            from,
+            device,
+            fault,
+        } => {
+            *chat = None;
+            let mut tell = |row| {
+                say(&Reply::Checked { row });
+                match wishes.stop() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            check::check(&group, from, device, fault.as_ref(), &mut tell)
+        }
+        Ask::CheckFallback {
+            group,
+            at,
+            device,
+            fault,
+        } => {
+            let fallback = check::fallback(&group, at, device, fault.as_ref())?;
+            say(&Reply::FellBack { fallback });
             Ok(())
         }
         Ask::Examine {

@@ -1,5 +1,6 @@
 //! Everything the app keeps on disk. No other module knows a folder's name.
 
+pub(crate) mod checks;
 #[cfg(feature = "gui")]
 pub(crate) mod conversations;
 #[cfg(feature = "gui")]
@@ -32,7 +33,6 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Writes a value as JSON that a person can read.
-#[cfg(feature = "gui")]
 pub(crate) fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     let text =
         serde_json::to_vec_pretty(value).map_err(|error| AppError::failed(error.to_string()))?;
@@ -40,7 +40,6 @@ pub(crate) fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<(
 }
 
 /// Reads a list that was written as JSON. Without a file it is empty.
-#[cfg(feature = "gui")]
 pub(crate) fn read_list<T: serde::de::DeserializeOwned>(path: &Path, what: &str) -> Result<Vec<T>> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -91,7 +90,7 @@ pub(crate) fn make_folder_of(path: &Path) -> Result<()> {
 }
 
 /// The moment, in UTC: `2026-11-21T09:30:00.123Z`.
-fn now() -> String {
+pub(crate) fn now() -> String {
     let now = jiff::Timestamp::now();
     now.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }

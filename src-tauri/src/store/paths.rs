@@ -31,6 +31,10 @@ pub(crate) struct Paths {
     pub(crate) chat_history: PathBuf,
     /// What is being fetched from the Hub.
     pub(crate) downloads: PathBuf,
+    /// What the device checks found.
+    pub(crate) checks: PathBuf,
+    /// What engines wrote while a device was checked.
+    pub(crate) check_log: PathBuf,
     /// The token for the Hub, where the system has no keychain.
     pub(crate) hub_token: PathBuf,
     /// Whether these are the folders that the platform has for an application, and no others.
@@ -64,6 +68,8 @@ impl Paths {
             settings: config.join("settings.yaml"),
             chat_history: data.join("chat-history.txt"),
             downloads: data.join("downloads.json"),
+            checks: data.join("checks.json"),
+            check_log: data.join("check-log.txt"),
             hub_token: config.join("hub-token"),
             are_of_system,
         }

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 
 use models::{
     data::starter::Exchange,
-    device::{FoundDevice, RequestedDevice},
+    device::{
+        FoundDevice, RequestedDevice,
+        check::{Fallback, Fault, Row},
+    },
     tasks::starter::Examination,
     train::TrainPlan,
 };
@@ -37,6 +40,20 @@ pub(crate) enum Ask {
     Answer {
         prompt: Prompt,
         settings: ChatSettings,
+    },
+    /// Try what a group of the device check tries, from this case on.
+    Check {
+        group: String,
+        from: usize,
+        device: RequestedDevice,
+        fault: Option<Fault>,
+    },
+    /// Try one of these cases without its kernel: the process that tried it with it has ended.
+    CheckFallback {
+        group: String,
+        at: usize,
+        device: RequestedDevice,
+        fault: Option<Fault>,
     },
     /// Ask the model in a folder every question of the starter's examination.
     Examine {
@@ -70,6 +87,10 @@ pub(crate) enum Reply {
         millis: Vec<f64>,
         peak_bytes: Option<u64>,
     },
+    /// A case of the device check was tried.
+    Checked { row: Row },
+    /// What works instead of a case.
+    FellBack { fallback: Fallback },
     /// A model is open. `answers` says whether it answers or continues text, `context` how many tokens it can read.
     Opened {
         answers: bool,

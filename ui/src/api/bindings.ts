@@ -46,6 +46,12 @@ export const commands = {
 	forgetModel: (path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("forget_model", { path })),
 	/**  Deletes a model in the app's own folder. Returns the bytes that are free now. */
 	deleteModel: (path: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_model", { path })),
+	/**  What the last check of a device found, unless the app or the system changed since. */
+	lastCheck: (device: string) => typedError<CheckView_Serialize | null, ErrorView_Serialize>(__TAURI_INVOKE("last_check", { device })),
+	/**  Checks a device, and tells how far it is. It waits for no run: what runs says so in its times alone. */
+	checkDevice: (device: string, progress: Channel<CheckProgressView>) => typedError<CheckView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("check_device", { device, progress })),
+	/**  Ends the check that goes on. Nothing of it is kept. */
+	stopCheck: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_check")),
 	/**  Whether the Hub can be asked, and where its files are kept. Asks nobody. */
 	hub: () => typedError<HubView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub")),
 	/**  Looks for models or data. */
@@ -269,6 +275,104 @@ export type ChatView_Serialize = {
 	warnings: string[],
 	/**  The folder of the model that an adapter was trained for: what to compare it with. */
 	base: string | null,
+};
+
+/**  How far a check is. */
+export type CheckProgressView = {
+	done: number,
+	cases: number,
+	/**  What was tried last: `attention in bf16`. */
+	last: string,
+};
+
+/**  One operation in one dtype. */
+export type CheckRowView = CheckRowView_Serialize | CheckRowView_Deserialize;
+
+/**  One operation in one dtype. */
+export type CheckRowView_Deserialize = {
+	group: string,
+	operation: string,
+	dtype: string,
+	verdict: CheckVerdict,
+	error?: number | null,
+	tolerance?: number | null,
+	deviceMillis?: number | null,
+	cpuMillis?: number | null,
+	/**  The device's own words. */
+	words?: string | null,
+	/**  What runs do instead. */
+	instead?: string | null,
+};
+
+/**  One operation in one dtype. */
+export type CheckRowView_Serialize = {
+	group: string,
+	operation: string,
+	dtype: string,
+	verdict: CheckVerdict,
+	error: number | null,
+	tolerance: number | null,
+	deviceMillis: number | null,
+	cpuMillis: number | null,
+	/**  The device's own words. */
+	words: string | null,
+	/**  What runs do instead. */
+	instead: string | null,
+};
+
+/**  Something a run needs besides right numbers. */
+export type CheckStepView = CheckStepView_Serialize | CheckStepView_Deserialize;
+
+/**  Something a run needs besides right numbers. */
+export type CheckStepView_Deserialize = {
+	name: string,
+	problem?: string | null,
+};
+
+/**  Something a run needs besides right numbers. */
+export type CheckStepView_Serialize = {
+	name: string,
+	problem: string | null,
+};
+
+/**  What can come out for an operation. */
+export type CheckVerdict = "ok" | "slow" | "inexact" | "missing" | "crashed";
+
+/**  What a check found. */
+export type CheckView = CheckView_Serialize | CheckView_Deserialize;
+
+/**  What a check found. */
+export type CheckView_Deserialize = {
+	/**  What came out, in one line: `Ready to train on Apple M3 Max (Metal)`. */
+	verdict: string,
+	/**  Whether runs may use the device. */
+	ready: boolean,
+	/**  When it ended, in UTC. */
+	time: string,
+	seconds: number | null,
+	/**  What plans do with it: whole sentences. */
+	consequences: string[],
+	steps: CheckStepView_Deserialize[],
+	rows: CheckRowView_Deserialize[],
+	/**  The same as text, to paste where help is asked for. */
+	report: string,
+};
+
+/**  What a check found. */
+export type CheckView_Serialize = {
+	/**  What came out, in one line: `Ready to train on Apple M3 Max (Metal)`. */
+	verdict: string,
+	/**  Whether runs may use the device. */
+	ready: boolean,
+	/**  When it ended, in UTC. */
+	time: string,
+	seconds: number | null,
+	/**  What plans do with it: whole sentences. */
+	consequences: string[],
+	steps: CheckStepView_Serialize[],
+	rows: CheckRowView_Serialize[],
+	/**  The same as text, to paste where help is asked for. */
+	report: string,
 };
 
 /**  A value of the plan. */

@@ -9,6 +9,7 @@ import { go, type Route } from "../routes.svelte";
 import type { News } from ".";
 import { appAnswers, tell } from "./fake/app";
 import { chatAnswers } from "./fake/chat";
+import { checkAnswers } from "./fake/check";
 import { dataAnswers } from "./fake/data";
 import { downloadAnswers } from "./fake/downloads";
 import { hubAnswers } from "./fake/hub";
@@ -33,6 +34,7 @@ declare global {
 
 const answers: Answers = {
   ...appAnswers,
+  ...checkAnswers,
   ...dataAnswers,
   ...modelAnswers,
   ...hubAnswers,

@@ -3,6 +3,7 @@
 import { Channel } from "@tauri-apps/api/core";
 import {
   commands,
+  type CheckProgressView,
   type ConversationFile_Deserialize as NewConversation,
   type DataRequestView_Deserialize as DataRequest,
   type ErrorView_Serialize as ErrorView,
@@ -24,6 +25,9 @@ export type {
   CachedRevisionView_Serialize as CachedRevisionView,
   CachedView_Serialize as CachedView,
   ChatView_Serialize as ChatView,
+  CheckProgressView,
+  CheckRowView_Serialize as CheckRowView,
+  CheckView_Serialize as CheckView,
   ChoiceView,
   ContentView_Serialize as ContentView,
   ConversationFile_Serialize as Conversation,
@@ -119,6 +123,11 @@ export const api = {
   pick: (what: Pick, name: string | null = null) => opened(commands.pick(what, name)),
   reveal: (path: string) => opened(commands.reveal(path)),
   openLink: (url: string) => opened(commands.openLink(url)),
+
+  // The device check.
+  lastCheck: (device: string) => opened(commands.lastCheck(device)),
+  checkDevice: (device: string, hear: (progress: CheckProgressView) => void) => opened(commands.checkDevice(device, channel(hear))),
+  stopCheck: () => opened(commands.stopCheck()),
 
   // Data.
   dataSets: () => opened(commands.dataSets()),

@@ -1,6 +1,7 @@
 //! What the window shows: small values, ready to be drawn. JavaScript has no 64-bit integers, so there are none.
 
 mod chat;
+mod check;
 mod data;
 mod home;
 mod hub;
@@ -12,6 +13,7 @@ use serde::Serialize;
 use specta::Type;
 
 pub(crate) use chat::{AnswerView, ChatView, ConversationView, MessageView, SamplingView};
+pub(crate) use check::{CheckProgressView, CheckView};
 pub(crate) use data::{DataRequestView, DataSetView, InspectionView};
 pub(crate) use home::{
     DeviceView, FolderView, HomeView, News, ReasonView, SettingsView, StatusView,

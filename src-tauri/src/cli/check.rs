@@ -1,0 +1,136 @@
+//! `anneal check`: whether the numbers of this machine can be believed.
+
+use std::sync::atomic::Ordering;
+
+use console::style;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use models::device::{
+    RequestedDevice,
+    check::{Row, Verdict},
+};
+
+use super::{
+    Ended,
+    terminal::{Terminal, count_interrupts, duration, table},
+};
+use crate::{
+    host::{Host, check::CheckNews},
+    store::checks::{CheckReport, VERDICT},
+    wire::error::{AppError, Result},
+};
+
+/// Compare every operation on this device with the CPU, and try all else that a run needs.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// auto, cpu, metal, cuda, or cuda:1 for the second one.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<RequestedDevice>,
+    /// Fail unless everything is exact.
+    #[arg(long)]
+    strict: bool,
+    /// Write a report to paste where help is asked for. It has no names and no paths.
+    #[arg(long)]
+    report: bool,
+    /// Have an operation fail, such as rms_norm=wrong, to see what becomes of it.
+    #[cfg(debug_assertions)]
+    #[arg(long, hide = true, value_parser = fault)]
+    fault: Option<models::device::check::Fault>,
+}
+
+#[cfg(debug_assertions)]
+fn fault(words: &str) -> Result<models::device::check::Fault, String> {
+    let (operation, kind) = words
+        .split_once('=')
+        .ok_or("it looks like rms_norm=wrong")?;
+    let kind = serde_json::from_value(kind.into()).map_err(|error| error.to_string())?;
+    Ok(models::device::check::Fault {
+        operation: operation.to_owned(),
+        kind,
+    })
+}
+
+pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    #[cfg(debug_assertions)]
+    let fault = arguments.fault.clone();
+    #[cfg(not(debug_assertions))]
+    let fault = None;
+    let interrupts = count_interrupts()?;
+    let bar = ProgressBar::hidden();
+    if let Ok(shape) = ProgressStyle::with_template("{bar:30.cyan/dim} {pos}/{len}  {msg}") {
+        bar.set_style(shape.progress_chars("━╸ "));
+    }
+    if terminal.shows_progress() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    let mut tell = |news: CheckNews<'_>| match news {
+        CheckNews::Begun { cases } => bar.set_length(cases as u64),
+        CheckNews::Tried(row) => {
+            bar.inc(1);
+            bar.set_message(format!("{} in {}", row.operation, row.dtype));
+            if terminal.json {
+                let _ = terminal.json(row);
+            }
+        }
+    };
+    let stop = || interrupts.load(Ordering::SeqCst) > 0;
+    let report = host.check(arguments.device, fault.as_ref(), &mut tell, &stop);
+    bar.finish_and_clear();
+    if stop() {
+        terminal.note("stopped; nothing was kept");
+        return Ok(Ended::Stopped);
+    }
+    let report = report?;
+    match (terminal.json, arguments.report) {
+        (true, _) => terminal.json(&report)?,
+        (_, true) => terminal.part(report.text()),
+        _ => show(&report, terminal),
+    }
+    let is_exact = report.rows.iter().all(|row| row.verdict.is_exact());
+    let is_whole = report.steps.iter().all(|step| step.problem.is_none());
+    match arguments.strict && !(is_exact && is_whole) {
+        true => Err(AppError::failed("not everything is exact on this device")),
+        false => Ok(Ended::Done),
+    }
+}
+
+fn show(report: &CheckReport, terminal: &Terminal) {
+    for line in table(&rows(report)) {
+        terminal.line(line);
+    }
+    terminal.line("");
+    for step in &report.steps {
+        match &step.problem {
+            None => terminal.line(format_args!("{} {}", style("✓").green(), step.name)),
+            Some(problem) => terminal.line(format_args!(
+                "{} {}: {problem}",
+                style("✗").red(),
+                step.name
+            )),
+        }
+    }
+    for sentence in report.consequences() {
+        terminal.warn(sentence);
+    }
+    terminal.note(format_args!(
+        "{} cases in {}",
+        report.rows.len(),
+        duration(report.seconds)
+    ));
+    terminal.line(report.verdict());
+}
+
+/// A line for each operation and dtype.
+fn rows(report: &CheckReport) -> Vec<Vec<String>> {
+    let row = |row: &Row| {
+        let mut cells = report.cells(row);
+        let word = &cells[VERDICT];
+        let coloured = match row.verdict {
+            Verdict::Ok => style(word).green(),
+            Verdict::Slow => style(word).yellow(),
+            _ => style(word).red(),
+        };
+        cells[VERDICT] = coloured.to_string();
+        cells
+    };
+    report.rows.iter().map(row).collect()
+}

@@ -1,0 +1,261 @@
+//! The device check: every operation in an engine, so that a device that ends a process ends a row.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use models::{
+    checkpoint::save::replace_file,
+    data::{self, DataRequest},
+    device::{
+        FoundDevice, RequestedDevice,
+        check::{Case, Checked, Fallback, Fault, GROUPS, Row, Verdict, cases},
+        dtype::DeviceClass,
+    },
+    ops::kernels::NAMES,
+};
+
+use super::Host;
+use crate::{
+    jobs::engine::{Engine, Wish},
+    store::checks::{self, CheckReport, Step},
+    wire::{
+        engine::{Ask, Reply},
+        error::{AppError, Result},
+    },
+};
+
+/// No case takes as long; a device that does nothing for this long hangs. Tests make one hang, and can't wait for long.
+const HANGS: Duration = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 90 });
+/// What is written to see whether the disk keeps it.
+const DISK_BYTES: usize = 1 << 20;
+
+/// How far a check is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum CheckNews<'a> {
+    /// So many cases will be tried.
+    Begun { cases: usize },
+    /// One was.
+    Tried(&'a Row),
+}
+
+impl Host {
+    /// What is known of a device since it was last checked.
+    pub(crate) fn checked(&self, device: &FoundDevice) -> Checked {
+        checks::find(&self.paths, device).map_or_else(Checked::default, |report| report.checked())
+    }
+
+    /// Tries everything that a run needs of a device, keeps what was found, and returns it. Nothing is kept when `stop` ends it.
+    pub(crate) fn check(
+        &self,
+        device: Option<RequestedDevice>,
+        fault: Option<&Fault>,
+        tell: &mut dyn FnMut(CheckNews<'_>),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<CheckReport> {
+        let start = Instant::now();
+        let device = self.choose_device(device, true, &self.devices())?.device;
+        let class = DeviceClass::of(&device, false);
+        let all: Vec<Vec<Case>> = GROUPS
+            .iter()
+            .map(|group| cases(group.name, class))
+            .collect::<Result<_, _>>()?;
+        tell(CheckNews::Begun {
+            cases: all.iter().map(Vec::len).sum(),
+        });
+        let mut check = Check {
+            host: self,
+            device: &device,
+            fault,
+            tell,
+            stop,
+            engine: None,
+            rows: Vec::new(),
+        };
+        let mut steps = vec![step("The engine starts", check.engine().map(|_| ()))];
+        if steps[0].problem.is_none() {
+            for cases in &all {
+                check.group(cases)?;
+            }
+        }
+        let rows = check.rows;
+        if stop() {
+            return Err(AppError::failed("the check was stopped; nothing was kept"));
+        }
+        steps.push(step("Data is read", self.try_data()));
+        steps.push(step("Checkpoints are written and read", self.try_disk()));
+        let report = CheckReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            system: checks::system(),
+            time: crate::store::now(),
+            seconds: start.elapsed().as_secs_f64(),
+            device,
+            steps,
+            rows,
+        };
+        // What was found with a fault that somebody asked for is nothing to remember, save in tests of what follows from it.
+        checks::keep(&self.paths, &report)?;
+        Ok(report)
+    }
+
+    /// Whether rows of text come to be read, as a run reads them.
+    fn try_data(&self) -> Result<()> {
+        let path = self.paths.data.join(".check.jsonl");
+        crate::store::write_file(&path, b"{\"prompt\": \"1+1?\", \"completion\": \"2\"}\n")?;
+        let request = DataRequest {
+            paths: vec![path.clone()],
+            ..DataRequest::default()
+        };
+        let read = data::open(&request);
+        fs::remove_file(&path).map_err(AppError::file("delete the file", &path))?;
+        match read?.rows.len() {
+            1 => Ok(()),
+            rows => Err(AppError::failed(format!(
+                "1 row was written and {rows} came back"
+            ))),
+        }
+    }
+
+    /// Whether the disk that runs lie on keeps what is written.
+    fn try_disk(&self) -> Result<()> {
+        let path = self.paths.runs.join(".check");
+        crate::store::make_folder_of(&path)?;
+        let bytes: Vec<u8> = (0..DISK_BYTES).map(|at| (at * 31) as u8).collect();
+        replace_file(&path, &bytes)?;
+        let read = fs::read(&path).map_err(AppError::file("read the file", &path))?;
+        fs::remove_file(&path).map_err(AppError::file("delete the file", &path))?;
+        match read == bytes {
+            true => Ok(()),
+            false => Err(AppError::failed("what was written is not what is read")),
+        }
+    }
+}
+
+/// A check that goes on.
+struct Check<'a> {
+    host: &'a Host,
+    device: &'a FoundDevice,
+    fault: Option<&'a Fault>,
+    tell: &'a mut dyn FnMut(CheckNews<'_>),
+    stop: &'a dyn Fn() -> bool,
+    /// The engine that tries. None before the first, and after one ended.
+    engine: Option<Engine>,
+    rows: Vec<Row>,
+}
+
+impl Check<'_> {
+    /// Tries the cases of a group. One that ends its process, or hangs, is a row, and the next goes on in another.
+    fn group(&mut self, cases: &[Case]) -> Result<()> {
+        let mut at = 0;
+        while at < cases.len() && !(self.stop)() {
+            let ask = Ask::Check {
+                group: cases[at].group.to_owned(),
+                from: at,
+                device: self.requested(),
+                fault: self.fault.cloned(),
+            };
+            let before = self.rows.len();
+            let asked = self.ask(&ask);
+            at += self.rows.len() - before;
+            if let (Err(error), Some(case)) = (asked, cases.get(at)) {
+                let fallback = self.fallback(case, at);
+                self.add(crashed(case, error, fallback));
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, ask: &Ask) -> Result<()> {
+        let (stop, mut engine) = (self.stop, self.take_engine()?);
+        let asked = engine.ask(
+            ask,
+            &mut |reply| {
+                if let Reply::Checked { row } = reply {
+                    self.add(row);
+                }
+            },
+            &|| Wish::stop_if(stop()),
+        );
+        // One that refused is well; one that ended is not asked again.
+        if asked.is_ok() {
+            self.engine = Some(engine);
+        }
+        asked
+    }
+
+    /// What works instead of a case that ended its process.
+    fn fallback(&mut self, case: &Case, at: usize) -> Fallback {
+        if !NAMES.contains(&case.operation) {
+            // There is no kernel to do without.
+            return Fallback::Cpu;
+        }
+        let ask = Ask::CheckFallback {
+            group: case.group.to_owned(),
+            at,
+            device: self.requested(),
+            fault: self.fault.cloned(),
+        };
+        let mut found = Fallback::Cpu;
+        let tried = self.take_engine().and_then(|mut engine| {
+            let mut hear = |reply| {
+                if let Reply::FellBack { fallback } = reply {
+                    found = fallback;
+                }
+            };
+            engine.ask(&ask, &mut hear, &|| Wish::GoOn)?;
+            Ok(engine)
+        });
+        self.engine = tried.ok();
+        found
+    }
+
+    fn add(&mut self, row: Row) {
+        (self.tell)(CheckNews::Tried(&row));
+        self.rows.push(row);
+    }
+
+    fn engine(&mut self) -> Result<&Engine> {
+        let engine = self.take_engine()?;
+        Ok(self.engine.insert(engine))
+    }
+
+    fn take_engine(&mut self) -> Result<Engine> {
+        if let Some(engine) = self.engine.take() {
+            return Ok(engine);
+        }
+        let log = &self.host.paths.check_log;
+        crate::store::make_folder_of(log)?;
+        let mut engine = Engine::start(self.device.kind, Some(log))?;
+        engine.limit(HANGS);
+        Ok(engine)
+    }
+
+    fn requested(&self) -> RequestedDevice {
+        self.device.setting().parse().unwrap_or_default()
+    }
+}
+
+/// The row of a case whose process ended, or hung.
+fn crashed(case: &Case, error: AppError, fallback: Fallback) -> Row {
+    Row {
+        group: case.group.to_owned(),
+        operation: case.operation.to_owned(),
+        dtype: case.dtype,
+        verdict: Verdict::Crashed,
+        error: None,
+        tolerance: 0.0,
+        device_millis: None,
+        cpu_millis: None,
+        words: Some(error.message),
+        fallback: Some(fallback),
+    }
+}
+
+fn step(name: &str, tried: Result<()>) -> Step {
+    Step {
+        name: name.to_owned(),
+        problem: tried.err().map(|error| error.message),
+    }
+}

@@ -1,0 +1,44 @@
+//! The engine's side of the device check: some cases, on the device that this process owns.
+
+use std::ops::ControlFlow;
+
+use models::device::{
+    self, RequestedDevice,
+    check::{self, Case, Fallback, Fault, Row},
+    dtype::DeviceClass,
+};
+
+use super::choose;
+use crate::wire::error::{AppError, Result};
+
+/// Tries the cases of a group from one on, and tells of each.
+pub(super) fn check(
+    group: &str,
+    from: usize,
+    device: RequestedDevice,
+    fault: Option<&Fault>,
+    tell: &mut dyn FnMut(Row) -> ControlFlow<()>,
+) -> Result<()> {
+    let (device, class, cases) = open(group, device)?;
+    let cases = cases.get(from..).unwrap_or_default();
+    Ok(check::run_cases(cases, &device, class, fault, tell)?)
+}
+
+/// What works instead of a case that ended its process.
+pub(super) fn fallback(
+    group: &str,
+    at: usize,
+    device: RequestedDevice,
+    fault: Option<&Fault>,
+) -> Result<Fallback> {
+    let (device, class, cases) = open(group, device)?;
+    let case = cases.get(at);
+    let case = case.ok_or_else(|| AppError::failed(format!("`{group}` has no case {at}")))?;
+    Ok(check::fallback(case, &device, class, fault)?)
+}
+
+fn open(group: &str, device: RequestedDevice) -> Result<(device::Device, DeviceClass, Vec<Case>)> {
+    let chosen = choose(device, true)?;
+    let class = DeviceClass::of(&chosen.device, false);
+    Ok((device::open(&chosen)?, class, check::cases(group, class)?))
+}

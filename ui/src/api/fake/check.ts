@@ -1,0 +1,59 @@
+// The device check of the made-up app: one that was done, and one that goes through its cases when it is asked for.
+
+import type { CheckRowView, CheckView } from "..";
+import { filled, mayRefuse, refuse, wait, type Some } from "./scene";
+
+const OPERATIONS = ["gated", "add", "rms_norm", "layer_norm", "rope", "linear", "lora", "attention", "embedding", "head_cross_entropy", "adamw", "20 steps of training", "32 tokens of generation"];
+
+const row = (operation: string, dtype: string, at: number): CheckRowView => ({
+  group: "all",
+  operation,
+  dtype,
+  verdict: "ok",
+  error: dtype === "f32" ? 2.1e-7 * (at + 1) : 3.4e-3,
+  tolerance: dtype === "f32" ? 1e-5 : 2e-2,
+  deviceMillis: 0.11 * (at + 1),
+  cpuMillis: 0.74 * (at + 1),
+  words: null,
+  instead: null,
+});
+
+function rows(): CheckRowView[] {
+  const made = ["f32", "bf16"].flatMap((dtype) => OPERATIONS.map((operation, at) => row(operation, dtype, at)));
+  const wrong = made.find(({ operation, dtype }) => operation === "attention" && dtype === "bf16");
+  if (wrong) Object.assign(wrong, { verdict: "inexact", error: 0.31, instead: "done without its kernel" });
+  return made;
+}
+
+const view = (): CheckView => ({
+  verdict: "Ready to train on Apple M3 Max (Metal)",
+  ready: true,
+  time: "2026-11-20T08:12:00.000Z",
+  seconds: 14.2,
+  consequences: ["Runs do without the kernels of attention: slower, and right."],
+  steps: [{ name: "The engine starts", problem: null }],
+  rows: rows(),
+  report: "Anneal 0.1.0 on macOS 15.1",
+});
+
+let stopped = false;
+
+export const checkAnswers: Some<"lastCheck" | "checkDevice" | "stopCheck"> = {
+  lastCheck: () => (filled ? view() : null),
+
+  checkDevice: async (_, progress) => {
+    mayRefuse("the engine was ended by signal 11");
+    stopped = false;
+    for (const [done, { operation, dtype }] of rows().entries()) {
+      if (stopped) refuse("the check was stopped; nothing was kept");
+      progress.onmessage({ done: done + 1, cases: rows().length, last: `${operation} in ${dtype}` });
+      await wait(60);
+    }
+    return view();
+  },
+
+  stopCheck: () => {
+    stopped = true;
+    return null;
+  },
+};
