@@ -239,8 +239,16 @@ impl Host {
         name: &str,
         device: Option<RequestedDevice>,
     ) -> Result<OpenModel> {
+        let folder = self.model_folder(name)?;
         let device = device.unwrap_or_else(|| self.settings().device);
-        OpenModel::open(self.model_folder(name)?, device, self.kind_of(device))
+        let choice = self.choose_device(Some(device), false, &self.devices())?;
+        let checked = self.checked(&choice.device);
+        // A device that can't train gives no right answers either.
+        let device = match checked.training_failed {
+            Some(_) => RequestedDevice::Cpu,
+            None => device,
+        };
+        OpenModel::open(folder, device, self.kind_of(device), checked)
     }
 
     /// The kind of device that a request will most likely mean: it decides which engine is started.

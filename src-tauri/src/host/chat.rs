@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use models::{
     data::row::{Message, Role},
-    device::{DeviceKind, RequestedDevice},
+    device::{DeviceKind, RequestedDevice, check::Checked},
 };
 
 use crate::{
@@ -36,8 +36,13 @@ pub(crate) struct Conversation {
 }
 
 impl OpenModel {
-    /// Opens the model in a folder.
-    pub(crate) fn open(folder: PathBuf, device: RequestedDevice, kind: DeviceKind) -> Result<Self> {
+    /// Opens the model in a folder, on a device of which something may be known.
+    pub(crate) fn open(
+        folder: PathBuf,
+        device: RequestedDevice,
+        kind: DeviceKind,
+        checked: Checked,
+    ) -> Result<Self> {
         let mut engine = Engine::start(kind, None)?;
         let mut opened = None;
         let mut hear = |reply| {
@@ -50,7 +55,12 @@ impl OpenModel {
                 opened = Some((answers, context, warnings));
             }
         };
-        engine.ask(&Ask::OpenChat { folder, device }, &mut hear, &|| Wish::GoOn)?;
+        let ask = Ask::OpenChat {
+            folder,
+            device,
+            checked,
+        };
+        engine.ask(&ask, &mut hear, &|| Wish::GoOn)?;
         let opened = opened.ok_or_else(|| AppError::failed("the engine opened nothing"));
         let (answers, context, warnings) = opened?;
         Ok(Self {

@@ -7,6 +7,7 @@ use models::{
     data::row::{Message, Role},
     device::{
         self, Choice,
+        check::Checked,
         dtype::{self, DeviceClass, choose_dtype},
     },
     generate::{Answer, Writer, sample::SamplingSettings},
@@ -128,11 +129,11 @@ impl ChatSettings {
 }
 
 impl Chat {
-    /// Opens the model in a folder, to write on a device.
-    pub(crate) fn open(folder: &Path, device: &Choice) -> Result<Self> {
-        let model = open_model(folder, device)?;
+    /// Opens the model in a folder, to write on a device, without what its check found wrong.
+    pub(crate) fn open(folder: &Path, device: &Choice, checked: &Checked) -> Result<Self> {
+        let model = open_model(folder, device, checked)?;
         Ok(Self {
-            writer: Writer::new(model.decoder.clone()),
+            writer: Writer::new(model.decoder.clone()).avoiding(checked.composed.clone()),
             model,
             warnings: device.warnings.clone(),
         })
@@ -216,10 +217,15 @@ impl Chat {
 }
 
 /// Opens the model in a folder in the formats that are safest on a device.
-pub(crate) fn open_model(folder: &Path, device: &Choice) -> Result<LanguageModel> {
-    let class = DeviceClass::of(&device.device, false);
+pub(crate) fn open_model(
+    folder: &Path,
+    device: &Choice,
+    checked: &Checked,
+) -> Result<LanguageModel> {
+    let class = DeviceClass::of(&device.device, checked.bf16);
+    let wrong = &checked.refused_dtypes;
     let dtype =
-        |role| choose_dtype(class, role, None, &[], false).map(|chosen| chosen.dtype.into());
+        |role| choose_dtype(class, role, None, wrong, false).map(|chosen| chosen.dtype.into());
     let dtypes = LoadDtypes {
         storage: dtype(dtype::Role::Storage)?,
         compute: dtype(dtype::Role::Compute)?,

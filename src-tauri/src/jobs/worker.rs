@@ -17,7 +17,10 @@ use std::{
     time::Duration,
 };
 
-use models::{device, tasks::starter};
+use models::{
+    device::{self, check::Checked},
+    tasks::starter,
+};
 
 use super::{
     chat::{self, Chat},
@@ -47,6 +50,14 @@ struct Wishes {
 impl Wishes {
     fn stop(&self) -> bool {
         self.stop.load(Ordering::SeqCst) || self.leave.load(Ordering::SeqCst)
+    }
+
+    /// For work that asks after each part of it.
+    fn flow(&self) -> ControlFlow<()> {
+        match self.stop() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -149,8 +160,13 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
             say(&Reply::Tried { millis, peak_bytes });
             Ok(())
         }
-        Ask::OpenChat { folder, device } => {
-            let opened = chat.insert(Chat::open(&folder, &choose(device, false)?)?);
+        Ask::OpenChat {
+            folder,
+            device,
+            checked,
+        } => {
+            let device = choose(device, false)?;
+            let opened = chat.insert(Chat::open(&folder, &device, &checked)?);
             say(&Reply::Opened {
                 answers: opened.answers(),
                 context: opened.context(),
@@ -165,53 +181,25 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
                         piece: piece.to_owned(),
                     });
                 }
-                match wishes.stop() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
+                wishes.flow()
             };
             let said = open(chat)?.answer(prompt, &settings, &mut show)?;
             say(&Reply::Answered { said });
             Ok(())
         }
-        Ask::Check {
-            group,
-            from,
-            device,
-            fault,
-        } => {
+        Ask::Check { .. } | Ask::CheckFallback { .. } => {
             *chat = None;
-            let mut tell = |row| {
-                say(&Reply::Checked { row });
-                match wishes.stop() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            };
-            check::check(&group, from, device, fault.as_ref(), &mut tell)
-        }
-        Ask::CheckFallback {
-            group,
-            at,
-            device,
-            fault,
-        } => {
-            let fallback = check::fallback(&group, at, device, fault.as_ref())?;
-            say(&Reply::FellBack { fallback });
-            Ok(())
+            try_device(&ask, wishes)
         }
         Ask::Examine {
             folder,
             device,
             questions,
         } => {
-            let model = chat::open_model(&folder, &choose(device, false)?)?;
+            let model = chat::open_model(&folder, &choose(device, false)?, &Checked::default())?;
             let mut progress = |count| {
                 say(&Reply::Examined { count });
-                match wishes.stop() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
+                wishes.flow()
             };
             let examination = starter::examine(&model, &questions, &mut progress)?;
             say(&Reply::Passed { examination });
@@ -219,6 +207,35 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
         }
         // Heard where asks are read.
         Ask::Pause | Ask::GoOn | Ask::Stop => Ok(()),
+    }
+}
+
+/// Does what the device check asks.
+fn try_device(ask: &Ask, wishes: &Wishes) -> Result<()> {
+    match ask {
+        Ask::Check {
+            group,
+            from,
+            device,
+            fault,
+        } => {
+            let mut tell = |row| {
+                say(&Reply::Checked { row });
+                wishes.flow()
+            };
+            check::check(group, *from, *device, fault.as_ref(), &mut tell)
+        }
+        Ask::CheckFallback {
+            group,
+            at,
+            device,
+            fault,
+        } => {
+            let fallback = check::fallback(group, *at, *device, fault.as_ref())?;
+            say(&Reply::FellBack { fallback });
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use models::{
     data::starter::Exchange,
     device::{
         FoundDevice, RequestedDevice,
-        check::{Fallback, Fault, Row},
+        check::{Checked, Fallback, Fault, Row},
     },
     tasks::starter::Examination,
     train::TrainPlan,
@@ -35,6 +35,8 @@ pub(crate) enum Ask {
     OpenChat {
         folder: PathBuf,
         device: RequestedDevice,
+        /// What is known of the device.
+        checked: Checked,
     },
     /// Answer, or continue.
     Answer {
