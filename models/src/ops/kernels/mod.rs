@@ -30,7 +30,7 @@ pub(crate) enum Kernel {
     GradientNorm,
 }
 
-/// What they are called in the device check and in a plan, in the order of [`Kernel`].
+/// What they are called in the device check and in a plan, in the order of `Kernel`.
 pub const NAMES: &[&str] = &[
     "rms_norm",
     "layer_norm",
