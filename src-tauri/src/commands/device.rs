@@ -2,22 +2,28 @@
 
 use std::sync::atomic::Ordering;
 
+use models::device::RequestedDevice;
 use tauri::{State, ipc::Channel};
 
 use super::{Answer, App};
 use crate::{
     host::check::CheckNews,
     store::checks,
-    wire::view::{CheckProgressView, CheckView},
+    wire::{
+        error::Result,
+        view::{CheckProgressView, CheckView},
+    },
 };
 
 /// What the last check of a device found, unless the app or the system changed since.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn last_check(app: State<'_, App>, device: String) -> Answer<Option<CheckView>> {
-    let asked = Some(device.parse().map_err(crate::wire::error::AppError::from)?);
     let found = app.host.devices();
-    let device = app.host.choose_device(asked, true, &found)?.device;
+    let device = app
+        .host
+        .choose_device(Some(read(&device)?), true, &found)?
+        .device;
     let report = checks::find(&app.host.paths, &device);
     Ok(report.as_ref().map(CheckView::from))
 }
@@ -50,8 +56,9 @@ pub(super) fn check_device(
         });
     };
     let stop = || app.stop_check.load(Ordering::SeqCst);
-    let asked = Some(device.parse().map_err(crate::wire::error::AppError::from)?);
-    let report = app.host.check(asked, None, &mut tell, &stop)?;
+    let report = app
+        .host
+        .check(Some(read(&device)?), None, &mut tell, &stop)?;
     Ok(CheckView::from(&report))
 }
 
@@ -61,4 +68,9 @@ pub(super) fn check_device(
 pub(super) fn stop_check(app: State<'_, App>) -> Answer<()> {
     app.stop_check.store(true, Ordering::SeqCst);
     Ok(())
+}
+
+/// The device that a page names.
+fn read(device: &str) -> Result<RequestedDevice> {
+    Ok(device.parse()?)
 }

@@ -5,9 +5,12 @@ use tauri::State;
 use super::{Answer, App};
 use crate::{
     hub::{download::Wanted, token::Token},
-    store::hub_cache::names::{RepositoryId, RepositoryKind},
+    store::hub_cache::{
+        being_fetched,
+        names::{RepositoryId, RepositoryKind},
+    },
     wire::{
-        error::{AppError, Result},
+        error::Result,
         view::{
             CachedView, DownloadView, FirstRowsView, FoundListView, HubView, RepositoryView,
             SearchView, UserView, WantedView,
@@ -116,11 +119,7 @@ pub(super) fn delete_cached(
 ) -> Answer<f64> {
     let id: RepositoryId = id.parse()?;
     if app.downloads.fetches(kind, &id) {
-        return Err(
-            AppError::failed(format!("`{id}` is being fetched right now"))
-                .with_hint("wait until that is done, or cancel it")
-                .into(),
-        );
+        return Err(being_fetched(&id).into());
     }
     Ok(app.host.hub.cache()?.delete(kind, &id, &commit)? as f64)
 }

@@ -4,7 +4,7 @@ use tauri::{AppHandle, Manager, Runtime, State, Theme as WindowTheme};
 
 use super::{Answer, App};
 use crate::{
-    store::{hub_cache::HubCache, models::folder_bytes, settings::Theme},
+    store::{models::folder_bytes, settings::Theme},
     wire::{
         error::AppError,
         view::{FolderView, SettingsView},
@@ -26,7 +26,11 @@ pub(super) fn settings(app: State<'_, App>) -> Answer<SettingsView> {
         ("Conversations", paths.conversations.clone()),
     ];
     folders.extend(
-        HubCache::of_user().map(|cache| ("Cache of the Hugging Face Hub", cache.root().to_owned())),
+        app.host
+            .hub
+            .cache()
+            .ok()
+            .map(|cache| ("Cache of the Hugging Face Hub", cache.root().to_owned())),
     );
     let folders = folders.into_iter().map(|(name, path)| FolderView {
         name: name.to_owned(),

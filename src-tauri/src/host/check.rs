@@ -10,7 +10,7 @@ use models::{
     data::{self, DataRequest},
     device::{
         FoundDevice, RequestedDevice,
-        check::{Case, Checked, Fallback, Fault, GROUPS, Row, Verdict, cases},
+        check::{Case, Checked, Fallback, Fault, GROUPS, Row, cases},
         dtype::DeviceClass,
     },
     ops::kernels::NAMES,
@@ -160,7 +160,7 @@ impl Check<'_> {
             at += self.rows.len() - before;
             if let (Err(error), Some(case)) = (asked, cases.get(at)) {
                 let fallback = self.fallback(case, at);
-                self.add(crashed(case, error, fallback));
+                self.add(Row::crashed(case, error.message, Some(fallback))?);
                 at += 1;
             }
         }
@@ -234,22 +234,6 @@ impl Check<'_> {
 
     fn requested(&self) -> RequestedDevice {
         self.device.setting().parse().unwrap_or_default()
-    }
-}
-
-/// The row of a case whose process ended, or hung.
-fn crashed(case: &Case, error: AppError, fallback: Fallback) -> Row {
-    Row {
-        group: case.group.to_owned(),
-        operation: case.operation.to_owned(),
-        dtype: case.dtype,
-        verdict: Verdict::Crashed,
-        error: None,
-        tolerance: 0.0,
-        device_millis: None,
-        cpu_millis: None,
-        words: Some(error.message),
-        fallback: Some(fallback),
     }
 }
 

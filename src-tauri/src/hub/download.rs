@@ -26,7 +26,7 @@ use crate::{
         HubCache,
         names::{RepositoryId, RepositoryKind, is_commit, relative_path},
     },
-    wire::error::{AppError, Code, Result},
+    wire::error::{AppError, Result},
 };
 
 /// Files of one download that are fetched at the same time.
@@ -193,10 +193,11 @@ impl Wanted {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// What of it is here already: whole files, and parts of files.
-    pub(crate) fn bytes_here(&self, cache: &HubCache) -> u64 {
+    /// What of it is not here yet.
+    pub(crate) fn missing_bytes(&self, cache: &HubCache) -> u64 {
         let here = |file: &RemoteFile| self.file_here(cache, file);
-        self.files.iter().map(here).sum()
+        let here: u64 = self.files.iter().map(here).sum();
+        self.bytes().saturating_sub(here)
     }
 
     /// The folder that it comes to lie in.
@@ -205,12 +206,7 @@ impl Wanted {
     }
 
     fn file_here(&self, cache: &HubCache, file: &RemoteFile) -> u64 {
-        match cache.has(self.kind, &self.id, &self.commit, &file.path) {
-            true => file.bytes,
-            false => cache
-                .bytes_here(self.kind, &self.id, &file.digest)
-                .min(file.bytes),
-        }
+        file.bytes_here(cache, self.kind, &self.id, &self.commit)
     }
 }
 
@@ -256,7 +252,7 @@ impl Hub {
         patience: Patience,
     ) -> Result<Ended> {
         let (http, cache) = (self.clients()?.http, self.cache()?.clone());
-        let missing = wanted.bytes().saturating_sub(wanted.bytes_here(&cache));
+        let missing = wanted.missing_bytes(&cache);
         let free = cache.free_bytes();
         if missing > 0 && free.is_some_and(|free| missing + RESERVE > free) {
             return Err(no_room(
@@ -351,9 +347,8 @@ fn stopped() -> AppError {
 
 fn file_of(repository: &Repository, name: &str) -> Result<RemoteFile> {
     let found = repository.files.iter().find(|file| file.path == name);
-    found.cloned().ok_or_else(|| AppError {
-        code: Code::InvalidRequest,
-        ..AppError::failed(format!("`{}` has no file `{name}`", repository.id)).with_hint(format!(
+    found.cloned().ok_or_else(|| {
+        AppError::invalid(format!("`{}` has no file `{name}`", repository.id)).with_hint(format!(
             "`anneal hub show {}` lists its files",
             repository.id
         ))

@@ -57,7 +57,8 @@ struct Line {
 
 struct Entry {
     key: String,
-    wanted: Wanted,
+    /// Shared with who looks: its list of files may be long, and is looked at four times a second.
+    wanted: Arc<Wanted>,
     state: DownloadState,
     progress: Arc<Progress>,
     pace: Pace,
@@ -84,7 +85,7 @@ pub(crate) enum DownloadState {
 pub(crate) struct Download {
     /// Names it among the downloads.
     pub(crate) key: String,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: Arc<Wanted>,
     pub(crate) state: DownloadState,
     /// Of each file, how many bytes are here.
     pub(crate) done: Vec<u64>,
@@ -112,7 +113,7 @@ impl Downloads {
         let unfinished = unfinished.into_iter().filter(Wanted::is_sound);
         let entries = unfinished.filter_map(|wanted| {
             let progress = Arc::new(Progress::new(&wanted, host.hub.cache().ok()?));
-            Some(Entry::new(wanted, DownloadState::Paused, progress))
+            Some(Entry::new(wanted.into(), DownloadState::Paused, progress))
         });
         let line = Line {
             entries: entries.collect(),
@@ -130,6 +131,10 @@ impl Downloads {
 
     /// Starts to fetch something, or has it wait. Returns its key. What was paused or failed goes on.
     pub(crate) fn start(&self, wanted: Wanted) -> Result<String> {
+        self.begin(wanted.into())
+    }
+
+    fn begin(&self, wanted: Arc<Wanted>) -> Result<String> {
         let progress = Arc::new(Progress::new(&wanted, self.shared.host.hub.cache()?));
         let entry = Entry::new(wanted, DownloadState::Waiting, progress);
         let key = entry.key.clone();
@@ -162,7 +167,7 @@ impl Downloads {
             .iter()
             .find(|it| it.key == key)
             .map(|it| it.wanted.clone());
-        self.start(wanted.ok_or_else(|| unknown(key))?).map(|_| ())
+        self.begin(wanted.ok_or_else(|| unknown(key))?).map(|_| ())
     }
 
     /// Takes a download out of the list. Whole files stay; parts of files are deleted.
@@ -183,7 +188,7 @@ impl Downloads {
             let Ok(cache) = host.hub.cache() else { return };
             let Wanted {
                 kind, id, files, ..
-            } = &entry.wanted;
+            } = &*entry.wanted;
             for file in files
                 .iter()
                 .filter(|file| !others.contains(file.digest.hex()))
@@ -303,7 +308,7 @@ impl Shared {
             .entries
             .iter()
             .filter(|entry| entry.state != DownloadState::Done);
-        let open: Vec<&Wanted> = open.map(|entry| &entry.wanted).collect();
+        let open: Vec<&Wanted> = open.map(|entry| &*entry.wanted).collect();
         // Without the list, the next start shows no download; their files are in the cache all the same.
         let _ = write_json(&self.host.paths.downloads, &open);
         self.changed.notify_all();
@@ -386,7 +391,7 @@ impl Line {
 }
 
 impl Entry {
-    fn new(wanted: Wanted, state: DownloadState, progress: Arc<Progress>) -> Self {
+    fn new(wanted: Arc<Wanted>, state: DownloadState, progress: Arc<Progress>) -> Self {
         let files: Vec<&str> = wanted.files.iter().map(|file| file.path.as_str()).collect();
         let what = format!(
             "{} {} {} {}",

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::hub_cache::names::{Digest, RepositoryKind};
+use crate::store::hub_cache::{
+    HubCache,
+    names::{Digest, RepositoryId, RepositoryKind},
+};
 
 /// A file of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +14,22 @@ pub(crate) struct RemoteFile {
     pub(crate) path: String,
     pub(crate) bytes: u64,
     pub(crate) digest: Digest,
+}
+
+impl RemoteFile {
+    /// What of it is in a cache, for one commit: all of it, or what was fetched so far.
+    pub(crate) fn bytes_here(
+        &self,
+        cache: &HubCache,
+        kind: RepositoryKind,
+        id: &RepositoryId,
+        commit: &str,
+    ) -> u64 {
+        match cache.has(kind, id, commit, &self.path) {
+            true => self.bytes,
+            false => cache.bytes_here(kind, id, &self.digest).min(self.bytes),
+        }
+    }
 }
 
 /// The files beside the weights that are read here.

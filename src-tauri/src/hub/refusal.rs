@@ -83,20 +83,19 @@ pub(super) fn no_hub(action: &str, problem: &str) -> AppError {
 
 /// The error when nobody is to be asked.
 pub(super) fn switched_off() -> AppError {
-    AppError {
-        code: Code::Offline,
-        ..AppError::failed("the Hub is not asked, because the variable HF_HUB_OFFLINE says so")
-            .with_hint("models and data on this machine work all the same")
-    }
+    offline("the Hub is not asked, because the variable HF_HUB_OFFLINE says so".to_owned())
 }
 
 pub(super) fn unreachable(action: &str, host: &str, cause: &str) -> AppError {
+    offline(format!(
+        "could not {action}: {host} can't be reached: {cause}"
+    ))
+}
+
+fn offline(message: String) -> AppError {
     AppError {
         code: Code::Offline,
-        ..AppError::failed(format!(
-            "could not {action}: {host} can't be reached: {cause}"
-        ))
-        .with_hint("models and data on this machine work all the same")
+        ..AppError::failed(message).with_hint("models and data on this machine work all the same")
     }
 }
 

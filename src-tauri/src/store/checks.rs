@@ -91,10 +91,7 @@ impl CheckReport {
         let error = row.error.map_or(String::new(), |error| {
             format!("{error:.1e} of {:.1e}", row.tolerance)
         });
-        let instead = row.fallback.map(|fallback| match fallback {
-            Fallback::Composed => "done without its kernel",
-            Fallback::Cpu => "not done on this device",
-        });
+        let instead = row.fallback.map(instead);
         let words = [instead, row.words.as_deref()]
             .into_iter()
             .flatten()
@@ -142,6 +139,14 @@ impl CheckReport {
             && self.device.ordinal == device.ordinal
             && self.device.name == device.name;
         is_same && self.version == env!("CARGO_PKG_VERSION") && self.system == system()
+    }
+}
+
+/// What runs do instead of an operation that is not exact.
+pub(crate) fn instead(fallback: Fallback) -> &'static str {
+    match fallback {
+        Fallback::Composed => "done without its kernel",
+        Fallback::Cpu => "not done on this device",
     }
 }
 

@@ -8,7 +8,15 @@ use std::{
 
 use serde::Serialize;
 
-use super::{folders, hub_cache::HubCache, paths::Paths, settings::Settings};
+use super::{
+    folders,
+    hub_cache::{
+        HubCache,
+        names::{RepositoryId, RepositoryKind},
+    },
+    paths::Paths,
+    settings::Settings,
+};
 use crate::wire::error::{AppError, Result};
 
 /// A model that can be trained further or talked to.
@@ -168,7 +176,7 @@ fn cached(cache: &Path) -> Vec<StoredModel> {
     let mut models = Vec::new();
     for folder in folders(cache) {
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
-        let Some(name) = name.strip_prefix("models--") else {
+        let Some((RepositoryKind::Model, id)) = RepositoryId::of_folder(&name) else {
             continue;
         };
         let snapshots = folders(&folder.join("snapshots")).into_iter();
@@ -176,7 +184,7 @@ fn cached(cache: &Path) -> Vec<StoredModel> {
             .filter(|path| is_model(path))
             .max_by_key(|path| fetched(path));
         models.extend(newest.map(|path| StoredModel {
-            name: name.replacen("--", "/", 1),
+            name: id.to_string(),
             path,
             place: ModelPlace::Cache,
         }));

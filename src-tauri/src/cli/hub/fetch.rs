@@ -80,9 +80,7 @@ pub(in crate::cli) fn offer(
         )));
     }
     let wanted = Wanted::of(&repository, &[])?;
-    let missing = wanted
-        .bytes()
-        .saturating_sub(wanted.bytes_here(host.hub.cache()?));
+    let missing = wanted.missing_bytes(host.hub.cache()?);
     let question = format!("{id} is not here. Fetch {}?", bytes(missing));
     if !yes
         && !terminal.confirm(

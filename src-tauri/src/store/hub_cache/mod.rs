@@ -305,10 +305,7 @@ impl HubCache {
         let is_held = |path: PathBuf| File::open(path).is_ok_and(|file| file.try_lock().is_err());
         match files.map(|entry| entry.path()).any(is_held) {
             false => Ok(()),
-            true => Err(
-                AppError::failed(format!("`{id}` is being fetched right now"))
-                    .with_hint("wait until that is done, or cancel it"),
-            ),
+            true => Err(being_fetched(id)),
         }
     }
 
@@ -375,6 +372,12 @@ impl HubCache {
     fn locks(&self, kind: RepositoryKind, id: &RepositoryId) -> PathBuf {
         self.root.join(".locks").join(id.folder_name(kind))
     }
+}
+
+/// The error when something is to be deleted that comes just now.
+pub(crate) fn being_fetched(id: &RepositoryId) -> AppError {
+    AppError::failed(format!("`{id}` is being fetched right now"))
+        .with_hint("wait until that is done, or cancel it")
 }
 
 /// The folder for everything of the Hub, where the usual variables say.

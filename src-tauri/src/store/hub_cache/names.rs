@@ -71,7 +71,7 @@ impl RepositoryId {
     }
 
     /// The repository of a folder in the cache.
-    pub(super) fn of_folder(name: &str) -> Option<(RepositoryKind, Self)> {
+    pub(in crate::store) fn of_folder(name: &str) -> Option<(RepositoryKind, Self)> {
         let (plural, id) = name.split_once("--")?;
         let kinds = [RepositoryKind::Model, RepositoryKind::Data];
         let kind = kinds.into_iter().find(|kind| kind.plural() == plural)?;

@@ -1,10 +1,10 @@
 //! What the device check found, as the window shows it.
 
-use models::device::check::{Fallback, Row, Verdict};
+use models::device::check::{Row, Verdict};
 use serde::Serialize;
 use specta::Type;
 
-use crate::store::checks::CheckReport;
+use crate::store::checks::{CheckReport, instead};
 
 /// How far a check is.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
@@ -109,10 +109,7 @@ impl From<&Row> for CheckRowView {
             device_millis: row.device_millis,
             cpu_millis: row.cpu_millis,
             words: row.words.clone(),
-            instead: row.fallback.map(|fallback| match fallback {
-                Fallback::Composed => "done without its kernel".to_owned(),
-                Fallback::Cpu => "not done on this device".to_owned(),
-            }),
+            instead: row.fallback.map(instead).map(str::to_owned),
         }
     }
 }

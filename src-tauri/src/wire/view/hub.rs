@@ -11,7 +11,6 @@ use crate::{
     host::hub::{Fit, Uses},
     hub::{
         Hub, User,
-        download::Wanted,
         downloads::{Download, DownloadState},
         needed::{RemoteFile, warning},
         preview::FirstRows,
@@ -351,11 +350,8 @@ impl RepositoryView {
                 &file.path,
             )
         };
-        let bytes_here = |file: &RemoteFile| match is_here(file) {
-            true => file.bytes,
-            false => cache
-                .bytes_here(repository.kind, &repository.id, &file.digest)
-                .min(file.bytes),
+        let bytes_here = |file: &RemoteFile| {
+            file.bytes_here(cache, repository.kind, &repository.id, &repository.commit)
         };
         let needed = repository.needed();
         let needed_paths: HashSet<&str> = needed.iter().map(|file| file.path.as_str()).collect();
@@ -443,7 +439,7 @@ impl From<FirstRows> for FirstRowsView {
 
 impl From<Download> for DownloadView {
     fn from(download: Download) -> Self {
-        let wanted: Wanted = download.wanted;
+        let wanted = download.wanted;
         let files = wanted
             .files
             .iter()
@@ -466,7 +462,7 @@ impl From<Download> for DownloadView {
             problem: download.problem.map(ErrorView::from),
             path: download.path.map(|path| path.display().to_string()),
             usable: wanted.usable,
-            part: wanted.part,
+            part: wanted.part.clone(),
         }
     }
 }
