@@ -95,6 +95,11 @@ export class Refused extends Error {
   }
 }
 
+/** Whether the Hub can't be asked, which is nobody's mistake. */
+export function isOffline(error: unknown): error is Refused {
+  return error instanceof Refused && error.code === "offline";
+}
+
 type Result<T> = { status: "ok"; data: T } | { status: "error"; error: ErrorView };
 
 async function opened<T>(answer: Promise<Result<T>>): Promise<T> {

@@ -1,7 +1,7 @@
 // What is looked for on the Hub, and what was found. It outlives the page, which is left for a repository's and come
 // back to.
 
-import { api, Refused, type FoundListView, type RepositoryKind, type SearchView } from "../../api";
+import { api, type FoundListView, type RepositoryKind, type SearchView } from "../../api";
 import { latest, type Outcome } from "../../lib/latest";
 import { TASKS } from "./words";
 
@@ -101,8 +101,3 @@ export class HubSearch {
 
 /** Nothing is asked before the first of them is looked at. */
 export const searches: Record<RepositoryKind, HubSearch> = { model: new HubSearch("model"), data: new HubSearch("data") };
-
-/** Whether the Hub can't be asked, which is nobody's mistake. */
-export function isOffline(error: unknown): error is Refused {
-  return error instanceof Refused && error.code === "offline";
-}
