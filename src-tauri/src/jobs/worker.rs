@@ -245,14 +245,16 @@ fn open(chat: &mut Option<Chat>) -> Result<&mut Chat> {
 }
 
 /// Has the allocator keep what it was given for the next tensor. Without this, glibc maps and unmaps every larger one
-/// anew, and a step of training spends much of its time in page faults.
+/// anew, and a step of training spends much of its time in page faults. All threads share one heap: one of a thread's own
+/// has no room for 64 MB at once, so that such a tensor would be mapped anew all the same.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn keep_memory() {
     const BYTES: libc::c_int = 1 << 30;
-    // SAFETY: both calls only set a number in the allocator, before this process has tensors.
+    // SAFETY: the calls only set a number in the allocator, before this process has tensors.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, BYTES);
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 
