@@ -4,6 +4,7 @@
 //! paths, a seed and an observer, and returns values and errors.
 
 pub mod arch;
+pub mod bench;
 pub mod checkpoint;
 pub mod data;
 pub mod device;

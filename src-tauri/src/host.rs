@@ -1,5 +1,6 @@
 //! What the window and the terminal share: everything the app can do, without saying how it is shown.
 
+pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod check;
 #[cfg(feature = "gui")]

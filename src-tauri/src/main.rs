@@ -10,7 +10,6 @@ mod commands;
 mod host;
 mod hub;
 mod jobs;
-#[cfg(feature = "gui")]
 mod power;
 mod store;
 mod wire;

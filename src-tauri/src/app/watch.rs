@@ -13,7 +13,7 @@ use crate::{
     commands::{App, Leaving},
     host::locked,
     hub::downloads::Told,
-    power::Awake,
+    power::awake::Awake,
     store::{
         run_state::{RunState, RunStatus},
         runs::Run,

@@ -1,5 +1,6 @@
 //! The command line: one file per noun, each a thin shell over the host. All printing happens here.
 
+mod bench;
 mod chat;
 mod check;
 mod data;
@@ -78,6 +79,7 @@ enum Command {
     Hub(hub::Arguments),
     Device(device::Arguments),
     Check(check::Arguments),
+    Bench(bench::Arguments),
     /// Be an engine: do what the app asks on standard input.
     #[command(hide = true)]
     Worker,
@@ -159,6 +161,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Data(arguments) => data::run(arguments, &host, terminal),
         Command::Hub(arguments) => hub::run(arguments, &host, terminal),
         Command::Check(arguments) => check::run(arguments, &host, terminal),
+        Command::Bench(arguments) => bench::run(arguments, &host, terminal),
         Command::Device(arguments) => device::run(arguments, &host, terminal),
         Command::Worker => Ok(Ended::Done),
     }

@@ -1,5 +1,6 @@
 //! What the window can ask for. A command is an adapter: it reads its arguments, asks the host, and returns a view.
 
+mod bench;
 mod chat;
 mod data;
 mod device;
@@ -61,6 +62,8 @@ pub(crate) struct App {
     picked: Mutex<HashSet<PathBuf>>,
     /// Whether the check of a device should end.
     stop_check: AtomicBool,
+    /// Whether the benchmark should end.
+    stop_bench: AtomicBool,
     /// Whether the steps that are tried should end.
     stop_trial: AtomicBool,
     /// The window, once its page is there.
@@ -107,6 +110,7 @@ impl App {
             follower: Arc::default(),
             picked: Mutex::default(),
             stop_check: false.into(),
+            stop_bench: false.into(),
             stop_trial: false.into(),
             window: Mutex::default(),
             awake: Mutex::default(),
@@ -206,6 +210,15 @@ macro_rules! commands_on {
             device::last_check,
             device::check_device,
             device::stop_check,
+            bench::benchmarks,
+            bench::run_benchmark,
+            bench::stop_benchmark,
+            bench::compare_benchmarks,
+            bench::import_benchmark,
+            bench::export_benchmark,
+            bench::save_picture,
+            bench::delete_benchmark,
+            bench::published_figures,
             hub::hub,
             hub::hub_search,
             hub::hub_repository,

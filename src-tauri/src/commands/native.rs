@@ -22,6 +22,12 @@ pub(super) enum Pick {
     NewRunFile,
     /// Where a conversation is to be written.
     NewConversation,
+    /// A benchmark that was exported.
+    Benchmark,
+    /// Where a benchmark is to be written.
+    NewBenchmark,
+    /// Where a picture is to be written.
+    NewPicture,
 }
 
 /// Asks for a file or folder with the system's dialog. Nothing when the user thinks better of it.
@@ -52,6 +58,13 @@ pub(super) fn pick<R: Runtime>(
         Pick::NewRunFile => dialog
             .add_filter("Run files", &["yaml"])
             .blocking_save_file(),
+        Pick::Benchmark => dialog
+            .add_filter("Benchmarks", &["json", "csv"])
+            .blocking_pick_file(),
+        Pick::NewBenchmark => dialog
+            .add_filter("JSON, CSV or Markdown", &["json", "csv", "md"])
+            .blocking_save_file(),
+        Pick::NewPicture => dialog.add_filter("PNG", &["png"]).blocking_save_file(),
         Pick::NewConversation => dialog.add_filter("Markdown", &["md"]).blocking_save_file(),
     };
     let path = picked.and_then(|path| path.into_path().ok());

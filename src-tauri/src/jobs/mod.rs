@@ -4,11 +4,12 @@
 //! - [`worker`]: the engine's side: `anneal worker`
 //! - [`queue`]: the app's runs, one after the other
 //! - [`follow`]: what happens in a run, at a pace that an eye can see
-//! - [`train`], [`chat`], [`check`]: what an engine does when it is asked to
+//! - [`train`], [`chat`], [`check`], [`bench`]: what an engine does when it is asked to
 //!
 //! The app itself never trains or generates, so that running out of memory, a broken driver or a mistake of ours ends an
 //! engine and not the app, and memory is free when the engine has left.
 
+mod bench;
 pub(crate) mod chat;
 mod check;
 pub(crate) mod engine;

@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use models::train::TrainEvent;
@@ -21,6 +22,9 @@ use crate::{
     store::{record::Record, runs::Run, waiting},
     wire::error::AppError,
 };
+
+/// How often whoever waits for a turn looks.
+const TURN_LOOK: Duration = Duration::from_millis(100);
 
 /// The runs that go on and wait.
 pub(crate) struct Queue {
@@ -39,6 +43,9 @@ struct Shared {
 struct Line {
     going: Option<Going>,
     waiting: VecDeque<Run>,
+    /// Whoever needs the machine for themselves, once this many of the runs that wait have gone on. 0 is theirs as soon as
+    /// no run goes on.
+    turn: Option<usize>,
     /// The ids of runs that were going on or waiting when the app last ended, and that nobody has decided about.
     offered: Vec<String>,
     /// Why the last run that was to go on did not.
@@ -49,6 +56,11 @@ struct Line {
 struct Going {
     run: Run,
     state: Arc<GoingState>,
+}
+
+/// The machine without a run, until it is dropped.
+pub(crate) struct Turn {
+    shared: Arc<Shared>,
 }
 
 /// What the user wants of the run that goes on, and what is known of it.
@@ -159,7 +171,10 @@ impl Queue {
     /// Has a run saved and stopped, or takes it out of those that wait.
     pub(crate) fn stop(&self, id: &str) {
         let mut line = self.shared.line();
-        line.waiting.retain(|run| run.id != id);
+        if let Some(at) = line.waiting.iter().position(|run| run.id == id) {
+            line.waiting.remove(at);
+            line.turn = line.turn.map(|ahead| ahead - usize::from(at < ahead));
+        }
         self.shared.remember(&line);
         if let Some(going) = line.going.as_ref().filter(|going| going.run.id == id) {
             going.state.stop.store(true, Ordering::SeqCst);
@@ -174,6 +189,43 @@ impl Queue {
             .make_contiguous()
             .sort_by_key(|run| place(run).unwrap_or(usize::MAX));
         self.shared.remember(&line);
+    }
+
+    /// Waits until the runs that are there now are over, and starts none until the turn is dropped. `waits` is told each run
+    /// that goes on meanwhile. Nothing when `stop` ends it, or somebody else has the turn.
+    pub(crate) fn turn(
+        &self,
+        waits: &mut dyn FnMut(&str),
+        stop: &dyn Fn() -> bool,
+    ) -> Option<Turn> {
+        {
+            let mut line = self.shared.line();
+            if line.turn.is_some() || line.closed {
+                return None;
+            }
+            line.turn = Some(line.waiting.len());
+        }
+        let turn = Turn {
+            shared: self.shared.clone(),
+        };
+        let mut waits_for = None;
+        loop {
+            let going = {
+                let line = self.shared.line();
+                match (&line.going, line.turn) {
+                    (None, Some(0)) => return Some(turn),
+                    (going, _) => going.as_ref().map(|going| going.run.id.clone()),
+                }
+            };
+            if stop() || self.shared.line().closed {
+                return None;
+            }
+            if let Some(run) = going.filter(|run| waits_for.as_ref() != Some(run)) {
+                waits(&run);
+                waits_for = Some(run);
+            }
+            thread::sleep(TURN_LOOK);
+        }
     }
 
     /// Has the run that goes on saved and stopped, waits for that, and starts no other.
@@ -252,6 +304,13 @@ impl Drop for Queue {
     }
 }
 
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.shared.line().turn = None;
+        self.shared.changed.notify_all();
+    }
+}
+
 impl Shared {
     fn line(&self) -> MutexGuard<'_, Line> {
         locked(&self.line)
@@ -275,7 +334,9 @@ impl Shared {
             if line.closed {
                 return None;
             }
-            if let Some(run) = line.waiting.pop_front() {
+            let is_free = line.turn != Some(0);
+            if let Some(run) = line.waiting.pop_front_if(|_| is_free) {
+                line.turn = line.turn.map(|ahead| ahead - 1);
                 let state = Arc::new(GoingState::default());
                 line.going = Some(Going {
                     run: run.clone(),

@@ -23,6 +23,7 @@ use models::{
 };
 
 use super::{
+    bench,
     chat::{self, Chat},
     check, choose, train,
 };
@@ -187,9 +188,9 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
             say(&Reply::Answered { said });
             Ok(())
         }
-        Ask::Check { .. } | Ask::CheckFallback { .. } => {
+        Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::Bench { .. } => {
             *chat = None;
-            try_device(&ask, wishes)
+            try_device(ask, wishes)
         }
         Ask::Examine {
             folder,
@@ -210,8 +211,8 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
     }
 }
 
-/// Does what the device check asks.
-fn try_device(ask: &Ask, wishes: &Wishes) -> Result<()> {
+/// Does what the device check and the benchmark ask.
+fn try_device(ask: Ask, wishes: &Wishes) -> Result<()> {
     match ask {
         Ask::Check {
             group,
@@ -223,7 +224,7 @@ fn try_device(ask: &Ask, wishes: &Wishes) -> Result<()> {
                 say(&Reply::Checked { row });
                 wishes.flow()
             };
-            check::check(group, *from, *device, fault.as_ref(), &mut tell)
+            check::check(&group, from, device, fault.as_ref(), &mut tell)
         }
         Ask::CheckFallback {
             group,
@@ -231,8 +232,19 @@ fn try_device(ask: &Ask, wishes: &Wishes) -> Result<()> {
             device,
             fault,
         } => {
-            let fallback = check::fallback(group, *at, *device, fault.as_ref())?;
+            let fallback = check::fallback(&group, at, device, fault.as_ref())?;
             say(&Reply::FellBack { fallback });
+            Ok(())
+        }
+        Ask::Bench {
+            case,
+            device,
+            avoid_kernels,
+            seconds,
+        } => {
+            let stop = || wishes.stop();
+            let row = bench::measure(case, device, avoid_kernels, seconds, &stop)?;
+            say(&Reply::Measured { row: Box::new(row) });
             Ok(())
         }
         _ => Ok(()),

@@ -1,5 +1,6 @@
 //! Everything the app keeps on disk. No other module knows a folder's name.
 
+pub(crate) mod benchmarks;
 pub(crate) mod checks;
 #[cfg(feature = "gui")]
 pub(crate) mod conversations;

@@ -31,6 +31,8 @@ pub(crate) struct Paths {
     pub(crate) chat_history: PathBuf,
     /// What is being fetched from the Hub.
     pub(crate) downloads: PathBuf,
+    /// One file per benchmark.
+    pub(crate) benchmarks: PathBuf,
     /// What the device checks found.
     pub(crate) checks: PathBuf,
     /// What engines wrote while a device was checked.
@@ -68,6 +70,7 @@ impl Paths {
             settings: config.join("settings.yaml"),
             chat_history: data.join("chat-history.txt"),
             downloads: data.join("downloads.json"),
+            benchmarks: data.join("benchmarks"),
             checks: data.join("checks.json"),
             check_log: data.join("check-log.txt"),
             hub_token: config.join("hub-token"),

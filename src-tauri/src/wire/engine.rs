@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use models::{
+    bench,
     data::starter::Exchange,
     device::{
         FoundDevice, RequestedDevice,
@@ -57,6 +58,13 @@ pub(crate) enum Ask {
         device: RequestedDevice,
         fault: Option<Fault>,
     },
+    /// Measure a case of the benchmark for so many seconds.
+    Bench {
+        case: bench::Case,
+        device: RequestedDevice,
+        avoid_kernels: Vec<String>,
+        seconds: f64,
+    },
     /// Ask the model in a folder every question of the starter's examination.
     Examine {
         folder: PathBuf,
@@ -93,6 +101,8 @@ pub(crate) enum Reply {
     Checked { row: Row },
     /// What works instead of a case.
     FellBack { fallback: Fallback },
+    /// A case of the benchmark was measured.
+    Measured { row: Box<bench::Row> },
     /// A model is open. `answers` says whether it answers or continues text, `context` how many tokens it can read.
     Opened {
         answers: bool,

@@ -52,6 +52,24 @@ export const commands = {
 	checkDevice: (device: string, progress: Channel<CheckProgressView>) => typedError<CheckView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("check_device", { device, progress })),
 	/**  Ends the check that goes on. Nothing of it is kept. */
 	stopCheck: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_check")),
+	/**  All benchmarks that are kept, the newest first. */
+	benchmarks: () => typedError<BenchView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("benchmarks")),
+	/**  Measures devices, and tells how far it is. Without devices, all are. It waits in the queue behind the runs that are there. */
+	runBenchmark: (devices: string[], size: string | null, progress: Channel<BenchProgressView_Deserialize>) => typedError<BenchView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("run_benchmark", { devices, size, progress })),
+	/**  Ends the benchmark that goes on. What it measured is kept. */
+	stopBenchmark: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_benchmark")),
+	/**  How two benchmarks differ, device by device. */
+	compareBenchmarks: (earlier: string, later: string) => typedError<ComparisonView[], ErrorView_Serialize>(__TAURI_INVOKE("compare_benchmarks", { earlier, later })),
+	/**  Keeps a benchmark that was exported elsewhere. Returns its name. */
+	importBenchmark: (path: string) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("import_benchmark", { path })),
+	/**  Writes a benchmark as JSON, CSV or Markdown, as the name of the file says, where the user chose. */
+	exportBenchmark: (id: string, path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("export_benchmark", { id, path })),
+	/**  Writes a picture that the page drew, where the user chose. */
+	savePicture: (path: string, bytes: number[]) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("save_picture", { path, bytes })),
+	/**  Forgets a benchmark. */
+	deleteBenchmark: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("delete_benchmark", { id })),
+	/**  What others have published of the speed of their tools. */
+	publishedFigures: () => typedError<PublishedView[], ErrorView_Serialize>(__TAURI_INVOKE("published_figures")),
 	/**  Whether the Hub can be asked, and where its files are kept. Asks nobody. */
 	hub: () => typedError<HubView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub")),
 	/**  Looks for models or data. */
@@ -152,6 +170,15 @@ export const commands = {
 };
 
 /* Types */
+/**  A choice that the figures speak for. */
+export type AdviceView = {
+	/**  As in a run file: `dtype.compute`. */
+	setting: string,
+	value: string,
+	/**  Why, as a sentence with the figures. */
+	why: string,
+};
+
 /**  A whole answer. */
 export type AnswerView = AnswerView_Serialize | AnswerView_Deserialize;
 
@@ -183,6 +210,194 @@ export type AnswerView_Serialize = {
 	forgottenTurns: number,
 	/**  Why it ended, where that is not the model's own end. */
 	cut: string | null,
+};
+
+/**  What was measured on one device. */
+export type BenchDeviceView = BenchDeviceView_Serialize | BenchDeviceView_Deserialize;
+
+/**  What was measured on one device. */
+export type BenchDeviceView_Deserialize = {
+	/**  `Apple M3 Max`. */
+	name: string,
+	/**  `Metal`. */
+	kind: string,
+	/**  How a run asks for it: `cuda:1`. */
+	setting: string,
+	rows: BenchRowView_Deserialize[],
+};
+
+/**  What was measured on one device. */
+export type BenchDeviceView_Serialize = {
+	/**  `Apple M3 Max`. */
+	name: string,
+	/**  `Metal`. */
+	kind: string,
+	/**  How a run asks for it: `cuda:1`. */
+	setting: string,
+	rows: BenchRowView_Serialize[],
+};
+
+/**  What a case took. */
+export type BenchMeasuredView = BenchMeasuredView_Serialize | BenchMeasuredView_Deserialize;
+
+/**  What a case took. */
+export type BenchMeasuredView_Deserialize = {
+	firstMillis: number | null,
+	medianMillis: number | null,
+	/**  A quarter of the steps took less, a quarter more. */
+	lowMillis: number | null,
+	highMillis: number | null,
+	/**  What of the unit was done each second, in a median step, and at the quartiles. */
+	perSecond: number | null,
+	lowPerSecond: number | null,
+	highPerSecond: number | null,
+	peakBytes: number | null,
+	/**  The share of what the device could do at best. */
+	rooflineShare?: number | null,
+	/**  Milliseconds of each step after the warm-up, in order. None of a benchmark that was read from a table. */
+	stepMillis: (number | null)[],
+};
+
+/**  What a case took. */
+export type BenchMeasuredView_Serialize = {
+	firstMillis: number | null,
+	medianMillis: number | null,
+	/**  A quarter of the steps took less, a quarter more. */
+	lowMillis: number | null,
+	highMillis: number | null,
+	/**  What of the unit was done each second, in a median step, and at the quartiles. */
+	perSecond: number | null,
+	lowPerSecond: number | null,
+	highPerSecond: number | null,
+	peakBytes: number | null,
+	/**  The share of what the device could do at best. */
+	rooflineShare: number | null,
+	/**  Milliseconds of each step after the warm-up, in order. None of a benchmark that was read from a table. */
+	stepMillis: (number | null)[],
+};
+
+/**  How far a benchmark is. */
+export type BenchProgressView = BenchProgressView_Serialize | BenchProgressView_Deserialize;
+
+/**  How far a benchmark is. */
+export type BenchProgressView_Deserialize = {
+	done: number,
+	/**  How many cases there are. 0 before that is known. */
+	cases: number,
+	/**  What happens now: `LoRA step, 4 rows, f32 on Apple M3 Max`, or what it waits for. */
+	now: string,
+	/**  Nothing before the first case is done. */
+	secondsLeft?: number | null,
+	/**  What was measured so far, by device. */
+	devices: BenchDeviceView_Deserialize[],
+};
+
+/**  How far a benchmark is. */
+export type BenchProgressView_Serialize = {
+	done: number,
+	/**  How many cases there are. 0 before that is known. */
+	cases: number,
+	/**  What happens now: `LoRA step, 4 rows, f32 on Apple M3 Max`, or what it waits for. */
+	now: string,
+	/**  Nothing before the first case is done. */
+	secondsLeft: number | null,
+	/**  What was measured so far, by device. */
+	devices: BenchDeviceView_Serialize[],
+};
+
+/**  One case. */
+export type BenchRowView = BenchRowView_Serialize | BenchRowView_Deserialize;
+
+/**  One case. */
+export type BenchRowView_Deserialize = {
+	/**  `lora_step`. */
+	workload: string,
+	/**  `LoRA step`. */
+	title: string,
+	/**  `shape of SmolLM2-135M, 4 x 256 tokens`, with the workers where there are some. */
+	config: string,
+	/**  Nothing where nothing is computed. */
+	dtype?: string | null,
+	/**  Rows in a batch, where there are batches. */
+	rows?: number | null,
+	unit: BenchUnit,
+	/**  Why it was not measured. */
+	problem?: string | null,
+	measured?: BenchMeasuredView_Deserialize | null,
+};
+
+/**  One case. */
+export type BenchRowView_Serialize = {
+	/**  `lora_step`. */
+	workload: string,
+	/**  `LoRA step`. */
+	title: string,
+	/**  `shape of SmolLM2-135M, 4 x 256 tokens`, with the workers where there are some. */
+	config: string,
+	/**  Nothing where nothing is computed. */
+	dtype: string | null,
+	/**  Rows in a batch, where there are batches. */
+	rows: number | null,
+	unit: BenchUnit,
+	/**  Why it was not measured. */
+	problem: string | null,
+	measured: BenchMeasuredView_Serialize | null,
+};
+
+/**  What is counted each second. */
+export type BenchUnit = "tokens" | "operations" | "bytes" | "batches";
+
+/**  What a benchmark found. */
+export type BenchView = BenchView_Serialize | BenchView_Deserialize;
+
+/**  What a benchmark found. */
+export type BenchView_Deserialize = {
+	/**  What names it among others. */
+	id: string,
+	/**  When it ended, in UTC. */
+	time: string,
+	version: string,
+	system: string,
+	/**  `small`, `medium` or `large`. */
+	size: string,
+	seconds: number | null,
+	/**  Whether it was brought from elsewhere. */
+	imported: boolean,
+	/**  What was odd about the machine's power: `on battery`. */
+	power?: string | null,
+	devices: BenchDeviceView_Deserialize[],
+	/**  How devices compare: `Metal is 1.69x faster than the CPU at: LoRA step.` */
+	ratios: string[],
+	advice: AdviceView[],
+	/**  What may have made it slower than the machine is: whole sentences. */
+	warnings: string[],
+	/**  How it compares with the one before it on this machine: whole sentences. */
+	since: string[],
+};
+
+/**  What a benchmark found. */
+export type BenchView_Serialize = {
+	/**  What names it among others. */
+	id: string,
+	/**  When it ended, in UTC. */
+	time: string,
+	version: string,
+	system: string,
+	/**  `small`, `medium` or `large`. */
+	size: string,
+	seconds: number | null,
+	/**  Whether it was brought from elsewhere. */
+	imported: boolean,
+	/**  What was odd about the machine's power: `on battery`. */
+	power: string | null,
+	devices: BenchDeviceView_Serialize[],
+	/**  How devices compare: `Metal is 1.69x faster than the CPU at: LoRA step.` */
+	ratios: string[],
+	advice: AdviceView[],
+	/**  What may have made it slower than the machine is: whole sentences. */
+	warnings: string[],
+	/**  How it compares with the one before it on this machine: whole sentences. */
+	since: string[],
 };
 
 /**  The rows with lengths from `from` up to and without `to`. */
@@ -392,6 +607,28 @@ export type Code =
 "offline" | 
 /**  Anything else. Exit code 1. */
 "failed";
+
+/**  How one case differs. */
+export type ComparedRowView = {
+	config: string,
+	/**  `413 tokens/s`. */
+	before: string,
+	after: string,
+	/**  `3 % slower`, `no clear change`. */
+	words: string,
+	/**  The rate after over the rate before: above 1 is faster. */
+	ratio: number | null,
+	/**  Whether it is more than chance. */
+	isClear: boolean,
+};
+
+/**  How two benchmarks differ on one device. */
+export type ComparisonView = {
+	/**  The device of the earlier one, and that of the later. */
+	before: string,
+	after: string,
+	rows: ComparedRowView[],
+};
 
 /**  The usable rows, as a model sees them. */
 export type ContentView = ContentView_Serialize | ContentView_Deserialize;
@@ -1175,7 +1412,13 @@ export type Pick =
 /**  Where a run file is to be written. */
 "new_run_file" | 
 /**  Where a conversation is to be written. */
-"new_conversation";
+"new_conversation" | 
+/**  A benchmark that was exported. */
+"benchmark" | 
+/**  Where a benchmark is to be written. */
+"new_benchmark" | 
+/**  Where a picture is to be written. */
+"new_picture";
 
 /**  A value of a run's plan. */
 export type PlanLineView = {
@@ -1213,6 +1456,22 @@ export type PlanView_Serialize = {
 	/**  Tokens in one step. */
 	stepTokens: number,
 	estimate: EstimateView_Serialize | null,
+};
+
+/**  What others have published of the speed of their tool. Theirs, not measured here. */
+export type PublishedView = {
+	tool: string,
+	/**  Which of our workloads it is nearest to. */
+	workload: string,
+	/**  `LoRA step`. */
+	title: string,
+	work: string,
+	hardware: string,
+	tokensPerSecond: number | null,
+	/**  `2024-09`. */
+	date: string,
+	/**  A page of the web. */
+	source: string,
 };
 
 /**  A choice and why. */

@@ -1,5 +1,6 @@
 //! What the window shows: small values, ready to be drawn. JavaScript has no 64-bit integers, so there are none.
 
+mod bench;
 mod chat;
 mod check;
 mod data;
@@ -12,6 +13,7 @@ mod run;
 use serde::Serialize;
 use specta::Type;
 
+pub(crate) use bench::{BenchProgressView, BenchView, ComparisonView, PublishedView};
 pub(crate) use chat::{AnswerView, ChatView, ConversationView, MessageView, SamplingView};
 pub(crate) use check::{CheckProgressView, CheckView};
 pub(crate) use data::{DataRequestView, DataSetView, InspectionView};

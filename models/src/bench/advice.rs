@@ -1,0 +1,244 @@
+//! What follows from the figures: how devices compare, and which device, dtype, batch and workers to choose.
+
+use super::{BANDWIDTH, Case, MATMUL, Row, compare};
+use crate::device::dtype::Dtype;
+
+/// Learning, as far as it decides which device and dtype to train with.
+const LEARNING: [&str; 3] = ["lora_step", "full_step", "scratch_step"];
+/// A batch that reaches this share of the best rate is large enough: a larger one takes memory for little.
+const ENOUGH: f64 = 0.95;
+/// Making batches is no concern below this share of the time of a step.
+const NO_CONCERN: f64 = 0.02;
+
+/// What is read of less than this may lie in a cache, of which the rate of memory says nothing.
+const CACHE_BYTES: f64 = 256e6;
+
+/// What was measured on one device.
+#[derive(Debug, Clone, Copy)]
+pub struct OnDevice<'a> {
+    /// What a person calls it: `Metal`.
+    pub name: &'a str,
+    /// How a run asks for it: `metal`.
+    pub setting: &'a str,
+    /// What was measured there.
+    pub rows: &'a [Row],
+}
+
+/// A choice that the figures speak for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Advice {
+    /// As in a run file: `dtype.compute`.
+    pub setting: &'static str,
+    /// Its value, as there.
+    pub value: String,
+    /// Why, as a sentence with the figures.
+    pub why: String,
+}
+
+/// How the fastest device compares with each other one: `Metal is 1.69x faster than CPU at: LoRA step.`
+pub fn ratios(devices: &[OnDevice]) -> Vec<String> {
+    let Some(best) = fastest(devices) else {
+        return Vec::new();
+    };
+    let others = devices.iter().filter(|it| it.setting != best.setting);
+    let sentences = others.flat_map(|other| {
+        shared(best, other).into_iter().map(|(title, ratio)| {
+            let words = compare::words(ratio);
+            format!("{} is {words} than {} at: {title}.", best.name, other.name)
+                .replace("as fast than", "as fast as")
+        })
+    });
+    sentences.collect()
+}
+
+/// What to choose on this machine.
+pub fn advice(devices: &[OnDevice]) -> Vec<Advice> {
+    let Some(best) = fastest(devices) else {
+        return Vec::new();
+    };
+    let found = [
+        device(best, devices),
+        dtype(best.rows),
+        batch(best.rows),
+        workers(best.rows),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// The share that a row reaches of what its device could do at best in its dtype: by arithmetic, or by memory where that
+/// is what it waits for. Nothing for the two that say what could be done, where they are missing, and for what may lie in
+/// a cache.
+pub fn roofline_share(row: &Row, rows: &[Row]) -> Option<f64> {
+    let measured = row.measured.as_ref()?;
+    let ceiling = |workload: &str| {
+        let same = |it: &&Row| it.case.workload == workload && it.case.dtype == row.case.dtype;
+        rows.iter().find(same)?.per_second()
+    };
+    let is_ceiling = [MATMUL, BANDWIDTH].contains(&row.case.workload.as_str());
+    let may_be_cached = (1.0..CACHE_BYTES).contains(&measured.bytes);
+    if is_ceiling || may_be_cached {
+        return None;
+    }
+    let mut least_seconds: f64 = 0.0;
+    for (amount, workload) in [(measured.operations, MATMUL), (measured.bytes, BANDWIDTH)] {
+        if amount > 0.0 {
+            least_seconds = least_seconds.max(amount / ceiling(workload)?);
+        }
+    }
+    (least_seconds > 0.0).then(|| least_seconds / measured.median_millis * 1e3)
+}
+
+/// The device that learns fastest.
+fn fastest<'a>(devices: &'a [OnDevice<'a>]) -> Option<&'a OnDevice<'a>> {
+    devices.iter().reduce(|best, other| {
+        let ratios: Vec<f64> = shared(other, best).into_iter().map(|(_, it)| it).collect();
+        match compare::mean(&ratios).is_some_and(|ratio| ratio > 1.0) {
+            true => other,
+            false => best,
+        }
+    })
+}
+
+/// For each kind of learning that both did, its title, and the rate of one over that of the other, each at its best.
+fn shared(one: &OnDevice, other: &OnDevice) -> Vec<(String, f64)> {
+    let ratio = |name: &str| {
+        let (row, rate) = best_of(one.rows, name)?;
+        let (_, other_rate) = best_of(other.rows, name)?;
+        Some((row.case.title().to_owned(), rate / other_rate))
+    };
+    LEARNING.into_iter().filter_map(ratio).collect()
+}
+
+/// The fastest row of a workload, and its rate.
+fn best_of<'a>(rows: &'a [Row], workload: &str) -> Option<(&'a Row, f64)> {
+    let of_it = rows.iter().filter(|row| row.case.workload == workload);
+    of_it
+        .filter_map(|row| Some((row, row.per_second()?)))
+        .max_by(|one, other| one.1.total_cmp(&other.1))
+}
+
+fn device(best: &OnDevice, devices: &[OnDevice]) -> Option<Advice> {
+    let others = devices.iter().filter(|it| it.setting != best.setting);
+    let compared = others.filter_map(|other| {
+        let ratios: Vec<f64> = shared(best, other).into_iter().map(|(_, it)| it).collect();
+        let ratio = compare::mean(&ratios)?;
+        Some(format!("{ratio:.2} times the rate of {}", other.name))
+    });
+    let compared: Vec<String> = compared.collect();
+    let why = match compared.is_empty() {
+        true => return None,
+        false => format!(
+            "It learns at {}, on average over what both did.",
+            compared.join(" and ")
+        ),
+    };
+    Some(Advice {
+        setting: "device",
+        value: best.setting.to_owned(),
+        why,
+    })
+}
+
+fn dtype(rows: &[Row]) -> Option<Advice> {
+    let mut dtypes: Vec<Dtype> = rows.iter().filter_map(|row| row.case.dtype).collect();
+    dtypes.dedup();
+    let (&first, others) = dtypes.split_first()?;
+    let ratio_to_first = |dtype: Dtype| {
+        let ratios = rows
+            .iter()
+            .filter(|row| is_learning(row) && row.case.dtype == Some(dtype));
+        let ratios = ratios.filter_map(|row| {
+            let case = Case {
+                dtype: Some(first),
+                ..row.case.clone()
+            };
+            let other = rows.iter().find(|it| it.case == case)?;
+            Some(row.per_second()? / other.per_second()?)
+        });
+        compare::mean(&ratios.collect::<Vec<f64>>())
+    };
+    let measured = others.iter().filter(|&&dtype| dtype != first);
+    let (best, ratio) = measured
+        .filter_map(|&dtype| Some((dtype, ratio_to_first(dtype)?)))
+        .max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let (value, why) = match ratio > 1.0 {
+        true => (
+            best,
+            format!("It learns at {ratio:.2} times the rate of {first}."),
+        ),
+        false => (
+            first,
+            format!("{best} learns at {ratio:.2} times its rate only."),
+        ),
+    };
+    Some(Advice {
+        setting: "dtype.compute",
+        value: value.to_string(),
+        why,
+    })
+}
+
+fn batch(rows: &[Row]) -> Option<Advice> {
+    let (best, rate) = best_of(rows, LEARNING[0])?;
+    let same = |row: &&Row| row.case.workload == LEARNING[0] && row.case.dtype == best.case.dtype;
+    let mut tried: Vec<(usize, f64)> = rows
+        .iter()
+        .filter(same)
+        .filter_map(|row| Some((row.case.variation.rows?, row.per_second()?)))
+        .collect();
+    tried.sort_by_key(|(rows, _)| *rows);
+    if tried.len() < 2 {
+        return None;
+    }
+    let &(enough, its_rate) = tried.iter().find(|(_, it)| *it >= ENOUGH * rate)?;
+    let list: Vec<String> = tried
+        .iter()
+        .map(|(rows, rate)| format!("{rows}: {rate:.0}"))
+        .collect();
+    Some(Advice {
+        setting: "batch.rows",
+        value: enough.to_string(),
+        why: format!(
+            "{:.0} % of the best rate, with the least memory. Tokens a second by rows: {}.",
+            its_rate / rate * 100.0,
+            list.join(", ")
+        ),
+    })
+}
+
+fn workers(rows: &[Row]) -> Option<Advice> {
+    let made = rows
+        .iter()
+        .filter_map(|row| Some((row.case.variation.workers?, row.per_second()?)));
+    let (_, alone) = made.clone().find(|(workers, _)| *workers == 0)?;
+    let fastest_step = rows
+        .iter()
+        .filter(|row| is_learning(row))
+        .filter_map(|row| Some(row.measured.as_ref()?.median_millis))
+        .min_by(f64::total_cmp)?;
+    let millis = 1e3 / alone;
+    let share = millis / fastest_step;
+    let (best, rate) = made.max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let (value, why) = match share < NO_CONCERN || best == 0 {
+        true => (
+            0,
+            format!(
+                "A batch takes {millis:.3} ms to make, {:.2} % of the shortest step.",
+                share * 100.0
+            ),
+        ),
+        false => (
+            best,
+            format!("{:.1} times the batches of none.", rate / alone),
+        ),
+    };
+    Some(Advice {
+        setting: "workers",
+        value: value.to_string(),
+        why,
+    })
+}
+
+fn is_learning(row: &Row) -> bool {
+    LEARNING.contains(&row.case.workload.as_str())
+}

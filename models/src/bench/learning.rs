@@ -1,0 +1,296 @@
+//! Steps of learning, by the loop that runs learn by, on random tokens.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::DType;
+use serde_json::Value as Json;
+
+use super::{Case, Clock, Place, Unit, Variation, Work, Workload, size::RepeatedWeights};
+use crate::{
+    Error, Result,
+    arch::{
+        config::DecoderConfig,
+        decoder::{Decoder, Input},
+        lora::{self, LoraConfig},
+    },
+    device::{DeviceKind, defaults::device_defaults},
+    parameters::Parameters,
+    random::Random,
+    tape::{Tape, Value},
+    train::{
+        Facts, TrainPlan, TrainRequest,
+        estimate::Estimate,
+        plan::{DataFacts, ModelFacts, SamplePlan},
+        request::{Method, ScratchRequest},
+        resolve,
+        task::{BatchSize, Evaluation, Sample, Task},
+        try_steps,
+    },
+};
+
+pub(super) static LORA: Workload = Workload {
+    name: "lora_step",
+    title: "LoRA step",
+    about: "One update of an adapter of rank 8 on all linear layers of a model that stays as it is.",
+    unit: Unit::Tokens,
+    variations: fewer_and_more_rows,
+    prepare: |case, place| learn(case, place, Method::Lora),
+};
+
+pub(super) static FULL: Workload = Workload {
+    name: "full_step",
+    title: "Full step",
+    about: "One update of every weight of an existing model.",
+    unit: Unit::Tokens,
+    variations: usual_rows,
+    prepare: |case, place| learn(case, place, Method::Full),
+};
+
+pub(super) static SCRATCH: Workload = Workload {
+    name: "scratch_step",
+    title: "From-scratch step",
+    about: "One update of a new model of one of the sizes that can be made from nothing.",
+    unit: Unit::Tokens,
+    variations: usual_rows,
+    prepare: |case, place| learn(case, place, Method::Scratch),
+};
+
+/// Rows are varied around what is usual, so that the figures can say how many are enough.
+fn fewer_and_more_rows(kind: DeviceKind) -> Vec<Variation> {
+    let usual = device_defaults(kind).batch_rows.value;
+    let rows = match kind {
+        DeviceKind::Cpu | DeviceKind::Rocm => [usual / 4, usual / 2, usual],
+        DeviceKind::Metal | DeviceKind::Cuda => [usual / 4, usual, usual * 2],
+    };
+    rows.map(of_rows).to_vec()
+}
+
+fn usual_rows(kind: DeviceKind) -> Vec<Variation> {
+    vec![of_rows(device_defaults(kind).batch_rows.value)]
+}
+
+fn of_rows(rows: usize) -> Variation {
+    Variation {
+        rows: Some(rows),
+        ..Variation::default()
+    }
+}
+
+fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
+    let plan = plan(case, place, method)?;
+    let config = shape(case, &plan)?;
+    let estimate = Estimate::new(&plan, &config);
+    refuse_what_does_not_fit(&estimate, place)?;
+    let (rows, length) = (plan.batch.rows, plan.batch.length);
+    let shape = match &plan.scratch {
+        Some(_) => format!("preset {}", case.size.preset().name()),
+        None => case.size.shape_name().to_owned(),
+    };
+    let operations = estimate.operations / plan.steps as f64;
+    let decoder = decoder(&plan, config, place)?;
+    Ok(Work {
+        amount: (rows * length) as f64,
+        operations,
+        bytes: 0.0,
+        config: format!("{shape}, {rows} x {length} tokens"),
+        steps: Box::new(move |clock| {
+            let mut task = RandomTokens {
+                decoder,
+                random: Random::for_purpose(1, "tokens"),
+                plan: plan.clone(),
+            };
+            try_steps(&plan, &mut task, Clock::most(), &|| clock.is_over())
+        }),
+    })
+}
+
+/// What a run would do that was asked for no more than this.
+fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPlan> {
+    let device = &place.choice.device;
+    let length = match method {
+        Method::Scratch => match case.size.preset().config().get("max_position_embeddings") {
+            Some(context) => context.as_u64().unwrap_or_default() as usize,
+            None => case.size.row_length(),
+        },
+        Method::Lora | Method::Full => case.size.row_length(),
+    };
+    let mut request = TrainRequest {
+        method: Some(method),
+        device: Some(device.setting().parse()?),
+        avoid_kernels: Some(place.avoid_kernels.clone()),
+        steps: Some(Clock::most()),
+        ..TrainRequest::default()
+    };
+    request.data.files = vec![PathBuf::from("tokens")];
+    request.data.max_length = Some(length);
+    request.batch.rows = Some(case.rows());
+    request.batch.length = Some(length);
+    request.batch.accumulate = Some(1);
+    request.dtype.compute = case.dtype;
+    let mut facts = Facts {
+        model: None,
+        data: DataFacts {
+            read_as: "random tokens".to_owned(),
+            chat: false,
+            rows: 1000,
+            held_out_rows: 50,
+            tokens: 1000 * length,
+            length_95: length,
+            length_longest: length,
+        },
+        vocab_size: 0,
+        device: place.choice.clone(),
+        checked: crate::device::check::Checked::default(),
+    };
+    match method {
+        Method::Scratch => {
+            request.scratch = Some(ScratchRequest {
+                preset: Some(case.size.preset()),
+                ..ScratchRequest::default()
+            });
+            let known = case.size.preset().config().get("vocab_size").cloned();
+            facts.vocab_size = known.and_then(|it| it.as_u64()).unwrap_or_default() as usize;
+        }
+        Method::Lora | Method::Full => {
+            let config = case.size.config()?;
+            request.model = Some(PathBuf::from("model"));
+            facts.vocab_size = config.vocab_size;
+            facts.model = Some(ModelFacts {
+                context: config.max_position_embeddings,
+                layers: config.layers.len(),
+                linears: config.linears().iter().map(|&it| it.to_owned()).collect(),
+            });
+        }
+    }
+    let plan = resolve(&request, &facts)?.plan;
+    match case.dtype {
+        Some(dtype) if dtype != plan.dtype.compute => Err(Error::setting(
+            "dtype.compute",
+            format!("can't be {dtype} on {}", device.kind),
+        )),
+        _ => Ok(plan),
+    }
+}
+
+fn shape(case: &Case, plan: &TrainPlan) -> Result<DecoderConfig> {
+    match &plan.scratch {
+        Some(scratch) => DecoderConfig::from_json(&Json::Object(scratch.config.clone())),
+        None => case.size.config(),
+    }
+}
+
+/// A step that does not fit would have the system take memory from everything else, or end the process.
+fn refuse_what_does_not_fit(estimate: &Estimate, place: &Place) -> Result<()> {
+    let needed = estimate.weights_bytes
+        + estimate.optimizer_bytes
+        + estimate.activations_bytes
+        + estimate.rest_bytes;
+    let free = crate::device::memory::memory(&place.device)?.available_bytes;
+    if needed <= free {
+        return Ok(());
+    }
+    let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+    Err(Error::Device(format!(
+        "not measured: it needs about {:.1} GB, and {:.1} GB are free",
+        gigabytes(needed),
+        gigabytes(free)
+    )))
+}
+
+fn decoder(plan: &TrainPlan, config: DecoderConfig, place: &Place) -> Result<Decoder> {
+    let stored: DType = match plan.method {
+        Method::Lora => plan.dtype.storage.into(),
+        Method::Full | Method::Scratch => DType::F32,
+    };
+    let mut weights = RepeatedWeights {
+        dtype: stored,
+        device: place.device.clone(),
+    };
+    let learns = plan.method != Method::Lora;
+    let compute = plan.dtype.compute.into();
+    let mut decoder = Decoder::new(config, &mut weights, learns, compute, &place.device)?;
+    if let Some(lora) = &plan.lora {
+        let config = LoraConfig {
+            rank: lora.rank,
+            alpha: lora.alpha,
+            dropout: lora.dropout,
+            rank_stabilized: lora.rslora,
+            targets: lora.targets.clone(),
+            layers: None,
+        };
+        weights.dtype = DType::F32;
+        lora::attach(&mut decoder, &config, &mut weights)?;
+    }
+    Ok(decoder)
+}
+
+/// A task whose data is noise. Nothing of it is evaluated, saved or continued.
+struct RandomTokens {
+    decoder: Decoder,
+    random: Random,
+    plan: TrainPlan,
+}
+
+impl Task for RandomTokens {
+    /// Tokens, and those to be said next.
+    type Batch = (Vec<u32>, Vec<u32>);
+
+    fn parameters(&self) -> &Parameters {
+        self.decoder.parameters()
+    }
+
+    fn next_batch(&mut self) -> Result<Self::Batch> {
+        let count = self.plan.batch.rows * self.plan.batch.length;
+        let known = self.decoder.config().vocab_size;
+        let mut draw = || {
+            (0..count)
+                .map(|_| self.random.below(known) as u32)
+                .collect()
+        };
+        Ok((draw(), draw()))
+    }
+
+    fn size(&self, (tokens, targets): &Self::Batch) -> BatchSize {
+        BatchSize {
+            targets: targets.len(),
+            tokens: tokens.len(),
+        }
+    }
+
+    fn loss(&self, tape: &Tape, (tokens, targets): &Self::Batch, count: f64) -> Result<Value> {
+        let input = Input {
+            tokens,
+            rows: self.plan.batch.rows,
+            positions: None,
+            documents: None,
+        };
+        let hidden = self
+            .decoder
+            .hidden(Some(tape), input, None, self.plan.checkpointing)?;
+        self.decoder.loss(Some(tape), &hidden, targets, count)
+    }
+
+    fn evaluate(&mut self, _: usize) -> Result<Option<Evaluation>> {
+        Ok(None)
+    }
+
+    fn sample(&mut self, _: &SamplePlan) -> Result<Vec<Sample>> {
+        Ok(Vec::new())
+    }
+
+    fn state(&self) -> Json {
+        Json::Null
+    }
+
+    fn restore(&mut self, _: &Json) -> Result<()> {
+        Ok(())
+    }
+
+    fn save(&self, _: &Path) -> Result<()> {
+        Ok(())
+    }
+
+    fn load(&mut self, _: &Path) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,267 @@
+//! The benchmark: how fast a device does what training and talking need, and what follows from it.
+//!
+//! A [`Workload`] is something that is timed; each kind of learning brings its own in a file of its own and adds them
+//! to [`WORKLOADS`]. A [`Case`] is one workload in one size, dtype and variation. [`measure`] times one case, and is to
+//! be called in a process of its own: then its peak memory is its own, and what ends it ends nothing else.
+//!
+//! Seeds and shapes are fixed, so that two machines, or one machine in two months, do the same work. Deliberately
+//! absent: where results are kept, and how devices and processes are chosen.
+
+pub mod advice;
+mod clock;
+pub mod compare;
+mod learning;
+mod loader;
+pub mod published;
+mod roofline;
+mod size;
+mod writing;
+
+use candle_core::Device;
+use serde::{Deserialize, Serialize};
+
+pub use clock::{Clock, Measured};
+pub use size::Size;
+
+use crate::{
+    Result,
+    device::{Choice, DeviceKind, dtype::Dtype, memory::memory},
+    ops::kernels,
+};
+
+/// Multiplies matrices. Its rate is what other workloads could reach where they compute.
+pub const MATMUL: &str = "matmul";
+
+/// Reads and writes memory. Its rate is what other workloads could reach where they read.
+pub const BANDWIDTH: &str = "bandwidth";
+
+/// Something that is timed.
+pub struct Workload {
+    /// As in a report: `lora_step`.
+    pub name: &'static str,
+    /// What a person reads: `LoRA step`.
+    pub title: &'static str,
+    /// What it is, in a sentence.
+    pub about: &'static str,
+    /// What of it is counted each second.
+    pub unit: Unit,
+    /// What of it there is on such a device, for a number of rows that suits it.
+    variations: fn(DeviceKind) -> Vec<Variation>,
+    prepare: fn(&Case, &Place) -> Result<Work>,
+}
+
+/// All workloads, in the order in which they are measured: those that others are compared with come first.
+pub const WORKLOADS: &[&Workload] = &[
+    &roofline::MATRICES,
+    &roofline::MEMORY,
+    &learning::LORA,
+    &learning::FULL,
+    &learning::SCRATCH,
+    &writing::PROMPT,
+    &writing::GENERATION,
+    &loader::BATCHES,
+];
+
+/// What is counted each second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Tokens that are learned from, read or written.
+    Tokens,
+    /// Multiplications and additions, each counted as one.
+    Operations,
+    /// Bytes of memory, read or written.
+    Bytes,
+    /// Batches that are made and brought to the device.
+    Batches,
+}
+
+/// What differs between cases of one workload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Variation {
+    /// Rows in a batch, where there are batches.
+    pub rows: Option<usize>,
+    /// Threads that prepare batches, where batches are prepared.
+    pub workers: Option<usize>,
+}
+
+/// One thing to measure.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Case {
+    /// The workload's name.
+    pub workload: String,
+    /// How large the model is.
+    pub size: Size,
+    /// What is computed in. Nothing where nothing is computed.
+    pub dtype: Option<Dtype>,
+    /// Rows and workers.
+    #[serde(flatten)]
+    pub variation: Variation,
+}
+
+/// What came of a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What was measured.
+    #[serde(flatten)]
+    pub case: Case,
+    /// What a person reads: `SmolLM2-135M's shape, 4 rows of 256 tokens`.
+    pub config: String,
+    /// What is counted each second.
+    pub unit: Unit,
+    /// What it took. Nothing when it could not be measured.
+    pub measured: Option<Measured>,
+    /// Why it could not be measured.
+    pub problem: Option<String>,
+}
+
+/// Where a case is measured.
+pub struct Place {
+    /// The device.
+    pub device: Device,
+    /// What was chosen, for plans.
+    pub choice: Choice,
+    /// The operations whose kernels are wrong there.
+    pub avoid_kernels: Vec<String>,
+}
+
+/// A case that is ready to be timed.
+struct Work {
+    /// What of the unit one step does.
+    amount: f64,
+    /// Multiplications and additions of a step, each counted as one. 0 where they are not what it is about.
+    operations: f64,
+    /// Bytes that a step has to read at least. 0 where they are not what it is about.
+    bytes: f64,
+    /// What a person reads: `4 rows of 256 tokens`.
+    config: String,
+    steps: Steps,
+}
+
+/// Takes steps until the clock says that it is enough: the milliseconds of each.
+type Steps = Box<dyn FnOnce(&Clock) -> Result<Vec<f64>>>;
+
+impl Case {
+    /// The workload, if this version knows it.
+    pub fn workload(&self) -> Option<&'static Workload> {
+        WORKLOADS
+            .iter()
+            .copied()
+            .find(|it| it.name == self.workload)
+    }
+
+    /// What a person reads: `LoRA step`. A workload of another version has its name alone.
+    pub fn title(&self) -> &str {
+        self.workload().map_or(&self.workload, |it| it.title)
+    }
+
+    /// What is computed in, as a type.
+    fn compute(&self) -> Dtype {
+        self.dtype.unwrap_or(Dtype::F32)
+    }
+
+    /// The rows of its batches.
+    fn rows(&self) -> usize {
+        self.variation.rows.unwrap_or(1)
+    }
+}
+
+impl Row {
+    /// A case that could not be measured.
+    pub fn not_measured(case: Case, problem: impl Into<String>) -> Self {
+        let unit = case.workload().map_or(Unit::Tokens, |it| it.unit);
+        Self {
+            case,
+            config: String::new(),
+            unit,
+            measured: None,
+            problem: Some(problem.into()),
+        }
+    }
+
+    /// What of the unit was done each second, in a median step.
+    pub fn per_second(&self) -> Option<f64> {
+        self.measured.as_ref().map(Measured::per_second)
+    }
+}
+
+/// What is measured on such a device in these dtypes, in order.
+pub fn cases(size: Size, kind: DeviceKind, dtypes: &[Dtype]) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for workload in WORKLOADS {
+        let dtypes: Vec<Option<Dtype>> = match workload.unit {
+            Unit::Batches => vec![None],
+            _ => dtypes.iter().copied().map(Some).collect(),
+        };
+        for dtype in dtypes {
+            for variation in (workload.variations)(kind) {
+                cases.push(Case {
+                    workload: workload.name.to_owned(),
+                    size,
+                    dtype,
+                    variation,
+                });
+            }
+        }
+    }
+    cases
+}
+
+/// Measures a case for so many seconds, or until `stop` says so. What goes wrong is in the row.
+pub fn measure(case: Case, place: &Place, seconds: f64, stop: &dyn Fn() -> bool) -> Row {
+    let Some(workload) = case.workload() else {
+        let problem = format!("this version does not know `{}`", case.workload);
+        return Row::not_measured(case, problem);
+    };
+    let measured = (|| {
+        let _avoided = kernels::avoid(&place.avoid_kernels)?;
+        let work = (workload.prepare)(&case, place)?;
+        place.device.synchronize()?;
+        let clock = Clock::start(seconds, stop);
+        let millis = (work.steps)(&clock)?;
+        let memory = memory(&place.device)?;
+        // Where the system keeps no highest figure, what is in use after the last step is nearly it.
+        let peak_bytes = memory.peak_bytes.unwrap_or(memory.used_bytes);
+        let measured = Measured::new(
+            &millis,
+            work.amount,
+            work.operations,
+            work.bytes,
+            peak_bytes,
+        )?;
+        Ok::<_, crate::Error>((measured, work.config))
+    })();
+    match measured {
+        Ok((measured, config)) => Row {
+            case,
+            config,
+            unit: workload.unit,
+            measured: Some(measured),
+            problem: None,
+        },
+        Err(error) => Row::not_measured(case, error.to_string()),
+    }
+}
+
+/// Times one function again and again. The device has done all its work after each.
+fn timed(device: &Device, mut step: impl FnMut() -> Result<()> + 'static) -> Steps {
+    let device = device.clone();
+    Box::new(move |clock| {
+        let mut millis = Vec::new();
+        while !clock.is_over() {
+            millis.push(clock::time(|| {
+                step()?;
+                Ok(device.synchronize()?)
+            })?);
+        }
+        Ok(millis)
+    })
+}
+
+/// The only variation of a workload that has none.
+fn just_one(_: DeviceKind) -> Vec<Variation> {
+    vec![Variation::default()]
+}
+
+#[cfg(test)]
+mod tests;

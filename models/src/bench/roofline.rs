@@ -1,0 +1,92 @@
+//! What a device could do at best: multiply matrices, and read and write memory.
+//!
+//! The share of these that a workload reaches is the roofline of Williams, Waterman and Patterson
+//! (<https://doi.org/10.1145/1498765.1498785>), with ceilings that were measured rather than promised.
+
+use candle_core::Tensor;
+
+use super::{BANDWIDTH, Case, MATMUL, Place, Unit, Work, Workload, just_one, timed};
+use crate::{
+    Result,
+    device::DeviceKind,
+    ops::{elementwise::add, linear::linear},
+    random::Random,
+    tape::Value,
+};
+
+pub(super) static MATRICES: Workload = Workload {
+    name: MATMUL,
+    title: "Matrix product",
+    about: "Multiplies two square matrices: the most arithmetic this device can do.",
+    unit: Unit::Operations,
+    variations: just_one,
+    prepare: multiply,
+};
+
+pub(super) static MEMORY: Workload = Workload {
+    name: BANDWIDTH,
+    title: "Memory",
+    about: "Adds two long lists of numbers: the fastest this device can read and write memory.",
+    unit: Unit::Bytes,
+    variations: just_one,
+    prepare: read_and_write,
+};
+
+/// Columns and rows of a matrix that keeps such a device busy, and products in one step.
+fn sides(kind: DeviceKind) -> (usize, usize) {
+    match kind {
+        DeviceKind::Cuda => (8192, 4),
+        DeviceKind::Metal => (2048, 8),
+        DeviceKind::Cpu | DeviceKind::Rocm => (1024, 4),
+    }
+}
+
+fn multiply(case: &Case, place: &Place) -> Result<Work> {
+    let (side, products) = sides(place.choice.device.kind);
+    let left = Value::constant(numbers(side * side, case, place)?.reshape((side, side))?);
+    let right = Value::constant(left.tensor().affine(0.5, 0.25)?);
+    let operations = (2 * side.pow(3) * products) as f64;
+    Ok(Work {
+        amount: operations,
+        operations,
+        bytes: 0.0,
+        config: format!("{side} x {side}"),
+        steps: timed(&place.device, move || {
+            for _ in 0..products {
+                linear(&left, &right, None)?;
+            }
+            Ok(())
+        }),
+    })
+}
+
+fn read_and_write(case: &Case, place: &Place) -> Result<Work> {
+    // Much more than caches hold.
+    let count: usize = match place.choice.device.kind {
+        DeviceKind::Cuda => 1 << 28,
+        DeviceKind::Metal => 1 << 26,
+        DeviceKind::Cpu | DeviceKind::Rocm => 1 << 24,
+    };
+    let left = Value::constant(numbers(count, case, place)?);
+    let right = Value::constant(left.tensor().affine(0.5, 0.25)?);
+    // Two are read, one is written.
+    let bytes = (3 * count * case.compute().bytes()) as f64;
+    Ok(Work {
+        amount: bytes,
+        operations: 0.0,
+        bytes,
+        config: format!("{} million numbers", count >> 20),
+        steps: timed(&place.device, move || add(&left, &right).map(drop)),
+    })
+}
+
+/// Normal numbers, a few of them repeated.
+fn numbers(count: usize, case: &Case, place: &Place) -> Result<Tensor> {
+    const DRAWN: usize = 1 << 16;
+    let mut random = Random::for_purpose(1, "roofline");
+    let drawn: Vec<f32> = (0..DRAWN).map(|_| random.normal() as f32).collect();
+    let drawn = Tensor::from_vec(drawn, (1, DRAWN), &place.device)?;
+    let repeated = drawn.to_dtype(case.compute().into())?;
+    let repeated = repeated.broadcast_as((count / DRAWN, DRAWN))?;
+    Ok(repeated.contiguous()?.flatten_all()?)
+}

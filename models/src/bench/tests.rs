@@ -1,0 +1,233 @@
+use super::{
+    advice::{OnDevice, advice, ratios, roofline_share},
+    compare::{changes, mean, words},
+    published::PUBLISHED,
+    *,
+};
+use crate::device::{FoundDevice, choose};
+
+/// The processor, as a place.
+fn processor() -> Place {
+    let found = [FoundDevice::named(DeviceKind::Cpu, 0, "a processor")];
+    Place {
+        device: Device::Cpu,
+        choice: choose(Default::default(), &found).unwrap(),
+        avoid_kernels: Vec::new(),
+    }
+}
+
+/// A row with a median of so many milliseconds, on steps that differ by a tenth.
+fn row(
+    workload: &str,
+    dtype: Option<Dtype>,
+    variation: Variation,
+    millis: f64,
+    [amount, operations, bytes]: [f64; 3],
+) -> Row {
+    let case = Case {
+        workload: workload.to_owned(),
+        size: Size::Small,
+        dtype,
+        variation,
+    };
+    let steps: Vec<f64> = (0..23)
+        .map(|at| millis * (0.9 + 0.1 * (at % 3) as f64))
+        .collect();
+    Row {
+        unit: case.workload().unwrap().unit,
+        measured: Some(Measured::new(&steps, amount, operations, bytes, 1000).unwrap()),
+        case,
+        config: String::new(),
+        problem: None,
+    }
+}
+
+fn rows(rows: usize) -> Variation {
+    Variation {
+        rows: Some(rows),
+        workers: None,
+    }
+}
+
+fn workers(workers: usize) -> Variation {
+    Variation {
+        rows: None,
+        workers: Some(workers),
+    }
+}
+
+const F32: Option<Dtype> = Some(Dtype::F32);
+const BF16: Option<Dtype> = Some(Dtype::Bf16);
+
+#[test]
+fn every_workload_is_measured_on_a_processor() {
+    let place = processor();
+    for case in cases(Size::Small, DeviceKind::Cpu, &[Dtype::F32]) {
+        let row = measure(case, &place, 0.0, &|| false);
+        assert_eq!(row.problem, None, "{row:?}");
+        let measured = row.measured.unwrap();
+        assert!(measured.per_second() > 0.0 && measured.per_second().is_finite());
+        assert!(measured.low_millis <= measured.median_millis);
+        assert!(measured.median_millis <= measured.high_millis);
+        assert!(measured.peak_bytes > 1 << 20);
+        assert!(!row.config.is_empty());
+    }
+}
+
+#[test]
+fn cases_have_each_dtype_and_batches_have_none() {
+    let cases = cases(Size::Medium, DeviceKind::Cuda, &[Dtype::F32, Dtype::Bf16]);
+    let of = |name: &str| cases.iter().filter(|it| it.workload == name).count();
+    assert_eq!((of("lora_step"), of("full_step"), of(MATMUL)), (6, 2, 2));
+    assert_eq!(of("loader"), 3);
+    let loader = cases.iter().find(|it| it.workload == "loader").unwrap();
+    assert_eq!(loader.dtype, None);
+}
+
+#[test]
+fn what_does_not_fit_or_is_unknown_is_a_row_with_a_reason() {
+    let place = processor();
+    let case = Case {
+        workload: "full_step".to_owned(),
+        size: Size::Large,
+        dtype: F32,
+        variation: rows(100_000),
+    };
+    let row = measure(case.clone(), &place, 0.0, &|| false);
+    let problem = row.problem.unwrap();
+    assert!(problem.contains("it needs about "), "{problem}");
+    let unknown = Case {
+        workload: "dreams".to_owned(),
+        ..case
+    };
+    let problem = measure(unknown, &place, 0.0, &|| false).problem.unwrap();
+    assert_eq!(problem, "this version does not know `dreams`");
+}
+
+#[test]
+fn a_device_is_said_to_be_as_much_faster_as_it_is() {
+    let work = [1024.0, 0.0, 0.0];
+    let cpu = [row("lora_step", F32, rows(4), 169.0, work)];
+    let metal = [row("lora_step", F32, rows(4), 100.0, work)];
+    let devices = [
+        OnDevice {
+            name: "the CPU",
+            setting: "cpu",
+            rows: &cpu,
+        },
+        OnDevice {
+            name: "Metal",
+            setting: "metal",
+            rows: &metal,
+        },
+    ];
+    assert_eq!(
+        ratios(&devices),
+        ["Metal is 1.69x faster than the CPU at: LoRA step."]
+    );
+    let chosen = &advice(&devices)[0];
+    assert_eq!((chosen.setting, chosen.value.as_str()), ("device", "metal"));
+    assert!(chosen.why.contains("1.69 times"), "{}", chosen.why);
+}
+
+#[test]
+fn advice_follows_from_the_figures() {
+    let work = |rows: f64| [rows * 128.0, 0.0, 0.0];
+    let measured = [
+        row("lora_step", F32, rows(1), 20.0, work(1.0)),
+        row("lora_step", F32, rows(4), 40.0, work(4.0)),
+        row("lora_step", F32, rows(8), 79.0, work(8.0)),
+        row("lora_step", BF16, rows(4), 80.0, work(4.0)),
+        row("loader", None, workers(0), 1.0, [64.0, 0.0, 0.0]),
+        row("loader", None, workers(4), 0.5, [64.0, 0.0, 0.0]),
+    ];
+    let only = [OnDevice {
+        name: "the CPU",
+        setting: "cpu",
+        rows: &measured,
+    }];
+    let found = advice(&only);
+    let chosen = |setting: &str| {
+        let found = found.iter().find(|it| it.setting == setting);
+        found.map(|it| it.value.as_str())
+    };
+    // 8 rows are a hundredth faster than 4, and take twice the memory.
+    assert_eq!(chosen("batch.rows"), Some("4"));
+    assert_eq!(chosen("dtype.compute"), Some("f32"));
+    assert_eq!(chosen("workers"), Some("0"));
+    assert_eq!(chosen("device"), None);
+    assert!(ratios(&only).is_empty());
+}
+
+#[test]
+fn the_share_of_the_roofline_is_that_of_the_scarcer_ceiling() {
+    let measured = [
+        row(MATMUL, F32, rows(1), 1.0, [100.0, 100.0, 0.0]),
+        row(BANDWIDTH, F32, rows(1), 1.0, [1e9, 0.0, 1e9]),
+        // At best 0.5 ms of arithmetic and 2 ms of memory.
+        row("generation", F32, rows(1), 4.0, [1.0, 50.0, 2e9]),
+        row("generation", BF16, rows(1), 4.0, [1.0, 50.0, 2e9]),
+        row("generation", F32, rows(4), 4.0, [1.0, 50.0, 2e6]),
+    ];
+    let share = |at: usize| roofline_share(&measured[at], &measured);
+    assert!((share(2).unwrap() - 0.5).abs() < 1e-9);
+    for at in [0, 1, 3, 4] {
+        assert_eq!(share(at), None, "row {at}");
+    }
+}
+
+#[test]
+fn a_change_within_the_spread_is_none() {
+    let work = [128.0, 0.0, 0.0];
+    let case = |millis| vec![row("lora_step", F32, rows(4), millis, work)];
+    let slower = changes(&case(100.0), &case(200.0)).remove(0);
+    assert_eq!(
+        (slower.is_clear, slower.words().as_str()),
+        (true, "2.00x slower")
+    );
+    let same = changes(&case(100.0), &case(103.0)).remove(0);
+    assert_eq!(
+        (same.is_clear, same.words().as_str()),
+        (false, "no clear change")
+    );
+    let other = vec![row("lora_step", F32, rows(8), 100.0, work)];
+    assert!(changes(&case(100.0), &other).is_empty());
+}
+
+#[test]
+fn ratios_are_said_as_people_say_them() {
+    let said: Vec<String> = [1.69, 1.031, 1.001, 0.97, 0.5]
+        .into_iter()
+        .map(words)
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "1.69x faster",
+            "3 % faster",
+            "as fast",
+            "3 % slower",
+            "2.00x slower"
+        ]
+    );
+    assert_eq!(mean(&[]), None);
+    assert!((mean(&[4.0, 0.25]).unwrap() - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_row_is_read_back_as_it_was_written() {
+    let row = row("lora_step", BF16, rows(4), 3.0, [1.0, 2.0, 0.0]);
+    let text = serde_json::to_string(&row).unwrap();
+    assert!(text.starts_with(r#"{"workload":"lora_step","size":"small","dtype":"bf16","rows":4"#));
+    assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
+}
+
+#[test]
+fn what_others_published_names_its_work_its_hardware_and_its_source() {
+    for published in PUBLISHED {
+        assert!(published.source.starts_with("https://"));
+        assert!(!published.work.is_empty() && !published.hardware.is_empty());
+        assert!(published.tokens_per_second > 0.0);
+        assert!(WORKLOADS.iter().any(|it| it.name == published.workload));
+    }
+}

@@ -1,0 +1,128 @@
+//! What talking needs: reading a prompt, and writing token after token.
+
+use candle_core::{D, DType, Device, Tensor};
+
+use super::{Case, Place, Unit, Work, Workload, just_one, size::RepeatedWeights, timed};
+use crate::{
+    Result,
+    arch::{
+        decoder::{Decoder, Input},
+        kv_cache::KvCache,
+    },
+    device::dtype::{DeviceClass, Role, choose_dtype},
+    random::Random,
+};
+
+pub(super) static PROMPT: Workload = Workload {
+    name: "prompt",
+    title: "Reading a prompt",
+    about: "Reads a prompt up to the first token of an answer.",
+    unit: Unit::Tokens,
+    variations: just_one,
+    prepare: read,
+};
+
+pub(super) static GENERATION: Workload = Workload {
+    name: "generation",
+    title: "Writing",
+    about: "Writes an answer token by token, the likeliest each time.",
+    unit: Unit::Tokens,
+    variations: just_one,
+    prepare: write,
+};
+
+/// Tokens that are read before the first is written, and after which writing begins again there.
+const BEFORE: usize = 32;
+const LONGEST: usize = 288;
+
+fn read(case: &Case, place: &Place) -> Result<Work> {
+    let decoder = decoder(case, place)?;
+    let length = 2 * case.size.row_length();
+    let tokens = tokens(&decoder, length);
+    let (weights, _) = weights_of(&decoder);
+    let config = decoder.config();
+    let queries = config.num_attention_heads * config.head_dim;
+    let attention = (config.layers.len() * queries * length) as f64;
+    // The head is asked for the last token alone.
+    let head = (config.vocab_size * config.hidden_size) as f64;
+    let operations = 2.0 * (length as f64 * (weights - head + attention) + head);
+    Ok(Work {
+        amount: length as f64,
+        operations,
+        bytes: 0.0,
+        config: format!("{}, {length} tokens", case.size.shape_name()),
+        steps: timed(&place.device, move || {
+            let mut cache = decoder.new_cache();
+            next(&decoder, &tokens, &mut cache).map(drop)
+        }),
+    })
+}
+
+fn write(case: &Case, place: &Place) -> Result<Work> {
+    let decoder = decoder(case, place)?;
+    let mut cache = decoder.new_cache();
+    let first = next(&decoder, &tokens(&decoder, BEFORE), &mut cache)?;
+    let mut last = first.clone();
+    let (weights, bytes) = weights_of(&decoder);
+    Ok(Work {
+        amount: 1.0,
+        operations: 2.0 * weights,
+        bytes,
+        config: format!("{}, after {BEFORE} tokens", case.size.shape_name()),
+        steps: timed(&place.device, move || {
+            if cache.tokens() >= LONGEST {
+                cache.truncate(BEFORE);
+                last.clone_from(&first);
+            }
+            last = next(&decoder, &last, &mut cache)?;
+            Ok(())
+        }),
+    })
+}
+
+fn decoder(case: &Case, place: &Place) -> Result<Decoder> {
+    let class = DeviceClass::of(&place.choice.device, case.dtype.is_some());
+    // Frozen weights are kept as a chat keeps them, and in f32 where that is computed in.
+    let storage = choose_dtype(class, Role::Storage, case.dtype, &[], false)?.dtype;
+    let mut weights = RepeatedWeights {
+        dtype: storage.into(),
+        device: place.device.clone(),
+    };
+    let compute: DType = case.compute().into();
+    Decoder::new(
+        case.size.config()?,
+        &mut weights,
+        false,
+        compute,
+        &place.device,
+    )
+}
+
+fn tokens(decoder: &Decoder, count: usize) -> Vec<u32> {
+    let mut random = Random::for_purpose(1, "prompt");
+    let known = decoder.config().vocab_size;
+    (0..count).map(|_| random.below(known) as u32).collect()
+}
+
+/// The numbers that each token is multiplied with, and the bytes they take.
+fn weights_of(decoder: &Decoder) -> (f64, f64) {
+    let parameters = decoder.parameters();
+    (parameters.count() as f64, parameters.bytes() as f64)
+}
+
+/// Reads tokens, and says which is the likeliest next, as an answer does: chosen on the host.
+fn next(decoder: &Decoder, tokens: &[u32], cache: &mut KvCache) -> Result<Vec<u32>> {
+    let input = Input {
+        tokens,
+        rows: 1,
+        positions: None,
+        documents: None,
+    };
+    let hidden = decoder.hidden(None, input, Some(cache), false)?;
+    let last: Tensor = hidden.tensor().narrow(1, tokens.len() - 1, 1)?.squeeze(0)?;
+    let logits = decoder.logits(&last.contiguous()?)?;
+    Ok(logits
+        .to_device(&Device::Cpu)?
+        .argmax(D::Minus1)?
+        .to_vec1()?)
+}

@@ -1,0 +1,299 @@
+//! `anneal bench`: how fast this machine is, and what to choose on it.
+
+use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
+
+use console::style;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use models::{
+    bench::{Size, WORKLOADS, published::PUBLISHED},
+    device::RequestedDevice,
+};
+
+use super::{
+    Ended,
+    terminal::{Terminal, count_interrupts, duration, table},
+};
+use crate::{
+    host::{
+        Host,
+        bench::{BenchNews, BenchRequest, SECONDS, words_of_case},
+    },
+    store::benchmarks::{self, BenchReport, Comparison, cells, words_of},
+    wire::error::Result,
+};
+
+/// Measure how fast this machine learns and writes, and say what to choose.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Devices to measure, such as metal,cpu. Without it, all that can be used.
+    #[arg(long, value_name = "DEVICES", value_delimiter = ',')]
+    device: Vec<RequestedDevice>,
+    /// How large the models are: small, medium or large. Without it, small on a processor and medium on a GPU.
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+    /// How long each case is measured.
+    #[arg(long, value_name = "SECONDS", default_value_t = SECONDS)]
+    seconds: f64,
+    /// Workloads to measure, such as lora_step,generation. Without it, all.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Also write what was measured into this file: .json, .csv or .md.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
+    /// Measure nothing, and compare two benchmarks that were exported as .json or .csv.
+    #[arg(long, value_names = ["EARLIER", "LATER"], num_args = 2, conflicts_with_all = ["import", "list", "published"])]
+    compare: Vec<PathBuf>,
+    /// Measure nothing, and keep a benchmark that was exported elsewhere.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "published"])]
+    import: Option<PathBuf>,
+    /// Measure nothing, and show the last benchmark of each day that is kept.
+    #[arg(long, conflicts_with = "published")]
+    list: bool,
+    /// Measure nothing, and show what others have published of the speed of their tools.
+    #[arg(long)]
+    published: bool,
+}
+
+pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    if let [earlier, later] = arguments.compare.as_slice() {
+        let (earlier, later) = (benchmarks::read(earlier)?, benchmarks::read(later)?);
+        return compare(&earlier, &later, terminal);
+    }
+    if let Some(path) = &arguments.import {
+        let report = benchmarks::import(&host.paths, path)?;
+        terminal.note("imported");
+        return show(&report, host, terminal);
+    }
+    if arguments.list {
+        return list(host, terminal);
+    }
+    if arguments.published {
+        return published(terminal);
+    }
+    measure(arguments, host, terminal)
+}
+
+fn measure(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let interrupts = count_interrupts()?;
+    let stop = || interrupts.load(Ordering::SeqCst) > 0;
+    let request = BenchRequest {
+        devices: arguments.device,
+        size: arguments.size,
+        seconds: Some(arguments.seconds.clamp(0.0, 600.0)),
+        only: arguments.only,
+    };
+    // A file that could not be written is known before anything takes long.
+    if let Some(path) = &arguments.export {
+        benchmarks::Kind::of(path)?;
+    }
+    let bar = progress(terminal);
+    let started = Instant::now();
+    let mut tell = |news: BenchNews<'_>| tell(&news, &bar, started, terminal);
+    let report = host.bench(&request, &mut tell, &stop);
+    bar.finish_and_clear();
+    let report = report?;
+    if let Some(path) = &arguments.export {
+        benchmarks::export(&report, path)?;
+    }
+    show(&report, host, terminal)?;
+    match stop() {
+        true => Ok(Ended::Stopped),
+        false => Ok(Ended::Done),
+    }
+}
+
+fn progress(terminal: &Terminal) -> ProgressBar {
+    let bar = ProgressBar::hidden();
+    if let Ok(shape) = ProgressStyle::with_template("{bar:30.cyan/dim} {pos}/{len}  {msg}") {
+        bar.set_style(shape.progress_chars("━╸ "));
+    }
+    if terminal.shows_progress() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    bar
+}
+
+fn tell(news: &BenchNews<'_>, bar: &ProgressBar, started: Instant, terminal: &Terminal) {
+    match news {
+        BenchNews::Waits { run } => terminal.note(format_args!("waiting until `{run}` has ended")),
+        BenchNews::Checks { device } => {
+            terminal.note(format_args!("{} is checked first", device.name));
+        }
+        BenchNews::Begun { cases } => bar.set_length(*cases as u64),
+        BenchNews::Measures { case, .. } => {
+            let left = match bar.position() {
+                0 => String::new(),
+                done => {
+                    let each = started.elapsed().as_secs_f64() / done as f64;
+                    let left = bar.length().unwrap_or(done).saturating_sub(done);
+                    format!("  {} left", duration(each * left as f64))
+                }
+            };
+            bar.set_message(format!("{}{left}", words_of_case(case)));
+        }
+        BenchNews::Measured { device, row } => {
+            bar.inc(1);
+            if terminal.json {
+                let row = serde_json::json!({ "device": device.setting(), "row": row });
+                let _ = terminal.json(&row);
+            }
+        }
+    }
+}
+
+fn show(report: &BenchReport, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    if terminal.json {
+        terminal.json(report)?;
+        return Ok(Ended::Done);
+    }
+    for on in &report.devices {
+        terminal.line(style(format!("{} ({})", on.device.name, on.device.kind)).bold());
+        let heads = [
+            "Config",
+            "Step (ms), median",
+            "middle half",
+            "Throughput",
+            "first step",
+            "peak",
+            "roofline",
+        ];
+        let mut lines = vec![heads.map(|head| style(head).dim().to_string()).to_vec()];
+        lines.extend(on.rows.iter().map(|row| {
+            let mut line = vec![words_of(row)];
+            line.extend(cells(on, row));
+            line
+        }));
+        for line in table(&lines) {
+            terminal.line(line);
+        }
+        terminal.line("");
+    }
+    for sentence in report.ratios() {
+        terminal.line(sentence);
+    }
+    for advice in report.advice() {
+        terminal.line(format_args!(
+            "{} {}: {}",
+            style(advice.setting).bold(),
+            style(&advice.value).green(),
+            advice.why
+        ));
+    }
+    for sentence in host.since_last(report) {
+        terminal.line(sentence);
+    }
+    for sentence in report.all_warnings() {
+        terminal.warn(sentence);
+    }
+    terminal.note(format_args!(
+        "size {}, {}; kept",
+        report.size,
+        duration(report.seconds)
+    ));
+    Ok(Ended::Done)
+}
+
+fn compare(earlier: &BenchReport, later: &BenchReport, terminal: &Terminal) -> Result<Ended> {
+    let comparisons = later.since(earlier);
+    if terminal.json {
+        terminal.json(&comparisons)?;
+        return Ok(Ended::Done);
+    }
+    if comparisons.is_empty() {
+        terminal.line("They have no case in common: other sizes, devices, or dtypes.");
+    }
+    for Comparison {
+        devices: [before, after],
+        rows,
+        ..
+    } in &comparisons
+    {
+        let title = match before == after {
+            true => after.clone(),
+            false => format!("{after} beside {before}"),
+        };
+        terminal.line(style(title).bold());
+        let heads = ["Config", &earlier.time[..10], &later.time[..10], ""];
+        let mut lines = vec![heads.map(|head| style(head).dim().to_string()).to_vec()];
+        lines.extend(rows.iter().map(|row| {
+            let words = match (row.is_clear, row.ratio < 1.0) {
+                (false, _) => style(&row.words).dim(),
+                (true, true) => style(&row.words).red(),
+                (true, false) => style(&row.words).green(),
+            };
+            let [config, before, after] = [&row.config, &row.before, &row.after].map(String::clone);
+            vec![config, before, after, words.to_string()]
+        }));
+        for line in table(&lines) {
+            terminal.line(line);
+        }
+        terminal.line("");
+    }
+    for sentence in later.since_words(earlier) {
+        terminal.line(sentence);
+    }
+    Ok(Ended::Done)
+}
+
+fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let reports = benchmarks::list(&host.paths);
+    if terminal.json {
+        terminal.json(&reports)?;
+        return Ok(Ended::Done);
+    }
+    if reports.is_empty() {
+        terminal.note("no benchmark is kept; `anneal bench` makes one");
+    }
+    let rows: Vec<Vec<String>> = reports
+        .iter()
+        .map(|report| {
+            let devices: Vec<&str> = report
+                .devices
+                .iter()
+                .map(|it| it.device.name.as_str())
+                .collect();
+            let origin = if report.imported { "imported" } else { "" };
+            vec![
+                report.time.get(..16).unwrap_or_default().replace('T', " "),
+                report.size.to_string(),
+                devices.join(", "),
+                report.power.words().unwrap_or_default(),
+                origin.to_owned(),
+            ]
+        })
+        .collect();
+    for line in table(&rows) {
+        terminal.line(line);
+    }
+    Ok(Ended::Done)
+}
+
+fn published(terminal: &Terminal) -> Result<Ended> {
+    if terminal.json {
+        terminal.json(&PUBLISHED)?;
+        return Ok(Ended::Done);
+    }
+    terminal.note("What others say of their own tools. Nothing of it was measured here, and the work differs.");
+    let title = |name: &str| {
+        let found = WORKLOADS.iter().find(|it| it.name == name);
+        found.map_or(name.to_owned(), |it| it.title.to_owned())
+    };
+    let rows: Vec<Vec<String>> = PUBLISHED
+        .iter()
+        .map(|it| {
+            vec![
+                title(it.workload),
+                it.tool.to_owned(),
+                it.work.to_owned(),
+                it.hardware.to_owned(),
+                benchmarks::rate(it.tokens_per_second, models::bench::Unit::Tokens),
+                it.date.to_owned(),
+                it.source.to_owned(),
+            ]
+        })
+        .collect();
+    for line in table(&rows) {
+        terminal.line(line);
+    }
+    Ok(Ended::Done)
+}

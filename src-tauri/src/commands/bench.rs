@@ -1,0 +1,195 @@
+//! Benchmarks: doing one, and those that are kept.
+
+use std::{fs, path::Path, sync::atomic::Ordering, time::Instant};
+
+use models::{
+    bench::{Row, Size, published::PUBLISHED},
+    device::{FoundDevice, RequestedDevice},
+};
+use tauri::{State, ipc::Channel};
+
+use super::{Answer, App};
+use crate::{
+    host::bench::{BenchNews, BenchRequest, words_of_case},
+    store::benchmarks::{self, BenchReport, MeasuredDevice},
+    wire::{
+        error::{AppError, Result},
+        view::{BenchProgressView, BenchView, ComparisonView, PublishedView},
+    },
+};
+
+/// All benchmarks that are kept, the newest first.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn benchmarks(app: State<'_, App>) -> Answer<Vec<BenchView>> {
+    let kept = benchmarks::list(&app.host.paths);
+    let since = |report: &BenchReport| {
+        let before = benchmarks::before(report, &kept);
+        before.map_or_else(Vec::new, |before| report.since_words(before))
+    };
+    Ok(kept
+        .iter()
+        .map(|report| BenchView::new(report, since(report)))
+        .collect())
+}
+
+/// Measures devices, and tells how far it is. Without devices, all are. It waits in the queue behind the runs that are there.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn run_benchmark(
+    app: State<'_, App>,
+    devices: Vec<String>,
+    size: Option<String>,
+    progress: Channel<BenchProgressView>,
+) -> Answer<BenchView> {
+    let devices: Vec<RequestedDevice> = devices
+        .iter()
+        .map(|it| Ok(it.parse()?))
+        .collect::<Result<_>>()?;
+    let size: Option<Size> = size
+        .map(|it| it.parse())
+        .transpose()
+        .map_err(AppError::from)?;
+    let request = BenchRequest {
+        devices,
+        size,
+        ..BenchRequest::default()
+    };
+    app.stop_bench.store(false, Ordering::SeqCst);
+    let stop = || app.stop_bench.load(Ordering::SeqCst);
+    let mut teller = Teller::new(progress);
+    let mut waits = |run: &str| teller.say(format!("Waits until {run} has ended"));
+    let Some(_turn) = app.queue.turn(&mut waits, &stop) else {
+        return Err(AppError::failed("the benchmark was stopped; nothing was measured").into());
+    };
+    let report = app
+        .host
+        .bench(&request, &mut |news| teller.hear(news), &stop)?;
+    Ok(BenchView::new(&report, app.host.since_last(&report)))
+}
+
+/// Ends the benchmark that goes on. What it measured is kept.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn stop_benchmark(app: State<'_, App>) -> Answer<()> {
+    app.stop_bench.store(true, Ordering::SeqCst);
+    Ok(())
+}
+
+/// How two benchmarks differ, device by device.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn compare_benchmarks(
+    app: State<'_, App>,
+    earlier: String,
+    later: String,
+) -> Answer<Vec<ComparisonView>> {
+    let find = |id: &str| benchmarks::find(&app.host.paths, id);
+    let compared = find(&later)?.since(&find(&earlier)?);
+    Ok(compared.into_iter().map(ComparisonView::from).collect())
+}
+
+/// Keeps a benchmark that was exported elsewhere. Returns its name.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn import_benchmark(app: State<'_, App>, path: String) -> Answer<String> {
+    Ok(benchmarks::import(&app.host.paths, Path::new(&path))?.id())
+}
+
+/// Writes a benchmark as JSON, CSV or Markdown, as the name of the file says, where the user chose.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn export_benchmark(app: State<'_, App>, id: String, path: String) -> Answer<()> {
+    let report = benchmarks::find(&app.host.paths, &id)?;
+    Ok(benchmarks::export(&report, &app.picked(&path)?)?)
+}
+
+/// Writes a picture that the page drew, where the user chose.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn save_picture(app: State<'_, App>, path: String, bytes: Vec<u8>) -> Answer<()> {
+    let path = app.picked(&path)?;
+    Ok(fs::write(&path, bytes).map_err(AppError::file("write the picture", &path))?)
+}
+
+/// Forgets a benchmark.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn delete_benchmark(app: State<'_, App>, id: String) -> Answer<()> {
+    Ok(benchmarks::delete(&app.host.paths, &id)?)
+}
+
+/// What others have published of the speed of their tools.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn published_figures() -> Answer<Vec<PublishedView>> {
+    Ok(PUBLISHED.iter().map(PublishedView::from).collect())
+}
+
+/// Tells the page what was measured so far.
+struct Teller {
+    progress: Channel<BenchProgressView>,
+    done: usize,
+    cases: usize,
+    /// When the first case began.
+    began: Option<Instant>,
+    devices: Vec<MeasuredDevice>,
+}
+
+impl Teller {
+    fn new(progress: Channel<BenchProgressView>) -> Self {
+        Self {
+            progress,
+            done: 0,
+            cases: 0,
+            began: None,
+            devices: Vec::new(),
+        }
+    }
+
+    fn hear(&mut self, news: BenchNews<'_>) {
+        match news {
+            BenchNews::Waits { run } => self.say(format!("Waits until {run} has ended")),
+            BenchNews::Checks { device } => self.say(format!("Checks {} first", device.name)),
+            BenchNews::Begun { cases } => self.cases = cases,
+            BenchNews::Measures { device, case } => {
+                self.began.get_or_insert_with(Instant::now);
+                self.say(format!("{} on {}", words_of_case(case), device.name));
+            }
+            BenchNews::Measured { device, row } => {
+                self.done += 1;
+                self.add(device, row);
+            }
+        }
+    }
+
+    fn add(&mut self, device: &FoundDevice, row: &Row) {
+        if self.devices.last().is_none_or(|it| it.device != *device) {
+            self.devices.push(MeasuredDevice {
+                device: device.clone(),
+                sustained: None,
+                rows: Vec::new(),
+            });
+        }
+        if let Some(on) = self.devices.last_mut()
+            // The first case comes once more at the end, and is shown once.
+            && !on.rows.iter().any(|it| it.case == row.case)
+        {
+            on.rows.push(row.clone());
+        }
+    }
+
+    fn say(&self, now: String) {
+        let each = self
+            .began
+            .map(|began| began.elapsed().as_secs_f64() / self.done.max(1) as f64);
+        let left = self.cases.saturating_sub(self.done) as f64;
+        let _ = self.progress.send(BenchProgressView {
+            done: self.done as u32,
+            cases: self.cases as u32,
+            now,
+            seconds_left: each.filter(|_| self.done > 0).map(|each| each * left),
+            devices: self.devices.iter().map(Into::into).collect(),
+        });
+    }
+}

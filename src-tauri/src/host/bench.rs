@@ -1,0 +1,316 @@
+//! The benchmark: every case in an engine of its own, on each device, in each dtype that passed the device check.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use models::{
+    bench::{BANDWIDTH, Case, MATMUL, Row, Size, WORKLOADS, cases},
+    device::{
+        DeviceKind, FoundDevice, RequestedDevice,
+        check::{self, Checked},
+        dtype::DeviceClass,
+    },
+};
+
+use super::Host;
+use crate::{
+    jobs::engine::{Engine, Wish},
+    power::supply::Power,
+    store::{
+        benchmarks::{self, BenchReport, FORMAT, MeasuredDevice, words_of},
+        checks,
+    },
+    wire::{
+        engine::{Ask, Reply},
+        error::{AppError, Result},
+    },
+};
+
+/// How long a case is measured when nothing else is asked for.
+pub(crate) const SECONDS: f64 = 5.0;
+/// A case that says nothing for so long beyond its time hangs. A large model takes a while to be made.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How often is looked whether a run that goes on has ended.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// What is asked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct BenchRequest {
+    /// The devices, in order. None means all that can be used.
+    pub(crate) devices: Vec<RequestedDevice>,
+    /// How large the models are. Nothing means what suits the best of the devices.
+    pub(crate) size: Option<Size>,
+    /// How long a case is measured.
+    pub(crate) seconds: Option<f64>,
+    /// The workloads besides those that others are compared with. None means all.
+    pub(crate) only: Vec<String>,
+}
+
+/// How far a benchmark is.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum BenchNews<'a> {
+    /// It waits for a run to end.
+    Waits { run: String },
+    /// A device was not checked yet, and is.
+    Checks { device: &'a FoundDevice },
+    /// So many cases will be measured.
+    Begun { cases: usize },
+    /// One is being measured.
+    Measures {
+        device: &'a FoundDevice,
+        case: &'a Case,
+    },
+    /// One was.
+    Measured {
+        device: &'a FoundDevice,
+        row: &'a Row,
+    },
+}
+
+impl Host {
+    /// Measures devices, keeps what was found, and returns it.
+    ///
+    /// It waits until no run goes on, in this process or another. A benchmark that `stop` ends is kept as far as it came,
+    /// unless it has nothing.
+    pub(crate) fn bench(
+        &self,
+        request: &BenchRequest,
+        tell: &mut dyn FnMut(BenchNews<'_>),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<BenchReport> {
+        refuse_unknown(&request.only)?;
+        self.wait_for_runs(tell, stop);
+        let (start, power) = (Instant::now(), Power::now());
+        let devices = self.devices_to_measure(&request.devices)?;
+        let size = request.size.unwrap_or_else(|| size_for(&devices));
+        let mut warnings = Vec::new();
+        let mut plans = Vec::new();
+        for device in devices {
+            match self.checked_for(&device, tell, stop)? {
+                Checked {
+                    training_failed: Some(failed),
+                    ..
+                } => warnings.push(format!("{} was not measured: {failed}.", device.name)),
+                checked => plans.push(Plan::new(device, size, &request.only, checked)),
+            }
+        }
+        // The first case is measured once more at the end.
+        tell(BenchNews::Begun {
+            cases: plans.iter().map(|plan| plan.cases.len() + 1).sum(),
+        });
+        let seconds = request.seconds.unwrap_or(SECONDS);
+        let mut measured = Vec::new();
+        for plan in plans {
+            measured.push(self.measure_device(plan, seconds, tell, stop)?);
+        }
+        measured.retain(|it| !it.rows.is_empty());
+        if stop() {
+            warnings.push("It was stopped before its end.".to_owned());
+        }
+        if measured.is_empty() {
+            let why = warnings.first().cloned();
+            let why = why.unwrap_or_else(|| "no device can be measured".to_owned());
+            return Err(AppError::failed(format!("nothing was measured: {why}")));
+        }
+        if let Some(run) = self.run_that_goes_on() {
+            warnings.push(format!(
+                "The run `{run}` began meanwhile, so that both were slower."
+            ));
+        }
+        let report = BenchReport {
+            format: FORMAT,
+            time: crate::store::now(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            system: checks::system(),
+            size,
+            seconds: start.elapsed().as_secs_f64(),
+            power,
+            warnings,
+            imported: false,
+            devices: measured,
+        };
+        benchmarks::keep(&self.paths, &report)?;
+        Ok(report)
+    }
+
+    /// How a benchmark compares with the one before it on this machine: whole sentences.
+    pub(crate) fn since_last(&self, report: &BenchReport) -> Vec<String> {
+        let kept = benchmarks::list(&self.paths);
+        let before = benchmarks::before(report, &kept);
+        before.map_or_else(Vec::new, |before| report.since_words(before))
+    }
+
+    fn wait_for_runs(&self, tell: &mut dyn FnMut(BenchNews<'_>), stop: &dyn Fn() -> bool) {
+        let mut waits_for = None;
+        while let Some(run) = self.run_that_goes_on().filter(|_| !stop()) {
+            if waits_for.as_ref() != Some(&run) {
+                tell(BenchNews::Waits { run: run.clone() });
+                waits_for = Some(run);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn run_that_goes_on(&self) -> Option<String> {
+        let runs = self.runs().into_iter();
+        let mut going = runs.filter(|run| run.is_locked().unwrap_or(false));
+        going.next().map(|run| run.id)
+    }
+
+    fn devices_to_measure(&self, asked: &[RequestedDevice]) -> Result<Vec<FoundDevice>> {
+        let found = self.devices();
+        let mut devices: Vec<FoundDevice> = match asked {
+            [] => found.into_iter().filter(FoundDevice::is_usable).collect(),
+            asked => asked
+                .iter()
+                .map(|&device| Ok(self.choose_device(Some(device), true, &found)?.device))
+                .collect::<Result<_>>()?,
+        };
+        // Several engines may see the same device.
+        let mut seen = Vec::new();
+        devices.retain(|device| {
+            let is_new = !seen.contains(&device.setting());
+            seen.push(device.setting());
+            is_new
+        });
+        Ok(devices)
+    }
+
+    /// What is known of a device, which is checked if it never was.
+    fn checked_for(
+        &self,
+        device: &FoundDevice,
+        tell: &mut dyn FnMut(BenchNews<'_>),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Checked> {
+        if let Some(report) = checks::find(&self.paths, device) {
+            return Ok(report.checked());
+        }
+        tell(BenchNews::Checks { device });
+        let asked = device.setting().parse()?;
+        let report = self.check(Some(asked), None, &mut |_| {}, stop)?;
+        Ok(report.checked())
+    }
+
+    fn measure_device(
+        &self,
+        plan: Plan,
+        seconds: f64,
+        tell: &mut dyn FnMut(BenchNews<'_>),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<MeasuredDevice> {
+        let device = &plan.device;
+        let mut rows = Vec::new();
+        for case in &plan.cases {
+            if stop() {
+                break;
+            }
+            tell(BenchNews::Measures { device, case });
+            let row = self.measure_case(&plan, case, seconds, stop)?;
+            if stop() && row.measured.is_none() {
+                break;
+            }
+            tell(BenchNews::Measured { device, row: &row });
+            rows.push(row);
+        }
+        let mut sustained = None;
+        if let (Some(case), Some(first), false) = (plan.cases.first(), rows.first(), stop()) {
+            tell(BenchNews::Measures { device, case });
+            let again = self.measure_case(&plan, case, seconds, stop)?;
+            let rates = again.per_second().zip(first.per_second());
+            sustained = rates.map(|(again, first)| again / first);
+            tell(BenchNews::Measured {
+                device,
+                row: &again,
+            });
+        }
+        Ok(MeasuredDevice {
+            device: plan.device,
+            sustained,
+            rows,
+        })
+    }
+
+    /// Measures a case in an engine of its own. One that ends its engine is a row too.
+    fn measure_case(
+        &self,
+        plan: &Plan,
+        case: &Case,
+        seconds: f64,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Row> {
+        let log = &self.paths.check_log;
+        crate::store::make_folder_of(log)?;
+        let mut engine = Engine::start(plan.device.kind, Some(log))?;
+        engine.limit(PATIENCE + Duration::from_secs_f64(seconds));
+        let ask = Ask::Bench {
+            case: case.clone(),
+            device: plan.device.setting().parse()?,
+            avoid_kernels: plan.checked.composed.clone(),
+            seconds,
+        };
+        let mut measured = None;
+        let mut hear = |reply| {
+            if let Reply::Measured { row } = reply {
+                measured = Some(*row);
+            }
+        };
+        let asked = engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()));
+        Ok(match (measured, asked) {
+            (Some(row), _) => row,
+            (None, Err(error)) => Row::not_measured(case.clone(), error.message),
+            (None, Ok(())) => Row::not_measured(case.clone(), "the engine said nothing"),
+        })
+    }
+}
+
+/// What is measured on one device.
+struct Plan {
+    device: FoundDevice,
+    checked: Checked,
+    cases: Vec<Case>,
+}
+
+impl Plan {
+    fn new(device: FoundDevice, size: Size, only: &[String], checked: Checked) -> Self {
+        let mut dtypes = check::dtypes(DeviceClass::of(&device, false));
+        dtypes.retain(|dtype| !checked.refused_dtypes.contains(dtype));
+        let mut cases = cases(size, device.kind, &dtypes);
+        let ceilings = [MATMUL, BANDWIDTH];
+        cases.retain(|case| {
+            let name = &case.workload;
+            only.is_empty() || only.contains(name) || ceilings.contains(&name.as_str())
+        });
+        Self {
+            device,
+            checked,
+            cases,
+        }
+    }
+}
+
+/// What keeps the best of the devices busy, and is done by the others in a time that a person waits.
+fn size_for(devices: &[FoundDevice]) -> Size {
+    match devices.iter().all(|device| device.kind == DeviceKind::Cpu) {
+        true => Size::Small,
+        false => Size::Medium,
+    }
+}
+
+fn refuse_unknown(names: &[String]) -> Result<()> {
+    let known: Vec<&str> = WORKLOADS.iter().map(|it| it.name).collect();
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => Err(AppError::invalid(format!(
+            "there is no workload `{name}`; there is {}",
+            known.join(", ")
+        ))),
+    }
+}
+
+/// What is measured, as a progress bar names it.
+pub(crate) fn words_of_case(case: &Case) -> String {
+    words_of(&Row::not_measured(case.clone(), ""))
+}

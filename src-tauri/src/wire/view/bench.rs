@@ -1,0 +1,289 @@
+//! What a benchmark found, as the window shows it.
+
+use models::bench::{Row, Unit, WORKLOADS, published::Published};
+use serde::Serialize;
+use specta::Type;
+
+use crate::store::benchmarks::{BenchReport, Comparison, MeasuredDevice, words_of};
+
+/// How far a benchmark is.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BenchProgressView {
+    pub(crate) done: u32,
+    /// How many cases there are. 0 before that is known.
+    pub(crate) cases: u32,
+    /// What happens now: `LoRA step, 4 rows, f32 on Apple M3 Max`, or what it waits for.
+    pub(crate) now: String,
+    /// Nothing before the first case is done.
+    pub(crate) seconds_left: Option<f64>,
+    /// What was measured so far, by device.
+    pub(crate) devices: Vec<BenchDeviceView>,
+}
+
+/// What a benchmark found.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BenchView {
+    /// What names it among others.
+    id: String,
+    /// When it ended, in UTC.
+    time: String,
+    version: String,
+    system: String,
+    /// `small`, `medium` or `large`.
+    size: String,
+    seconds: f64,
+    /// Whether it was brought from elsewhere.
+    imported: bool,
+    /// What was odd about the machine's power: `on battery`.
+    power: Option<String>,
+    devices: Vec<BenchDeviceView>,
+    /// How devices compare: `Metal is 1.69x faster than the CPU at: LoRA step.`
+    ratios: Vec<String>,
+    advice: Vec<AdviceView>,
+    /// What may have made it slower than the machine is: whole sentences.
+    warnings: Vec<String>,
+    /// How it compares with the one before it on this machine: whole sentences.
+    since: Vec<String>,
+}
+
+/// What was measured on one device.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BenchDeviceView {
+    /// `Apple M3 Max`.
+    name: String,
+    /// `Metal`.
+    kind: String,
+    /// How a run asks for it: `cuda:1`.
+    setting: String,
+    rows: Vec<BenchRowView>,
+}
+
+/// One case.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BenchRowView {
+    /// `lora_step`.
+    workload: String,
+    /// `LoRA step`.
+    title: String,
+    /// `shape of SmolLM2-135M, 4 x 256 tokens`, with the workers where there are some.
+    config: String,
+    /// Nothing where nothing is computed.
+    dtype: Option<String>,
+    /// Rows in a batch, where there are batches.
+    rows: Option<u32>,
+    unit: BenchUnit,
+    /// Why it was not measured.
+    problem: Option<String>,
+    measured: Option<BenchMeasuredView>,
+}
+
+/// What a case took.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BenchMeasuredView {
+    first_millis: f64,
+    median_millis: f64,
+    /// A quarter of the steps took less, a quarter more.
+    low_millis: f64,
+    high_millis: f64,
+    /// What of the unit was done each second, in a median step, and at the quartiles.
+    per_second: f64,
+    low_per_second: f64,
+    high_per_second: f64,
+    peak_bytes: f64,
+    /// The share of what the device could do at best.
+    roofline_share: Option<f64>,
+    /// Milliseconds of each step after the warm-up, in order. None of a benchmark that was read from a table.
+    step_millis: Vec<f64>,
+}
+
+/// What is counted each second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BenchUnit {
+    Tokens,
+    Operations,
+    Bytes,
+    Batches,
+}
+
+/// A choice that the figures speak for.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AdviceView {
+    /// As in a run file: `dtype.compute`.
+    setting: String,
+    value: String,
+    /// Why, as a sentence with the figures.
+    why: String,
+}
+
+/// How two benchmarks differ on one device.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ComparisonView {
+    /// The device of the earlier one, and that of the later.
+    before: String,
+    after: String,
+    rows: Vec<ComparedRowView>,
+}
+
+/// How one case differs.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ComparedRowView {
+    config: String,
+    /// `413 tokens/s`.
+    before: String,
+    after: String,
+    /// `3 % slower`, `no clear change`.
+    words: String,
+    /// The rate after over the rate before: above 1 is faster.
+    ratio: f64,
+    /// Whether it is more than chance.
+    is_clear: bool,
+}
+
+/// What others have published of the speed of their tool. Theirs, not measured here.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PublishedView {
+    tool: String,
+    /// Which of our workloads it is nearest to.
+    workload: String,
+    /// `LoRA step`.
+    title: String,
+    work: String,
+    hardware: String,
+    tokens_per_second: f64,
+    /// `2024-09`.
+    date: String,
+    /// A page of the web.
+    source: String,
+}
+
+impl BenchView {
+    /// The view; `since` is how it compares with the one before it.
+    pub(crate) fn new(report: &BenchReport, since: Vec<String>) -> Self {
+        let advice = report.advice().into_iter().map(|advice| AdviceView {
+            setting: advice.setting.to_owned(),
+            value: advice.value,
+            why: advice.why,
+        });
+        Self {
+            id: report.id(),
+            time: report.time.clone(),
+            version: report.version.clone(),
+            system: report.system.clone(),
+            size: report.size.to_string(),
+            seconds: report.seconds,
+            imported: report.imported,
+            power: report.power.words(),
+            devices: report.devices.iter().map(BenchDeviceView::from).collect(),
+            ratios: report.ratios(),
+            advice: advice.collect(),
+            warnings: report.all_warnings(),
+            since,
+        }
+    }
+}
+
+impl From<&MeasuredDevice> for BenchDeviceView {
+    fn from(on: &MeasuredDevice) -> Self {
+        Self {
+            name: on.device.name.clone(),
+            kind: on.device.kind.to_string(),
+            setting: on.device.setting(),
+            rows: on
+                .rows
+                .iter()
+                .map(|row| BenchRowView::new(row, on))
+                .collect(),
+        }
+    }
+}
+
+impl BenchRowView {
+    fn new(row: &Row, on: &MeasuredDevice) -> Self {
+        let measured = row.measured.as_ref().map(|it| BenchMeasuredView {
+            first_millis: it.first_millis,
+            median_millis: it.median_millis,
+            low_millis: it.low_millis,
+            high_millis: it.high_millis,
+            per_second: it.per_second(),
+            low_per_second: it.amount / it.high_millis * 1e3,
+            high_per_second: it.amount / it.low_millis * 1e3,
+            peak_bytes: it.peak_bytes as f64,
+            roofline_share: on.roofline_share(row),
+            step_millis: it.step_millis.clone(),
+        });
+        // Title and dtype have places of their own.
+        let words = words_of(&Row {
+            case: models::bench::Case {
+                dtype: None,
+                ..row.case.clone()
+            },
+            ..row.clone()
+        });
+        let title = row.case.title().to_owned();
+        let config = words
+            .strip_prefix(&format!("{title}, "))
+            .unwrap_or_default();
+        Self {
+            workload: row.case.workload.clone(),
+            config: config.to_owned(),
+            title,
+            dtype: row.case.dtype.map(|dtype| dtype.to_string()),
+            rows: row.case.variation.rows.map(|rows| rows as u32),
+            unit: match row.unit {
+                Unit::Tokens => BenchUnit::Tokens,
+                Unit::Operations => BenchUnit::Operations,
+                Unit::Bytes => BenchUnit::Bytes,
+                Unit::Batches => BenchUnit::Batches,
+            },
+            problem: row.problem.clone(),
+            measured,
+        }
+    }
+}
+
+impl From<Comparison> for ComparisonView {
+    fn from(comparison: Comparison) -> Self {
+        let [before, after] = comparison.devices;
+        let rows = comparison.rows.into_iter().map(|row| ComparedRowView {
+            config: row.config,
+            before: row.before,
+            after: row.after,
+            words: row.words,
+            ratio: row.ratio,
+            is_clear: row.is_clear,
+        });
+        Self {
+            before,
+            after,
+            rows: rows.collect(),
+        }
+    }
+}
+
+impl From<&Published> for PublishedView {
+    fn from(published: &Published) -> Self {
+        let workload = WORKLOADS.iter().find(|it| it.name == published.workload);
+        Self {
+            tool: published.tool.to_owned(),
+            workload: published.workload.to_owned(),
+            title: workload
+                .map_or(published.workload, |it| it.title)
+                .to_owned(),
+            work: published.work.to_owned(),
+            hardware: published.hardware.to_owned(),
+            tokens_per_second: published.tokens_per_second,
+            date: published.date.to_owned(),
+            source: published.source.to_owned(),
+        }
+    }
+}
