@@ -1,5 +1,6 @@
 //! The window: a second thin shell over the host.
 
+mod first_check;
 mod menu;
 mod notify;
 mod place;
@@ -65,6 +66,7 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
             }
             watch::start(app.handle().clone());
             watch::tell_downloads(app.handle().clone());
+            first_check::start(app.handle().clone());
             Ok(())
         })
         .build(context);

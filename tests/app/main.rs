@@ -7,6 +7,7 @@
 )]
 
 mod app;
+mod bench;
 mod check;
 mod cli;
 mod hub;

@@ -75,12 +75,15 @@ pub fn roofline_share(row: &Row, rows: &[Row]) -> Option<f64> {
         rows.iter().find(same)?.per_second()
     };
     let is_ceiling = [MATMUL, BANDWIDTH].contains(&row.case.workload.as_str());
-    let may_be_cached = (1.0..CACHE_BYTES).contains(&measured.bytes);
+    let may_be_cached = (1.0..CACHE_BYTES).contains(&measured.step.bytes);
     if is_ceiling || may_be_cached {
         return None;
     }
     let mut least_seconds: f64 = 0.0;
-    for (amount, workload) in [(measured.operations, MATMUL), (measured.bytes, BANDWIDTH)] {
+    for (amount, workload) in [
+        (measured.step.operations, MATMUL),
+        (measured.step.bytes, BANDWIDTH),
+    ] {
         if amount > 0.0 {
             least_seconds = least_seconds.max(amount / ceiling(workload)?);
         }

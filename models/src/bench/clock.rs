@@ -56,6 +56,19 @@ pub(super) fn time(step: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
+/// What one step does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepWork {
+    /// What of the unit it does.
+    pub amount: f64,
+    /// Multiplications and additions, each counted as one; 0 where they are not what it is about.
+    pub operations: f64,
+    /// Bytes that it has to read at least; 0 where they are not what it is about.
+    pub bytes: f64,
+    /// The most memory that a plan would expect. Nothing where there is no plan.
+    pub estimated_bytes: Option<u64>,
+}
+
 /// What a case took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
@@ -69,25 +82,16 @@ pub struct Measured {
     pub high_millis: f64,
     /// Milliseconds of each step after the warm-up, in order.
     pub step_millis: Vec<f64>,
-    /// What of the unit one step does.
-    pub amount: f64,
-    /// Multiplications and additions of a step, each counted as one; 0 where they are not what it is about.
-    pub operations: f64,
-    /// Bytes that a step has to read at least; 0 where they are not what it is about.
-    pub bytes: f64,
+    /// What each of them did.
+    #[serde(flatten)]
+    pub step: StepWork,
     /// The most memory that was in use on the device. On a processor, that of the whole process.
     pub peak_bytes: u64,
 }
 
 impl Measured {
     /// What follows from the milliseconds of all steps, the first one too.
-    pub(super) fn new(
-        millis: &[f64],
-        amount: f64,
-        operations: f64,
-        bytes: f64,
-        peak_bytes: u64,
-    ) -> Result<Self> {
+    pub(super) fn new(millis: &[f64], step: StepWork, peak_bytes: u64) -> Result<Self> {
         let Some((&first_millis, [_, _, steady @ ..])) = millis.split_first() else {
             return Err(stopped(millis.len()));
         };
@@ -101,16 +105,14 @@ impl Measured {
             low_millis,
             high_millis,
             step_millis: steady.to_vec(),
-            amount,
-            operations,
-            bytes,
+            step,
             peak_bytes,
         })
     }
 
     /// What of the unit was done each second, in a median step.
     pub fn per_second(&self) -> f64 {
-        self.amount / self.median_millis * 1e3
+        self.step.amount / self.median_millis * 1e3
     }
 
     /// Half the distance of the quartiles, as a share of the median.
@@ -152,7 +154,11 @@ mod tests {
     use super::*;
 
     fn measured(millis: &[f64]) -> Measured {
-        Measured::new(millis, 100.0, 0.0, 0.0, 0).unwrap()
+        let step = StepWork {
+            amount: 100.0,
+            ..StepWork::default()
+        };
+        Measured::new(millis, step, 0).unwrap()
     }
 
     #[test]
@@ -167,7 +173,7 @@ mod tests {
     #[test]
     fn too_few_steps_are_no_measurement() {
         for steps in 0..6 {
-            assert!(Measured::new(&vec![1.0; steps], 1.0, 0.0, 0.0, 0).is_err());
+            assert!(Measured::new(&vec![1.0; steps], StepWork::default(), 0).is_err());
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use candle_core::DType;
 use serde_json::Value as Json;
 
-use super::{Case, Clock, Place, Unit, Variation, Work, Workload, size::RepeatedWeights};
+use super::{Case, Clock, Place, StepWork, Unit, Variation, Work, Workload, size::RepeatedWeights};
 use crate::{
     Error, Result,
     arch::{
@@ -80,7 +80,8 @@ fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
     let plan = plan(case, place, method)?;
     let config = shape(case, &plan)?;
     let estimate = Estimate::new(&plan, &config);
-    refuse_what_does_not_fit(&estimate, place)?;
+    let estimated_bytes = bytes_of(&estimate);
+    refuse_what_does_not_fit(estimated_bytes, place)?;
     let (rows, length) = (plan.batch.rows, plan.batch.length);
     let shape = match &plan.scratch {
         Some(_) => format!("preset {}", case.size.preset().name()),
@@ -89,9 +90,12 @@ fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
     let operations = estimate.operations / plan.steps as f64;
     let decoder = decoder(&plan, config, place)?;
     Ok(Work {
-        amount: (rows * length) as f64,
-        operations,
-        bytes: 0.0,
+        step: StepWork {
+            amount: (rows * length) as f64,
+            operations,
+            estimated_bytes: Some(estimated_bytes),
+            ..StepWork::default()
+        },
         config: format!("{shape}, {rows} x {length} tokens"),
         steps: Box::new(move |clock| {
             let mut task = RandomTokens {
@@ -179,12 +183,15 @@ fn shape(case: &Case, plan: &TrainPlan) -> Result<DecoderConfig> {
     }
 }
 
-/// A step that does not fit would have the system take memory from everything else, or end the process.
-fn refuse_what_does_not_fit(estimate: &Estimate, place: &Place) -> Result<()> {
-    let needed = estimate.weights_bytes
+fn bytes_of(estimate: &Estimate) -> u64 {
+    estimate.weights_bytes
         + estimate.optimizer_bytes
         + estimate.activations_bytes
-        + estimate.rest_bytes;
+        + estimate.rest_bytes
+}
+
+/// A step that does not fit would have the system take memory from everything else, or end the process.
+fn refuse_what_does_not_fit(needed: u64, place: &Place) -> Result<()> {
     let free = crate::device::memory::memory(&place.device)?.available_bytes;
     if needed <= free {
         return Ok(());

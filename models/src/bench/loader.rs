@@ -10,7 +10,7 @@ use std::{
 
 use candle_core::{Device, Tensor};
 
-use super::{Case, Place, Unit, Variation, Work, Workload, timed};
+use super::{Case, Place, StepWork, Unit, Variation, Work, Workload, timed};
 use crate::{
     Error, Result,
     data::{
@@ -50,9 +50,10 @@ fn prepare(case: &Case, place: &Place) -> Result<Work> {
     let mut source = Source::new(rows, length, case.variation.workers.unwrap_or(0))?;
     let device = place.device.clone();
     Ok(Work {
-        amount: BATCHES_PER_STEP as f64,
-        operations: 0.0,
-        bytes: 0.0,
+        step: StepWork {
+            amount: BATCHES_PER_STEP as f64,
+            ..StepWork::default()
+        },
         config: format!("{rows} x {length} tokens"),
         steps: timed(&place.device, move || {
             for _ in 0..BATCHES_PER_STEP {

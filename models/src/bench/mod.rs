@@ -20,7 +20,7 @@ mod writing;
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
-pub use clock::{Clock, Measured};
+pub use clock::{Clock, Measured, StepWork};
 pub use size::Size;
 
 use crate::{
@@ -127,12 +127,8 @@ pub struct Place {
 
 /// A case that is ready to be timed.
 struct Work {
-    /// What of the unit one step does.
-    amount: f64,
-    /// Multiplications and additions of a step, each counted as one. 0 where they are not what it is about.
-    operations: f64,
-    /// Bytes that a step has to read at least. 0 where they are not what it is about.
-    bytes: f64,
+    /// What one step does.
+    step: StepWork,
     /// What a person reads: `4 rows of 256 tokens`.
     config: String,
     steps: Steps,
@@ -222,13 +218,7 @@ pub fn measure(case: Case, place: &Place, seconds: f64, stop: &dyn Fn() -> bool)
         let memory = memory(&place.device)?;
         // Where the system keeps no highest figure, what is in use after the last step is nearly it.
         let peak_bytes = memory.peak_bytes.unwrap_or(memory.used_bytes);
-        let measured = Measured::new(
-            &millis,
-            work.amount,
-            work.operations,
-            work.bytes,
-            peak_bytes,
-        )?;
+        let measured = Measured::new(&millis, work.step, peak_bytes)?;
         Ok::<_, crate::Error>((measured, work.config))
     })();
     match measured {

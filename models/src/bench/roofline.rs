@@ -5,7 +5,7 @@
 
 use candle_core::Tensor;
 
-use super::{BANDWIDTH, Case, MATMUL, Place, Unit, Work, Workload, just_one, timed};
+use super::{BANDWIDTH, Case, MATMUL, Place, StepWork, Unit, Work, Workload, just_one, timed};
 use crate::{
     Result,
     device::DeviceKind,
@@ -47,9 +47,11 @@ fn multiply(case: &Case, place: &Place) -> Result<Work> {
     let right = Value::constant(left.tensor().affine(0.5, 0.25)?);
     let operations = (2 * side.pow(3) * products) as f64;
     Ok(Work {
-        amount: operations,
-        operations,
-        bytes: 0.0,
+        step: StepWork {
+            amount: operations,
+            operations,
+            ..StepWork::default()
+        },
         config: format!("{side} x {side}"),
         steps: timed(&place.device, move || {
             for _ in 0..products {
@@ -72,9 +74,11 @@ fn read_and_write(case: &Case, place: &Place) -> Result<Work> {
     // Two are read, one is written.
     let bytes = (3 * count * case.compute().bytes()) as f64;
     Ok(Work {
-        amount: bytes,
-        operations: 0.0,
-        bytes,
+        step: StepWork {
+            amount: bytes,
+            bytes,
+            ..StepWork::default()
+        },
         config: format!("{} million numbers", count >> 20),
         steps: timed(&place.device, move || add(&left, &right).map(drop)),
     })

@@ -1,3 +1,5 @@
+//! Every workload on the processor, and what follows from made-up figures.
+
 use super::{
     advice::{OnDevice, advice, ratios, roofline_share},
     compare::{changes, mean, words},
@@ -35,7 +37,15 @@ fn row(
         .collect();
     Row {
         unit: case.workload().unwrap().unit,
-        measured: Some(Measured::new(&steps, amount, operations, bytes, 1000).unwrap()),
+        measured: Some({
+            let step = StepWork {
+                amount,
+                operations,
+                bytes,
+                estimated_bytes: None,
+            };
+            Measured::new(&steps, step, 1000).unwrap()
+        }),
         case,
         config: String::new(),
         problem: None,

@@ -2,15 +2,19 @@
 
 use candle_core::{D, DType, Device, Tensor};
 
-use super::{Case, Place, Unit, Work, Workload, just_one, size::RepeatedWeights, timed};
+use super::{Case, Place, StepWork, Unit, Work, Workload, just_one, size::RepeatedWeights, timed};
 use crate::{
     Result,
     arch::{
         decoder::{Decoder, Input},
         kv_cache::KvCache,
     },
-    device::dtype::{DeviceClass, Role, choose_dtype},
+    device::{
+        DeviceKind,
+        dtype::{DeviceClass, Role, choose_dtype},
+    },
     random::Random,
+    train::estimate::talking_bytes,
 };
 
 pub(super) static PROMPT: Workload = Workload {
@@ -36,8 +40,8 @@ const BEFORE: usize = 32;
 const LONGEST: usize = 288;
 
 fn read(case: &Case, place: &Place) -> Result<Work> {
-    let decoder = decoder(case, place)?;
     let length = 2 * case.size.row_length();
+    let (decoder, estimated_bytes) = decoder(case, place, length)?;
     let tokens = tokens(&decoder, length);
     let (weights, _) = weights_of(&decoder);
     let config = decoder.config();
@@ -47,9 +51,12 @@ fn read(case: &Case, place: &Place) -> Result<Work> {
     let head = (config.vocab_size * config.hidden_size) as f64;
     let operations = 2.0 * (length as f64 * (weights - head + attention) + head);
     Ok(Work {
-        amount: length as f64,
-        operations,
-        bytes: 0.0,
+        step: StepWork {
+            amount: length as f64,
+            operations,
+            estimated_bytes: Some(estimated_bytes),
+            ..StepWork::default()
+        },
         config: format!("{}, {length} tokens", case.size.shape_name()),
         steps: timed(&place.device, move || {
             let mut cache = decoder.new_cache();
@@ -59,15 +66,18 @@ fn read(case: &Case, place: &Place) -> Result<Work> {
 }
 
 fn write(case: &Case, place: &Place) -> Result<Work> {
-    let decoder = decoder(case, place)?;
+    let (decoder, estimated_bytes) = decoder(case, place, LONGEST)?;
     let mut cache = decoder.new_cache();
     let first = next(&decoder, &tokens(&decoder, BEFORE), &mut cache)?;
     let mut last = first.clone();
     let (weights, bytes) = weights_of(&decoder);
     Ok(Work {
-        amount: 1.0,
-        operations: 2.0 * weights,
-        bytes,
+        step: StepWork {
+            amount: 1.0,
+            operations: 2.0 * weights,
+            bytes,
+            estimated_bytes: Some(estimated_bytes),
+        },
         config: format!("{}, after {BEFORE} tokens", case.size.shape_name()),
         steps: timed(&place.device, move || {
             if cache.tokens() >= LONGEST {
@@ -80,7 +90,8 @@ fn write(case: &Case, place: &Place) -> Result<Work> {
     })
 }
 
-fn decoder(case: &Case, place: &Place) -> Result<Decoder> {
+/// A model to read and write with, and the bytes that a talk of so many tokens is expected to take.
+fn decoder(case: &Case, place: &Place, tokens: usize) -> Result<(Decoder, u64)> {
     let class = DeviceClass::of(&place.choice.device, case.dtype.is_some());
     // Frozen weights are kept as a chat keeps them, and in f32 where that is computed in.
     let storage = choose_dtype(class, Role::Storage, case.dtype, &[], false)?.dtype;
@@ -88,14 +99,12 @@ fn decoder(case: &Case, place: &Place) -> Result<Decoder> {
         dtype: storage.into(),
         device: place.device.clone(),
     };
+    let config = case.size.config()?;
+    let on_cuda = place.choice.device.kind == DeviceKind::Cuda;
+    let bytes = talking_bytes(&config, storage, case.compute(), tokens, on_cuda);
     let compute: DType = case.compute().into();
-    Decoder::new(
-        case.size.config()?,
-        &mut weights,
-        false,
-        compute,
-        &place.device,
-    )
+    let decoder = Decoder::new(config, &mut weights, false, compute, &place.device)?;
+    Ok((decoder, bytes))
 }
 
 fn tokens(decoder: &Decoder, count: usize) -> Vec<u32> {

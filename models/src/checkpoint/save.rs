@@ -44,7 +44,12 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = beside(path, "writing");
     write_synced(&temporary, bytes)?;
     fs::rename(&temporary, path).map_err(Error::file("put the file in its place", path))?;
-    path.parent().map_or(Ok(()), sync_folder)
+    match path.parent() {
+        // A bare name lies where the program works.
+        Some(folder) if folder.as_os_str().is_empty() => sync_folder(Path::new(".")),
+        Some(folder) => sync_folder(folder),
+        None => Ok(()),
+    }
 }
 
 /// Writes a file and waits until the disk has it.

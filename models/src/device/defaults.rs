@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::{
-    DeviceKind,
+    DeviceKind, FoundDevice,
     dtype::{DeviceClass, Role, dtype_rule},
 };
 
@@ -114,6 +114,46 @@ pub const fn device_defaults(kind: DeviceKind) -> DeviceDefaults {
     }
 }
 
+/// Something that can't be done on a device, or not yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// `No 8-bit optimizer`.
+    pub what: String,
+    /// Why, as a sentence.
+    pub why: &'static str,
+}
+
+/// What can't be done on a device, from the tables that its defaults come from. `bf16_checked` says whether the device
+/// check has passed bf16 on it.
+pub fn limits(device: &FoundDevice, bf16_checked: bool) -> Vec<Limit> {
+    let class = DeviceClass::of(device, bf16_checked);
+    let refused = dtype_rule(class, Role::Compute).refused.iter();
+    let mut limits: Vec<Limit> = refused
+        .map(|refused| Limit {
+            what: format!("No computing in {}", refused.dtype),
+            why: refused.reason,
+        })
+        .collect();
+    let defaults = device_defaults(device.kind);
+    let switches = [
+        ("No 8-bit optimizer", defaults.eight_bit_optimizer),
+        ("No quantized weights", defaults.quantized_base),
+        ("No pinned memory", defaults.pinned_memory),
+    ];
+    let off = switches.into_iter().filter(|(_, switch)| !switch.value);
+    limits.extend(off.map(|(what, switch)| Limit {
+        what: what.to_owned(),
+        why: switch.reason,
+    }));
+    if defaults.devices.value == 1 {
+        limits.push(Limit {
+            what: "No run on several devices".to_owned(),
+            why: defaults.devices.reason,
+        });
+    }
+    limits
+}
+
 /// The page of the guide that shows this table and that of the number formats.
 pub fn markdown() -> String {
     let mut page = String::from(
@@ -180,6 +220,18 @@ mod tests {
             committed == markdown(),
             "docs/guide/devices.md is not what the tables say; set ANNEAL_WRITE_DOCS=1 and run this test again"
         );
+    }
+
+    #[test]
+    fn what_a_device_can_not_do_is_in_the_words_of_the_tables() {
+        let metal = FoundDevice::named(DeviceKind::Metal, 0, "Apple M3");
+        let said =
+            |bf16| -> Vec<String> { limits(&metal, bf16).into_iter().map(|it| it.what).collect() };
+        assert!(said(false).contains(&"No computing in bf16".to_owned()));
+        assert!(!said(true).contains(&"No computing in bf16".to_owned()));
+        let several = limits(&metal, true).pop().unwrap();
+        assert_eq!(several.what, "No run on several devices");
+        assert!(several.why.contains("Metal has no way"), "{}", several.why);
     }
 
     #[test]

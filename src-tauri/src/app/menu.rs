@@ -6,7 +6,7 @@ use tauri::{
 };
 
 /// The pages of the Go menu: the id, what is shown, and the key.
-const PAGES: [(&str, &str, &str); 8] = [
+const PAGES: [(&str, &str, &str); 9] = [
     ("home", "Home", "CmdOrCtrl+1"),
     ("models", "Models", "CmdOrCtrl+2"),
     ("data", "Data", "CmdOrCtrl+3"),
@@ -14,6 +14,7 @@ const PAGES: [(&str, &str, &str); 8] = [
     ("runs", "Runs", "CmdOrCtrl+5"),
     ("chat", "Chat", "CmdOrCtrl+6"),
     ("device", "Device", "CmdOrCtrl+7"),
+    ("bench", "Benchmark", "CmdOrCtrl+8"),
     ("search", "Go to Anything…", "CmdOrCtrl+K"),
 ];
 

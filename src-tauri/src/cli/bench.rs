@@ -115,7 +115,9 @@ fn progress(terminal: &Terminal) -> ProgressBar {
 
 fn tell(news: &BenchNews<'_>, bar: &ProgressBar, started: Instant, terminal: &Terminal) {
     match news {
-        BenchNews::Waits { run } => terminal.note(format_args!("waiting until `{run}` has ended")),
+        BenchNews::Waits { run } => {
+            terminal.note(format_args!("waiting until `{}` has ended", run.id));
+        }
         BenchNews::Checks { device } => {
             terminal.note(format_args!("{} is checked first", device.name));
         }

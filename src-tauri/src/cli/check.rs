@@ -108,6 +108,10 @@ fn show(report: &CheckReport, terminal: &Terminal) {
             )),
         }
     }
+    terminal.line("");
+    for limit in report.limits() {
+        terminal.line(format_args!("- {}: {}", limit.what, style(limit.why).dim()));
+    }
     for sentence in report.consequences() {
         terminal.warn(sentence);
     }

@@ -159,6 +159,9 @@ pub(super) fn follow(run: &Run, host: &Host, terminal: &Terminal) -> Result<Ende
     if !terminal.json {
         terminal.note(format_args!("run {}", style(&run.id).for_stderr().bold()));
     }
+    if let Some(words) = host.never_checked(run.plan()?.device) {
+        terminal.note(words);
+    }
     let mut view = View::new(terminal);
     let wish = || Wish::stop_if(interrupts.load(Ordering::SeqCst) > 0);
     let mut started = |engine| {

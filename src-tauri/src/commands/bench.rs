@@ -11,7 +11,10 @@ use tauri::{State, ipc::Channel};
 use super::{Answer, App};
 use crate::{
     host::bench::{BenchNews, BenchRequest, words_of_case},
-    store::benchmarks::{self, BenchReport, MeasuredDevice},
+    store::{
+        benchmarks::{self, BenchReport, MeasuredDevice},
+        runs::Run,
+    },
     wire::{
         error::{AppError, Result},
         view::{BenchProgressView, BenchView, ComparisonView, PublishedView},
@@ -58,7 +61,7 @@ pub(super) fn run_benchmark(
     app.stop_bench.store(false, Ordering::SeqCst);
     let stop = || app.stop_bench.load(Ordering::SeqCst);
     let mut teller = Teller::new(progress);
-    let mut waits = |run: &str| teller.say(format!("Waits until {run} has ended"));
+    let mut waits = |run: &Run| teller.say(waits_for(run));
     let Some(_turn) = app.queue.turn(&mut waits, &stop) else {
         return Err(AppError::failed("the benchmark was stopped; nothing was measured").into());
     };
@@ -126,6 +129,11 @@ pub(super) fn published_figures() -> Answer<Vec<PublishedView>> {
     Ok(PUBLISHED.iter().map(PublishedView::from).collect())
 }
 
+fn waits_for(run: &Run) -> String {
+    let name = run.plan().map_or_else(|_| run.id.clone(), |plan| plan.name);
+    format!("Waits until {name} has ended")
+}
+
 /// Tells the page what was measured so far.
 struct Teller {
     progress: Channel<BenchProgressView>,
@@ -149,7 +157,7 @@ impl Teller {
 
     fn hear(&mut self, news: BenchNews<'_>) {
         match news {
-            BenchNews::Waits { run } => self.say(format!("Waits until {run} has ended")),
+            BenchNews::Waits { run } => self.say(waits_for(&run)),
             BenchNews::Checks { device } => self.say(format!("Checks {} first", device.name)),
             BenchNews::Begun { cases } => self.cases = cases,
             BenchNews::Measures { device, case } => {

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use models::device::RequestedDevice;
-use tauri::{State, ipc::Channel};
+use tauri::State;
 
 use super::{Answer, App};
 use crate::{
-    host::check::CheckNews,
+    host::{check::CheckNews, locked},
     store::checks,
     wire::{
         error::Result,
@@ -28,37 +28,20 @@ pub(super) fn last_check(app: State<'_, App>, device: String) -> Answer<Option<C
     Ok(report.as_ref().map(CheckView::from))
 }
 
-/// Checks a device, and tells how far it is. It waits for no run: what runs says so in its times alone.
+/// Checks a device; its progress is in the status. It waits for no run: what runs says so in its times alone. A check that
+/// nobody asked for ends at once.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn check_device(
-    app: State<'_, App>,
-    device: String,
-    progress: Channel<CheckProgressView>,
-) -> Answer<CheckView> {
+pub(super) fn check_device(app: State<'_, App>, device: String) -> Answer<CheckView> {
+    app.stop_check.store(true, Ordering::SeqCst);
+    let _turn = locked(&app.check_turn);
     app.stop_check.store(false, Ordering::SeqCst);
-    let (mut done, mut all) = (0, 0);
-    let mut tell = |news: CheckNews<'_>| {
-        let last = match news {
-            CheckNews::Begun { cases } => {
-                all = cases as u32;
-                String::new()
-            }
-            CheckNews::Tried(row) => {
-                done += 1;
-                format!("{} in {}", row.operation, row.dtype)
-            }
-        };
-        let _ = progress.send(CheckProgressView {
-            done,
-            cases: all,
-            last,
-        });
-    };
     let stop = || app.stop_check.load(Ordering::SeqCst);
+    let asked = read(&device)?;
+    let mut teller = Teller::new(&app, device);
     let report = app
         .host
-        .check(Some(read(&device)?), None, &mut tell, &stop)?;
+        .check(Some(asked), None, &mut |news| teller.hear(&news), &stop)?;
     Ok(CheckView::from(&report))
 }
 
@@ -68,6 +51,42 @@ pub(super) fn check_device(
 pub(super) fn stop_check(app: State<'_, App>) -> Answer<()> {
     app.stop_check.store(true, Ordering::SeqCst);
     Ok(())
+}
+
+/// Keeps how far a check is where the status finds it, until it is dropped.
+pub(crate) struct Teller<'a> {
+    app: &'a App,
+    progress: CheckProgressView,
+}
+
+impl<'a> Teller<'a> {
+    pub(crate) fn new(app: &'a App, device: String) -> Self {
+        let progress = CheckProgressView {
+            device,
+            done: 0,
+            cases: 0,
+            last: String::new(),
+        };
+        *locked(&app.checking) = Some(progress.clone());
+        Self { app, progress }
+    }
+
+    pub(crate) fn hear(&mut self, news: &CheckNews<'_>) {
+        match news {
+            CheckNews::Begun { cases } => self.progress.cases = *cases as u32,
+            CheckNews::Tried(row) => {
+                self.progress.done += 1;
+                self.progress.last = format!("{} in {}", row.operation, row.dtype);
+            }
+        }
+        *locked(&self.app.checking) = Some(self.progress.clone());
+    }
+}
+
+impl Drop for Teller<'_> {
+    fn drop(&mut self) {
+        *locked(&self.app.checking) = None;
+    }
 }
 
 /// The device that a page names.

@@ -10,7 +10,7 @@ use tauri::{AppHandle, Manager, Runtime, State, ipc::Channel};
 use super::{Answer, App, Leaving};
 use crate::{
     host::locked,
-    store::run_state::RunStatus,
+    store::{checks, run_state::RunStatus},
     wire::view::{DeviceView, HomeView, News, ReasonView, StatusView},
 };
 
@@ -26,6 +26,10 @@ pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
     let mut warnings = choice.warnings.clone();
     warnings.extend(app.host.engine_problems());
     warnings.extend(app.warnings.iter().cloned());
+    let report = checks::find(&app.host.paths, &choice.device);
+    if let Some(report) = report.filter(|report| !report.is_ready()) {
+        warnings.push(format!("{}.", report.verdict()));
+    }
     Ok(HomeView {
         device: DeviceView::from(&choice.device),
         devices: found.iter().map(with_defaults).collect(),
@@ -61,6 +65,7 @@ pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
         offered,
         device: DeviceView::from(&choice.device),
         awake: locked(&app.awake).clone(),
+        checking: locked(&app.checking).clone(),
         problem: app.queue.problem(),
     })
 }

@@ -3,7 +3,7 @@
 mod bench;
 mod chat;
 mod data;
-mod device;
+pub(crate) mod device;
 mod home;
 mod hub;
 mod models;
@@ -35,7 +35,7 @@ use crate::{
     },
     wire::{
         error::AppError,
-        view::{ErrorView, News, RunView},
+        view::{CheckProgressView, ErrorView, News, RunView},
     },
 };
 
@@ -61,7 +61,11 @@ pub(crate) struct App {
     /// Where the user said that something is to be written.
     picked: Mutex<HashSet<PathBuf>>,
     /// Whether the check of a device should end.
-    stop_check: AtomicBool,
+    pub(crate) stop_check: AtomicBool,
+    /// Held by the check that goes on: one at a time.
+    pub(crate) check_turn: Mutex<()>,
+    /// How far the check is that goes on.
+    checking: Mutex<Option<CheckProgressView>>,
     /// Whether the benchmark should end.
     stop_bench: AtomicBool,
     /// Whether the steps that are tried should end.
@@ -110,6 +114,8 @@ impl App {
             follower: Arc::default(),
             picked: Mutex::default(),
             stop_check: false.into(),
+            check_turn: Mutex::default(),
+            checking: Mutex::default(),
             stop_bench: false.into(),
             stop_trial: false.into(),
             window: Mutex::default(),

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use super::*;
 
 mod fetching;
+mod measuring;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

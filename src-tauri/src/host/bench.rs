@@ -21,6 +21,7 @@ use crate::{
     store::{
         benchmarks::{self, BenchReport, FORMAT, MeasuredDevice, words_of},
         checks,
+        runs::Run,
     },
     wire::{
         engine::{Ask, Reply},
@@ -52,7 +53,7 @@ pub(crate) struct BenchRequest {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum BenchNews<'a> {
     /// It waits for a run to end.
-    Waits { run: String },
+    Waits { run: Run },
     /// A device was not checked yet, and is.
     Checks { device: &'a FoundDevice },
     /// So many cases will be measured.
@@ -116,7 +117,8 @@ impl Host {
         }
         if let Some(run) = self.run_that_goes_on() {
             warnings.push(format!(
-                "The run `{run}` began meanwhile, so that both were slower."
+                "The run `{}` began meanwhile, so that both were slower.",
+                run.id
             ));
         }
         let report = BenchReport {
@@ -153,10 +155,10 @@ impl Host {
         }
     }
 
-    fn run_that_goes_on(&self) -> Option<String> {
+    fn run_that_goes_on(&self) -> Option<Run> {
         let runs = self.runs().into_iter();
         let mut going = runs.filter(|run| run.is_locked().unwrap_or(false));
-        going.next().map(|run| run.id)
+        going.next()
     }
 
     fn devices_to_measure(&self, asked: &[RequestedDevice]) -> Result<Vec<FoundDevice>> {

@@ -9,7 +9,7 @@ use models::{
     checkpoint::save::replace_file,
     data::{self, DataRequest},
     device::{
-        FoundDevice, RequestedDevice,
+        DeviceKind, FoundDevice, RequestedDevice,
         check::{Case, Checked, Fallback, Fault, GROUPS, Row, cases},
         dtype::DeviceClass,
     },
@@ -44,6 +44,19 @@ impl Host {
     /// What is known of a device since it was last checked.
     pub(crate) fn checked(&self, device: &FoundDevice) -> Checked {
         checks::find(&self.paths, device).map_or_else(Checked::default, |report| report.checked())
+    }
+
+    /// That a GPU was never checked, for who trains on it. The processor is what others are compared with.
+    pub(crate) fn never_checked(&self, device: RequestedDevice) -> Option<String> {
+        let found = self.choose_device(Some(device), true, &self.devices());
+        let device = found.ok()?.device;
+        let is_known = device.kind == DeviceKind::Cpu;
+        (!is_known && checks::find(&self.paths, &device).is_none()).then(|| {
+            format!(
+                "{} was never checked; `anneal check` compares it with the processor in some seconds",
+                device.name
+            )
+        })
     }
 
     /// Tries everything that a run needs of a device, keeps what was found, and returns it. Nothing is kept when `stop` ends it.

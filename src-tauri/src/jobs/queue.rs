@@ -195,7 +195,7 @@ impl Queue {
     /// that goes on meanwhile. Nothing when `stop` ends it, or somebody else has the turn.
     pub(crate) fn turn(
         &self,
-        waits: &mut dyn FnMut(&str),
+        waits: &mut dyn FnMut(&Run),
         stop: &dyn Fn() -> bool,
     ) -> Option<Turn> {
         {
@@ -214,7 +214,7 @@ impl Queue {
                 let line = self.shared.line();
                 match (&line.going, line.turn) {
                     (None, Some(0)) => return Some(turn),
-                    (going, _) => going.as_ref().map(|going| going.run.id.clone()),
+                    (going, _) => going.as_ref().map(|going| going.run.clone()),
                 }
             };
             if stop() || self.shared.line().closed {
@@ -242,6 +242,12 @@ impl Queue {
         if let Ok(Some(thread)) = thread {
             let _ = thread.join();
         }
+    }
+
+    /// Whether a run goes on, or somebody has or waits for the machine without one.
+    pub(crate) fn is_busy(&self) -> bool {
+        let line = self.shared.line();
+        line.going.is_some() || line.turn.is_some()
     }
 
     /// The run that goes on, paused or not.

@@ -12,7 +12,7 @@ use models::{
         advice::{self, Advice, OnDevice},
         compare::{self, Change},
     },
-    device::FoundDevice,
+    device::{DeviceKind, FoundDevice},
 };
 use serde::{Deserialize, Serialize};
 
@@ -96,9 +96,10 @@ pub(crate) struct ComparedRow {
 impl MeasuredDevice {
     /// What a sentence calls it: `Metal`, `the CPU`.
     pub(crate) fn short_name(&self) -> String {
-        match self.device.setting().as_str() {
-            "cpu" => "the CPU".to_owned(),
-            _ => self.device.kind.to_string(),
+        match (self.device.kind, self.device.ordinal) {
+            (DeviceKind::Cpu, _) => "the CPU".to_owned(),
+            (kind, 0) => kind.to_string(),
+            (kind, ordinal) => format!("{kind} {ordinal}"),
         }
     }
 

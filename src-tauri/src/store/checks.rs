@@ -3,6 +3,7 @@
 use models::device::{
     FoundDevice,
     check::{Checked, Fallback, Row},
+    defaults::{Limit, limits},
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +85,11 @@ impl CheckReport {
         sentences
     }
 
+    /// What can't be done on the device, or not yet.
+    pub(crate) fn limits(&self) -> Vec<Limit> {
+        limits(&self.device, self.checked().bf16)
+    }
+
     /// A row in words: operation, dtype, verdict, error, the times, and what is done instead.
     pub(crate) fn cells(&self, row: &Row) -> Vec<String> {
         let millis = |millis: Option<f64>| millis.map_or(String::new(), |it| format!("{it:.2} ms"));
@@ -129,6 +135,10 @@ impl CheckReport {
         text += "\n| Operation | Dtype | Verdict | Error | Device | CPU | |\n|---|---|---|---|---|---|---|\n";
         for row in &self.rows {
             text += &format!("| {} |\n", self.cells(row).join(" | "));
+        }
+        text += "\n";
+        for Limit { what, why } in self.limits() {
+            text += &format!("- {what}: {why}\n");
         }
         text + &format!("\n{}\n", self.verdict())
     }

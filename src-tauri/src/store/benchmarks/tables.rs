@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use models::{
-    bench::{Case, Measured, Row, Size, Unit, Variation},
+    bench::{Case, Measured, Row, Size, StepWork, Unit, Variation},
     device::{DeviceKind, FoundDevice},
 };
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,7 @@ struct Line {
     operations: Option<f64>,
     bytes: Option<f64>,
     peak_bytes: Option<u64>,
+    estimated_bytes: Option<u64>,
     problem: Option<String>,
 }
 
@@ -100,10 +101,11 @@ impl Line {
             steps: measured.map(|it| it.step_millis.len()),
             per_second: row.per_second(),
             roofline_share: on.roofline_share(row),
-            amount: measured.map(|it| it.amount),
-            operations: measured.map(|it| it.operations),
-            bytes: measured.map(|it| it.bytes),
+            amount: measured.map(|it| it.step.amount),
+            operations: measured.map(|it| it.step.operations),
+            bytes: measured.map(|it| it.step.bytes),
             peak_bytes: measured.map(|it| it.peak_bytes),
+            estimated_bytes: measured.and_then(|it| it.step.estimated_bytes),
             problem: row.problem.clone(),
         }
     }
@@ -117,9 +119,12 @@ impl Line {
                 low_millis: self.low_millis?,
                 high_millis: self.high_millis?,
                 step_millis: Vec::new(),
-                amount: self.amount?,
-                operations: self.operations?,
-                bytes: self.bytes?,
+                step: StepWork {
+                    amount: self.amount?,
+                    operations: self.operations?,
+                    bytes: self.bytes?,
+                    estimated_bytes: self.estimated_bytes,
+                },
                 peak_bytes: self.peak_bytes?,
             })
         };
@@ -209,7 +214,7 @@ pub(super) fn check(report: &BenchReport) -> Result<(), String> {
                 it.median_millis,
                 it.low_millis,
                 it.high_millis,
-                it.amount,
+                it.step.amount,
             ];
             let has_sense = |&number: &f64| number.is_finite() && number > 0.0;
             if !positive.iter().chain(&it.step_millis).all(has_sense) {

@@ -1,5 +1,7 @@
+//! Benchmarks of made-up figures: what follows from them, and what is refused.
+
 use models::{
-    bench::{Measured, cases},
+    bench::{Measured, StepWork, cases},
     device::{DeviceKind, dtype::Dtype},
 };
 
@@ -16,9 +18,12 @@ fn report(time: &str, millis: f64) -> BenchReport {
             low_millis: millis - 0.125,
             high_millis: millis + 0.125,
             step_millis: vec![millis; 20],
-            amount: 512.0,
-            operations: 1e9,
-            bytes: 0.0,
+            step: StepWork {
+                amount: 512.0,
+                operations: 1e9,
+                bytes: 0.0,
+                estimated_bytes: Some(1 << 27),
+            },
             peak_bytes: 1 << 28,
         }),
         case,
@@ -138,7 +143,7 @@ fn what_slowed_the_machine_is_said() {
     hot.power.on_battery = Some(true);
     hot.devices[0].sustained = Some(0.7);
     let measured = hot.devices[0].rows[2].measured.as_mut().unwrap();
-    measured.step_millis = (0..20).map(|at| 3.0 + 0.1 * f64::from(at)).collect();
+    measured.step_millis = (0..20).map(|at| 300.0 + 10.0 * f64::from(at)).collect();
     let warnings = hot.all_warnings().join("\n");
     for words in [
         "was on battery",

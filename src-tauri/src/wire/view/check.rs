@@ -10,6 +10,8 @@ use crate::store::checks::{CheckReport, instead};
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CheckProgressView {
+    /// As a run asks for it: `cuda:1`.
+    pub(crate) device: String,
     pub(crate) done: u32,
     pub(crate) cases: u32,
     /// What was tried last: `attention in bf16`.
@@ -31,6 +33,8 @@ pub(crate) struct CheckView {
     consequences: Vec<String>,
     steps: Vec<CheckStepView>,
     rows: Vec<CheckRowView>,
+    /// What can't be done there, or not yet.
+    limits: Vec<LimitView>,
     /// The same as text, to paste where help is asked for.
     report: String,
 }
@@ -41,6 +45,16 @@ pub(crate) struct CheckView {
 pub(crate) struct CheckStepView {
     name: String,
     problem: Option<String>,
+}
+
+/// Something that can't be done on a device, or not yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LimitView {
+    /// `No 8-bit optimizer`.
+    what: String,
+    /// A sentence.
+    why: String,
 }
 
 /// One operation in one dtype.
@@ -78,7 +92,12 @@ impl From<&CheckReport> for CheckView {
             name: step.name.clone(),
             problem: step.problem.clone(),
         });
+        let limits = report.limits().into_iter().map(|limit| LimitView {
+            what: limit.what,
+            why: limit.why.to_owned(),
+        });
         Self {
+            limits: limits.collect(),
             verdict: report.verdict(),
             ready: report.is_ready(),
             time: report.time.clone(),

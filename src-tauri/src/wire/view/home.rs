@@ -5,7 +5,7 @@ use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
 
-use super::{DownloadView, RunView};
+use super::{CheckProgressView, DownloadView, RunView};
 use crate::store::settings::{Settings, Theme};
 
 /// What it computes on, and what was done so far.
@@ -73,6 +73,8 @@ pub(crate) struct StatusView {
     pub(crate) problem: Option<String>,
     /// How the machine is kept awake, while it is.
     pub(crate) awake: Option<String>,
+    /// How far the check of a device is, while one goes on.
+    pub(crate) checking: Option<CheckProgressView>,
 }
 
 /// What the user prefers, and where everything lies.

@@ -1,0 +1,55 @@
+//! The device check that nobody asks for: once for each device, each version of the app and each version of the system.
+
+use std::{sync::atomic::Ordering, thread, time::Duration};
+
+use models::device::FoundDevice;
+use tauri::{AppHandle, Manager};
+
+use crate::{
+    commands::{App, device::Teller},
+    host::locked,
+    store::checks,
+};
+
+/// The window opens first, and whoever starts a run at once is not disturbed.
+const AFTER_START: Duration = Duration::from_secs(3);
+/// How often is looked whether what goes on has ended.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Checks the devices that were never checked, on a thread of its own.
+pub(super) fn start(handle: AppHandle) {
+    thread::spawn(move || {
+        thread::sleep(AFTER_START);
+        let app = handle.state::<App>();
+        let devices = app.host.devices();
+        for device in devices.iter().filter(|device| device.is_usable()) {
+            check(&app, device);
+        }
+    });
+}
+
+/// Checks a device when nothing else goes on. What begins meanwhile ends the check, which then begins anew.
+fn check(app: &App, device: &FoundDevice) {
+    let Ok(asked) = device.setting().parse() else {
+        return;
+    };
+    loop {
+        while app.queue.is_busy() {
+            thread::sleep(LOOK);
+        }
+        let _turn = locked(&app.check_turn);
+        if checks::find(&app.host.paths, device).is_some() {
+            return;
+        }
+        app.stop_check.store(false, Ordering::SeqCst);
+        let stop = || app.stop_check.load(Ordering::SeqCst) || app.queue.is_busy();
+        let mut teller = Teller::new(app, device.setting());
+        let checked = app
+            .host
+            .check(Some(asked), None, &mut |news| teller.hear(&news), &stop);
+        // One that was not stopped and has no result would have none the next time.
+        if checked.is_ok() || !stop() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The benchmark as a user meets it in the terminal.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::app::{App, Output, sentences};
+
+/// A benchmark of a few seconds.
+fn measure(app: &App, more: &[&str]) -> Output {
+    let quick = [
+        "bench",
+        "--device",
+        "cpu",
+        "--seconds",
+        "0",
+        "--only",
+        "scratch_step,loader",
+    ];
+    app.run(&[&quick, more].concat())
+}
+
+#[test]
+fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
+    let app = App::new();
+    let measured = measure(&app, &["--export", "first.json"]);
+    assert_eq!(measured.code, 0, "{measured:?}");
+    for words in [
+        "Config ",
+        "Throughput",
+        "Matrix product, ",
+        " GFLOP/s",
+        "From-scratch step, preset nano, 4 x 256 tokens, f32 ",
+        " tokens/s",
+        "Making batches, 4 x 128 tokens, 2 workers ",
+        "workers 0: A batch takes ",
+    ] {
+        assert!(measured.stdout.contains(words), "{words}: {measured:?}");
+    }
+    let report: Value =
+        serde_json::from_str(&fs::read_to_string(app.folder().join("first.json")).unwrap())
+            .unwrap();
+    let rows = report["devices"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 6);
+    assert!(
+        rows.iter()
+            .all(|row| row["measured"]["median_millis"].as_f64() > Some(0.0))
+    );
+
+    let again = measure(&app, &["--export", "second.csv"]);
+    assert!(
+        again.stdout.contains(" cases clearly changed)."),
+        "{again:?}"
+    );
+    let compared = app.run(&["bench", "--compare", "first.json", "second.csv"]);
+    assert_eq!(compared.code, 0, "{compared:?}");
+    assert!(
+        compared.stdout.contains("From-scratch step"),
+        "{compared:?}"
+    );
+    let same = app.run(&["bench", "--compare", "first.json", "first.json"]);
+    assert_eq!(
+        same.stdout.matches("no clear change").count(),
+        6,
+        "{same:?}"
+    );
+
+    assert_eq!(app.run(&["bench", "--list"]).stdout.lines().count(), 2);
+    let here = app.run(&["bench", "--import", "first.json"]);
+    assert!(here.stderr.contains("is here already"), "{here:?}");
+    let elsewhere = App::new();
+    let path = app.folder().join("second.csv");
+    let imported = elsewhere.run(&["bench", "--import", &path.display().to_string()]);
+    assert_eq!(imported.code, 0, "{imported:?}");
+    assert!(
+        elsewhere
+            .run(&["bench", "--list"])
+            .stdout
+            .contains("imported")
+    );
+}
+
+#[test]
+fn a_benchmark_waits_for_the_run_that_goes_on() {
+    let app = App::new();
+    app.file("animals.txt", &sentences(200));
+    let run = [
+        "train",
+        "--data",
+        "animals.txt",
+        "--device",
+        "cpu",
+        "--set",
+        "steps=12",
+        "--set",
+        "name=first",
+    ];
+    let mut run = app
+        .command(&[&run[..], &["--quiet"]].concat())
+        .spawn()
+        .unwrap();
+    // Its lock is there once its engine has begun.
+    while !app.run(&["runs"]).stdout.contains("running") {
+        assert!(
+            run.try_wait().unwrap().is_none(),
+            "the run ended before the benchmark began"
+        );
+    }
+    let measured = measure(&app, &[]);
+    assert_eq!(measured.code, 0, "{measured:?}");
+    assert!(
+        measured
+            .stderr
+            .contains("waiting until `DAY-first-XXXX` has ended"),
+        "{measured:?}"
+    );
+    assert!(
+        run.try_wait().unwrap().is_some(),
+        "the run goes on while it is measured"
+    );
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_before_anything_takes_long() {
+    let app = App::new();
+    let unknown = app.run(&["bench", "--only", "dreams"]);
+    assert_eq!(unknown.code, 2, "{unknown:?}");
+    assert!(
+        unknown
+            .stderr
+            .contains("there is no workload `dreams`; there is matmul, ")
+    );
+    let odd = measure(&app, &["--export", "figures.xls"]);
+    assert_eq!(odd.code, 2, "{odd:?}");
+    assert!(odd.stderr.contains("ends in .json, .csv or .md"), "{odd:?}");
+    let missing = app.run(&["bench", "--device", "cuda:7"]);
+    assert_ne!(missing.code, 0, "{missing:?}");
+}
+
+#[test]
+fn published_figures_are_marked_as_those_of_others() {
+    let published = App::new().run(&["bench", "--published"]);
+    assert!(published.stdout.contains("MLX LM"), "{published:?}");
+    assert!(published.stdout.contains("https://"), "{published:?}");
+    assert!(
+        published.stderr.contains("Nothing of it was measured here"),
+        "{published:?}"
+    );
+}
