@@ -110,6 +110,65 @@ describe("a person", { concurrency: 2 }, () => {
     await page.getByRole("complementary").getByText("2 paused, 1 failed").waitFor();
   });
 
+  scenario("measures the machine, leaves the page meanwhile, stops it, and has what was measured", { page: "bench" }, async (page) => {
+    await page.getByRole("checkbox", { name: /processor/ }).uncheck();
+    await page.getByRole("combobox", { name: "Size" }).selectOption("Small");
+    await button(page, "Measure again").click();
+    await page.getByRole("main").getByText(/^9 of 21/).waitFor();
+    assert.deepEqual((await asked(page, "runBenchmark"))[0].slice(0, 2), [["metal"], "small"]);
+    await button(page, "LoRA step, f32, 2 x 256 tokens: its steps").waitFor();
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("button", { name: "Device" }).click();
+    await shows(heading(page), "Device");
+    await page.getByRole("complementary").getByRole("button", { name: /^Benchmark 9 of 21/ }).click();
+    await page.getByRole("main").getByText(/^9 of 21/).waitFor();
+    await button(page, "Stop").click();
+    await page.getByRole("main").getByText("It was stopped before its end.").waitFor();
+    await button(page, "LoRA step, f32, 2 x 256 tokens: its steps").click();
+    await page.getByRole("slider", { name: "Milliseconds, by step" }).press("End");
+    await page.getByText(/^step \d+ · \d+ ms$/).waitFor();
+    await page.getByRole("radio", { name: "History" }).check({ force: true });
+    await until(() => page.getByRole("table").getByRole("row").count(), (rows) => rows === 7);
+  }, { more: "&bench=stays" });
+
+  scenario("compares two benchmarks, writes one, and keeps its bars as a picture", { page: "bench" }, async (page) => {
+    const others = page.getByRole("combobox", { name: "Compare with" });
+    await others.selectOption(await others.getByRole("option", { name: /on battery/ }).getAttribute("value"));
+    await page.getByRole("cell", { name: "1.27x faster" }).waitFor();
+    const [[earlier, later]] = await asked(page, "compareBenchmarks");
+    assert.ok(earlier < later, "the older one comes first, whichever is shown");
+    await button(page, "Export…").click();
+    await page.getByRole("status").filter({ hasText: /Written to .*-apple-m3-max-medium\.json/ }).waitFor();
+    assert.equal((await asked(page, "exportBenchmark"))[0][0], later);
+    await button(page, "Save as picture").click();
+    await page.getByRole("status").filter({ hasText: /Written to .*-apple-m3-max-medium\.png/ }).waitFor();
+    const [[path, bytes]] = await asked(page, "savePicture");
+    assert.match(path, /\.png$/);
+    assert.deepEqual(bytes.slice(0, 8), [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
+    assert.ok(bytes.length > 20_000, `${bytes.length} bytes`);
+  });
+
+  scenario("brings a benchmark from elsewhere, hears that it is here already, and deletes it after being asked", { page: "bench" }, async (page) => {
+    await button(page, "Import…").click();
+    await shows(page.getByRole("heading", { level: 2 }), "NVIDIA GeForce RTX 4090 Laptop GPU");
+    await button(page, "Import…").click();
+    await shows(page.getByRole("alert"), "this benchmark is here already");
+    await button(page, "Delete").click();
+    await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+    assert.deepEqual(await asked(page, "deleteBenchmark"), []);
+    await button(page, "Delete").click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await shows(page.getByRole("heading", { level: 2 }), "Today");
+    assert.equal((await asked(page, "deleteBenchmark")).length, 1);
+  });
+
+  scenario("reads what others publish, and goes to where they do", { page: "bench", part: "published" }, async (page) => {
+    await page.getByText("They were not measured here").waitFor();
+    await button(page, "Source of gpt-fast, Llama 3.1 8B, bf16, NVIDIA A100, 330 W").click();
+    await until(() => asked(page, "openLink"), (all) => all.length === 1);
+    assert.deepEqual(await asked(page, "openLink"), [["https://github.com/meta-pytorch/gpt-fast/blob/main/README.md"]]);
+  });
+
   scenario(
     "at the first start finds on every page what to do next",
     { page: "home" },

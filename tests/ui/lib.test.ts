@@ -54,8 +54,8 @@ describe("keys", () => {
     expect(pressed("k", { ctrlKey: true, altKey: true })).toBeUndefined();
   });
 
-  test("1 to 7 are pages, and what is shifted is something else", () => {
-    expect(["1", "4", "7", "8"].map((key) => pressed(key))).toEqual(["home", "train", "device", undefined]);
+  test("1 to 8 are pages, and what is shifted is something else", () => {
+    expect(["1", "4", "7", "8", "9"].map((key) => pressed(key))).toEqual(["home", "train", "device", "bench", undefined]);
     expect(pressed("1", { ctrlKey: true, shiftKey: true })).toBeUndefined();
     expect(pressed("o")).toBe("open-run");
     expect(pressed("O", { ctrlKey: true, shiftKey: true })).toBe("add-data");

@@ -22,7 +22,7 @@ const looks = [
   { width: 900, height: 640, theme: "dark" },
 ];
 
-const plain = ["home", "models", "data", "downloads", "train", "runs", "chat", "device", "settings"].map((page) => [page, { page }]);
+const plain = ["home", "models", "data", "downloads", "train", "runs", "chat", "device", "bench", "settings"].map((page) => [page, { page }]);
 const run = (id) => ({ page: "run", id });
 const filled = { name: "Support tone", method: "lora", model: "SmolLM2-1.7B-Instruct", "data.files": "[/Users/mira/Documents/support.jsonl]" };
 
@@ -37,6 +37,10 @@ const hub = [
   ["hub-data", data("openai/gsm8k")],
 ];
 const files = (page) => page.getByRole("radio", { name: "Files" }).check({ force: true });
+
+/** A benchmark that waits or goes on until it is stopped. */
+const measure = (page, said) => page.getByRole("button", { name: /^Measure/ }).click().then(() => page.getByRole("main").getByText(said).waitFor());
+const history = { page: "bench", part: "history" };
 
 const revisions = (page) => page.getByRole("button", { name: "HuggingFaceTB/SmolLM2-360M-Instruct", exact: true }).click();
 
@@ -66,6 +70,15 @@ const pages = {
     ["chat-run", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }],
     ["chat-markdown", { page: "chat", conversation: "2026-11-20-table" }],
     ["chat-beside", { page: "chat", conversation: "2026-11-21-parcel" }],
+    ["bench-steps", { page: "bench" }, (page) => page.getByRole("button", { name: "LoRA step, bf16, 8 x 256 tokens: its steps" }).click()],
+    ["bench-history", history],
+    ["bench-published", { page: "bench", part: "published" }],
+    ["bench-battery", history, (page) => page.getByRole("row", { name: /on battery/ }).getByRole("button").first().click()],
+    ["bench-imported", history, (page) => page.getByRole("row", { name: /imported/ }).getByRole("button").first().click()],
+    ["bench-compare", history, (page) => page.getByRole("row", { name: /on battery/ }).getByRole("button", { name: /^Compare/ }).click()],
+    ["bench-delete", { page: "bench" }, (page) => page.getByRole("button", { name: "Delete" }).click()],
+    ["bench-goes-on", { page: "bench" }, (page) => measure(page, /^9 of/), "&bench=stays"],
+    ["bench-waits", { page: "bench" }, (page) => measure(page, /^Waits until/), "&bench=waits"],
     ...hub,
     ["models-hub-more", { page: "models", tab: "hub" }, (page) => page.getByRole("button", { name: "Show 30 more" }).click()],
     ["models-hub-none", { page: "models", tab: "hub" }, (page) => page.getByRole("searchbox").first().fill("nothing is called that")],
@@ -83,7 +96,7 @@ const pages = {
     ["search", { page: "home" }, (page) => page.keyboard.press("Control+k")],
     ["leave", { page: "home" }, (page) => page.evaluate(() => window.annealFake.news({ kind: "quit_asked" }))],
   ],
-  empty: [...plain, ...hub, ["hub-model-gated", model("meta-llama/Llama-3.2-1B")]],
+  empty: [...plain, ["bench-waits", { page: "bench" }, (page) => measure(page, /^Waits until/), "&bench=waits"], ...hub, ["hub-model-gated", model("meta-llama/Llama-3.2-1B")]],
   broken: [
     ...plain,
     ...hub,
@@ -107,12 +120,12 @@ if (shots) mkdirSync(shots, { recursive: true });
 
 for (const [scene, names] of Object.entries(pages)) {
   test(`every page is whole and open to everyone: ${scene}`, { concurrency: 3 }, async (t) => {
-    await Promise.all(names.map(([name, route, act]) => t.test(name, { timeout: 60_000 }, () => look(scene, name, route, act))));
+    await Promise.all(names.map(([name, route, act, more]) => t.test(name, { timeout: 60_000 }, () => look(scene, name, route, act, more))));
   });
 }
 
-async function look(scene, name, route, act) {
-  const { page, faults, close } = await open(route, { scene });
+async function look(scene, name, route, act, more) {
+  const { page, faults, close } = await open(route, { scene, more });
   const problems = [];
   try {
     if (act) {

@@ -5,6 +5,9 @@ import type { Filled, RepositoryKind } from "./api";
 /** Where models and data are looked for: on this machine, or on the Hub. */
 export type Place = "here" | "hub";
 
+/** What of the benchmarks is looked at. */
+export type BenchPart = "result" | "history" | "published";
+
 export type Route =
   | { page: "home" }
   | { page: "models"; tab?: Place }
@@ -17,6 +20,7 @@ export type Route =
   | { page: "compare"; ids: string[] }
   | { page: "chat"; name?: string; title?: string; conversation?: string }
   | { page: "device" }
+  | { page: "bench"; id?: string; against?: string; part?: BenchPart }
   | { page: "settings" };
 
 /** `visit` grows with each change of page, so that going to a page again begins it anew. */

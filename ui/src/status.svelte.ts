@@ -97,7 +97,7 @@ function hear(news: News) {
   } else choose(news.page);
 }
 
-const PLAIN = ["home", "models", "data", "downloads", "train", "runs", "chat", "device", "settings"] as const;
+const PLAIN = ["home", "models", "data", "downloads", "train", "runs", "chat", "device", "bench", "settings"] as const;
 
 /** Does what was chosen in the menu, or by its shortcut. */
 export function choose(id: string) {

@@ -48,8 +48,11 @@ export const commands = {
 	deleteModel: (path: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_model", { path })),
 	/**  What the last check of a device found, unless the app or the system changed since. */
 	lastCheck: (device: string) => typedError<CheckView_Serialize | null, ErrorView_Serialize>(__TAURI_INVOKE("last_check", { device })),
-	/**  Checks a device, and tells how far it is. It waits for no run: what runs says so in its times alone. */
-	checkDevice: (device: string, progress: Channel<CheckProgressView>) => typedError<CheckView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("check_device", { device, progress })),
+	/**
+	 *  Checks a device; its progress is in the status. It waits for no run: what runs says so in its times alone. A check that
+	 *  nobody asked for ends at once.
+	 */
+	checkDevice: (device: string) => typedError<CheckView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("check_device", { device })),
 	/**  Ends the check that goes on. Nothing of it is kept. */
 	stopCheck: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_check")),
 	/**  All benchmarks that are kept, the newest first. */
@@ -494,6 +497,8 @@ export type ChatView_Serialize = {
 
 /**  How far a check is. */
 export type CheckProgressView = {
+	/**  As a run asks for it: `cuda:1`. */
+	device: string,
 	done: number,
 	cases: number,
 	/**  What was tried last: `attention in bf16`. */
@@ -569,6 +574,8 @@ export type CheckView_Deserialize = {
 	consequences: string[],
 	steps: CheckStepView_Deserialize[],
 	rows: CheckRowView_Deserialize[],
+	/**  What can't be done there, or not yet. */
+	limits: LimitView[],
 	/**  The same as text, to paste where help is asked for. */
 	report: string,
 };
@@ -586,6 +593,8 @@ export type CheckView_Serialize = {
 	consequences: string[],
 	steps: CheckStepView_Serialize[],
 	rows: CheckRowView_Serialize[],
+	/**  What can't be done there, or not yet. */
+	limits: LimitView[],
 	/**  The same as text, to paste where help is asked for. */
 	report: string,
 };
@@ -1282,6 +1291,14 @@ export type Leaving =
 /**  It is saved and stopped. */
 "save";
 
+/**  Something that can't be done on a device, or not yet. */
+export type LimitView = {
+	/**  `No 8-bit optimizer`. */
+	what: string,
+	/**  A sentence. */
+	why: string,
+};
+
 /**  What a few real steps took. */
 export type MeasureView = MeasureView_Serialize | MeasureView_Deserialize;
 
@@ -1836,6 +1853,8 @@ export type StatusView_Deserialize = {
 	problem?: string | null,
 	/**  How the machine is kept awake, while it is. */
 	awake?: string | null,
+	/**  How far the check of a device is, while one goes on. */
+	checking?: CheckProgressView | null,
 };
 
 /**  What goes on. The window asks for it once a second. */
@@ -1852,6 +1871,8 @@ export type StatusView_Serialize = {
 	problem: string | null,
 	/**  How the machine is kept awake, while it is. */
 	awake: string | null,
+	/**  How far the check of a device is, while one goes on. */
+	checking: CheckProgressView | null,
 };
 
 /**  How the window looks. */

@@ -2,12 +2,15 @@
 //
 // The address says what is shown. `?scene=` is `full`, `empty` (the first start), `broken` (commands refuse), `offered`
 // (runs were going on when the app last ended) or `offline` (the Hub can't be asked). `?points=` gives the run that goes
-// on so many steps, and `?rate=` has it do so many a second. `#` and a route as JSON opens a page.
+// on so many steps, and `?rate=` has it do so many a second. `?bench=`
+// has a benchmark wait for a run (`waits`) or stay at a case (`stays`) until it is stopped. `#` and a route as JSON opens a
+// page.
 
 import { mockIPC, mockWindows } from "@tauri-apps/api/mocks";
 import { go, type Route } from "../routes.svelte";
 import type { News } from ".";
 import { appAnswers, tell } from "./fake/app";
+import { benchAnswers } from "./fake/bench";
 import { chatAnswers } from "./fake/chat";
 import { checkAnswers } from "./fake/check";
 import { dataAnswers } from "./fake/data";
@@ -26,7 +29,7 @@ declare global {
       news: (news: News) => void;
       /** The commands that were asked, with what they were given, in order. */
       asked: [string, unknown[]][];
-      /** How many of them have no answer yet. */
+      /** How many of them have no answer yet, without those that take minutes. */
       open: number;
     };
   }
@@ -35,6 +38,7 @@ declare global {
 const answers: Answers = {
   ...appAnswers,
   ...checkAnswers,
+  ...benchAnswers,
   ...dataAnswers,
   ...modelAnswers,
   ...hubAnswers,
@@ -43,6 +47,9 @@ const answers: Answers = {
   ...runAnswers,
   ...chatAnswers,
 };
+
+/** What takes minutes, so that nobody waits for its answer. */
+const LASTING = new Set(["runBenchmark"]);
 
 /** Puts the fake in place of the app, and opens the page that the address names. */
 export async function install(): Promise<void> {
@@ -56,10 +63,11 @@ export async function install(): Promise<void> {
     // The bindings write the arguments in the order of the function's.
     const given = Object.values(payload ?? {});
     fake.asked.push([name, given]);
-    fake.open += 1;
+    const counted = LASTING.has(name) ? 0 : 1;
+    fake.open += counted;
     return Promise.resolve()
       .then(() => answer(...given))
-      .finally(() => (fake.open -= 1));
+      .finally(() => (fake.open -= counted));
   });
   const wanted = decodeURIComponent(location.hash.slice(1));
   if (wanted.startsWith("{")) go(JSON.parse(wanted) as Route);

@@ -3,7 +3,8 @@
 import { Channel } from "@tauri-apps/api/core";
 import {
   commands,
-  type CheckProgressView,
+  type BenchProgressView_Deserialize as HeardBenchProgress,
+  type BenchProgressView_Serialize as BenchProgressView,
   type ConversationFile_Deserialize as NewConversation,
   type DataRequestView_Deserialize as DataRequest,
   type ErrorView_Serialize as ErrorView,
@@ -21,7 +22,14 @@ import {
 } from "./bindings";
 
 export type {
+  AdviceView,
   AnswerView_Serialize as AnswerView,
+  BenchDeviceView_Serialize as BenchDeviceView,
+  BenchMeasuredView_Serialize as BenchMeasuredView,
+  BenchProgressView_Serialize as BenchProgressView,
+  BenchRowView_Serialize as BenchRowView,
+  BenchUnit,
+  BenchView_Serialize as BenchView,
   CachedRevisionView_Serialize as CachedRevisionView,
   CachedView_Serialize as CachedView,
   ChatView_Serialize as ChatView,
@@ -29,6 +37,8 @@ export type {
   CheckRowView_Serialize as CheckRowView,
   CheckView_Serialize as CheckView,
   ChoiceView,
+  ComparedRowView,
+  ComparisonView,
   ContentView_Serialize as ContentView,
   ConversationFile_Serialize as Conversation,
   ConversationView,
@@ -61,6 +71,7 @@ export type {
   Pick,
   PlanLineView,
   PlanView_Serialize as PlanView,
+  PublishedView,
   RepositoryKind,
   RepositoryView_Serialize as RepositoryView,
   RunNews_Serialize as RunNews,
@@ -131,8 +142,20 @@ export const api = {
 
   // The device check.
   lastCheck: (device: string) => opened(commands.lastCheck(device)),
-  checkDevice: (device: string, hear: (progress: CheckProgressView) => void) => opened(commands.checkDevice(device, channel(hear))),
+  checkDevice: (device: string) => opened(commands.checkDevice(device)),
   stopCheck: () => opened(commands.stopCheck()),
+
+  // Benchmarks.
+  benchmarks: () => opened(commands.benchmarks()),
+  runBenchmark: (devices: string[], size: string | null, hear: (progress: BenchProgressView) => void) =>
+    opened(commands.runBenchmark(devices, size, channel(hear as (progress: HeardBenchProgress) => void))),
+  stopBenchmark: () => opened(commands.stopBenchmark()),
+  compareBenchmarks: (earlier: string, later: string) => opened(commands.compareBenchmarks(earlier, later)),
+  importBenchmark: (path: string) => opened(commands.importBenchmark(path)),
+  exportBenchmark: (id: string, path: string) => opened(commands.exportBenchmark(id, path)),
+  savePicture: (path: string, bytes: Uint8Array) => opened(commands.savePicture(path, [...bytes])),
+  deleteBenchmark: (id: string) => opened(commands.deleteBenchmark(id)),
+  publishedFigures: () => opened(commands.publishedFigures()),
 
   // Data.
   dataSets: () => opened(commands.dataSets()),

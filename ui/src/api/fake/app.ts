@@ -2,6 +2,7 @@
 
 import type { Channel } from "@tauri-apps/api/core";
 import type { DeviceView_Serialize as DeviceView, News, SettingsView } from "../bindings";
+import { checking } from "./check";
 import { goingRun, offeredRuns, forgetOffered, runAnswers, starterRun, visibleRuns, waitingRuns } from "./runs";
 import { filled, HOME, mayRefuse, refuse, type Some } from "./scene";
 
@@ -104,6 +105,7 @@ export const appAnswers: Some<
       offered: offeredRuns(),
       device: metal,
       problem: null,
+      checking,
       awake: going?.status === "running" ? "The Mac is kept awake until the run is done." : null,
     };
   },
@@ -146,6 +148,9 @@ export const appAnswers: Some<
       run_file: "/Users/mira/Documents/support.yaml",
       new_run_file: `/Users/mira/Documents/${name ?? "run"}.yaml`,
       new_conversation: `/Users/mira/Documents/${name ?? "conversation"}.md`,
+      benchmark: "/Users/mira/Downloads/bench-of-a-friend.json",
+      new_benchmark: `/Users/mira/Documents/${name ?? "bench.json"}`,
+      new_picture: `/Users/mira/Pictures/${name ?? "bench.png"}`,
     })[what],
 
   reveal: (path) => {

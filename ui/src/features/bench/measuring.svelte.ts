@@ -1,0 +1,59 @@
+// The benchmark that goes on, for as long as the window is open: leaving the page does not end it.
+
+import { api, type BenchProgressView } from "../../api";
+
+export type Size = "auto" | "small" | "medium" | "large";
+
+interface Measuring {
+  /** Nothing while none goes on. */
+  progress: BenchProgressView | undefined;
+  /** Whether it is about to end. */
+  isStopping: boolean;
+  error: unknown;
+  /** The name of the last one that was done, and how many there were. */
+  done: string | undefined;
+  times: number;
+  /** What is chosen for the next one. */
+  size: Size;
+  /** The devices that are left out, as a run asks for them. */
+  leftOut: string[];
+}
+
+export const measuring = $state<Measuring>({
+  progress: undefined,
+  isStopping: false,
+  error: undefined,
+  done: undefined,
+  times: 0,
+  size: "auto",
+  leftOut: [],
+});
+
+/** Measures these devices; all without any. Resolves to the name of what was found, if anything was. */
+export async function measure(devices: string[]): Promise<string | undefined> {
+  if (measuring.progress) return undefined;
+  measuring.error = undefined;
+  measuring.isStopping = false;
+  measuring.progress = { done: 0, cases: 0, now: "Starts", secondsLeft: null, devices: [] };
+  try {
+    const { id } = await api.runBenchmark(devices, measuring.size === "auto" ? null : measuring.size, (news) => {
+      measuring.progress &&= news;
+    });
+    measuring.done = id;
+    measuring.times += 1;
+    return id;
+  } catch (problem) {
+    // Whoever stops it knows that nothing came of it.
+    if (!measuring.isStopping) measuring.error = problem;
+    return undefined;
+  } finally {
+    measuring.progress = undefined;
+    measuring.isStopping = false;
+  }
+}
+
+/** Ends it. What it measured is kept. */
+export function stop() {
+  measuring.isStopping = true;
+  api.stopBenchmark().catch((problem: unknown) => (measuring.error = problem));
+}
