@@ -153,6 +153,22 @@ test("a model comes from the Hub, through a pause, and is talked to", PATIENCE, 
   await window.find("//*[contains(., 'in the shared cache')]");
 });
 
+test("a device is checked once by itself, and measured when somebody asks", PATIENCE, async (journey) => {
+  const window = await opened(journey);
+  await window.goTo("Device");
+  await window.find("//section//strong[contains(., 'Ready to train on')]");
+  await window.find("//dt[. = 'No 8-bit optimizer']");
+  await window.picture("checked");
+
+  await window.goTo("Benchmark");
+  await window.click("//button[. = 'Measure']");
+  await window.find("//th[contains(., 'Matrix product')]");
+  await window.click("//button[. = 'Stop']");
+  await window.find("//*[contains(., 'It was stopped before its end.')]");
+  await window.find("//button[. = 'Measure again']");
+  await window.picture("measured");
+});
+
 test("a file that can't be read is said to be so, and nothing else breaks", PATIENCE, async (journey) => {
   const home = newHome();
   const file = join(home, "questions.csv");

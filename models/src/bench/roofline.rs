@@ -5,12 +5,15 @@
 
 use candle_core::Tensor;
 
-use super::{BANDWIDTH, Case, MATMUL, Place, StepWork, Unit, Work, Workload, just_one, timed};
+use super::{
+    BANDWIDTH, Case, MATMUL, Place, StepWork, Unit, Work, Workload, just_one,
+    size::RepeatedWeights, timed,
+};
 use crate::{
     Result,
+    arch::{Initial, WeightRequest, Weights},
     device::DeviceKind,
     ops::{elementwise::add, linear::linear},
-    random::Random,
     tape::Value,
 };
 
@@ -32,18 +35,19 @@ pub(super) static MEMORY: Workload = Workload {
     prepare: read_and_write,
 };
 
-/// Columns and rows of a matrix that keeps such a device busy, and products in one step.
+/// Columns and rows of a matrix that keeps such a device busy, and products in one step. On a processor no power of two,
+/// whose rows get into each other's way in the caches.
 fn sides(kind: DeviceKind) -> (usize, usize) {
     match kind {
         DeviceKind::Cuda => (8192, 4),
         DeviceKind::Metal => (2048, 8),
-        DeviceKind::Cpu | DeviceKind::Rocm => (1024, 4),
+        DeviceKind::Cpu | DeviceKind::Rocm => (1152, 4),
     }
 }
 
 fn multiply(case: &Case, place: &Place) -> Result<Work> {
     let (side, products) = sides(place.choice.device.kind);
-    let left = Value::constant(numbers(side * side, case, place)?.reshape((side, side))?);
+    let left = Value::constant(numbers(&[side, side], case, place)?);
     let right = Value::constant(left.tensor().affine(0.5, 0.25)?);
     let operations = (2 * side.pow(3) * products) as f64;
     Ok(Work {
@@ -69,7 +73,7 @@ fn read_and_write(case: &Case, place: &Place) -> Result<Work> {
         DeviceKind::Metal => 1 << 26,
         DeviceKind::Cpu | DeviceKind::Rocm => 1 << 24,
     };
-    let left = Value::constant(numbers(count, case, place)?);
+    let left = Value::constant(numbers(&[count], case, place)?);
     let right = Value::constant(left.tensor().affine(0.5, 0.25)?);
     // Two are read, one is written.
     let bytes = (3 * count * case.compute().bytes()) as f64;
@@ -84,13 +88,15 @@ fn read_and_write(case: &Case, place: &Place) -> Result<Work> {
     })
 }
 
-/// Normal numbers, a few of them repeated.
-fn numbers(count: usize, case: &Case, place: &Place) -> Result<Tensor> {
-    const DRAWN: usize = 1 << 16;
-    let mut random = Random::for_purpose(1, "roofline");
-    let drawn: Vec<f32> = (0..DRAWN).map(|_| random.normal() as f32).collect();
-    let drawn = Tensor::from_vec(drawn, (1, DRAWN), &place.device)?;
-    let repeated = drawn.to_dtype(case.compute().into())?;
-    let repeated = repeated.broadcast_as((count / DRAWN, DRAWN))?;
-    Ok(repeated.contiguous()?.flatten_all()?)
+/// Normal numbers, few of them repeated.
+fn numbers(shape: &[usize], case: &Case, place: &Place) -> Result<Tensor> {
+    let mut weights = RepeatedWeights {
+        dtype: case.compute().into(),
+        device: place.device.clone(),
+    };
+    weights.tensor(&WeightRequest {
+        name: "roofline",
+        shape,
+        initial: Initial::Normal(1.0),
+    })
 }

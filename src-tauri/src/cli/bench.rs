@@ -37,7 +37,7 @@ pub(super) struct Arguments {
     /// Workloads to measure, such as lora_step,generation. Without it, all.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Also write what was measured into this file: .json, .csv or .md.
+    /// Also write what was measured or imported into this file: .json, .csv or .md.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
     /// Measure nothing, and compare two benchmarks that were exported as .json or .csv.
@@ -62,6 +62,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if let Some(path) = &arguments.import {
         let report = benchmarks::import(&host.paths, path)?;
         terminal.note("imported");
+        if let Some(path) = &arguments.export {
+            benchmarks::export(&report, path)?;
+        }
         return show(&report, host, terminal);
     }
     if arguments.list {
