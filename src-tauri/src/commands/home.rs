@@ -140,13 +140,10 @@ fn with_defaults(device: &FoundDevice) -> DeviceView {
         });
     // Whether bf16 has passed a check on this device is not known here, so the careful answer is shown.
     let rule = dtype_rule(DeviceClass::of(device, false), Role::Compute);
-    let formats = [("computes in", rule.allowed), ("not in", rule.refused)];
-    let formats = formats.into_iter().flat_map(|(name, formats)| {
-        formats.iter().map(move |format| ReasonView {
-            name: name.to_owned(),
-            value: format.dtype.to_string(),
-            why: format.reason.to_owned(),
-        })
+    let formats = rule.allowed.iter().map(|format| ReasonView {
+        name: "computes in".to_owned(),
+        value: format.dtype.to_string(),
+        why: format.reason.to_owned(),
     });
     DeviceView::from(device).with_defaults(formats.chain(reasons).collect())
 }
