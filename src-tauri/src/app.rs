@@ -86,6 +86,7 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
         RunEvent::ExitRequested { .. } => remember_place(handle),
         RunEvent::Exit => {
             let app = handle.state::<App>();
+            app.stop_benchmark();
             app.downloads.close();
             app.queue.close();
         }

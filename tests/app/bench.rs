@@ -49,7 +49,9 @@ fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
 
     let again = measure(&app, &["--export", "second.csv"]);
     assert!(
-        again.stdout.contains(" cases clearly changed)."),
+        again
+            .stdout
+            .contains(" cases by more than the spread of their steps)."),
         "{again:?}"
     );
     let compared = app.run(&["bench", "--compare", "first.json", "second.csv"]);

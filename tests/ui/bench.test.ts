@@ -23,6 +23,7 @@ function row(more: Partial<BenchRowView> & { perSecond?: number }): BenchRowView
     highPerSecond: perSecond * 1.05,
     peakBytes: 1e9,
     rooflineShare: 0.4,
+    steps: 3,
     stepMillis: [2, 2, 2],
   };
   return { workload: "lora_step", title: "LoRA step", config: "a shape, 4 x 256 tokens", dtype: "f32", rows: 4, unit: "tokens", problem: null, measured, ...named };

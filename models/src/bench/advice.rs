@@ -42,13 +42,27 @@ pub fn ratios(devices: &[OnDevice]) -> Vec<String> {
     };
     let others = devices.iter().filter(|it| it.setting != best.setting);
     let sentences = others.flat_map(|other| {
-        shared(best, other).into_iter().map(|(title, ratio)| {
-            let words = compare::words(ratio);
-            format!("{} is {words} than {} at: {title}.", best.name, other.name)
+        shared(best, other).into_iter().map(|shared| {
+            let words = compare::words(shared.ratio);
+            let [one, another] = match shared.ways {
+                [one, another] if one != another => [format!(" ({one})"), format!(" ({another})")],
+                _ => Default::default(),
+            };
+            let (title, name, other) = (shared.title, best.name, other.name);
+            format!("{name}{one} is {words} than {other}{another} at: {title}.")
                 .replace("as fast than", "as fast as")
         })
     });
     sentences.collect()
+}
+
+/// A kind of learning that two devices did, each in the way in which it is fastest.
+struct Shared {
+    title: String,
+    /// The rate of one over that of the other.
+    ratio: f64,
+    /// How each did it: `bf16, 16 rows`.
+    ways: [String; 2],
 }
 
 /// What to choose on this machine.
@@ -70,9 +84,14 @@ pub fn advice(devices: &[OnDevice]) -> Vec<Advice> {
 /// a cache.
 pub fn roofline_share(row: &Row, rows: &[Row]) -> Option<f64> {
     let measured = row.measured.as_ref()?;
+    // Arithmetic differs between dtypes; memory doesn't know them, so its best rate is the ceiling.
     let ceiling = |workload: &str| {
-        let same = |it: &&Row| it.case.workload == workload && it.case.dtype == row.case.dtype;
-        rows.iter().find(same)?.per_second()
+        let counts = |it: &&Row| {
+            let same = it.case.dtype == row.case.dtype || workload == BANDWIDTH;
+            it.case.workload == workload && same
+        };
+        let rates = rows.iter().filter(counts).filter_map(Row::per_second);
+        rates.max_by(f64::total_cmp)
     };
     let is_ceiling = [MATMUL, BANDWIDTH].contains(&row.case.workload.as_str());
     let may_be_cached = (1.0..CACHE_BYTES).contains(&measured.step.bytes);
@@ -94,7 +113,7 @@ pub fn roofline_share(row: &Row, rows: &[Row]) -> Option<f64> {
 /// The device that learns fastest.
 fn fastest<'a>(devices: &'a [OnDevice<'a>]) -> Option<&'a OnDevice<'a>> {
     devices.iter().reduce(|best, other| {
-        let ratios: Vec<f64> = shared(other, best).into_iter().map(|(_, it)| it).collect();
+        let ratios: Vec<f64> = shared(other, best).iter().map(|it| it.ratio).collect();
         match compare::mean(&ratios).is_some_and(|ratio| ratio > 1.0) {
             true => other,
             false => best,
@@ -102,14 +121,28 @@ fn fastest<'a>(devices: &'a [OnDevice<'a>]) -> Option<&'a OnDevice<'a>> {
     })
 }
 
-/// For each kind of learning that both did, its title, and the rate of one over that of the other, each at its best.
-fn shared(one: &OnDevice, other: &OnDevice) -> Vec<(String, f64)> {
-    let ratio = |name: &str| {
+/// The kinds of learning that both did.
+fn shared(one: &OnDevice, other: &OnDevice) -> Vec<Shared> {
+    let shared = |name: &str| {
         let (row, rate) = best_of(one.rows, name)?;
-        let (_, other_rate) = best_of(other.rows, name)?;
-        Some((row.case.title().to_owned(), rate / other_rate))
+        let (other_row, other_rate) = best_of(other.rows, name)?;
+        Some(Shared {
+            title: row.case.title().to_owned(),
+            ratio: rate / other_rate,
+            ways: [row, other_row].map(way_of),
+        })
     };
-    LEARNING.into_iter().filter_map(ratio).collect()
+    LEARNING.into_iter().filter_map(shared).collect()
+}
+
+fn way_of(row: &Row) -> String {
+    let dtype = row.case.dtype.map(|dtype| dtype.to_string());
+    let rows = row.case.variation.rows.map(|rows| format!("{rows} rows"));
+    [dtype, rows]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The fastest row of a workload, and its rate.
@@ -123,7 +156,7 @@ fn best_of<'a>(rows: &'a [Row], workload: &str) -> Option<(&'a Row, f64)> {
 fn device(best: &OnDevice, devices: &[OnDevice]) -> Option<Advice> {
     let others = devices.iter().filter(|it| it.setting != best.setting);
     let compared = others.filter_map(|other| {
-        let ratios: Vec<f64> = shared(best, other).into_iter().map(|(_, it)| it).collect();
+        let ratios: Vec<f64> = shared(best, other).iter().map(|it| it.ratio).collect();
         let ratio = compare::mean(&ratios)?;
         Some(format!("{ratio:.2} times the rate of {}", other.name))
     });

@@ -8,10 +8,14 @@ use crate::{Error, Result};
 
 /// Steps after the first that are not counted: memory is still being taken, clocks of the device still rise.
 const WARM_UP: usize = 2;
-/// Steps that are counted at least, however long they take.
+/// Steps that are counted at least.
 const LEAST: usize = 3;
+/// After so many times the time that there is, one counted step after one warm-up has to do.
+const OVERTIME: f64 = 3.0;
 /// Steps that are counted at most. More say nothing more.
 const MOST: usize = 1000;
+/// Steps of which each is kept. Of more, every second or third is.
+const KEPT: usize = 250;
 /// Steps, and milliseconds, that show whether a device becomes slower. Less says nothing of it.
 const LEAST_FOR_SLOWING: (usize, f64) = (12, 1000.0);
 
@@ -39,8 +43,10 @@ impl<'a> Clock<'a> {
         let taken = self.asked.get();
         self.asked.set(taken + 1);
         let (least, most) = (1 + WARM_UP + LEAST, 1 + WARM_UP + MOST);
-        let has_time = self.started.elapsed().as_secs_f64() < self.seconds;
-        (self.stop)() || taken >= most || taken >= least && !has_time
+        let elapsed = self.started.elapsed().as_secs_f64();
+        let is_enough = taken >= least && elapsed >= self.seconds;
+        let has_to_do = taken >= 3 && elapsed >= OVERTIME * self.seconds.max(1.0);
+        (self.stop)() || taken >= most || is_enough || has_to_do
     }
 
     /// Steps that it lets happen at most.
@@ -80,31 +86,40 @@ pub struct Measured {
     pub low_millis: f64,
     /// A quarter of the steps took more.
     pub high_millis: f64,
-    /// Milliseconds of each step after the warm-up, in order.
+    /// How many steps there were after the warm-up.
+    pub steps: usize,
+    /// Milliseconds of these steps, in order; of many, evenly spaced ones.
     pub step_millis: Vec<f64>,
     /// What each of them did.
     #[serde(flatten)]
     pub step: StepWork,
-    /// The most memory that was in use on the device. On a processor, that of the whole process.
-    pub peak_bytes: u64,
+    /// The most memory that was in use on the device; on a processor, by the whole process. Nothing where the system does
+    /// not say.
+    pub peak_bytes: Option<u64>,
 }
 
 impl Measured {
     /// What follows from the milliseconds of all steps, the first one too.
-    pub(super) fn new(millis: &[f64], step: StepWork, peak_bytes: u64) -> Result<Self> {
-        let Some((&first_millis, [_, _, steady @ ..])) = millis.split_first() else {
-            return Err(stopped(millis.len()));
+    pub(super) fn new(millis: &[f64], step: StepWork, peak_bytes: Option<u64>) -> Result<Self> {
+        let (Some(&first_millis), 3..) = (millis.first(), millis.len()) else {
+            return Err(Error::Device(format!(
+                "stopped after {} steps, too few to say",
+                millis.len()
+            )));
         };
-        if steady.len() < LEAST {
-            return Err(stopped(millis.len()));
-        }
+        let steady = &millis[1 + WARM_UP.min(millis.len() - 2)..];
         let [low_millis, median_millis, high_millis] = quartiles(steady);
         Ok(Self {
             first_millis,
             median_millis,
             low_millis,
             high_millis,
-            step_millis: steady.to_vec(),
+            steps: steady.len(),
+            step_millis: steady
+                .iter()
+                .step_by(steady.len().div_ceil(KEPT))
+                .copied()
+                .collect(),
             step,
             peak_bytes,
         })
@@ -123,19 +138,16 @@ impl Measured {
     /// By which share the last third of the steps was slower than the first: a device that gets hot or saves power.
     /// Nothing when there were too few steps to say.
     pub fn slowing(&self) -> Option<f64> {
-        let (steps, millis) = (self.step_millis.len(), self.step_millis.iter().sum::<f64>());
-        let third = steps / 3;
-        if steps < LEAST_FOR_SLOWING.0 || millis < LEAST_FOR_SLOWING.1 {
+        let kept = self.step_millis.len();
+        let third = kept / 3;
+        let millis = self.steps as f64 * self.median_millis;
+        if kept < LEAST_FOR_SLOWING.0 || millis < LEAST_FOR_SLOWING.1 {
             return None;
         }
         let [_, before, _] = quartiles(&self.step_millis[..third]);
-        let [_, after, _] = quartiles(&self.step_millis[self.step_millis.len() - third..]);
+        let [_, after, _] = quartiles(&self.step_millis[kept - third..]);
         Some(after / before - 1.0)
     }
-}
-
-fn stopped(steps: usize) -> Error {
-    Error::Device(format!("stopped after {steps} steps, too few to say"))
 }
 
 /// A quarter, a half, and three quarters of the numbers are below. There must be some.
@@ -158,7 +170,7 @@ mod tests {
             amount: 100.0,
             ..StepWork::default()
         };
-        Measured::new(millis, step, 0).unwrap()
+        Measured::new(millis, step, None).unwrap()
     }
 
     #[test]
@@ -171,10 +183,25 @@ mod tests {
     }
 
     #[test]
+    fn many_steps_are_counted_and_some_are_kept() {
+        let millis: Vec<f64> = (0..603).map(f64::from).collect();
+        let found = measured(&millis);
+        assert_eq!((found.steps, found.step_millis.len()), (600, 200));
+        assert_eq!(found.step_millis[..3], [3.0, 6.0, 9.0]);
+        assert_eq!(found.median_millis, 302.5);
+    }
+
+    #[test]
     fn too_few_steps_are_no_measurement() {
-        for steps in 0..6 {
-            assert!(Measured::new(&vec![1.0; steps], StepWork::default(), 0).is_err());
+        for steps in 0..3 {
+            assert!(Measured::new(&vec![1.0; steps], StepWork::default(), None).is_err());
         }
+    }
+
+    #[test]
+    fn of_steps_that_take_very_long_one_is_counted() {
+        let found = measured(&[900.0, 500.0, 400.0]);
+        assert_eq!((found.steps, found.median_millis), (1, 400.0));
     }
 
     #[test]

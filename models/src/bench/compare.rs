@@ -35,7 +35,8 @@ impl Change {
 /// What both measured, in the order of the later one.
 pub fn changes(before: &[Row], after: &[Row]) -> Vec<Change> {
     let change = |row: &Row| {
-        let earlier = before.iter().find(|it| it.case == row.case)?;
+        let is_same = |it: &&Row| it.case == row.case && it.config == row.config;
+        let earlier = before.iter().find(is_same)?;
         let (one, other) = (earlier.measured.as_ref()?, row.measured.as_ref()?);
         Some(Change {
             case: row.case.clone(),
@@ -63,6 +64,8 @@ pub fn words(ratio: f64) -> String {
     // Slower by a share of what it was; faster likewise.
     let percent = ((ratio - 1.0).abs() * 100.0).round();
     match times {
+        times if times >= 100.0 => format!("{times:.0}x {word}"),
+        times if times >= 10.0 => format!("{times:.1}x {word}"),
         times if times >= 1.2 => format!("{times:.2}x {word}"),
         _ if percent >= 1.0 => format!("{percent:.0} % {word}"),
         _ => "as fast".to_owned(),

@@ -13,7 +13,7 @@ use crate::{
         decoder::{Decoder, Input},
         lora::{self, LoraConfig},
     },
-    device::{DeviceKind, defaults::device_defaults},
+    device::{DeviceKind, check::Checked, defaults::device_defaults, dtype::Dtype},
     parameters::Parameters,
     random::Random,
     tape::{Tape, Value},
@@ -109,7 +109,7 @@ fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
 }
 
 /// What a run would do that was asked for no more than this.
-fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPlan> {
+pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPlan> {
     let device = &place.choice.device;
     let length = match method {
         Method::Scratch => match case.size.preset().config().get("max_position_embeddings") {
@@ -144,7 +144,11 @@ fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPlan> {
         },
         vocab_size: 0,
         device: place.choice.clone(),
-        checked: crate::device::check::Checked::default(),
+        // Who asks for bf16 here has seen it pass.
+        checked: Checked {
+            bf16: case.dtype == Some(Dtype::Bf16),
+            ..Checked::default()
+        },
     };
     match method {
         Method::Scratch => {
@@ -191,7 +195,7 @@ fn bytes_of(estimate: &Estimate) -> u64 {
 }
 
 /// A step that does not fit would have the system take memory from everything else, or end the process.
-fn refuse_what_does_not_fit(needed: u64, place: &Place) -> Result<()> {
+pub(super) fn refuse_what_does_not_fit(needed: u64, place: &Place) -> Result<()> {
     let free = crate::device::memory::memory(&place.device)?.available_bytes;
     if needed <= free {
         return Ok(());

@@ -215,9 +215,7 @@ pub fn measure(case: Case, place: &Place, seconds: f64, stop: &dyn Fn() -> bool)
         place.device.synchronize()?;
         let clock = Clock::start(seconds, stop);
         let millis = (work.steps)(&clock)?;
-        let memory = memory(&place.device)?;
-        // Where the system keeps no highest figure, what is in use after the last step is nearly it.
-        let peak_bytes = memory.peak_bytes.unwrap_or(memory.used_bytes);
+        let peak_bytes = memory(&place.device)?.peak_bytes;
         let measured = Measured::new(&millis, work.step, peak_bytes)?;
         Ok::<_, crate::Error>((measured, work.config))
     })();

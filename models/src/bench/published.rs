@@ -1,4 +1,4 @@
-//! What others have published of the speed of their tools: theirs, not measured by us.
+//! What others have published of the speed of tools: theirs, not measured by us.
 //!
 //! Each stands as its source has it, with the work and the hardware that the source names. None is the work that is
 //! measured here, so they give an idea of an order of magnitude and no more.
@@ -113,7 +113,7 @@ pub const PUBLISHED: &[Published] = &[
     of(
         "LLMs from scratch (PyTorch)",
         "scratch_step",
-        "the same before it was made fast",
+        "GPT-2 124M, before it was made fast: other batch and dtype",
         "NVIDIA A100",
         12_525.0,
         "2025-02",

@@ -2,7 +2,10 @@
 
 use candle_core::{D, DType, Device, Tensor};
 
-use super::{Case, Place, StepWork, Unit, Work, Workload, just_one, size::RepeatedWeights, timed};
+use super::{
+    Case, Place, StepWork, Unit, Work, Workload, just_one, learning::refuse_what_does_not_fit,
+    size::RepeatedWeights, timed,
+};
 use crate::{
     Result,
     arch::{
@@ -96,6 +99,7 @@ fn decoder(case: &Case, place: &Place, tokens: usize) -> Result<(Decoder, u64)> 
     let config = case.size.config()?;
     let on_cuda = place.choice.device.kind == DeviceKind::Cuda;
     let bytes = talking_bytes(&config, storage, case.compute(), tokens, on_cuda);
+    refuse_what_does_not_fit(bytes, place)?;
     let compute: DType = case.compute().into();
     let decoder = Decoder::new(config, &mut weights, false, compute, &place.device)?;
     Ok((decoder, bytes))

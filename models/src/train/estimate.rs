@@ -2,7 +2,7 @@
 //!
 //! Letters: d width of the model, f width of the feed-forward part, h query heads, k key heads, e width of a head,
 //! v tokens known, l layers, t tokens in a row, b rows. Bytes are those that are alive at once in the worst moment of a
-//! step: the forward pass is over and the backward pass begins.
+//! step: where the forward pass is over and the backward pass begins, or where that ends and all gradients are there.
 //!
 //! Deliberately absent: measuring. Who wants to be sure takes a few real steps.
 
@@ -36,7 +36,7 @@ pub struct Estimate {
     pub trainable_parameters: u64,
     /// Weights, learning or not.
     pub weights_bytes: u64,
-    /// Gradients and the optimizer's moments.
+    /// The optimizer's moments, and what of the gradients is alive in the worst moment beside the activations.
     pub optimizer_bytes: u64,
     /// What the forward pass keeps for the backward pass, and the largest passing tensors.
     pub activations_bytes: u64,
@@ -76,8 +76,10 @@ impl Estimate {
             super::request::OptimizerKind::Sgd => u64::from(plan.optimizer.momentum > 0.0),
         };
         let averages = u64::from(plan.ema > 0.0);
-        let optimizer_bytes = trainable * 4 * (1 + moments + averages);
-        let activations_bytes = shape.activations(plan);
+        let activations = shape.activations(plan);
+        let activations_bytes = activations.bytes;
+        let gradients_bytes = activations.with_gradients(trainable * 4, plan) - activations_bytes;
+        let optimizer_bytes = trainable * 4 * (moments + averages) + gradients_bytes;
         let process_bytes = match plan.device {
             RequestedDevice::Cuda(_) => CUDA_BYTES,
             _ => PROCESS_BYTES,
@@ -108,6 +110,25 @@ pub fn talking_bytes(
     let cache = 2 * shape.layers * shape.tokens * shape.keys * compute.bytes() as u64;
     let used = weights + cache;
     used + (used as f64 * SLACK) as u64 + if on_cuda { CUDA_BYTES } else { PROCESS_BYTES }
+}
+
+/// What a step keeps for its backward pass.
+struct Activations {
+    /// All of it, when the backward pass begins.
+    bytes: u64,
+    /// What is left of it when that is at the first layer.
+    last_bytes: u64,
+}
+
+impl Activations {
+    /// The worst moment with so many bytes of gradients. These come as activations go. Of several batches for one update,
+    /// the second finds those of the first.
+    fn with_gradients(&self, gradients_bytes: u64, plan: &TrainPlan) -> u64 {
+        match plan.batch.accumulate {
+            1 => self.bytes.max(gradients_bytes + self.last_bytes),
+            _ => self.bytes + gradients_bytes,
+        }
+    }
 }
 
 /// The letters of the module's documentation.
@@ -209,7 +230,7 @@ impl Shape {
         self.tokens * self.heads * self.length
     }
 
-    fn activations(&self, plan: &TrainPlan) -> u64 {
+    fn activations(&self, plan: &TrainPlan) -> Activations {
         let bytes = plan.dtype.compute.bytes() as u64;
         let mut layer = self.layer_activations() * bytes;
         // On a processor, attention goes along each row and keeps no scores. On CUDA they exist for one layer at a time, as
@@ -241,7 +262,10 @@ impl Shape {
         };
         // The widest gradient on its way back, and what it is computed from.
         let passing = 3 * self.tokens * self.f.max(self.d) * bytes;
-        kept + head + logits + head_gradient + passing.max(passing_scores)
+        Activations {
+            bytes: kept + head + logits + head_gradient + passing.max(passing_scores),
+            last_bytes: layer + passing,
+        }
     }
 
     /// Operations of one step: two for each weight and token forward, twice that backward, of which frozen weights

@@ -28,7 +28,8 @@ pub(super) fn start(handle: AppHandle) {
     });
 }
 
-/// Checks a device when nothing else goes on. What begins meanwhile ends the check, which then begins anew.
+/// Checks a device when nothing else goes on. What begins meanwhile ends the check, which then begins anew; a user who ends
+/// it has ended it for now, and one who asks for a check has the next turn.
 fn check(app: &App, device: &FoundDevice) {
     let Ok(asked) = device.setting().parse() else {
         return;
@@ -37,19 +38,22 @@ fn check(app: &App, device: &FoundDevice) {
         while app.queue.is_busy() {
             thread::sleep(LOOK);
         }
-        let _turn = locked(&app.check_turn);
+        let turn = locked(&app.check_turn);
         if checks::find(&app.host.paths, device).is_some() {
             return;
         }
-        app.stop_check.store(false, Ordering::SeqCst);
-        let stop = || app.stop_check.load(Ordering::SeqCst) || app.queue.is_busy();
+        let asked_before = app.checks_asked.load(Ordering::SeqCst);
+        let is_unwanted = || app.checks_asked.load(Ordering::SeqCst) != asked_before;
+        let stop = || is_unwanted() || app.queue.is_busy();
         let mut teller = Teller::new(app, device.setting());
         let checked = app
             .host
             .check(Some(asked), None, &mut |news| teller.hear(&news), &stop);
         // One that was not stopped and has no result would have none the next time.
-        if checked.is_ok() || !stop() {
+        if checked.is_ok() || is_unwanted() || !stop() {
             return;
         }
+        drop(teller);
+        drop(turn);
     }
 }

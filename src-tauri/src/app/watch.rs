@@ -90,7 +90,7 @@ impl Watch {
         self.show_progress(state.as_ref(), handle);
         let leaves = *locked(&app.leaving) == Some(Leaving::Background);
         let is_idle =
-            self.going.is_none() && app.queue.waiting().is_empty() && !app.downloads.is_moving();
+            !app.queue.is_busy() && app.queue.waiting().is_empty() && !app.downloads.is_moving();
         self.idle_looks = if leaves && is_idle {
             self.idle_looks + 1
         } else {

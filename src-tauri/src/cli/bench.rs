@@ -19,7 +19,7 @@ use crate::{
         bench::{BenchNews, BenchRequest, SECONDS, words_of_case},
     },
     store::benchmarks::{self, BenchReport, Comparison, cells, words_of},
-    wire::error::Result,
+    wire::error::{AppError, Result},
 };
 
 /// Measure how fast this machine learns and writes, and say what to choose.
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
     /// How long each case is measured.
-    #[arg(long, value_name = "SECONDS", default_value_t = SECONDS)]
+    #[arg(long, value_name = "SECONDS", default_value_t = SECONDS, value_parser = seconds)]
     seconds: f64,
     /// Workloads to measure, such as lora_step,generation. Without it, all.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -54,10 +54,26 @@ pub(super) struct Arguments {
     published: bool,
 }
 
+fn seconds(words: &str) -> Result<f64, String> {
+    let seconds = words.parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| (0.0..=600.0).contains(seconds));
+    seconds.ok_or_else(|| "it is a number from 0 to 600".to_owned())
+}
+
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    if let [earlier, later] = arguments.compare.as_slice() {
-        let (earlier, later) = (benchmarks::read(earlier)?, benchmarks::read(later)?);
-        return compare(&earlier, &later, terminal);
+    match arguments.compare.as_slice() {
+        [] => {}
+        [earlier, later] => {
+            let (earlier, later) = (benchmarks::read(earlier)?, benchmarks::read(later)?);
+            return compare(&earlier, &later, terminal);
+        }
+        files => {
+            let problem = format!(
+                "two benchmarks can be compared, and {} are named",
+                files.len()
+            );
+            return Err(AppError::invalid(problem));
+        }
     }
     if let Some(path) = &arguments.import {
         let report = benchmarks::import(&host.paths, path)?;
@@ -82,7 +98,7 @@ fn measure(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<End
     let request = BenchRequest {
         devices: arguments.device,
         size: arguments.size,
-        seconds: Some(arguments.seconds.clamp(0.0, 600.0)),
+        seconds: Some(arguments.seconds),
         only: arguments.only,
     };
     // A file that could not be written is known before anything takes long.
@@ -90,15 +106,15 @@ fn measure(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<End
         benchmarks::Kind::of(path)?;
     }
     let bar = progress(terminal);
-    let started = Instant::now();
-    let mut tell = |news: BenchNews<'_>| tell(&news, &bar, started, terminal);
+    let mut began = None;
+    let mut tell = |news: BenchNews<'_>| tell(&news, &bar, &mut began, terminal);
     let report = host.bench(&request, &mut tell, &stop);
     bar.finish_and_clear();
     let report = report?;
+    show(&report, host, terminal)?;
     if let Some(path) = &arguments.export {
         benchmarks::export(&report, path)?;
     }
-    show(&report, host, terminal)?;
     match stop() {
         true => Ok(Ended::Stopped),
         false => Ok(Ended::Done),
@@ -116,7 +132,8 @@ fn progress(terminal: &Terminal) -> ProgressBar {
     bar
 }
 
-fn tell(news: &BenchNews<'_>, bar: &ProgressBar, started: Instant, terminal: &Terminal) {
+/// Shows how far it is. `began` is when the first case did.
+fn tell(news: &BenchNews<'_>, bar: &ProgressBar, began: &mut Option<Instant>, terminal: &Terminal) {
     match news {
         BenchNews::Waits { run } => {
             terminal.note(format_args!("waiting until `{}` has ended", run.id));
@@ -126,6 +143,7 @@ fn tell(news: &BenchNews<'_>, bar: &ProgressBar, started: Instant, terminal: &Te
         }
         BenchNews::Begun { cases } => bar.set_length(*cases as u64),
         BenchNews::Measures { case, .. } => {
+            let started = *began.get_or_insert_with(Instant::now);
             let left = match bar.position() {
                 0 => String::new(),
                 done => {
@@ -218,7 +236,7 @@ fn compare(earlier: &BenchReport, later: &BenchReport, terminal: &Terminal) -> R
             false => format!("{after} beside {before}"),
         };
         terminal.line(style(title).bold());
-        let heads = ["Config", &earlier.time[..10], &later.time[..10], ""];
+        let heads = ["Config", day(earlier), day(later), ""];
         let mut lines = vec![heads.map(|head| style(head).dim().to_string()).to_vec()];
         lines.extend(rows.iter().map(|row| {
             let words = match (row.is_clear, row.ratio < 1.0) {
@@ -238,6 +256,10 @@ fn compare(earlier: &BenchReport, later: &BenchReport, terminal: &Terminal) -> R
         terminal.line(sentence);
     }
     Ok(Ended::Done)
+}
+
+fn day(report: &BenchReport) -> &str {
+    report.time.get(..10).unwrap_or(&report.time)
 }
 
 fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
@@ -278,7 +300,9 @@ fn published(terminal: &Terminal) -> Result<Ended> {
         terminal.json(&PUBLISHED)?;
         return Ok(Ended::Done);
     }
-    terminal.note("What others say of their own tools. Nothing of it was measured here, and the work differs.");
+    terminal.note(
+        "From the pages that are named. Nothing of it was measured here, and the work differs.",
+    );
     let title = |name: &str| {
         let found = WORKLOADS.iter().find(|it| it.name == name);
         found.map_or(name.to_owned(), |it| it.title.to_owned())

@@ -58,6 +58,10 @@ pub(super) fn run_benchmark(
         size,
         ..BenchRequest::default()
     };
+    if app.queue.has_turn() {
+        let problem = "another benchmark goes on; it has to end first";
+        return Err(AppError::invalid(problem).into());
+    }
     app.stop_bench.store(false, Ordering::SeqCst);
     let stop = || app.stop_bench.load(Ordering::SeqCst);
     let mut teller = Teller::new(progress);

@@ -33,10 +33,9 @@ pub(super) fn last_check(app: State<'_, App>, device: String) -> Answer<Option<C
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn check_device(app: State<'_, App>, device: String) -> Answer<CheckView> {
-    app.stop_check.store(true, Ordering::SeqCst);
+    let number = app.checks_asked.fetch_add(1, Ordering::SeqCst) + 1;
     let _turn = locked(&app.check_turn);
-    app.stop_check.store(false, Ordering::SeqCst);
-    let stop = || app.stop_check.load(Ordering::SeqCst);
+    let stop = || app.checks_asked.load(Ordering::SeqCst) != number;
     let asked = read(&device)?;
     let mut teller = Teller::new(&app, device);
     let report = app
@@ -49,7 +48,7 @@ pub(super) fn check_device(app: State<'_, App>, device: String) -> Answer<CheckV
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn stop_check(app: State<'_, App>) -> Answer<()> {
-    app.stop_check.store(true, Ordering::SeqCst);
+    app.checks_asked.fetch_add(1, Ordering::SeqCst);
     Ok(())
 }
 

@@ -17,9 +17,10 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use ::models::train::TrainPlan;
@@ -42,6 +43,9 @@ use crate::{
 /// How many models can be open to be talked to: one, and the one it is compared with.
 const CHAT_PLACES: usize = 2;
 
+/// A step of a benchmark may take so long; then the app ends without it.
+const BENCH_ENDS: Duration = Duration::from_secs(5);
+
 /// What commands share.
 pub(crate) struct App {
     /// Everything the app can do.
@@ -60,8 +64,8 @@ pub(crate) struct App {
     follower: Arc<AtomicU32>,
     /// Where the user said that something is to be written.
     picked: Mutex<HashSet<PathBuf>>,
-    /// Whether the check of a device should end.
-    pub(crate) stop_check: AtomicBool,
+    /// How often a check was asked for, or its end: one that began before ends.
+    pub(crate) checks_asked: AtomicU32,
     /// Held by the check that goes on: one at a time.
     pub(crate) check_turn: Mutex<()>,
     /// How far the check is that goes on.
@@ -113,7 +117,7 @@ impl App {
             chats: Default::default(),
             follower: Arc::default(),
             picked: Mutex::default(),
-            stop_check: false.into(),
+            checks_asked: AtomicU32::default(),
             check_turn: Mutex::default(),
             checking: Mutex::default(),
             stop_bench: false.into(),
@@ -131,6 +135,15 @@ impl App {
         window
             .as_ref()
             .is_some_and(|window| window.send(news).is_ok())
+    }
+
+    /// Ends the benchmark that goes on, and waits a while until what it measured is kept.
+    pub(crate) fn stop_benchmark(&self) {
+        self.stop_bench.store(true, Ordering::SeqCst);
+        let asked = Instant::now();
+        while self.queue.has_turn() && asked.elapsed() < BENCH_ENDS {
+            thread::sleep(BENCH_ENDS / 100);
+        }
     }
 
     /// How far a run is. Its plan is read once, and of its events only the new ones are.

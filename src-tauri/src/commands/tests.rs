@@ -199,7 +199,7 @@ fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
     window.call("pause_run", json!({ "id": id }));
     heard(&news, |news| news["run"]["status"] == "paused");
     let step = window.run(&id)["step"].clone();
-    std::thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_millis(300));
     assert_eq!(window.run(&id)["step"], step);
     let error = window.refused("delete_run", json!({ "id": id }));
     assert_eq!(error["message"], "the run goes on or waits; stop it first");
@@ -525,7 +525,7 @@ fn until(is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
         assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -10,7 +10,7 @@ use models::{
     device::{
         DeviceKind, FoundDevice, RequestedDevice,
         check::{self, Checked},
-        dtype::DeviceClass,
+        dtype::{DeviceClass, Dtype},
     },
 };
 
@@ -121,19 +121,23 @@ impl Host {
                 run.id
             ));
         }
-        let report = BenchReport {
+        let mut report = BenchReport {
             format: FORMAT,
             time: crate::store::now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             system: checks::system(),
             size,
             seconds: start.elapsed().as_secs_f64(),
-            power,
+            power: power.or(Power::now()),
             warnings,
             imported: false,
             devices: measured,
         };
-        benchmarks::keep(&self.paths, &report)?;
+        // What was measured is worth more than its file.
+        if let Err(error) = benchmarks::keep(&self.paths, &report) {
+            let sentence = format!("It was not kept: {}.", error.message);
+            report.warnings.push(sentence);
+        }
         Ok(report)
     }
 
@@ -218,7 +222,8 @@ impl Host {
             rows.push(row);
         }
         let mut sustained = None;
-        if let (Some(case), Some(first), false) = (plan.cases.first(), rows.first(), stop()) {
+        let first = rows.first().filter(|row| row.case.workload == MATMUL);
+        if let (Some(case), Some(first), false) = (plan.cases.first(), first, stop()) {
             tell(BenchNews::Measures { device, case });
             let again = self.measure_case(&plan, case, seconds, stop)?;
             let rates = again.per_second().zip(first.per_second());
@@ -245,7 +250,10 @@ impl Host {
     ) -> Result<Row> {
         let log = &self.paths.check_log;
         crate::store::make_folder_of(log)?;
-        let mut engine = Engine::start(plan.device.kind, Some(log))?;
+        let mut engine = match Engine::start(plan.device.kind, Some(log)) {
+            Ok(engine) => engine,
+            Err(error) => return Ok(Row::not_measured(case.clone(), error.message)),
+        };
         engine.limit(PATIENCE + Duration::from_secs_f64(seconds));
         let ask = Ask::Bench {
             case: case.clone(),
@@ -278,7 +286,11 @@ struct Plan {
 impl Plan {
     fn new(device: FoundDevice, size: Size, only: &[String], checked: Checked) -> Self {
         let mut dtypes = check::dtypes(DeviceClass::of(&device, false));
-        dtypes.retain(|dtype| !checked.refused_dtypes.contains(dtype));
+        // On Metal, bf16 counts as refused until all of it passed.
+        let needs_check = |dtype| dtype == Dtype::Bf16 && device.kind == DeviceKind::Metal;
+        dtypes.retain(|&dtype| {
+            !checked.refused_dtypes.contains(&dtype) && (checked.bf16 || !needs_check(dtype))
+        });
         let mut cases = cases(size, device.kind, &dtypes);
         let ceilings = [MATMUL, BANDWIDTH];
         cases.retain(|case| {

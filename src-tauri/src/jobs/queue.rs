@@ -244,6 +244,11 @@ impl Queue {
         }
     }
 
+    /// Whether somebody has or waits for the machine without a run.
+    pub(crate) fn has_turn(&self) -> bool {
+        self.shared.line().turn.is_some()
+    }
+
     /// Whether a run goes on, or somebody has or waits for the machine without one.
     pub(crate) fn is_busy(&self) -> bool {
         let line = self.shared.line();

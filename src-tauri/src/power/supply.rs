@@ -20,6 +20,18 @@ impl Power {
         now()
     }
 
+    /// What holds if it held at one of two moments.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let either = |one: Option<bool>, other: Option<bool>| match (one, other) {
+            (Some(one), Some(other)) => Some(one || other),
+            (one, other) => one.or(other),
+        };
+        Self {
+            on_battery: either(self.on_battery, other.on_battery),
+            low_power_mode: either(self.low_power_mode, other.low_power_mode),
+        }
+    }
+
     /// What a person should know of it: `on battery, in low-power mode`. Nothing when it is as it should be.
     pub(crate) fn words(self) -> Option<String> {
         let known = [
@@ -82,7 +94,10 @@ fn now() -> Power {
 fn read_pmset(battery: Option<&str>, settings: Option<&str>) -> Power {
     let is_set = |line: &str| {
         let (name, value) = line.trim().split_once(char::is_whitespace)?;
-        (name == "lowpowermode").then(|| value.trim() == "1")
+        // Macs that have a mode of high power too name it otherwise: 1 is low there, 2 high.
+        ["lowpowermode", "powermode"]
+            .contains(&name)
+            .then(|| value.trim() == "1")
     };
     Power {
         on_battery: battery.map(|text| text.contains("'Battery Power'")),
@@ -174,6 +189,15 @@ mod tests {
             (plugged.on_battery, plugged.low_power_mode),
             (Some(false), Some(false))
         );
+        assert_eq!(
+            read_pmset(None, Some(" powermode 1\n")).low_power_mode,
+            Some(true)
+        );
+        assert_eq!(
+            read_pmset(None, Some(" powermode 2\n")).low_power_mode,
+            Some(false)
+        );
         assert_eq!(read_pmset(None, None), Power::default());
+        assert_eq!(plugged.or(power), power);
     }
 }

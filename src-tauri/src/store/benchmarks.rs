@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 use models::{
     bench::{
-        Row, Size,
+        Row, Size, Unit,
         advice::{self, Advice, OnDevice},
         compare::{self, Change},
     },
@@ -26,6 +26,8 @@ use crate::{
 pub(crate) const FORMAT: u32 = 1;
 /// A median that grew by this share while a case was measured, or from the beginning to the end of all, is told.
 const SLOWING: f64 = 0.1;
+/// No benchmark is a larger file.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// What a benchmark found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,8 +146,10 @@ impl BenchReport {
                 ));
             }
             let slowing = |row: &&Row| {
-                let slowing = row.measured.as_ref().and_then(|it| it.slowing());
-                slowing.is_some_and(|share| share >= SLOWING)
+                row.unit != Unit::Batches && {
+                    let slowing = row.measured.as_ref().and_then(|it| it.slowing());
+                    slowing.is_some_and(|share| share >= SLOWING)
+                }
             };
             let slower: Vec<String> = measured.rows.iter().filter(slowing).map(words_of).collect();
             if !slower.is_empty() {
@@ -206,18 +210,23 @@ impl BenchReport {
         let power = earlier.power.words();
         let power = power.map_or(String::new(), |words| format!(", {words} then"));
         let say = |comparison: Comparison| {
+            // Of another machine, the day says nothing.
+            let then = match &comparison.devices {
+                [before, after] if before == after => format!("on {day}"),
+                [before, _] => format!("on {before}"),
+            };
             let clear = comparison.rows.iter().filter(|row| row.is_clear).count();
             let of = comparison.rows.len();
             let change = match comparison.mean {
                 Some(mean) if clear > 0 => {
                     let words = compare::words(mean);
                     let words = words.replace("as fast", "as fast on average");
-                    format!("{words} than on {day}").replace("average than", "average as")
+                    format!("{words} than {then}").replace("average than", "average as")
                 }
-                _ => format!("as fast as on {day}, within the spread of its steps"),
+                _ => format!("as fast as {then}, within the spread of its steps"),
             };
             format!(
-                "{}: {change}{power} ({clear} of {of} cases clearly changed).",
+                "{}: {change}{power} ({clear} of {of} cases by more than the spread of their steps).",
                 comparison.devices[1]
             )
         };
@@ -315,6 +324,17 @@ pub(crate) fn delete(paths: &Paths, id: &str) -> Result<()> {
 
 /// Reads a benchmark from a file that was exported as JSON or CSV.
 pub(crate) fn read(path: &Path) -> Result<BenchReport> {
+    let size = fs::metadata(path)
+        .map_err(AppError::file("read the benchmark", path))?
+        .len();
+    if size > MOST_BYTES {
+        let problem = format!(
+            "not a benchmark: it has {} MB: `{}`",
+            size >> 20,
+            path.display()
+        );
+        return Err(AppError::invalid(problem));
+    }
     let text = fs::read(path).map_err(AppError::file("read the benchmark", path))?;
     let wrong =
         |what: String| AppError::invalid(format!("not a benchmark: {what}: `{}`", path.display()));

@@ -254,10 +254,12 @@ export type BenchMeasuredView_Deserialize = {
 	perSecond: number | null,
 	lowPerSecond: number | null,
 	highPerSecond: number | null,
-	peakBytes: number | null,
+	peakBytes?: number | null,
 	/**  The share of what the device could do at best. */
 	rooflineShare?: number | null,
-	/**  Milliseconds of each step after the warm-up, in order. None of a benchmark that was read from a table. */
+	/**  How many steps there were after the warm-up. */
+	steps: number,
+	/**  Milliseconds of these steps, in order; of many, evenly spaced ones. None of a benchmark that was read from a table. */
 	stepMillis: (number | null)[],
 };
 
@@ -275,7 +277,9 @@ export type BenchMeasuredView_Serialize = {
 	peakBytes: number | null,
 	/**  The share of what the device could do at best. */
 	rooflineShare: number | null,
-	/**  Milliseconds of each step after the warm-up, in order. None of a benchmark that was read from a table. */
+	/**  How many steps there were after the warm-up. */
+	steps: number,
+	/**  Milliseconds of these steps, in order; of many, evenly spaced ones. None of a benchmark that was read from a table. */
 	stepMillis: (number | null)[],
 };
 

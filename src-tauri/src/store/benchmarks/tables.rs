@@ -98,13 +98,13 @@ impl Line {
             median_millis: measured.map(|it| it.median_millis),
             low_millis: measured.map(|it| it.low_millis),
             high_millis: measured.map(|it| it.high_millis),
-            steps: measured.map(|it| it.step_millis.len()),
+            steps: measured.map(|it| it.steps),
             per_second: row.per_second(),
             roofline_share: on.roofline_share(row),
             amount: measured.map(|it| it.step.amount),
             operations: measured.map(|it| it.step.operations),
             bytes: measured.map(|it| it.step.bytes),
-            peak_bytes: measured.map(|it| it.peak_bytes),
+            peak_bytes: measured.and_then(|it| it.peak_bytes),
             estimated_bytes: measured.and_then(|it| it.step.estimated_bytes),
             problem: row.problem.clone(),
         }
@@ -118,6 +118,7 @@ impl Line {
                 median_millis: self.median_millis?,
                 low_millis: self.low_millis?,
                 high_millis: self.high_millis?,
+                steps: self.steps?,
                 step_millis: Vec::new(),
                 step: StepWork {
                     amount: self.amount?,
@@ -125,7 +126,7 @@ impl Line {
                     bytes: self.bytes?,
                     estimated_bytes: self.estimated_bytes,
                 },
-                peak_bytes: self.peak_bytes?,
+                peak_bytes: self.peak_bytes,
             })
         };
         Row {
@@ -207,6 +208,10 @@ pub(super) fn check(report: &BenchReport) -> Result<(), String> {
     if !is_time || report.id().contains(['/', '\\']) {
         return Err(format!("`{}` is no time", report.time));
     }
+    let of_all = report.devices.iter().map(|on| on.sustained.unwrap_or(1.0));
+    if !of_all.chain([report.seconds]).all(f64::is_finite) {
+        return Err("it has a number that is none".to_owned());
+    }
     for row in report.devices.iter().flat_map(|on| &on.rows) {
         if let Some(it) = &row.measured {
             let positive = [
@@ -219,6 +224,17 @@ pub(super) fn check(report: &BenchReport) -> Result<(), String> {
             let has_sense = |&number: &f64| number.is_finite() && number > 0.0;
             if !positive.iter().chain(&it.step_millis).all(has_sense) {
                 return Err(format!("{} has a time that is none", words_of(row)));
+            }
+            let is_work = [it.step.operations, it.step.bytes]
+                .iter()
+                .all(|it| it.is_finite());
+            let is_ordered =
+                it.low_millis <= it.median_millis && it.median_millis <= it.high_millis;
+            if !is_work || !is_ordered {
+                return Err(format!(
+                    "{} has figures that contradict each other",
+                    words_of(row)
+                ));
             }
         }
     }
@@ -270,7 +286,9 @@ pub(crate) fn cells(on: &MeasuredDevice, row: &Row) -> Vec<String> {
         ),
         rate(measured.per_second(), row.unit),
         millis(measured.first_millis),
-        format!("{:.2} GB", measured.peak_bytes as f64 / 1e9),
+        measured.peak_bytes.map_or(String::new(), |bytes| {
+            format!("{:.2} GB", bytes as f64 / 1e9)
+        }),
         share.map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
     ]
 }

@@ -17,6 +17,7 @@ fn report(time: &str, millis: f64) -> BenchReport {
             median_millis: millis,
             low_millis: millis - 0.125,
             high_millis: millis + 0.125,
+            steps: 20,
             step_millis: vec![millis; 20],
             step: StepWork {
                 amount: 512.0,
@@ -24,7 +25,7 @@ fn report(time: &str, millis: f64) -> BenchReport {
                 bytes: 0.0,
                 estimated_bytes: Some(1 << 27),
             },
-            peak_bytes: 1 << 28,
+            peak_bytes: Some(1 << 28),
         }),
         case,
         config: "a \"shape\", 4 x 128 tokens".to_owned(),
@@ -125,13 +126,15 @@ fn a_benchmark_is_compared_with_the_last_of_the_same_machine_and_size() {
     let words = later.since_words(&earlier);
     assert_eq!(
         words,
-        ["a processor: 2.00x slower than on 2026-11-14 (12 of 12 cases clearly changed)."]
+        [
+            "a processor: 2.00x slower than on 2026-11-14 (12 of 12 cases by more than the spread of their steps)."
+        ]
     );
     let same = report(LATER, 3.0625);
     assert_eq!(
         same.since_words(&earlier),
         [
-            "a processor: as fast as on 2026-11-14, within the spread of its steps (0 of 12 cases clearly changed)."
+            "a processor: as fast as on 2026-11-14, within the spread of its steps (0 of 12 cases by more than the spread of their steps)."
         ]
     );
 }
@@ -143,6 +146,7 @@ fn what_slowed_the_machine_is_said() {
     hot.power.on_battery = Some(true);
     hot.devices[0].sustained = Some(0.7);
     let measured = hot.devices[0].rows[2].measured.as_mut().unwrap();
+    measured.median_millis = 400.0;
     measured.step_millis = (0..20).map(|at| 300.0 + 10.0 * f64::from(at)).collect();
     let warnings = hot.all_warnings().join("\n");
     for words in [

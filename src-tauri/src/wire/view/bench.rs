@@ -94,10 +94,12 @@ pub(crate) struct BenchMeasuredView {
     per_second: f64,
     low_per_second: f64,
     high_per_second: f64,
-    peak_bytes: f64,
+    peak_bytes: Option<f64>,
     /// The share of what the device could do at best.
     roofline_share: Option<f64>,
-    /// Milliseconds of each step after the warm-up, in order. None of a benchmark that was read from a table.
+    /// How many steps there were after the warm-up.
+    steps: u32,
+    /// Milliseconds of these steps, in order; of many, evenly spaced ones. None of a benchmark that was read from a table.
     step_millis: Vec<f64>,
 }
 
@@ -217,8 +219,9 @@ impl BenchRowView {
             per_second: it.per_second(),
             low_per_second: it.step.amount / it.high_millis * 1e3,
             high_per_second: it.step.amount / it.low_millis * 1e3,
-            peak_bytes: it.peak_bytes as f64,
+            peak_bytes: it.peak_bytes.map(|bytes| bytes as f64),
             roofline_share: on.roofline_share(row),
+            steps: it.steps as u32,
             step_millis: it.step_millis.clone(),
         });
         // Title and dtype have places of their own.

@@ -33,7 +33,7 @@ export const PUBLISHED: PublishedView[] = [
   of("torchtune", "full_step", "Full step", "Llama 3.1 8B, 2 x 2048 tokens, compiled", "NVIDIA RTX 4090", 1650, "2024-09", TORCHTUNE),
   of("torchtune", "full_step", "Full step", "Llama 3.2 3B, 2 x 4096 tokens, bf16, compiled", "NVIDIA A100", 8998, "2024-11", TORCHTUNE),
   of("LLMs from scratch (PyTorch)", "scratch_step", "From-scratch step", "GPT-2 124M, 32 x 1024 tokens, bf16, compiled", "NVIDIA A100", 142156, "2025-02", FROM_SCRATCH),
-  of("LLMs from scratch (PyTorch)", "scratch_step", "From-scratch step", "the same before it was made fast", "NVIDIA A100", 12525, "2025-02", FROM_SCRATCH),
+  of("LLMs from scratch (PyTorch)", "scratch_step", "From-scratch step", "GPT-2 124M, before it was made fast: other batch and dtype", "NVIDIA A100", 12525, "2025-02", FROM_SCRATCH),
   of("MLX LM", "prompt", "Reading a prompt", "Qwen3 4B, bf16, 2048 tokens", "Apple M4 Max, 64 GB", 1780.6, "2025-10", MLX_BENCHMARKS),
   of("MLX LM", "prompt", "Reading a prompt", "Qwen3 0.6B, 4 bits, 2048 tokens", "Apple M4 Max", 10278.8, "2025-08", MLX_PROMPTS),
   of("MLX LM", "generation", "Writing", "Qwen3 4B, bf16", "Apple M4 Max, 64 GB", 52.5, "2025-10", MLX_BENCHMARKS),

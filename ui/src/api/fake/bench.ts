@@ -106,6 +106,7 @@ function rowOf(made: Case, at: number, { seed, slower = 1, throttles, fails, has
       highPerSecond: (amount / middle(0.25)) * 1e3,
       peakBytes: peak * 1e9,
       rooflineShare: share === undefined ? null : share / slower,
+      steps: steps.length,
       stepMillis: hasSteps ? steps : [],
     },
   };
