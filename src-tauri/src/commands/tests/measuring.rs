@@ -43,7 +43,7 @@ fn a_benchmark_has_the_machine_to_itself_and_is_kept_as_far_as_it_came() {
     heard(&news, |news| {
         news["now"].as_str().unwrap().starts_with("Matrix product")
     });
-    assert_eq!(window.run(&before)["status"], "finished");
+    until(|| window.run(&before)["status"] == "finished");
     assert_eq!(window.run(&after)["place"], json!(1));
     heard(&news, |news| {
         news["done"] == json!(1) && news["secondsLeft"].as_f64() > Some(0.0)
@@ -67,9 +67,8 @@ fn a_benchmark_has_the_machine_to_itself_and_is_kept_as_far_as_it_came() {
             .to_string()
             .contains("stopped before its end")
     );
-    assert_eq!(window.call("benchmarks", json!({})), json!([measured]));
-
     let id = measured["id"].clone();
+    assert_eq!(window.call("benchmarks", json!({}))[0]["id"], id);
     let path = window.home.path().join("exported.json");
     let refused = window.refused("export_benchmark", json!({"id": id, "path": path}));
     assert!(
