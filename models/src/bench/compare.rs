@@ -1,14 +1,12 @@
 //! One benchmark beside another: of two machines, or of one machine at two times.
 
-use super::{Case, Measured, Row};
+use super::{Measured, Row};
 
 /// How one case changed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
-    /// The case.
-    pub case: Case,
-    /// What a person reads of it.
-    pub config: String,
+pub struct Change<'a> {
+    /// The later row.
+    pub row: &'a Row,
     /// What was done each second before and after.
     pub before: f64,
     /// The same after.
@@ -17,7 +15,7 @@ pub struct Change {
     pub is_clear: bool,
 }
 
-impl Change {
+impl Change<'_> {
     /// The rate after over the rate before: above 1 is faster.
     pub fn ratio(&self) -> f64 {
         self.after / self.before
@@ -33,14 +31,13 @@ impl Change {
 }
 
 /// What both measured, in the order of the later one.
-pub fn changes(before: &[Row], after: &[Row]) -> Vec<Change> {
-    let change = |row: &Row| {
+pub fn changes<'a>(before: &[Row], after: &'a [Row]) -> Vec<Change<'a>> {
+    let change = |row: &'a Row| {
         let is_same = |it: &&Row| it.case == row.case && it.config == row.config;
         let earlier = before.iter().find(is_same)?;
         let (one, other) = (earlier.measured.as_ref()?, row.measured.as_ref()?);
         Some(Change {
-            case: row.case.clone(),
-            config: row.config.clone(),
+            row,
             before: one.per_second(),
             after: other.per_second(),
             is_clear: are_apart(one, other),

@@ -11,7 +11,7 @@ use crate::{
     arch::{
         config::DecoderConfig,
         decoder::{Decoder, Input},
-        lora::{self, LoraConfig},
+        lora,
     },
     device::{DeviceKind, check::Checked, defaults::device_defaults, dtype::Dtype},
     parameters::Parameters,
@@ -80,7 +80,7 @@ fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
     let plan = plan(case, place, method)?;
     let config = shape(case, &plan)?;
     let estimate = Estimate::new(&plan, &config);
-    let estimated_bytes = bytes_of(&estimate);
+    let estimated_bytes = estimate.bytes();
     refuse_what_does_not_fit(estimated_bytes, place)?;
     let (rows, length) = (plan.batch.rows, plan.batch.length);
     let shape = match &plan.scratch {
@@ -120,7 +120,7 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
     };
     let mut request = TrainRequest {
         method: Some(method),
-        device: Some(device.setting().parse()?),
+        device: Some(device.requested()),
         avoid_kernels: Some(place.avoid_kernels.clone()),
         steps: Some(Clock::most()),
         ..TrainRequest::default()
@@ -163,11 +163,7 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
             let config = case.size.config()?;
             request.model = Some(PathBuf::from("model"));
             facts.vocab_size = config.vocab_size;
-            facts.model = Some(ModelFacts {
-                context: config.max_position_embeddings,
-                layers: config.layers.len(),
-                linears: config.linears().iter().map(|&it| it.to_owned()).collect(),
-            });
+            facts.model = Some(ModelFacts::of(&config));
         }
     }
     let plan = resolve(&request, &facts)?.plan;
@@ -185,13 +181,6 @@ fn shape(case: &Case, plan: &TrainPlan) -> Result<DecoderConfig> {
         Some(scratch) => DecoderConfig::from_json(&Json::Object(scratch.config.clone())),
         None => case.size.config(),
     }
-}
-
-fn bytes_of(estimate: &Estimate) -> u64 {
-    estimate.weights_bytes
-        + estimate.optimizer_bytes
-        + estimate.activations_bytes
-        + estimate.rest_bytes
 }
 
 /// A step that does not fit would have the system take memory from everything else, or end the process.
@@ -221,16 +210,8 @@ fn decoder(plan: &TrainPlan, config: DecoderConfig, place: &Place) -> Result<Dec
     let compute = plan.dtype.compute.into();
     let mut decoder = Decoder::new(config, &mut weights, learns, compute, &place.device)?;
     if let Some(lora) = &plan.lora {
-        let config = LoraConfig {
-            rank: lora.rank,
-            alpha: lora.alpha,
-            dropout: lora.dropout,
-            rank_stabilized: lora.rslora,
-            targets: lora.targets.clone(),
-            layers: None,
-        };
         weights.dtype = DType::F32;
-        lora::attach(&mut decoder, &config, &mut weights)?;
+        lora::attach(&mut decoder, &lora.config(), &mut weights)?;
     }
     Ok(decoder)
 }

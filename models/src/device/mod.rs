@@ -87,13 +87,20 @@ impl FoundDevice {
         self.problem.is_none()
     }
 
+    /// What asks for exactly this device. No build can use ROCm, so the processor is asked for there.
+    pub fn requested(&self) -> RequestedDevice {
+        match self.kind {
+            DeviceKind::Metal => RequestedDevice::Metal,
+            DeviceKind::Cuda => RequestedDevice::Cuda(self.ordinal),
+            DeviceKind::Rocm | DeviceKind::Cpu => RequestedDevice::Cpu,
+        }
+    }
+
     /// How a user asks for exactly this device: `cuda:1`.
     pub fn setting(&self) -> String {
         match self.kind {
-            DeviceKind::Metal => "metal".to_owned(),
-            DeviceKind::Cuda => RequestedDevice::Cuda(self.ordinal).to_string(),
             DeviceKind::Rocm => format!("rocm:{}", self.ordinal),
-            DeviceKind::Cpu => "cpu".to_owned(),
+            _ => self.requested().to_string(),
         }
     }
 }

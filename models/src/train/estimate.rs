@@ -97,6 +97,13 @@ impl Estimate {
     }
 }
 
+impl Estimate {
+    /// All bytes in the worst moment of a step.
+    pub fn bytes(&self) -> u64 {
+        self.weights_bytes + self.optimizer_bytes + self.activations_bytes + self.rest_bytes
+    }
+}
+
 /// What talking takes of a model of this shape: its weights, keys and values of so many tokens, the process, and holes.
 pub fn talking_bytes(
     config: &DecoderConfig,

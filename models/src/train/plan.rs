@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::request::{Learn, Method, OptimizerKind, ScheduleKind, TokenizerSource};
 use crate::{
     Error,
+    arch::{config::DecoderConfig, lora::LoraConfig},
     data::{DataRequest, TextRows, format::Format},
     device::{self, RequestedDevice, check::Checked, dtype::Dtype},
 };
@@ -137,6 +138,18 @@ pub struct LoraPlan {
 }
 
 impl LoraPlan {
+    /// The adapter as an architecture attaches it.
+    pub fn config(&self) -> LoraConfig {
+        LoraConfig {
+            rank: self.rank,
+            alpha: self.alpha,
+            dropout: self.dropout,
+            rank_stabilized: self.rslora,
+            targets: self.targets.clone(),
+            layers: Some(self.layers.clone()),
+        }
+    }
+
     /// What the adapter's output is multiplied with.
     pub fn scale(&self) -> f64 {
         let rank = self.rank as f64;
@@ -259,6 +272,18 @@ pub struct ModelFacts {
     pub layers: usize,
     /// The linear weights of a layer, by the last part of their names: what LoRA can be put beside.
     pub linears: Vec<String>,
+}
+
+impl ModelFacts {
+    /// The facts about a model of this shape.
+    pub fn of(config: &DecoderConfig) -> Self {
+        let linears = config.linears().iter();
+        Self {
+            context: config.max_position_embeddings,
+            layers: config.layers.len(),
+            linears: linears.map(|&name| name.to_owned()).collect(),
+        }
+    }
 }
 
 /// Data on disk.

@@ -31,9 +31,6 @@ pub(super) fn start(handle: AppHandle) {
 /// Checks a device when nothing else goes on. What begins meanwhile ends the check, which then begins anew; a user who ends
 /// it has ended it for now, and one who asks for a check has the next turn.
 fn check(app: &App, device: &FoundDevice) {
-    let Ok(asked) = device.setting().parse() else {
-        return;
-    };
     loop {
         while app.queue.is_busy() {
             thread::sleep(LOOK);
@@ -46,9 +43,12 @@ fn check(app: &App, device: &FoundDevice) {
         let is_unwanted = || app.checks_asked.load(Ordering::SeqCst) != asked_before;
         let stop = || is_unwanted() || app.queue.is_busy();
         let mut teller = Teller::new(app, device.setting());
-        let checked = app
-            .host
-            .check(Some(asked), None, &mut |news| teller.hear(&news), &stop);
+        let checked = app.host.check(
+            Some(device.requested()),
+            None,
+            &mut |news| teller.hear(&news),
+            &stop,
+        );
         // One that was not stopped and has no result would have none the next time.
         if checked.is_ok() || is_unwanted() || !stop() {
             return;

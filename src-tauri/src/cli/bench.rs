@@ -46,7 +46,7 @@ pub(super) struct Arguments {
     /// Measure nothing, and keep a benchmark that was exported elsewhere.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "published"])]
     import: Option<PathBuf>,
-    /// Measure nothing, and show the last benchmark of each day that is kept.
+    /// Measure nothing, and show the benchmarks that are kept.
     #[arg(long, conflicts_with = "published")]
     list: bool,
     /// Measure nothing, and show what others have published of the speed of their tools.

@@ -12,7 +12,7 @@ use super::{Answer, App};
 use crate::{
     host::bench::{BenchNews, BenchRequest, words_of_case},
     store::{
-        benchmarks::{self, BenchReport, MeasuredDevice},
+        benchmarks::{self, MeasuredDevice},
         runs::Run,
     },
     wire::{
@@ -26,14 +26,8 @@ use crate::{
 #[specta::specta]
 pub(super) fn benchmarks(app: State<'_, App>) -> Answer<Vec<BenchView>> {
     let kept = benchmarks::list(&app.host.paths);
-    let since = |report: &BenchReport| {
-        let before = benchmarks::before(report, &kept);
-        before.map_or_else(Vec::new, |before| report.since_words(before))
-    };
-    Ok(kept
-        .iter()
-        .map(|report| BenchView::new(report, since(report)))
-        .collect())
+    let view = |report| BenchView::new(report, benchmarks::since_last(report, &kept));
+    Ok(kept.iter().map(view).collect())
 }
 
 /// Measures devices, and tells how far it is. Without devices, all are. It waits in the queue behind the runs that are there.

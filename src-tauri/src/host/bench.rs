@@ -143,9 +143,7 @@ impl Host {
 
     /// How a benchmark compares with the one before it on this machine: whole sentences.
     pub(crate) fn since_last(&self, report: &BenchReport) -> Vec<String> {
-        let kept = benchmarks::list(&self.paths);
-        let before = benchmarks::before(report, &kept);
-        before.map_or_else(Vec::new, |before| report.since_words(before))
+        benchmarks::since_last(report, &benchmarks::list(&self.paths))
     }
 
     fn wait_for_runs(&self, tell: &mut dyn FnMut(BenchNews<'_>), stop: &dyn Fn() -> bool) {
@@ -195,8 +193,7 @@ impl Host {
             return Ok(report.checked());
         }
         tell(BenchNews::Checks { device });
-        let asked = device.setting().parse()?;
-        let report = self.check(Some(asked), None, &mut |_| {}, stop)?;
+        let report = self.check(Some(device.requested()), None, &mut |_| {}, stop)?;
         Ok(report.checked())
     }
 
@@ -257,7 +254,7 @@ impl Host {
         engine.limit(PATIENCE + Duration::from_secs_f64(seconds));
         let ask = Ask::Bench {
             case: case.clone(),
-            device: plan.device.setting().parse()?,
+            device: plan.device.requested(),
             avoid_kernels: plan.checked.composed.clone(),
             seconds,
         };

@@ -165,7 +165,7 @@ impl Check<'_> {
             let ask = Ask::Check {
                 group: cases[at].group.to_owned(),
                 from: at,
-                device: self.requested(),
+                device: self.device.requested(),
                 fault: self.fault.cloned(),
             };
             let before = self.rows.len();
@@ -207,7 +207,7 @@ impl Check<'_> {
         let ask = Ask::CheckFallback {
             group: case.group.to_owned(),
             at,
-            device: self.requested(),
+            device: self.device.requested(),
             fault: self.fault.cloned(),
         };
         let mut found = Fallback::Cpu;
@@ -243,10 +243,6 @@ impl Check<'_> {
         let mut engine = Engine::start(self.device.kind, Some(log))?;
         engine.limit(HANGS);
         Ok(engine)
-    }
-
-    fn requested(&self) -> RequestedDevice {
-        self.device.setting().parse().unwrap_or_default()
     }
 }
 

@@ -15,14 +15,14 @@ use models::{
     train::{
         Facts, TrainRequest,
         estimate::{Estimate, talking_bytes},
-        plan::DataFacts,
+        plan::{DataFacts, ModelFacts},
         request::Method,
         resolve,
     },
 };
 use serde::Serialize;
 
-use super::{Host, plan::facts_of};
+use super::Host;
 use crate::{
     hub::repository::Repository,
     store::hub_cache::names::{RepositoryKind, shown},
@@ -181,7 +181,7 @@ fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Re
     request.data.files = vec![PathBuf::from("data.jsonl")];
     request.data.learn = Some(Learn::default());
     let facts = Facts {
-        model: Some(facts_of(config)),
+        model: Some(ModelFacts::of(config)),
         data: DataFacts {
             read_as: String::new(),
             chat: true,
@@ -196,9 +196,5 @@ fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Re
         checked: Checked::default(),
     };
     let plan = resolve(&request, &facts)?.plan;
-    let estimate = Estimate::new(&plan, config);
-    Ok(estimate.weights_bytes
-        + estimate.optimizer_bytes
-        + estimate.activations_bytes
-        + estimate.rest_bytes)
+    Ok(Estimate::new(&plan, config).bytes())
 }

@@ -216,17 +216,7 @@ impl Host {
 /// What a plan depends on in a model.
 fn model_facts(folder: &Path) -> Result<ModelFacts> {
     let config = DecoderConfig::from_json(&ModelFolder::open(folder)?.config)?;
-    Ok(facts_of(&config))
-}
-
-/// The same of a model that need not be here.
-pub(super) fn facts_of(config: &DecoderConfig) -> ModelFacts {
-    let linears = config.linears().iter();
-    ModelFacts {
-        context: config.max_position_embeddings,
-        layers: config.layers.len(),
-        linears: linears.map(|&name| name.to_owned()).collect(),
-    }
+    Ok(ModelFacts::of(&config))
 }
 
 /// The folder of a tokenizer that is named by its folder, or by its file `tokenizer.json`.

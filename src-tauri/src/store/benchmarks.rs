@@ -44,7 +44,7 @@ pub(crate) struct BenchReport {
     pub(crate) size: Size,
     /// How long it took.
     pub(crate) seconds: f64,
-    /// What fed the machine when it began.
+    /// What fed the machine, at its beginning or its end.
     pub(crate) power: Power,
     /// What was odd while it went on: whole sentences.
     #[serde(default)]
@@ -194,10 +194,7 @@ impl BenchReport {
             let ratios: Vec<f64> = changes.iter().map(Change::ratio).collect();
             Some(Comparison {
                 devices: [before, after].map(|it| it.device.name.clone()),
-                rows: changes
-                    .iter()
-                    .map(|change| compared_row(change, after))
-                    .collect(),
+                rows: changes.iter().map(compared_row).collect(),
                 mean: compare::mean(&ratios),
             })
         });
@@ -235,22 +232,20 @@ impl BenchReport {
 
     /// Whether another is of the same machine and the same work.
     fn is_like(&self, other: &Self) -> bool {
-        let devices = |it: &Self| -> Vec<(String, String)> {
-            let named = |it: &MeasuredDevice| (it.device.setting(), it.device.name.clone());
-            it.devices.iter().map(named).collect()
+        let is_same = |one: &MeasuredDevice, it: &MeasuredDevice| {
+            one.device.setting() == it.device.setting() && one.device.name == it.device.name
         };
-        let theirs = devices(other);
-        self.size == other.size && devices(self).iter().any(|it| theirs.contains(it))
+        let mut devices = self.devices.iter();
+        self.size == other.size
+            && devices.any(|one| other.devices.iter().any(|it| is_same(one, it)))
     }
 }
 
-fn compared_row(change: &Change, after: &MeasuredDevice) -> ComparedRow {
-    let unit = after.rows.iter().find(|row| row.case == change.case);
-    let rate = |per_second| unit.map_or(String::new(), |row| rate(per_second, row.unit));
+fn compared_row(change: &Change) -> ComparedRow {
     ComparedRow {
-        config: unit.map_or(change.config.clone(), words_of),
-        before: rate(change.before),
-        after: rate(change.after),
+        config: words_of(change.row),
+        before: rate(change.before, change.row.unit),
+        after: rate(change.after, change.row.unit),
         words: change.words(),
         ratio: change.ratio(),
         is_clear: change.is_clear,
@@ -293,16 +288,16 @@ pub(crate) fn list(paths: &Paths) -> Vec<BenchReport> {
     reports
 }
 
-/// The benchmark of this machine before another, of the same work.
-pub(crate) fn before<'a>(
-    report: &BenchReport,
-    reports: &'a [BenchReport],
-) -> Option<&'a BenchReport> {
-    let earlier = |it: &&BenchReport| it.time < report.time && !it.imported;
-    let mut like = reports
-        .iter()
-        .filter(|it| earlier(it) && report.is_like(it));
-    like.find(|_| !report.imported)
+/// How a benchmark compares with the one before it on this machine, of the same work: whole sentences. One from elsewhere
+/// has none before it.
+pub(crate) fn since_last(report: &BenchReport, kept: &[BenchReport]) -> Vec<String> {
+    let before = before(report, kept);
+    before.map_or_else(Vec::new, |before| report.since_words(before))
+}
+
+fn before<'a>(report: &BenchReport, kept: &'a [BenchReport]) -> Option<&'a BenchReport> {
+    let earlier = |it: &&BenchReport| it.time < report.time && !it.imported && report.is_like(it);
+    kept.iter().find(earlier).filter(|_| !report.imported)
 }
 
 /// Keeps a benchmark.

@@ -10,20 +10,12 @@ use super::{
 };
 use crate::{
     Error, Result,
-    arch::{
-        config::DecoderConfig,
-        decoder::Decoder,
-        initial::InitialWeights,
-        lora::{self, LoraConfig},
-    },
+    arch::{config::DecoderConfig, decoder::Decoder, initial::InitialWeights, lora},
     checkpoint::{
         folder::ModelFolder,
         load::{LoadDtypes, load_decoder},
     },
-    train::{
-        plan::{LoraPlan, TrainPlan},
-        request::Method,
-    },
+    train::{plan::TrainPlan, request::Method},
 };
 
 impl LanguageTask {
@@ -109,10 +101,10 @@ fn decoder(plan: &TrainPlan, text: &Text, device: &Device) -> Result<(Decoder, S
                 compute,
             };
             let mut decoder = load_decoder(&folder, dtypes, false, device)?;
-            let plan_lora = plan.lora.as_ref();
-            let config = lora_config(
-                plan_lora.ok_or_else(|| Error::setting("lora", "is missing from the plan"))?,
-            );
+            let lora = plan.lora.as_ref();
+            let config = lora
+                .ok_or_else(|| Error::setting("lora", "is missing from the plan"))?
+                .config();
             let mut weights = InitialWeights {
                 seed: plan.seed,
                 dtype: DType::F32,
@@ -135,15 +127,4 @@ fn new_config(planned: &Map<String, Json>, text: &Text) -> Json {
     config.insert("pad_token_id".to_owned(), json!(special.pad));
     config.insert("torch_dtype".to_owned(), json!("float32"));
     Json::Object(config)
-}
-
-fn lora_config(plan: &LoraPlan) -> LoraConfig {
-    LoraConfig {
-        rank: plan.rank,
-        alpha: plan.alpha,
-        dropout: plan.dropout,
-        rank_stabilized: plan.rslora,
-        targets: plan.targets.clone(),
-        layers: Some(plan.layers.clone()),
-    }
 }
