@@ -5,6 +5,21 @@
 
 use std::path::{Path, PathBuf};
 
+/// What devices and allocators say when memory has run out, in small letters.
+///
+/// CUDA names its error, and cuBLAS another; Metal refuses a buffer, or says so of a command buffer that failed earlier;
+/// the allocator of a processor speaks of the allocation that failed.
+const OUT_OF_MEMORY_WORDS: [&str; 6] = [
+    "out of memory",
+    "out_of_memory",
+    "outofmemory",
+    "cublas_status_alloc_failed",
+    "insufficient memory",
+    "memory allocation",
+];
+/// What candle says when Metal has no room for a buffer, in small letters.
+const NO_METAL_BUFFER: &str = "failed to create metal resource: buffer";
+
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -48,16 +63,9 @@ pub enum Error {
     #[error("{0}")]
     Device(String),
 
-    /// The device has no memory left for what was asked.
-    #[error("not enough memory on {device} while {doing}: {words}")]
-    OutOfMemory {
-        /// The device's name.
-        device: String,
-        /// What was being done.
-        doing: &'static str,
-        /// The device's own words.
-        words: String,
-    },
+    /// Memory ran out, or was about to, in a run that could not go on by itself: when, and in which words.
+    #[error("{0}")]
+    OutOfMemory(String),
 
     /// Training went on with half the learning rate as often as it may, and the numbers still were not finite.
     #[error(
@@ -110,14 +118,62 @@ impl Error {
         }
     }
 
+    /// Whether this is about memory that ran out, in whatever words the device has for it.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::OutOfMemory(_) => true,
+            Self::Tensor(_) | Self::Device(_) => says_out_of_memory(&self.to_string()),
+            _ => false,
+        }
+    }
+
+    /// Whether the disk could not take or give what was asked: full, read-only, broken or gone.
+    pub fn is_about_the_disk(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+
     /// What a person can try next, when we know.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::OutOfMemory { .. } => Some(
-                "set a smaller batch, shorten the context, or turn checkpointing on".to_owned(),
+            Self::OutOfMemory(_) => Some(
+                "set a smaller `batch.rows`, a smaller `data.max_length`, or `checkpointing: true`"
+                    .to_owned(),
             ),
             Self::NotFinite { .. } => Some("lower the learning rate, or compute in f32".to_owned()),
             _ => None,
+        }
+    }
+}
+
+/// Whether words of a device, a library or a log say that memory has run out.
+pub fn says_out_of_memory(words: &str) -> bool {
+    let words = words.to_lowercase();
+    words.contains(NO_METAL_BUFFER) || OUT_OF_MEMORY_WORDS.iter().any(|it| words.contains(it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_ran_out_is_recognized_in_the_words_of_every_device() {
+        for words in [
+            "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")",
+            "CublasError(CUBLAS_STATUS_ALLOC_FAILED)",
+            "Command buffer had following error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+            "Failed to create metal resource: Buffer",
+            "memory allocation of 1073741824 bytes failed",
+        ] {
+            let error = Error::from(candle_core::Error::Msg(words.to_owned()));
+            assert!(error.is_out_of_memory(), "{words}");
+        }
+        for words in [
+            "shape mismatch in matmul",
+            "DriverError(CUDA_ERROR_LAUNCH_FAILED, \"unspecified launch failure\")",
+            "Failed to create metal resource: CommandQueue",
+        ] {
+            let error = Error::from(candle_core::Error::Msg(words.to_owned()));
+            assert!(!error.is_out_of_memory(), "{words}");
         }
     }
 }

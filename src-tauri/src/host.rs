@@ -8,6 +8,7 @@ pub(crate) mod form;
 pub(crate) mod hub;
 pub(crate) mod inspect;
 mod plan;
+mod train;
 
 use std::{
     fs,
@@ -41,7 +42,6 @@ use crate::{
     store::{
         self,
         paths::Paths,
-        record::RecordedEvent,
         runs::{self, Run},
         settings::Settings,
     },
@@ -199,30 +199,6 @@ impl Host {
     /// Makes the folder of a new run.
     pub(crate) fn create_run(&self, resolved: &Resolved) -> Result<Run> {
         runs::create(&self.paths, resolved)
-    }
-
-    /// Trains a run in an engine, from its newest checkpoint if it has one, until it is done or `wish` ends it.
-    ///
-    /// Every event is on disk before it is shown. `started` is told the engine's number among the system's processes.
-    pub(crate) fn train(
-        &self,
-        run: &Run,
-        started: &mut dyn FnMut(u32),
-        show: &mut dyn FnMut(&RecordedEvent),
-        wish: &dyn Fn() -> Wish,
-    ) -> Result<()> {
-        let kind = self.kind_of(run.plan()?.device);
-        let mut engine = Engine::start(kind, Some(&run.log_file()))?;
-        started(engine.id());
-        let ask = Ask::Train {
-            folder: run.folder.clone(),
-        };
-        let mut hear = |reply| {
-            if let Reply::Happened { event } = reply {
-                show(&event);
-            }
-        };
-        engine.ask(&ask, &mut hear, wish)
     }
 
     /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models.

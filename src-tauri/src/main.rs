@@ -16,6 +16,11 @@ mod wire;
 
 use std::process::ExitCode;
 
+/// Tests have allocations fail.
+#[cfg(debug_assertions)]
+#[global_allocator]
+static ALLOCATOR: jobs::fault::FailingAllocator = jobs::fault::FailingAllocator;
+
 fn main() -> ExitCode {
     cli::main()
 }

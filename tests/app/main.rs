@@ -3,11 +3,14 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stderr,
     reason = "a test that can't go on has failed"
 )]
 
 mod app;
 mod bench;
+#[cfg(target_os = "linux")]
+mod breaking;
 mod check;
 mod cli;
 mod hub;
@@ -15,5 +18,7 @@ mod hub_faults;
 mod hub_server;
 #[cfg(target_os = "linux")]
 mod hub_speed;
+#[cfg(target_os = "linux")]
+mod soak;
 mod store;
 mod train;

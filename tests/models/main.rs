@@ -18,5 +18,6 @@ mod golden;
 mod language;
 mod parquet_files;
 mod plan;
+mod relief;
 mod tokens;
 mod train;

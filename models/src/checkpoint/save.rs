@@ -8,6 +8,7 @@ use std::{
 };
 
 use candle_core::{Device, Tensor};
+use safetensors::SafeTensorError;
 
 use crate::{Error, Result};
 
@@ -24,8 +25,11 @@ pub fn replace_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> R
         }
     }
     fs::create_dir_all(&temporary).map_err(Error::file("create the folder", &temporary))?;
-    write(&temporary)?;
-    sync_folder(&temporary)?;
+    if let Err(error) = write(&temporary).and_then(|()| sync_folder(&temporary)) {
+        // What was written of it would fill a disk that has too little room.
+        let _ = fs::remove_dir_all(&temporary);
+        return Err(error);
+    }
     if path.exists() {
         fs::rename(path, &old).map_err(Error::file("put the old folder aside", path))?;
     }
@@ -72,8 +76,10 @@ pub fn write_safetensors(
     };
     let tensors = tensors.iter().map(on_host).collect::<Result<Vec<_>>>()?;
     let written = safetensors::serialize_to_file(tensors, Some(metadata), path);
-    written
-        .map_err(|error| Error::format(path, format!("could not write the tensors: {error}")))?;
+    written.map_err(|error| match error {
+        SafeTensorError::IoError(error) => Error::file("write the tensors", path)(error),
+        error => Error::format(path, format!("could not write the tensors: {error}")),
+    })?;
     let file = File::open(path).map_err(Error::file("open the tensors again", path))?;
     file.sync_all()
         .map_err(Error::file("write the tensors to disk", path))

@@ -108,8 +108,20 @@ pub(super) fn prepare(_: &Device) {}
 
 #[cfg(not(feature = "cuda"))]
 fn trim(_: &Device) -> Result<()> {
+    trim_heap();
     Ok(())
 }
+
+/// Gives what the allocator keeps for the next tensor back to the system.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn trim_heap() {
+    // SAFETY: the call takes only memory that nobody holds.
+    unsafe { libc::malloc_trim(0) };
+}
+
+/// Other systems' allocators do so by themselves.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn trim_heap() {}
 
 #[cfg(not(feature = "cuda"))]
 fn cuda_memory(_: &candle_core::CudaDevice) -> Result<Memory> {
@@ -154,6 +166,7 @@ mod cuda {
     }
 
     pub(super) fn trim(device: &Device) -> Result<()> {
+        super::trim_heap();
         let Device::Cuda(cuda) = device else {
             return Ok(());
         };

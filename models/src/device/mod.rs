@@ -11,6 +11,7 @@ pub mod defaults;
 pub mod detect;
 pub mod dtype;
 pub mod memory;
+pub mod pressure;
 
 use std::{fmt, panic, str::FromStr};
 

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::pressure::Scarce;
+
 /// Something that happened in a run. Steps are counted from 1: step 5 is the state after five updates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -96,6 +98,28 @@ pub enum TrainEvent {
         learning_rate: f64,
     },
 
+    /// Memory ran out, or nearly; the run gave something up and goes on.
+    Relieved {
+        /// The step that could not be taken.
+        step: usize,
+        /// The last good state, where it goes on.
+        to_step: usize,
+        /// When and in which words memory ran out.
+        why: String,
+        /// What was given up.
+        how: String,
+    },
+
+    /// The disk can't take what is to be saved. What was saved before stands, and the run goes on when there is room.
+    Waiting {
+        /// The last step done.
+        step: usize,
+        /// What could not be written, and why.
+        why: String,
+        /// How much more room is needed, if that is the reason.
+        missing_bytes: Option<u64>,
+    },
+
     /// Something the user should know. The run goes on.
     Warned {
         /// One sentence.
@@ -153,6 +177,8 @@ impl TrainEvent {
             | Self::Sampled { step, .. }
             | Self::Saved { step, .. }
             | Self::RolledBack { step, .. }
+            | Self::Relieved { step, .. }
+            | Self::Waiting { step, .. }
             | Self::Failed { step, .. }
             | Self::Paused { step }
             | Self::Continued { step }
@@ -176,6 +202,11 @@ pub trait Observer {
     /// Whether the run should be saved and wait. Asked before each step, and all the time in a pause.
     fn should_pause(&self) -> bool {
         false
+    }
+
+    /// Whether memory is about to run out. Asked before each step.
+    fn scarce_memory(&mut self) -> Option<Scarce> {
+        None
     }
 }
 

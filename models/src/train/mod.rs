@@ -7,15 +7,14 @@ pub mod estimate;
 pub mod event;
 pub mod plan;
 pub mod preset;
+pub mod relief;
 pub mod request;
 pub mod resolve;
+mod saving;
 pub mod state;
 pub mod task;
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
 pub use event::{Observer, TrainEvent};
 pub use plan::{Facts, Problem, Problems, Reason, Resolved, TrainPlan};
@@ -24,23 +23,24 @@ pub use resolve::resolve;
 pub use state::TrainState;
 pub use task::Task;
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use crate::{
     Error, Result,
     checkpoint::keep::Checkpoints,
-    device::memory::memory,
+    device::{
+        memory::{memory, release},
+        pressure::Scarce,
+    },
     ops::kernels,
     optim::{clip, schedule::Schedule},
     random::stable_hash,
     tape::{Gradients, Tape},
 };
 use plan::is_due;
+use saving::{Saver, when_the_disk_can};
 use state::Best;
 use task::BatchSize;
-
-/// How often a run that waits asks whether to go on.
-const PAUSE_LOOK: Duration = Duration::from_millis(50);
 
 /// How often a run goes back and tries again with half the learning rate.
 const MOST_ROLLBACKS: usize = 3;
@@ -78,6 +78,7 @@ pub fn train<T: Task>(
 ) -> Result<Outcome> {
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
     let started = Instant::now();
+    let mut saver = Saver::new(plan, checkpoints);
     observer.event(TrainEvent::Started {
         step: state.progress.step,
         steps: plan.steps,
@@ -89,15 +90,27 @@ pub fn train<T: Task>(
         // There must always be a state to go back to. It knows how good it is, and what it wrote before it learned.
         evaluate(plan, task, state, observer)?;
         sample(plan, task, state, observer)?;
-        save(plan, task, state, checkpoints, observer)?;
+        saver.save(task, state, observer)?;
     }
 
     while state.progress.step < plan.steps {
         if observer.should_pause() && !observer.should_stop() {
-            pause(plan, task, state, checkpoints, observer)?;
+            saver.pause(task, state, observer)?;
+        }
+        if let Some(Scarce { words, is_lasting }) = observer.scarce_memory() {
+            let words = format!(
+                "memory is scarce after step {}: {words}",
+                state.progress.step
+            );
+            // What comes next may be the end of this process, which should cost nothing.
+            saver.save_if_new(task, state, observer)?;
+            if is_lasting {
+                return Err(Error::OutOfMemory(words));
+            }
+            give_back(task, state.progress.step, words, observer)?;
         }
         if observer.should_stop() {
-            save_if_new(plan, task, state, checkpoints, observer)?;
+            saver.save_if_new(task, state, observer)?;
             observer.event(TrainEvent::Stopped {
                 step: state.progress.step,
             });
@@ -106,7 +119,7 @@ pub fn train<T: Task>(
 
         // One step of learning.
         let step_started = Instant::now();
-        let learned = match learn(plan, task, state)? {
+        let learned = match learn_with_memory(plan, task, state, &mut saver, observer)? {
             Ok(learned) => learned,
             Err(what) => {
                 roll_back(plan, task, state, checkpoints, what, observer)?;
@@ -132,7 +145,7 @@ pub fn train<T: Task>(
             sample(plan, task, state, observer)?;
         }
         if is_due(plan.save.every, step) || last || (best && plan.save.keep_best) {
-            save(plan, task, state, checkpoints, observer)?;
+            saver.save(task, state, observer)?;
         }
     }
 
@@ -161,6 +174,58 @@ pub fn try_steps<T: Task>(
         millis.push(started.elapsed().as_secs_f64() * 1e3);
     }
     Ok(millis)
+}
+
+/// A step. If memory runs out in it, once more after unused memory was given back; if it runs out again, the run is saved
+/// where it stands, and the error says so.
+fn learn_with_memory<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    saver: &mut Saver,
+    observer: &mut dyn Observer,
+) -> Result<Attempt> {
+    let (position, step) = (task.state(), state.progress.step);
+    let ran_out = |error: Error| format!("memory ran out in step {}: {error}", step + 1);
+    let error = match learn(plan, task, state) {
+        Err(error) if error.is_out_of_memory() => error,
+        learned => return learned,
+    };
+    task.restore(&position)?;
+    if device_of(task).is_none_or(|device| device.is_metal()) {
+        // A command buffer may have failed long ago, in an update: only what is on disk is known to be good.
+        return Err(Error::OutOfMemory(ran_out(error)));
+    }
+    give_back(task, step, ran_out(error), observer)?;
+    let error = match learn(plan, task, state) {
+        Err(error) if error.is_out_of_memory() => error,
+        learned => return learned,
+    };
+    task.restore(&position)?;
+    release_unused(task)?;
+    saver.save_if_new(task, state, observer)?;
+    Err(Error::OutOfMemory(ran_out(error)))
+}
+
+/// Gives memory that no tensor holds back to the system, and says why.
+fn give_back<T: Task>(
+    task: &T,
+    step: usize,
+    why: String,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    release_unused(task)?;
+    observer.event(TrainEvent::Relieved {
+        step: step + 1,
+        to_step: step,
+        why,
+        how: "unused memory was given back".to_owned(),
+    });
+    Ok(())
+}
+
+fn release_unused<T: Task>(task: &T) -> Result<()> {
+    device_of(task).map_or(Ok(()), |device| release(&device))
 }
 
 /// One update of the weights, from `accumulate` micro-batches. Touches nothing when a number is not finite.
@@ -247,7 +312,8 @@ fn roll_back<T: Task>(
     state.progress.rollbacks = rollbacks;
     state.progress.rate_factor = rate_factor;
     state.progress.rolled_back_to = Some(good.step);
-    state.write_progress(&good.path)?;
+    let mut write = || state.write_progress(&good.path);
+    when_the_disk_can(step, 0, &good.path, observer, &mut write)?;
     observer.event(TrainEvent::RolledBack {
         step,
         to_step: good.step,
@@ -339,61 +405,6 @@ fn sample<T: Task>(
     Ok(())
 }
 
-/// Saves, and waits until the observer asks to go on or to stop. What waits is on disk, so a pause can't lose anything.
-fn pause<T: Task>(
-    plan: &TrainPlan,
-    task: &mut T,
-    state: &mut TrainState,
-    checkpoints: &Checkpoints,
-    observer: &mut dyn Observer,
-) -> Result<()> {
-    save_if_new(plan, task, state, checkpoints, observer)?;
-    let step = state.progress.step;
-    observer.event(TrainEvent::Paused { step });
-    while observer.should_pause() && !observer.should_stop() {
-        thread::sleep(PAUSE_LOOK);
-    }
-    if !observer.should_stop() {
-        observer.event(TrainEvent::Continued { step });
-    }
-    Ok(())
-}
-
-/// Saves, unless this very step was saved a moment ago.
-fn save_if_new<T: Task>(
-    plan: &TrainPlan,
-    task: &mut T,
-    state: &mut TrainState,
-    checkpoints: &Checkpoints,
-    observer: &mut dyn Observer,
-) -> Result<()> {
-    match checkpoints.newest()?.map(|it| it.step) == Some(state.progress.step) {
-        true => Ok(()),
-        false => save(plan, task, state, checkpoints, observer),
-    }
-}
-
-fn save<T: Task>(
-    plan: &TrainPlan,
-    task: &mut T,
-    state: &mut TrainState,
-    checkpoints: &Checkpoints,
-    observer: &mut dyn Observer,
-) -> Result<()> {
-    let step = state.progress.step;
-    let path = checkpoints.path(step);
-    let bytes = state.save(task, &path)?;
-    checkpoints.prune(
-        state
-            .progress
-            .best
-            .map(|best| best.step)
-            .filter(|_| plan.save.keep_best),
-    )?;
-    observer.event(TrainEvent::Saved { step, path, bytes });
-    Ok(())
-}
-
 fn schedule(plan: &TrainPlan) -> Schedule {
     Schedule {
         peak: plan.learning_rate,
@@ -416,9 +427,14 @@ fn finished(state: &TrainState, started: Instant) -> TrainEvent {
 
 /// Bytes this process holds on the device of the weights, or 0 when the system doesn't say.
 fn memory_in_use<T: Task>(task: &T) -> u64 {
-    let weight = task.parameters().trainable().next();
-    let memory = weight.and_then(|weight| memory(weight.tensor().device()).ok());
+    let memory = device_of(task).and_then(|device| memory(&device).ok());
     memory.map_or(0, |memory| memory.used_bytes)
+}
+
+/// Where the weights that learn lie.
+fn device_of<T: Task>(task: &T) -> Option<Device> {
+    let weight = task.parameters().trainable().next()?;
+    Some(weight.tensor().device().clone())
 }
 
 fn stepped(step: usize, learned: &Learned, seconds: f64, memory_bytes: u64) -> TrainEvent {

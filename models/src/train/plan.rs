@@ -52,6 +52,9 @@ pub struct TrainPlan {
     pub checkpointing: bool,
     /// The kinds of numbers.
     pub dtype: DtypePlan,
+    /// What may be given up when memory runs out.
+    #[serde(default)]
+    pub relief: ReliefPlan,
     /// The operations that are computed without the kernels made for them, since those are wrong on this device.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub avoid_kernels: Vec<String>,
@@ -173,6 +176,14 @@ impl BatchPlan {
     pub fn tokens_per_step(&self) -> usize {
         self.rows * self.length * self.accumulate
     }
+
+    /// At most so many rows at once, and how many times, so that an update sees exactly as many rows as it does now.
+    pub fn with_rows_at_most(&self, most: usize) -> (usize, usize) {
+        let all = self.rows * self.accumulate;
+        let divides = |rows: &usize| all.is_multiple_of(*rows);
+        let rows = (1..=most.min(all)).rev().find(divides).unwrap_or(1);
+        (rows, all / rows.max(1))
+    }
 }
 
 /// The learning rate over the run.
@@ -203,6 +214,16 @@ pub struct OptimizerPlan {
     pub momentum: f64,
 }
 
+impl OptimizerPlan {
+    /// How many numbers the rule keeps for each weight.
+    pub fn moments(&self) -> u64 {
+        match self.kind {
+            OptimizerKind::Adamw => 2,
+            OptimizerKind::Sgd => u64::from(self.momentum > 0.0),
+        }
+    }
+}
+
 /// The kinds of numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DtypePlan {
@@ -210,6 +231,15 @@ pub struct DtypePlan {
     pub compute: Dtype,
     /// For weights that don't learn.
     pub storage: Dtype,
+}
+
+/// What may be given up when memory runs out, beside what leaves the result as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReliefPlan {
+    /// The width of the numbers that are computed in, where the device check found a narrower format right.
+    pub narrower_dtype: bool,
+    /// The device: the processor may go on instead.
+    pub cpu: bool,
 }
 
 /// When to measure.

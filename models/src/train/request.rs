@@ -53,6 +53,8 @@ pub struct TrainRequest {
     pub checkpointing: Option<bool>,
     /// In which numbers to compute.
     pub dtype: DtypeRequest,
+    /// What may be given up when memory runs out.
+    pub relief: ReliefRequest,
     /// Operations to compute without the kernels made for them, such as `rms_norm`. What the device check found wrong is
     /// added.
     pub avoid_kernels: Option<Vec<String>>,
@@ -193,6 +195,16 @@ pub struct DtypeRequest {
     pub compute: Option<Dtype>,
     /// For weights that don't learn: `f32`, `bf16` or `f16`. Weights that learn are always f32.
     pub storage: Option<Dtype>,
+}
+
+/// What may be given up when memory runs out, after fewer rows at once and `checkpointing`, which leave the result as it is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReliefRequest {
+    /// Go on in narrower numbers, if the device check found them right.
+    pub narrower_dtype: Option<bool>,
+    /// Go on on the processor.
+    pub cpu: Option<bool>,
 }
 
 /// When to measure.

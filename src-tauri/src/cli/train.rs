@@ -269,14 +269,24 @@ impl<'a> View<'a> {
                 to_step,
                 why,
                 learning_rate,
-            } => self.line(format!(
-                "{} step {step}: {why}; back to step {to_step}, on with learning rate {learning_rate:.1e}",
-                style("warning:").for_stderr().yellow().bold()
+            } => self.warn(format!(
+                "step {step}: {why}; back to step {to_step}, on with learning rate {learning_rate:.1e}"
             )),
-            TrainEvent::Warned { message } => {
-                let word = style("warning:").for_stderr().yellow().bold();
-                self.line(format!("{word} {message}"));
+            TrainEvent::Relieved {
+                to_step, why, how, ..
+            } => self.warn(format!("{why}; on from step {to_step}: {how}")),
+            TrainEvent::Waiting {
+                step,
+                why,
+                missing_bytes,
+            } => {
+                let missing = missing_bytes.map(|size| format!(", {} are missing", bytes(size)));
+                let missing = missing.unwrap_or_default();
+                self.warn(format!(
+                    "step {step} waits for the disk: {why}{missing}; what was saved before stands"
+                ));
             }
+            TrainEvent::Warned { message } => self.warn(message.clone()),
             TrainEvent::Paused { step } => self.line(format!("paused at step {step}")),
             TrainEvent::Continued { .. } => self.line("goes on".to_owned()),
             TrainEvent::Stopped { .. } | TrainEvent::Failed { .. } => {}
@@ -315,6 +325,11 @@ impl<'a> View<'a> {
             self.last_line = Some(Instant::now());
         }
         self.bar.set_message(message);
+    }
+
+    fn warn(&self, message: String) {
+        let word = style("warning:").for_stderr().yellow().bold();
+        self.line(format!("{word} {message}"));
     }
 
     /// A line that stays, above the bar.

@@ -23,7 +23,7 @@ use models::{
 
 use super::{Host, locked};
 use crate::{
-    store,
+    store::{self, reliefs},
     wire::error::{AppError, Result},
 };
 
@@ -124,6 +124,7 @@ impl Host {
             seen = Some(looked);
         }
         let mut resolved = resolve(&request, &facts)?;
+        self.start_where_memory_sufficed(&request, &mut resolved);
         if let Some(scratch) = &resolved.plan.scratch {
             check_config(&scratch.config)?;
         }
@@ -131,6 +132,32 @@ impl Host {
             resolved.warnings.extend(seen.warnings(&resolved.plan)?);
         }
         Ok(resolved)
+    }
+
+    /// Has a plan give up at once what a run of the same model had to give up on this machine, unless it was asked for.
+    fn start_where_memory_sufficed(&self, request: &TrainRequest, resolved: &mut Resolved) {
+        let Some(known) = reliefs::find(&self.paths.reliefs, &resolved.plan) else {
+            return;
+        };
+        let (rows, day) = (known.failed_rows, &known.day);
+        let why = format!("Memory ran out with {rows} rows at once on {day}.");
+        let mut note = |field: &str, value: String| {
+            let mut reasons = resolved.reasons.iter_mut();
+            if let Some(reason) = reasons.find(|it| it.field == field) {
+                (reason.value, reason.why) = (value, why.clone());
+                reason.automatic = true;
+            }
+        };
+        let plan = &mut resolved.plan;
+        if request.batch.rows.is_none() && plan.batch.rows > known.rows {
+            (plan.batch.rows, plan.batch.accumulate) = plan.batch.with_rows_at_most(known.rows);
+            note("batch.rows", plan.batch.rows.to_string());
+            note("batch.accumulate", plan.batch.accumulate.to_string());
+        }
+        if request.checkpointing.is_none() && known.checkpointing && !plan.checkpointing {
+            plan.checkpointing = true;
+            note("checkpointing", true.to_string());
+        }
     }
 
     /// The shape of the model that a plan trains.

@@ -5,8 +5,8 @@
 
 use std::{
     env,
-    fs::OpenOptions,
-    io::{BufRead, BufReader, Write},
+    fs::{File, OpenOptions},
+    io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
@@ -26,6 +26,8 @@ use crate::wire::{
 const HELLO: Duration = Duration::from_secs(60);
 /// An engine that is silent for so long hangs. It beats every second, so this much waiting is no slow machine.
 const SILENCE: Duration = BEAT.saturating_mul(120);
+/// How much of the end of its log is looked at for the reason it ended.
+const LAST_WORDS_BYTES: u64 = 64_000;
 /// How often the wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(30);
 
@@ -50,6 +52,56 @@ impl Wish {
     }
 }
 
+/// How an engine ended that nobody asked to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Ended from outside, by somebody or by the system.
+    Killed,
+    /// Gave up by itself, as a program does that can't go on.
+    Aborted,
+    /// Ended by another signal.
+    Signal(i32),
+    /// Left with this code.
+    Code(i32),
+    /// Said nothing any more, and was ended for that.
+    Silent,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Ending {
+    fn of(status: ExitStatus) -> Self {
+        #[cfg(unix)]
+        if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+            return match signal {
+                9 => Self::Killed,
+                6 => Self::Aborted,
+                signal => Self::Signal(signal),
+            };
+        }
+        match status.code() {
+            // What Windows has for a program that gave up.
+            Some(code) if code as u32 == 0xC000_0409 => Self::Aborted,
+            Some(code) => Self::Code(code),
+            None => Self::Unknown,
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Self::Killed => "was killed, by somebody or because memory ran out".to_owned(),
+            Self::Aborted => {
+                "gave up, which is what a library does when memory runs out".to_owned()
+            }
+            Self::Signal(signal) => format!("was ended by signal {signal}"),
+            Self::Code(0) => "left before it was done".to_owned(),
+            Self::Code(code) => format!("ended with code {code}"),
+            Self::Silent => "was silent".to_owned(),
+            Self::Unknown => "ended".to_owned(),
+        }
+    }
+}
+
 /// The flag of Windows for a process without a console of its own.
 #[cfg(windows)]
 const CREATE_NO_WINDOW: u32 = 0x0800_0000;
@@ -62,6 +114,10 @@ pub(crate) struct Engine {
     replies: Receiver<Reply>,
     devices: Vec<FoundDevice>,
     log: Option<PathBuf>,
+    /// How long the log was when it started.
+    log_start: u64,
+    /// How it ended, once it did without being asked to.
+    ending: Option<Ending>,
     /// How long what it does may take between two replies, beats aside. Who trains has no limit.
     limit: Option<Duration>,
 }
@@ -78,10 +134,13 @@ impl Engine {
     }
 
     fn start_program(program: &Path, log: Option<&Path>) -> Result<Self> {
+        let mut log_start = 0;
         let stderr = match log {
             Some(log) => {
                 let file = OpenOptions::new().create(true).append(true).open(log);
-                Stdio::from(file.map_err(AppError::file("open the log", log))?)
+                let file = file.map_err(AppError::file("open the log", log))?;
+                log_start = file.metadata().map_or(0, |file| file.len());
+                Stdio::from(file)
             }
             None => Stdio::inherit(),
         };
@@ -123,6 +182,8 @@ impl Engine {
             replies,
             devices: Vec::new(),
             log: log.map(Path::to_owned),
+            log_start,
+            ending: None,
             limit: None,
         };
         engine.greeted(program)
@@ -235,15 +296,35 @@ impl Engine {
     /// Ends an engine that does not answer, so it can't be asked to leave.
     fn end(&mut self, why: &str, time: Duration) -> AppError {
         let _ = self.child.kill();
+        self.ending = Some(Ending::Silent);
         let seconds = time.as_secs();
         AppError::failed(format!("the engine {why} for {seconds} s and was ended"))
+    }
+
+    /// How it ended, if it did so without being asked to.
+    pub(crate) fn ending(&self) -> Option<Ending> {
+        self.ending
+    }
+
+    /// The end of what it wrote into its log. Nothing without a log.
+    pub(crate) fn last_words(&self) -> String {
+        let read = || {
+            let mut file = File::open(self.log.as_ref()?).ok()?;
+            let length = file.metadata().ok()?.len();
+            let from = self.log_start.max(length.saturating_sub(LAST_WORDS_BYTES));
+            file.seek(SeekFrom::Start(from)).ok()?;
+            let mut end = Vec::new();
+            file.read_to_end(&mut end).ok()?;
+            Some(String::from_utf8_lossy(&end).into_owned())
+        };
+        read().unwrap_or_default()
     }
 
     /// How the engine ended, when nobody asked it to.
     fn ended(&mut self) -> AppError {
         self.stdin = None;
         let how = match self.child.wait() {
-            Ok(status) => how_ended(status),
+            Ok(status) => self.ending.insert(Ending::of(status)).words(),
             Err(error) => format!("could not be waited for: {error}"),
         };
         let error = AppError::failed(format!("the engine {how}"));
@@ -327,20 +408,4 @@ fn cuda_program(own: &Path) -> Option<PathBuf> {
     let mut beside = beside.map(|program| program.with_file_name(&name));
     let found = beside.find(|program| program.is_file());
     found.filter(|_| !cfg!(feature = "cuda"))
-}
-
-fn how_ended(status: ExitStatus) -> String {
-    #[cfg(unix)]
-    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return match signal {
-            9 => "was killed, by somebody or because memory ran out".to_owned(),
-            6 => "gave up, which is what a library does when memory runs out".to_owned(),
-            signal => format!("was ended by signal {signal}"),
-        };
-    }
-    match status.code() {
-        Some(0) => "left before it was done".to_owned(),
-        Some(code) => format!("ended with code {code}"),
-        None => "ended".to_owned(),
-    }
 }

@@ -4,6 +4,8 @@
 //! - [`worker`]: the engine's side: `anneal worker`
 //! - [`queue`]: the app's runs, one after the other
 //! - [`follow`]: what happens in a run, at a pace that an eye can see
+//! - `watchdog`: ends an engine whose run hangs
+//! - `fault`: faults on purpose, in test builds
 //! - [`train`], [`chat`], [`check`], [`bench`]: what an engine does when it is asked to
 //!
 //! The app itself never trains or generates, so that running out of memory, a broken driver or a mistake of ours ends an
@@ -13,11 +15,14 @@ mod bench;
 pub(crate) mod chat;
 mod check;
 pub(crate) mod engine;
+#[cfg(debug_assertions)]
+pub(crate) mod fault;
 #[cfg(feature = "gui")]
 pub(crate) mod follow;
 #[cfg(feature = "gui")]
 pub(crate) mod queue;
 mod train;
+mod watchdog;
 pub(crate) mod worker;
 
 use models::device::{self, Choice, DeviceRequest, RequestedDevice};

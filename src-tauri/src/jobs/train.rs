@@ -1,8 +1,14 @@
 //! Training a run, inside an engine.
 
+use std::{cell::RefCell, collections::VecDeque, thread, time::Duration};
+
 use models::{
     checkpoint::keep::Checkpoints,
-    device::{self, Device, memory::memory},
+    device::{
+        self, Device,
+        memory::memory,
+        pressure::{PressureWatch, Scarce},
+    },
     tasks::language::{
         LanguageTask,
         text::{Text, TokenizerFrom},
@@ -10,14 +16,19 @@ use models::{
     train::{self, Observer, TrainEvent, TrainPlan, TrainState},
 };
 
-use super::choose;
+#[cfg(debug_assertions)]
+use super::fault::{Faults, FaultyTask};
+use super::{choose, watchdog::Watchdog};
 use crate::{
     store::{
         record::{Record, RecordedEvent},
         runs::Run,
     },
-    wire::error::{AppError, Result},
+    wire::error::{AppError, Code, Result},
 };
+
+/// How often events that can't be written are tried again.
+const DISK_LOOK: Duration = Duration::from_millis(500);
 
 /// Steps of a trial. The first is slower: memory is taken and kernels are made.
 const STEPS_TRIED: usize = 4;
@@ -35,21 +46,31 @@ pub(super) struct Wishes<'a> {
 pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wishes) -> Result<()> {
     let _lock = run.lock()?;
     let mut observer = Recorder {
-        record: Record::open(&run.events_file())?,
-        show,
+        writer: RefCell::new(Writer {
+            record: Record::open(&run.events_file())?,
+            show,
+            unwritten: VecDeque::new(),
+            problem: None,
+        }),
         wishes,
+        watchdog: Watchdog::new(),
+        pressure: PressureWatch::default(),
         step: run.state().map_or(0, |state| state.step),
-        problem: None,
+        #[cfg(debug_assertions)]
+        faults: Faults::of_environment(),
     };
     let trained = train_locked(run, &mut observer);
-    if let Err(error) = &trained {
-        observer.event(TrainEvent::Failed {
+    match &trained {
+        // Whoever started this engine may know a way on.
+        Err(error) if error.code == Code::OutOfMemory => {}
+        Err(error) => observer.event(TrainEvent::Failed {
             step: observer.step,
             message: error.message.clone(),
             hint: error.hint.clone(),
-        });
+        }),
+        Ok(()) => {}
     }
-    trained.and(observer.problem.map_or(Ok(()), Err))
+    trained.and(observer.write_the_rest())
 }
 
 /// Takes a few steps of a run and keeps nothing. Returns the milliseconds of each, and the most memory in use.
@@ -72,7 +93,13 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
         observer.event(TrainEvent::Warned { message });
     }
     let device = device::open(&choice)?;
-    let mut task = open_task(&plan, &device)?;
+    let task = open_task(&plan, &device)?;
+    #[cfg(debug_assertions)]
+    let task = {
+        observer.faults.begin();
+        FaultyTask::new(task)
+    };
+    let mut task = task;
     let mut state = TrainState::new(&plan, &task)?;
     let checkpoints = Checkpoints::new(&run.checkpoints(), plan.save.keep_last);
     if let Some(newest) = checkpoints.newest()? {
@@ -105,31 +132,88 @@ fn tokenizer_of(plan: &TrainPlan) -> Result<TokenizerFrom<'_>> {
 
 /// Writes what happens to disk, then shows it.
 struct Recorder<'a> {
-    record: Record,
-    show: &'a mut dyn FnMut(RecordedEvent),
+    writer: RefCell<Writer<'a>>,
     wishes: Wishes<'a>,
+    watchdog: Watchdog,
+    pressure: PressureWatch,
     /// The last step done.
     step: usize,
-    /// Why an event could not be written. Then the run stops, since nobody would know how it went on.
+    #[cfg(debug_assertions)]
+    faults: Faults,
+}
+
+/// The way of events to disk. What can't be written now waits in memory, and the run with it: nobody would know how it went on.
+struct Writer<'a> {
+    record: Record,
+    show: &'a mut dyn FnMut(RecordedEvent),
+    unwritten: VecDeque<TrainEvent>,
+    /// Why the first of them could not be written.
     problem: Option<AppError>,
+}
+
+impl Writer<'_> {
+    /// Whether everything is written.
+    fn write(&mut self) -> bool {
+        while let Some(event) = self.unwritten.front() {
+            match self.record.append(event.clone()) {
+                Ok(recorded) => {
+                    self.unwritten.pop_front();
+                    self.problem = None;
+                    (self.show)(recorded);
+                }
+                Err(error) => {
+                    self.problem = Some(error);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Recorder<'_> {
+    /// Waits until the disk takes what is left to be told. An error when somebody asks to stop meanwhile.
+    fn write_the_rest(&self) -> Result<()> {
+        while !self.writer.borrow_mut().write() {
+            if self.should_stop() {
+                return self.writer.borrow_mut().problem.take().map_or(Ok(()), Err);
+            }
+            thread::sleep(DISK_LOOK);
+        }
+        Ok(())
+    }
 }
 
 impl Observer for Recorder<'_> {
     fn event(&mut self, event: TrainEvent) {
+        self.watchdog.touch();
         self.step = event.step().unwrap_or(self.step);
-        match self.record.append(event) {
-            Ok(recorded) => (self.show)(recorded),
-            Err(error) => {
-                self.problem.get_or_insert(error);
-            }
+        #[cfg(debug_assertions)]
+        let stepped = match event {
+            TrainEvent::Stepped { step, .. } => Some(step),
+            _ => None,
+        };
+        let mut writer = self.writer.borrow_mut();
+        writer.unwritten.push_back(event);
+        writer.write();
+        #[cfg(debug_assertions)]
+        if let Some(step) = stepped {
+            self.faults.after_step(step);
         }
     }
 
     fn should_stop(&self) -> bool {
-        self.problem.is_some() || (self.wishes.stop)()
+        self.watchdog.touch();
+        (self.wishes.stop)()
     }
 
     fn should_pause(&self) -> bool {
-        (self.wishes.pause)()
+        self.watchdog.touch();
+        let is_written = self.writer.borrow_mut().write();
+        !is_written || (self.wishes.pause)()
+    }
+
+    fn scarce_memory(&mut self) -> Option<Scarce> {
+        self.pressure.look()
     }
 }

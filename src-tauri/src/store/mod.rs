@@ -10,6 +10,7 @@ pub(crate) mod hub_cache;
 pub(crate) mod models;
 pub(crate) mod paths;
 pub(crate) mod record;
+pub(crate) mod reliefs;
 pub(crate) mod run_file;
 pub(crate) mod run_state;
 pub(crate) mod runs;

@@ -37,6 +37,8 @@ pub(crate) struct Paths {
     pub(crate) checks: PathBuf,
     /// What engines wrote while a device was checked.
     pub(crate) check_log: PathBuf,
+    /// What runs gave up when memory ran out.
+    pub(crate) reliefs: PathBuf,
     /// The token for the Hub, where the system has no keychain.
     pub(crate) hub_token: PathBuf,
     /// Whether these are the folders that the platform has for an application, and no others.
@@ -73,6 +75,7 @@ impl Paths {
             benchmarks: data.join("benchmarks"),
             checks: data.join("checks.json"),
             check_log: data.join("check-log.txt"),
+            reliefs: data.join("reliefs.json"),
             hub_token: config.join("hub-token"),
             are_of_system,
         }

@@ -25,12 +25,17 @@ pub(crate) struct RecordedEvent {
     pub(crate) event: TrainEvent,
 }
 
+/// Room on the disk for what is still to be said of a run when the disk is full.
+const RESERVE_BYTES: usize = 64 << 10;
+
 /// Appends events to the file of a run.
 #[derive(Debug)]
 pub(crate) struct Record {
     file: File,
     path: PathBuf,
     last_number: u64,
+    /// Bytes of the events so far.
+    bytes: u64,
 }
 
 impl Record {
@@ -51,10 +56,13 @@ impl Record {
             file.set_len(whole as u64)
                 .map_err(AppError::file("repair the events", path))?;
         }
+        // Without the reserve, a full disk takes no more words; nothing else needs it.
+        let _ = fs::write(reserve(path), [0; RESERVE_BYTES]);
         Ok(Self {
             file,
             path: path.to_owned(),
             last_number,
+            bytes: whole as u64,
         })
     }
 
@@ -68,13 +76,30 @@ impl Record {
         let mut line =
             serde_json::to_string(&event).map_err(|error| AppError::failed(error.to_string()))?;
         line.push('\n');
-        // One write, so that a reader never sees half an event unless the machine stops.
-        self.file
-            .write_all(line.as_bytes())
-            .map_err(AppError::file("write an event", &self.path))?;
+        let mut written = self.write(line.as_bytes());
+        if written.is_err() && fs::remove_file(reserve(&self.path)).is_ok() {
+            written = self.write(line.as_bytes());
+        }
+        written.map_err(AppError::file("write an event", &self.path))?;
         self.last_number = event.number;
+        self.bytes += line.len() as u64;
         Ok(event)
     }
+
+    /// One write, so that a reader never sees half an event unless the machine stops. A disk that fills up midway has taken
+    /// half of it, which is taken back.
+    fn write(&mut self, line: &[u8]) -> std::io::Result<()> {
+        let written = self.file.write_all(line);
+        if written.is_err() {
+            let _ = self.file.set_len(self.bytes);
+        }
+        written
+    }
+}
+
+/// The file that keeps room for events.
+fn reserve(path: &Path) -> PathBuf {
+    path.with_extension("reserve")
 }
 
 /// Reads the events of a file from where it stopped the last time.

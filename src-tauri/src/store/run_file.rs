@@ -83,6 +83,27 @@ pub(crate) fn with_field(text: &str, field: &str, value: Value) -> Result<String
     Ok(lines.collect::<Vec<_>>().join("\n") + "\n")
 }
 
+/// The text of another plan than that in `text`, with `why` beside each value that is new.
+pub(crate) fn with_plan(text: &str, plan: &TrainPlan, why: &str) -> Result<String> {
+    let old = yaml::commented_values(text);
+    let plain = yaml::write_with_comments(plan, |_| None)?;
+    let new = yaml::commented_values(&plain);
+    yaml::write_with_comments(plan, |field| {
+        let value_in = |values: &[(String, String, String)]| {
+            let found = values.iter().find(|(name, ..)| name == field);
+            found.map(|(_, value, _)| value.clone())
+        };
+        let kept = old.iter().find(|(name, ..)| name == field);
+        match kept {
+            Some((_, value, comment)) if Some(value) == value_in(&new).as_ref() => {
+                (!comment.is_empty()).then(|| comment.clone())
+            }
+            _ if value_in(&new).is_some() => Some(why.to_owned()),
+            _ => None,
+        }
+    })
+}
+
 /// Each value of a plan's file: its field, the value, and the reason beside it.
 #[cfg(feature = "gui")]
 pub(crate) fn read_lines(path: &Path) -> Result<Vec<(String, String, String)>> {

@@ -228,7 +228,10 @@ impl RunState {
                     self.best_loss = Some(loss);
                 }
             }
-            TrainEvent::RolledBack { to_step, .. } => self.step = *to_step,
+            TrainEvent::RolledBack { to_step, .. } | TrainEvent::Relieved { to_step, .. } => {
+                self.step = *to_step;
+            }
+            TrainEvent::Waiting { .. } => self.status = RunStatus::Paused,
             TrainEvent::Saved { .. } => self.saved = true,
             TrainEvent::Paused { .. } => self.status = RunStatus::Paused,
             TrainEvent::Continued { .. } => self.status = RunStatus::Interrupted,

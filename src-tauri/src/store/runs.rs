@@ -277,6 +277,15 @@ impl Run {
         Ok(())
     }
 
+    /// Writes another plan, with the reason beside each value that is new.
+    pub(crate) fn change_plan(&self, plan: &TrainPlan, why: &str) -> Result<()> {
+        let _lock = self.lock()?;
+        let path = self.plan_file();
+        let text = fs::read_to_string(&path).map_err(AppError::file("read the plan", &path))?;
+        let changed = run_file::with_plan(&text, plan, why)?;
+        Ok(replace_file(&path, changed.as_bytes())?)
+    }
+
     /// Deletes the run with everything it learned.
     pub(crate) fn delete(&self) -> Result<()> {
         let _lock = self.lock()?;

@@ -99,7 +99,6 @@ pub(crate) fn write_with_comments(
 }
 
 /// Each value that stands in a line of its own, with its field and the comment beside it.
-#[cfg(feature = "gui")]
 pub(crate) fn commented_values(text: &str) -> Vec<(String, String, String)> {
     let lines = text.lines().enumerate().filter_map(|(index, line)| {
         let field = field_of_line(text, index + 1)?;
@@ -186,7 +185,6 @@ mod tests {
         let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(read, value);
 
-        #[cfg(feature = "gui")]
         assert_eq!(
             commented_values(&text)[2],
             ["lora.targets", "[q, \"v: w\"]", "two"]

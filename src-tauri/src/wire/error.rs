@@ -34,6 +34,8 @@ pub(crate) enum Code {
     InvalidRequest,
     /// The Hub can't be asked now. What is on this machine works all the same. Exit code 3.
     Offline,
+    /// Memory ran out, also with everything given up that may be. What a run has learned is saved. Exit code 4.
+    OutOfMemory,
     /// Anything else. Exit code 1.
     Failed,
 }
@@ -88,6 +90,10 @@ impl From<models::Error> for AppError {
             models::Error::Setting { field, .. } => {
                 Self::invalid(error.to_string()).with_field(field.clone())
             }
+            error if error.is_out_of_memory() => Self {
+                code: Code::OutOfMemory,
+                ..Self::failed(error.to_string())
+            },
             _ => Self::failed(error.to_string()),
         };
         Self {

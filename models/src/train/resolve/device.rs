@@ -88,6 +88,30 @@ impl Resolver<'_> {
         }
     }
 
+    /// What may be given up when memory runs out.
+    pub(super) fn relief(&mut self, strict: bool) -> ReliefPlan {
+        let (request, has_asked) = (self.request, self.request.dtype.compute.is_some());
+        let narrower_dtype = self.take(
+            "relief.narrower_dtype",
+            &request.relief.narrower_dtype,
+            || match (strict, has_asked) {
+                (true, _) => Chosen::new(false, "settings must be obeyed (strict)"),
+                (_, true) => Chosen::new(false, "the format was asked for"),
+                _ => Chosen::new(true, "a run that is less exact is better than none"),
+            },
+        );
+        let cpu = self.take("relief.cpu", &request.relief.cpu, || {
+            Chosen::new(
+                false,
+                "a processor may need days for what a GPU does in an hour",
+            )
+        });
+        ReliefPlan {
+            narrower_dtype,
+            cpu,
+        }
+    }
+
     /// The operations that do without their kernels: those asked for, and those that the check found wrong.
     pub(super) fn avoid_kernels(&mut self, strict: bool) -> Vec<String> {
         let asked = self.request.avoid_kernels.clone().unwrap_or_default();

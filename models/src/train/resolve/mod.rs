@@ -186,6 +186,7 @@ impl Resolver<'_> {
             Chosen::new(false, "the next best is taken with a warning")
         });
         let dtype = self.dtype(strict);
+        let relief = self.relief(strict);
         let avoid_kernels = self.avoid_kernels(strict);
         let device = self.device();
         let seed = self.take("seed", &request.seed, || {
@@ -210,6 +211,7 @@ impl Resolver<'_> {
             ema,
             checkpointing,
             dtype,
+            relief,
             avoid_kernels,
             device,
             strict,

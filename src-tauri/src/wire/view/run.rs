@@ -253,6 +253,27 @@ impl EventsView {
                 ),
                 true,
             ),
+            TrainEvent::Relieved {
+                to_step, why, how, ..
+            } => {
+                let words = format!("{why}. On from step {to_step}: {how}.");
+                (capitalized(&words), true)
+            }
+            TrainEvent::Waiting {
+                step,
+                why,
+                missing_bytes,
+            } => {
+                let missing = missing_bytes
+                    .map(|bytes| format!(" {} MB are missing.", bytes.div_ceil(1_000_000)));
+                let missing = missing.unwrap_or_default();
+                let words =
+                    "What was saved before stands, and the run goes on when the disk can take it.";
+                (
+                    format!("Step {step} waits for the disk: {why}.{missing} {words}"),
+                    true,
+                )
+            }
             TrainEvent::Warned { message } => (format!("{message}."), true),
             TrainEvent::Paused { step } => (format!("Paused at step {step}, saved."), false),
             TrainEvent::Continued { step } => (format!("On from step {step}."), false),
@@ -262,6 +283,13 @@ impl EventsView {
         };
         self.sentences.push(SentenceView { time, text, bad });
     }
+}
+
+/// A clause as the beginning of a sentence.
+fn capitalized(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 #[cfg(test)]

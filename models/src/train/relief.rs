@@ -1,0 +1,141 @@
+//! What a run gives up when memory runs out, and in which order.
+//!
+//! One table and a function over it: from a plan that did not fit to one that needs less. What costs nothing comes first,
+//! what changes numbers late, and what may take a day longer last. Deliberately absent: noticing that memory ran out, going
+//! back to what was saved, and remembering it for the next run. Whoever looks after the run does that.
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::TrainPlan;
+use crate::device::{
+    RequestedDevice,
+    dtype::{DeviceClass, Dtype, Role, dtype_rule},
+};
+
+/// Something a run can do with less of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relief {
+    /// The memory that no tensor holds. The step is tried again as it was.
+    UnusedMemory,
+    /// Rows computed at once. More batches make up for it, so that an update sees the same rows.
+    Rows,
+    /// Activations, which are computed a second time instead.
+    Activations,
+    /// The width of the numbers.
+    Precision,
+    /// The device. The processor is slower, and has the machine's whole memory.
+    Device,
+}
+
+/// What is given up, in this order; each as often as there is something of it left.
+pub const POLICY: [Relief; 5] = [
+    Relief::UnusedMemory,
+    Relief::Rows,
+    Relief::Activations,
+    Relief::Precision,
+    Relief::Device,
+];
+
+/// What a run may give up beside what changes nothing in its result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// Whether unused memory is still to be given back, which helps once.
+    pub unused_memory: bool,
+    /// A narrower format that is right on this device, if the plan lets it be used.
+    pub narrower_dtype: Option<Dtype>,
+    /// Whether the processor may be used instead.
+    pub cpu: bool,
+}
+
+/// A plan that needs less memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Relieved {
+    /// What was given up.
+    pub relief: Relief,
+    /// What is done now.
+    pub plan: TrainPlan,
+    /// The difference, in words.
+    pub words: String,
+}
+
+/// The next thing to give up. Nothing when a run has nothing left.
+pub fn relieve(plan: &TrainPlan, allowed: &Allowed) -> Option<Relieved> {
+    POLICY.iter().find_map(|&relief| {
+        let (plan, words) = relief.of(plan, allowed)?;
+        Some(Relieved {
+            relief,
+            plan,
+            words,
+        })
+    })
+}
+
+impl Relief {
+    fn of(self, plan: &TrainPlan, allowed: &Allowed) -> Option<(TrainPlan, String)> {
+        let mut plan = plan.clone();
+        let words = match self {
+            Self::UnusedMemory if allowed.unused_memory => {
+                "unused memory was given back, and nothing else is changed".to_owned()
+            }
+            Self::Rows if plan.batch.rows > 1 => {
+                let (rows, accumulate) = plan.batch.with_rows_at_most(plan.batch.rows / 2);
+                let words = format!(
+                    "{rows} instead of {} rows at once, {accumulate} instead of {} times for each update; the result is the same",
+                    plan.batch.rows, plan.batch.accumulate
+                );
+                (plan.batch.rows, plan.batch.accumulate) = (rows, accumulate);
+                words
+            }
+            Self::Activations if !plan.checkpointing => {
+                plan.checkpointing = true;
+                "activations are computed twice instead of kept (`checkpointing`), which takes about a third longer; \
+                 the result is the same"
+                    .to_owned()
+            }
+            Self::Precision => {
+                let (old, new) = (plan.dtype.compute, allowed.narrower_dtype?);
+                if new.bytes() >= old.bytes() {
+                    return None;
+                }
+                plan.dtype.compute = new;
+                format!("computed in {new} instead of {old}, which is less exact")
+            }
+            Self::Device if allowed.cpu && plan.device != RequestedDevice::Cpu => {
+                let words = format!("the CPU instead of {}, which is slower", plan.device);
+                let usual = |role| dtype_rule(DeviceClass::Cpu, role).allowed[0].dtype;
+                plan.device = RequestedDevice::Cpu;
+                plan.dtype.compute = usual(Role::Compute);
+                plan.dtype.storage = usual(Role::Storage);
+                plan.avoid_kernels.clear();
+                words
+            }
+            _ => return None,
+        };
+        Some((plan, words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::train::plan::BatchPlan;
+
+    #[test]
+    fn an_update_sees_as_many_rows_with_fewer_at_once() {
+        for (before, after) in [
+            ((4, 4), (2, 8)),
+            ((3, 1), (1, 3)),
+            ((6, 1), (3, 2)),
+            ((5, 4), (2, 10)),
+            ((7, 3), (3, 7)),
+            ((2, 1), (1, 2)),
+        ] {
+            let batch = BatchPlan {
+                rows: before.0,
+                length: 8,
+                accumulate: before.1,
+            };
+            assert_eq!(batch.with_rows_at_most(before.0 / 2), after);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Saving a run, and waiting: for a user who paused it, or for a disk that can't take what is to be saved.
+//!
+//! What was saved before stands until the new checkpoint is whole. Deliberately absent: what a checkpoint holds, which is the
+//! state's, and which ones are kept, which is the folder's.
+
+use std::{
+    io::{Error as IoError, ErrorKind},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{Observer, Task, TrainEvent, TrainPlan, TrainState};
+use crate::{Error, Result, checkpoint::keep::Checkpoints};
+
+/// How often a run that waits asks whether to go on.
+const PAUSE_LOOK: Duration = Duration::from_millis(50);
+/// How often a run that waits for the disk tries again.
+const DISK_LOOK: Duration = Duration::from_secs(2);
+/// A checkpoint may be so much larger than the one before it: numbers written in words, folders, blocks half full.
+const SLACK_BYTES: u64 = 1 << 20;
+
+/// What a run is saved with.
+pub(super) struct Saver<'a> {
+    pub(super) plan: &'a TrainPlan,
+    pub(super) checkpoints: &'a Checkpoints,
+    /// The size of the last checkpoint, once there is one.
+    last_bytes: Option<u64>,
+}
+
+impl<'a> Saver<'a> {
+    pub(super) fn new(plan: &'a TrainPlan, checkpoints: &'a Checkpoints) -> Self {
+        Self {
+            plan,
+            checkpoints,
+            last_bytes: None,
+        }
+    }
+
+    /// Saves, and waits until the observer asks to go on or to stop. What waits is on disk, so a pause can't lose anything.
+    pub(super) fn pause<T: Task>(
+        &mut self,
+        task: &mut T,
+        state: &mut TrainState,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        self.save_if_new(task, state, observer)?;
+        let step = state.progress.step;
+        observer.event(TrainEvent::Paused { step });
+        while observer.should_pause() && !observer.should_stop() {
+            thread::sleep(PAUSE_LOOK);
+        }
+        if !observer.should_stop() {
+            observer.event(TrainEvent::Continued { step });
+        }
+        Ok(())
+    }
+
+    /// Saves, unless this very step was saved a moment ago.
+    pub(super) fn save_if_new<T: Task>(
+        &mut self,
+        task: &mut T,
+        state: &mut TrainState,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        match self.checkpoints.newest()?.map(|it| it.step) == Some(state.progress.step) {
+            true => Ok(()),
+            false => self.save(task, state, observer),
+        }
+    }
+
+    /// Saves. A disk that can't take it is waited for; the error comes back only when the observer asks to stop meanwhile.
+    pub(super) fn save<T: Task>(
+        &mut self,
+        task: &mut T,
+        state: &mut TrainState,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let step = state.progress.step;
+        let path = self.checkpoints.path(step);
+        let needed_bytes = self
+            .last_bytes
+            .unwrap_or_else(|| smallest_bytes(self.plan, task));
+        let mut attempt = || {
+            has_room(&path, needed_bytes)?;
+            state.save(task, &path)
+        };
+        let bytes = when_the_disk_can(step, needed_bytes, &path, observer, &mut attempt)?;
+        self.last_bytes = Some(bytes);
+        observer.event(TrainEvent::Saved {
+            step,
+            path: path.clone(),
+            bytes,
+        });
+        let best = state.progress.best.map(|best| best.step);
+        // An old checkpoint that could not be removed takes room, and harms nothing else.
+        if let Err(error) = self
+            .checkpoints
+            .prune(best.filter(|_| self.plan.save.keep_best))
+        {
+            let message = error.to_string();
+            observer.event(TrainEvent::Warned { message });
+        }
+        if let Some(missing_bytes) = missing_bytes(&path, bytes).filter(|_| step < self.plan.steps)
+        {
+            let message = format!(
+                "the next checkpoint needs {} MB, and {} MB of them are missing on this disk",
+                bytes.div_ceil(1_000_000),
+                missing_bytes.div_ceil(1_000_000)
+            );
+            observer.event(TrainEvent::Warned { message });
+        }
+        Ok(())
+    }
+}
+
+/// Does what needs the disk, again and again until the disk can take it. The error comes back when it is about something
+/// else, or when the observer asks to stop.
+pub(super) fn when_the_disk_can<R>(
+    step: usize,
+    needed_bytes: u64,
+    path: &Path,
+    observer: &mut dyn Observer,
+    attempt: &mut dyn FnMut() -> Result<R>,
+) -> Result<R> {
+    let mut waits = false;
+    loop {
+        let error = match attempt() {
+            Err(error) if error.is_about_the_disk() => error,
+            done => {
+                if waits && done.is_ok() {
+                    observer.event(TrainEvent::Continued { step });
+                }
+                return done;
+            }
+        };
+        if !waits {
+            waits = true;
+            observer.event(TrainEvent::Waiting {
+                step,
+                why: error.to_string(),
+                missing_bytes: missing_bytes(path, needed_bytes),
+            });
+        }
+        let tried = Instant::now();
+        while tried.elapsed() < DISK_LOOK {
+            if observer.should_stop() {
+                return Err(error);
+            }
+            thread::sleep(PAUSE_LOOK);
+        }
+    }
+}
+
+/// Bytes of the tensors a checkpoint holds at least: the weights that learn, each with its moments.
+fn smallest_bytes<T: Task>(plan: &TrainPlan, task: &T) -> u64 {
+    let numbers = task.parameters().trainable_count() as u64;
+    // Of a run that keeps an average of its weights, both are saved, and the average once more as the model.
+    let copies = 1 + plan.optimizer.moments() + if plan.ema > 0.0 { 2 } else { 0 };
+    numbers * copies * 4
+}
+
+/// An error if a checkpoint of this size does not fit beside those that are there.
+fn has_room(path: &Path, needed_bytes: u64) -> Result<()> {
+    match missing_bytes(path, needed_bytes) {
+        None => Ok(()),
+        Some(_) => {
+            let full = IoError::from(ErrorKind::StorageFull);
+            Err(Error::file("save the run", path)(full))
+        }
+    }
+}
+
+/// How much more room a checkpoint of this size needs. Nothing when there is enough, or the system does not say.
+fn missing_bytes(path: &Path, needed_bytes: u64) -> Option<u64> {
+    let existing = path.ancestors().find(|folder| folder.exists())?;
+    let free = fs4::available_space(existing).ok()?;
+    (needed_bytes + SLACK_BYTES)
+        .checked_sub(free)
+        .filter(|&missing| missing > 0)
+}

@@ -1,0 +1,244 @@
+//! Training a run to its end: an engine does it, and another goes on where one ends before its time.
+//!
+//! Whatever happens to an engine, what it saved is on disk. So the answer to memory that ran out, to a crash and to a kill is
+//! the same: look at what happened, change the plan if that helps, say it in the run, and start another engine, which goes on
+//! from the newest checkpoint. Deliberately absent: what is given up in which order, which is a table of the models' crate.
+
+use models::{
+    checkpoint::keep::Checkpoints,
+    device::{
+        dtype::{DeviceClass, Dtype, Role, dtype_rule},
+        pressure::oom_kills,
+    },
+    error::says_out_of_memory,
+    train::{
+        TrainEvent, TrainPlan,
+        relief::{Allowed, Relieved, relieve},
+    },
+};
+
+use super::Host;
+use crate::{
+    jobs::engine::{Ending, Engine, Wish},
+    store::{
+        checks,
+        record::{Record, RecordedEvent},
+        reliefs,
+        runs::Run,
+    },
+    wire::{
+        engine::{Ask, Reply},
+        error::{AppError, Code, Result},
+    },
+};
+
+/// How often a run is begun again from the same checkpoint. A fault that comes back at once is none of chance.
+const MOST_DEATHS: usize = 3;
+
+/// What ended an engine before its run was over.
+struct End {
+    error: AppError,
+    /// In which words memory ran out, if that was it.
+    ran_out: Option<String>,
+    /// Whether the engine is gone, rather than having said that it can't go on.
+    is_death: bool,
+}
+
+/// What is known of a run over the engines that trained it.
+#[derive(Default)]
+struct Care {
+    /// The newest checkpoint when the last engine ended.
+    saved: Option<usize>,
+    /// How many engines have ended since that was saved.
+    deaths: usize,
+    /// Whether an engine was started just to begin with free memory since that was saved.
+    unused_memory_given: bool,
+}
+
+impl Host {
+    /// Trains a run in an engine, from its newest checkpoint if it has one, until it is done or `wish` ends it.
+    ///
+    /// Every event is on disk before it is shown. `started` is told the engine's number among the system's processes.
+    pub(crate) fn train(
+        &self,
+        run: &Run,
+        started: &mut dyn FnMut(u32),
+        show: &mut dyn FnMut(&RecordedEvent),
+        wish: &dyn Fn() -> Wish,
+    ) -> Result<()> {
+        let mut care = Care::default();
+        loop {
+            let Some(end) = self.train_in_one_engine(run, started, show, wish)? else {
+                return Ok(());
+            };
+            if wish() == Wish::Stop {
+                return Err(end.error);
+            }
+            match self.after(run, end, &mut care)? {
+                Next::GoOn(event) => show(&record(run, event)?),
+                Next::Fail(error) => return Err(error),
+                Next::RunOut(error) => {
+                    let failed = TrainEvent::Failed {
+                        step: saved_step(run).unwrap_or_default(),
+                        message: error.message.clone(),
+                        hint: error.hint.clone(),
+                    };
+                    show(&record(run, failed)?);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Nothing when the run is over or stopped. An error when no engine could be started.
+    fn train_in_one_engine(
+        &self,
+        run: &Run,
+        started: &mut dyn FnMut(u32),
+        show: &mut dyn FnMut(&RecordedEvent),
+        wish: &dyn Fn() -> Wish,
+    ) -> Result<Option<End>> {
+        let kind = self.kind_of(run.plan()?.device);
+        let kills = oom_kills();
+        let mut engine = Engine::start(kind, Some(&run.log_file()))?;
+        started(engine.id());
+        let ask = Ask::Train {
+            folder: run.folder.clone(),
+        };
+        let mut hear = |reply| {
+            if let Reply::Happened { event } = reply {
+                show(&event);
+            }
+        };
+        let Err(error) = engine.ask(&ask, &mut hear, wish) else {
+            return Ok(None);
+        };
+        let ending = engine.ending();
+        let ran_out = match ending {
+            None => (error.code == Code::OutOfMemory).then(|| error.message.clone()),
+            Some(Ending::Killed) if oom_kills() > kills => {
+                Some("memory ran out: the system ended the engine".to_owned())
+            }
+            // A system without such a count ends processes all the same.
+            Some(Ending::Killed) if kills.is_none() => {
+                Some("the engine was killed, as happens when memory runs out".to_owned())
+            }
+            Some(_) => {
+                let words = engine.last_words();
+                let line = words.lines().rev().find(|line| says_out_of_memory(line));
+                line.map(|line| format!("memory ran out: {line}"))
+            }
+        };
+        let is_death = ending.is_some();
+        Ok(Some(End {
+            error,
+            ran_out,
+            is_death,
+        }))
+    }
+
+    /// What follows on the end of an engine. A plan that has to change is written anew.
+    fn after(&self, run: &Run, end: End, care: &mut Care) -> Result<Next> {
+        let saved = saved_step(run);
+        let reached = run.state().map_or(0, |state| state.step);
+        if care.saved != saved {
+            *care = Care {
+                saved,
+                ..Care::default()
+            };
+        }
+        care.deaths += usize::from(end.is_death);
+        let to_step = saved.unwrap_or_default();
+        let Some(why) = end.ran_out else {
+            return Ok(match end.is_death && care.deaths < MOST_DEATHS {
+                true => Next::GoOn(TrainEvent::Warned {
+                    message: format!("{}; another goes on from step {to_step}", end.error.message),
+                }),
+                false => Next::Fail(end.error),
+            });
+        };
+        let plan = run.plan()?;
+        let allowed = Allowed {
+            // An engine that could say so has tried that already.
+            unused_memory: end.is_death && !care.unused_memory_given,
+            narrower_dtype: self.narrower_dtype(&plan),
+            cpu: plan.relief.cpu,
+        };
+        care.unused_memory_given = true;
+        let Some(Relieved {
+            plan: relieved,
+            words: how,
+            ..
+        }) = relieve(&plan, &allowed)
+        else {
+            let message = format!("{why}; nothing is left that this run may give up");
+            let error = AppError {
+                code: Code::OutOfMemory,
+                ..AppError::failed(message)
+            };
+            return Ok(Next::RunOut(error.with_hint(give_up_more(&plan))));
+        };
+        if relieved != plan {
+            run.change_plan(&relieved, "less memory is needed so: it ran out with more")?;
+            // The next plan only starts better for it.
+            let _ = reliefs::remember(&self.paths.reliefs, &plan, &relieved);
+        }
+        Ok(Next::GoOn(TrainEvent::Relieved {
+            step: reached.max(to_step) + 1,
+            to_step,
+            why,
+            how,
+        }))
+    }
+
+    /// A narrower format than the plan's, if the plan lets it be used and the device check found it right.
+    fn narrower_dtype(&self, plan: &TrainPlan) -> Option<Dtype> {
+        let devices = self.devices();
+        let device = devices
+            .iter()
+            .find(|it| it.requested() == plan.device)
+            .filter(|_| plan.relief.narrower_dtype)?;
+        let checked = checks::find(&self.paths, device)?.checked();
+        let class = DeviceClass::of(device, checked.bf16);
+        let formats = dtype_rule(class, Role::Compute).allowed.iter();
+        let mut narrower = formats.map(|it| it.dtype).filter(|dtype| {
+            dtype.bytes() < plan.dtype.compute.bytes() && !checked.refused_dtypes.contains(dtype)
+        });
+        narrower.next()
+    }
+}
+
+/// What is done after an engine ended.
+enum Next {
+    /// This is said, and another engine goes on.
+    GoOn(TrainEvent),
+    /// The engine has said why in the run, or nothing can be said there.
+    Fail(AppError),
+    /// Nothing more can be given up, which nobody has said in the run yet.
+    RunOut(AppError),
+}
+
+/// What a person can still do about memory.
+fn give_up_more(plan: &TrainPlan) -> String {
+    let mut ways = vec![format!(
+        "start it with shorter rows (`data.max_length` below {})",
+        plan.data.max_length
+    )];
+    if !plan.relief.cpu && plan.device != models::device::RequestedDevice::Cpu {
+        ways.push("let it use the processor (`relief.cpu: true`)".to_owned());
+    }
+    ways.push("choose a smaller model".to_owned());
+    ways.join(", or ")
+}
+
+/// The step of the newest checkpoint.
+fn saved_step(run: &Run) -> Option<usize> {
+    let newest = Checkpoints::new(&run.checkpoints(), 1).newest();
+    newest.ok().flatten().map(|it| it.step)
+}
+
+/// Writes what happened into a run that no engine has.
+fn record(run: &Run, event: TrainEvent) -> Result<RecordedEvent> {
+    let _lock = run.lock()?;
+    Record::open(&run.events_file())?.append(event)
+}

@@ -1,0 +1,81 @@
+//! What runs had to give up when memory ran out, by model and device, so that the next one starts there.
+
+use std::path::Path;
+
+use ::models::{
+    device::{RequestedDevice, dtype::Dtype},
+    random::stable_hash,
+    train::{TrainPlan, request::Method},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{read_list, write_json};
+use crate::wire::error::Result;
+
+/// What was enough, after more was too much.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Relief {
+    /// The folder of the model, or a number that stands for the shape of a new one.
+    model: String,
+    method: Method,
+    device: RequestedDevice,
+    compute: Dtype,
+    /// The length of rows.
+    length: usize,
+    /// How many rows at once were too much, and how many were tried next.
+    pub(crate) failed_rows: usize,
+    pub(crate) rows: usize,
+    /// Whether activations are computed twice.
+    pub(crate) checkpointing: bool,
+    /// The day it was found out: `2026-11-21`.
+    pub(crate) day: String,
+}
+
+/// Remembers that `before` was too much, and that `after` came next. What was known of the same model and device goes.
+pub(crate) fn remember(path: &Path, before: &TrainPlan, after: &TrainPlan) -> Result<()> {
+    let relief = Relief {
+        model: model_of(after),
+        method: after.method,
+        device: after.device,
+        compute: after.dtype.compute,
+        length: after.batch.length,
+        failed_rows: before.batch.rows,
+        rows: after.batch.rows,
+        checkpointing: after.checkpointing,
+        day: jiff::Zoned::now().strftime("%Y-%m-%d").to_string(),
+    };
+    let mut reliefs = read(path);
+    reliefs.retain(|it| !(is_about(it, after) && it.length == after.batch.length));
+    reliefs.push(relief);
+    write_json(path, &reliefs)
+}
+
+/// What is known about plans like this one: of rows as long, or shorter.
+pub(crate) fn find(path: &Path, plan: &TrainPlan) -> Option<Relief> {
+    let mut reliefs = read(path);
+    reliefs.retain(|it| is_about(it, plan) && it.length <= plan.batch.length);
+    reliefs.into_iter().max_by_key(|it| it.length)
+}
+
+/// Nothing is known from a file that is not there or can't be read: a run then finds out again.
+fn read(path: &Path) -> Vec<Relief> {
+    read_list(path, "list of what runs gave up").unwrap_or_default()
+}
+
+fn is_about(relief: &Relief, plan: &TrainPlan) -> bool {
+    relief.model == model_of(plan)
+        && relief.method == plan.method
+        && relief.device == plan.device
+        && relief.compute == plan.dtype.compute
+}
+
+fn model_of(plan: &TrainPlan) -> String {
+    match (&plan.model, &plan.scratch) {
+        (Some(folder), _) => folder.display().to_string(),
+        (None, Some(scratch)) => {
+            let config = serde_json::to_string(&scratch.config).unwrap_or_default();
+            format!("{:016x}", stable_hash(0, config.as_bytes()))
+        }
+        (None, None) => String::new(),
+    }
+}

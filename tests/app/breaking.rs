@@ -1,0 +1,175 @@
+//! Runs to which everything happens that ends runs: memory, disks, drivers and numbers that fail, on purpose or for real.
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::Value;
+
+use crate::{
+    app::{App, Output},
+    train::tiny,
+};
+
+/// The sixteenth part of an update each, so that there is much to give up.
+const STEPS: &str = "steps: 12\nsave: {every: 4}\nsample: {every: 0}\n";
+
+#[test]
+fn a_run_goes_on_after_every_single_fault_and_says_what_it_was() {
+    for (fault, said) in [
+        ("oom@7", "unused memory was given back"),
+        ("abort@6", "another goes on from step 4"),
+        ("alloc@2000", "memory allocation of"),
+        ("nan@8", "back to step 4"),
+        ("hang@6", "another goes on from step 4"),
+        ("disk@2000", "waits for the disk"),
+    ] {
+        let (app, output) = broken(fault, STEPS);
+        assert_eq!(output.code, 0, "{fault}: {output:?}");
+        assert!(output.stderr.contains(said), "{fault}: {}", output.stderr);
+        let list = app.run(&["runs"]).stdout;
+        assert!(list.contains("finished  12/12"), "{fault}: {list}");
+    }
+}
+
+#[test]
+fn a_run_that_memory_is_too_small_for_gives_up_rows_first() {
+    let (app, output) = broken("most_rows@2", &STEPS.replace("12", "6"));
+    assert_eq!(output.code, 0, "{output:?}");
+    let said =
+        "4 instead of 8 rows at once, 2 instead of 1 times for each update; the result is the same";
+    assert!(output.stderr.contains(said), "{}", output.stderr);
+    let shown = app.run(&["runs", "show", "animals"]).stdout;
+    for line in ["  rows: 2 ", "  accumulate: 4 "] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    assert!(shown.contains("it ran out with more"), "{shown}");
+
+    // The next plan for this model on this machine starts where the last one ended.
+    let plan = app.run(&["train", "run.yaml", "--plan"]).stdout;
+    assert!(plan.contains("  rows: 2 "), "{plan}");
+    assert!(
+        plan.contains("Memory ran out with 4 rows at once"),
+        "{plan}"
+    );
+    let asked = ["train", "run.yaml", "--plan", "--set", "batch.rows=8"];
+    assert!(app.run(&asked).stdout.contains("  rows: 8 "));
+}
+
+#[test]
+fn a_run_that_has_nothing_left_to_give_up_stops_with_what_it_has_and_says_what_to_change() {
+    let (app, output) = broken("most_rows@0", STEPS);
+    assert_eq!(output.code, 4, "{output:?}");
+    for words in [
+        "(`checkpointing`)",
+        "nothing is left that this run may give up",
+        "shorter rows (`data.max_length` below",
+    ] {
+        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+    }
+    assert!(app.run(&["runs"]).stdout.contains("failed"));
+    assert!(only_run(&app).join("checkpoints/step-000000").is_dir());
+}
+
+/// The limit is on the address space of the app and its engines; an allocation that does not fit ends the engine.
+#[test]
+fn a_run_in_too_little_real_memory_arrives_with_fewer_rows() {
+    let app = tiny("steps: 2\nsample: {every: 0}\nsave: {every: 1}\n");
+    let config = "{hidden_size: 256, intermediate_size: 1024, num_hidden_layers: 4, num_attention_heads: 4, \
+                  num_key_value_heads: 4, head_dim: 64}";
+    let text = fs::read_to_string(app.folder().join("run.yaml")).unwrap();
+    let (before, rest) = text.split_once("  config: {").unwrap();
+    let (_, after) = rest.split_once("}\n").unwrap();
+    let text = format!("{before}  config: {config}\n{after}");
+    let text = text.replace("rows: 2, length: 32", "rows: 32, length: 256");
+    app.file("run.yaml", &text);
+    app.file("animals.txt", &crate::app::sentences(20_000));
+    let command = app.command(&["train", "run.yaml"]);
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -v 1000000; exec \"$0\" train run.yaml"])
+        .arg(command.get_program())
+        .current_dir(app.folder())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let output = app.run_command(limited, "");
+    assert_eq!(output.code, 0, "{output:?}");
+    for words in ["memory allocation of", "rows at once", "2 steps in"] {
+        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+    }
+}
+
+/// A disk of 4 MB, most of it taken by somebody else, who makes room after a while.
+#[test]
+fn a_run_on_a_full_disk_waits_and_goes_on_when_there_is_room() {
+    let app = tiny("steps: 12\nsample: {every: 0}\nsave: {every: 1, keep_last: 3}\n");
+    let disk = app.folder().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
+        .arg(&disk)
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        eprintln!("not tried: this user may not mount a file system");
+        return;
+    }
+    let _mounted = Mounted(&disk);
+    fs::write(disk.join("somebody-elses"), vec![1; 3_300_000]).unwrap();
+    let home = disk.join("home");
+    let mut command = app.command(&["train", "run.yaml", "--json"]);
+    let mut child = command.env("ANNEAL_HOME", &home).spawn().unwrap();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
+    let waiting = crate::train::wait_for(&mut lines, "waiting");
+    assert!(waiting["missing_bytes"].as_u64().is_some(), "{waiting}");
+    assert!(
+        waiting["why"].as_str().unwrap().contains("save the run"),
+        "{waiting}"
+    );
+    fs::remove_file(disk.join("somebody-elses")).unwrap();
+    crate::train::wait_for(&mut lines, "continued");
+    crate::train::wait_for(&mut lines, "finished");
+    assert!(child.wait().unwrap().success());
+}
+
+/// Unmounts a file system when it is dropped.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+/// Trains a tiny model of 8 rows with faults.
+fn broken(faults: &str, settings: &str) -> (App, Output) {
+    let app = tiny(settings);
+    let text = fs::read_to_string(app.folder().join("run.yaml")).unwrap();
+    app.file("run.yaml", &text.replace("rows: 2,", "rows: 8,"));
+    let once = app.folder().join("once");
+    fs::create_dir(&once).unwrap();
+    let mut command = app.command(&["train", "run.yaml"]);
+    command
+        .env("ANNEAL_FAULT", faults)
+        .env("ANNEAL_FAULT_ONCE", once)
+        .env("ANNEAL_HANG_SECONDS", "3");
+    let output = app.run_command(command, "");
+    (app, output)
+}
+
+/// The folder of the only run of a home.
+pub(crate) fn only_run(app: &App) -> std::path::PathBuf {
+    let mut runs = fs::read_dir(app.home().join("runs")).unwrap();
+    runs.next().unwrap().unwrap().path()
+}
+
+/// The events of a kind in the text of a run's events.
+pub(crate) fn of_kind(events: &str, kind: &str) -> Vec<Value> {
+    let events = events
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    events.filter(|event| event["kind"] == kind).collect()
+}

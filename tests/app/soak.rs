@@ -1,0 +1,288 @@
+//! Runs that are killed, stopped and broken again and again, and what they arrive at.
+//!
+//! Short by default. `ANNEAL_SOAK_KILLS` and `ANNEAL_SOAK_FAULTS` make it long; docs/RELIABILITY.md has what came out.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::Value;
+
+use crate::{
+    app::App,
+    breaking::{of_kind, only_run},
+    train::{checkpoint, events, losses, signal, tiny},
+};
+
+/// Steps that are certainly enough for each kill to find the run at work.
+const STEPS_PER_KILL: usize = 75;
+/// How long an engine may take to begin, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[test]
+fn a_new_model_killed_at_any_moment_arrives_at_the_losses_it_would_have_had() {
+    check_kills(&[]);
+}
+
+#[test]
+fn a_whole_model_killed_at_any_moment_arrives_at_the_losses_it_would_have_had() {
+    check_kills(&["--method", "full"]);
+}
+
+#[test]
+fn an_adapter_killed_at_any_moment_arrives_at_the_losses_it_would_have_had() {
+    check_kills(&["--method", "lora"]);
+}
+
+#[test]
+fn runs_with_faults_at_random_moments_all_arrive() {
+    check_faults(asked("ANNEAL_SOAK_FAULTS", 8));
+}
+
+/// Kills a run again and again, its engine and its app in turn, and stops it for moments. Compares the losses and weights
+/// that it arrives at with those of a run that nothing happened to.
+#[track_caller]
+fn check_kills(method: &[&str]) {
+    let kills = asked("ANNEAL_SOAK_KILLS", 24);
+    let steps = (kills * STEPS_PER_KILL).max(2500);
+    let app = tiny(&format!(
+        "steps: {steps}\nsave: {{every: 40, keep_last: 1, keep_best: false}}\n"
+    ));
+    let mut arguments = vec!["train", "run.yaml", "--json"];
+    arguments.extend(["--set", "sample.every=0", "--set", "evaluate.every=500"]);
+    let model;
+    if !method.is_empty() {
+        let base = events(&app, &["train", "run.yaml", "--json", "--steps", "4"]);
+        model = format!("model={}", checkpoint(&base).display());
+        arguments.extend(["--set", "scratch=null", "--set", &model]);
+        arguments.extend(method);
+    }
+    let reference = events(&app, &arguments);
+    let mut running = Running::start(&app, &arguments);
+    let run = running.run.clone();
+    let (mut killed, mut moments) = (0, Vec::new());
+    while killed < kills {
+        let moment = random(160);
+        moments.push(moment);
+        thread::sleep(Duration::from_millis(moment));
+        let Some(engine) = running.engine() else {
+            // Killed too often before it could save anything, or done.
+            running.child.wait().unwrap();
+            if is_finished(&app, &run) {
+                break;
+            }
+            running = Running::start(&app, &["train", "--resume", &run, "--json"]);
+            continue;
+        };
+        match random(5) {
+            0 => {
+                signal(engine, "-STOP");
+                thread::sleep(Duration::from_millis(random(300)));
+                signal(engine, "-CONT");
+                continue;
+            }
+            1 | 2 => signal(running.child.id(), "-KILL"),
+            _ => signal(engine, "-KILL"),
+        }
+        running.engine = None;
+        killed += 1;
+    }
+    while !is_finished(&app, &run) {
+        while running.engine().is_some() {}
+        running.child.wait().unwrap();
+        if !is_finished(&app, &run) {
+            running = Running::start(&app, &["train", "--resume", &run, "--json"]);
+        }
+    }
+    assert!(
+        killed * 10 > kills * 8,
+        "only {killed} of {kills} kills hit"
+    );
+    eprintln!("{killed} kills");
+
+    let folder = app.home().join("runs").join(&run);
+    let recorded = fs::read_to_string(folder.join("events.jsonl")).unwrap();
+    no_saved_step_was_lost(&recorded);
+    assert_eq!(losses(&recorded), losses(&reference), "{moments:?} ms");
+    assert_eq!(losses(&reference).len(), steps);
+    let last = folder.join(format!("checkpoints/step-{steps:06}"));
+    assert!(
+        weights(&last) == weights(&checkpoint(&reference)),
+        "{moments:?} ms"
+    );
+}
+
+/// Trains again and again with random faults. What only had to begin again arrives at the same weights.
+#[track_caller]
+fn check_faults(wanted: usize) {
+    const STEPS: u64 = 30;
+    let settings = "steps: 30\nsave: {every: 5}\nsample: {every: 0}\n";
+    let reference = tiny(settings);
+    let undisturbed = events(&reference, &["train", "run.yaml", "--json"]);
+    let (mut happened, mut runs, mut same) = (0, 0, 0);
+    while happened < wanted {
+        let app = tiny(settings);
+        let once = app.folder().join("once");
+        fs::create_dir(&once).unwrap();
+        let fault = || match random(12) {
+            0..=2 => format!("abort@{}", 1 + random(STEPS)),
+            3..=5 => format!("nan@{}", 1 + random(STEPS)),
+            6 | 7 => format!("oom@{}", 1 + random(STEPS)),
+            8 | 9 => format!("alloc@{}", random(4000)),
+            10 => format!("disk@{}", 1000 + random(20_000)),
+            _ => format!("hang@{}", 1 + random(STEPS)),
+        };
+        let faults: Vec<String> = (0..1 + random(3)).map(|_| fault()).collect();
+        let faults = faults.join(",");
+        let mut command = app.command(&["train", "run.yaml"]);
+        command
+            .env("ANNEAL_FAULT", &faults)
+            .env("ANNEAL_FAULT_ONCE", &once)
+            .env("ANNEAL_HANG_SECONDS", "2");
+        let output = app.run_command(command, "");
+        assert_eq!(output.code, 0, "{faults}: {output:?}");
+        happened += fs::read_dir(&once).unwrap().count();
+        runs += 1;
+        let folder = only_run(&app);
+        let recorded = fs::read_to_string(folder.join("events.jsonl")).unwrap();
+        no_saved_step_was_lost(&recorded);
+        let all = losses(&recorded);
+        assert_eq!(all.len() as u64, STEPS, "{faults}");
+        let is_other = |how: &str| how.contains("rows at once") || how.contains("checkpointing");
+        let relieved = of_kind(&recorded, "relieved");
+        let changed = relieved
+            .iter()
+            .any(|it| is_other(it["how"].as_str().unwrap()));
+        if of_kind(&recorded, "rolled_back").is_empty() && !changed {
+            assert_eq!(all, losses(&undisturbed), "{faults}");
+            let last = folder.join(format!("checkpoints/step-{STEPS:06}"));
+            assert!(
+                weights(&last) == weights(&checkpoint(&undisturbed)),
+                "{faults}"
+            );
+            same += 1;
+        }
+    }
+    eprintln!(
+        "{happened} faults in {runs} runs; {same} of them arrived at the same weights to the bit"
+    );
+}
+
+/// Every start begins at what was saved last, or later.
+#[track_caller]
+fn no_saved_step_was_lost(events: &str) {
+    let events = events
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut saved = 0;
+    for event in events {
+        let step = event["step"].as_u64().unwrap_or_default();
+        match event["kind"].as_str() {
+            Some("saved") => saved = step,
+            Some("started") => assert!(step >= saved, "saved {saved}, went on from {step}"),
+            _ => {}
+        }
+    }
+}
+
+/// A program that trains, and the engines it starts.
+struct Running {
+    child: Child,
+    run: String,
+    engines: Receiver<u32>,
+    engine: Option<u32>,
+}
+
+impl Running {
+    fn start(app: &App, arguments: &[&str]) -> Self {
+        let mut child = app.command(arguments).spawn().unwrap();
+        let (sender, engines) = mpsc::channel();
+        let (names, name) = mpsc::channel();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let Ok(event) = serde_json::from_str::<Value>(&line) else {
+                    continue;
+                };
+                if event["kind"] == "opened" {
+                    let _ = names.send(event["run"].as_str().unwrap().to_owned());
+                    let _ = sender.send(event["engine"].as_u64().unwrap() as u32);
+                }
+            }
+        });
+        let run = name.recv_timeout(PATIENCE).unwrap_or_default();
+        Self {
+            child,
+            run,
+            engines,
+            engine: None,
+        }
+    }
+
+    /// The engine that trains now. Nothing when the program has ended.
+    fn engine(&mut self) -> Option<u32> {
+        while let Ok(engine) = self.engines.try_recv() {
+            self.engine = Some(engine);
+        }
+        let is_alive = |engine: &u32| Path::new(&format!("/proc/{engine}/stat")).exists();
+        self.engine = self.engine.filter(is_alive);
+        if self.engine.is_some() {
+            return self.engine;
+        }
+        match self.engines.recv_timeout(PATIENCE) {
+            Ok(engine) => {
+                self.engine = Some(engine);
+                self.engine
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("nothing goes on"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_finished(app: &App, run: &str) -> bool {
+    let list = Command::new(env!("CARGO_BIN_EXE_anneal"))
+        .args(["runs", "--json"])
+        .env("ANNEAL_HOME", app.home())
+        .output()
+        .unwrap();
+    let list: Value = serde_json::from_slice(&list.stdout).unwrap();
+    let runs = list.as_array().unwrap();
+    runs.iter()
+        .any(|it| it["id"] == run && it["status"] == "finished")
+}
+
+/// The weights in a checkpoint.
+fn weights(folder: &Path) -> Vec<u8> {
+    let files = ["model.safetensors", "adapter_model.safetensors"];
+    let files: Vec<PathBuf> = files.iter().map(|name| folder.join(name)).collect();
+    let mut found = files.iter().filter_map(|path| fs::read(path).ok());
+    found.next().unwrap()
+}
+
+/// A number below `bound`, from the time: no two soaks are alike.
+fn random(bound: u64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let mixed = (now.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 33) % bound
+}
+
+fn asked(name: &str, otherwise: usize) -> usize {
+    let words = std::env::var(name).ok();
+    words
+        .and_then(|words| words.parse().ok())
+        .unwrap_or(otherwise)
+}

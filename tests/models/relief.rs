@@ -1,0 +1,67 @@
+//! What a run gives up when memory runs out.
+
+use models::{
+    device::{RequestedDevice, dtype::Dtype},
+    train::relief::{Allowed, POLICY, Relief, relieve},
+};
+
+use crate::plan::scratch_plan;
+
+#[test]
+fn a_run_gives_up_in_order_what_costs_least_until_nothing_is_left() {
+    let mut plan = scratch_plan();
+    plan.device = RequestedDevice::Metal;
+    (plan.batch.rows, plan.batch.accumulate) = (4, 3);
+    plan.checkpointing = false;
+    plan.dtype.compute = Dtype::F32;
+    let mut allowed = Allowed {
+        unused_memory: true,
+        narrower_dtype: Some(Dtype::Bf16),
+        cpu: true,
+    };
+    let mut given = Vec::new();
+    while let Some(relieved) = relieve(&plan, &allowed) {
+        assert_eq!(
+            relieved.plan.batch.rows * relieved.plan.batch.accumulate,
+            12
+        );
+        let batch = &relieved.plan.batch;
+        given.push((relieved.relief, batch.rows, batch.accumulate));
+        plan = relieved.plan;
+        allowed.unused_memory = false;
+        // Each device has its own formats.
+        if plan.device == RequestedDevice::Cpu {
+            allowed.narrower_dtype = None;
+        }
+    }
+    assert_eq!(
+        given,
+        [
+            (Relief::UnusedMemory, 4, 3),
+            (Relief::Rows, 2, 6),
+            (Relief::Rows, 1, 12),
+            (Relief::Activations, 1, 12),
+            (Relief::Precision, 1, 12),
+            (Relief::Device, 1, 12),
+        ]
+    );
+    assert_eq!(POLICY.len(), 5);
+    assert_eq!(plan.device, RequestedDevice::Cpu);
+    assert_eq!(plan.dtype.compute, Dtype::F32);
+}
+
+#[test]
+fn what_is_not_allowed_is_kept() {
+    let mut plan = scratch_plan();
+    plan.device = RequestedDevice::Metal;
+    plan.batch.rows = 1;
+    plan.checkpointing = true;
+    assert_eq!(relieve(&plan, &Allowed::default()), None);
+    // The same width is no relief.
+    plan.dtype.compute = Dtype::Bf16;
+    let allowed = Allowed {
+        narrower_dtype: Some(Dtype::F16),
+        ..Allowed::default()
+    };
+    assert_eq!(relieve(&plan, &allowed), None);
+}
