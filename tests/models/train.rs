@@ -325,7 +325,7 @@ fn a_pause_saves_waits_and_changes_nothing() {
             told[..],
             [
                 TrainEvent::Saved { .. },
-                TrainEvent::Paused { step: 5 },
+                TrainEvent::Paused { step: 5, why: None },
                 TrainEvent::Continued { step: 5 }
             ]
         ),

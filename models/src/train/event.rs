@@ -130,6 +130,9 @@ pub enum TrainEvent {
     Paused {
         /// The last step done.
         step: usize,
+        /// Why, if no person asked for it: `on battery`.
+        #[serde(default)]
+        why: Option<String>,
     },
 
     /// The run goes on after a pause.
@@ -180,7 +183,7 @@ impl TrainEvent {
             | Self::Relieved { step, .. }
             | Self::Waiting { step, .. }
             | Self::Failed { step, .. }
-            | Self::Paused { step }
+            | Self::Paused { step, .. }
             | Self::Continued { step }
             | Self::Stopped { step }
             | Self::Finished { step, .. } => Some(step),
@@ -202,6 +205,11 @@ pub trait Observer {
     /// Whether the run should be saved and wait. Asked before each step, and all the time in a pause.
     fn should_pause(&self) -> bool {
         false
+    }
+
+    /// Why the run should wait, if no person asked for it.
+    fn why_pause(&self) -> Option<String> {
+        None
     }
 
     /// Whether memory is about to run out. Asked before each step.

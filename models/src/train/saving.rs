@@ -46,7 +46,8 @@ impl<'a> Saver<'a> {
     ) -> Result<()> {
         self.save_if_new(task, state, observer)?;
         let step = state.progress.step;
-        observer.event(TrainEvent::Paused { step });
+        let why = observer.why_pause();
+        observer.event(TrainEvent::Paused { step, why });
         while observer.should_pause() && !observer.should_stop() {
             thread::sleep(PAUSE_LOOK);
         }

@@ -287,7 +287,10 @@ impl<'a> View<'a> {
                 ));
             }
             TrainEvent::Warned { message } => self.warn(message.clone()),
-            TrainEvent::Paused { step } => self.line(format!("paused at step {step}")),
+            TrainEvent::Paused { step, why } => {
+                let why = why.as_ref().map(|why| format!(": {why}"));
+                self.line(format!("paused at step {step}{}", why.unwrap_or_default()));
+            }
             TrainEvent::Continued { .. } => self.line("goes on".to_owned()),
             TrainEvent::Stopped { .. } | TrainEvent::Failed { .. } => {}
             TrainEvent::Finished { step, seconds, .. } => {

@@ -7,6 +7,7 @@ use std::{
     env,
     fs::{File, OpenOptions},
     io::{BufRead, BufReader, Read, Seek, SeekFrom, Write},
+    mem::discriminant,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
@@ -32,12 +33,12 @@ const LAST_WORDS_BYTES: u64 = 64_000;
 const LOOK: Duration = Duration::from_millis(30);
 
 /// What the app wants of what goes on in an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// Go on.
     GoOn,
-    /// Save, and wait in memory.
-    Pause,
+    /// Save, and wait in memory; for this reason, if nobody asked for it.
+    Pause(Option<String>),
     /// Save, and end it.
     Stop,
 }
@@ -247,11 +248,12 @@ impl Engine {
         let mut idle_beats = 0;
         loop {
             let now = wish();
-            if now != wished && wished != Wish::Stop {
-                wished = now;
+            // The reason of a pause may get other figures while it lasts.
+            if discriminant(&now) != discriminant(&wished) && wished != Wish::Stop {
+                wished = now.clone();
                 self.say(&match now {
                     Wish::GoOn => Ask::GoOn,
-                    Wish::Pause => Ask::Pause,
+                    Wish::Pause(why) => Ask::Pause { why },
                     Wish::Stop => Ask::Stop,
                 })?;
             }

@@ -82,7 +82,12 @@ mod tests {
             heard.extend(events.iter().map(|event| event.number));
             if heard.len() == last - 7 {
                 // What comes later is told too.
-                record.append(TrainEvent::Paused { step: last }).unwrap();
+                record
+                    .append(TrainEvent::Paused {
+                        step: last,
+                        why: None,
+                    })
+                    .unwrap();
             }
         };
         let hears = || heard.borrow().len() < last - 6;

@@ -77,7 +77,7 @@ impl GoingState {
         if self.stop.load(Ordering::SeqCst) {
             Wish::Stop
         } else if self.pause.load(Ordering::SeqCst) {
-            Wish::Pause
+            Wish::Pause(None)
         } else {
             Wish::GoOn
         }

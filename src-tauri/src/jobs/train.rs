@@ -37,6 +37,7 @@ const STEPS_TRIED: usize = 4;
 #[derive(Clone, Copy)]
 pub(super) struct Wishes<'a> {
     pub(super) pause: &'a dyn Fn() -> bool,
+    pub(super) why_pause: &'a dyn Fn() -> Option<String>,
     pub(super) stop: &'a dyn Fn() -> bool,
 }
 
@@ -211,6 +212,10 @@ impl Observer for Recorder<'_> {
         self.watchdog.touch();
         let is_written = self.writer.borrow_mut().write();
         !is_written || (self.wishes.pause)()
+    }
+
+    fn why_pause(&self) -> Option<String> {
+        (self.wishes.why_pause)()
     }
 
     fn scarce_memory(&mut self) -> Option<Scarce> {

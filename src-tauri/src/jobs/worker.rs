@@ -9,7 +9,7 @@ use std::{
     ops::ControlFlow,
     panic::{self, AssertUnwindSafe},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc::{self, Receiver, Sender},
     },
@@ -28,6 +28,7 @@ use super::{
     check, choose, train,
 };
 use crate::{
+    host::locked,
     store::runs::Run,
     wire::{
         engine::{Ask, Reply},
@@ -44,6 +45,8 @@ pub(super) const BEAT: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 struct Wishes {
     pause: AtomicBool,
+    /// Why it should wait, if nobody asked for it.
+    why_pause: Mutex<Option<String>>,
     stop: AtomicBool,
     leave: AtomicBool,
 }
@@ -107,7 +110,10 @@ fn read(asks: &Sender<Ask>, wishes: &Wishes) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
-            Ok(Ask::Pause) => wishes.pause.store(true, Ordering::SeqCst),
+            Ok(Ask::Pause { why }) => {
+                *locked(&wishes.why_pause) = why;
+                wishes.pause.store(true, Ordering::SeqCst);
+            }
             Ok(Ask::GoOn) => wishes.pause.store(false, Ordering::SeqCst),
             Ok(Ask::Stop) => wishes.stop.store(true, Ordering::SeqCst),
             Ok(ask) => {
@@ -151,6 +157,7 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
             let mut show = |event| say(&Reply::Happened { event });
             let wishes = train::Wishes {
                 pause: &|| wishes.pause.load(Ordering::SeqCst),
+                why_pause: &|| locked(&wishes.why_pause).clone(),
                 stop: &|| wishes.stop(),
             };
             train::train(&Run::at(folder), &mut show, wishes)
@@ -207,7 +214,7 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
             Ok(())
         }
         // Heard where asks are read.
-        Ask::Pause | Ask::GoOn | Ask::Stop => Ok(()),
+        Ask::Pause { .. } | Ask::GoOn | Ask::Stop => Ok(()),
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct RunState {
     pub(crate) loss: Option<f64>,
     /// The lowest loss on held-out data.
     pub(crate) best_loss: Option<f64>,
-    /// What ended it, when it failed.
+    /// What ended it, when it failed; what it waits for, when it was paused and nobody asked for that.
     pub(crate) problem: Option<String>,
     /// When it first started, and when something last happened, in UTC.
     pub(crate) started: Option<String>,
@@ -231,10 +231,23 @@ impl RunState {
             TrainEvent::RolledBack { to_step, .. } | TrainEvent::Relieved { to_step, .. } => {
                 self.step = *to_step;
             }
-            TrainEvent::Waiting { .. } => self.status = RunStatus::Paused,
+            TrainEvent::Waiting {
+                why, missing_bytes, ..
+            } => {
+                let missing = missing_bytes
+                    .map(|bytes| format!("; {} MB are missing", bytes.div_ceil(1_000_000)));
+                self.status = RunStatus::Paused;
+                self.problem = Some(format!("{why}{}", missing.unwrap_or_default()));
+            }
             TrainEvent::Saved { .. } => self.saved = true,
-            TrainEvent::Paused { .. } => self.status = RunStatus::Paused,
-            TrainEvent::Continued { .. } => self.status = RunStatus::Interrupted,
+            TrainEvent::Paused { why, .. } => {
+                self.status = RunStatus::Paused;
+                self.problem.clone_from(why);
+            }
+            TrainEvent::Continued { .. } => {
+                self.status = RunStatus::Interrupted;
+                self.problem = None;
+            }
             TrainEvent::Stopped { .. } => self.status = RunStatus::Stopped,
             TrainEvent::Finished { .. } => self.status = RunStatus::Finished,
             TrainEvent::Failed { message, .. } => {

@@ -71,8 +71,8 @@ pub(crate) enum Ask {
         device: RequestedDevice,
         questions: Vec<Exchange>,
     },
-    /// Save the run that goes on, and wait with it in memory.
-    Pause,
+    /// Save the run that goes on, and wait with it in memory; for this reason, if no person asked for it.
+    Pause { why: Option<String> },
     /// Go on after a pause.
     GoOn,
     /// End what goes on: a run is saved, an answer stays as it is.

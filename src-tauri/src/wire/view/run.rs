@@ -39,7 +39,7 @@ pub(crate) struct RunView {
     loss: Option<f64>,
     /// The lowest loss on held-out data.
     best_loss: Option<f64>,
-    /// What ended it, when it failed.
+    /// What ended it, when it failed; what it waits for, when it was paused and nobody asked for that.
     problem: Option<String>,
     /// When it first started, and when something last happened, in UTC.
     started: Option<String>,
@@ -275,7 +275,10 @@ impl EventsView {
                 )
             }
             TrainEvent::Warned { message } => (format!("{message}."), true),
-            TrainEvent::Paused { step } => (format!("Paused at step {step}, saved."), false),
+            TrainEvent::Paused { step, why } => {
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                (format!("Paused at step {step}, saved{why}."), false)
+            }
             TrainEvent::Continued { step } => (format!("On from step {step}."), false),
             TrainEvent::Stopped { step } => (format!("Stopped at step {step}, saved."), false),
             TrainEvent::Failed { message, .. } => (format!("{message}."), true),

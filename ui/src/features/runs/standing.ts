@@ -34,6 +34,7 @@ export function explanation(run: RunView, stands: Standing): string | undefined 
   const again = run.saved
     ? "Continue goes on from the last checkpoint, to exactly the losses it would have had."
     : "Nothing was saved yet, so Continue begins at the first step.";
+  if (stands === "paused" && run.problem !== null) return `Waits, saved, and goes on by itself: ${run.problem}.`;
   if (stands === "interrupted") return `The run was cut off at step ${count(run.step)}: the app or the computer went down. ${again}`;
   if (stands === "stopped") return `Stopped at step ${count(run.step)} and saved. ${again}`;
   return stands === "failed" ? again : undefined;
