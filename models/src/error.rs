@@ -17,6 +17,12 @@ const OUT_OF_MEMORY_WORDS: [&str; 6] = [
     "insufficient memory",
     "memory allocation",
 ];
+/// What is said of a device that failed at something else, which a new process may find well again.
+const DEVICE_WORDS: [&str; 3] = [
+    "drivererror",
+    "cublaserror",
+    "command buffer had following error",
+];
 /// What candle says when Metal has no room for a buffer, in small letters.
 const NO_METAL_BUFFER: &str = "failed to create metal resource: buffer";
 
@@ -127,6 +133,15 @@ impl Error {
         }
     }
 
+    /// Whether the device failed in a way that another process may be spared: a driver that was reset, a kernel that was lost.
+    pub fn is_failure_of_the_device(&self) -> bool {
+        let words = match self {
+            Self::Tensor(_) | Self::Device(_) => self.to_string().to_lowercase(),
+            _ => return false,
+        };
+        !says_out_of_memory(&words) && DEVICE_WORDS.iter().any(|it| words.contains(it))
+    }
+
     /// Whether the disk could not take or give what was asked: full, read-only, broken or gone.
     pub fn is_about_the_disk(&self) -> bool {
         matches!(self, Self::File { .. })
@@ -174,6 +189,10 @@ mod tests {
         ] {
             let error = Error::from(candle_core::Error::Msg(words.to_owned()));
             assert!(!error.is_out_of_memory(), "{words}");
+            assert_eq!(
+                error.is_failure_of_the_device(),
+                words.contains("DriverError")
+            );
         }
     }
 }

@@ -134,7 +134,8 @@ fn check_faults(wanted: usize) {
             0..=2 => format!("abort@{}", 1 + random(STEPS)),
             3..=5 => format!("nan@{}", 1 + random(STEPS)),
             6 | 7 => format!("oom@{}", 1 + random(STEPS)),
-            8 | 9 => format!("alloc@{}", random(4000)),
+            8 => format!("lost@{}", 1 + random(STEPS)),
+            9 => format!("alloc@{}", random(4000)),
             10 => format!("disk@{}", 1000 + random(20_000)),
             _ => format!("hang@{}", 1 + random(STEPS)),
         };

@@ -65,3 +65,23 @@ fn what_is_not_allowed_is_kept() {
     };
     assert_eq!(relieve(&plan, &allowed), None);
 }
+
+#[test]
+fn an_update_and_a_look_at_held_out_data_see_as_many_rows_with_fewer_at_once() {
+    for (before, after) in [
+        ((4, 4), (2, 8)),
+        ((3, 1), (1, 3)),
+        ((6, 1), (3, 2)),
+        ((5, 4), (2, 10)),
+        ((7, 3), (3, 7)),
+        ((2, 1), (1, 2)),
+    ] {
+        let mut plan = scratch_plan();
+        (plan.batch.rows, plan.batch.accumulate) = before;
+        plan.evaluate.batches = 20;
+        plan.limit_rows(before.0 / 2);
+        assert_eq!((plan.batch.rows, plan.batch.accumulate), after);
+        let looked_at = plan.evaluate.batches * plan.batch.rows;
+        assert!((20 * before.0..20 * before.0 + after.0).contains(&looked_at));
+    }
+}

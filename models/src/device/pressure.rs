@@ -6,6 +6,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::memory::host;
+
 #[cfg(any(target_os = "linux", test))]
 use std::path::Path;
 
@@ -13,6 +15,8 @@ use std::path::Path;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Memory that is still scarce after so long will not come back by itself.
 const LASTING: Duration = Duration::from_secs(10);
+/// Who holds less than this share of all memory can't make it plenty by giving up some.
+const OWN_SHARE: f64 = 0.1;
 /// Less than this share of all memory available is scarce.
 #[cfg(any(target_os = "linux", test))]
 const SCARCE_SHARE: f64 = 0.03;
@@ -45,17 +49,22 @@ impl PressureWatch {
             return None;
         }
         self.looked = Some(now);
-        self.after(scarce(), now)
+        let words = scarce();
+        let own = words.as_ref().and_then(|_| host().ok());
+        let is_ours =
+            own.is_none_or(|own| own.used_bytes as f64 > own.total_bytes as f64 * OWN_SHARE);
+        self.after(words, is_ours, now)
     }
 
-    fn after(&mut self, words: Option<String>, now: Instant) -> Option<Scarce> {
+    fn after(&mut self, words: Option<String>, is_ours: bool, now: Instant) -> Option<Scarce> {
         let Some(words) = words else {
             self.scarce_since = None;
             return None;
         };
         let is_lasting = match self.scarce_since {
             None => false,
-            Some(since) if now - since >= LASTING => true,
+            // What others hold is not ours to give up.
+            Some(since) if is_ours && now - since >= LASTING => true,
             Some(_) => return None,
         };
         // Whoever is told twice has given back what it can; then the count begins anew.
@@ -204,16 +213,19 @@ mod tests {
     fn scarce_memory_is_said_once_and_again_when_it_lasts() {
         let mut watch = PressureWatch::default();
         let start = Instant::now();
-        let mut at = |seconds, is_scarce: bool| {
+        let mut at = |seconds, is_scarce: bool, is_ours: bool| {
             let words = is_scarce.then(|| "little".to_owned());
-            let said = watch.after(words, start + Duration::from_secs(seconds));
+            let said = watch.after(words, is_ours, start + Duration::from_secs(seconds));
             said.map(|it| it.is_lasting)
         };
-        assert_eq!(at(0, false), None);
-        assert_eq!(at(1, true), Some(false));
-        assert_eq!(at(5, true), None);
-        assert_eq!(at(6, false), None);
-        assert_eq!(at(7, true), Some(false));
-        assert_eq!(at(18, true), Some(true));
+        assert_eq!(at(0, false, true), None);
+        assert_eq!(at(1, true, true), Some(false));
+        assert_eq!(at(5, true, true), None);
+        assert_eq!(at(6, false, true), None);
+        assert_eq!(at(7, true, true), Some(false));
+        assert_eq!(at(18, true, true), Some(true));
+        // What others hold can't be given up.
+        assert_eq!(at(19, true, false), Some(false));
+        assert_eq!(at(40, true, false), None);
     }
 }

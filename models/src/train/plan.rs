@@ -109,6 +109,20 @@ pub struct DataPlan {
     pub skip_bad_rows: bool,
 }
 
+impl TrainPlan {
+    /// Has at most so many rows computed at once, and more batches, so that an update and a look at held-out data see as many
+    /// rows as before.
+    pub fn limit_rows(&mut self, most: usize) {
+        let before = self.batch.rows;
+        let all = before * self.batch.accumulate;
+        let divides = |rows: &usize| all.is_multiple_of(*rows);
+        let rows = (1..=most.min(before)).rev().find(divides).unwrap_or(1);
+        self.batch.rows = rows;
+        self.batch.accumulate = all / rows;
+        self.evaluate.batches = (self.evaluate.batches * before).div_ceil(rows);
+    }
+}
+
 impl DataPlan {
     /// What of it says how files are read.
     pub fn source(&self) -> DataRequest {
@@ -175,14 +189,6 @@ impl BatchPlan {
     /// Tokens one update sees when no part of a batch is empty.
     pub fn tokens_per_step(&self) -> usize {
         self.rows * self.length * self.accumulate
-    }
-
-    /// At most so many rows at once, and how many times, so that an update sees exactly as many rows as it does now.
-    pub fn with_rows_at_most(&self, most: usize) -> (usize, usize) {
-        let all = self.rows * self.accumulate;
-        let divides = |rows: &usize| all.is_multiple_of(*rows);
-        let rows = (1..=most.min(all)).rev().find(divides).unwrap_or(1);
-        (rows, all / rows.max(1))
     }
 }
 

@@ -79,13 +79,13 @@ impl Relief {
                 "unused memory was given back, and nothing else is changed".to_owned()
             }
             Self::Rows if plan.batch.rows > 1 => {
-                let (rows, accumulate) = plan.batch.with_rows_at_most(plan.batch.rows / 2);
-                let words = format!(
-                    "{rows} instead of {} rows at once, {accumulate} instead of {} times for each update; the result is the same",
+                let (rows, accumulate) = (plan.batch.rows, plan.batch.accumulate);
+                plan.limit_rows(rows / 2);
+                format!(
+                    "{} instead of {rows} rows at once, {} instead of {accumulate} times for each update; the result is the \
+                     same",
                     plan.batch.rows, plan.batch.accumulate
-                );
-                (plan.batch.rows, plan.batch.accumulate) = (rows, accumulate);
-                words
+                )
             }
             Self::Activations if !plan.checkpointing => {
                 plan.checkpointing = true;
@@ -113,29 +113,5 @@ impl Relief {
             _ => return None,
         };
         Some((plan, words))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::train::plan::BatchPlan;
-
-    #[test]
-    fn an_update_sees_as_many_rows_with_fewer_at_once() {
-        for (before, after) in [
-            ((4, 4), (2, 8)),
-            ((3, 1), (1, 3)),
-            ((6, 1), (3, 2)),
-            ((5, 4), (2, 10)),
-            ((7, 3), (3, 7)),
-            ((2, 1), (1, 2)),
-        ] {
-            let batch = BatchPlan {
-                rows: before.0,
-                length: 8,
-                accumulate: before.1,
-            };
-            assert_eq!(batch.with_rows_at_most(before.0 / 2), after);
-        }
     }
 }

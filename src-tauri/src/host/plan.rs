@@ -150,9 +150,10 @@ impl Host {
         };
         let plan = &mut resolved.plan;
         if request.batch.rows.is_none() && plan.batch.rows > known.rows {
-            (plan.batch.rows, plan.batch.accumulate) = plan.batch.with_rows_at_most(known.rows);
+            plan.limit_rows(known.rows);
             note("batch.rows", plan.batch.rows.to_string());
             note("batch.accumulate", plan.batch.accumulate.to_string());
+            note("evaluate.batches", plan.evaluate.batches.to_string());
         }
         if request.checkpointing.is_none() && known.checkpointing && !plan.checkpointing {
             plan.checkpointing = true;

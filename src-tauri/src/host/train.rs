@@ -38,6 +38,8 @@ const MOST_DEATHS: usize = 3;
 /// What ended an engine before its run was over.
 struct End {
     error: AppError,
+    /// The last line of the engine's log, if it is gone for another reason than memory.
+    last_words: Option<String>,
     /// In which words memory ran out, if that was it.
     ran_out: Option<String>,
     /// Whether the engine is gone, rather than having said that it can't go on.
@@ -130,7 +132,13 @@ impl Host {
             }
         };
         let is_death = ending.is_some();
+        let said = engine.last_words();
+        let said = said
+            .lines()
+            .last()
+            .filter(|_| is_death && ran_out.is_none());
         Ok(Some(End {
+            last_words: said.map(str::to_owned),
             error,
             ran_out,
             is_death,
@@ -152,7 +160,13 @@ impl Host {
         let Some(why) = end.ran_out else {
             return Ok(match end.is_death && care.deaths < MOST_DEATHS {
                 true => Next::GoOn(TrainEvent::Warned {
-                    message: format!("{}; another goes on from step {to_step}", end.error.message),
+                    message: format!(
+                        "{}{}; another goes on from step {to_step}",
+                        end.error.message,
+                        end.last_words
+                            .map(|words| format!(" ({words})"))
+                            .unwrap_or_default()
+                    ),
                 }),
                 false => Next::Fail(end.error),
             });

@@ -34,6 +34,9 @@ const DISK_FULL: Duration = Duration::from_secs(3);
 /// What CUDA says.
 const NO_MEMORY: &str = "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")";
 
+/// What CUDA says of a kernel that was lost.
+const LOST: &str = "DriverError(CUDA_ERROR_LAUNCH_FAILED, \"unspecified launch failure\")";
+
 /// How many more large allocations succeed. Negative is all of them.
 static ALLOCATIONS_LEFT: AtomicI64 = AtomicI64::new(-1);
 
@@ -201,6 +204,9 @@ impl Task for FaultyTask {
         let out_of_memory = || Error::Device(NO_MEMORY.to_owned());
         if self.faults.happens("oom", number) {
             return Err(out_of_memory());
+        }
+        if self.faults.happens("lost", number) {
+            return Err(Error::Device(LOST.to_owned()));
         }
         // A device too small for more rows than this, however often it is tried.
         let mut most = self

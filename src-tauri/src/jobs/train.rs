@@ -1,6 +1,6 @@
 //! Training a run, inside an engine.
 
-use std::{cell::RefCell, collections::VecDeque, thread, time::Duration};
+use std::{cell::RefCell, collections::VecDeque, process, thread, time::Duration};
 
 use models::{
     checkpoint::keep::Checkpoints,
@@ -106,8 +106,19 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     if let Some(newest) = checkpoints.newest()? {
         state.restore(&mut task, &newest.path)?;
     }
-    train::train(&plan, &mut task, &mut state, &checkpoints, observer)?;
-    Ok(())
+    match train::train(&plan, &mut task, &mut state, &checkpoints, observer) {
+        // A process whose device was lost can't get it back; the next one goes on.
+        Err(error) if error.is_failure_of_the_device() => give_up(&error),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Ends the engine, with the reason as the last words of its log.
+#[expect(clippy::print_stderr, reason = "an engine's standard error is its log")]
+fn give_up(error: &models::Error) -> ! {
+    eprintln!("{error}");
+    process::abort();
 }
 
 fn open_task(plan: &TrainPlan, device: &Device) -> Result<LanguageTask> {
