@@ -50,6 +50,8 @@ struct Record {
     parameters: BTreeMap<String, usize>,
     /// Whether a trainable parameter was asked for while nothing was recorded.
     met_trainable: bool,
+    /// What the gradient of the loss will be multiplied with.
+    loss_scale: Option<f64>,
 }
 
 /// One recorded operation.
@@ -84,6 +86,12 @@ impl Value {
         self.slot.is_some()
     }
 
+    /// What the gradient of the loss will be multiplied with: see [`Tape::with_loss_scale`].
+    pub(crate) fn loss_scale(&self) -> f64 {
+        let scale = self.slot.as_ref().map(|it| it.record.borrow().loss_scale);
+        scale.flatten().unwrap_or(1.0)
+    }
+
     /// The result of an operation on `inputs`.
     ///
     /// `backward` gets the gradient of `output` and returns one gradient per input, each in its input's shape and
@@ -113,6 +121,13 @@ impl Tape {
             dropout_seed,
             recording: true,
         }
+    }
+
+    /// Says with which scale [`Tape::backward`] will be called. An operation that computes gradients on the way forward
+    /// multiplies them with it there, before they are rounded to a narrow dtype in which they could vanish.
+    pub fn with_loss_scale(self, scale: f64) -> Self {
+        self.record.borrow_mut().loss_scale = Some(scale);
+        self
     }
 
     /// The seed of this pass's dropout masks.

@@ -10,6 +10,7 @@ use candle_core::{DType, Device, Tensor};
 use models::{
     arch::config::DecoderConfig,
     checkpoint::{folder::ModelFolder, keep::Checkpoints, load::LoadDtypes},
+    device::dtype::Dtype,
     generate::{Ended, Writer, sample::SamplingSettings},
     ops::kernels,
     tasks::language::{
@@ -251,6 +252,52 @@ fn ten_steps_are_five_and_five_to_the_last_bit_for_every_method() {
             expected_losses[9] < expected_losses[0],
             "{method}: {expected_losses:?}"
         );
+    }
+}
+
+/// What the loop remembers of the newest checkpoint in `folder`.
+fn saved_progress(folder: &Path) -> Json {
+    let newest = Checkpoints::new(folder, 1).newest().unwrap().unwrap();
+    serde_json::from_slice(&fs::read(newest.path.join("state.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn in_f16_a_run_lowers_its_loss_scale_and_learns_from_the_same_rows_as_in_f32() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let base = base_model(folder.path(), &data);
+    for method in ["scratch", "full", "lora"] {
+        let mut plan = plan(method, &data, Some(&base));
+        plan.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
+        // Few targets a step have large gradients.
+        plan.data.packing = false;
+        (plan.batch.rows, plan.batch.accumulate) = (1, 1);
+        let path = |name: &str| folder.path().join(format!("{method}-{name}"));
+        let (_, _, expected) = run(&plan, &path("f32"), None);
+        assert_eq!(saved_progress(&path("f32"))["loss_scale"], Json::Null);
+
+        plan.dtype.compute = Dtype::F16;
+        let (outcome, straight, losses) = run(&plan, &path("f16"), None);
+        assert_eq!(outcome, Outcome::Finished);
+        for (step, (loss, expected)) in losses.iter().zip(&expected).enumerate() {
+            let off = (loss - expected).abs() / expected;
+            assert!(
+                off < 0.02,
+                "{method}, step {step}: {loss} and not {expected}"
+            );
+        }
+        let (f16, f32) = (saved_progress(&path("f16")), saved_progress(&path("f32")));
+        let factor = f16["loss_scale"]["factor"].as_f64().unwrap();
+        assert!((1.0..65_536.0).contains(&factor), "{method}: {factor}");
+        for field in ["step", "tokens", "task", "rollbacks"] {
+            assert_eq!(f16[field], f32[field], "{method}: {field}");
+        }
+
+        let (outcome, _, first) = run(&plan, &path("stopped"), Some(5));
+        assert_eq!(outcome, Outcome::Stopped);
+        let (_, resumed, last) = run(&plan, &path("stopped"), None);
+        assert_eq!([first, last].concat(), losses, "{method}");
+        assert_eq!(trained(&resumed), trained(&straight), "{method}");
     }
 }
 

@@ -3,7 +3,8 @@
 //! L = (1/N) Σ (logsumexp zᵢ - zᵢ[target]) with z = h Wᵀ, over the tokens that have a target. Rows are taken in chunks;
 //! each chunk's logits give its loss and at once its gradient, dz = (softmax z - onehot) / N, dh = dz W, dW = dzᵀ h,
 //! since the gradient of a single number only scales what is already known. Backward multiplies by that scale.
-//! Saves dh, and dW when it is wanted.
+//! Where the tape knows it beforehand, dz is multiplied with it before it is rounded to a narrow dtype, in which it could
+//! vanish. Saves dh, and dW when it is wanted.
 
 use candle_core::{D, DType, Device, Tensor};
 
@@ -46,9 +47,14 @@ pub fn head_cross_entropy(
         let kernel = kernels::cpu::cross_entropy::head_cross_entropy;
         return kernel(hidden, head, targets, &learned, soft_cap, tokens);
     }
+    let scale = match hidden.wants_gradient() {
+        true => hidden.loss_scale(),
+        false => head.loss_scale(),
+    };
     let wanted = Wanted {
         hidden: hidden.wants_gradient(),
         head: head.wants_gradient(),
+        share: scale / tokens,
     };
     let device = all_rows.device().clone();
     let chunk_rows = (chunk_elements(&device) / vocabulary).clamp(16, 4096);
@@ -85,9 +91,9 @@ pub fn head_cross_entropy(
         loss,
         &[hidden, head],
         move |gradient: Tensor| {
-            let scaled = |x: Tensor| -> Result<Tensor> {
-                Ok(x.broadcast_mul(&gradient.to_dtype(x.dtype())?)?)
-            };
+            let rest = gradient.affine(1.0 / scale, 0.0)?;
+            let scaled =
+                |x: Tensor| -> Result<Tensor> { Ok(x.broadcast_mul(&rest.to_dtype(x.dtype())?)?) };
             let dh = match hidden_gradients.is_empty() {
                 true => None,
                 false => {
@@ -128,6 +134,8 @@ fn rows_with_target(targets: &[u32], rows: usize, vocabulary: usize) -> Result<V
 struct Wanted {
     hidden: bool,
     head: bool,
+    /// What the gradient of a token's loss is multiplied with: its share in the mean, times the loss scale.
+    share: f64,
 }
 
 struct ChunkLoss {
@@ -144,8 +152,8 @@ fn chunk_loss(
     tokens: f64,
     wanted: Wanted,
 ) -> Result<ChunkLoss> {
-    let with_gradient = wanted.hidden || wanted.head;
-    let (loss, dz) = logits_loss(hidden, head, targets, soft_cap, tokens, with_gradient)?;
+    let share = (wanted.hidden || wanted.head).then_some(wanted.share);
+    let (loss, dz) = logits_loss(hidden, head, targets, soft_cap, tokens, share)?;
     let Some(dz) = dz else {
         return Ok(ChunkLoss {
             loss,
@@ -168,20 +176,21 @@ fn chunk_loss(
     })
 }
 
-/// The summed loss of a chunk of rows h [n, d], and if it is wanted the gradient of its logits [n, v], both divided by
-/// `tokens`.
+/// The summed loss of a chunk of rows h [n, d], divided by `tokens`, and if it is wanted the gradient of its logits
+/// [n, v], of which each row is multiplied with `share`.
 fn logits_loss(
     hidden: &Tensor,
     head: &Tensor,
     targets: &[u32],
     soft_cap: Option<f64>,
     tokens: f64,
-    with_gradient: bool,
+    share: Option<f64>,
 ) -> Result<(Tensor, Option<Tensor>)> {
     #[cfg(feature = "cuda")]
     if kernels::cuda::serves(KERNEL, &[hidden]) {
         let kernel = kernels::cuda::cross_entropy::logits_loss;
-        let (loss, dz) = kernel(hidden, head, targets, soft_cap, tokens)?;
+        let share = share.unwrap_or(1.0 / tokens);
+        let (loss, dz) = kernel(hidden, head, targets, soft_cap, tokens, share)?;
         return Ok((loss, Some(dz)));
     }
     let targets = Tensor::from_slice(targets, (targets.len(), 1), hidden.device())?;
@@ -197,16 +206,16 @@ fn logits_loss(
     let sums = exponentials.sum_keepdim(D::Minus1)?;
     let losses = ((sums.log()? + largest)? - logits.gather(&targets, D::Minus1)?)?;
     let loss = (losses.sum_all()? / tokens)?;
-    if !with_gradient {
+    let Some(share) = share else {
         return Ok((loss, None));
-    }
+    };
 
     let probabilities = exponentials.broadcast_div(&sums)?;
     let minus_one =
         Tensor::full(-1f32, targets.dims(), hidden.device())?.to_dtype(logits.dtype())?;
     // Only the forward pass of candle's `scatter_add` is used; that one is right.
     #[allow(clippy::disallowed_methods)]
-    let mut dz = (probabilities.scatter_add(&targets, &minus_one, D::Minus1)? / tokens)?;
+    let mut dz = (probabilities.scatter_add(&targets, &minus_one, D::Minus1)? * share)?;
     if let Some(slope) = slope {
         dz = (dz * slope)?;
     }
@@ -260,6 +269,33 @@ mod tests {
                     head_cross_entropy(&v[0], &v[1], &targets, soft_cap, 7.0)
                 });
             }
+        }
+    }
+
+    #[test]
+    fn a_gradient_that_vanishes_in_f16_is_there_with_a_loss_scale() {
+        // Of so many tokens that the share of one is less than f16 can tell from nothing.
+        const TOKENS: f64 = 1e8;
+        let gradients = |dtype: DType, scale: f64| {
+            let tape = crate::tape::Tape::new(0).with_loss_scale(scale);
+            let inputs = [normal(1, &[2, 3, 4]), normal(2, &[7, 4])];
+            let inputs = inputs.map(|it| tape.input(it.to_dtype(dtype).unwrap()));
+            let loss = head_cross_entropy(&inputs[0], &inputs[1], &TARGETS, None, TOKENS).unwrap();
+            let seed = loss.tensor().ones_like().unwrap() * scale;
+            let wanted = [&inputs[0], &inputs[1]];
+            let gradients =
+                tape.backward_to(&loss, seed.unwrap(), &wanted, &mut Default::default());
+            let gradients = gradients.unwrap().into_iter().map(Option::unwrap);
+            let wide = gradients.map(|it| it.to_dtype(DType::F64).unwrap() / scale);
+            wide.map(Result::unwrap).collect::<Vec<_>>()
+        };
+        let right = gradients(DType::F64, 1.0);
+        for (gradient, vanished) in gradients(DType::F16, 1.0).iter().zip(&right) {
+            check_close("nothing", gradient, &vanished.zeros_like().unwrap(), 0.0);
+        }
+        for (gradient, right) in gradients(DType::F16, 65_536.0).iter().zip(&right) {
+            let one = |it: &Tensor| (it * TOKENS).unwrap();
+            check_close("the gradient", &one(gradient), &one(right), 1e-2);
         }
     }
 

@@ -86,13 +86,14 @@ pub enum TrainEvent {
         bytes: u64,
     },
 
-    /// A loss or gradient was not finite; the run went back and goes on more carefully.
+    /// A loss or gradient was not finite, or a gradient out of all proportion; the run went back and goes on more
+    /// carefully.
     RolledBack {
         /// The step that could not be taken.
         step: usize,
         /// The last good state, where it goes on.
         to_step: usize,
-        /// What was not finite.
+        /// What was wrong.
         why: String,
         /// The highest learning rate from here on.
         learning_rate: f64,

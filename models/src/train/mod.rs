@@ -5,12 +5,15 @@
 
 pub mod estimate;
 pub mod event;
+pub mod loss_scale;
 pub mod plan;
 pub mod preset;
 pub mod relief;
 pub mod request;
 pub mod resolve;
 mod saving;
+mod setback;
+pub mod spike;
 pub mod state;
 pub mod task;
 
@@ -37,13 +40,13 @@ use crate::{
     random::stable_hash,
     tape::{Gradients, Tape},
 };
+use loss_scale::LossScale;
 use plan::is_due;
-use saving::{Saver, when_the_disk_can};
+use saving::Saver;
+use setback::{Setback, goes_back, roll_back, words_for_taken};
+use spike::Spike;
 use state::Best;
 use task::BatchSize;
-
-/// How often a run goes back and tries again with half the learning rate.
-const MOST_ROLLBACKS: usize = 3;
 
 /// How a call of [`train`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,10 +63,18 @@ struct Learned {
     gradient_norm: f64,
     learning_rate: f64,
     size: BatchSize,
+    /// Whether the gradient was out of proportion, and the step was taken all the same.
+    spike: Option<Spike>,
 }
 
-/// A step, or the name of the number that was not finite. Then nothing was changed.
-type Attempt = std::result::Result<Learned, &'static str>;
+/// A step, or why it was not taken. Then no weight was changed.
+type Attempt = std::result::Result<Learned, Setback>;
+
+/// What all micro-batches of a step said.
+struct Pass {
+    loss: f64,
+    gradients: Gradients,
+}
 
 /// Trains until the plan is done or the observer asks to stop.
 ///
@@ -121,8 +132,8 @@ pub fn train<T: Task>(
         let step_started = Instant::now();
         let learned = match learn_with_memory(plan, task, state, &mut saver, observer)? {
             Ok(learned) => learned,
-            Err(what) => {
-                roll_back(plan, task, state, checkpoints, what, observer)?;
+            Err(setback) => {
+                roll_back(plan, task, state, checkpoints, setback, observer)?;
                 continue;
             }
         };
@@ -136,6 +147,10 @@ pub fn train<T: Task>(
             seconds,
             memory_in_use(task),
         ));
+        if let Some(spike) = learned.spike {
+            let message = words_for_taken(spike, plan, state);
+            observer.event(TrainEvent::Warned { message });
+        }
 
         // Once in a while, look at the model from outside.
         let (step, last) = (state.progress.step, state.progress.step == plan.steps);
@@ -228,7 +243,8 @@ fn release_unused<T: Task>(task: &T) -> Result<()> {
     device_of(task).map_or(Ok(()), |device| release(&device))
 }
 
-/// One update of the weights, from `accumulate` micro-batches. Touches nothing when a number is not finite.
+/// One update of the weights, from `accumulate` micro-batches. Changes no weight when a number is not finite, or the
+/// gradient is a spike for which the run can go back.
 fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Result<Attempt> {
     let step = state.progress.step;
     let batches: Vec<T::Batch> = (0..plan.batch.accumulate)
@@ -243,84 +259,68 @@ fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Res
                 tokens: sum.tokens + size.tokens,
             });
 
-    let mut gradients = Gradients::default();
-    let mut losses = Vec::new();
-    for (index, batch) in batches.iter().enumerate() {
-        let pass = format!("dropout of step {step}, micro-batch {index}");
-        let tape = Tape::new(stable_hash(plan.seed, pass.as_bytes()));
-        let loss = task.loss(&tape, batch, size.targets.max(1) as f64)?;
-        losses.push(loss.tensor().to_dtype(DType::F32)?);
-        tape.backward(&loss, 1.0, &mut gradients)?;
-    }
-    let loss = f64::from(Tensor::stack(&losses, 0)?.sum_all()?.to_scalar::<f32>()?);
-    if !loss.is_finite() {
-        return Ok(Err("loss"));
-    }
-    let gradient_norm = clip::gradient_norm(&gradients)?;
-    if !gradient_norm.is_finite() {
-        return Ok(Err("gradient"));
+    let (Pass { loss, gradients }, gradient_norm, loss_scale) = loop {
+        let loss_scale = state.progress.loss_scale.map_or(1.0, |it| it.factor);
+        let pass = pass(plan, task, step, &batches, size, loss_scale)?;
+        if !pass.loss.is_finite() {
+            return Ok(Err(Setback::NotFinite("loss")));
+        }
+        let gradient_norm = clip::gradient_norm(&pass.gradients)? / loss_scale;
+        if gradient_norm.is_finite() {
+            break (pass, gradient_norm, loss_scale);
+        }
+        // With a lower scale the same batches are learned from again: none is lost.
+        let lower = state.progress.loss_scale.as_mut();
+        if !lower.is_some_and(LossScale::overflowed) {
+            return Ok(Err(Setback::NotFinite("gradient")));
+        }
+    };
+    let spike = state.progress.norms.spike(gradient_norm, plan.clip_norm);
+    if let Some(spike) = spike.filter(|_| goes_back(state)) {
+        return Ok(Err(Setback::Spike(spike)));
     }
 
     let learning_rate = schedule(plan).at(step) * state.progress.rate_factor;
-    let factor = clip::clip_scale(gradient_norm, plan.clip_norm);
+    let factor = clip::clip_scale(gradient_norm, plan.clip_norm) / loss_scale;
     state
         .optimizer
         .step(task.parameters(), &gradients, learning_rate, factor)?;
     if let Some(ema) = &mut state.ema {
         ema.update(task.parameters())?;
     }
+    state.progress.norms.add(gradient_norm);
+    if let Some(loss_scale) = &mut state.progress.loss_scale {
+        loss_scale.went_well();
+    }
     Ok(Ok(Learned {
         loss,
         gradient_norm,
         learning_rate,
         size,
+        spike,
     }))
 }
 
-/// Goes back to the newest checkpoint, to go on from there at half the learning rate. If no step could be taken since
-/// the last time, the checkpoint itself is no good: it is removed, and the one before it is gone back to.
-///
-/// The attempt is remembered on disk, so that starting the run again does not begin to count anew.
-fn roll_back<T: Task>(
+/// The way forward and back through all micro-batches of a step. The gradients are multiplied with `loss_scale`.
+fn pass<T: Task>(
     plan: &TrainPlan,
-    task: &mut T,
-    state: &mut TrainState,
-    checkpoints: &Checkpoints,
-    what: &'static str,
-    observer: &mut dyn Observer,
-) -> Result<()> {
-    let step = state.progress.step + 1;
-    let rollbacks = state.progress.rollbacks + 1;
-    let rate_factor = state.progress.rate_factor / 2.0;
-    let mut saved = checkpoints.list()?;
-    let Some(mut good) = saved.pop_if(|_| rollbacks <= MOST_ROLLBACKS) else {
-        let newest = saved.pop();
-        return Err(Error::NotFinite {
-            what,
-            step,
-            rollbacks: rollbacks - 1,
-            saved: newest.map_or("never".to_owned(), |it| format!("step {}", it.step)),
-        });
-    };
-    if state.progress.rolled_back_to == Some(state.progress.step)
-        && let Some(before) = saved.pop()
-    {
-        checkpoints.remove(&good)?;
-        good = before;
+    task: &T,
+    step: usize,
+    batches: &[T::Batch],
+    size: BatchSize,
+    loss_scale: f64,
+) -> Result<Pass> {
+    let mut gradients = Gradients::default();
+    let mut losses = Vec::new();
+    for (index, batch) in batches.iter().enumerate() {
+        let pass = format!("dropout of step {step}, micro-batch {index}");
+        let tape = Tape::new(stable_hash(plan.seed, pass.as_bytes())).with_loss_scale(loss_scale);
+        let loss = task.loss(&tape, batch, size.targets.max(1) as f64)?;
+        losses.push(loss.tensor().to_dtype(DType::F32)?);
+        tape.backward(&loss, loss_scale, &mut gradients)?;
     }
-    state.restore(task, &good.path)?;
-    state.progress.rollbacks = rollbacks;
-    state.progress.rate_factor = rate_factor;
-    state.progress.rolled_back_to = Some(good.step);
-    let mut write = || state.write_progress(&good.path);
-    when_the_disk_can(step, 0, &good.path, observer, &mut write)?;
-    observer.event(TrainEvent::RolledBack {
-        step,
-        to_step: good.step,
-        why: format!("the {what} was not finite"),
-        learning_rate: plan.learning_rate * rate_factor,
-    });
-    Ok(())
+    let loss = f64::from(Tensor::stack(&losses, 0)?.sum_all()?.to_scalar::<f32>()?);
+    Ok(Pass { loss, gradients })
 }
 
 /// Measures held-out data. Returns whether it was the best so far.

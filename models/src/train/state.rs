@@ -9,13 +9,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::{
+    loss_scale::LossScale,
     plan::{OptimizerPlan, TrainPlan},
     request::OptimizerKind,
+    spike::Norms,
     task::Task,
 };
 use crate::{
     Error, Result,
     checkpoint::save::{self, write_safetensors, write_synced},
+    device::dtype::Dtype,
     optim::{DecayScope, Optimizer, Rule, adamw::AdamW, ema::Ema, sgd::Sgd},
 };
 
@@ -53,6 +56,15 @@ pub struct Progress {
     /// Where it went back to the last time.
     #[serde(default)]
     pub rolled_back_to: Option<usize>,
+    /// The steps for whose spikes the run went back.
+    #[serde(default)]
+    pub spikes: Vec<usize>,
+    /// What gradient norms are usual.
+    #[serde(default)]
+    pub norms: Norms,
+    /// What the loss is multiplied with, where it is computed in f16.
+    #[serde(default)]
+    pub loss_scale: Option<LossScale>,
     /// The task's own state.
     pub task: Json,
 }
@@ -77,6 +89,9 @@ impl TrainState {
             rate_factor: 1.0,
             rollbacks: 0,
             rolled_back_to: None,
+            spikes: Vec::new(),
+            norms: Norms::default(),
+            loss_scale: (plan.dtype.compute == Dtype::F16).then(LossScale::default),
             task: task.state(),
         };
         let ema = (plan.ema > 0.0)
@@ -141,8 +156,11 @@ impl TrainState {
     pub fn restore<T: Task>(&mut self, task: &mut T, folder: &Path) -> Result<()> {
         let path = folder.join(PROGRESS);
         let text = fs::read_to_string(&path).map_err(Error::file("read the run's state", &path))?;
-        let progress: Progress = serde_json::from_str(&text)
+        let mut progress: Progress = serde_json::from_str(&text)
             .map_err(|error| Error::format(&path, format!("not a run's state: {error}")))?;
+        // A plan that was changed to another dtype begins or ends to scale.
+        let planned = self.progress.loss_scale;
+        progress.loss_scale = planned.and(progress.loss_scale.or(planned));
         task.load(folder)?;
         task.restore(&progress.task)?;
         self.optimizer

@@ -11,14 +11,15 @@ use crate::{
     },
 };
 
-/// The summed loss of rows h [n, d] with their targets, and the gradient of their logits [n, v], both divided by
-/// `tokens`.
+/// The summed loss of rows h [n, d] with their targets, divided by `tokens`, and the gradient of their logits [n, v], of
+/// which each row is multiplied with `share`.
 pub(crate) fn logits_loss(
     hidden: &Tensor,
     head: &Tensor,
     targets: &[u32],
     soft_cap: Option<f64>,
     tokens: f64,
+    share: f64,
 ) -> Result<(Tensor, Tensor)> {
     let hidden = hidden.contiguous()?;
     let head = head.to_dtype(hidden.dtype())?.contiguous()?;
@@ -32,7 +33,7 @@ pub(crate) fn logits_loss(
     Launch::of("cross_entropy", &hidden)?
         .tensors(&[&logits, &targets, &losses, &dz])?
         .whole(&[n])
-        .numbers(&[soft_cap.unwrap_or(0.0), 1.0 / tokens])
+        .numbers(&[soft_cap.unwrap_or(0.0), share])
         .for_rows(m, n)?;
     Ok(((losses.sum_all()? / tokens)?, dz))
 }
