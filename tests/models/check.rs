@@ -28,8 +28,10 @@ fn every_operation_of_the_cpu_is_right() {
                     (case.operation, case.dtype)
                 );
                 assert_eq!(row.verdict, Verdict::Ok, "{row:?}");
-                // Enough is left for devices that sum in another order.
-                assert!(row.error.unwrap() <= row.tolerance / 2.0, "{row:?}");
+                // Enough is left for devices that sum in another order. The CPU has no kernels for f16, and products of
+                // candle are several roundings off.
+                let usual = if row.dtype == Dtype::F16 { 1.0 } else { 0.5 };
+                assert!(row.error.unwrap() <= row.tolerance * usual, "{row:?}");
                 assert_eq!((row.words, row.fallback), (None, None));
                 let is_timed = row.operation != MEMORY;
                 assert_eq!(row.device_millis.is_some(), is_timed, "{}", row.operation);
@@ -54,16 +56,17 @@ fn every_kernel_is_checked_under_its_name() {
 #[test]
 fn each_device_is_checked_in_the_dtypes_a_plan_may_choose() {
     assert_eq!(dtypes(DeviceClass::Cpu), [Dtype::F32]);
-    assert_eq!(dtypes(DeviceClass::CudaBefore80), [Dtype::F32]);
+    assert_eq!(dtypes(DeviceClass::CudaBefore80), [Dtype::F32, Dtype::F16]);
     for class in [
         DeviceClass::Metal,
         DeviceClass::MetalChecked,
         DeviceClass::Cuda80,
     ] {
-        assert_eq!(dtypes(class), [Dtype::F32, Dtype::Bf16]);
+        let all = [Dtype::F32, Dtype::Bf16, Dtype::F16];
+        assert_eq!(dtypes(class), all);
         let of = |group| cases(group, class).unwrap();
         let named = |group| of(group).into_iter().map(|it| (it.operation, it.dtype));
-        let attention = [("attention", Dtype::F32), ("attention", Dtype::Bf16)];
+        let attention = all.map(|dtype| ("attention", dtype));
         assert!(named("attention").eq(attention));
         // What learns is f32 everywhere.
         assert!(of("optimizer").iter().all(|it| it.dtype == Dtype::F32));
@@ -185,7 +188,7 @@ fn a_device_that_is_right_or_slow_changes_nothing_but_what_is_known_of_bf16() {
     fail(&mut rows, MEMORY, Dtype::F32, Some(Fallback::Cpu));
     assert_eq!(Checked::from_rows(&rows), checked);
     // A check that was broken off has not passed.
-    rows.pop();
+    rows.retain(|row| row.operation != GENERATION);
     assert_eq!(Checked::from_rows(&rows), Checked::default());
     assert_eq!(Checked::from_rows(&[]), Checked::default());
 }
@@ -228,8 +231,21 @@ fn what_is_always_f32_counts_in_every_dtype() {
     let mut rows = whole_check();
     fail(&mut rows, "adamw", Dtype::F32, Some(Fallback::Cpu));
     let checked = Checked::from_rows(&rows);
-    assert_eq!(checked.refused_dtypes, [Dtype::F32, Dtype::Bf16]);
+    let all = [Dtype::F32, Dtype::Bf16, Dtype::F16];
+    assert_eq!(checked.refused_dtypes, all);
     assert!(checked.training_failed.unwrap().starts_with("adamw in f32"));
+}
+
+#[test]
+fn for_f16_no_other_dtype_loses_a_kernel() {
+    let mut rows = whole_check();
+    fail(&mut rows, "rope", Dtype::F16, Some(Fallback::Composed));
+    let checked = Checked {
+        bf16: true,
+        refused_dtypes: vec![Dtype::F16],
+        ..Checked::default()
+    };
+    assert_eq!(Checked::from_rows(&rows), checked);
 }
 
 /// What the check of a group on the CPU says, as if it were a device of this class.

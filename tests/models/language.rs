@@ -255,6 +255,40 @@ fn ten_steps_are_five_and_five_to_the_last_bit_for_every_method() {
     }
 }
 
+#[test]
+fn a_step_learns_the_same_however_its_rows_are_split_into_micro_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let base = base_model(folder.path(), &data);
+    for method in ["scratch", "full", "lora"] {
+        for packing in [true, false] {
+            let losses = |rows: usize, accumulate: usize| {
+                let mut plan = plan(method, &data, Some(&base));
+                plan.data.packing = packing;
+                (plan.batch.rows, plan.batch.accumulate) = (rows, accumulate);
+                if let Some(lora) = &mut plan.lora {
+                    // Each micro-batch draws its own.
+                    lora.dropout = 0.0;
+                }
+                let name = format!("{method}-{packing}-{rows}");
+                let (_, task, losses) = run(&plan, &folder.path().join(name), None);
+                (losses, task.state())
+            };
+            let (expected, position) = losses(4, 4);
+            for (rows, accumulate) in [(2, 8), (16, 1)] {
+                let (split, same_position) = losses(rows, accumulate);
+                assert_eq!(same_position, position);
+                assert_eq!(split.len(), 10);
+                for (step, (loss, expected)) in split.iter().zip(&expected).enumerate() {
+                    let off = (loss - expected).abs() / expected;
+                    let place = format!("{method}, packing {packing}, {rows} rows, step {step}");
+                    assert!(off < 1e-6, "{place}: {loss} and not {expected}");
+                }
+            }
+        }
+    }
+}
+
 /// What the loop remembers of the newest checkpoint in `folder`.
 fn saved_progress(folder: &Path) -> Json {
     let newest = Checkpoints::new(folder, 1).newest().unwrap().unwrap();

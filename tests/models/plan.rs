@@ -161,9 +161,9 @@ fn each_wrong_value_is_a_problem_of_its_field() {
             "`model` is given, but a new model starts from nothing; remove it, or set `method: full`",
         ),
         (
-            json!({"strict": true, "dtype": {"compute": "f16"}}),
-            "`dtype.compute` is f16 and must be obeyed (strict), but on CPU only f32 is safe. f16 is infinite above \
-             65,504 and loses small gradients, so it needs loss scaling, which is not here yet.",
+            json!({"strict": true, "dtype": {"compute": "bf16"}}),
+            "`dtype.compute` is bf16 and must be obeyed (strict), but on CPU only f32 is safe. The CPU widens bf16 \
+             matrices to f32 again on every product, so it is slower than f32.",
         ),
     ];
     for (change, expected) in cases {
@@ -194,17 +194,32 @@ fn all_problems_are_told_at_once() {
 #[test]
 fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
     let request =
-        json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "dtype": {"compute": "f16"}});
+        json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "dtype": {"compute": "bf16"}});
     let resolved = plan(request, lora_facts());
     assert_eq!(resolved.plan.dtype.compute, Dtype::F32);
     assert_eq!(
         resolved.warnings,
         [
             "the longest row has 900 tokens and is cut to 320",
-            "`dtype.compute`: f16 was asked for and f32 is used. f16 is infinite above 65,504 and loses small \
-             gradients, so it needs loss scaling, which is not here yet.",
+            "`dtype.compute`: bf16 was asked for and f32 is used. The CPU widens bf16 matrices to f32 again on every \
+             product, so it is slower than f32.",
         ]
     );
+}
+
+#[test]
+fn in_f16_what_does_not_learn_is_stored_in_f16_unless_something_else_is_asked_for() {
+    let stored = |facts, dtype: serde_json::Value| {
+        let resolved = plan(with(request(), json!({ "dtype": dtype })), facts);
+        assert_eq!(resolved.plan.dtype.compute, Dtype::F16);
+        resolved.plan.dtype.storage
+    };
+    let gpu = || gpu_facts(Checked::default());
+    assert_eq!(stored(gpu(), json!({"compute": "f16"})), Dtype::F16);
+    let asked = json!({"compute": "f16", "storage": "f32"});
+    assert_eq!(stored(gpu(), asked), Dtype::F32);
+    // The kernels of the CPU are f32.
+    assert_eq!(stored(lora_facts(), json!({"compute": "f16"})), Dtype::F32);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use candle_core::{Device, Tensor};
 use models::{
     Error, Result,
     checkpoint::{keep::Checkpoints, save::write_safetensors},
+    device::dtype::Dtype,
     ops::linear::linear,
     parameters::{Parameter, Parameters},
     random::Random,
@@ -29,6 +30,9 @@ struct Line {
     /// The batch whose loss is not finite, and how often it is met before it is.
     broken: Option<u64>,
     times: u32,
+    /// The batches whose gradient is too large, and how many times.
+    poisoned: Vec<u64>,
+    poison: f32,
     /// Whether held-out losses are not numbers, and nothing can be written.
     blind: bool,
 }
@@ -43,6 +47,8 @@ impl Line {
             position: 0,
             broken: None,
             times: u32::MAX,
+            poisoned: Vec::new(),
+            poison: 1e6,
             blind: false,
         }
     }
@@ -60,7 +66,7 @@ impl Line {
 }
 
 impl Task for Line {
-    type Batch = (Tensor, Tensor, f32);
+    type Batch = (Tensor, Tensor, f32, f32);
 
     fn parameters(&self) -> &Parameters {
         &self.parameters
@@ -73,6 +79,10 @@ impl Task for Line {
             self.times -= 1;
             factor = f32::NAN;
         }
+        let poison = match self.poisoned.contains(&self.position) {
+            true => self.poison,
+            false => 1.0,
+        };
         self.position += 1;
         let x: Vec<f32> = (0..16).map(|_| random.normal() as f32).collect();
         let y: Vec<f32> = x.chunks(2).map(|x| 2.0 * x[0] - 3.0 * x[1]).collect();
@@ -80,6 +90,7 @@ impl Task for Line {
             Tensor::from_vec(x, (8, 2), &Device::Cpu)?,
             Tensor::from_vec(y, (8, 1), &Device::Cpu)?,
             factor,
+            poison,
         ))
     }
 
@@ -90,13 +101,19 @@ impl Task for Line {
         }
     }
 
-    fn loss(&self, tape: &Tape, (x, y, factor): &Self::Batch, targets: f64) -> Result<Value> {
+    fn loss(
+        &self,
+        tape: &Tape,
+        (x, y, factor, poison): &Self::Batch,
+        targets: f64,
+    ) -> Result<Value> {
         let weight = self.parameters.get("line.weight").unwrap().on(Some(tape));
         let found = linear(&Value::constant(x.clone()), &weight, None)?;
         let error = (found.tensor() - y)?;
         let loss = ((error.sqr()?.sum_all()? / targets)? * f64::from(*factor))?;
+        let factor = 2.0 * f64::from(*poison) / targets;
         Ok(Value::record(loss, &[&found], move |g| {
-            Ok(vec![Some((error.broadcast_mul(&g)? * (2.0 / targets))?)])
+            Ok(vec![Some((error.broadcast_mul(&g)? * factor)?)])
         }))
     }
 
@@ -173,11 +190,15 @@ fn never(_: &[TrainEvent]) -> bool {
     false
 }
 
-fn after_five_steps(events: &[TrainEvent]) -> bool {
+fn steps_taken(events: &[TrainEvent]) -> usize {
     let stepped = events
         .iter()
         .filter(|event| matches!(event, TrainEvent::Stepped { .. }));
-    stepped.count() >= 5
+    stepped.count()
+}
+
+fn after_five_steps(events: &[TrainEvent]) -> bool {
+    steps_taken(events) >= 5
 }
 
 fn after_going_back(events: &[TrainEvent]) -> bool {
@@ -377,6 +398,25 @@ fn a_run_that_went_back_goes_on_with_half_the_rate_also_after_a_restart() {
 }
 
 #[test]
+fn a_gradient_that_overflows_at_every_loss_scale_is_a_number_that_is_not_finite() {
+    let folder = tempfile::tempdir().unwrap();
+    let changes = json!({ "save": { "every": 4, "keep_last": 2, "keep_best": false } });
+    let mut plan = plan(10, changes);
+    plan.dtype.compute = Dtype::F16;
+    let endless = Line {
+        poisoned: vec![13],
+        poison: f32::INFINITY,
+        ..Line::new()
+    };
+    let (outcome, _, watch) = train_line(endless, &plan, folder.path(), never);
+    let Err(Error::NotFinite { what, step: 7, .. }) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(what, "gradient");
+    assert_eq!(watch.events.iter().filter_map(rolled_back).count(), 3);
+}
+
+#[test]
 fn a_checkpoint_from_which_no_step_can_be_taken_gives_way_to_the_one_before() {
     let folder = tempfile::tempdir().unwrap();
     // Batch 9 is in step 5, right after the checkpoint of step 4.
@@ -397,17 +437,12 @@ fn a_run_that_cannot_be_looked_at_goes_on_and_says_so() {
     let changes = json!({ "sample": { "every": 5, "prompts": [], "tokens": 1 } });
     let (outcome, _, watch) = train_line(blind, &plan(10, changes), folder.path(), never);
     assert_eq!(outcome.unwrap(), Outcome::Finished);
-    let warnings = watch.events.iter().filter_map(|event| match event {
-        TrainEvent::Warned { message } => Some(message.as_str()),
-        _ => None,
-    });
     let expected = [0, 5, 10]
         .map(|step| format!("the loss on held-out data is not a number after step {step}"));
     let unwritten =
         [0, 5, 10].map(|step| format!("nothing was written after step {step}: there are no words"));
-    let warnings: Vec<&str> = warnings.collect();
     assert_eq!(
-        warnings,
+        warnings(&watch),
         [
             &expected[0],
             &unwritten[0],
@@ -441,6 +476,111 @@ fn with_an_average_the_model_that_is_saved_is_the_one_that_was_measured() {
         .unwrap();
     assert_eq!(Some(distance(&saved)), measured);
     assert_ne!(saved, line.weight());
+}
+
+/// A plan whose line is noisy enough that its gradients never vanish.
+fn long_plan(steps: usize) -> TrainPlan {
+    plan(
+        steps,
+        json!({
+            "learning_rate": 1e-4, "clip_norm": 1.0,
+            "save": { "every": 25, "keep_last": 99, "keep_best": false },
+        }),
+    )
+}
+
+/// Trains with poisoned batches. Two batches a step: batches 100 and 101 are in step 51.
+fn run_poisoned(
+    poisoned: &[u64],
+    plan: &TrainPlan,
+    folder: &Path,
+    enough: fn(&[TrainEvent]) -> bool,
+) -> (Line, Watch) {
+    let line = Line {
+        poisoned: poisoned.to_vec(),
+        ..Line::new()
+    };
+    let (outcome, line, watch) = train_line(line, plan, folder, enough);
+    outcome.unwrap();
+    (line, watch)
+}
+
+fn warnings(watch: &Watch) -> Vec<&str> {
+    let warned = watch.events.iter().filter_map(|event| match event {
+        TrainEvent::Warned { message } => Some(message.as_str()),
+        _ => None,
+    });
+    warned.collect()
+}
+
+#[test]
+fn a_gradient_out_of_proportion_is_gone_back_for_once_and_then_taken_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let (line, watch) = run_poisoned(&[110], &long_plan(80), folder.path(), never);
+    let told: Vec<(usize, usize, f64)> = watch.events.iter().filter_map(rolled_back).collect();
+    assert_eq!(told, [(56, 50, 5e-5)]);
+    let why = watch.events.iter().find_map(|event| match event {
+        TrainEvent::RolledBack { why, .. } => Some(why.as_str()),
+        _ => None,
+    });
+    let why = why.unwrap();
+    assert!(
+        why.starts_with("the gradient norm was ") && why.ends_with(" times the usual"),
+        "{why}"
+    );
+    let [warning] = warnings(&watch)[..] else {
+        panic!("{:?}", warnings(&watch));
+    };
+    let end = ", in step 56, also after going back, so its batch is odd and not the model; the step was taken, clipped \
+               to 1 as always";
+    assert!(warning.ends_with(end), "{warning}");
+    assert!(matches!(
+        watch.events.last(),
+        Some(TrainEvent::Finished { step: 80, .. })
+    ));
+    // No batch was left out, and none was learned from twice.
+    assert_eq!(line.position, 160);
+}
+
+#[test]
+fn spikes_never_end_a_run_and_are_gone_back_for_three_times_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    // Each further apart than a step is remembered, so that each is news.
+    let poisoned = [200, 600, 1_000, 1_400, 1_800];
+    let (line, watch) = run_poisoned(&poisoned, &long_plan(1_000), folder.path(), never);
+    let steps: Vec<usize> = watch
+        .events
+        .iter()
+        .filter_map(rolled_back)
+        .map(|it| it.0)
+        .collect();
+    assert_eq!(steps, [101, 301, 501]);
+    let warnings = warnings(&watch);
+    assert_eq!(warnings.len(), 5, "{warnings:?}");
+    assert!(warnings[2].contains(", in step 501, also after going back"));
+    let often = ", in step 901, and the run went back for others often enough; the step was taken";
+    assert!(warnings[4].contains(often), "{warnings:?}");
+    assert_eq!(line.position, 2_000);
+}
+
+#[test]
+fn a_run_that_stops_before_or_after_a_spike_goes_on_with_the_same_bits() {
+    let whole = tempfile::tempdir().unwrap();
+    let plan = long_plan(80);
+    let (expected, expected_events) = run_poisoned(&[110], &plan, whole.path(), never);
+    // After 25 steps the norms are too few to tell, after 50 they are enough, and the rest is in the checkpoint.
+    let stops: [fn(&[TrainEvent]) -> bool; 3] = [
+        |events| steps_taken(events) >= 25,
+        |events| steps_taken(events) >= 50,
+        after_going_back,
+    ];
+    for enough in stops {
+        let folder = tempfile::tempdir().unwrap();
+        run_poisoned(&[110], &plan, folder.path(), enough);
+        let (resumed, events) = run_poisoned(&[110], &plan, folder.path(), never);
+        assert_eq!(resumed.weight(), expected.weight());
+        assert_eq!(warnings(&events), warnings(&expected_events));
+    }
 }
 
 fn rolled_back(event: &TrainEvent) -> Option<(usize, usize, f64)> {

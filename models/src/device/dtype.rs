@@ -200,26 +200,26 @@ fn compute(class: DeviceClass) -> Formats {
         DeviceClass::Cpu => {
             const {
                 (
-                    &[f32("The processor's matrix kernels are f32.")],
                     &[
-                        bf16(
-                            "The CPU widens bf16 matrices to f32 again on every product, so it is slower than f32.",
+                        f32("The processor's matrix kernels are f32."),
+                        f16(
+                            "It learns with a loss scale, but far more slowly than f32: our kernels are f32. Good for trying.",
                         ),
-                        f16(NEEDS_LOSS_SCALING),
                     ],
+                    &[bf16(
+                        "The CPU widens bf16 matrices to f32 again on every product, so it is slower than f32.",
+                    )],
                 )
             }
         }
         DeviceClass::Metal => {
             const {
                 (
-                    &[f32(
-                        "f32 is used until the device check has passed bf16 on this GPU.",
-                    )],
                     &[
-                        bf16("The device check has not passed bf16 on this GPU."),
-                        f16(NEEDS_LOSS_SCALING),
+                        f32("f32 is used until the device check has passed bf16 on this GPU."),
+                        f16(WITH_LOSS_SCALE),
                     ],
+                    &[bf16("The device check has not passed bf16 on this GPU.")],
                 )
             }
         }
@@ -231,21 +231,24 @@ fn compute(class: DeviceClass) -> Formats {
                             "The device check has passed bf16 on this GPU; it halves the memory of activations.",
                         ),
                         f32("f32 keeps 7 digits, at twice the memory."),
+                        f16(BF16_HAS_THE_RANGE),
                     ],
-                    &[f16(NEEDS_LOSS_SCALING)],
+                    &[],
                 )
             }
         }
         DeviceClass::CudaBefore80 => {
             const {
                 (
-                    &[f32(
-                        "Before compute capability 8.0, f32 is the fastest format that is safe.",
-                    )],
                     &[
-                        bf16("GPUs before compute capability 8.0 have no bf16 arithmetic."),
-                        f16(NEEDS_LOSS_SCALING),
+                        f32(
+                            "Before compute capability 8.0, f32 is the fastest format that is safe for every model.",
+                        ),
+                        f16(WITH_LOSS_SCALE),
                     ],
+                    &[bf16(
+                        "GPUs before compute capability 8.0 have no bf16 arithmetic.",
+                    )],
                 )
             }
         }
@@ -257,8 +260,9 @@ fn compute(class: DeviceClass) -> Formats {
                             "From compute capability 8.0, bf16 has the range of f32 at half the memory and is faster.",
                         ),
                         f32("f32 keeps 7 digits, at twice the memory and more time."),
+                        f16(BF16_HAS_THE_RANGE),
                     ],
-                    &[f16(NEEDS_LOSS_SCALING)],
+                    &[],
                 )
             }
         }
@@ -287,11 +291,11 @@ fn storage(class: DeviceClass) -> Formats {
         DeviceClass::Metal | DeviceClass::CudaBefore80 => {
             const {
                 (
-                    &[f32("Stored as they are computed with.")],
                     &[
-                        bf16("They would have to be widened to f32 on every use."),
-                        f16("They would have to be widened to f32 on every use."),
+                        f32("Stored as they are computed with."),
+                        f16(STORED_FOR_F16),
                     ],
+                    &[bf16("They would have to be widened to f32 on every use.")],
                 )
             }
         }
@@ -303,10 +307,9 @@ fn storage(class: DeviceClass) -> Formats {
                             "Stored as they are computed with, and as most checkpoints hold them.",
                         ),
                         f32("Right when the run computes in f32."),
+                        f16(STORED_FOR_F16),
                     ],
-                    &[f16(
-                        "Its range is smaller than that of bf16, for the same memory.",
-                    )],
+                    &[],
                 )
             }
         }
@@ -337,7 +340,11 @@ const MASTER: Formats = (
     ],
 );
 
-const NEEDS_LOSS_SCALING: &str = "f16 is infinite above 65,504 and loses small gradients, so it needs loss scaling, which is not here yet.";
+const WITH_LOSS_SCALE: &str = "Half the memory of activations. It learns with a loss scale, if none of the model's own numbers is above 65,504.";
+
+const BF16_HAS_THE_RANGE: &str = "It needs a loss scale, and is infinite above 65,504; bf16 is of the same size and has the range of f32.";
+
+const STORED_FOR_F16: &str = "Right when the run computes in f16.";
 
 const fn f32(reason: &'static str) -> DtypeReason {
     DtypeReason {
@@ -376,7 +383,7 @@ pub struct ChosenDtype {
 /// Picks the format for a role: the one asked for where it is safe, else the device's default.
 ///
 /// `found_wrong` are the formats that the device check found wrong on this very device. The next one that is safe takes
-/// their place, f32 at last.
+/// their place, f32 at last, and never f16: whether that is safe depends on the model, so it is for those who ask.
 ///
 /// Errors: [`Error::Setting`] when the one asked for isn't safe there and `strict` is set.
 pub fn choose_dtype(
@@ -389,7 +396,8 @@ pub fn choose_dtype(
     let rule = dtype_rule(class, role);
     let is_wrong = |dtype| found_wrong.contains(&dtype);
     let usual = rule.allowed[0];
-    let mut right = rule.allowed.iter().filter(|it| !is_wrong(it.dtype));
+    let is_right = |it: &&DtypeReason| it.dtype != Dtype::F16 && !is_wrong(it.dtype);
+    let mut right = rule.allowed.iter().filter(is_right);
     let default = right.next().copied().unwrap_or(f32(NOTHING_IS_RIGHT));
     let wrong = |dtype| format!("The device check found {dtype} wrong here.");
     let Some(requested) = requested else {
@@ -470,11 +478,16 @@ mod tests {
 
     #[test]
     fn an_unsafe_format_is_lowered_or_refused() {
-        let (bf16, f16) = (Some(Dtype::Bf16), Some(Dtype::F16));
+        let bf16 = Some(Dtype::Bf16);
         for (class, role, requested, expected) in [
             (DeviceClass::Cpu, Role::Compute, bf16, Dtype::F32),
             (DeviceClass::Metal, Role::Compute, bf16, Dtype::F32),
-            (DeviceClass::Cuda80, Role::Compute, f16, Dtype::Bf16),
+            (
+                DeviceClass::Cpu,
+                Role::Storage,
+                Some(Dtype::F16),
+                Dtype::F32,
+            ),
             (DeviceClass::Cuda80, Role::Accumulate, bf16, Dtype::F32),
             (DeviceClass::Cuda80, Role::Master, bf16, Dtype::F32),
         ] {
@@ -489,6 +502,16 @@ mod tests {
             (DeviceClass::Cuda80, Role::Compute, Dtype::F32),
         ] {
             check(class, role, Some(dtype), dtype, false);
+        }
+    }
+
+    #[test]
+    fn f16_is_used_everywhere_when_it_is_asked_for_and_never_by_itself() {
+        for class in DeviceClass::ALL {
+            check(class, Role::Compute, Some(Dtype::F16), Dtype::F16, false);
+            let others = [Dtype::F32, Dtype::Bf16];
+            let chosen = choose_dtype(class, Role::Compute, None, &others, false).unwrap();
+            assert_eq!(chosen.dtype, Dtype::F32, "{class}");
         }
     }
 

@@ -285,8 +285,11 @@ impl Plan {
         let mut dtypes = check::dtypes(DeviceClass::of(&device, false));
         // On Metal, bf16 counts as refused until all of it passed.
         let needs_check = |dtype| dtype == Dtype::Bf16 && device.kind == DeviceKind::Metal;
+        // Nothing recommends f16: it is right for some models only.
         dtypes.retain(|&dtype| {
-            !checked.refused_dtypes.contains(&dtype) && (checked.bf16 || !needs_check(dtype))
+            dtype != Dtype::F16
+                && !checked.refused_dtypes.contains(&dtype)
+                && (checked.bf16 || !needs_check(dtype))
         });
         let mut cases = cases(size, device.kind, &dtypes);
         let ceilings = [MATMUL, BANDWIDTH];

@@ -205,13 +205,15 @@ pub enum FaultKind {
 }
 
 /// The dtypes that a plan may choose for computing on such a device, f32 first. On Metal, bf16 is chosen only after it
-/// passed here, so it is tried.
+/// passed here, so it is tried. f16 on the CPU is slow, and nobody is to wait for it.
 pub fn dtypes(class: DeviceClass) -> Vec<Dtype> {
-    let allowed = dtype_rule(class, Role::Compute).allowed;
+    let allowed = dtype_rule(class, Role::Compute).allowed.iter();
+    let allowed = allowed.filter(|it| it.dtype != Dtype::F16 || class != DeviceClass::Cpu);
+    let allowed: Vec<Dtype> = allowed.map(|it| it.dtype).collect();
     let is_candidate = |dtype| dtype == Dtype::Bf16 && class == DeviceClass::Metal;
     [Dtype::F32, Dtype::Bf16, Dtype::F16]
         .into_iter()
-        .filter(|&dtype| allowed.iter().any(|it| it.dtype == dtype) || is_candidate(dtype))
+        .filter(|dtype| allowed.contains(dtype) || is_candidate(*dtype))
         .collect()
 }
 

@@ -23,11 +23,14 @@ impl Checked {
     /// What rows mean for a plan.
     ///
     /// An operation that is exact, slow or not, is fine, and so is one that is exact without its kernel. What is always
-    /// f32 counts in every dtype, since none can train without it. The memory's figures decide nothing here.
+    /// f32 counts in every dtype, since none can train without it. The memory's figures decide nothing here. f16 has to
+    /// pass as it is: no other dtype is to lose a kernel for it, and that it passes alone is not enough to train.
     pub fn from_rows(rows: &[Row]) -> Self {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.operation != MEMORY).collect();
         let tried = |dtype| rows.iter().any(|row| row.dtype == dtype);
-        let fails = |row: &Row| !row.verdict.is_exact() && row.fallback != Some(Fallback::Composed);
+        let without_kernel =
+            |row: &Row| row.fallback == Some(Fallback::Composed) && row.dtype != Dtype::F16;
+        let fails = |row: &Row| !row.verdict.is_exact() && !without_kernel(row);
         let concerns = |row: &Row, dtype| row.dtype == dtype || is_always_f32(&row.operation);
         let (refused_dtypes, others): (Vec<Dtype>, Vec<Dtype>) =
             [Dtype::F32, Dtype::Bf16, Dtype::F16]
@@ -35,21 +38,20 @@ impl Checked {
                 .filter(|&dtype| tried(dtype))
                 .partition(|&dtype| rows.iter().any(|row| concerns(row, dtype) && fails(row)));
         let composed = |name: &str| {
-            let without_kernel = |row: &&Row| row.fallback == Some(Fallback::Composed);
             // A small model has no kernel of its own. When it works only without kernels, any of them may be wrong.
             let concerned = |row: &&Row| {
                 row.operation == name || !kernels::NAMES.contains(&row.operation.as_str())
             };
             rows.iter()
                 .copied()
-                .filter(without_kernel)
+                .filter(|row| without_kernel(row))
                 .any(|row| concerned(&row))
         };
         let names = kernels::NAMES.iter().filter(|name| composed(name));
         let failed = rows
             .iter()
             .find(|row| fails(row))
-            .filter(|_| others.is_empty());
+            .filter(|_| others.iter().all(|&dtype| dtype == Dtype::F16));
         Self {
             bf16: others.contains(&Dtype::Bf16) && is_whole(&rows, Dtype::Bf16),
             composed: names.map(|&name| name.to_owned()).collect(),

@@ -309,10 +309,12 @@ impl Named {
     }
 }
 
-/// The other dtypes that frozen weights may be kept in on such a device. f32 is what weights that learn are kept in.
+/// The other dtypes that frozen weights may be kept in on such a device. f32 is what weights that learn are kept in, and
+/// f16 what those of a run in f16 are.
 pub(super) fn stored_dtypes(class: DeviceClass, dtype: Dtype) -> Vec<DType> {
     let allowed = dtype_rule(class, Role::Storage).allowed.iter();
-    let others = allowed.filter(|it| it.dtype != dtype && it.dtype != Dtype::F32);
+    let others =
+        allowed.filter(|it| it.dtype == Dtype::Bf16 && dtype != Dtype::Bf16 && dtype != Dtype::F16);
     others.map(|it| it.dtype.into()).collect()
 }
 

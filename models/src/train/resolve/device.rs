@@ -51,10 +51,17 @@ impl Resolver<'_> {
     pub(super) fn dtype(&mut self, strict: bool) -> DtypePlan {
         let asked = &self.request.dtype;
         let (compute, storage) = (asked.compute, asked.storage);
-        DtypePlan {
-            compute: self.one_dtype(Role::Compute, compute, strict),
-            storage: self.one_dtype(Role::Storage, storage, strict),
-        }
+        let compute = self.one_dtype(Role::Compute, compute, strict);
+        let class = DeviceClass::of(&self.facts.device.device, self.facts.checked.bf16);
+        // What is no device's default is stored as it is computed with.
+        let mut stored = dtype_rule(class, Role::Storage).allowed.iter();
+        let storage = match stored.find(|it| it.dtype == compute && compute == Dtype::F16) {
+            Some(f16) => self.take(Role::Storage.field(), &storage, || {
+                Chosen::new(f16.dtype, f16.reason)
+            }),
+            None => self.one_dtype(Role::Storage, storage, strict),
+        };
+        DtypePlan { compute, storage }
     }
 
     fn one_dtype(&mut self, role: Role, asked: Option<Dtype>, strict: bool) -> Dtype {
