@@ -12,7 +12,14 @@ use crate::{
 };
 
 /// The settings that the window may change.
-const CHANGEABLE: [&str; 4] = ["theme", "notifications", "keep_awake", "device"];
+const CHANGEABLE: [&str; 6] = [
+    "theme",
+    "notifications",
+    "keep_awake",
+    "pause_on_battery",
+    "pause_below_percent",
+    "device",
+];
 
 /// What the user prefers, and where everything lies.
 #[tauri::command(async)]

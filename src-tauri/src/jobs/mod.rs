@@ -4,6 +4,7 @@
 //! - [`worker`]: the engine's side: `anneal worker`
 //! - [`queue`]: the app's runs, one after the other
 //! - [`follow`]: what happens in a run, at a pace that an eye can see
+//! - [`pace`]: whether a machine has become slower than it was
 //! - `watchdog`: ends an engine whose run hangs
 //! - `fault`: faults on purpose, in test builds
 //! - [`train`], [`chat`], [`check`], [`bench`]: what an engine does when it is asked to
@@ -19,6 +20,11 @@ pub(crate) mod engine;
 pub(crate) mod fault;
 #[cfg(feature = "gui")]
 pub(crate) mod follow;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "a run that goes on will feed it")
+)]
+pub(crate) mod pace;
 #[cfg(feature = "gui")]
 pub(crate) mod queue;
 mod train;

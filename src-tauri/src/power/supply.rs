@@ -1,4 +1,5 @@
-//! Where the machine's power comes from, and whether it saves it. A device is slower then, which its figures have to say.
+//! Where the machine's power comes from, how much of it is left, and whether it saves it. A device is slower then, which
+//! its figures have to say.
 
 #[cfg(any(target_os = "linux", test))]
 use std::path::Path;
@@ -12,6 +13,22 @@ pub(crate) struct Power {
     pub(crate) on_battery: Option<bool>,
     /// Whether the user or the system asked for less power and speed.
     pub(crate) low_power_mode: Option<bool>,
+}
+
+/// What there is to run on now, and how much of it. Nothing where the system does not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Supply {
+    /// Whether it runs on its battery.
+    pub(crate) on_battery: Option<bool>,
+    /// How full the battery is: the mean of several.
+    pub(crate) percent: Option<u8>,
+}
+
+impl Supply {
+    /// Asks the system.
+    pub(crate) fn now() -> Self {
+        supply_now()
+    }
 }
 
 impl Power {
@@ -48,45 +65,76 @@ impl Power {
 }
 
 #[cfg(target_os = "linux")]
+const SUPPLIES: &str = "/sys/class/power_supply";
+
+#[cfg(target_os = "linux")]
 fn now() -> Power {
-    read_files(
-        Path::new("/sys/class/power_supply"),
-        Path::new("/sys/firmware/acpi/platform_profile"),
-    )
+    let profile = Path::new("/sys/firmware/acpi/platform_profile");
+    read_files(Path::new(SUPPLIES), profile)
 }
 
-/// The kernel has a folder for each battery and each plug (Documentation/ABI/testing/sysfs-class-power).
+#[cfg(target_os = "linux")]
+fn supply_now() -> Supply {
+    read_supplies(Path::new(SUPPLIES))
+}
+
 #[cfg(any(target_os = "linux", test))]
 fn read_files(supplies: &Path, profile: &Path) -> Power {
-    let read = |path: &Path| std::fs::read_to_string(path).ok();
-    let folders = std::fs::read_dir(supplies).into_iter().flatten().flatten();
-    let mut on_battery = None;
-    for folder in folders.map(|entry| entry.path()) {
-        let is = |file: &str, word: &str| {
-            read(&folder.join(file)).is_some_and(|text| text.trim() == word)
-        };
-        // A mouse has a battery too, which says nothing of the machine.
-        if is("type", "Battery") && !is("scope", "Device") {
-            on_battery = Some(on_battery == Some(true) || is("status", "Discharging"));
-        }
-    }
-    let profile = read(profile);
+    let profile = std::fs::read_to_string(profile).ok();
     Power {
-        on_battery,
+        on_battery: read_supplies(supplies).on_battery,
         low_power_mode: profile.map(|text| text.trim() == "low-power"),
     }
 }
 
+/// The kernel has a folder for each battery and each plug (Documentation/ABI/testing/sysfs-class-power).
+#[cfg(any(target_os = "linux", test))]
+fn read_supplies(supplies: &Path) -> Supply {
+    let folders = std::fs::read_dir(supplies).into_iter().flatten().flatten();
+    let mut on_battery = None;
+    let mut percents = Vec::new();
+    for folder in folders.map(|entry| entry.path()) {
+        let read = |file: &str| {
+            let text = std::fs::read_to_string(folder.join(file));
+            text.map(|text| text.trim().to_owned()).ok()
+        };
+        let is = |file: &str, word: &str| read(file).as_deref() == Some(word);
+        // A mouse has a battery too, which says nothing of the machine.
+        if is("type", "Battery") && !is("scope", "Device") {
+            on_battery = Some(on_battery == Some(true) || is("status", "Discharging"));
+            percents.extend(read("capacity").and_then(|text| text.parse::<u8>().ok()));
+        }
+    }
+    Supply {
+        on_battery,
+        percent: mean(&percents),
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "macos", test))]
+fn mean(percents: &[u8]) -> Option<u8> {
+    let sum: usize = percents.iter().copied().map(usize::from).sum();
+    sum.checked_div(percents.len())
+        .and_then(|mean| u8::try_from(mean).ok())
+}
+
 #[cfg(target_os = "macos")]
 fn now() -> Power {
-    let said = |words: &[&str]| {
-        let output = std::process::Command::new("/usr/bin/pmset")
-            .args(words)
-            .output();
-        let text = output.ok().filter(|output| output.status.success());
-        text.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    read_pmset(said(&["-g", "batt"]).as_deref(), said(&["-g"]).as_deref())
+    read_pmset(pmset(&["-g", "batt"]).as_deref(), pmset(&["-g"]).as_deref())
+}
+
+#[cfg(target_os = "macos")]
+fn supply_now() -> Supply {
+    read_pmset_supply(pmset(&["-g", "batt"]).as_deref())
+}
+
+#[cfg(target_os = "macos")]
+fn pmset(words: &[&str]) -> Option<String> {
+    let output = std::process::Command::new("/usr/bin/pmset")
+        .args(words)
+        .output();
+    let text = output.ok().filter(|output| output.status.success());
+    text.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// What `pmset` says of the battery and of the settings in use.
@@ -100,35 +148,74 @@ fn read_pmset(battery: Option<&str>, settings: Option<&str>) -> Power {
             .then(|| value.trim() == "1")
     };
     Power {
-        on_battery: battery.map(|text| text.contains("'Battery Power'")),
+        on_battery: read_pmset_supply(battery).on_battery,
         low_power_mode: settings.and_then(|text| text.lines().find_map(is_set)),
+    }
+}
+
+/// What `pmset` says of the battery: a line for each that is inside, and others for those of a mouse or a socket.
+#[cfg(any(target_os = "macos", test))]
+fn read_pmset_supply(battery: Option<&str>) -> Supply {
+    let percent = |line: &str| {
+        let rest = line.trim().strip_prefix("-InternalBattery")?;
+        rest.split_once('%')?
+            .0
+            .rsplit(char::is_whitespace)
+            .next()?
+            .parse::<u8>()
+            .ok()
+    };
+    let percents: Option<Vec<u8>> = battery.map(|text| text.lines().filter_map(percent).collect());
+    Supply {
+        on_battery: battery.map(|text| text.contains("'Battery Power'")),
+        percent: percents.and_then(|percents| mean(&percents)),
     }
 }
 
 #[cfg(windows)]
 fn now() -> Power {
+    let status = system_power();
+    Power {
+        on_battery: supply_now().on_battery,
+        low_power_mode: status.map(|status| status.SystemStatusFlag == 1),
+    }
+}
+
+#[cfg(windows)]
+fn supply_now() -> Supply {
+    let Some(status) = system_power() else {
+        return Supply::default();
+    };
+    Supply {
+        on_battery: match status.ACLineStatus {
+            0 => Some(true),
+            1 => Some(false),
+            _ => None,
+        },
+        // 255 is for a machine that does not know.
+        percent: Some(status.BatteryLifePercent).filter(|&percent| percent <= 100),
+    }
+}
+
+#[cfg(windows)]
+fn system_power() -> Option<windows_sys::Win32::System::Power::SYSTEM_POWER_STATUS> {
     use windows_sys::Win32::System::Power::{GetSystemPowerStatus, SYSTEM_POWER_STATUS};
     // SAFETY: the structure is plain numbers, and the call fills it.
     let (asked, status) = unsafe {
         let mut status: SYSTEM_POWER_STATUS = std::mem::zeroed();
         (GetSystemPowerStatus(&mut status), status)
     };
-    if asked == 0 {
-        return Power::default();
-    }
-    Power {
-        on_battery: match status.ACLineStatus {
-            0 => Some(true),
-            1 => Some(false),
-            _ => None,
-        },
-        low_power_mode: Some(status.SystemStatusFlag == 1),
-    }
+    (asked != 0).then_some(status)
 }
 
 #[cfg(not(any(target_os = "macos", target_os = "linux", windows)))]
 fn now() -> Power {
     Power::default()
+}
+
+#[cfg(not(any(target_os = "macos", target_os = "linux", windows)))]
+fn supply_now() -> Supply {
+    Supply::default()
 }
 
 #[cfg(test)]
@@ -148,8 +235,10 @@ mod tests {
                 fs::write(path.join(file), format!("{text}\n")).unwrap();
             }
         };
-        let read = || read_files(&folder.path().join("supplies"), &profile);
-        assert_eq!(read(), Power::default());
+        let supplies = folder.path().join("supplies");
+        let read = || read_files(&supplies, &profile);
+        let percent = || read_supplies(&supplies).percent;
+        assert_eq!((read(), percent()), (Power::default(), None));
 
         supply(
             "mouse",
@@ -157,16 +246,28 @@ mod tests {
                 ("type", "Battery"),
                 ("scope", "Device"),
                 ("status", "Discharging"),
+                ("capacity", "3"),
             ],
         );
-        assert_eq!(read().on_battery, None);
+        assert_eq!((read().on_battery, percent()), (None, None));
 
         supply("AC", &[("type", "Mains"), ("online", "0")]);
-        supply("BAT0", &[("type", "Battery"), ("status", "Charging")]);
-        assert_eq!(read().on_battery, Some(false));
+        supply(
+            "BAT0",
+            &[
+                ("type", "Battery"),
+                ("status", "Charging"),
+                ("capacity", "80"),
+            ],
+        );
+        assert_eq!((read().on_battery, percent()), (Some(false), Some(80)));
         assert_eq!(read().words(), None);
 
+        // One that does not say how full it is is left out, and of several the mean is told.
         supply("BAT1", &[("type", "Battery"), ("status", "Discharging")]);
+        assert_eq!(percent(), Some(80));
+        supply("BAT1", &[("capacity", "31")]);
+        assert_eq!(percent(), Some(55));
         fs::write(&profile, "low-power\n").unwrap();
         assert_eq!(read().words().unwrap(), "on battery, in low-power mode");
     }
@@ -176,6 +277,7 @@ mod tests {
         let settings = "System-wide power settings:\nCurrently in use:\n standby              1\n lowpowermode         1\n";
         let battery =
             "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=1)\t80%; discharging;\n";
+        assert_eq!(read_pmset_supply(Some(battery)).percent, Some(80));
         let power = read_pmset(Some(battery), Some(settings));
         assert_eq!(
             (power.on_battery, power.low_power_mode),
@@ -197,6 +299,16 @@ mod tests {
             read_pmset(None, Some(" powermode 2\n")).low_power_mode,
             Some(false)
         );
+        let other = "Now drawing from 'AC Power'\n -Mouse (id=2)\t9%; discharging present: true\n \
+                     -InternalBattery-0 (id=1)\t100%; charged; 0:00 remaining present: true\n";
+        assert_eq!(
+            read_pmset_supply(Some(other)),
+            Supply {
+                on_battery: Some(false),
+                percent: Some(100)
+            }
+        );
+        assert_eq!(read_pmset_supply(None), Supply::default());
         assert_eq!(read_pmset(None, None), Power::default());
         assert_eq!(plugged.or(power), power);
     }

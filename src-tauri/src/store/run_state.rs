@@ -1,5 +1,7 @@
 //! How far a run is, read from its events.
 
+use std::collections::VecDeque;
+
 use ::models::train::TrainEvent;
 use serde::Serialize;
 
@@ -9,8 +11,8 @@ use super::{
 };
 use crate::wire::error::Result;
 
-/// How many of the latest steps the mean duration of a step is about.
-const STEPS_AVERAGED: f64 = 50.0;
+/// How many of the latest steps the duration of a step is about.
+const LATEST_STEPS: usize = 50;
 
 /// How many events are in memory at once where only the state after them is wanted.
 const EVENTS_AT_ONCE: usize = 5_000;
@@ -39,7 +41,7 @@ pub(crate) struct RunState {
     pub(crate) changed: Option<String>,
     /// Seconds spent in steps and evaluations, in all processes.
     pub(crate) seconds: f64,
-    /// The mean duration of the latest steps.
+    /// The median duration of the latest steps, which one long one (a sleep, a swap) does not change.
     pub(crate) step_millis: Option<f64>,
     /// Tokens a second in the last step.
     pub(crate) tokens_per_second: Option<f64>,
@@ -78,8 +80,9 @@ pub(crate) enum RunStatus {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunProgress {
     tail: Tail,
-    /// Steps since the run last started. The first is slow, and says nothing of those to come.
-    steps_here: usize,
+    /// The durations of the latest steps since the run last started, since that may have been on another machine's
+    /// terms.
+    latest_millis: VecDeque<f64>,
     /// As the events have it; whether a process trains it is asked when the state is.
     state: RunState,
 }
@@ -103,7 +106,7 @@ impl RunProgress {
     pub(crate) fn new(run: &Run) -> Self {
         Self {
             tail: Tail::new(run.events_file()),
-            steps_here: 0,
+            latest_millis: VecDeque::new(),
             state: RunState::new(&run.id),
         }
     }
@@ -112,12 +115,17 @@ impl RunProgress {
     pub(crate) fn catch_up(&mut self, most: usize) -> Result<Vec<RecordedEvent>> {
         let events = self.tail.read(most)?;
         for recorded in &events {
-            self.steps_here = match recorded.event {
-                TrainEvent::Started { .. } => 0,
-                TrainEvent::Stepped { .. } => self.steps_here + 1,
-                _ => self.steps_here,
-            };
-            self.state.apply(recorded, self.steps_here);
+            match recorded.event {
+                TrainEvent::Started { .. } => self.latest_millis.clear(),
+                TrainEvent::Stepped { millis, .. } => {
+                    self.latest_millis.push_back(millis);
+                    if self.latest_millis.len() > LATEST_STEPS {
+                        self.latest_millis.pop_front();
+                    }
+                }
+                _ => {}
+            }
+            self.state.apply(recorded);
         }
         Ok(events)
     }
@@ -137,6 +145,7 @@ impl RunProgress {
     /// How far the run is now.
     pub(crate) fn state(&self, run: &Run) -> Result<RunState> {
         let mut state = self.state.clone();
+        state.step_millis = median(&self.latest_millis);
         let trained = run.is_locked()?;
         state.status = match (trained, state.status) {
             (true, RunStatus::Paused) => RunStatus::Paused,
@@ -180,7 +189,7 @@ impl RunState {
         self.step_millis.map(|millis| left * millis / 1e3)
     }
 
-    fn apply(&mut self, RecordedEvent { time, event, .. }: &RecordedEvent, steps_here: usize) {
+    fn apply(&mut self, RecordedEvent { time, event, .. }: &RecordedEvent) {
         self.step = event.step().unwrap_or(self.step);
         self.changed = Some(time.clone());
         match event {
@@ -198,8 +207,6 @@ impl RunState {
                 self.device = Some(device.clone());
                 self.parameters = Some(*parameters);
                 self.trainable_parameters = Some(*trainable_parameters);
-                // Another process may be on another machine's terms: its first steps say.
-                self.step_millis = None;
             }
             &TrainEvent::Stepped {
                 loss,
@@ -211,9 +218,6 @@ impl RunState {
                 self.first_loss.get_or_insert(loss);
                 self.loss = Some(loss);
                 self.seconds += millis / 1e3;
-                let weight = 1.0 / (steps_here as f64 - 1.0).clamp(1.0, STEPS_AVERAGED);
-                let mean = |past| past + weight * (millis - past);
-                self.step_millis = Some(self.step_millis.map_or(millis, mean));
                 self.tokens_per_second = Some(tokens_per_second);
                 if memory_bytes > 0 {
                     self.memory_bytes = Some(memory_bytes);
@@ -256,5 +260,73 @@ impl RunState {
             }
             TrainEvent::Sampled { .. } | TrainEvent::Warned { .. } => {}
         }
+    }
+}
+
+/// The middle of the durations of steps, the shorter one of two: the first step of a process is slow, and says nothing of
+/// those to come.
+fn median(millis: &VecDeque<f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = millis.iter().copied().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::record::Record;
+
+    fn started() -> TrainEvent {
+        TrainEvent::Started {
+            step: 0,
+            steps: 1_000,
+            trainable_parameters: 1,
+            parameters: 1,
+            device: "CPU".to_owned(),
+        }
+    }
+
+    fn stepped(step: usize, millis: f64) -> TrainEvent {
+        TrainEvent::Stepped {
+            step,
+            loss: 1.0,
+            learning_rate: 1e-3,
+            gradient_norm: 1.0,
+            tokens: 8,
+            tokens_per_second: 8e3 / millis,
+            millis,
+            memory_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn time_left_is_that_of_usual_steps() {
+        let home = tempfile::tempdir().unwrap();
+        let run = Run::at(home.path().to_owned());
+        let mut record = Record::open(&run.events_file()).unwrap();
+        let mut progress = RunProgress::new(&run);
+        let mut after = |events: Vec<TrainEvent>| {
+            for event in events {
+                record.append(event).unwrap();
+            }
+            progress.catch_up_with_all().unwrap();
+            progress.state(&run).unwrap().seconds_left()
+        };
+        assert_eq!(after(vec![started()]), None);
+        // The first step is slow, and all there is to go by.
+        assert_eq!(after(vec![stepped(1, 9_000.0)]), Some(999.0 * 9.0));
+        assert_eq!(after(vec![stepped(2, 1_000.0)]), Some(998.0));
+        let steps = |from: usize, to, millis| (from..=to).map(|it| stepped(it, millis)).collect();
+        assert_eq!(after(steps(3, 100, 1_000.0)), Some(900.0));
+        // The machine slept for an hour.
+        assert_eq!(after(vec![stepped(101, 3.6e6)]), Some(899.0));
+        assert_eq!(after(vec![stepped(102, 1_000.0)]), Some(898.0));
+        // A run that has become slower says so after some steps.
+        assert_eq!(after(steps(103, 160, 2_000.0)), Some(840.0 * 2.0));
+        // And one that goes on elsewhere begins anew.
+        assert_eq!(
+            after(vec![started(), stepped(161, 500.0)]),
+            Some(839.0 * 0.5)
+        );
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use ::models::device::RequestedDevice;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::yaml;
 use crate::wire::error::{AppError, Result};
@@ -33,6 +33,12 @@ notifications: true
 
 # Whether the machine stays awake while a run goes on.
 keep_awake: true
+
+# Whether a run waits while the machine runs on its battery.
+pause_on_battery: false
+
+# How full the battery has to be for a run to go on without mains power, in percent. 0 lets it go on to the end.
+pause_below_percent: 0
 ";
 
 /// How the window looks.
@@ -62,6 +68,11 @@ pub(crate) struct Settings {
     pub(crate) notifications: bool,
     /// Whether the machine stays awake while a run goes on.
     pub(crate) keep_awake: bool,
+    /// Whether a run waits while the machine runs on its battery.
+    pub(crate) pause_on_battery: bool,
+    /// Without mains power, a run waits below so many percent of the battery. 0 is never.
+    #[serde(deserialize_with = "percent")]
+    pub(crate) pause_below_percent: u8,
     /// Fields that this version does not know.
     #[serde(flatten)]
     unknown: BTreeMap<String, serde_json::Value>,
@@ -75,6 +86,8 @@ impl Default for Settings {
             theme: Theme::System,
             notifications: true,
             keep_awake: true,
+            pause_on_battery: false,
+            pause_below_percent: 0,
             unknown: BTreeMap::new(),
         }
     }
@@ -126,6 +139,12 @@ impl Settings {
         yaml::parse::<Self>(&text, path)?;
         super::write_file(path, text.as_bytes())
     }
+}
+
+fn percent<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u8, D::Error> {
+    let percent = i64::deserialize(from)?;
+    let fits = u8::try_from(percent).ok().filter(|&it| it <= 100);
+    fits.ok_or_else(|| D::Error::custom(format!("{percent} is not a percentage from 0 to 100")))
 }
 
 #[cfg(test)]
@@ -187,5 +206,19 @@ mod tests {
             "{}",
             error.message
         );
+    }
+
+    #[test]
+    fn a_share_of_the_battery_is_a_percentage() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("settings.yaml");
+        Settings::set(&path, "pause_below_percent", "20").unwrap();
+        assert_eq!(Settings::read(&path).unwrap().0.pause_below_percent, 20);
+        for wrong in ["101", "-1", "half"] {
+            let error = Settings::set(&path, "pause_below_percent", wrong).unwrap_err();
+            let begin = "`pause_below_percent` in line 22: ";
+            assert!(error.message.starts_with(begin), "{}", error.message);
+        }
+        assert_eq!(Settings::read(&path).unwrap().0.pause_below_percent, 20);
     }
 }

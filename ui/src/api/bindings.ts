@@ -1784,6 +1784,9 @@ export type SettingsView = {
 	theme: Theme,
 	notifications: boolean,
 	keepAwake: boolean,
+	pauseOnBattery: boolean,
+	/**  0 is never. */
+	pauseBelowPercent: number,
 	device: string,
 	/**  The folders of the app. */
 	folders: FolderView[],

@@ -84,6 +84,9 @@ pub(crate) struct SettingsView {
     pub(crate) theme: Theme,
     pub(crate) notifications: bool,
     pub(crate) keep_awake: bool,
+    pub(crate) pause_on_battery: bool,
+    /// 0 is never.
+    pub(crate) pause_below_percent: u8,
     pub(crate) device: String,
     /// The folders of the app.
     pub(crate) folders: Vec<FolderView>,
@@ -152,6 +155,8 @@ impl SettingsView {
             theme: settings.theme,
             notifications: settings.notifications,
             keep_awake: settings.keep_awake,
+            pause_on_battery: settings.pause_on_battery,
+            pause_below_percent: settings.pause_below_percent,
             device: settings.device.to_string(),
             folders,
             model_folders: settings.model_folders.iter().map(shown).collect(),

@@ -58,6 +58,8 @@ const settings: SettingsView = {
   theme: "system",
   notifications: true,
   keepAwake: true,
+  pauseOnBattery: false,
+  pauseBelowPercent: 20,
   device: "auto",
   folders: [
     { name: "Runs", path: `${HOME}/runs`, bytes: filled ? 4_812_334_080 : 0 },
@@ -135,6 +137,8 @@ export const appAnswers: Some<
     if (name === "theme") settings.theme = value as SettingsView["theme"];
     else if (name === "notifications") settings.notifications = value === "true";
     else if (name === "keep_awake") settings.keepAwake = value === "true";
+    else if (name === "pause_on_battery") settings.pauseOnBattery = value === "true";
+    else if (name === "pause_below_percent") settings.pauseBelowPercent = Number(value);
     else if (name === "device") settings.device = value;
     else if (name === "model_folders") settings.modelFolders = JSON.parse(value) as string[];
     else refuse(`there is no setting \`${name}\``, null, name);

@@ -1,0 +1,171 @@
+//! Whether a run should wait for the machine's power, and why.
+//!
+//! Deliberately absent: pausing. Who trains asks here, and does with the answer what it does when a person says pause.
+
+use std::time::{Duration, Instant};
+
+use super::supply::Supply;
+use crate::store::settings::Settings;
+
+/// How often the system is asked: macOS and Linux start a program or read files for it.
+const LOOK: Duration = Duration::from_secs(15);
+
+/// How many percent above the limit a run goes on, so that it does not pause and go on by turns.
+const ABOVE: u8 = 5;
+
+/// Remembers what the machine's power was when it last looked, and whether it said to pause.
+#[derive(Debug, Default)]
+pub(crate) struct PowerWatch {
+    looked: Option<Instant>,
+    supply: Supply,
+    /// Whether the battery was too low, and has not come back above the limit since.
+    is_low: bool,
+}
+
+impl PowerWatch {
+    /// Nothing was looked at yet.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Why a run should pause now, as the end of a sentence: `on battery`. Nothing when it may go on.
+    ///
+    /// Cheap enough to ask before every step. The system is asked every 15 s at most, and never when no setting wants it.
+    pub(crate) fn why_pause(&mut self, settings: &Settings) -> Option<String> {
+        self.why_pause_at(settings, Instant::now(), Supply::now)
+    }
+
+    fn why_pause_at(
+        &mut self,
+        settings: &Settings,
+        now: Instant,
+        look: impl FnOnce() -> Supply,
+    ) -> Option<String> {
+        if !settings.pause_on_battery && settings.pause_below_percent == 0 {
+            *self = Self::new();
+            return None;
+        }
+        let is_due = |looked: Instant| now.duration_since(looked) >= LOOK;
+        if self.looked.is_none_or(is_due) {
+            self.looked = Some(now);
+            self.supply = look();
+        }
+        self.decide(settings)
+    }
+
+    fn decide(&mut self, settings: &Settings) -> Option<String> {
+        let limit = settings.pause_below_percent;
+        let goes_on_at = limit.saturating_add(ABOVE).min(100);
+        let on_battery = self.supply.on_battery == Some(true);
+        let percent = self.supply.percent.filter(|_| on_battery && limit > 0);
+        let wanted = if self.is_low { goes_on_at } else { limit };
+        self.is_low = percent.is_some_and(|percent| percent < wanted);
+        if settings.pause_on_battery && on_battery {
+            return Some("on battery".to_owned());
+        }
+        match percent.filter(|_| self.is_low)? {
+            percent if percent < limit => {
+                Some(format!("the battery is at {percent} %, below {limit} %"))
+            }
+            percent => Some(format!(
+                "the battery is at {percent} %, and the run goes on from {goes_on_at} %"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pause_on_battery: bool, pause_below_percent: u8) -> Settings {
+        let mut settings = Settings::default();
+        settings.pause_on_battery = pause_on_battery;
+        settings.pause_below_percent = pause_below_percent;
+        settings
+    }
+
+    fn supply(on_battery: bool, percent: u8) -> Supply {
+        Supply {
+            on_battery: Some(on_battery),
+            percent: Some(percent),
+        }
+    }
+
+    /// What is said of each reading, one after the other.
+    fn said(settings: &Settings, readings: &[Supply]) -> Vec<Option<String>> {
+        let mut watch = PowerWatch::new();
+        let mut now = Instant::now();
+        let mut say = |reading: &Supply| {
+            now += LOOK;
+            watch.why_pause_at(settings, now, || *reading)
+        };
+        readings.iter().map(&mut say).collect()
+    }
+
+    #[test]
+    fn without_the_settings_the_system_is_not_asked() {
+        let never = || unreachable!("nobody wants to know");
+        let settings = Settings::default();
+        assert_eq!(
+            PowerWatch::new().why_pause_at(&settings, Instant::now(), never),
+            None
+        );
+    }
+
+    #[test]
+    fn on_battery_a_run_waits_for_the_mains() {
+        let readings = [
+            supply(false, 50),
+            supply(true, 99),
+            supply(false, 99),
+            Supply::default(),
+        ];
+        let words = Some("on battery".to_owned());
+        let expected = [None, words, None, None];
+        assert_eq!(said(&settings(true, 0), &readings), expected);
+    }
+
+    #[test]
+    fn below_the_limit_a_run_waits_until_it_is_well_above() {
+        let readings = [20, 18, 22, 24, 25, 21, 19].map(|percent| supply(true, percent));
+        let expected = [
+            None,
+            Some("the battery is at 18 %, below 20 %".to_owned()),
+            Some("the battery is at 22 %, and the run goes on from 25 %".to_owned()),
+            Some("the battery is at 24 %, and the run goes on from 25 %".to_owned()),
+            None,
+            None,
+            Some("the battery is at 19 %, below 20 %".to_owned()),
+        ];
+        assert_eq!(said(&settings(false, 20), &readings), expected);
+        // Mains power is enough, however empty the battery is; and then it begins anew.
+        let readings = [supply(true, 5), supply(false, 5), supply(true, 21)];
+        let pauses = said(&settings(false, 20), &readings);
+        assert_eq!(
+            pauses.iter().map(Option::is_some).collect::<Vec<_>>(),
+            [true, false, false]
+        );
+        // What does not say its charge is left alone.
+        let unknown = Supply {
+            percent: None,
+            ..supply(true, 0)
+        };
+        assert_eq!(said(&settings(false, 20), &[unknown]), [None]);
+    }
+
+    #[test]
+    fn the_system_is_asked_every_fifteen_seconds() {
+        let (settings, start) = (settings(true, 0), Instant::now());
+        let mut watch = PowerWatch::new();
+        let mut looks = 0;
+        for second in 0..31 {
+            let now = start + Duration::from_secs(second);
+            watch.why_pause_at(&settings, now, || {
+                looks += 1;
+                supply(true, 50)
+            });
+        }
+        assert_eq!(looks, 3);
+    }
+}
