@@ -19,5 +19,6 @@ mod language;
 mod parquet_files;
 mod plan;
 mod relief;
+mod spikes;
 mod tokens;
 mod train;

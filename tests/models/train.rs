@@ -23,22 +23,22 @@ use models::{
 use serde_json::{Value as Json, json};
 
 /// y = 2 x₁ - 3 x₂, to be found from examples.
-struct Line {
+pub(crate) struct Line {
     parameters: Parameters,
     /// How many batches were taken.
-    position: u64,
+    pub(crate) position: u64,
     /// The batch whose loss is not finite, and how often it is met before it is.
     broken: Option<u64>,
     times: u32,
     /// The batches whose gradient is too large, and how many times.
-    poisoned: Vec<u64>,
+    pub(crate) poisoned: Vec<u64>,
     poison: f32,
     /// Whether held-out losses are not numbers, and nothing can be written.
     blind: bool,
 }
 
 impl Line {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut parameters = Parameters::default();
         let zeros = Tensor::zeros((1, 2), candle_core::DType::F32, &Device::Cpu).unwrap();
         parameters.insert(Parameter::new("line.weight", &zeros, true).unwrap());
@@ -53,7 +53,7 @@ impl Line {
         }
     }
 
-    fn weight(&self) -> Vec<f32> {
+    pub(crate) fn weight(&self) -> Vec<f32> {
         self.parameters
             .get("line.weight")
             .unwrap()
@@ -171,8 +171,8 @@ impl Task for Line {
 }
 
 /// Collects events, and says stop when what happened is enough.
-struct Watch {
-    events: Vec<TrainEvent>,
+pub(crate) struct Watch {
+    pub(crate) events: Vec<TrainEvent>,
     enough: fn(&[TrainEvent]) -> bool,
 }
 
@@ -186,11 +186,11 @@ impl Observer for Watch {
     }
 }
 
-fn never(_: &[TrainEvent]) -> bool {
+pub(crate) fn never(_: &[TrainEvent]) -> bool {
     false
 }
 
-fn steps_taken(events: &[TrainEvent]) -> usize {
+pub(crate) fn steps_taken(events: &[TrainEvent]) -> usize {
     let stepped = events
         .iter()
         .filter(|event| matches!(event, TrainEvent::Stepped { .. }));
@@ -201,11 +201,11 @@ fn after_five_steps(events: &[TrainEvent]) -> bool {
     steps_taken(events) >= 5
 }
 
-fn after_going_back(events: &[TrainEvent]) -> bool {
+pub(crate) fn after_going_back(events: &[TrainEvent]) -> bool {
     events.iter().any(|event| rolled_back(event).is_some())
 }
 
-fn plan(steps: usize, changes: Json) -> TrainPlan {
+pub(crate) fn plan(steps: usize, changes: Json) -> TrainPlan {
     let mut plan = crate::plan::scratch_plan();
     plan.steps = steps;
     let mut json = serde_json::to_value(plan).unwrap();
@@ -246,7 +246,7 @@ fn run(
     train_line(line, plan, folder, enough)
 }
 
-fn train_line(
+pub(crate) fn train_line(
     mut line: Line,
     plan: &TrainPlan,
     folder: &Path,
@@ -478,34 +478,7 @@ fn with_an_average_the_model_that_is_saved_is_the_one_that_was_measured() {
     assert_ne!(saved, line.weight());
 }
 
-/// A plan whose line is noisy enough that its gradients never vanish.
-fn long_plan(steps: usize) -> TrainPlan {
-    plan(
-        steps,
-        json!({
-            "learning_rate": 1e-4, "clip_norm": 1.0,
-            "save": { "every": 25, "keep_last": 99, "keep_best": false },
-        }),
-    )
-}
-
-/// Trains with poisoned batches. Two batches a step: batches 100 and 101 are in step 51.
-fn run_poisoned(
-    poisoned: &[u64],
-    plan: &TrainPlan,
-    folder: &Path,
-    enough: fn(&[TrainEvent]) -> bool,
-) -> (Line, Watch) {
-    let line = Line {
-        poisoned: poisoned.to_vec(),
-        ..Line::new()
-    };
-    let (outcome, line, watch) = train_line(line, plan, folder, enough);
-    outcome.unwrap();
-    (line, watch)
-}
-
-fn warnings(watch: &Watch) -> Vec<&str> {
+pub(crate) fn warnings(watch: &Watch) -> Vec<&str> {
     let warned = watch.events.iter().filter_map(|event| match event {
         TrainEvent::Warned { message } => Some(message.as_str()),
         _ => None,
@@ -513,77 +486,7 @@ fn warnings(watch: &Watch) -> Vec<&str> {
     warned.collect()
 }
 
-#[test]
-fn a_gradient_out_of_proportion_is_gone_back_for_once_and_then_taken_with_a_warning() {
-    let folder = tempfile::tempdir().unwrap();
-    let (line, watch) = run_poisoned(&[110], &long_plan(80), folder.path(), never);
-    let told: Vec<(usize, usize, f64)> = watch.events.iter().filter_map(rolled_back).collect();
-    assert_eq!(told, [(56, 50, 5e-5)]);
-    let why = watch.events.iter().find_map(|event| match event {
-        TrainEvent::RolledBack { why, .. } => Some(why.as_str()),
-        _ => None,
-    });
-    let why = why.unwrap();
-    assert!(
-        why.starts_with("the gradient norm was ") && why.ends_with(" times the usual"),
-        "{why}"
-    );
-    let [warning] = warnings(&watch)[..] else {
-        panic!("{:?}", warnings(&watch));
-    };
-    let end = ", in step 56, also after going back, so its batch is odd and not the model; the step was taken, clipped \
-               to 1 as always";
-    assert!(warning.ends_with(end), "{warning}");
-    assert!(matches!(
-        watch.events.last(),
-        Some(TrainEvent::Finished { step: 80, .. })
-    ));
-    // No batch was left out, and none was learned from twice.
-    assert_eq!(line.position, 160);
-}
-
-#[test]
-fn spikes_never_end_a_run_and_are_gone_back_for_three_times_at_most() {
-    let folder = tempfile::tempdir().unwrap();
-    // Each further apart than a step is remembered, so that each is news.
-    let poisoned = [200, 600, 1_000, 1_400, 1_800];
-    let (line, watch) = run_poisoned(&poisoned, &long_plan(1_000), folder.path(), never);
-    let steps: Vec<usize> = watch
-        .events
-        .iter()
-        .filter_map(rolled_back)
-        .map(|it| it.0)
-        .collect();
-    assert_eq!(steps, [101, 301, 501]);
-    let warnings = warnings(&watch);
-    assert_eq!(warnings.len(), 5, "{warnings:?}");
-    assert!(warnings[2].contains(", in step 501, also after going back"));
-    let often = ", in step 901, and the run went back for others often enough; the step was taken";
-    assert!(warnings[4].contains(often), "{warnings:?}");
-    assert_eq!(line.position, 2_000);
-}
-
-#[test]
-fn a_run_that_stops_before_or_after_a_spike_goes_on_with_the_same_bits() {
-    let whole = tempfile::tempdir().unwrap();
-    let plan = long_plan(80);
-    let (expected, expected_events) = run_poisoned(&[110], &plan, whole.path(), never);
-    // After 25 steps the norms are too few to tell, after 50 they are enough, and the rest is in the checkpoint.
-    let stops: [fn(&[TrainEvent]) -> bool; 3] = [
-        |events| steps_taken(events) >= 25,
-        |events| steps_taken(events) >= 50,
-        after_going_back,
-    ];
-    for enough in stops {
-        let folder = tempfile::tempdir().unwrap();
-        run_poisoned(&[110], &plan, folder.path(), enough);
-        let (resumed, events) = run_poisoned(&[110], &plan, folder.path(), never);
-        assert_eq!(resumed.weight(), expected.weight());
-        assert_eq!(warnings(&events), warnings(&expected_events));
-    }
-}
-
-fn rolled_back(event: &TrainEvent) -> Option<(usize, usize, f64)> {
+pub(crate) fn rolled_back(event: &TrainEvent) -> Option<(usize, usize, f64)> {
     match event {
         TrainEvent::RolledBack {
             step,

@@ -3,6 +3,8 @@
 //! One table, read by the plan, the Device page and the guide. A format that a device can't serve safely is lowered
 //! with a reason, or refused when the user asked for strictness.
 
+mod table;
+
 use std::{fmt, str::FromStr};
 
 use candle_core::DType;
@@ -179,10 +181,10 @@ pub struct DtypeRule {
 /// The formats for a role on a device.
 pub fn dtype_rule(class: DeviceClass, role: Role) -> DtypeRule {
     let (allowed, refused) = match role {
-        Role::Compute => compute(class),
-        Role::Storage => storage(class),
-        Role::Accumulate => ACCUMULATE,
-        Role::Master => MASTER,
+        Role::Compute => table::compute(class),
+        Role::Storage => table::storage(class),
+        Role::Accumulate => table::ACCUMULATE,
+        Role::Master => table::MASTER,
     };
     DtypeRule {
         class,
@@ -192,182 +194,10 @@ pub fn dtype_rule(class: DeviceClass, role: Role) -> DtypeRule {
     }
 }
 
-/// Allowed and refused formats.
-type Formats = (&'static [DtypeReason], &'static [DtypeReason]);
-
-fn compute(class: DeviceClass) -> Formats {
-    match class {
-        DeviceClass::Cpu => {
-            const {
-                (
-                    &[
-                        f32("The processor's matrix kernels are f32."),
-                        f16(
-                            "It learns with a loss scale, but far more slowly than f32: our kernels are f32. Good for trying.",
-                        ),
-                    ],
-                    &[bf16(
-                        "The CPU widens bf16 matrices to f32 again on every product, so it is slower than f32.",
-                    )],
-                )
-            }
-        }
-        DeviceClass::Metal => {
-            const {
-                (
-                    &[
-                        f32("f32 is used until the device check has passed bf16 on this GPU."),
-                        f16(WITH_LOSS_SCALE),
-                    ],
-                    &[bf16("The device check has not passed bf16 on this GPU.")],
-                )
-            }
-        }
-        DeviceClass::MetalChecked => {
-            const {
-                (
-                    &[
-                        bf16(
-                            "The device check has passed bf16 on this GPU; it halves the memory of activations.",
-                        ),
-                        f32("f32 keeps 7 digits, at twice the memory."),
-                        f16(BF16_HAS_THE_RANGE),
-                    ],
-                    &[],
-                )
-            }
-        }
-        DeviceClass::CudaBefore80 => {
-            const {
-                (
-                    &[
-                        f32(
-                            "Before compute capability 8.0, f32 is the fastest format that is safe for every model.",
-                        ),
-                        f16(WITH_LOSS_SCALE),
-                    ],
-                    &[bf16(
-                        "GPUs before compute capability 8.0 have no bf16 arithmetic.",
-                    )],
-                )
-            }
-        }
-        DeviceClass::Cuda80 => {
-            const {
-                (
-                    &[
-                        bf16(
-                            "From compute capability 8.0, bf16 has the range of f32 at half the memory and is faster.",
-                        ),
-                        f32("f32 keeps 7 digits, at twice the memory and more time."),
-                        f16(BF16_HAS_THE_RANGE),
-                    ],
-                    &[],
-                )
-            }
-        }
-    }
-}
-
-fn storage(class: DeviceClass) -> Formats {
-    match class {
-        DeviceClass::Cpu => {
-            const {
-                (
-                    &[
-                        f32(
-                            "The processor computes in f32, so nothing is converted while it runs.",
-                        ),
-                        bf16(
-                            "Half the memory; our kernels widen it to f32 as they go, which is exact.",
-                        ),
-                    ],
-                    &[f16(
-                        "Weights in f16 are widened to f32 once when they are loaded, which is exact.",
-                    )],
-                )
-            }
-        }
-        DeviceClass::Metal | DeviceClass::CudaBefore80 => {
-            const {
-                (
-                    &[
-                        f32("Stored as they are computed with."),
-                        f16(STORED_FOR_F16),
-                    ],
-                    &[bf16("They would have to be widened to f32 on every use.")],
-                )
-            }
-        }
-        DeviceClass::MetalChecked | DeviceClass::Cuda80 => {
-            const {
-                (
-                    &[
-                        bf16(
-                            "Stored as they are computed with, and as most checkpoints hold them.",
-                        ),
-                        f32("Right when the run computes in f32."),
-                        f16(STORED_FOR_F16),
-                    ],
-                    &[],
-                )
-            }
-        }
-    }
-}
-
-const ACCUMULATE: Formats = (
-    &[f32(
-        "Long sums lose small terms in 16 bits, on every device.",
-    )],
-    &[
-        bf16("After a few hundred terms of the same size, a bf16 sum stops growing."),
-        f16("A sum in f16 is infinite above 65,504."),
-    ],
-);
-
-const MASTER: Formats = (
-    &[f32(
-        "A step of learning is far smaller than the weight it changes.",
-    )],
-    &[
-        bf16(
-            "With 7 bits of fraction, steps below 1/512 of a weight vanish, and slow averages stand still.",
-        ),
-        f16(
-            "With 10 bits of fraction, steps below 1/4,096 of a weight vanish, and squared gradients underflow.",
-        ),
-    ],
-);
-
-const WITH_LOSS_SCALE: &str = "Half the memory of activations. It learns with a loss scale, if none of the model's own numbers is above 65,504.";
-
-const BF16_HAS_THE_RANGE: &str = "It needs a loss scale, and is infinite above 65,504; bf16 is of the same size and has the range of f32.";
-
-const STORED_FOR_F16: &str = "Right when the run computes in f16.";
-
-const fn f32(reason: &'static str) -> DtypeReason {
-    DtypeReason {
-        dtype: Dtype::F32,
-        reason,
-    }
-}
-
-const fn bf16(reason: &'static str) -> DtypeReason {
-    DtypeReason {
-        dtype: Dtype::Bf16,
-        reason,
-    }
-}
-
-const fn f16(reason: &'static str) -> DtypeReason {
-    DtypeReason {
-        dtype: Dtype::F16,
-        reason,
-    }
-}
-
-const NOTHING_IS_RIGHT: &str = "Of what is left, f32 loses the fewest digits.";
+const NOTHING_IS_RIGHT: DtypeReason = DtypeReason {
+    dtype: Dtype::F32,
+    reason: "Of what is left, f32 loses the fewest digits.",
+};
 
 /// The format that will be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -398,7 +228,7 @@ pub fn choose_dtype(
     let usual = rule.allowed[0];
     let is_right = |it: &&DtypeReason| it.dtype != Dtype::F16 && !is_wrong(it.dtype);
     let mut right = rule.allowed.iter().filter(is_right);
-    let default = right.next().copied().unwrap_or(f32(NOTHING_IS_RIGHT));
+    let default = right.next().copied().unwrap_or(NOTHING_IS_RIGHT);
     let wrong = |dtype| format!("The device check found {dtype} wrong here.");
     let Some(requested) = requested else {
         let reason = match is_wrong(usual.dtype) {

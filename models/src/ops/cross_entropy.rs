@@ -47,15 +47,7 @@ pub fn head_cross_entropy(
         let kernel = kernels::cpu::cross_entropy::head_cross_entropy;
         return kernel(hidden, head, targets, &learned, soft_cap, tokens);
     }
-    let scale = match hidden.wants_gradient() {
-        true => hidden.loss_scale(),
-        false => head.loss_scale(),
-    };
-    let wanted = Wanted {
-        hidden: hidden.wants_gradient(),
-        head: head.wants_gradient(),
-        share: scale / tokens,
-    };
+    let (scale, wanted) = wanted(hidden, head, tokens);
     let device = all_rows.device().clone();
     let chunk_rows = (chunk_elements(&device) / vocabulary).clamp(16, 4096);
 
@@ -136,6 +128,20 @@ struct Wanted {
     head: bool,
     /// What the gradient of a token's loss is multiplied with: its share in the mean, times the loss scale.
     share: f64,
+}
+
+/// The loss scale, and which gradients are wanted with it.
+fn wanted(hidden: &Value, head: &Value, tokens: f64) -> (f64, Wanted) {
+    let scale = match hidden.wants_gradient() {
+        true => hidden.loss_scale(),
+        false => head.loss_scale(),
+    };
+    let wanted = Wanted {
+        hidden: hidden.wants_gradient(),
+        head: head.wants_gradient(),
+        share: scale / tokens,
+    };
+    (scale, wanted)
 }
 
 struct ChunkLoss {

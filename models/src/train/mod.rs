@@ -141,16 +141,7 @@ pub fn train<T: Task>(
         state.progress.step += 1;
         state.progress.tokens += learned.size.tokens as u64;
         state.progress.seconds += seconds;
-        observer.event(stepped(
-            state.progress.step,
-            &learned,
-            seconds,
-            memory_in_use(task),
-        ));
-        if let Some(spike) = learned.spike {
-            let message = words_for_taken(spike, plan, state);
-            observer.event(TrainEvent::Warned { message });
-        }
+        tell_step(plan, task, state, &learned, seconds, observer);
 
         // Once in a while, look at the model from outside.
         let (step, last) = (state.progress.step, state.progress.step == plan.steps);
@@ -437,15 +428,26 @@ fn device_of<T: Task>(task: &T) -> Option<Device> {
     Some(weight.tensor().device().clone())
 }
 
-fn stepped(step: usize, learned: &Learned, seconds: f64, memory_bytes: u64) -> TrainEvent {
-    TrainEvent::Stepped {
-        step,
+fn tell_step<T: Task>(
+    plan: &TrainPlan,
+    task: &T,
+    state: &TrainState,
+    learned: &Learned,
+    seconds: f64,
+    observer: &mut dyn Observer,
+) {
+    observer.event(TrainEvent::Stepped {
+        step: state.progress.step,
         loss: learned.loss,
         learning_rate: learned.learning_rate,
         gradient_norm: learned.gradient_norm,
         tokens: learned.size.tokens,
         tokens_per_second: learned.size.tokens as f64 / seconds.max(1e-9),
         millis: seconds * 1e3,
-        memory_bytes,
+        memory_bytes: memory_in_use(task),
+    });
+    if let Some(spike) = learned.spike {
+        let message = words_for_taken(spike, plan, state);
+        observer.event(TrainEvent::Warned { message });
     }
 }

@@ -390,6 +390,10 @@ fn only_some_settings_are_changed_from_the_window() {
     let window = Window::open();
     window.call("set_setting", json!({"name": "theme", "value": "dark"}));
     assert_eq!(window.call("settings", json!({}))["theme"], "dark");
+    let percent = |value: &str| json!({"name": "pause_below_percent", "value": value});
+    window.call("set_setting", percent("20"));
+    window.refused("set_setting", percent("120"));
+    assert_eq!(window.call("settings", json!({}))["pauseBelowPercent"], 20);
     let refused = window.refused(
         "set_setting",
         json!({"name": "model_folders", "value": "[/]"}),
