@@ -10,6 +10,7 @@
 
 mod batches;
 mod check;
+mod checkpoint;
 mod data;
 mod decoder;
 mod exports;

@@ -28,8 +28,8 @@ pub(crate) struct Line {
     /// How many batches were taken.
     pub(crate) position: u64,
     /// The batch whose loss is not finite, and how often it is met before it is.
-    broken: Option<u64>,
-    times: u32,
+    pub(crate) broken: Option<u64>,
+    pub(crate) times: u32,
     /// The batches whose gradient is too large, and how many times.
     pub(crate) poisoned: Vec<u64>,
     poison: f32,
@@ -233,7 +233,7 @@ fn distance(weight: &[f32]) -> f64 {
 }
 
 /// Trains a line in a folder, from its newest checkpoint if there is one.
-fn run(
+pub(crate) fn run(
     plan: &TrainPlan,
     folder: &Path,
     broken: Option<u64>,
@@ -252,15 +252,17 @@ pub(crate) fn train_line(
     folder: &Path,
     enough: fn(&[TrainEvent]) -> bool,
 ) -> (Result<Outcome>, Line, Watch) {
-    let checkpoints = Checkpoints::new(folder, plan.save.keep_last);
+    let checkpoints =
+        Checkpoints::new(folder, plan.save.keep_last).keep_every(plan.save.keep_every);
     let mut state = TrainState::new(plan, &line).unwrap();
-    if let Some(newest) = checkpoints.newest().unwrap() {
-        state.restore(&mut line, &newest.path).unwrap();
-    }
     let mut watch = Watch {
         events: Vec::new(),
         enough,
     };
+    let mut tell = |message| watch.event(TrainEvent::Warned { message });
+    if let Some(newest) = checkpoints.newest_before(usize::MAX, &mut tell).unwrap() {
+        state.restore(&mut line, &newest.path).unwrap();
+    }
     let outcome = train(plan, &mut line, &mut state, &checkpoints, &mut watch);
     (outcome, line, watch)
 }
@@ -499,21 +501,20 @@ pub(crate) fn rolled_back(event: &TrainEvent) -> Option<(usize, usize, f64)> {
 }
 
 #[test]
-fn the_newest_checkpoints_and_the_best_stay() {
+fn the_newest_checkpoints_the_best_and_one_every_so_often_stay() {
     let folder = tempfile::tempdir().unwrap();
-    run(
-        &plan(20, json!({ "evaluate": { "every": 0, "batches": 0 } })),
-        folder.path(),
-        None,
-        never,
-    )
-    .0
-    .unwrap();
+    let changes = json!({
+        "evaluate": { "every": 0, "batches": 0 },
+        "save": { "every": 4, "keep_last": 2, "keep_every": 6, "keep_best": true },
+    });
+    run(&plan(20, changes), folder.path(), None, never)
+        .0
+        .unwrap();
     let steps: Vec<usize> = Checkpoints::new(folder.path(), 2)
         .list()
         .unwrap()
         .iter()
         .map(|checkpoint| checkpoint.step)
         .collect();
-    assert_eq!(steps, [16, 20]);
+    assert_eq!(steps, [6, 12, 18, 20]);
 }

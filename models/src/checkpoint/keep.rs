@@ -1,10 +1,13 @@
-//! The checkpoints of a run: what they are called, which is the newest, and which are kept.
+//! The checkpoints of a run: what they are called, which is the newest that is whole, and which are kept.
+//!
+//! A damaged one is never deleted: it is not counted, and gets another name once a run goes on from the one before.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
+use super::{save, whole};
 use crate::{Error, Result};
 
 /// The folder of a run's checkpoints: `step-000500` and so on.
@@ -12,6 +15,7 @@ use crate::{Error, Result};
 pub struct Checkpoints {
     folder: PathBuf,
     keep_last: usize,
+    keep_every: usize,
 }
 
 /// One checkpoint.
@@ -29,6 +33,15 @@ impl Checkpoints {
         Self {
             folder: folder.to_owned(),
             keep_last: keep_last.max(1),
+            keep_every: 0,
+        }
+    }
+
+    /// Also keeps those whose step is a multiple of `steps`. 0 keeps no more.
+    pub fn keep_every(self, steps: usize) -> Self {
+        Self {
+            keep_every: steps,
+            ..self
         }
     }
 
@@ -37,7 +50,7 @@ impl Checkpoints {
         self.folder.join(format!("step-{step:06}"))
     }
 
-    /// All whole checkpoints, the oldest first. A folder that does not exist holds none.
+    /// All checkpoints, the oldest first, damaged or not. A folder that does not exist holds none.
     pub fn list(&self) -> Result<Vec<Checkpoint>> {
         if !self.folder.exists() {
             return Ok(Vec::new());
@@ -63,19 +76,73 @@ impl Checkpoints {
         Ok(found)
     }
 
-    /// The newest checkpoint.
-    pub fn newest(&self) -> Result<Option<Checkpoint>> {
-        Ok(self.list()?.pop())
+    /// The checkpoints whose files are as long as they were, the oldest first.
+    pub fn whole(&self) -> Result<Vec<Checkpoint>> {
+        let mut all = self.list()?;
+        all.retain(|checkpoint| whole::verify_lengths(&checkpoint.path).is_ok());
+        Ok(all)
     }
 
-    /// Removes all but the newest ones and that of step `best`.
+    /// The newest checkpoint whose files are as long as they were.
+    pub fn newest(&self) -> Result<Option<Checkpoint>> {
+        let mut all = self.list()?.into_iter().rev();
+        Ok(all.find(|checkpoint| whole::verify_lengths(&checkpoint.path).is_ok()))
+    }
+
+    /// The newest checkpoint before `step` that is what was written, to the last bit: the one to go on from.
+    ///
+    /// Damaged ones on the way are put aside under another name, so that they are neither met again nor written over.
+    /// `tell` gets a sentence for each.
+    pub fn newest_before(
+        &self,
+        step: usize,
+        tell: &mut dyn FnMut(String),
+    ) -> Result<Option<Checkpoint>> {
+        for checkpoint in self.list()?.into_iter().rev() {
+            if checkpoint.step >= step {
+                continue;
+            }
+            let Err(damage) = whole::verify(&checkpoint.path) else {
+                return Ok(Some(checkpoint));
+            };
+            let aside = save::put_aside(&checkpoint.path)?;
+            let (step, name) = (checkpoint.step, save::name_of(&aside));
+            tell(format!(
+                "the checkpoint of step {step} is damaged and was put aside as `{name}`: {damage}"
+            ));
+        }
+        Ok(None)
+    }
+
+    /// Removes all but the newest ones, that of step `best`, and those that are kept every so many steps. Damaged ones
+    /// don't count, and stay.
     pub fn prune(&self, best: Option<usize>) -> Result<()> {
-        let all = self.list()?;
+        let all = self.whole()?;
         let old = all.len().saturating_sub(self.keep_last);
-        for checkpoint in all.iter().take(old).filter(|it| Some(it.step) != best) {
+        let is_kept = |step| Some(step) == best || is_multiple(step, self.keep_every);
+        for checkpoint in all.iter().take(old).filter(|it| !is_kept(it.step)) {
             self.remove(checkpoint)?;
         }
         self.remove_unfinished()
+    }
+
+    /// What the whole checkpoint of `step` is kept for, in words such as `newest`. `newest` are the steps of all that
+    /// are whole, the oldest first.
+    pub fn kept_for(&self, step: usize, whole: &[Checkpoint], best: Option<usize>) -> Vec<String> {
+        let mut words = Vec::new();
+        let after = whole.iter().filter(|other| other.step > step).count();
+        if after == 0 {
+            words.push("newest".to_owned());
+        } else if after < self.keep_last {
+            words.push(format!("one of the last {}", self.keep_last));
+        }
+        if best == Some(step) {
+            words.push("best".to_owned());
+        }
+        if is_multiple(step, self.keep_every) {
+            words.push(format!("every {}", self.keep_every));
+        }
+        words
     }
 
     /// Removes a checkpoint.
@@ -102,31 +169,71 @@ impl Checkpoints {
     }
 }
 
+/// Whether a step is a multiple of another number of steps. Step 0 and a number of 0 are never.
+fn is_multiple(step: usize, every: usize) -> bool {
+    every != 0 && step != 0 && step.is_multiple_of(every)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_newest_and_the_best_are_kept() {
+    /// A folder with whole checkpoints of these steps.
+    fn saved(steps: &[usize]) -> (tempfile::TempDir, Checkpoints) {
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints::new(folder.path(), 2);
-        for step in [0, 5, 10, 15, 20] {
-            fs::create_dir(checkpoints.path(step)).unwrap();
+        for step in steps {
+            let path = checkpoints.path(*step);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("model"), "some weights").unwrap();
+            let fields = serde_json::json!({"step": step});
+            whole::write_state(&path, fields.as_object().unwrap().clone()).unwrap();
         }
-        fs::create_dir(folder.path().join(".step-000025.writing")).unwrap();
+        (folder, checkpoints)
+    }
+
+    fn steps(checkpoints: &[Checkpoint]) -> Vec<usize> {
+        checkpoints.iter().map(|it| it.step).collect()
+    }
+
+    #[test]
+    fn the_newest_the_best_and_one_every_so_often_are_kept() {
+        let (folder, checkpoints) = saved(&[0, 5, 10, 15, 20, 25]);
+        fs::create_dir(folder.path().join(".step-000030.writing")).unwrap();
+        let checkpoints = checkpoints.keep_every(10);
         checkpoints.prune(Some(5)).unwrap();
-        let steps: Vec<usize> = checkpoints
-            .list()
-            .unwrap()
-            .iter()
-            .map(|it| it.step)
-            .collect();
-        assert_eq!(steps, [5, 15, 20]);
+        let left = checkpoints.whole().unwrap();
+        assert_eq!(steps(&left), [5, 10, 20, 25]);
         assert_eq!(
             fs::read_dir(folder.path()).unwrap().count(),
-            3,
+            4,
             "unfinished ones are gone"
         );
-        assert_eq!(checkpoints.newest().unwrap().unwrap().step, 20);
+        let why = |step| checkpoints.kept_for(step, &left, Some(5)).join(", ");
+        assert_eq!(
+            [5, 10, 20, 25].map(why),
+            ["best", "every 10", "one of the last 2, every 10", "newest"]
+        );
+    }
+
+    #[test]
+    fn damaged_checkpoints_are_not_counted_not_deleted_and_not_gone_on_from() {
+        let (_folder, checkpoints) = saved(&[5, 10, 15, 20]);
+        fs::write(checkpoints.path(15).join("model"), "some weightz").unwrap();
+        fs::write(checkpoints.path(20).join("model"), "some").unwrap();
+        checkpoints.prune(None).unwrap();
+        assert_eq!(steps(&checkpoints.list().unwrap()), [10, 15, 20]);
+        assert_eq!(checkpoints.newest().unwrap().unwrap().step, 15);
+
+        let mut told = Vec::new();
+        let newest = checkpoints.newest_before(usize::MAX, &mut |it| told.push(it));
+        assert_eq!(newest.unwrap().unwrap().step, 10);
+        let begins = "the checkpoint of step 20 is damaged and was put aside as \
+                      `step-000020.damaged`: `model` has 4 of 12 bytes";
+        assert!(told[0].starts_with(begins), "{told:?}");
+        assert!(told[1].contains("step 15") && told.len() == 2, "{told:?}");
+        assert_eq!(steps(&checkpoints.list().unwrap()), [10]);
+        let aside = checkpoints.path(20).with_extension("damaged");
+        assert_eq!(fs::read(aside.join("model")).unwrap(), b"some");
     }
 }

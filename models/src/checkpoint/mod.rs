@@ -6,3 +6,4 @@ pub mod keep;
 pub mod load;
 pub mod model;
 pub mod save;
+pub mod whole;

@@ -97,13 +97,30 @@ pub fn folder_bytes(path: &Path) -> Result<u64> {
     entries.map(size).sum()
 }
 
+/// Gives a damaged file or folder a name under which nobody takes it for a whole one: `name.damaged`, or with a number
+/// where that is taken. Returns its new path.
+pub fn put_aside(path: &Path) -> Result<PathBuf> {
+    let name = name_of(path);
+    let mut aside = path.with_file_name(format!("{name}.damaged"));
+    for number in 2.. {
+        if !aside.exists() {
+            break;
+        }
+        aside = path.with_file_name(format!("{name}.damaged-{number}"));
+    }
+    fs::rename(path, &aside).map_err(Error::file("put what is damaged aside", path))?;
+    Ok(aside)
+}
+
+/// The last part of a path, for people.
+pub fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 /// `.name.purpose` beside `name`.
 fn beside(path: &Path, purpose: &str) -> PathBuf {
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    path.with_file_name(format!(".{name}.{purpose}"))
+    path.with_file_name(format!(".{}.{purpose}", name_of(path)))
 }
 
 /// Waits until the disk has a folder's list of names. Windows has no such call and needs none.

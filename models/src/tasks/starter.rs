@@ -171,6 +171,7 @@ pub fn request(train_file: PathBuf) -> TrainRequest {
         save: SaveRequest {
             every: Some(500),
             keep_last: Some(1),
+            keep_every: None,
             keep_best: Some(false),
         },
         ..TrainRequest::default()

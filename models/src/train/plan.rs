@@ -275,6 +275,9 @@ pub struct SavePlan {
     pub every: usize,
     /// How many of the newest are kept.
     pub keep_last: usize,
+    /// After how many steps one is saved that is kept for good. 0 is never.
+    #[serde(default)]
+    pub keep_every: usize,
     /// Whether the best is kept too.
     pub keep_best: bool,
 }

@@ -237,6 +237,8 @@ pub struct SaveRequest {
     pub every: Option<usize>,
     /// How many of the newest checkpoints are kept.
     pub keep_last: Option<usize>,
+    /// After how many steps the run is saved and that checkpoint is kept for good. 0 turns it off.
+    pub keep_every: Option<usize>,
     /// Also keep the checkpoint that measured best.
     pub keep_best: Option<bool>,
 }

@@ -46,9 +46,10 @@ pub(super) fn roll_back<T: Task>(
 ) -> Result<()> {
     let mut after = state.progress.clone();
     let step = after.step + 1;
+    let mut tell = |message| observer.event(TrainEvent::Warned { message });
     let (good, why) = match setback {
         Setback::NotFinite(what) => {
-            let good = last_good(state, checkpoints, what)?;
+            let good = last_good(state, checkpoints, what, &mut tell)?;
             after.rollbacks += 1;
             after.rolled_back_to = Some(good.step);
             (good, format!("the {what} was not finite"))
@@ -56,7 +57,7 @@ pub(super) fn roll_back<T: Task>(
         Setback::Spike(spike) => {
             after.spikes.push(step);
             after.rolled_back_to = None;
-            let Some(newest) = checkpoints.newest()? else {
+            let Some(newest) = checkpoints.newest_before(usize::MAX, &mut tell)? else {
                 // Somebody removed them all. A spike is no reason to end, so this batch is left out.
                 state.progress.spikes = after.spikes;
                 return Ok(());
@@ -86,26 +87,25 @@ fn last_good(
     state: &TrainState,
     checkpoints: &Checkpoints,
     what: &'static str,
+    tell: &mut dyn FnMut(String),
 ) -> Result<Checkpoint> {
     let progress = &state.progress;
-    let mut saved = checkpoints.list()?;
-    let Some(newest) = saved.pop_if(|_| progress.rollbacks < MOST_ROLLBACKS) else {
+    let mut newest = checkpoints.newest_before(usize::MAX, tell)?;
+    let Some(good) = newest.take_if(|_| progress.rollbacks < MOST_ROLLBACKS) else {
         return Err(Error::NotFinite {
             what,
             step: progress.step + 1,
             rollbacks: progress.rollbacks,
-            saved: saved
-                .pop()
-                .map_or("never".to_owned(), |it| format!("step {}", it.step)),
+            saved: newest.map_or("never".to_owned(), |it| format!("step {}", it.step)),
         });
     };
     if progress.rolled_back_to == Some(progress.step)
-        && let Some(before) = saved.pop()
+        && let Some(before) = checkpoints.newest_before(good.step, tell)?
     {
-        checkpoints.remove(&newest)?;
+        checkpoints.remove(&good)?;
         return Ok(before);
     }
-    Ok(newest)
+    Ok(good)
 }
 
 /// What is said of a spike whose step was taken: the last one done.

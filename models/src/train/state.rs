@@ -3,10 +3,10 @@
 //! There is no random state: every draw of a step is a function of the plan's seed and the step's number, and the
 //! order of the data is a function of the seed and the position, which the task keeps.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, path::Path};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::{
     loss_scale::LossScale,
@@ -17,12 +17,16 @@ use super::{
 };
 use crate::{
     Error, Result,
-    checkpoint::save::{self, write_safetensors, write_synced},
+    checkpoint::{
+        save::{self, write_safetensors},
+        whole::{self, STATE},
+    },
     device::dtype::Dtype,
     optim::{DecayScope, Optimizer, Rule, adamw::AdamW, ema::Ema, sgd::Sgd},
 };
 
-const PROGRESS: &str = "state.json";
+/// The field of `state.json` with the plan that the run had.
+const PLAN: &str = "plan";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const AVERAGE: &str = "ema.safetensors";
 /// The weights that learn, where the model that is saved is their average.
@@ -36,6 +40,17 @@ pub struct TrainState {
     pub optimizer: Optimizer,
     /// The running average of the weights, if the plan keeps one.
     pub ema: Option<Ema>,
+    /// The plan, so that a checkpoint says what made it.
+    plan: TrainPlan,
+}
+
+/// What `state.json` says of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Saved {
+    /// How far it was.
+    pub progress: Progress,
+    /// What it was going to do. Absent in checkpoints from before it was kept there.
+    pub plan: Option<TrainPlan>,
 }
 
 /// How far a run has come.
@@ -105,6 +120,7 @@ impl TrainState {
                 task.parameters(),
             )?,
             ema,
+            plan: plan.clone(),
         })
     }
 
@@ -135,34 +151,58 @@ impl TrainState {
                 &self.optimizer.state()?,
                 HashMap::new(),
             )?;
-            let path = folder.join(PROGRESS);
-            write_synced(&path, &self.progress_text(&path)?)
+            let mut fields = self.progress_fields(folder)?;
+            let plan = serde_json::to_value(&self.plan);
+            let plan = plan.map_err(|error| Error::format(folder, error.to_string()))?;
+            fields.insert(PLAN.to_owned(), plan);
+            whole::write_state(folder, fields)
         })?;
         save::folder_bytes(folder)
     }
 
-    /// Writes how far the run is into the checkpoint `folder` anew.
+    /// Writes how far the run is into the checkpoint `folder` anew. The rest of it stays what it was.
     pub(super) fn write_progress(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(PROGRESS);
-        save::replace_file(&path, &self.progress_text(&path)?)
+        whole::change_state(folder, self.progress_fields(folder)?)
     }
 
-    fn progress_text(&self, path: &Path) -> Result<Vec<u8>> {
-        serde_json::to_vec_pretty(&self.progress)
-            .map_err(|error| Error::format(path, error.to_string()))
+    fn progress_fields(&self, folder: &Path) -> Result<Map<String, Json>> {
+        match serde_json::to_value(&self.progress) {
+            Ok(Json::Object(fields)) => Ok(fields),
+            Ok(_) => Ok(Map::new()),
+            Err(error) => Err(Error::format(folder, error.to_string())),
+        }
     }
 
-    /// Puts the model and this state back to what `folder` holds.
+    /// Puts the model and this state back to what `folder` holds, which is expected to be whole.
     pub fn restore<T: Task>(&mut self, task: &mut T, folder: &Path) -> Result<()> {
-        let path = folder.join(PROGRESS);
-        let text = fs::read_to_string(&path).map_err(Error::file("read the run's state", &path))?;
-        let mut progress: Progress = serde_json::from_str(&text)
-            .map_err(|error| Error::format(&path, format!("not a run's state: {error}")))?;
+        let progress = self.saved_progress(folder)?;
+        task.restore(&progress.task)?;
+        self.restore_weights(task, folder)?;
+        self.progress = progress;
+        Ok(())
+    }
+
+    /// The same, but the task begins where it does before the first step: its data is not what it was.
+    pub fn restore_on_other_data<T: Task>(&mut self, task: &mut T, folder: &Path) -> Result<()> {
+        let progress = self.saved_progress(folder)?;
+        self.restore_weights(task, folder)?;
+        self.progress = Progress {
+            task: task.state(),
+            ..progress
+        };
+        Ok(())
+    }
+
+    fn saved_progress(&self, folder: &Path) -> Result<Progress> {
+        let Saved { mut progress, .. } = read_saved(folder)?;
         // A plan that was changed to another dtype begins or ends to scale.
         let planned = self.progress.loss_scale;
         progress.loss_scale = planned.and(progress.loss_scale.or(planned));
+        Ok(progress)
+    }
+
+    fn restore_weights<T: Task>(&mut self, task: &mut T, folder: &Path) -> Result<()> {
         task.load(folder)?;
-        task.restore(&progress.task)?;
         self.optimizer
             .load_state(read_tensors(&folder.join(OPTIMIZER))?)?;
         if let Some(ema) = &mut self.ema {
@@ -178,9 +218,20 @@ impl TrainState {
                 parameter.assign(&learning.remove(parameter.name()).ok_or_else(missing)?)?;
             }
         }
-        self.progress = progress;
         Ok(())
     }
+}
+
+/// Reads what the checkpoint in `folder` says of its run.
+pub fn read_saved(folder: &Path) -> Result<Saved> {
+    let mut fields = whole::read_state(folder)?;
+    let plan = fields.remove(PLAN);
+    let progress = serde_json::from_value(Json::Object(fields));
+    let wrong = |error| Error::format(folder.join(STATE), format!("not a run's state: {error}"));
+    Ok(Saved {
+        progress: progress.map_err(wrong)?,
+        plan: plan.and_then(|plan| serde_json::from_value(plan).ok()),
+    })
 }
 
 /// The update rule of a plan.

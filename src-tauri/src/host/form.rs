@@ -102,6 +102,7 @@ pub(crate) const FIELDS: &[Field] = &[
     any("Watching", "sample.tokens", "Write tokens", &[], "How many tokens it may write."),
     any("Watching", "save.every", "Save every", &[], "After how many steps the run is saved. 0 saves only at the end and when it is stopped."),
     any("Watching", "save.keep_last", "Keep last", &[], "How many of the newest checkpoints are kept."),
+    any("Watching", "save.keep_every", "Keep every", &[], "After how many steps the run is saved and that checkpoint is kept for good. 0 turns it off."),
     any("Watching", "save.keep_best", "Keep best", BOOL, "Also keep the checkpoint that measured best."),
 ];
 

@@ -102,8 +102,10 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     };
     let mut task = task;
     let mut state = TrainState::new(&plan, &task)?;
-    let checkpoints = Checkpoints::new(&run.checkpoints(), plan.save.keep_last);
-    if let Some(newest) = checkpoints.newest()? {
+    let checkpoints = Checkpoints::new(&run.checkpoints(), plan.save.keep_last)
+        .keep_every(plan.save.keep_every);
+    let mut tell = |message| observer.event(TrainEvent::Warned { message });
+    if let Some(newest) = checkpoints.newest_before(usize::MAX, &mut tell)? {
         state.restore(&mut task, &newest.path)?;
     }
     match train::train(&plan, &mut task, &mut state, &checkpoints, observer) {

@@ -233,12 +233,16 @@ impl Resolver<'_> {
             Chosen::new(2, "the newest, and one before it")
         });
         self.positive("save.keep_last", keep_last);
+        let keep_every = self.take("save.keep_every", &request.keep_every, || {
+            Chosen::new(0, "off: a long run would fill the disk")
+        });
         let keep_best = self.take("save.keep_best", &request.keep_best, || {
             Chosen::new(true, "later is not always better")
         });
         SavePlan {
             every,
             keep_last,
+            keep_every,
             keep_best,
         }
     }

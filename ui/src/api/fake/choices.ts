@@ -81,6 +81,7 @@ function lines(settings: Settings): [string, string, string][] {
     ["sample.tokens", "64", "Enough to see whether it makes sense."],
     ["save.every", measure, "Whenever it is measured."],
     ["save.keep_last", "2", "The newest, and one before it."],
+    ["save.keep_every", "0", "Off: a long run would fill the disk."],
     ["save.keep_best", "true", "Later is not always better."],
   ];
 }

@@ -63,6 +63,7 @@ const fields: FieldView[] = [
   field("Watching", "sample.tokens", "Write tokens", "How many tokens it may write."),
   field("Watching", "save.every", "Save every", "After how many steps the run is saved. 0 saves only at the end and when it is stopped."),
   field("Watching", "save.keep_last", "Keep last", "How many of the newest checkpoints are kept."),
+  field("Watching", "save.keep_every", "Keep every", "After how many steps the run is saved and that checkpoint is kept for good. 0 turns it off."),
   field("Watching", "save.keep_best", "Keep best", "Also keep the checkpoint that measured best.", yesNo),
 ];
 
