@@ -121,7 +121,8 @@ impl Watch {
             RunStatus::Interrupted => "Its engine ended without a word. It can go on.".to_owned(),
             RunStatus::Running | RunStatus::Paused | RunStatus::Stopped => return,
         };
-        notify(&plan.name, &words);
+        let name = plan.map_or_else(|| run.id.clone(), |plan| plan.name);
+        notify(&name, &words);
     }
 
     fn keep_awake(&mut self, state: Option<&RunState>, app: &App) {

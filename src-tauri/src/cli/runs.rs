@@ -6,12 +6,15 @@ use serde_json::json;
 
 use super::{
     Ended,
-    terminal::{Terminal, table},
+    terminal::{Terminal, bytes, table},
     train,
 };
 use crate::{
     host::Host,
-    store::run_state::{RunState, RunStatus},
+    store::{
+        run_checkpoints::CheckpointFolder,
+        run_state::{RunState, RunStatus},
+    },
     wire::error::Result,
 };
 
@@ -60,7 +63,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     match arguments.command.unwrap_or(Command::List) {
         Command::List => list(host, terminal),
         Command::Show { run } => show(&run, host, terminal),
-        Command::Resume { run } => train::resume(&run, host, terminal),
+        Command::Resume { run } => train::resume(&run, false, host, terminal),
         Command::Rename { run, name } => {
             let renamed = host.find_stored_run(&run)?.rename(&host.paths, &name)?;
             terminal.line(renamed.id);
@@ -115,6 +118,11 @@ fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
     for line in table(&rows) {
         terminal.line(line);
     }
+    for state in &states {
+        for damage in &state.damage {
+            terminal.warn(format_args!("{}: {damage}", state.id));
+        }
+    }
     Ok(Ended::Done)
 }
 
@@ -142,11 +150,12 @@ fn status(status: RunStatus) -> String {
 
 fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
     let run = host.find_run(run)?;
-    let (state, plan, events) = (run.state()?, run.plan()?, run.events()?);
-    let checkpoints = run.checkpoint_names();
+    let (state, plan, events) = (run.state()?, run.plan().ok(), run.events()?);
+    let checkpoints = run.checkpoint_folders();
     if terminal.json {
         terminal.json(&json!({
-            "state": state, "plan": plan, "checkpoints": checkpoints, "folder": run.folder,
+            "state": state, "plan": plan, "checkpoints": run.checkpoint_names(), "kept": checkpoints,
+            "folder": run.folder,
         }))?;
         return Ok(Ended::Done);
     }
@@ -159,6 +168,9 @@ fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
     ));
     if let Some(problem) = &state.problem {
         terminal.line(problem);
+    }
+    for damage in &state.damage {
+        terminal.warn(damage);
     }
     terminal.line(run.folder.display());
     let evaluated = events.iter().filter_map(|recorded| match &recorded.event {
@@ -179,10 +191,21 @@ fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
         table(&evaluated.collect::<Vec<_>>()),
         terminal,
     );
-    section("Checkpoints", checkpoints, terminal);
-    let text = std::fs::read_to_string(run.plan_file()).unwrap_or_default();
+    section("Checkpoints", checkpoint_lines(&checkpoints), terminal);
+    let text = run.plan_text().unwrap_or_default();
     section("Plan", text.lines().map(str::to_owned).collect(), terminal);
     Ok(Ended::Done)
+}
+
+/// Each checkpoint with its size and what it is kept for, and the size of all.
+fn checkpoint_lines(checkpoints: &[CheckpointFolder]) -> Vec<String> {
+    let row = |it: &CheckpointFolder| vec![it.name.clone(), bytes(it.bytes), it.kept_for.clone()];
+    let mut rows: Vec<Vec<String>> = checkpoints.iter().map(row).collect();
+    if rows.len() > 1 {
+        let sum = checkpoints.iter().map(|it| it.bytes).sum();
+        rows.push(vec!["all".to_owned(), bytes(sum), String::new()]);
+    }
+    table(&rows)
 }
 
 fn section(title: &str, lines: Vec<String>, terminal: &Terminal) {

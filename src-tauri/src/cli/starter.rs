@@ -43,7 +43,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     ));
     let resolved = host.plan(request)?;
     let run = host.create_run(&resolved)?;
-    if train::follow(&run, host, terminal)? == Ended::Stopped {
+    if train::follow(&run, false, host, terminal)? == Ended::Stopped {
         return Ok(Ended::Stopped);
     }
     let bar = ProgressBar::hidden();

@@ -79,6 +79,9 @@ pub(super) struct Arguments {
         "run_file", "model", "data", "column", "encoding", "method", "name", "steps", "device", "strict", "set", "plan",
     ])]
     resume: Option<String>,
+    /// With --resume: go on although data or model are not what they were when the run began.
+    #[arg(long, requires = "resume")]
+    force: bool,
 }
 
 fn method(word: &str) -> Result<Method, String> {
@@ -87,7 +90,7 @@ fn method(word: &str) -> Result<Method, String> {
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     if let Some(run) = &arguments.resume {
-        return resume(run, host, terminal);
+        return resume(run, arguments.force, host, terminal);
     }
     let (only_plan, yes) = (arguments.plan, arguments.yes);
     let request = request(arguments)?;
@@ -113,11 +116,11 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         terminal.warn(warning);
     }
     let run = host.create_run(&resolved)?;
-    follow(&run, host, terminal)
+    follow(&run, false, host, terminal)
 }
 
 /// Continues a run from its last checkpoint.
-pub(super) fn resume(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
+pub(super) fn resume(run: &str, force: bool, host: &Host, terminal: &Terminal) -> Result<Ended> {
     let run = host.find_run(run)?;
     if run.state()?.status == RunStatus::Finished {
         return Err(
@@ -125,7 +128,7 @@ pub(super) fn resume(run: &str, host: &Host, terminal: &Terminal) -> Result<Ende
                 .with_hint(format!("talk to it with `anneal chat {}`", run.id)),
         );
     }
-    follow(&run, host, terminal)
+    follow(&run, force, host, terminal)
 }
 
 /// What was asked: the run file, changed by the options, changed by `--set`.
@@ -154,7 +157,7 @@ fn request(arguments: Arguments) -> Result<TrainRequest> {
 }
 
 /// Trains a run in this process and shows how it goes. Ctrl-C saves and leaves.
-pub(super) fn follow(run: &Run, host: &Host, terminal: &Terminal) -> Result<Ended> {
+pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -> Result<Ended> {
     let interrupts = count_interrupts()?;
     if !terminal.json {
         terminal.note(format_args!("run {}", style(&run.id).for_stderr().bold()));
@@ -171,7 +174,13 @@ pub(super) fn follow(run: &Run, host: &Host, terminal: &Terminal) -> Result<Ende
             let _ = terminal.json(&opened);
         }
     };
-    let trained = host.train(run, &mut started, &mut |event| view.show(event), &wish);
+    let trained = host.train(
+        run,
+        force,
+        &mut started,
+        &mut |event| view.show(event),
+        &wish,
+    );
     view.bar.finish_and_clear();
     trained?;
     let state = run.state()?;

@@ -55,7 +55,7 @@ pub(crate) struct App {
     /// What is fetched from the Hub.
     pub(crate) downloads: Downloads,
     /// The plan of each run, and how far it was when it was last looked at, by its id.
-    known: Mutex<HashMap<String, (TrainPlan, RunProgress)>>,
+    known: Mutex<HashMap<String, RunProgress>>,
     /// What is odd about the settings.
     warnings: Vec<String>,
     /// The models that are open to be talked to.
@@ -146,17 +146,14 @@ impl App {
         }
     }
 
-    /// How far a run is. Its plan is read once, and of its events only the new ones are.
-    pub(crate) fn state(&self, run: &Run) -> Result<(RunState, TrainPlan), AppError> {
+    /// How far a run is, and its plan if it still has one. Of its events only the new ones are read.
+    pub(crate) fn state(&self, run: &Run) -> Result<(RunState, Option<TrainPlan>), AppError> {
         let mut known = locked(&self.known);
-        if !known.contains_key(&run.id) {
-            known.insert(run.id.clone(), (run.plan()?, RunProgress::new(run)));
-        }
-        let Some((plan, progress)) = known.get_mut(&run.id) else {
-            return Err(AppError::failed("the run was not read"));
-        };
+        let progress = known
+            .entry(run.id.clone())
+            .or_insert_with(|| RunProgress::new(run));
         progress.catch_up_with_all()?;
-        Ok((progress.state(run)?, plan.clone()))
+        Ok((progress.state(run)?, progress.plan()))
     }
 
     /// A run as the window shows it.
@@ -165,8 +162,8 @@ impl App {
     }
 
     /// The same for a run whose state is known.
-    fn show(&self, run: &Run, (state, plan): (RunState, TrainPlan)) -> RunView {
-        RunView::new(state, &plan, self.queue.place(&run.id))
+    fn show(&self, run: &Run, (state, plan): (RunState, Option<TrainPlan>)) -> RunView {
+        RunView::new(state, plan.as_ref(), self.queue.place(&run.id))
     }
 
     /// All runs, the newest first. One that can't be read is left out; its folder stays.

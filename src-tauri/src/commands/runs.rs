@@ -55,7 +55,7 @@ pub(super) fn follow_run(
     news: Channel<RunNews>,
 ) -> Answer<u32> {
     let run = app.host.run(&id)?;
-    let plan = run.plan()?;
+    let plan = run.plan().ok();
     let follower = app.follower.clone();
     let number = follower.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
     thread::spawn(move || {
@@ -65,7 +65,7 @@ pub(super) fn follow_run(
             let events = EventsView::new(last, events);
             last = events.last();
             // The place in the queue is part of what the window asks for every second.
-            let run = RunView::new(state, &plan, None);
+            let run = RunView::new(state, plan.as_ref(), None);
             gone.set(news.send(RunNews { run, events }).is_err());
         };
         let hears = || !gone.get() && follower.load(Ordering::SeqCst) == number;
@@ -91,7 +91,7 @@ pub(super) fn unfollow_run(app: State<'_, App>, follower: u32) -> Answer<()> {
 #[specta::specta]
 pub(super) fn run_plan(app: State<'_, App>, id: String) -> Answer<Vec<PlanLineView>> {
     let run = app.host.run(&id)?;
-    let lines = run_file::read_lines(&run.plan_file())?.into_iter();
+    let lines = run_file::lines(&run.plan_text()?).into_iter();
     let views = lines.map(|(field, value, why)| PlanLineView { field, value, why });
     Ok(views.collect())
 }
@@ -104,7 +104,11 @@ pub(super) fn run_settings(
     id: String,
 ) -> Answer<std::collections::BTreeMap<String, String>> {
     let run = app.host.run(&id)?;
-    let request = run_file::read(&run.plan_file())?;
+    let known = run.known_plan()?;
+    let request = match known.damage {
+        None => run_file::read(&run.plan_file())?,
+        Some(_) => run_file::request_of(&known.plan)?,
+    };
     Ok(run_file::fields(&request)?)
 }
 
@@ -121,6 +125,11 @@ pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>
             "what happened, by number",
             run.events_file(),
         ),
+        (
+            "sources.json",
+            "what it learns from and starts from, by sum",
+            run.sources_file(),
+        ),
         ("log.txt", "what the engine wrote beside it", run.log_file()),
     ];
     let known = known
@@ -131,16 +140,16 @@ pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>
             bytes: size(path) as f64,
             what: what.to_owned(),
         });
-    let best = run.best_checkpoint().ok();
-    let checkpoints = run.checkpoint_names().into_iter().map(|name| {
-        let path = run.checkpoints().join(&name);
+    let checkpoints = run.checkpoint_folders().into_iter().map(|folder| {
+        let talks = if folder.talks {
+            ", the one that is talked to"
+        } else {
+            ""
+        };
         FileView {
-            what: match best.as_ref() == Some(&path) {
-                true => "a checkpoint, the one that is talked to".to_owned(),
-                false => "a checkpoint".to_owned(),
-            },
-            bytes: folder_bytes(&path) as f64,
-            name: format!("checkpoints/{name}"),
+            name: format!("checkpoints/{}", folder.name),
+            bytes: folder.bytes as f64,
+            what: format!("a checkpoint: {}{talks}", folder.kept_for),
         }
     });
     Ok(known.chain(checkpoints).collect())

@@ -144,7 +144,7 @@ impl App {
         let free_bytes = device.and_then(|device| device.free_bytes);
         let rate = self.host.runs().iter().rev().find_map(|run| {
             let (state, earlier) = self.state(run).ok()?;
-            let seconds = state.step_millis? / 1e3;
+            let (seconds, earlier) = (state.step_millis? / 1e3, earlier?);
             if earlier.device != plan.device {
                 return None;
             }

@@ -60,17 +60,19 @@ struct Care {
 impl Host {
     /// Trains a run in an engine, from its newest checkpoint if it has one, until it is done or `wish` ends it.
     ///
-    /// Every event is on disk before it is shown. `started` is told the engine's number among the system's processes.
+    /// Every event is on disk before it is shown. `started` is told the engine's number among the system's processes. With
+    /// `force` it also goes on with data, a model or settings that are not what they were.
     pub(crate) fn train(
         &self,
         run: &Run,
+        force: bool,
         started: &mut dyn FnMut(u32),
         show: &mut dyn FnMut(&RecordedEvent),
         wish: &dyn Fn() -> Wish,
     ) -> Result<()> {
         let mut care = Care::default();
         loop {
-            let Some(end) = self.train_in_one_engine(run, started, show, wish)? else {
+            let Some(end) = self.train_in_one_engine(run, force, started, show, wish)? else {
                 return Ok(());
             };
             if wish() == Wish::Stop {
@@ -96,6 +98,7 @@ impl Host {
     fn train_in_one_engine(
         &self,
         run: &Run,
+        force: bool,
         started: &mut dyn FnMut(u32),
         show: &mut dyn FnMut(&RecordedEvent),
         wish: &dyn Fn() -> Wish,
@@ -106,6 +109,7 @@ impl Host {
         started(engine.id());
         let ask = Ask::Train {
             folder: run.folder.clone(),
+            force,
         };
         let mut hear = |reply| {
             if let Reply::Happened { event } = reply {

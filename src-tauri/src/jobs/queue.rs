@@ -99,7 +99,8 @@ impl Queue {
             thread::spawn(move || {
                 while let Some((run, state)) = shared.next() {
                     let mut heard = |_: &_| state.begun.store(true, Ordering::SeqCst);
-                    let trained = host.train(&run, &mut |_| {}, &mut heard, &|| state.wish());
+                    let trained =
+                        host.train(&run, false, &mut |_| {}, &mut heard, &|| state.wish());
                     let begun = state.begun.load(Ordering::SeqCst);
                     let problem = trained.err().and_then(|error| told(&run, error, begun));
                     let mut line = shared.line();

@@ -1,9 +1,9 @@
 //! Training a run, inside an engine.
 
-use std::{cell::RefCell, collections::VecDeque, process, thread, time::Duration};
+use std::{cell::RefCell, collections::VecDeque, path::Path, process, thread, time::Duration};
 
 use models::{
-    checkpoint::keep::Checkpoints,
+    checkpoint::keep::{Checkpoint, Checkpoints},
     device::{
         self, Device,
         memory::memory,
@@ -13,7 +13,10 @@ use models::{
         LanguageTask,
         text::{Text, TokenizerFrom},
     },
-    train::{self, Observer, TrainEvent, TrainPlan, TrainState},
+    train::{
+        self, Observer, TrainEvent, TrainPlan, TrainState, request::TokenizerSource,
+        state::read_saved,
+    },
 };
 
 #[cfg(debug_assertions)]
@@ -21,8 +24,10 @@ use super::fault::{Faults, FaultyTask};
 use super::{choose, watchdog::Watchdog};
 use crate::{
     store::{
+        plan_changes,
         record::{Record, RecordedEvent},
         runs::Run,
+        sources,
     },
     wire::error::{AppError, Code, Result},
 };
@@ -39,6 +44,8 @@ pub(super) struct Wishes<'a> {
     pub(super) pause: &'a dyn Fn() -> bool,
     pub(super) why_pause: &'a dyn Fn() -> Option<String>,
     pub(super) stop: &'a dyn Fn() -> bool,
+    /// To go on although data, model or settings are not what they were.
+    pub(super) force: bool,
 }
 
 /// Trains a run from its newest checkpoint, if it has one, until it is done or asked to stop.
@@ -80,21 +87,41 @@ pub(super) fn try_steps(
     stop: &dyn Fn() -> bool,
 ) -> Result<(Vec<f64>, Option<u64>)> {
     let device = device::open(&choose(plan.device, plan.strict)?)?;
-    let mut task = open_task(plan, &device)?;
+    let mut task = open_task(plan, None, &device)?;
     let millis = train::try_steps(plan, &mut task, STEPS_TRIED, stop)?;
     let peak_bytes = memory(&device)?.peak_bytes;
     Ok((millis, peak_bytes))
 }
 
 fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
+    let force = observer.wishes.force;
+    if let Some(message) = run.mend_plan()? {
+        observer.event(TrainEvent::Warned { message });
+    }
     let plan = run.plan()?;
+    let checkpoints =
+        Checkpoints::new(&run.checkpoints(), plan.save.keep_last).keep_every(plan.save.keep_every);
+    let newest = newest(&checkpoints, observer)?;
+    let mut told = Vec::new();
+    if let Some(newest) = &newest {
+        told.extend(plan_changes::check(
+            &read_saved(&newest.path)?,
+            &plan,
+            force,
+        )?);
+    }
+    told.extend(sources::check(run, &plan, force)?);
     let choice = choose(plan.device, plan.strict)?;
-    for warning in &choice.warnings {
-        let message = warning.clone();
+    for message in told.into_iter().chain(choice.warnings.iter().cloned()) {
         observer.event(TrainEvent::Warned { message });
     }
     let device = device::open(&choice)?;
-    let task = open_task(&plan, &device)?;
+    // What was learned means nothing with a tokenizer made from other data.
+    let learned_from = newest
+        .as_ref()
+        .filter(|_| force)
+        .map(|it| it.path.as_path());
+    let task = open_task(&plan, learned_from, &device)?;
     #[cfg(debug_assertions)]
     let task = {
         observer.faults.begin();
@@ -102,11 +129,15 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     };
     let mut task = task;
     let mut state = TrainState::new(&plan, &task)?;
-    let checkpoints = Checkpoints::new(&run.checkpoints(), plan.save.keep_last)
-        .keep_every(plan.save.keep_every);
-    let mut tell = |message| observer.event(TrainEvent::Warned { message });
-    if let Some(newest) = checkpoints.newest_before(usize::MAX, &mut tell)? {
-        state.restore(&mut task, &newest.path)?;
+    if let Some(newest) = newest {
+        match state.restore(&mut task, &newest.path) {
+            Err(models::Error::Data(_)) if force => {
+                state.restore_on_other_data(&mut task, &newest.path)?;
+                let message = "the data is read from its beginning".to_owned();
+                observer.event(TrainEvent::Warned { message });
+            }
+            restored => restored?,
+        }
     }
     match train::train(&plan, &mut task, &mut state, &checkpoints, observer) {
         // A process whose device was lost can't get it back; the next one goes on.
@@ -123,14 +154,37 @@ fn give_up(error: &models::Error) -> ! {
     process::abort();
 }
 
-fn open_task(plan: &TrainPlan, device: &Device) -> Result<LanguageTask> {
+/// The checkpoint to go on from. Damaged ones that are newer are told of.
+fn newest(checkpoints: &Checkpoints, observer: &mut Recorder) -> Result<Option<Checkpoint>> {
+    let mut damaged = 0;
+    let mut tell = |message| {
+        damaged += 1;
+        observer.event(TrainEvent::Warned { message });
+    };
+    let newest = checkpoints.newest_before(usize::MAX, &mut tell)?;
+    if newest.is_none() && damaged > 0 {
+        let message = "no checkpoint is whole, so the run begins anew".to_owned();
+        observer.event(TrainEvent::Warned { message });
+    }
+    Ok(newest)
+}
+
+/// The model and the data of a plan. A tokenizer that would be made from the data is that of `learned_from`, if it is given.
+fn open_task(
+    plan: &TrainPlan,
+    learned_from: Option<&Path>,
+    device: &Device,
+) -> Result<LanguageTask> {
     let data = &plan.data;
-    let text = Text::open(
-        &data.source(),
-        data.held_out,
-        tokenizer_of(plan)?,
-        plan.seed,
-    )?;
+    let is_made = |plan: &TrainPlan| {
+        let scratch = plan.scratch.as_ref();
+        scratch.is_some_and(|scratch| scratch.tokenizer == TokenizerSource::Trained)
+    };
+    let tokenizer = match learned_from.filter(|_| is_made(plan)) {
+        Some(folder) => TokenizerFrom::Folder(folder),
+        None => tokenizer_of(plan)?,
+    };
+    let text = Text::open(&data.source(), data.held_out, tokenizer, plan.seed)?;
     Ok(LanguageTask::new(plan, text, device)?)
 }
 

@@ -151,7 +151,7 @@ fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
 
 fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
     match ask {
-        Ask::Train { folder } => {
+        Ask::Train { folder, force } => {
             // A run needs the memory that a model to talk to may hold.
             *chat = None;
             let mut show = |event| say(&Reply::Happened { event });
@@ -159,6 +159,7 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
                 pause: &|| wishes.pause.load(Ordering::SeqCst),
                 why_pause: &|| locked(&wishes.why_pause).clone(),
                 stop: &|| wishes.stop(),
+                force,
             };
             train::train(&Run::at(folder), &mut show, wishes)
         }

@@ -9,12 +9,16 @@ pub(crate) mod data_sets;
 pub(crate) mod hub_cache;
 pub(crate) mod models;
 pub(crate) mod paths;
+pub(crate) mod plan_changes;
 pub(crate) mod record;
 pub(crate) mod reliefs;
+pub(crate) mod run_checkpoints;
 pub(crate) mod run_file;
+mod run_plan;
 pub(crate) mod run_state;
 pub(crate) mod runs;
 pub(crate) mod settings;
+pub(crate) mod sources;
 #[cfg(feature = "gui")]
 pub(crate) mod waiting;
 pub(crate) mod yaml;
@@ -93,6 +97,14 @@ pub(crate) fn make_folder_of(path: &Path) -> Result<()> {
 
 /// The moment, in UTC: `2026-11-21T09:30:00.123Z`.
 pub(crate) fn now() -> String {
-    let now = jiff::Timestamp::now();
-    now.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+    in_words(jiff::Timestamp::now())
+}
+
+/// A moment that the file system knows, in the same words.
+pub(crate) fn moment(time: std::time::SystemTime) -> Option<String> {
+    jiff::Timestamp::try_from(time).ok().map(in_words)
+}
+
+fn in_words(moment: jiff::Timestamp) -> String {
+    moment.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }

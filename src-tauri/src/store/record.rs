@@ -1,10 +1,11 @@
 //! The events of a run on disk: one per line, numbered, appended before anyone sees them.
 //!
-//! A line that a crash cut short is forgotten: the run goes on from its last checkpoint anyway.
+//! A last line that a crash cut short is forgotten: the run goes on from its last checkpoint anyway. Any other line that
+//! can't be read is left out, counted, and stays in the file.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{BufRead, BufReader, ErrorKind, Seek, SeekFrom, Write},
+    fs::{File, OpenOptions},
+    io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
 
@@ -13,10 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::error::{AppError, Result};
 
+/// How many events are in memory at once where none of them is kept.
+pub(crate) const EVENTS_AT_ONCE: usize = 5_000;
+/// What a line begins with.
+const BEGIN: &[u8] = b"{\"number\":";
+/// By how much a number may be ahead of the one before it: as many lines may be lost. A greater one was damaged.
+const MOST_LOST: u64 = 1_000_000;
+
 /// An event as it stands in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedEvent {
-    /// Counts from 1, without gaps, over all sessions of a run.
+    /// Counts from 1 over all sessions of a run. Without gaps, unless lines were lost or can't be read.
     pub(crate) number: u64,
     /// When it was written, in UTC: `2026-11-21T09:30:00.123Z`.
     pub(crate) time: String,
@@ -41,29 +49,41 @@ pub(crate) struct Record {
 impl Record {
     /// Opens the file, or makes it. A last line that was cut short is taken away.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let last_number = read(path)?.last().map_or(0, |event| event.number);
-        let text = fs::read(path).unwrap_or_default();
-        let whole = text
-            .iter()
-            .rposition(|&byte| byte == b'\n')
-            .map_or(0, |end| end + 1);
+        let mut tail = Tail::new(path.to_owned());
+        while !tail.read(EVENTS_AT_ONCE)?.is_empty() {}
         let file = OpenOptions::new()
             .create(true)
+            .read(true)
             .append(true)
             .open(path)
             .map_err(AppError::file("open the events", path))?;
-        if whole < text.len() {
-            file.set_len(whole as u64)
-                .map_err(AppError::file("repair the events", path))?;
-        }
         // Without the reserve, a full disk takes no more words; nothing else needs it.
         let _ = fs::write(reserve(path), [0; RESERVE_BYTES]);
-        Ok(Self {
+        let mut record = Self {
             file,
             path: path.to_owned(),
-            last_number,
-            bytes: whole as u64,
-        })
+            last_number: tail.last_number,
+            bytes: 0,
+        };
+        let ended = record.end_last_line(tail.offset);
+        let length = ended.and_then(|()| record.file.metadata());
+        record.bytes = length
+            .map_err(AppError::file("repair the events", path))?
+            .len();
+        Ok(record)
+    }
+
+    /// Takes the beginning of an event away that stands after the last whole line. What is none of ours becomes a line,
+    /// so that it is kept.
+    fn end_last_line(&mut self, whole: u64) -> std::io::Result<()> {
+        let mut rest = vec![0; BEGIN.len()];
+        self.file.seek(SeekFrom::Start(whole))?;
+        let read = self.file.read(&mut rest)?;
+        match rest.get(..read) {
+            Some([]) | None => Ok(()),
+            Some(rest) if BEGIN.starts_with(rest) => self.file.set_len(whole),
+            Some(_) => self.file.write_all(b"\n"),
+        }
     }
 
     /// Writes an event and returns it with its number and time.
@@ -108,8 +128,10 @@ pub(crate) struct Tail {
     path: PathBuf,
     /// Bytes of the whole lines that were read.
     offset: u64,
-    /// How many they are.
-    lines: usize,
+    /// The number of the last event that was read.
+    last_number: u64,
+    /// How many lines could not be read.
+    unreadable: usize,
 }
 
 impl Tail {
@@ -118,46 +140,51 @@ impl Tail {
         Self {
             path,
             offset: 0,
-            lines: 0,
+            last_number: 0,
+            unreadable: 0,
         }
     }
 
-    /// The number of the last event that was read: each line has the next.
-    #[cfg(feature = "gui")]
+    /// The number of the last event that was read.
     pub(crate) fn last_number(&self) -> u64 {
-        self.lines as u64
+        self.last_number
+    }
+
+    /// How many lines could not be read so far, and were left out.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable
     }
 
     /// Reads at most so many events. A last line without its end is being written, or was cut short: it is left for later.
     pub(crate) fn read(&mut self, most: usize) -> Result<Vec<RecordedEvent>> {
+        let failed = || AppError::file("read the events", &self.path);
         let mut file = match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            opened => opened.map_err(AppError::file("read the events", &self.path))?,
+            opened => opened.map_err(failed())?,
         };
-        file.seek(SeekFrom::Start(self.offset))
-            .map_err(AppError::file("read the events", &self.path))?;
+        file.seek(SeekFrom::Start(self.offset)).map_err(failed())?;
         let mut reader = BufReader::new(file);
         let mut line = Vec::new();
         let mut events = Vec::new();
-        let mut offset = self.offset;
         while events.len() < most {
             line.clear();
-            reader
-                .read_until(b'\n', &mut line)
-                .map_err(AppError::file("read the events", &self.path))?;
+            reader.read_until(b'\n', &mut line).map_err(failed())?;
             if line.last() != Some(&b'\n') {
                 break;
             }
-            offset += line.len() as u64;
-            let event = serde_json::from_slice(&line).map_err(|error| {
-                let (line, path) = (self.lines + events.len() + 1, self.path.display());
-                AppError::failed(format!("line {line} is not an event: {error}: `{path}`"))
-            })?;
+            self.offset += line.len() as u64;
+            let Ok(mut event) = serde_json::from_slice::<RecordedEvent>(&line) else {
+                self.unreadable += 1;
+                continue;
+            };
+            // Whoever follows a run asks for what comes after a number, so each is greater than the one before.
+            let next = self.last_number + 1;
+            if !(next..=next + MOST_LOST).contains(&event.number) {
+                event.number = next;
+            }
+            self.last_number = event.number;
             events.push(event);
         }
-        // Only now: who asks again after an error gets the error again, and not what follows the broken line.
-        self.offset = offset;
-        self.lines += events.len();
         Ok(events)
     }
 }
@@ -169,6 +196,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<RecordedEvent>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -192,8 +221,8 @@ mod tests {
         assert_eq!(read(9), 1);
     }
 
-    #[test]
-    fn a_last_line_cut_short_is_forgotten_and_a_broken_one_before_is_named() {
+    /// A file with three events, and its text.
+    fn three_events() -> (tempfile::TempDir, PathBuf, String) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events.jsonl");
         let mut record = Record::open(&path).unwrap();
@@ -201,27 +230,67 @@ mod tests {
             record.append(TrainEvent::Stopped { step }).unwrap();
         }
         let text = fs::read_to_string(&path).unwrap();
+        (folder, path, text)
+    }
+
+    #[test]
+    fn a_last_line_cut_short_is_forgotten() {
+        let (_folder, path, text) = three_events();
         for cut in 1..70 {
             fs::write(&path, &text[..text.len() - cut]).unwrap();
             assert_eq!(read(&path).unwrap().len(), 2, "cut by {cut}");
         }
-        Record::open(&path)
-            .unwrap()
-            .append(TrainEvent::Stopped { step: 9 })
-            .unwrap();
+        let mut record = Record::open(&path).unwrap();
+        record.append(TrainEvent::Stopped { step: 9 }).unwrap();
         let events = read(&path).unwrap();
         assert_eq!(
             (events.len(), events[2].number, events[2].event.step()),
             (3, 3, Some(9))
         );
+    }
 
-        fs::write(&path, "{\"number\": 1}\n").unwrap();
-        let error = read(&path).unwrap_err();
-        assert!(
-            error
-                .message
-                .starts_with("line 1 is not an event: missing field"),
-            "{error}"
-        );
+    #[test]
+    fn a_line_that_cannot_be_read_is_left_out_and_counted_and_stays_in_the_file() {
+        let (_folder, path, text) = three_events();
+        let lines: Vec<&str> = text.lines().collect();
+        for broken in [
+            "",
+            "{\"number\":2,",
+            "\u{0}\u{0}\u{0}",
+            "{\"number\": 2}",
+            "[]",
+            "Stopped",
+        ] {
+            fs::write(&path, [lines[0], broken, lines[2], ""].join("\n")).unwrap();
+            let mut tail = Tail::new(path.clone());
+            let numbers: Vec<u64> = tail.read(9).unwrap().iter().map(|it| it.number).collect();
+            assert_eq!((numbers, tail.unreadable()), (vec![1, 3], 1), "{broken}");
+        }
+        // Nor does anything get lost at the end that we did not begin.
+        fs::write(&path, text.clone() + "a note of mine").unwrap();
+        let mut record = Record::open(&path).unwrap();
+        let fourth = record.append(TrainEvent::Stopped { step: 4 }).unwrap();
+        assert_eq!((fourth.number, read(&path).unwrap().len()), (4, 4));
+        let kept = fs::read_to_string(&path).unwrap();
+        assert!(kept.starts_with(&(text + "a note of mine\n{")), "{kept}");
+    }
+
+    #[test]
+    fn numbers_grow_whatever_stands_in_the_file_and_go_on_after_the_highest() {
+        let (_folder, path, text) = three_events();
+        for (wrong, expected) in [
+            ("1", [1, 2, 3]),
+            ("0", [1, 2, 3]),
+            ("7", [1, 7, 8]),
+            ("18446744073709551615", [1, 2, 3]),
+        ] {
+            let number = format!("{{\"number\":{wrong},");
+            fs::write(&path, text.replace("{\"number\":2,", &number)).unwrap();
+            let numbers: Vec<u64> = read(&path).unwrap().iter().map(|it| it.number).collect();
+            assert_eq!(numbers, expected);
+            let mut record = Record::open(&path).unwrap();
+            let next = record.append(TrainEvent::Stopped { step: 4 }).unwrap();
+            assert_eq!(next.number, expected[2] + 1);
+        }
     }
 }

@@ -104,11 +104,10 @@ pub(crate) fn with_plan(text: &str, plan: &TrainPlan, why: &str) -> Result<Strin
     })
 }
 
-/// Each value of a plan's file: its field, the value, and the reason beside it.
+/// Each value in the text of a plan: its field, the value, and the reason beside it.
 #[cfg(feature = "gui")]
-pub(crate) fn read_lines(path: &Path) -> Result<Vec<(String, String, String)>> {
-    let text = fs::read_to_string(path).map_err(AppError::file("read the plan", path))?;
-    Ok(yaml::commented_values(&text))
+pub(crate) fn lines(text: &str) -> Vec<(String, String, String)> {
+    yaml::commented_values(text)
 }
 
 /// A request as changes to an empty one: each field with its value, written as in a file.
@@ -142,6 +141,13 @@ pub(crate) fn fields(request: &TrainRequest) -> Result<BTreeMap<String, String>>
     let mut fields = BTreeMap::new();
     collect("", &tree, &mut fields);
     Ok(fields)
+}
+
+/// A plan as a request for another run like it.
+#[cfg(feature = "gui")]
+pub(crate) fn request_of(plan: &TrainPlan) -> Result<TrainRequest> {
+    let request = serde_json::to_value(plan).and_then(serde_json::from_value);
+    request.map_err(|error| AppError::failed(error.to_string()))
 }
 
 /// Reads the plan of a run.

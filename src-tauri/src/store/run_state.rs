@@ -1,21 +1,27 @@
 //! How far a run is, read from its events.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, fs};
 
-use ::models::train::TrainEvent;
+use ::models::{
+    checkpoint::{
+        keep::Checkpoints,
+        whole::{STATE, verify_lengths},
+    },
+    train::{
+        TrainEvent, TrainPlan,
+        state::{Progress, read_saved},
+    },
+};
 use serde::Serialize;
 
 use super::{
-    record::{RecordedEvent, Tail},
+    record::{EVENTS_AT_ONCE, RecordedEvent, Tail},
     runs::Run,
 };
 use crate::wire::error::Result;
 
 /// How many of the latest steps the duration of a step is about.
 const LATEST_STEPS: usize = 50;
-
-/// How many events are in memory at once where only the state after them is wanted.
-const EVENTS_AT_ONCE: usize = 5_000;
 
 /// How far a run is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -55,6 +61,8 @@ pub(crate) struct RunState {
     pub(crate) trainable_parameters: Option<u64>,
     /// Whether something was saved that can be talked to.
     pub(crate) saved: bool,
+    /// What of its files is damaged, each in a sentence.
+    pub(crate) damage: Vec<String>,
 }
 
 /// What a run is doing.
@@ -79,12 +87,26 @@ pub(crate) enum RunStatus {
 /// A run's state, with the place up to which its events were read: who looks again reads only what is new.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunProgress {
+    run: Run,
     tail: Tail,
     /// The durations of the latest steps since the run last started, since that may have been on another machine's
     /// terms.
     latest_millis: VecDeque<f64>,
+    /// What lies beside the events. Looked at again after the run began, went back or ended.
+    beside: Option<Beside>,
     /// As the events have it; whether a process trains it is asked when the state is.
     state: RunState,
+}
+
+/// What lies in a run's folder beside its events, which may be damaged, or know less than it.
+#[derive(Debug, Clone, PartialEq)]
+struct Beside {
+    plan: Option<TrainPlan>,
+    /// Why there is no plan.
+    problem: Option<String>,
+    /// How far the newest whole checkpoint is, and when it was saved.
+    saved: Option<(Progress, Option<String>)>,
+    damage: Vec<String>,
 }
 
 impl RunStatus {
@@ -105,8 +127,10 @@ impl RunProgress {
     /// Nothing is read yet.
     pub(crate) fn new(run: &Run) -> Self {
         Self {
+            run: run.clone(),
             tail: Tail::new(run.events_file()),
             latest_millis: VecDeque::new(),
+            beside: None,
             state: RunState::new(&run.id),
         }
     }
@@ -125,7 +149,14 @@ impl RunProgress {
                 }
                 _ => {}
             }
+            if is_turn(&recorded.event) {
+                self.beside = None;
+            }
             self.state.apply(recorded);
+        }
+        let is_known = self.beside.as_ref().is_some_and(|it| it.plan.is_some());
+        if !is_known && events.len() < most {
+            self.beside = Some(Beside::look(&self.run));
         }
         Ok(events)
     }
@@ -134,6 +165,12 @@ impl RunProgress {
     pub(crate) fn catch_up_with_all(&mut self) -> Result<()> {
         while !self.catch_up(EVENTS_AT_ONCE)?.is_empty() {}
         Ok(())
+    }
+
+    /// The plan, where it can be known.
+    #[cfg(feature = "gui")]
+    pub(crate) fn plan(&self) -> Option<TrainPlan> {
+        self.beside.as_ref()?.plan.clone()
     }
 
     /// The number of the last event that was read.
@@ -146,6 +183,25 @@ impl RunProgress {
     pub(crate) fn state(&self, run: &Run) -> Result<RunState> {
         let mut state = self.state.clone();
         state.step_millis = median(&self.latest_millis);
+        let began = state.changed.is_some();
+        if let Some(beside) = &self.beside {
+            state.add(beside);
+        }
+        if !began && state.saved {
+            let step = state.step;
+            state.damage.push(format!(
+                "`events.jsonl` is missing or empty; that step {step} is done says the newest checkpoint"
+            ));
+        }
+        match self.tail.unreadable() {
+            0 => {}
+            1 => state
+                .damage
+                .push("1 line of `events.jsonl` can't be read and is left out".to_owned()),
+            count => state.damage.push(format!(
+                "{count} lines of `events.jsonl` can't be read and are left out"
+            )),
+        }
         let trained = run.is_locked()?;
         state.status = match (trained, state.status) {
             (true, RunStatus::Paused) => RunStatus::Paused,
@@ -156,6 +212,56 @@ impl RunProgress {
         };
         Ok(state)
     }
+}
+
+impl Beside {
+    fn look(run: &Run) -> Self {
+        let mut damage = Vec::new();
+        let (plan, problem) = match run.known_plan() {
+            Ok(known) => {
+                damage.extend(known.damage);
+                (Some(known.plan), None)
+            }
+            Err(error) => (None, Some(error.message)),
+        };
+        let checkpoints = Checkpoints::new(&run.checkpoints(), 1);
+        let mut saved = None;
+        for checkpoint in checkpoints.list().unwrap_or_default().into_iter().rev() {
+            if let Err(error) = verify_lengths(&checkpoint.path) {
+                let step = checkpoint.step;
+                damage.push(format!("the checkpoint of step {step} is damaged: {error}"));
+            } else if saved.is_none() {
+                let written =
+                    fs::metadata(checkpoint.path.join(STATE)).and_then(|it| it.modified());
+                let at = written.ok().and_then(super::moment);
+                saved = read_saved(&checkpoint.path)
+                    .ok()
+                    .map(|it| (it.progress, at));
+            }
+        }
+        // The process that trains it removes old checkpoints, and one that is half gone is not damaged.
+        if run.is_locked().unwrap_or(true) {
+            damage.clear();
+        }
+        Self {
+            plan,
+            problem,
+            saved,
+            damage,
+        }
+    }
+}
+
+/// Whether what lies beside the events may be another after this one.
+fn is_turn(event: &TrainEvent) -> bool {
+    matches!(
+        event,
+        TrainEvent::Started { .. }
+            | TrainEvent::RolledBack { .. }
+            | TrainEvent::Stopped { .. }
+            | TrainEvent::Failed { .. }
+            | TrainEvent::Finished { .. }
+    )
 }
 
 impl RunState {
@@ -180,6 +286,36 @@ impl RunState {
             parameters: None,
             trainable_parameters: None,
             saved: false,
+            damage: Vec::new(),
+        }
+    }
+
+    /// Adds what the folder knows and the events don't.
+    fn add(&mut self, beside: &Beside) {
+        self.damage.extend(beside.damage.iter().cloned());
+        if let Some(problem) = &beside.problem {
+            self.status = RunStatus::Failed;
+            self.problem = Some(problem.clone());
+        }
+        if let (0, Some(plan)) = (self.steps, &beside.plan) {
+            self.steps = plan.steps;
+        }
+        let Some((progress, saved_at)) = &beside.saved else {
+            return;
+        };
+        self.saved = true;
+        self.best_loss = self.best_loss.or(progress.best.map(|best| best.loss));
+        // Events are written first, so a checkpoint that is ahead of them has outlived them.
+        if progress.step > self.step {
+            self.step = progress.step;
+            self.seconds = self.seconds.max(progress.seconds);
+        }
+        if self.started.is_none() {
+            self.started = saved_at.clone();
+            self.changed = self.changed.take().or_else(|| saved_at.clone());
+            if self.status == RunStatus::Interrupted && self.steps > 0 && self.step >= self.steps {
+                self.status = RunStatus::Finished;
+            }
         }
     }
 

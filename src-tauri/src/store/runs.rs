@@ -3,6 +3,7 @@
 //! ```text
 //! 2026-11-21-shakespeare-7f3a/
 //!   run.yaml        the whole plan, its reasons as comments
+//!   sources.json    the files it learns from and starts from, by their sums
 //!   events.jsonl    what happened, one event per line
 //!   checkpoints/    what it learned, one folder per saved step
 //!   log.txt         what its engines wrote beside the events: the place of a mistake
@@ -24,9 +25,9 @@ use super::{
 };
 use crate::wire::error::{AppError, Result};
 use ::models::{
-    checkpoint::{keep::Checkpoints, save::replace_file},
+    checkpoint::save::replace_file,
     random::stable_hash,
-    train::{Resolved, TrainEvent, TrainPlan},
+    train::{Resolved, TrainEvent},
 };
 
 /// A run, by its folder.
@@ -80,10 +81,11 @@ pub(crate) fn list(paths: &Paths) -> Vec<Run> {
             id: entry.file_name().to_string_lossy().into_owned(),
             folder: entry.path(),
         })
-        .filter(|run| run.plan_file().is_file())
+        .filter(|run| is_run(&run.folder))
         .collect();
     let made = |run: &Run| {
         fs::metadata(run.plan_file())
+            .or_else(|_| fs::metadata(&run.folder))
             .and_then(|file| file.modified())
             .ok()
     };
@@ -91,11 +93,17 @@ pub(crate) fn list(paths: &Paths) -> Vec<Run> {
     runs
 }
 
+/// Whether a folder holds a run, or what is left of one.
+fn is_run(folder: &Path) -> bool {
+    let parts = ["run.yaml", "events.jsonl", "checkpoints"];
+    parts.iter().any(|part| folder.join(part).exists())
+}
+
 /// The run with this id, or the only one whose id contains these words, or the run in this folder.
 pub(crate) fn find(paths: &Paths, words: &str) -> Result<Run> {
     let stored = find_stored(paths, words);
     let folder = Path::new(words);
-    if stored.is_err() && folder.join("run.yaml").is_file() {
+    if stored.is_err() && is_run(folder) {
         let folder = std::path::absolute(folder).map_err(AppError::file("find the run", folder))?;
         return Ok(Run::at(folder));
     }
@@ -152,6 +160,11 @@ impl Run {
         self.folder.join("events.jsonl")
     }
 
+    /// The files it learns from and starts from.
+    pub(crate) fn sources_file(&self) -> PathBuf {
+        self.folder.join("sources.json")
+    }
+
     /// What its engines wrote beside the events.
     pub(crate) fn log_file(&self) -> PathBuf {
         self.folder.join("log.txt")
@@ -160,47 +173,6 @@ impl Run {
     /// The folder of the checkpoints.
     pub(crate) fn checkpoints(&self) -> PathBuf {
         self.folder.join("checkpoints")
-    }
-
-    /// The names of the checkpoints, the oldest first.
-    pub(crate) fn checkpoint_names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.checkpoints())
-            .into_iter()
-            .flatten()
-            .flatten();
-        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
-        names.sort();
-        names
-    }
-
-    /// The checkpoint that measured best, or else the newest.
-    pub(crate) fn best_checkpoint(&self) -> Result<PathBuf> {
-        let checkpoints = Checkpoints::new(&self.checkpoints(), 1);
-        let best = self
-            .events()?
-            .into_iter()
-            .rev()
-            .find_map(|recorded| match recorded.event {
-                TrainEvent::Evaluated {
-                    step, best: true, ..
-                } => Some(checkpoints.path(step)),
-                _ => None,
-            });
-        match best.filter(|path| path.is_dir()) {
-            Some(path) => Ok(path),
-            None => checkpoints
-                .newest()?
-                .map(|newest| newest.path)
-                .ok_or_else(|| {
-                    AppError::failed(format!("`{}` has not saved anything yet", self.id))
-                }),
-        }
-    }
-
-    /// Reads the plan.
-    pub(crate) fn plan(&self) -> Result<TrainPlan> {
-        run_file::read_plan(&self.plan_file())
     }
 
     /// Reads what happened.
@@ -248,13 +220,15 @@ impl Run {
         if folder.exists() {
             return Err(AppError::invalid(format!("there already is a run `{id}`")));
         }
+        if let Some(damage) = self.known_plan()?.damage {
+            return Err(AppError::failed(damage)
+                .with_hint("continue the run first, which writes the file anew"));
+        }
+        let renamed = run_file::with_field(&self.plan_text()?, "name", name.into())?;
         fs::rename(&self.folder, &folder)
             .map_err(AppError::file("rename the run", &self.folder))?;
         let run = Self { id, folder };
-        let plan = run.plan_file();
-        let text = fs::read_to_string(&plan).map_err(AppError::file("read the plan", &plan))?;
-        let renamed = run_file::with_field(&text, "name", name.into())?;
-        replace_file(&plan, renamed.as_bytes())?;
+        replace_file(&run.plan_file(), renamed.as_bytes())?;
         Ok(run)
     }
 
@@ -268,12 +242,14 @@ impl Run {
             ))
             .with_field("steps"));
         }
-        let plan = self.plan_file();
-        let text = fs::read_to_string(&plan).map_err(AppError::file("read the plan", &plan))?;
-        let longer = run_file::with_field(&text, "steps", steps.into())?;
-        replace_file(&plan, longer.as_bytes())?;
+        let mended = self.mend_plan()?;
+        let longer = run_file::with_field(&self.plan_text()?, "steps", steps.into())?;
+        replace_file(&self.plan_file(), longer.as_bytes())?;
         let message = format!("the run was made longer, from {planned} to {steps} steps");
-        Record::open(&self.events_file())?.append(TrainEvent::Warned { message })?;
+        let mut record = Record::open(&self.events_file())?;
+        for message in mended.into_iter().chain([message]) {
+            record.append(TrainEvent::Warned { message })?;
+        }
         Ok(())
     }
 

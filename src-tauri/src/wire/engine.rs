@@ -28,8 +28,9 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Ask {
-    /// Train the run in this folder, from its newest checkpoint, until it is done or stopped.
-    Train { folder: PathBuf },
+    /// Train the run in this folder, from its newest checkpoint, until it is done or stopped; with `force` also when data,
+    /// model or settings are not what they were.
+    Train { folder: PathBuf, force: bool },
     /// Take a few steps of a run that is only tried, and keep nothing.
     Try { plan: Box<TrainPlan> },
     /// Open the model in a folder to be talked to.
@@ -131,9 +132,10 @@ mod tests {
     fn an_ask_and_a_reply_are_lines_that_name_their_kind() {
         let ask = Ask::Train {
             folder: "a\nb".into(),
+            force: false,
         };
         let line = serde_json::to_string(&ask).unwrap();
-        assert_eq!(line, r#"{"kind":"train","folder":"a\nb"}"#);
+        assert_eq!(line, r#"{"kind":"train","folder":"a\nb","force":false}"#);
         assert_eq!(serde_json::from_str::<Ask>(&line).unwrap(), ask);
 
         let reply = Reply::Refused {

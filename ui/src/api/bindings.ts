@@ -1678,6 +1678,8 @@ export type RunView_Deserialize = {
 	trainableParameters?: number | null,
 	/**  Whether something was saved that can be talked to. */
 	saved: boolean,
+	/**  What of its files is damaged, each in a sentence. */
+	damage: string[],
 };
 
 /**  A run in a list. */
@@ -1723,6 +1725,8 @@ export type RunView_Serialize = {
 	trainableParameters: number | null,
 	/**  Whether something was saved that can be talked to. */
 	saved: boolean,
+	/**  What of its files is damaged, each in a sentence. */
+	damage: string[],
 };
 
 /**  What the model wrote. */

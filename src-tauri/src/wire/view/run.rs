@@ -56,6 +56,8 @@ pub(crate) struct RunView {
     trainable_parameters: Option<f64>,
     /// Whether something was saved that can be talked to.
     saved: bool,
+    /// What of its files is damaged, each in a sentence.
+    damage: Vec<String>,
 }
 
 /// What is new in a run.
@@ -139,29 +141,33 @@ pub(crate) struct SentenceView {
 }
 
 impl RunView {
-    /// A run. `place` is that among the runs that wait, from 1.
-    pub(crate) fn new(state: RunState, plan: &TrainPlan, place: Option<usize>) -> Self {
+    /// A run, whose plan may be lost. `place` is that among the runs that wait, from 1.
+    pub(crate) fn new(state: RunState, plan: Option<&TrainPlan>, place: Option<usize>) -> Self {
         let name_of = |path: &std::path::PathBuf| {
             let name = path.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
         };
-        let model = plan.model.as_ref().map(name_of).unwrap_or_default();
-        let (method, what) = match plan.method {
-            Method::Scratch => ("scratch", "a new model".to_owned()),
-            Method::Lora => ("lora", format!("adapter for {model}")),
-            Method::Full => ("full", format!("all of {model}")),
+        let base = plan.and_then(|plan| plan.model.as_ref());
+        let model = base.map(name_of).unwrap_or_default();
+        let (method, what) = match plan.map(|plan| plan.method) {
+            Some(Method::Scratch) => ("scratch", "a new model".to_owned()),
+            Some(Method::Lora) => ("lora", format!("adapter for {model}")),
+            Some(Method::Full) => ("full", format!("all of {model}")),
+            None => ("", "a run without its plan".to_owned()),
         };
+        let data = plan.map_or(&[][..], |plan| &plan.data.files);
+        let planned_steps = plan.map_or(0, |plan| plan.steps);
         let large = |count: Option<u64>| count.map(|count| count as f64);
         Self {
             what,
             method: method.to_owned(),
-            name: plan.name.clone(),
-            data: plan.data.files.iter().map(name_of).collect(),
-            base: plan.model.as_ref().map(|path| path.display().to_string()),
+            name: plan.map_or_else(|| state.id.clone(), |plan| plan.name.clone()),
+            data: data.iter().map(name_of).collect(),
+            base: base.map(|path| path.display().to_string()),
             place: place.map(|place| place as u32),
             step: state.step as u32,
             // The plan may have been made longer since it was read.
-            steps: plan.steps.max(state.steps) as u32,
+            steps: planned_steps.max(state.steps) as u32,
             seconds_left: state.seconds_left(),
             memory_bytes: large(state.memory_bytes),
             peak_memory_bytes: large(state.peak_memory_bytes),
@@ -179,6 +185,7 @@ impl RunView {
             tokens_per_second: state.tokens_per_second,
             device: state.device,
             saved: state.saved,
+            damage: state.damage,
         }
     }
 }

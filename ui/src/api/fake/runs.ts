@@ -45,6 +45,7 @@ function make(id: string, name: string, status: RunStatus, step: number, steps: 
     parameters: 1_711_376_384,
     trainableParameters: 18_087_936,
     saved: step >= every(steps),
+    damage: [],
     ...more,
   };
   return { view, curve: shape, since: Date.now(), from: step };
@@ -231,14 +232,15 @@ export const runAnswers: Some<
     const { view } = found(id);
     const last = Math.floor(view.step / every(view.steps)) * every(view.steps);
     const size = view.method === "lora" ? 217_104_384 : 37_801_216;
-    const checkpoint = (step: number, best: boolean) => ({
+    const checkpoint = (step: number, newest: boolean) => ({
       name: `checkpoints/step-${String(step).padStart(6, "0")}`,
       bytes: size,
-      what: best ? "a checkpoint, the one that is talked to" : "a checkpoint",
+      what: newest ? "a checkpoint: newest, best, the one that is talked to" : "a checkpoint: one of the last 2",
     });
     const known = [
       { name: "run.yaml", bytes: 4102, what: "the plan, with its reasons" },
       { name: "events.jsonl", bytes: 202 * view.step + 310, what: "what happened, by number" },
+      { name: "sources.json", bytes: 902, what: "what it learns from and starts from, by sum" },
       { name: "log.txt", bytes: LOG.length, what: "what the engine wrote beside it" },
     ];
     if (!view.saved) return known;

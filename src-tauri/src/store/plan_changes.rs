@@ -1,0 +1,105 @@
+//! What of a run's settings was changed since its newest checkpoint was saved.
+//!
+//! Most may change: the run goes on with them, and says so. Some decide the shape of what was saved, or which row of the
+//! data is next; with another value there, the checkpoint does not fit.
+
+use std::collections::BTreeMap;
+
+use ::models::train::{TrainPlan, state::Saved};
+use serde_json::Value;
+
+use crate::wire::error::{AppError, Result};
+
+/// What decides the shape of the weights, or of what the optimizer keeps.
+const SHAPE: [&str; 6] = [
+    "method",
+    "scratch",
+    "lora.rank",
+    "lora.targets",
+    "lora.layers",
+    "optimizer.kind",
+];
+/// What decides which rows there are, and in which order they come.
+const ORDER: [&str; 3] = ["data", "batch.length", "seed"];
+/// What changes without a word: a name, and paths of files, which are compared by what is in them.
+const SILENT: [&str; 4] = ["name", "model", "data.files", "scratch.tokenizer"];
+
+/// Compares the plan of a run with the one it had when it was saved. Returns what changed, in a sentence, if anything did.
+///
+/// Where the checkpoint does not fit, an error names the setting. Who insists may have the data in another order.
+pub(crate) fn check(saved: &Saved, now: &TrainPlan, insists: bool) -> Result<Option<String>> {
+    let Some(before) = &saved.plan else {
+        return Ok(None);
+    };
+    let step = saved.progress.step;
+    let (old, new) = (fields(before)?, fields(now)?);
+    let mut sentences = Vec::new();
+    for field in old
+        .keys()
+        .chain(new.keys().filter(|it| !old.contains_key(*it)))
+    {
+        let (was, is) = (old.get(field), new.get(field));
+        let longer = field == "steps" && now.steps > before.steps;
+        if was == is || longer || is_in(field, &SILENT) {
+            continue;
+        }
+        let (was, is) = (words(was), words(is));
+        let sentence = match sentences.is_empty() {
+            true => format!("`{field}` was {was} when step {step} was saved, and is {is} now"),
+            false => format!("`{field}` was {was}, and is {is}"),
+        };
+        // An average of the weights can't be had afterwards, nor be taken for the weights themselves.
+        let average = field == "ema" && (before.ema > 0.0) != (now.ema > 0.0);
+        if average || is_in(field, &SHAPE) || (is_in(field, &ORDER) && !insists) {
+            let message = format!("{sentence}, and what was saved does not fit that");
+            let mut hint = format!("put `{field}` back to {was} in the run's `run.yaml`");
+            hint += match is_in(field, &ORDER) {
+                true => ", or go on all the same with `--force`, from the beginning of the data",
+                false => ", or start a new run",
+            };
+            return Err(AppError::failed(message).with_hint(hint).with_field(field));
+        }
+        sentences.push(sentence);
+    }
+    Ok((!sentences.is_empty()).then(|| sentences.join("; ")))
+}
+
+/// Whether a field is one of these, or in one of these sections.
+fn is_in(field: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| {
+        let rest = field.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// Every value of a plan by its field, such as `lora.rank`.
+fn fields(plan: &TrainPlan) -> Result<BTreeMap<String, Value>> {
+    fn collect(field: String, value: Value, fields: &mut BTreeMap<String, Value>) {
+        match value {
+            Value::Object(section) => {
+                for (name, value) in section {
+                    let field = match field.as_str() {
+                        "" => name,
+                        section => format!("{section}.{name}"),
+                    };
+                    collect(field, value, fields);
+                }
+            }
+            value => {
+                fields.insert(field, value);
+            }
+        }
+    }
+    let tree = serde_json::to_value(plan).map_err(|error| AppError::failed(error.to_string()))?;
+    let mut fields = BTreeMap::new();
+    collect(String::new(), tree, &mut fields);
+    Ok(fields)
+}
+
+fn words(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "not set".to_owned(),
+        Some(Value::String(words)) => format!("`{words}`"),
+        Some(value) => value.to_string(),
+    }
+}

@@ -1,0 +1,239 @@
+//! What a run learns from and starts from: each file with its length, its time and its SHA-256, noted when the run first
+//! starts in `sources.json`, so that one that moved or changed is noticed before the run goes on.
+//!
+//! A file of the same length and time is taken to be unchanged. Otherwise its sum decides, wherever it lies now.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+};
+
+use ::models::{
+    checkpoint::{
+        folder::{ModelFolder, WEIGHTS_INDEX},
+        save::{name_of, put_aside},
+    },
+    data,
+    train::{TrainPlan, request::TokenizerSource},
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{hub_cache, runs::Run, write_json};
+use crate::wire::error::{AppError, Result};
+
+/// The files of a model beside its weights that decide what it learns.
+const OF_MODEL: [&str; 2] = ["config.json", "generation_config.json"];
+/// The files of a tokenizer.
+const OF_TOKENIZER: [&str; 4] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+];
+/// How much of a file is read at once.
+const PIECE_BYTES: usize = 1 << 20;
+/// How many files an error names.
+const MOST_NAMED: usize = 3;
+
+/// A file as it was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Source {
+    path: PathBuf,
+    bytes: u64,
+    /// When it was last written, in UTC.
+    modified: String,
+    sha256: String,
+}
+
+/// Files by what they are for the run: `data/1`, `data/1/rows.jsonl` of a folder, `model/config.json`.
+type Sources = BTreeMap<String, Source>;
+
+/// Notes the files of a run that starts for the first time, and compares those of one that goes on.
+///
+/// Returns what the user should know. A file that is missing or changed is an error that names it; who insists gets a
+/// sentence instead, and the files as they are now are noted.
+pub(crate) fn check(run: &Run, plan: &TrainPlan, insists: bool) -> Result<Vec<String>> {
+    let file = run.sources_file();
+    let now = places(plan);
+    let mut told = Vec::new();
+    let known: Option<Sources> = match fs::read(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        read => {
+            let text = read.map_err(AppError::file("read the sources", &file))?;
+            let known = serde_json::from_slice(&text).ok();
+            if known.is_none() {
+                let aside = name_of(&put_aside(&file)?);
+                told.push(format!(
+                    "`sources.json` is damaged, so whether data or model changed is not known; it was put aside as \
+                     `{aside}`, and the files are noted anew"
+                ));
+            }
+            known
+        }
+    };
+    let Some(known) = known else {
+        write_json(&file, &note(&now)?)?;
+        return Ok(told);
+    };
+    let (problems, sources) = compare(&known, &now)?;
+    if let (Some(first), false) = (problems.first(), insists) {
+        let more = problems.len().saturating_sub(MOST_NAMED);
+        let named: Vec<&str> = problems
+            .iter()
+            .take(MOST_NAMED)
+            .map(String::as_str)
+            .collect();
+        let mut message = named.join("; ");
+        if more > 0 {
+            message += &format!("; and {more} more files");
+        }
+        let what = if first.contains("missing") {
+            "put it back"
+        } else {
+            "bring back what it was"
+        };
+        return Err(AppError::failed(message).with_hint(format!(
+            "{what}, name the right file in the run's `run.yaml`, or go on all the same with `anneal train --resume {} \
+             --force`",
+            run.id
+        )));
+    }
+    if sources != known {
+        write_json(&file, &sources)?;
+    }
+    told.extend(problems);
+    Ok(told)
+}
+
+/// What is wrong with files that were noted, and the files as they are.
+fn compare(known: &Sources, now: &BTreeMap<String, PathBuf>) -> Result<(Vec<String>, Sources)> {
+    let (mut problems, mut sources) = (Vec::new(), Sources::new());
+    for (place, before) in known {
+        let path = now.get(place).unwrap_or(&before.path);
+        let name = name_of(path);
+        let was = format!("{} bytes, written {}", before.bytes, before.modified);
+        let about = fs::metadata(path).ok().filter(|_| now.contains_key(place));
+        let Some(about) = about else {
+            problems.push(format!(
+                "`{name}` is missing, which had {was}, when the run began: `{}`",
+                path.display()
+            ));
+            continue;
+        };
+        let same_time = *path == before.path && modified(&about) == before.modified;
+        if same_time && about.len() == before.bytes {
+            sources.insert(place.clone(), before.clone());
+            continue;
+        }
+        let source = source(path)?;
+        if source.sha256 != before.sha256 {
+            let is = match source.bytes == before.bytes {
+                true => "as many now, and others".to_owned(),
+                false => format!("{} now", source.bytes),
+            };
+            problems.push(format!(
+                "`{name}` is not what it was when the run began: it had {was}, and has {is}: `{}`",
+                path.display()
+            ));
+        }
+        sources.insert(place.clone(), source);
+    }
+    for (place, path) in now.iter().filter(|(place, _)| !known.contains_key(*place)) {
+        if let Ok(source) = source(path) {
+            problems.push(format!(
+                "`{}` was not there when the run began: `{}`",
+                name_of(path),
+                path.display()
+            ));
+            sources.insert(place.clone(), source);
+        }
+    }
+    Ok((problems, sources))
+}
+
+fn note(now: &BTreeMap<String, PathBuf>) -> Result<Sources> {
+    let there = now.iter().filter(|(_, path)| path.is_file());
+    let noted = there.map(|(place, path)| Ok((place.clone(), source(path)?)));
+    noted.collect()
+}
+
+/// The files that a plan means now. One that it names is among them also when it is not there.
+fn places(plan: &TrainPlan) -> BTreeMap<String, PathBuf> {
+    let mut places = BTreeMap::new();
+    for (index, path) in plan.data.files.iter().enumerate() {
+        let place = format!("data/{}", index + 1);
+        if !path.is_dir() {
+            places.insert(place, path.clone());
+            continue;
+        }
+        // A folder without data is an error of the data, which is said when it is read.
+        for file in data::source::files(std::slice::from_ref(path)).unwrap_or_default() {
+            let inner = file.strip_prefix(path).unwrap_or(&file).to_string_lossy();
+            places.insert(format!("{place}/{inner}"), file);
+        }
+    }
+    let mut add = |kind: &str, folder: &Path, names: &[&str]| {
+        let there = names.iter().filter(|name| folder.join(name).is_file());
+        places.extend(there.map(|name| (format!("{kind}/{name}"), folder.join(name))));
+    };
+    if let Some(model) = &plan.model {
+        add("model", model, &OF_MODEL);
+        add("model", model, &OF_TOKENIZER);
+        add("model", model, &[WEIGHTS_INDEX]);
+        let weights = ModelFolder::open(model).map(|folder| folder.weight_files);
+        for file in weights.unwrap_or_default() {
+            places.insert(format!("model/{}", name_of(&file)), file);
+        }
+    } else if let Some(scratch) = &plan.scratch
+        && let TokenizerSource::File(folder) = &scratch.tokenizer
+    {
+        add("tokenizer", folder, &OF_MODEL);
+        add("tokenizer", folder, &OF_TOKENIZER);
+    }
+    places
+}
+
+fn source(path: &Path) -> Result<Source> {
+    let failed = || AppError::file("read a file that the run needs", path);
+    let about = fs::metadata(path).map_err(failed())?;
+    Ok(Source {
+        path: path.to_owned(),
+        bytes: about.len(),
+        modified: modified(&about),
+        sha256: match sum_in_cache(path) {
+            Some(sum) => sum,
+            None => sum_of(path).map_err(failed())?,
+        },
+    })
+}
+
+fn modified(about: &fs::Metadata) -> String {
+    let time = about.modified().ok();
+    let moment = time.and_then(|time| jiff::Timestamp::try_from(time).ok());
+    moment.map_or_else(String::new, |moment| moment.to_string())
+}
+
+/// The sum of a file in the Hub's cache, which is the name of what its link leads to. A download is checked against it.
+fn sum_in_cache(path: &Path) -> Option<String> {
+    let blob = fs::canonicalize(path).ok()?;
+    let is_blob = blob.parent()?.file_name()? == "blobs";
+    let name = name_of(&blob);
+    let digest = hub_cache::names::Digest::sha256(&name).filter(|_| is_blob)?;
+    Some(digest.hex().to_owned())
+}
+
+fn sum_of(path: &Path) -> std::io::Result<String> {
+    let (mut file, mut hasher) = (File::open(path)?, Sha256::new());
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match file.read(&mut piece)? {
+            0 => break,
+            read => hasher.update(&piece[..read]),
+        }
+    }
+    let digits = hasher.finalize();
+    Ok(digits.iter().map(|byte| format!("{byte:02x}")).collect())
+}
