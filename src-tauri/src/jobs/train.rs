@@ -289,3 +289,6 @@ impl Observer for Recorder<'_> {
         self.pressure.look()
     }
 }
+
+#[cfg(test)]
+mod tests;
