@@ -237,6 +237,38 @@ fn a_run_that_cannot_start_fails_with_the_reason_and_remembers_it() {
     assert!(app.run(&["runs"]).stdout.contains("failed"));
 }
 
+#[test]
+fn a_run_whose_data_changed_says_so_and_goes_on_only_when_it_is_forced() {
+    let app = tiny("steps: 4\nsave: {every: 2, keep_every: 2}\n");
+    app.run(&["train", "run.yaml", "--quiet"]);
+    let shown = app.run(&["runs", "show", "animals"]).stdout;
+    assert!(shown.contains("newest, best, every 2"), "{shown}");
+    let run = fs::read_dir(app.home().join("runs")).unwrap().next();
+    let run = run.unwrap().unwrap().path();
+    let plan = fs::read_to_string(run.join("run.yaml")).unwrap();
+    fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 6")).unwrap();
+    app.file("animals.txt", &sentences(390));
+
+    let refused = app.run(&["train", "--resume", "animals"]);
+    assert_eq!(refused.code, 1);
+    for words in ["`animals.txt` is not what it was", "--force"] {
+        assert!(refused.stderr.contains(words), "{refused:?}");
+    }
+    fs::write(run.join("run.yaml"), "").unwrap();
+    let list = app.run(&["runs"]);
+    assert!(list.stdout.contains("failed  4/4"), "{list:?}");
+    let damage = "`run.yaml` is damaged";
+    assert!(list.stderr.contains(damage), "{list:?}");
+    fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 6")).unwrap();
+    let forced = app.run(&["train", "--resume", "animals", "--force"]);
+    assert_eq!(forced.code, 0, "{forced:?}");
+    assert!(
+        forced.stderr.contains("read from its beginning"),
+        "{forced:?}"
+    );
+    assert_eq!(app.run(&["train", "run.yaml", "--force"]).code, 2);
+}
+
 /// A folder with text and a run file for a tiny model.
 pub(crate) fn tiny(more: &str) -> App {
     let app = App::new();

@@ -150,8 +150,7 @@ pub fn train<T: Task>(
         if is_due(plan.sample.every, step) || last {
             sample(plan, task, state, observer)?;
         }
-        let saves = is_due(plan.save.every, step) || is_due(plan.save.keep_every, step);
-        if saves || last || (best && plan.save.keep_best) {
+        if plan.save.is_due(step) || last || (best && plan.save.keep_best) {
             saver.save(task, state, observer)?;
         }
     }

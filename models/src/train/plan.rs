@@ -282,6 +282,13 @@ pub struct SavePlan {
     pub keep_best: bool,
 }
 
+impl SavePlan {
+    /// Whether the run is saved now because so many steps are done.
+    pub fn is_due(&self, step: usize) -> bool {
+        is_due(self.every, step) || is_due(self.keep_every, step)
+    }
+}
+
 /// Whether something that happens after `every` steps happens now. Never at step 0, never when `every` is 0.
 pub fn is_due(every: usize, step: usize) -> bool {
     every != 0 && step != 0 && step.is_multiple_of(every)

@@ -104,11 +104,11 @@ fn train_until(run: &Run, step: usize, force: bool) -> Result<Vec<TrainEvent>> {
 
 /// What was warned of.
 fn warnings(events: &[TrainEvent]) -> Vec<&str> {
-    let message = |event| match event {
-        &TrainEvent::Warned { ref message } => Some(message.as_str()),
+    let messages = events.iter().filter_map(|event| match event {
+        TrainEvent::Warned { message } => Some(message.as_str()),
         _ => None,
-    };
-    events.iter().filter_map(message).collect()
+    });
+    messages.collect()
 }
 
 /// Every file below a folder with what is in it, but for the lock and what an engine writes beside the events.
@@ -149,7 +149,11 @@ fn a_run_with_a_file_cut_anywhere_is_listed_goes_on_and_loses_nothing() {
             fs::write(path, &bytes[..at]).unwrap();
             let cut = contents(&run.folder);
 
-            assert_eq!(runs::list(&home.host.paths), [run.clone()], "{what}");
+            assert_eq!(
+                runs::list(&home.host.paths),
+                std::slice::from_ref(run),
+                "{what}"
+            );
             let state = run.state().unwrap();
             assert_eq!((state.step, state.steps), (STOPPED, STEPS), "{what}");
             assert!(state.saved && state.problem.is_none(), "{what}");
@@ -194,7 +198,7 @@ fn a_run_without_its_plan_or_its_events_is_known_by_its_checkpoint() {
     let plan = run.plan().unwrap();
     fs::remove_file(run.plan_file()).unwrap();
     fs::remove_file(run.events_file()).unwrap();
-    assert_eq!(runs::list(&home.host.paths), [run.clone()]);
+    assert_eq!(runs::list(&home.host.paths), std::slice::from_ref(run));
     let state = run.state().unwrap();
     assert_eq!(
         (state.step, state.steps, state.status),
