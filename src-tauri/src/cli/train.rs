@@ -80,7 +80,7 @@ pub(super) struct Arguments {
     ])]
     resume: Option<String>,
     /// With --resume: go on although data or model are not what they were when the run began.
-    #[arg(long, requires = "resume")]
+    #[arg(long)]
     force: bool,
 }
 
@@ -91,6 +91,10 @@ fn method(word: &str) -> Result<Method, String> {
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     if let Some(run) = &arguments.resume {
         return resume(run, arguments.force, host, terminal);
+    }
+    if arguments.force {
+        return Err(AppError::invalid("`--force` is for a run that goes on")
+            .with_hint("name the run with `--resume RUN`"));
     }
     let (only_plan, yes) = (arguments.plan, arguments.yes);
     let request = request(arguments)?;
