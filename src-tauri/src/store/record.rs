@@ -146,6 +146,7 @@ impl Tail {
     }
 
     /// The number of the last event that was read.
+    #[cfg(feature = "gui")]
     pub(crate) fn last_number(&self) -> u64 {
         self.last_number
     }
