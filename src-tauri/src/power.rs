@@ -3,5 +3,4 @@
 #[cfg(feature = "gui")]
 pub(crate) mod awake;
 pub(crate) mod supply;
-#[allow(dead_code, reason = "a run that goes on will ask it")]
 pub(crate) mod watch;

@@ -4,6 +4,8 @@
 //! the same: look at what happened, change the plan if that helps, say it in the run, and start another engine, which goes on
 //! from the newest checkpoint. Deliberately absent: what is given up in which order, which is a table of the models' crate.
 
+use std::cell::RefCell;
+
 use models::{
     checkpoint::keep::Checkpoints,
     device::{
@@ -20,6 +22,7 @@ use models::{
 use super::Host;
 use crate::{
     jobs::engine::{Ending, Engine, Wish},
+    power::watch::PowerWatch,
     store::{
         checks,
         record::{Record, RecordedEvent},
@@ -71,6 +74,14 @@ impl Host {
         wish: &dyn Fn() -> Wish,
     ) -> Result<()> {
         let mut care = Care::default();
+        let power = RefCell::new(PowerWatch::new());
+        let wish = &|| match wish() {
+            Wish::GoOn => match power.borrow_mut().why_pause(&self.settings()) {
+                Some(why) => Wish::Pause(Some(why)),
+                None => Wish::GoOn,
+            },
+            wish => wish,
+        };
         loop {
             let Some(end) = self.train_in_one_engine(run, force, started, show, wish)? else {
                 return Ok(());

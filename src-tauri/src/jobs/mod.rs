@@ -20,11 +20,7 @@ pub(crate) mod engine;
 pub(crate) mod fault;
 #[cfg(feature = "gui")]
 pub(crate) mod follow;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "a run that goes on will feed it")
-)]
-pub(crate) mod pace;
+mod pace;
 #[cfg(feature = "gui")]
 pub(crate) mod queue;
 mod train;

@@ -21,7 +21,7 @@ use models::{
 
 #[cfg(debug_assertions)]
 use super::fault::{Faults, FaultyTask};
-use super::{choose, watchdog::Watchdog};
+use super::{choose, pace::Pace, watchdog::Watchdog};
 use crate::{
     store::{
         plan_changes,
@@ -63,6 +63,7 @@ pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wish
         wishes,
         watchdog: Watchdog::new(),
         pressure: PressureWatch::default(),
+        pace: Pace::new(),
         step: run.state().map_or(0, |state| state.step),
         #[cfg(debug_assertions)]
         faults: Faults::of_environment(),
@@ -204,6 +205,7 @@ struct Recorder<'a> {
     wishes: Wishes<'a>,
     watchdog: Watchdog,
     pressure: PressureWatch,
+    pace: Pace,
     /// The last step done.
     step: usize,
     #[cfg(debug_assertions)]
@@ -256,13 +258,26 @@ impl Observer for Recorder<'_> {
     fn event(&mut self, event: TrainEvent) {
         self.watchdog.touch();
         self.step = event.step().unwrap_or(self.step);
+        let slower = match event {
+            TrainEvent::Stepped { millis, tokens, .. } => {
+                self.pace.stepped(millis / tokens.max(1) as f64)
+            }
+            _ => None,
+        };
         #[cfg(debug_assertions)]
         let stepped = match event {
             TrainEvent::Stepped { step, .. } => Some(step),
             _ => None,
         };
-        let mut writer = self.writer.borrow_mut();
+        let writer = self.writer.get_mut();
         writer.unwritten.push_back(event);
+        if let Some(times) = slower {
+            let message = format!(
+                "steps take {times:.1} times as long as at their best: the machine is hot, saves power, or does something \
+                 else too"
+            );
+            writer.unwritten.push_back(TrainEvent::Warned { message });
+        }
         writer.write();
         #[cfg(debug_assertions)]
         if let Some(step) = stepped {

@@ -5,6 +5,7 @@
 //!   run.yaml        the whole plan, its reasons as comments
 //!   sources.json    the files it learns from and starts from, by their sums
 //!   events.jsonl    what happened, one event per line
+//!   events.reserve  room for what is still to be said when the disk is full
 //!   checkpoints/    what it learned, one folder per saved step
 //!   log.txt         what its engines wrote beside the events: the place of a mistake
 //!   lock            held by the process that trains it
@@ -27,7 +28,7 @@ use crate::wire::error::{AppError, Result};
 use ::models::{
     checkpoint::save::replace_file,
     random::stable_hash,
-    train::{Resolved, TrainEvent},
+    train::{Resolved, TrainEvent, TrainPlan},
 };
 
 /// A run, by its folder.
@@ -256,10 +257,8 @@ impl Run {
     /// Writes another plan, with the reason beside each value that is new.
     pub(crate) fn change_plan(&self, plan: &TrainPlan, why: &str) -> Result<()> {
         let _lock = self.lock()?;
-        let path = self.plan_file();
-        let text = fs::read_to_string(&path).map_err(AppError::file("read the plan", &path))?;
-        let changed = run_file::with_plan(&text, plan, why)?;
-        Ok(replace_file(&path, changed.as_bytes())?)
+        let changed = run_file::with_plan(&self.plan_text()?, plan, why)?;
+        Ok(replace_file(&self.plan_file(), changed.as_bytes())?)
     }
 
     /// Deletes the run with everything it learned.

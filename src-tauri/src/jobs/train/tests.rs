@@ -95,6 +95,7 @@ fn train_until(run: &Run, step: usize, force: bool) -> Result<Vec<TrainEvent>> {
     };
     let wishes = Wishes {
         pause: &|| false,
+        why_pause: &|| None,
         stop: &|| done.get() >= step,
         force,
     };
