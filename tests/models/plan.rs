@@ -433,6 +433,7 @@ fn scratch_facts() -> Facts {
             tokens: 500_000,
             length_95: 600,
             length_longest: 900,
+            longer: vec![(64, 900), (128, 700), (256, 400), (512, 48)],
         },
         vocab_size: 1000,
         device: cpu(),
@@ -443,6 +444,7 @@ fn scratch_facts() -> Facts {
 fn lora_facts() -> Facts {
     Facts {
         model: Some(ModelFacts {
+            config: None,
             context: 2048,
             layers: 30,
             linears: ["q_proj", "v_proj", "down_proj"]
@@ -457,6 +459,7 @@ fn lora_facts() -> Facts {
             tokens: 150_000,
             length_95: 300,
             length_longest: 900,
+            longer: vec![(64, 900), (128, 700), (256, 400), (512, 48)],
         },
         vocab_size: 49_152,
         device: cpu(),

@@ -141,6 +141,7 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
             tokens: 1000 * length,
             length_95: length,
             length_longest: length,
+            longer: Vec::new(),
         },
         vocab_size: 0,
         device: place.choice.clone(),

@@ -26,6 +26,9 @@ pub struct LengthSummary {
     pub percentiles: Vec<Percentile>,
     /// How many rows have which length, in bins of equal width.
     pub histogram: Vec<Bin>,
+    /// How many rows are longer than each power of two up to the longest.
+    #[serde(default)]
+    pub longer: Vec<(usize, usize)>,
 }
 
 /// So many percent of the rows have at most so many tokens.
@@ -84,6 +87,7 @@ impl LengthSummary {
                 })
                 .to_vec(),
             histogram: histogram(&lengths, shortest, longest),
+            longer: longer(&lengths, longest),
         }
     }
 }
@@ -110,6 +114,13 @@ pub fn preview(row: &TokenRow, tokenizer: &Tokenizer) -> Result<Vec<Segment>> {
 fn percentile(sorted: &[usize], percent: u32) -> usize {
     let rank = (sorted.len() * percent as usize).div_ceil(100);
     sorted[rank.max(1) - 1]
+}
+
+/// How many of the sorted lengths are above each power of two, up to the first that none is.
+fn longer(sorted: &[usize], longest: usize) -> Vec<(usize, usize)> {
+    let powers = (0..=longest.next_power_of_two().ilog2()).map(|power| 1 << power);
+    let above = |length: usize| sorted.len() - sorted.partition_point(|&it| it <= length);
+    powers.map(|length| (length, above(length))).collect()
 }
 
 fn histogram(lengths: &[usize], shortest: usize, longest: usize) -> Vec<Bin> {

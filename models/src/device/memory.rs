@@ -2,6 +2,9 @@
 //!
 //! Deliberately absent: what a run will need.
 
+#[cfg(all(target_os = "macos", feature = "metal"))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
 use sysinfo::{MemoryRefreshKind, ProcessRefreshKind, ProcessesToUpdate, System};
@@ -18,7 +21,8 @@ pub struct Memory {
     pub available_bytes: u64,
     /// What this process holds.
     pub used_bytes: u64,
-    /// The most this process has held, where the system keeps count (Linux and CUDA).
+    /// The most this process has held since it began or since [`reset_peak`]. The system counts on Linux, macOS, Windows
+    /// and CUDA; on Metal it is the most that [`note_peak`] saw.
     pub peak_bytes: Option<u64>,
 }
 
@@ -43,6 +47,25 @@ pub fn release(device: &Device) -> Result<()> {
     trim(device)
 }
 
+/// Counts the peak anew from here, where the system can (Linux and CUDA). Elsewhere it goes on.
+pub fn reset_peak(device: &Device) {
+    match device {
+        // The kernel's word for "set the resident high-water mark to what is resident now" (proc(5), since Linux 4.0).
+        // Where it is not let, the mark stays, and the peak is that of all before too.
+        Device::Cpu => drop(std::fs::write("/proc/self/clear_refs", "5")),
+        Device::Cuda(cuda) => reset_cuda_peak(cuda),
+        Device::Metal(_) => {}
+    }
+}
+
+/// Looks at the memory in use where nobody else does, on Metal. Called where a step holds the most; candle hands
+/// nothing back to the system before a number is read, so a look before that sees all that the step has taken.
+pub fn note_peak(device: &Device) {
+    if let Device::Metal(metal) = device {
+        metal_memory(metal);
+    }
+}
+
 /// Main memory.
 pub(super) fn host() -> Result<Memory> {
     let asked = || -> Result<Memory, sysinfo::Error> {
@@ -63,15 +86,51 @@ pub(super) fn host() -> Result<Memory> {
             total_bytes: system.total_memory().min(limit),
             available_bytes: system.available_memory().min(left),
             used_bytes: process.map_or(0, |process| process.memory()),
-            peak_bytes: std::fs::read_to_string("/proc/self/status")
-                .ok()
-                .and_then(|status| peak_bytes(&status)),
+            peak_bytes: host_peak(),
         })
     };
     asked().map_err(|error| Error::Device(format!("could not read the memory in use: {error}")))
 }
 
+#[cfg(target_os = "linux")]
+fn host_peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    peak_bytes(&status)
+}
+
+/// macOS counts resident bytes; the other unix systems that have the call count kibibytes.
+#[cfg(target_os = "macos")]
+fn host_peak() -> Option<u64> {
+    // SAFETY: the call fills the structure, of which every bit pattern is a value, and keeps no pointer to it.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let answered = libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) == 0;
+        answered.then_some(usage.ru_maxrss as u64)
+    }
+}
+
+#[cfg(windows)]
+fn host_peak() -> Option<u64> {
+    use windows_sys::Win32::System::{
+        ProcessStatus::{GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS},
+        Threading::GetCurrentProcess,
+    };
+    // SAFETY: the call fills the structure, whose size it is told, and keeps no pointer to it.
+    unsafe {
+        let mut counters: PROCESS_MEMORY_COUNTERS = std::mem::zeroed();
+        let size = size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
+        let answered = GetProcessMemoryInfo(GetCurrentProcess(), &raw mut counters, size) != 0;
+        answered.then_some(counters.PeakWorkingSetSize as u64)
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
+fn host_peak() -> Option<u64> {
+    None
+}
+
 /// The most memory the process has held, from the text of Linux's `/proc/self/status`.
+#[cfg(any(target_os = "linux", test))]
 fn peak_bytes(status: &str) -> Option<u64> {
     let line = status
         .lines()
@@ -84,13 +143,18 @@ fn peak_bytes(status: &str) -> Option<u64> {
 fn metal_memory(metal: &candle_core::MetalDevice) -> Memory {
     let total = metal.device().recommended_max_working_set_size() as u64;
     let used = metal.device().current_allocated_size() as u64;
+    let before = METAL_PEAK.fetch_max(used, Ordering::Relaxed);
     Memory {
         total_bytes: total,
         available_bytes: total.saturating_sub(used),
         used_bytes: used,
-        peak_bytes: None,
+        peak_bytes: Some(used.max(before)),
     }
 }
+
+/// The most that was seen in use on Metal. A process has one device.
+#[cfg(all(target_os = "macos", feature = "metal"))]
+static METAL_PEAK: AtomicU64 = AtomicU64::new(0);
 
 /// Without Metal in the build, such a device can't be made.
 #[cfg(not(all(target_os = "macos", feature = "metal")))]
@@ -124,6 +188,9 @@ fn trim_heap() {
 fn trim_heap() {}
 
 #[cfg(not(feature = "cuda"))]
+fn reset_cuda_peak(_: &candle_core::CudaDevice) {}
+
+#[cfg(not(feature = "cuda"))]
 fn cuda_memory(_: &candle_core::CudaDevice) -> Result<Memory> {
     Err(Error::Device("this build has no CUDA engine".to_owned()))
 }
@@ -131,7 +198,7 @@ fn cuda_memory(_: &candle_core::CudaDevice) -> Result<Memory> {
 #[cfg(feature = "cuda")]
 pub(super) use cuda::prepare;
 #[cfg(feature = "cuda")]
-use cuda::{memory as cuda_memory, trim};
+use cuda::{memory as cuda_memory, reset_peak as reset_cuda_peak, trim};
 
 /// What cudarc has no safe call for: the memory pool that CUDA takes tensors from.
 #[cfg(feature = "cuda")]
@@ -173,6 +240,16 @@ mod cuda {
         // SAFETY: the pool is the device's own; memory in use is not touched.
         let trimmed = pool(cuda).and_then(|pool| unsafe { mem_pool::trim_to(pool, 0) });
         trimmed.map_err(driver("release memory"))
+    }
+
+    /// The pool takes 0 for its mark of the most bytes in use, and nothing else; then the mark is what is in use.
+    pub(super) fn reset_peak(cuda: &CudaDevice) {
+        let mut zero = 0u64;
+        let _stays = pool(cuda).and_then(|pool| {
+            let value = (&raw mut zero).cast();
+            // SAFETY: the pool is the device's own, and this attribute is a u64.
+            unsafe { mem_pool::set_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, value) }
+        });
     }
 
     pub(super) fn memory(cuda: &CudaDevice) -> Result<Memory> {

@@ -46,6 +46,9 @@ pub enum TrainEvent {
         millis: f64,
         /// Memory in use by this process or device after the step. 0 when it can't be known.
         memory_bytes: u64,
+        /// The most memory that this process has held there so far, where the system keeps count.
+        #[serde(default)]
+        peak_bytes: Option<u64>,
     },
 
     /// The held-out data was looked at.

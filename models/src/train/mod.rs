@@ -5,6 +5,8 @@
 
 pub mod estimate;
 pub mod event;
+pub mod fit;
+pub mod forecast;
 pub mod loss_scale;
 pub mod plan;
 pub mod preset;
@@ -32,7 +34,7 @@ use crate::{
     Error, Result,
     checkpoint::keep::Checkpoints,
     device::{
-        memory::{memory, release},
+        memory::{Memory, memory, note_peak, release},
         pressure::Scarce,
     },
     ops::kernels,
@@ -65,6 +67,8 @@ struct Learned {
     size: BatchSize,
     /// Whether the gradient was out of proportion, and the step was taken all the same.
     spike: Option<Spike>,
+    /// How long the passes forward and backward took.
+    pass_seconds: f64,
 }
 
 /// A step, or why it was not taken. Then no weight was changed.
@@ -74,6 +78,8 @@ type Attempt = std::result::Result<Learned, Setback>;
 struct Pass {
     loss: f64,
     gradients: Gradients,
+    /// How long it took.
+    seconds: f64,
 }
 
 /// Trains until the plan is done or the observer asks to stop.
@@ -160,6 +166,7 @@ pub fn train<T: Task>(
 }
 
 /// Takes a few steps to see how long they take, in milliseconds each. Saves nothing and measures nothing else.
+/// [`forecast::trial`] measures more.
 pub fn try_steps<T: Task>(
     plan: &TrainPlan,
     task: &mut T,
@@ -237,10 +244,20 @@ fn release_unused<T: Task>(task: &T) -> Result<()> {
 /// One update of the weights, from `accumulate` micro-batches. Changes no weight when a number is not finite, or the
 /// gradient is a spike for which the run can go back.
 fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Result<Attempt> {
-    let step = state.progress.step;
     let batches: Vec<T::Batch> = (0..plan.batch.accumulate)
         .map(|_| task.next_batch())
         .collect::<Result<_>>()?;
+    learn_from(plan, task, state, &batches)
+}
+
+/// One update of the weights from these micro-batches.
+fn learn_from<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    batches: &[T::Batch],
+) -> Result<Attempt> {
+    let step = state.progress.step;
     let size =
         batches
             .iter()
@@ -250,9 +267,9 @@ fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Res
                 tokens: sum.tokens + size.tokens,
             });
 
-    let (Pass { loss, gradients }, gradient_norm, loss_scale) = loop {
+    let (pass, gradient_norm, loss_scale) = loop {
         let loss_scale = state.progress.loss_scale.map_or(1.0, |it| it.factor);
-        let pass = pass(plan, task, step, &batches, size, loss_scale)?;
+        let pass = pass(plan, task, step, batches, size, loss_scale)?;
         if !pass.loss.is_finite() {
             return Ok(Err(Setback::NotFinite("loss")));
         }
@@ -266,6 +283,11 @@ fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Res
             return Ok(Err(Setback::NotFinite("gradient")));
         }
     };
+    let Pass {
+        loss,
+        gradients,
+        seconds,
+    } = pass;
     let spike = state.progress.norms.spike(gradient_norm, plan.clip_norm);
     if let Some(spike) = spike.filter(|_| goes_back(state)) {
         return Ok(Err(Setback::Spike(spike)));
@@ -289,6 +311,7 @@ fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Res
         learning_rate,
         size,
         spike,
+        pass_seconds: seconds,
     }))
 }
 
@@ -301,6 +324,7 @@ fn pass<T: Task>(
     size: BatchSize,
     loss_scale: f64,
 ) -> Result<Pass> {
+    let started = Instant::now();
     let mut gradients = Gradients::default();
     let mut losses = Vec::new();
     for (index, batch) in batches.iter().enumerate() {
@@ -308,10 +332,17 @@ fn pass<T: Task>(
         let tape = Tape::new(stable_hash(plan.seed, pass.as_bytes())).with_loss_scale(loss_scale);
         let loss = task.loss(&tape, batch, size.targets.max(1) as f64)?;
         losses.push(loss.tensor().to_dtype(DType::F32)?);
+        note_peak(loss.tensor().device());
         tape.backward(&loss, loss_scale, &mut gradients)?;
     }
     let loss = f64::from(Tensor::stack(&losses, 0)?.sum_all()?.to_scalar::<f32>()?);
-    Ok(Pass { loss, gradients })
+    // The loss is read after all that was computed before it, so this is the time of the passes on every device.
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(Pass {
+        loss,
+        gradients,
+        seconds,
+    })
 }
 
 /// Measures held-out data. Returns whether it was the best so far.
@@ -416,10 +447,9 @@ fn finished(state: &TrainState, started: Instant) -> TrainEvent {
     }
 }
 
-/// Bytes this process holds on the device of the weights, or 0 when the system doesn't say.
-fn memory_in_use<T: Task>(task: &T) -> u64 {
-    let memory = device_of(task).and_then(|device| memory(&device).ok());
-    memory.map_or(0, |memory| memory.used_bytes)
+/// Memory on the device of the weights, unless the system doesn't say.
+fn memory_of<T: Task>(task: &T) -> Option<Memory> {
+    device_of(task).and_then(|device| memory(&device).ok())
 }
 
 /// Where the weights that learn lie.
@@ -436,6 +466,7 @@ fn tell_step<T: Task>(
     seconds: f64,
     observer: &mut dyn Observer,
 ) {
+    let memory = memory_of(task);
     observer.event(TrainEvent::Stepped {
         step: state.progress.step,
         loss: learned.loss,
@@ -444,7 +475,8 @@ fn tell_step<T: Task>(
         tokens: learned.size.tokens,
         tokens_per_second: learned.size.tokens as f64 / seconds.max(1e-9),
         millis: seconds * 1e3,
-        memory_bytes: memory_in_use(task),
+        memory_bytes: memory.map_or(0, |memory| memory.used_bytes),
+        peak_bytes: memory.and_then(|memory| memory.peak_bytes),
     });
     if let Some(spike) = learned.spike {
         let message = words_for_taken(spike, plan, state);

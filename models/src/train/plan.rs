@@ -8,7 +8,11 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::request::{Learn, Method, OptimizerKind, ScheduleKind, TokenizerSource};
+use super::{
+    estimate::Estimate,
+    fit::Fit,
+    request::{Learn, Method, OptimizerKind, ScheduleKind, TokenizerSource},
+};
 use crate::{
     Error,
     arch::{config::DecoderConfig, lora::LoraConfig},
@@ -312,6 +316,8 @@ pub struct Facts {
 /// A model on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelFacts {
+    /// Its shape, where that is known.
+    pub config: Option<DecoderConfig>,
     /// The longest text it was made for, in tokens.
     pub context: usize,
     /// How many layers.
@@ -325,6 +331,7 @@ impl ModelFacts {
     pub fn of(config: &DecoderConfig) -> Self {
         let linears = config.linears().iter();
         Self {
+            config: Some(config.clone()),
             context: config.max_position_embeddings,
             layers: config.layers.len(),
             linears: linears.map(|&name| name.to_owned()).collect(),
@@ -349,6 +356,8 @@ pub struct DataFacts {
     pub length_95: usize,
     /// Tokens of the longest row.
     pub length_longest: usize,
+    /// How many rows are longer than each power of two up to the longest. Empty for text that has no rows.
+    pub longer: Vec<(usize, usize)>,
 }
 
 /// A value with the reason for it.
@@ -379,6 +388,12 @@ pub struct Resolved {
     pub reasons: Vec<Reason>,
     /// What will probably not be what was wanted.
     pub warnings: Vec<String>,
+    /// What it will take, from shapes alone, where the shape is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub estimate: Option<Estimate>,
+    /// Whether that fits, where it is known what is free.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fit: Option<Fit>,
 }
 
 /// Why a field of the plan has its value.

@@ -6,9 +6,12 @@
 //! The documentation of each field is also its help text, so it says what the field does and what 0 means.
 //! Deliberately absent: defaults and checks, which live in `resolve`, and how a request is read from a file.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, fmt, path::PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, MapAccess, Unexpected, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::{Map, Value};
 
 pub use crate::{data::encode::Learn, optim::schedule::ScheduleKind};
@@ -37,7 +40,8 @@ pub struct TrainRequest {
     pub steps: Option<usize>,
     /// How often the whole data is seen. Instead of `steps`.
     pub epochs: Option<f64>,
-    /// How much data goes into one step.
+    /// How much data goes into one step. `auto` is the same as nothing: what fits is chosen.
+    #[serde(deserialize_with = "section_or_auto")]
     pub batch: BatchRequest,
     /// The highest learning rate of the run.
     pub learning_rate: Option<f64>,
@@ -149,7 +153,8 @@ pub struct LoraRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BatchRequest {
-    /// Rows computed at once. Memory grows with it.
+    /// Rows computed at once. Memory grows with it. `auto` is the same as nothing: what fits is chosen.
+    #[serde(deserialize_with = "count_or_auto")]
     pub rows: Option<usize>,
     /// Tokens in a row. Memory grows with it.
     pub length: Option<usize>,
@@ -305,6 +310,69 @@ impl From<TokenizerSource> for String {
     }
 }
 
+/// The word for what is chosen.
+const AUTO: &str = "auto";
+
+fn section_or_auto<'de, D: Deserializer<'de>>(from: D) -> Result<BatchRequest, D::Error> {
+    struct Section;
+
+    impl<'de> Visitor<'de> for Section {
+        type Value = BatchRequest;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("a map")
+        }
+
+        fn visit_str<E: de::Error>(self, word: &str) -> Result<BatchRequest, E> {
+            match word {
+                AUTO => Ok(BatchRequest::default()),
+                _ => Err(E::invalid_type(Unexpected::Str(word), &self)),
+            }
+        }
+
+        fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<BatchRequest, M::Error> {
+            BatchRequest::deserialize(MapAccessDeserializer::new(map))
+        }
+    }
+
+    from.deserialize_any(Section)
+}
+
+fn count_or_auto<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    struct Count;
+
+    impl<'de> Visitor<'de> for Count {
+        type Value = Option<usize>;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("usize")
+        }
+
+        fn visit_str<E: de::Error>(self, word: &str) -> Result<Option<usize>, E> {
+            match word {
+                AUTO => Ok(None),
+                _ => Err(E::invalid_type(Unexpected::Str(word), &self)),
+            }
+        }
+
+        fn visit_u64<E: de::Error>(self, count: u64) -> Result<Option<usize>, E> {
+            let wrong = |_| E::invalid_value(Unexpected::Unsigned(count), &self);
+            count.try_into().map(Some).map_err(wrong)
+        }
+
+        fn visit_i64<E: de::Error>(self, count: i64) -> Result<Option<usize>, E> {
+            let wrong = |_| E::invalid_value(Unexpected::Signed(count), &self);
+            count.try_into().map(Some).map_err(wrong)
+        }
+
+        fn visit_unit<E: de::Error>(self) -> Result<Option<usize>, E> {
+            Ok(None)
+        }
+    }
+
+    from.deserialize_any(Count)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,6 +392,29 @@ mod tests {
             problem.contains("`rnak`") && problem.contains("`rank`"),
             "{problem}"
         );
+    }
+
+    #[test]
+    fn auto_is_the_same_as_nothing() {
+        for auto in [
+            r#"{"batch": "auto"}"#,
+            r#"{"batch": {"rows": "auto"}}"#,
+            r#"{"batch": {"rows": null}}"#,
+        ] {
+            let request: TrainRequest = serde_json::from_str(auto).unwrap();
+            assert_eq!(request, TrainRequest::default(), "{auto}");
+        }
+        for wrong in [
+            r#"{"batch": "many"}"#,
+            r#"{"batch": {"rows": "many"}}"#,
+            r#"{"batch": {"rows": -1}}"#,
+            r#"{"batch": {"row": 1}}"#,
+        ] {
+            assert!(
+                serde_json::from_str::<TrainRequest>(wrong).is_err(),
+                "{wrong}"
+            );
+        }
     }
 
     #[test]

@@ -169,6 +169,9 @@ fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
     if let Some(problem) = &state.problem {
         terminal.line(problem);
     }
+    if let Some(peak) = state.peak_memory_bytes {
+        terminal.line(format_args!("{} of memory at most", bytes(peak)));
+    }
     for damage in &state.damage {
         terminal.warn(damage);
     }

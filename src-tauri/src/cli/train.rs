@@ -1,5 +1,7 @@
 //! `anneal train`: teach a model.
 
+mod cost;
+
 use std::{
     path::PathBuf,
     sync::atomic::Ordering,
@@ -10,7 +12,9 @@ use console::style;
 use indicatif::{ProgressBar, ProgressStyle};
 use models::{
     device::RequestedDevice,
-    train::{TrainEvent, TrainRequest, request::Method},
+    train::{
+        Resolved, TrainEvent, TrainRequest, estimate::Estimate, forecast::Forecast, request::Method,
+    },
 };
 use serde_json::json;
 
@@ -74,6 +78,12 @@ pub(super) struct Arguments {
     /// Show the plan with the reason for each value, and start nothing.
     #[arg(long)]
     plan: bool,
+    /// With --plan: take a few real steps, and say what the run will take.
+    #[arg(long, requires = "plan")]
+    measure: bool,
+    /// Start a run that does not fit into memory all the same.
+    #[arg(long)]
+    force: bool,
     /// Continue this run from its last checkpoint.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "run_file", "model", "data", "column", "encoding", "method", "name", "steps", "device", "strict", "set", "plan",
@@ -97,6 +107,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
             .with_hint("name the run with `--resume RUN`"));
     }
     let (only_plan, yes) = (arguments.plan, arguments.yes);
+    let (measure, force) = (arguments.measure, arguments.force);
     let request = request(arguments)?;
     if let Some(model) = request.model.as_ref().and_then(|model| model.to_str())
         && request.method_or_default().value != Method::Scratch
@@ -106,21 +117,73 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         return Ok(Ended::Stopped);
     }
     let resolved = host.plan(request)?;
-    if only_plan {
-        for warning in &resolved.warnings {
-            terminal.warn(warning);
-        }
-        match terminal.json {
-            true => terminal.json(&resolved)?,
-            false => terminal.part(run_file::write(&resolved)?),
-        }
-        return Ok(Ended::Done);
-    }
     for warning in &resolved.warnings {
         terminal.warn(warning);
     }
+    if only_plan {
+        return show_plan(&resolved, measure, host, terminal);
+    }
+    if !force {
+        cost::refuse_what_does_not_fit(&resolved)?;
+    }
+    if let Some(line) = cost::estimate(&resolved) {
+        terminal.note(line);
+    }
     let run = host.create_run(&resolved)?;
     follow(&run, false, host, terminal)
+}
+
+/// Shows a plan and what it costs. That it does not fit is said, and no reason not to show it.
+fn show_plan(
+    resolved: &Resolved,
+    measure: bool,
+    host: &Host,
+    terminal: &Terminal,
+) -> Result<Ended> {
+    if !terminal.json {
+        terminal.part(run_file::write(resolved)?);
+    }
+    if let Some(line) = cost::estimate(resolved) {
+        terminal.note(line);
+    }
+    if let Some(fit) = resolved.fit.as_ref().filter(|fit| !fit.fits) {
+        terminal.warn(fit.refusal());
+        for way in cost::ways(&fit.ways) {
+            terminal.note(way);
+        }
+    }
+    let forecast = match measure {
+        true => {
+            let interrupts = count_interrupts()?;
+            terminal.note("taking a few real steps …");
+            let stop = || interrupts.load(Ordering::SeqCst) > 0;
+            match host.try_steps(&resolved.plan, &stop)? {
+                None => return Ok(Ended::Stopped),
+                forecast => forecast,
+            }
+        }
+        false => None,
+    };
+    match (&forecast, terminal.json) {
+        (Some(forecast), false) => terminal.part(cost::forecast(forecast, resolved)),
+        (None, false) => {}
+        (forecast, true) => {
+            #[derive(serde::Serialize)]
+            struct Shown<'a> {
+                #[serde(flatten)]
+                resolved: &'a Resolved,
+                estimated_bytes: Option<u64>,
+                #[serde(skip_serializing_if = "Option::is_none")]
+                forecast: &'a Option<Forecast>,
+            }
+            terminal.json(&Shown {
+                resolved,
+                estimated_bytes: resolved.estimate.as_ref().map(Estimate::bytes),
+                forecast,
+            })?;
+        }
+    }
+    Ok(Ended::Done)
 }
 
 /// Continues a run from its last checkpoint.

@@ -124,8 +124,13 @@ fn a_plan_has_reasons_and_an_estimate_that_a_trial_can_check() {
     );
 
     let tried = window.call("try_run", json!({ "filled": filled }));
-    assert_eq!(tried["steps"], json!(3));
-    assert!(tried["millis"].as_f64().unwrap() > 0.0);
+    // Two sizes, two steps of each at least.
+    assert!(tried["steps"].as_u64().unwrap() >= 4);
+    assert_eq!(tried["whole"], json!(true));
+    let (millis, seconds) = (tried["millis"].as_f64(), tried["seconds"].as_f64());
+    assert!(millis.unwrap() > 0.0);
+    // Evaluations and saves take time too.
+    assert!(seconds.unwrap() > 400.0 * millis.unwrap() / 1e3);
     if let Some(peak) = tried["peakBytes"].as_f64() {
         let part = |name: &str| plan["estimate"][name].as_f64().unwrap();
         let estimated = part("weightsBytes")
@@ -138,6 +143,35 @@ fn a_plan_has_reasons_and_an_estimate_that_a_trial_can_check() {
             "{estimated} estimated, {peak} measured"
         );
     }
+}
+
+#[test]
+fn a_run_that_does_not_fit_is_refused_with_ways_that_fit() {
+    let window = Window::open();
+    let filled = with(window.small_run(), json!({"batch.rows": "100000000"}));
+    let plan = window.call("plan_run", json!({ "filled": filled }));
+    assert_eq!(
+        plan["problems"],
+        json!([]),
+        "a plan can always be looked at"
+    );
+    let fit = &plan["fit"];
+    assert_eq!(fit["fits"], json!(false));
+    let refused = window.refused("start_run", json!({ "filled": filled, "force": false }));
+    assert_eq!(refused["message"], fit["refusal"]);
+    let way = &fit["ways"][0];
+    let changed = with(filled, way["fields"].clone());
+    let plan = window.call("plan_run", json!({ "filled": changed }));
+    assert_eq!(plan["fit"]["fits"], json!(true), "{way}");
+    assert_eq!(plan["fit"]["neededBytes"], way["neededBytes"]);
+    let rows = |field: &str| {
+        way["fields"][field]
+            .as_str()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    assert_eq!(rows("batch.rows") * rows("batch.accumulate"), 100_000_000);
 }
 
 #[test]
@@ -190,7 +224,10 @@ fn data_is_added_looked_at_read_otherwise_and_removed() {
 #[test]
 fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
     let window = Window::open();
-    let id = window.call("start_run", json!({ "filled": window.small_run() }));
+    let id = window.call(
+        "start_run",
+        json!({ "filled": window.small_run(), "force": false }),
+    );
     let id = id.as_str().unwrap().to_owned();
     let news = window.follow(&id, 0);
     let status = || window.run(&id)["status"].as_str().unwrap().to_owned();
@@ -246,7 +283,10 @@ fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
 fn runs_wait_in_an_order_that_can_be_changed_and_are_offered_again() {
     let window = Window::open();
     let start = || {
-        let id = window.call("start_run", json!({ "filled": window.small_run() }));
+        let id = window.call(
+            "start_run",
+            json!({ "filled": window.small_run(), "force": false }),
+        );
         id.as_str().unwrap().to_owned()
     };
     let ids = [start(), start(), start(), start()];
@@ -283,7 +323,7 @@ fn runs_wait_in_an_order_that_can_be_changed_and_are_offered_again() {
 fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
     let window = Window::open();
     let filled = with(window.small_run(), json!({"steps": "3"}));
-    let id = window.call("start_run", json!({ "filled": filled }));
+    let id = window.call("start_run", json!({ "filled": filled, "force": false }));
     let id = id.as_str().unwrap();
     until(|| window.run(id)["status"] == "finished");
     let opened = window.call("open_chat", json!({"place": 0, "name": id}));

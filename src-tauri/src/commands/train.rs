@@ -50,19 +50,10 @@ pub(super) fn try_run(app: State<'_, App>, filled: Filled) -> Answer<MeasureView
     app.stop_trial.store(false, Ordering::SeqCst);
     let plan = resolve(&app, &filled)?.plan;
     let stop = || app.stop_trial.load(Ordering::SeqCst);
-    let (millis, peak_bytes) = app.host.try_steps(&plan, &stop)?;
-    // The first step takes memory and makes kernels.
-    let mut steady = millis.get(1..).unwrap_or_default().to_vec();
-    steady.sort_by(f64::total_cmp);
-    let Some(&median) = steady.get(steady.len() / 2) else {
-        return Err(AppError::failed("the trial was stopped before it knew anything").into());
-    };
-    Ok(MeasureView {
-        steps: steady.len() as u32,
-        millis: median,
-        seconds: median / 1e3 * plan.steps as f64,
-        peak_bytes: peak_bytes.map(|bytes| bytes as f64),
-    })
+    match app.host.try_steps(&plan, &stop)? {
+        Some(forecast) => Ok(forecast.into()),
+        None => Err(AppError::failed("the trial was stopped before it knew anything").into()),
+    }
 }
 
 /// Ends the steps that are tried.
@@ -73,11 +64,14 @@ pub(super) fn stop_trial(app: State<'_, App>) -> Answer<()> {
     Ok(())
 }
 
-/// Starts a run, or has it wait. Returns its id.
+/// Starts a run, or has it wait. Returns its id. A run that does not fit starts only with `force`.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn start_run(app: State<'_, App>, filled: Filled) -> Answer<String> {
+pub(super) fn start_run(app: State<'_, App>, filled: Filled, force: bool) -> Answer<String> {
     let resolved = resolve(&app, &filled)?;
+    if let Some(fit) = resolved.fit.as_ref().filter(|fit| !fit.fits && !force) {
+        return Err(AppError::invalid(fit.refusal()).into());
+    }
     Ok(app.start(&resolved)?)
 }
 
@@ -136,7 +130,8 @@ impl App {
     /// What a run would take, at the rate of the latest run on the same device.
     fn estimate(&self, resolved: &Resolved) -> Result<EstimateView> {
         let plan = &resolved.plan;
-        let estimate = Estimate::new(plan, &Host::shape(plan)?);
+        let shapeless = || AppError::failed("the shape of the model is not known");
+        let estimate = resolved.estimate.ok_or_else(shapeless)?;
         let devices = self.host.devices();
         let device = devices
             .iter()

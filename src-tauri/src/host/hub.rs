@@ -190,6 +190,7 @@ fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Re
             tokens: rows * length / 2,
             length_95: length,
             length_longest: length,
+            longer: Vec::new(),
         },
         vocab_size: config.vocab_size,
         device: choice.clone(),

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process,
     sync::{Arc, Mutex},
     time::SystemTime,
 };
@@ -14,6 +15,7 @@ use models::{
     tasks::language::text::{Text, TokenizerFrom},
     train::{
         Facts, Resolved, TrainPlan, TrainRequest,
+        forecast::Forecast,
         plan::{DataFacts, ModelFacts},
         preset,
         request::{Method, TokenizerSource},
@@ -172,13 +174,13 @@ impl Host {
         Ok(DecoderConfig::from_json(&config)?)
     }
 
-    /// Takes a few steps of a plan in an engine. Returns the milliseconds of each, and the most memory in use.
-    #[cfg(feature = "gui")]
+    /// Takes a few steps of a plan in an engine of their own. Returns what the run will take, or nothing when it was
+    /// stopped.
     pub(crate) fn try_steps(
         &self,
         plan: &TrainPlan,
         stop: &dyn Fn() -> bool,
-    ) -> Result<(Vec<f64>, Option<u64>)> {
+    ) -> Result<Option<Forecast>> {
         use crate::{
             jobs::engine::{Engine, Wish},
             wire::engine::{Ask, Reply},
@@ -186,14 +188,22 @@ impl Host {
 
         let mut tried = None;
         let mut hear = |reply| {
-            if let Reply::Tried { millis, peak_bytes } = reply {
-                tried = Some((millis, peak_bytes));
+            if let Reply::Tried { forecast } = reply {
+                tried = Some(forecast);
             }
         };
-        let plan = Box::new(plan.clone());
+        let ask = Ask::Try {
+            plan: Box::new(plan.clone()),
+            folder: self.paths.runs.join(format!(".trial-{}", process::id())),
+        };
         let mut engine = Engine::start(self.kind_of(plan.device), None)?;
-        engine.ask(&Ask::Try { plan }, &mut hear, &|| Wish::stop_if(stop()))?;
-        tried.ok_or_else(|| AppError::failed("the engine ended the trial without a word"))
+        engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
+        match tried {
+            None if !stop() => Err(AppError::failed(
+                "the engine ended the trial without a word",
+            )),
+            tried => Ok(tried),
+        }
     }
 
     /// Forgets the data that was planned with; a text of millions of rows is not kept for nothing.

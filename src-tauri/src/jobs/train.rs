@@ -1,12 +1,21 @@
 //! Training a run, inside an engine.
 
-use std::{cell::RefCell, collections::VecDeque, path::Path, process, thread, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    fs,
+    path::Path,
+    process, thread,
+    time::{Duration, Instant},
+};
 
 use models::{
-    checkpoint::keep::{Checkpoint, Checkpoints},
+    checkpoint::{
+        keep::{Checkpoint, Checkpoints},
+        save::write_synced,
+    },
     device::{
         self, Device,
-        memory::memory,
         pressure::{PressureWatch, Scarce},
     },
     tasks::language::{
@@ -14,7 +23,9 @@ use models::{
         text::{Text, TokenizerFrom},
     },
     train::{
-        self, Observer, TrainEvent, TrainPlan, TrainState, request::TokenizerSource,
+        self, Observer, Task, TrainEvent, TrainPlan, TrainState,
+        forecast::{self, Forecast},
+        request::TokenizerSource,
         state::read_saved,
     },
 };
@@ -34,9 +45,8 @@ use crate::{
 
 /// How often events that can't be written are tried again.
 const DISK_LOOK: Duration = Duration::from_millis(500);
-
-/// Steps of a trial. The first is slower: memory is taken and kernels are made.
-const STEPS_TRIED: usize = 4;
+/// A checkpoint that is larger is not written for a trial: a piece of this size says how long it would take.
+const MOST_SAVED_BYTES: u64 = 2 << 30;
 
 /// What the app wants of the run.
 #[derive(Clone, Copy)]
@@ -82,16 +92,46 @@ pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wish
     trained.and(observer.write_the_rest())
 }
 
-/// Takes a few steps of a run and keeps nothing. Returns the milliseconds of each, and the most memory in use.
+/// Takes a few steps of a run and keeps nothing: what is saved to see how long that takes goes into `folder` and away
+/// again. Returns what the run will take, or nothing when it was stopped.
 pub(super) fn try_steps(
     plan: &TrainPlan,
+    folder: &Path,
     stop: &dyn Fn() -> bool,
-) -> Result<(Vec<f64>, Option<u64>)> {
+) -> Result<Option<Forecast>> {
+    let started = Instant::now();
     let device = device::open(&choose(plan.device, plan.strict)?)?;
     let mut task = open_task(plan, None, &device)?;
-    let millis = train::try_steps(plan, &mut task, STEPS_TRIED, stop)?;
-    let peak_bytes = memory(&device)?.peak_bytes;
-    Ok((millis, peak_bytes))
+    let opening_seconds = started.elapsed().as_secs_f64();
+    let config = task.model().decoder.config().clone();
+    let mut save = |state: &mut TrainState, task: &LanguageTask| {
+        let seconds = save_seconds(plan, state, task, folder);
+        let _left_over = fs::remove_dir_all(folder);
+        Ok(seconds)
+    };
+    let trial = forecast::trial(plan, &mut task, opening_seconds, &mut save, stop)?;
+    Ok(trial.and_then(|trial| Forecast::new(plan, &config, &trial)))
+}
+
+/// How long a save takes. Nothing where the disk does not take it; the run will say so.
+fn save_seconds(
+    plan: &TrainPlan,
+    state: &mut TrainState,
+    task: &LanguageTask,
+    folder: &Path,
+) -> Option<f64> {
+    let learns = task.parameters().trainable_count() as u64;
+    // Weights, and the moments and averages beside them.
+    let bytes = learns * 4 * (3 + u64::from(plan.ema > 0.0));
+    let started = Instant::now();
+    if bytes <= MOST_SAVED_BYTES {
+        state.save(task, folder).ok()?;
+        return Some(started.elapsed().as_secs_f64());
+    }
+    let piece = vec![0x5a; (MOST_SAVED_BYTES / 8) as usize];
+    fs::create_dir_all(folder).ok()?;
+    write_synced(&folder.join("piece"), &piece).ok()?;
+    Some(started.elapsed().as_secs_f64() * bytes as f64 / piece.len() as f64)
 }
 
 fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {

@@ -163,10 +163,11 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
             };
             train::train(&Run::at(folder), &mut show, wishes)
         }
-        Ask::Try { plan } => {
+        Ask::Try { plan, folder } => {
             *chat = None;
-            let (millis, peak_bytes) = train::try_steps(&plan, &|| wishes.stop())?;
-            say(&Reply::Tried { millis, peak_bytes });
+            if let Some(forecast) = train::try_steps(&plan, &folder, &|| wishes.stop())? {
+                say(&Reply::Tried { forecast });
+            }
             Ok(())
         }
         Ask::OpenChat {

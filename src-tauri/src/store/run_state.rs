@@ -51,7 +51,7 @@ pub(crate) struct RunState {
     pub(crate) step_millis: Option<f64>,
     /// Tokens a second in the last step.
     pub(crate) tokens_per_second: Option<f64>,
-    /// Memory in use after the last step, and the most after any.
+    /// Memory in use after the last step, and the most at any time, or after any step where nobody counts.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) peak_memory_bytes: Option<u64>,
     /// Where it last computed, in words.
@@ -349,6 +349,7 @@ impl RunState {
                 tokens_per_second,
                 millis,
                 memory_bytes,
+                peak_bytes,
                 ..
             } => {
                 self.first_loss.get_or_insert(loss);
@@ -357,7 +358,8 @@ impl RunState {
                 self.tokens_per_second = Some(tokens_per_second);
                 if memory_bytes > 0 {
                     self.memory_bytes = Some(memory_bytes);
-                    self.peak_memory_bytes = self.peak_memory_bytes.max(Some(memory_bytes));
+                    let peak = peak_bytes.max(Some(memory_bytes));
+                    self.peak_memory_bytes = self.peak_memory_bytes.max(peak);
                 }
             }
             &TrainEvent::Evaluated {

@@ -14,7 +14,7 @@ use models::{
         check::{Checked, Fallback, Fault, Row},
     },
     tasks::starter::Examination,
-    train::TrainPlan,
+    train::{TrainPlan, forecast::Forecast},
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,11 @@ pub(crate) enum Ask {
     /// model or settings are not what they were.
     Train { folder: PathBuf, force: bool },
     /// Take a few steps of a run that is only tried, and keep nothing.
-    Try { plan: Box<TrainPlan> },
+    Try {
+        plan: Box<TrainPlan>,
+        /// Where it may write what it saves for a moment.
+        folder: PathBuf,
+    },
     /// Open the model in a folder to be talked to.
     OpenChat {
         folder: PathBuf,
@@ -93,11 +97,8 @@ pub(crate) enum Reply {
     Beat,
     /// Something happened in the run. It is on disk already.
     Happened { event: RecordedEvent },
-    /// So long a few steps took, each, and the most memory that was in use, where it is known.
-    Tried {
-        millis: Vec<f64>,
-        peak_bytes: Option<u64>,
-    },
+    /// What follows from a few steps.
+    Tried { forecast: Forecast },
     /// A case of the device check was tried.
     Checked { row: Row },
     /// What works instead of a case.

@@ -109,8 +109,8 @@ export const commands = {
 	tryRun: (filled: { [key in string]: string }) => typedError<MeasureView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("try_run", { filled })),
 	/**  Ends the steps that are tried. */
 	stopTrial: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_trial")),
-	/**  Starts a run, or has it wait. Returns its id. */
-	startRun: (filled: { [key in string]: string }) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("start_run", { filled })),
+	/**  Starts a run, or has it wait. Returns its id. A run that does not fit starts only with `force`. */
+	startRun: (filled: { [key in string]: string }, force: boolean) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("start_run", { filled, force })),
 	/**  Makes the starter's data and starts its run. Returns the run's id. */
 	startStarter: () => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("start_starter")),
 	/**  What the fields of the form are for a run file. */
@@ -953,11 +953,14 @@ export type EstimateView_Deserialize = {
 	parameters: number,
 	trainableParameters: number,
 	weightsBytes: number,
-	/**  Gradients and the optimizer's moments. */
+	/**  The adapter, gradients and the optimizer's moments. */
 	optimizerBytes: number,
+	/**  What the forward pass keeps, or the keys and values of a sample where they are more. */
 	activationsBytes: number,
 	/**  Libraries, the data, and what is left over between tensors. */
 	restBytes: number,
+	/**  The same by what it is for. */
+	parts: PartView[],
 	freeBytes?: number | null,
 	/**  The whole run, at the rate of an earlier one on the same device. */
 	seconds?: number | null,
@@ -970,11 +973,14 @@ export type EstimateView_Serialize = {
 	parameters: number,
 	trainableParameters: number,
 	weightsBytes: number,
-	/**  Gradients and the optimizer's moments. */
+	/**  The adapter, gradients and the optimizer's moments. */
 	optimizerBytes: number,
+	/**  What the forward pass keeps, or the keys and values of a sample where they are more. */
 	activationsBytes: number,
 	/**  Libraries, the data, and what is left over between tensors. */
 	restBytes: number,
+	/**  The same by what it is for. */
+	parts: PartView[],
 	freeBytes: number | null,
 	/**  The whole run, at the rate of an earlier one on the same device. */
 	seconds: number | null,
@@ -1312,10 +1318,15 @@ export type MeasureView_Deserialize = {
 	steps: number,
 	/**  Of one step. */
 	millis: number,
-	/**  The whole run at this rate, without evaluations. */
+	/**  The whole run: steps, evaluations, samples and saves. */
 	seconds: number,
-	/**  The most memory that was in use. */
+	/**  The most memory that will be in use. */
 	peakBytes?: number | null,
+	/**
+	 *  Whether steps of the run's own size were taken; if not, it would not have fit, and the rest follows from smaller
+	 *  ones.
+	 */
+	whole: boolean,
 };
 
 /**  What a few real steps took. */
@@ -1324,10 +1335,15 @@ export type MeasureView_Serialize = {
 	steps: number,
 	/**  Of one step. */
 	millis: number,
-	/**  The whole run at this rate, without evaluations. */
+	/**  The whole run: steps, evaluations, samples and saves. */
 	seconds: number,
-	/**  The most memory that was in use. */
+	/**  The most memory that will be in use. */
 	peakBytes: number | null,
+	/**
+	 *  Whether steps of the run's own size were taken; if not, it would not have fit, and the rest follows from smaller
+	 *  ones.
+	 */
+	whole: boolean,
 };
 
 /**  One turn of a conversation. */
@@ -1422,6 +1438,12 @@ export type News_Serialize =
 /**  Something about the downloads is new: all of them, in order. */
 { kind: "downloads"; downloads: DownloadView_Serialize[] };
 
+/**  A part of the memory. */
+export type PartView = {
+	name: string,
+	bytes: number,
+};
+
 /**  What the user is asked to choose. */
 export type Pick = 
 /**  A file with data. */
@@ -1463,6 +1485,8 @@ export type PlanView_Deserialize = {
 	/**  Tokens in one step. */
 	stepTokens: number,
 	estimate?: EstimateView_Deserialize | null,
+	/**  Whether it fits, where that is known. */
+	fit?: RunFitView | null,
 };
 
 /**  What a request means, or what is wrong with it. */
@@ -1477,6 +1501,8 @@ export type PlanView_Serialize = {
 	/**  Tokens in one step. */
 	stepTokens: number,
 	estimate: EstimateView_Serialize | null,
+	/**  Whether it fits, where that is known. */
+	fit: RunFitView | null,
 };
 
 /**  What others have published of the speed of their tool. Theirs, not measured here. */
@@ -1600,6 +1626,17 @@ export type RowProblemView = {
 	line: number,
 	/**  What is wrong, with the column. */
 	text: string,
+};
+
+/**  Whether a run fits with a fifth of what is free to spare, by its estimate. */
+export type RunFitView = {
+	fits: boolean,
+	neededBytes: number,
+	freeBytes: number,
+	/**  What is wrong, in words. Empty when it fits. */
+	refusal: string,
+	/**  What would make it fit, the cheapest first. */
+	ways: WayView[],
 };
 
 /**  What is new in a run. */
@@ -1948,6 +1985,14 @@ export type WantedView = {
 	/**  Of data: its part. Empty means all. */
 	config: string,
 	split: string,
+};
+
+/**  A change of the form that makes a run fit. */
+export type WayView = {
+	/**  What is changed, as in a run file. */
+	fields: { [key in string]: string },
+	words: string,
+	neededBytes: number,
 };
 
 /* Tauri Specta runtime */

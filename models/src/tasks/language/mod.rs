@@ -14,12 +14,13 @@ use serde_json::Value as Json;
 
 use crate::{
     Error, Result,
-    arch::decoder::Input,
+    arch::{config::DecoderConfig, decoder::Input},
     data::loader::{Batch, Batches},
     generate::{Limits, Writer, sample::SamplingSettings},
     parameters::Parameters,
     tape::{Tape, Value},
     train::{
+        forecast::Tried,
         plan::SamplePlan,
         task::{BatchSize, Evaluation, Sample, Task},
     },
@@ -159,6 +160,54 @@ impl Task for LanguageTask {
 
     fn load(&mut self, folder: &Path) -> Result<()> {
         self.model.load_trained(folder)
+    }
+}
+
+/// Batches by which the mean size is known well enough.
+const BATCHES_SEEN: usize = 32;
+
+impl Tried for LanguageTask {
+    /// A batch of the data whose rows are filled up with themselves, so that it has as much to learn as others.
+    fn full_batch(&mut self, rows: usize, length: usize) -> Result<Batch> {
+        self.train.set_rows_per_batch(rows);
+        let batch = self.train.next_batch();
+        let width = batch.row_length.max(1);
+        let filled = |numbers: &[u32], more: u32| -> Vec<u32> {
+            let rows = numbers.chunks(width);
+            rows.flat_map(|row| {
+                let at = |at: usize| row[at % width] + more * (at / width) as u32;
+                (0..length).map(at)
+            })
+            .collect()
+        };
+        // A copy is another document of its row.
+        let documents = 1 + batch.documents.iter().max().copied().unwrap_or(0);
+        Ok(Batch {
+            tokens: filled(&batch.tokens, 0),
+            targets: filled(&batch.targets, 0),
+            positions: filled(&batch.positions, 0),
+            documents: filled(&batch.documents, documents),
+            rows,
+            row_length: length,
+            padding: 0,
+        })
+    }
+
+    fn row_length(&mut self, rows: usize) -> (usize, f64) {
+        self.train.set_rows_per_batch(rows);
+        let tokens: usize = (0..BATCHES_SEEN)
+            .map(|_| self.train.next_batch().tokens.len())
+            .sum();
+        (self.train.row_length(), tokens as f64 / BATCHES_SEEN as f64)
+    }
+
+    fn shape(&self) -> &DecoderConfig {
+        self.model.decoder.config()
+    }
+
+    fn held_out_batches(&self) -> usize {
+        let held_out = self.held_out.as_ref();
+        held_out.map_or(0, |batches| batches.once().count())
     }
 }
 

@@ -122,6 +122,7 @@ impl Text {
             tokens: summary.tokens,
             length_95: at(95).map_or(summary.longest, |it| it.tokens),
             length_longest: summary.longest,
+            longer: summary.longer,
         })
     }
 

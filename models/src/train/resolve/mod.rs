@@ -11,6 +11,8 @@ mod run;
 use serde::Serialize;
 
 use super::{
+    estimate::Estimate,
+    fit::{self, Fit},
     plan::*,
     preset::{MethodDefaults, SEED},
     request::*,
@@ -19,15 +21,50 @@ use crate::Error;
 
 /// Turns a request into a plan with its reasons, or says everything that is wrong with it.
 pub fn resolve(request: &TrainRequest, facts: &Facts) -> Result<Resolved, Problems> {
+    let resolved = resolve_with(request, facts, None)?;
+    match most_rows(request, &resolved) {
+        // Fewer rows at once change how many batches make an update, and the reasons.
+        Some(most) => resolve_with(request, facts, Some(most)),
+        None => Ok(resolved),
+    }
+}
+
+/// The most rows at once, where that is fewer than a plan has which nobody asked for.
+fn most_rows(request: &TrainRequest, resolved: &Resolved) -> Option<MostRows> {
+    let (plan, fit) = (&resolved.plan, resolved.fit.as_ref()?);
+    if fit.fits || plan.batch.rows == 1 || request.batch.rows.is_some() {
+        return None;
+    }
+    let free = fit::amount(fit.free_bytes);
+    let most = match fit.most_rows {
+        Some(rows) => MostRows {
+            rows,
+            why: format!("the largest that fits in {free} free with 20 % to spare"),
+        },
+        None => MostRows {
+            rows: 1,
+            why: format!("not even one fits in {free} free with 20 % to spare"),
+        },
+    };
+    Some(most)
+}
+
+fn resolve_with(
+    request: &TrainRequest,
+    facts: &Facts,
+    most_rows: Option<MostRows>,
+) -> Result<Resolved, Problems> {
     let mut resolver = Resolver {
         request,
         facts,
+        most_rows,
         reasons: Vec::new(),
         warnings: Vec::new(),
         problems: Vec::new(),
     };
     let other = resolver.device_that_trains();
     resolver.facts = other.as_ref().unwrap_or(facts);
+    let facts = resolver.facts;
     let plan = resolver.plan();
     if !resolver.problems.is_empty() {
         // Without the model, nothing that is read with it is known; that is no second mistake.
@@ -37,7 +74,10 @@ pub fn resolve(request: &TrainRequest, facts: &Facts) -> Result<Resolved, Proble
         }
         return Err(Problems(problems));
     }
+    let shape = facts.shape(&plan);
     Ok(Resolved {
+        estimate: shape.map(|config| Estimate::new(&plan, &config)),
+        fit: Fit::new(&plan, facts),
         plan,
         reasons: resolver.reasons,
         warnings: resolver.warnings,
@@ -83,9 +123,16 @@ impl TrainRequest {
 struct Resolver<'a> {
     request: &'a TrainRequest,
     facts: &'a Facts,
+    most_rows: Option<MostRows>,
     reasons: Vec<Reason>,
     warnings: Vec<String>,
     problems: Vec<Problem>,
+}
+
+/// A cap on the rows at once that nobody asked for.
+struct MostRows {
+    rows: usize,
+    why: String,
 }
 
 impl Resolver<'_> {

@@ -1,6 +1,6 @@
 //! How it learns: the size and number of steps, the optimizer, and what happens between steps.
 
-use super::Resolver;
+use super::{MostRows, Resolver};
 use crate::{
     device::defaults::{DefaultOptimizer, device_defaults},
     train::{
@@ -22,29 +22,44 @@ impl Resolver<'_> {
             true => facts.data.tokens.div_ceil(length.max(1)),
             false => facts.data.rows,
         };
-        let rows = self.take("batch.rows", &request.rows, || {
-            let device = device_defaults(facts.device.device.kind).batch_rows;
-            let suits = (defaults.tokens_per_step / length.max(1)).max(1);
-            match available.max(1) {
-                rows if rows < device.value.min(suits) => {
-                    Chosen::new(rows, "there is no more data")
-                }
-                _ if suits < device.value => {
-                    Chosen::new(suits, "more would be too much for one update")
-                }
-                _ => Chosen::new(device.value, device.reason),
+        let device = device_defaults(facts.device.device.kind).batch_rows;
+        let suits = (defaults.tokens_per_step / length.max(1)).max(1);
+        let usual = match available.max(1) {
+            rows if rows < device.value.min(suits) => Chosen::new(rows, "there is no more data"),
+            _ if suits < device.value => {
+                Chosen::new(suits, "more would be too much for one update")
             }
+            _ => Chosen::new(device.value, device.reason),
+        };
+        let batches = |rows: usize| {
+            let wanted = defaults.tokens_per_step / (rows * length).max(1);
+            wanted.min(available / rows.max(1)).max(1)
+        };
+        // Rows of an update: what memory says about rows at once must not change what is learned.
+        let whole = usual.value * batches(usual.value);
+        let most = self.most_rows.take();
+        let capped = most.is_some() && request.rows.is_none();
+        let rows = self.take("batch.rows", &request.rows, || match most {
+            Some(MostRows { rows, why }) => {
+                let divides = |rows: &usize| whole.is_multiple_of(*rows);
+                let rows = (1..=rows.min(usual.value)).rev().find(divides);
+                Chosen::new(rows.unwrap_or(1), why)
+            }
+            None => usual,
         });
         self.positive("batch.rows", rows);
-        let accumulate = self.take("batch.accumulate", &request.accumulate, || {
-            let wanted = defaults.tokens_per_step / (rows * length).max(1);
-            let most = available / rows.max(1);
-            let count = wanted.min(most).max(1);
-            let why = format!(
-                "about {} tokens per update suit this method",
-                defaults.tokens_per_step
-            );
-            Chosen::new(count, why)
+        let accumulate = self.take("batch.accumulate", &request.accumulate, || match capped {
+            true => Chosen::new(
+                whole / rows.max(1),
+                format!("so that an update still sees {whole} rows"),
+            ),
+            false => Chosen::new(
+                batches(rows),
+                format!(
+                    "about {} tokens per update suit this method",
+                    defaults.tokens_per_step
+                ),
+            ),
         });
         self.positive("batch.accumulate", accumulate);
         BatchPlan {

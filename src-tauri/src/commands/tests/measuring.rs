@@ -27,7 +27,10 @@ impl Window {
     }
 
     fn start(&self) -> String {
-        let id = self.call("start_run", json!({ "filled": self.small_run() }));
+        let id = self.call(
+            "start_run",
+            json!({ "filled": self.small_run(), "force": false }),
+        );
         id.as_str().unwrap().to_owned()
     }
 }

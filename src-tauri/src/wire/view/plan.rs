@@ -1,6 +1,13 @@
 //! What a run would be, before it starts.
 
-use models::train::{Problem, Resolved, estimate::Estimate};
+use std::collections::BTreeMap;
+
+use models::train::{
+    Problem, Resolved,
+    estimate::Estimate,
+    fit::{Fit, Way},
+    forecast::Forecast,
+};
 use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
@@ -21,6 +28,8 @@ pub(crate) struct PlanView {
     /// Tokens in one step.
     step_tokens: u32,
     estimate: Option<EstimateView>,
+    /// Whether it fits, where that is known.
+    fit: Option<RunFitView>,
 }
 
 /// What is wrong with a field.
@@ -54,19 +63,57 @@ pub(crate) struct EstimateView {
     trainable_parameters: f64,
     #[specta(type = Number)]
     weights_bytes: f64,
-    /// Gradients and the optimizer's moments.
+    /// The adapter, gradients and the optimizer's moments.
     #[specta(type = Number)]
     optimizer_bytes: f64,
+    /// What the forward pass keeps, or the keys and values of a sample where they are more.
     #[specta(type = Number)]
     activations_bytes: f64,
     /// Libraries, the data, and what is left over between tensors.
     #[specta(type = Number)]
     rest_bytes: f64,
+    /// The same by what it is for.
+    parts: Vec<PartView>,
     free_bytes: Option<f64>,
     /// The whole run, at the rate of an earlier one on the same device.
     seconds: Option<f64>,
     /// Which run that was.
     rate_from: Option<String>,
+}
+
+/// A part of the memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PartView {
+    name: String,
+    #[specta(type = Number)]
+    bytes: f64,
+}
+
+/// Whether a run fits with a fifth of what is free to spare, by its estimate.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunFitView {
+    fits: bool,
+    #[specta(type = Number)]
+    needed_bytes: f64,
+    #[specta(type = Number)]
+    free_bytes: f64,
+    /// What is wrong, in words. Empty when it fits.
+    refusal: String,
+    /// What would make it fit, the cheapest first.
+    ways: Vec<WayView>,
+}
+
+/// A change of the form that makes a run fit.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WayView {
+    /// What is changed, as in a run file.
+    fields: BTreeMap<String, String>,
+    words: String,
+    #[specta(type = Number)]
+    needed_bytes: f64,
 }
 
 /// What a few real steps took.
@@ -78,11 +125,14 @@ pub(crate) struct MeasureView {
     /// Of one step.
     #[specta(type = Number)]
     pub(crate) millis: f64,
-    /// The whole run at this rate, without evaluations.
+    /// The whole run: steps, evaluations, samples and saves.
     #[specta(type = Number)]
     pub(crate) seconds: f64,
-    /// The most memory that was in use.
+    /// The most memory that will be in use.
     pub(crate) peak_bytes: Option<f64>,
+    /// Whether steps of the run's own size were taken; if not, it would not have fit, and the rest follows from smaller
+    /// ones.
+    pub(crate) whole: bool,
 }
 
 /// A setting of a run, as the form shows it.
@@ -121,6 +171,7 @@ impl PlanView {
             steps: plan.steps as u32,
             step_tokens: plan.batch.tokens_per_step() as u32,
             estimate,
+            fit: resolved.fit.as_ref().map(RunFitView::from),
         }
     }
 
@@ -157,12 +208,63 @@ impl EstimateView {
             parameters: estimate.parameters as f64,
             trainable_parameters: estimate.trainable_parameters as f64,
             weights_bytes: estimate.weights_bytes as f64,
-            optimizer_bytes: estimate.optimizer_bytes as f64,
-            activations_bytes: estimate.activations_bytes as f64,
-            rest_bytes: estimate.rest_bytes as f64,
+            optimizer_bytes: (estimate.adapter_bytes
+                + estimate.gradients_bytes
+                + estimate.optimizer_bytes) as f64,
+            activations_bytes: (estimate.activations.bytes() + estimate.writing_bytes) as f64,
+            rest_bytes: (estimate.rest_bytes + estimate.rounding_bytes) as f64,
+            parts: estimate
+                .parts()
+                .iter()
+                .filter(|(_, bytes)| *bytes > 0)
+                .map(|&(name, bytes)| PartView {
+                    name: name.to_owned(),
+                    bytes: bytes as f64,
+                })
+                .collect(),
             free_bytes: free_bytes.map(|bytes| bytes as f64),
             seconds: rate.as_ref().map(|(_, rate)| estimate.operations / rate),
             rate_from: rate.map(|(run, _)| run),
+        }
+    }
+}
+
+impl From<&Fit> for RunFitView {
+    fn from(fit: &Fit) -> Self {
+        Self {
+            fits: fit.fits,
+            needed_bytes: fit.needed_bytes as f64,
+            free_bytes: fit.free_bytes as f64,
+            refusal: match fit.fits {
+                true => String::new(),
+                false => fit.refusal(),
+            },
+            ways: fit.ways.iter().map(WayView::from).collect(),
+        }
+    }
+}
+
+impl From<&Way> for WayView {
+    fn from(way: &Way) -> Self {
+        let changes = way.changes.iter();
+        Self {
+            fields: changes
+                .map(|change| (change.field.clone(), change.value.clone()))
+                .collect(),
+            words: way.words.clone(),
+            needed_bytes: way.needed_bytes as f64,
+        }
+    }
+}
+
+impl From<Forecast> for MeasureView {
+    fn from(forecast: Forecast) -> Self {
+        Self {
+            steps: forecast.steps_tried as u32,
+            millis: forecast.step_millis,
+            seconds: forecast.seconds,
+            peak_bytes: forecast.peak_bytes.map(|bytes| bytes as f64),
+            whole: forecast.whole,
         }
     }
 }

@@ -1,0 +1,350 @@
+//! What a run will take, from a few real steps: a trial takes them, and a forecast is fitted to what they took.
+//!
+//! Memory and time of a pass are a fixed part and a part for each token, found from two sizes of a batch, the small one
+//! first. Where the plan's own size was tried, the forecast is what that took; where it would not have fit, it is what
+//! follows from the small one. Evaluations, samples and saves are measured once and counted as often as they are due.
+//!
+//! Deliberately absent: what happens between steps when a device gets hot or is shared.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Task, TrainState,
+    estimate::Estimate,
+    learn_from, memory_of,
+    plan::{TrainPlan, is_due},
+};
+use crate::{
+    Result,
+    arch::config::DecoderConfig,
+    device::memory::{release, reset_peak},
+    ops::kernels,
+};
+
+/// Steps at each size after one that warms up, and at most so many where they are short.
+const STEPS: usize = 2;
+const MOST_STEPS: usize = 10;
+/// Short steps are repeated for so long.
+const ENOUGH_SECONDS: f64 = 1.0;
+/// The share of what is free that a trial may take: what is beyond is not tried.
+const MOST_TRIED: f64 = 0.95;
+
+/// What a trial measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Reading the data and the model.
+    pub opening_seconds: f64,
+    /// The most memory in use until the end of the trial, where it is known.
+    pub peak_bytes: Option<u64>,
+    /// Steps of each size, the smaller first.
+    pub sizes: Vec<TriedSize>,
+    /// Tokens in a batch of the run on average, with padding.
+    pub mean_tokens: f64,
+    /// The longest row of the run.
+    pub row_length: usize,
+    /// One batch of held-out data, in milliseconds, and how many an evaluation has.
+    pub evaluation: Option<(f64, usize)>,
+    /// All samples, in milliseconds.
+    pub sample_millis: Option<f64>,
+    /// A save, in milliseconds.
+    pub save_millis: Option<f64>,
+}
+
+/// Steps of one size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TriedSize {
+    /// Rows in a batch.
+    pub rows: usize,
+    /// Tokens in each.
+    pub length: usize,
+    /// Steps that were measured.
+    pub steps: usize,
+    /// Forward and backward of one batch, on average.
+    pub pass_millis: f64,
+    /// What comes after the passes: the norm of the gradients and the update.
+    pub update_millis: f64,
+    /// The most memory in use since the trial of this size began, where it is known.
+    pub peak_bytes: Option<u64>,
+}
+
+/// What a run will take.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// Steps that were measured.
+    pub steps_tried: usize,
+    /// Whether the plan's own size was tried, rather than only a smaller one.
+    pub whole: bool,
+    /// The most memory in use.
+    pub peak_bytes: Option<u64>,
+    /// What is in use whatever a batch has.
+    pub fixed_bytes: Option<u64>,
+    /// What each token of a batch adds.
+    pub bytes_per_token: Option<f64>,
+    /// What a pass takes whatever a batch has.
+    pub fixed_millis: f64,
+    /// What each token adds to a pass.
+    pub millis_per_token: f64,
+    /// A step, on average.
+    pub step_millis: f64,
+    /// The whole run, after it was opened.
+    pub seconds: f64,
+    /// Of it, evaluations, samples and saves.
+    pub looking_seconds: f64,
+    /// Reading the data and the model, before that.
+    pub opening_seconds: f64,
+}
+
+/// A task that is tried, and what only it knows.
+pub trait Tried: Task {
+    /// A batch of so many rows and tokens, all of them filled.
+    fn full_batch(&mut self, rows: usize, length: usize) -> Result<Self::Batch>;
+
+    /// The longest row, and the tokens of a batch of so many rows on average.
+    fn row_length(&mut self, rows: usize) -> (usize, f64);
+
+    /// The shape of the model.
+    fn shape(&self) -> &DecoderConfig;
+
+    /// How many batches of held-out data there are.
+    fn held_out_batches(&self) -> usize;
+}
+
+/// Takes a few steps of two sizes, an evaluation, a sample and a save. `save` says how long that took, and keeps nothing.
+pub fn trial<T: Tried>(
+    plan: &TrainPlan,
+    task: &mut T,
+    opening_seconds: f64,
+    save: &mut dyn FnMut(&mut TrainState, &T) -> Result<Option<f64>>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Trial>> {
+    let _avoided = kernels::avoid(&plan.avoid_kernels)?;
+    let mut state = TrainState::new(plan, task)?;
+    let mut peak_bytes = memory_of(task).and_then(|memory| memory.peak_bytes);
+    let (length, mean_tokens) = task.row_length(plan.batch.rows);
+    let rows = plan.batch.rows;
+    let small = match rows {
+        1 => (1, length.div_ceil(2)),
+        _ => (1, length),
+    };
+    let mut sizes = Vec::new();
+    for size in [small, (rows, length)] {
+        let fits = sizes.last().is_none_or(|last: &TriedSize| {
+            let free = memory_of(task).map(|memory| memory.available_bytes + memory.used_bytes);
+            let more = more_bytes(plan, task.shape(), last, size);
+            let needed = last.peak_bytes.map(|peak| peak as f64 + more);
+            needed
+                .zip(free)
+                .is_none_or(|(needed, free)| needed <= MOST_TRIED * free as f64)
+        });
+        if !fits {
+            break;
+        }
+        let Some(size) = try_size(plan, task, &mut state, size, stop)? else {
+            return Ok(None);
+        };
+        peak_bytes = peak_bytes.max(size.peak_bytes);
+        sizes.push(size);
+    }
+    let evaluation = try_evaluation(plan, task)?;
+    let sample_millis = match plan.sample.every {
+        0 => None,
+        _ => Some(timed(|| task.sample(&plan.sample))?),
+    };
+    let save_millis = save(&mut state, task)?.map(|seconds| seconds * 1e3);
+    peak_bytes = peak_bytes.max(memory_of(task).and_then(|memory| memory.peak_bytes));
+    Ok((!stop()).then_some(Trial {
+        opening_seconds,
+        peak_bytes,
+        sizes,
+        mean_tokens,
+        row_length: length,
+        evaluation,
+        sample_millis,
+        save_millis,
+    }))
+}
+
+/// Steps of batches of so many rows and tokens, with a second batch where the plan has several for one update: it finds
+/// the gradients of the first.
+fn try_size<T: Tried>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    (rows, length): (usize, usize),
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<TriedSize>> {
+    let count = plan.batch.accumulate.min(2);
+    let device = task.parameters().trainable().next();
+    let device = device.map(|weight| weight.tensor().device().clone());
+    if let Some(device) = &device {
+        reset_peak(device);
+    }
+    let (mut pass, mut update) = (0.0, 0.0);
+    let mut steps = 0;
+    for at in 0..=MOST_STEPS {
+        if stop() || (steps >= STEPS && pass + update > ENOUGH_SECONDS) {
+            break;
+        }
+        let batches: Vec<T::Batch> = (0..count)
+            .map(|_| task.full_batch(rows, length))
+            .collect::<Result<_>>()?;
+        let started = Instant::now();
+        let learned = learn_from(plan, task, state, &batches)?;
+        if let Some(device) = &device {
+            device.synchronize()?;
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        state.progress.step += 1;
+        // The first takes memory and makes kernels.
+        if at > 0 {
+            steps += 1;
+            // A step that could not be taken took its time all the same.
+            let passes = learned.map_or(seconds, |learned| learned.pass_seconds);
+            pass += passes;
+            update += seconds - passes;
+        }
+    }
+    if steps == 0 || stop() {
+        return Ok(None);
+    }
+    let peak_bytes = memory_of(task).and_then(|memory| memory.peak_bytes);
+    if let Some(device) = &device {
+        release(device)?;
+    }
+    Ok(Some(TriedSize {
+        rows,
+        length,
+        steps,
+        pass_millis: pass * 1e3 / (steps * count) as f64,
+        update_millis: update * 1e3 / steps as f64,
+        peak_bytes,
+    }))
+}
+
+/// The milliseconds of a batch of held-out data, and how many an evaluation has. The first batch warms up.
+fn try_evaluation<T: Tried>(plan: &TrainPlan, task: &mut T) -> Result<Option<(f64, usize)>> {
+    let all = task.held_out_batches();
+    let count = match plan.evaluate.batches {
+        0 => all,
+        most => most.min(all),
+    };
+    if plan.evaluate.every == 0 || count == 0 {
+        return Ok(None);
+    }
+    task.evaluate(1)?;
+    let tried = count.min(STEPS);
+    let millis = timed(|| task.evaluate(tried))?;
+    Ok(Some((millis / tried as f64, count)))
+}
+
+fn timed<R>(work: impl FnOnce() -> Result<R>) -> Result<f64> {
+    let started = Instant::now();
+    work()?;
+    Ok(started.elapsed().as_secs_f64() * 1e3)
+}
+
+/// How much more a batch of so many rows and tokens takes than the one that was tried, by the estimate of each.
+fn more_bytes(
+    plan: &TrainPlan,
+    config: &DecoderConfig,
+    tried: &TriedSize,
+    (rows, length): (usize, usize),
+) -> f64 {
+    let bytes = |rows, length| {
+        let mut plan = plan.clone();
+        (plan.batch.rows, plan.batch.length) = (rows, length);
+        Estimate::new(&plan, config).bytes() as f64
+    };
+    bytes(rows, length) - bytes(tried.rows, tried.length)
+}
+
+impl TriedSize {
+    /// Tokens in a batch.
+    pub fn tokens(&self) -> usize {
+        self.rows * self.length
+    }
+}
+
+impl Forecast {
+    /// What follows from a trial of a plan that trains a model of this shape. Nothing when nothing was tried.
+    pub fn new(plan: &TrainPlan, config: &DecoderConfig, trial: &Trial) -> Option<Self> {
+        let last = trial.sizes.last()?;
+        let most_tokens = plan.batch.rows * trial.row_length;
+        let whole = last.tokens() == most_tokens;
+        let (fixed_bytes, bytes_per_token) = match memory_line(plan, config, trial) {
+            Some((fixed, slope)) => (Some(fixed as u64), Some(slope)),
+            None => (None, None),
+        };
+        let at_most = fixed_bytes
+            .zip(bytes_per_token)
+            .map(|(fixed, slope)| (fixed as f64 + slope * most_tokens as f64) as u64);
+        let passes = trial.sizes.iter();
+        let passes: Vec<_> = passes.map(|it| (it.tokens(), it.pass_millis)).collect();
+        let (fixed_millis, millis_per_token) = line(&passes);
+        let pass_millis = fixed_millis + millis_per_token * trial.mean_tokens;
+        let step_millis = plan.batch.accumulate as f64 * pass_millis + last.update_millis;
+        let looking_seconds = looking_millis(plan, trial) / 1e3;
+        Some(Self {
+            steps_tried: trial.sizes.iter().map(|size| size.steps).sum(),
+            whole,
+            peak_bytes: trial.peak_bytes.max(at_most),
+            fixed_bytes,
+            bytes_per_token,
+            fixed_millis,
+            millis_per_token,
+            step_millis,
+            seconds: step_millis * plan.steps as f64 / 1e3 + looking_seconds,
+            looking_seconds,
+            opening_seconds: trial.opening_seconds,
+        })
+    }
+}
+
+/// Milliseconds of all evaluations, samples and saves: once before the first step, when they are due, and at the end.
+fn looking_millis(plan: &TrainPlan, trial: &Trial) -> f64 {
+    let due = |every: usize, step: usize| is_due(every, step) || step == plan.steps;
+    let steps = || 1..=plan.steps;
+    let evaluates = |step: usize| plan.evaluate.every > 0 && due(plan.evaluate.every, step);
+    let evaluations = 1 + steps().filter(|&step| evaluates(step)).count();
+    let samples = 1 + steps().filter(|&step| due(plan.sample.every, step)).count();
+    // While a run goes well, each evaluation is the best so far.
+    let saves = |step: usize| {
+        due(plan.save.every, step)
+            || (evaluates(step) && plan.save.keep_best && trial.evaluation.is_some())
+    };
+    let saves = 1 + steps().filter(|&step| saves(step)).count();
+    let (evaluation, batches) = trial.evaluation.unwrap_or_default();
+    evaluations as f64 * evaluation * batches as f64
+        + samples as f64 * trial.sample_millis.unwrap_or_default()
+        + saves as f64 * trial.save_millis.unwrap_or_default()
+}
+
+/// Fixed bytes and bytes a token. Of one size, the estimate says how much a token adds.
+fn memory_line(plan: &TrainPlan, config: &DecoderConfig, trial: &Trial) -> Option<(f64, f64)> {
+    let peaks = trial.sizes.iter();
+    let peaks = peaks.map(|it| Some((it.tokens(), it.peak_bytes? as f64)));
+    let peaks = peaks.collect::<Option<Vec<_>>>()?;
+    let [(tokens, peak)] = peaks.as_slice() else {
+        return (!peaks.is_empty()).then(|| line(&peaks));
+    };
+    let most = (plan.batch.rows, trial.row_length);
+    let more = more_bytes(plan, config, trial.sizes.first()?, most);
+    let slope = more / (most.0 * most.1).saturating_sub(*tokens).max(1) as f64;
+    Some((peak - slope * *tokens as f64, slope))
+}
+
+/// The line through the first and the last point, as its value at 0 and its slope, which is never below 0. Through one
+/// point, the line from 0.
+fn line(points: &[(usize, f64)]) -> (f64, f64) {
+    match (points.first(), points.last()) {
+        (Some(&(low, from)), Some(&(high, to))) if high > low => {
+            let slope = ((to - from) / (high - low) as f64).max(0.0);
+            // What was tried at the larger size is kept exactly.
+            (to - slope * high as f64, slope)
+        }
+        (Some(&(tokens, value)), _) => (0.0, value / tokens.max(1) as f64),
+        _ => (0.0, 0.0),
+    }
+}

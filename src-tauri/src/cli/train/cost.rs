@@ -1,0 +1,111 @@
+//! What a run costs, said in a terminal: the estimate, why it does not fit, and the forecast.
+
+use console::style;
+use models::train::{
+    Resolved,
+    estimate::Estimate,
+    fit::{Fit, Way, amount},
+    forecast::Forecast,
+};
+
+use super::super::terminal::{bytes, count, duration, table};
+use crate::wire::error::{AppError, Result};
+
+/// One line: how much, of how much, and how that is known.
+pub(super) fn estimate(resolved: &Resolved) -> Option<String> {
+    let needed = resolved.estimate.as_ref()?.bytes();
+    let free = resolved.fit.as_ref().map(|fit| fit.free_bytes);
+    let of = free.map_or(String::new(), |free| format!(" of {} free", bytes(free)));
+    Some(format!("about {}{of}, estimated", bytes(needed)))
+}
+
+/// Refuses a run that does not fit.
+pub(super) fn refuse_what_does_not_fit(resolved: &Resolved) -> Result<()> {
+    match &resolved.fit {
+        Some(fit) if !fit.fits => Err(refusal(fit)),
+        _ => Ok(()),
+    }
+}
+
+fn refusal(fit: &Fit) -> AppError {
+    let hint = match fit.ways.is_empty() {
+        true => "take a smaller model, or start anyway with `--force`".to_owned(),
+        false => format!(
+            "add one of these, or start anyway with `--force`:\n{}",
+            ways(&fit.ways).join("\n")
+        ),
+    };
+    AppError {
+        ways: fit.ways.clone(),
+        ..AppError::invalid(fit.refusal()).with_hint(hint)
+    }
+}
+
+/// Each way as it is typed, what it is and what the run needs then.
+pub(super) fn ways(ways: &[Way]) -> Vec<String> {
+    let row = |way: &Way| {
+        let changes = way.changes.iter();
+        let typed = changes.map(|change| format!("--set {}={}", change.field, change.value));
+        vec![
+            format!("  {}", typed.collect::<Vec<_>>().join(" ")),
+            format!("{}; needs {}", way.words, amount(way.needed_bytes)),
+        ]
+    };
+    table(&ways.iter().map(row).collect::<Vec<_>>())
+}
+
+/// What a trial said, as comments below the plan.
+pub(super) fn forecast(forecast: &Forecast, resolved: &Resolved) -> String {
+    let steps = format!("measured, {} trial steps", forecast.steps_tried);
+    let tried = match forecast.whole {
+        true => steps,
+        false => format!("{steps} of a smaller batch, since this one would not fit"),
+    };
+    let looking = match forecast.looking_seconds {
+        seconds if seconds > 0.0 => {
+            format!(
+                ", {} of it evaluations, samples and saves",
+                duration(seconds)
+            )
+        }
+        _ => String::new(),
+    };
+    let mut rows = vec![
+        ("time", format!("{}{looking}", duration(forecast.seconds))),
+        ("a step", format!("{:.0} ms", forecast.step_millis)),
+        (
+            "a token",
+            format!(
+                "{:.3} ms, beside {:.1} ms for each pass",
+                forecast.millis_per_token, forecast.fixed_millis
+            ),
+        ),
+        ("opening", duration(forecast.opening_seconds)),
+    ];
+    if let Some(peak) = forecast.peak_bytes {
+        let free = resolved.fit.as_ref().map(|fit| fit.free_bytes);
+        let free = free.map_or(String::new(), |free| format!(" of {} free", bytes(free)));
+        let estimated = resolved.estimate.as_ref().map(Estimate::bytes);
+        let estimated = estimated.map_or(String::new(), |it| format!("; estimated {}", bytes(it)));
+        rows.push((
+            "memory",
+            format!("{} at most{free}{estimated}", bytes(peak)),
+        ));
+    }
+    if let Some((fixed, token)) = forecast.fixed_bytes.zip(forecast.bytes_per_token) {
+        let token = count(token as u64);
+        rows.push((
+            "",
+            format!("{} fixed, and {token} bytes a token", bytes(fixed)),
+        ));
+    }
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|(name, words)| vec![format!("#   {name}"), words])
+        .collect();
+    format!(
+        "#\n# {}\n{}\n",
+        style(tried).bold(),
+        table(&rows).join("\n")
+    )
+}
