@@ -15,6 +15,7 @@ mod data;
 mod decoder;
 mod exports;
 mod first_rows;
+mod fit;
 mod golden;
 mod language;
 mod parquet_files;

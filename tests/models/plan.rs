@@ -422,7 +422,7 @@ fn leaves(path: &str, value: &serde_json::Value) -> Vec<(String, serde_json::Val
     }
 }
 
-fn scratch_facts() -> Facts {
+pub(crate) fn scratch_facts() -> Facts {
     Facts {
         model: None,
         data: DataFacts {
@@ -441,7 +441,7 @@ fn scratch_facts() -> Facts {
     }
 }
 
-fn lora_facts() -> Facts {
+pub(crate) fn lora_facts() -> Facts {
     Facts {
         model: Some(ModelFacts {
             config: None,

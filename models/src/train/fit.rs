@@ -165,27 +165,60 @@ const MEASURES: [Measure; 5] = [
     |search, from| search.adapter(from),
 ];
 
+/// Where rows stand in that list, and the order in which several changes are made: those that know no more or less before
+/// those that change as little as is still needed.
+const ROWS: usize = 0;
+const TOGETHER: [usize; 4] = [1, 2, 4, 3];
+
 impl Search<'_> {
-    /// Each change that is enough by itself; where none is, the first few that are together.
+    /// Each change that is enough by itself, and the cheapest that are together where none of them is.
     fn ways(&self, plan: &TrainPlan) -> Vec<Way> {
         let begin = Changed {
             plan: plan.clone(),
             changes: Vec::new(),
             words: Vec::new(),
         };
-        let alone = MEASURES.iter().filter_map(|measure| measure(self, &begin));
-        let enough: Vec<Way> = alone.filter_map(|it| self.way(&it)).collect();
-        if !enough.is_empty() {
-            return enough;
+        let mut ways = Vec::new();
+        for (at, measure) in MEASURES.iter().enumerate() {
+            let alone = measure(self, &begin).and_then(|changed| self.way(&changed));
+            let way = match ways.is_empty() {
+                true => alone.or_else(|| self.cheapest(&begin, at)),
+                false => alone,
+            };
+            ways.extend(way);
         }
-        let mut changed = begin;
-        for measure in MEASURES {
-            changed = measure(self, &changed).unwrap_or(changed);
-            if let Some(way) = self.way(&changed) {
-                return vec![way];
+        ways
+    }
+
+    /// The changes up to this one, without those that are not needed beside it.
+    fn cheapest(&self, begin: &Changed, last: usize) -> Option<Way> {
+        let mut measures: Vec<usize> = (0..=last).collect();
+        let mut way = self.way(&self.together(begin, &measures))?;
+        for at in (0..last).rev() {
+            let fewer: Vec<usize> = measures.iter().copied().filter(|it| *it != at).collect();
+            if let Some(enough) = self.way(&self.together(begin, &fewer)) {
+                (measures, way) = (fewer, enough);
             }
         }
-        Vec::new()
+        Some(way)
+    }
+
+    /// The plan with several changes, as many rows at once as they let it have.
+    fn together(&self, begin: &Changed, measures: &[usize]) -> Changed {
+        let mut changed = begin.clone();
+        let rows = measures.contains(&ROWS);
+        if rows {
+            changed.plan = with_rows(&begin.plan, 1);
+        }
+        for at in TOGETHER.into_iter().filter(|at| measures.contains(at)) {
+            changed = MEASURES[at](self, &changed).unwrap_or(changed);
+        }
+        if rows {
+            changed.plan.batch.rows = begin.plan.batch.rows;
+            changed.plan.batch.accumulate = begin.plan.batch.accumulate;
+            changed = self.fewer_rows(&changed).unwrap_or(changed);
+        }
+        changed
     }
 
     fn needed(&self, plan: &TrainPlan) -> u64 {
@@ -276,7 +309,12 @@ impl Search<'_> {
         };
         let half = before.next_power_of_two() / 2;
         let halves = std::iter::successors(Some(half), |length| Some(length / 2));
-        let lengths: Vec<usize> = halves.take_while(|&it| it >= SHORTEST_ROW).collect();
+        // Of rows that are cut, the end is lost: where most are, a smaller model learns more.
+        let most_cut = self.facts.data.rows / 2;
+        let cut = |length: usize| self.facts.data.longer_than(length).unwrap_or(0);
+        let lengths: Vec<usize> = halves
+            .take_while(|&it| it >= SHORTEST_ROW && cut(it) <= most_cut)
+            .collect();
         let fits = |length: &&usize| self.needed(&shorter(**length)) <= self.room;
         let &length = lengths.iter().find(fits).or(lengths.last())?;
         let cost = match self.facts.data.longer_than(length) {
