@@ -29,6 +29,19 @@ describe("a person", { concurrency: 2 }, () => {
     assert.equal((await asked(page, "startRun")).length, 1);
   });
 
+  scenario("is offered what makes a run fit, one click each, and can start it anyway", { page: "train", filled: { ...filled, "batch.rows": "64" } }, async (page) => {
+    await button(page, "Start").click();
+    await button(page, "Start anyway").waitFor();
+    assert.equal((await asked(page, "startRun")).length, 0);
+    await page.getByRole("main").getByRole("button", { name: "Checkpointing: 33 % slower" }).click();
+    await until(() => button(page, "Start anyway").count(), (count) => count === 0);
+    await until(() => asked(page, "planRun"), (all) => all.at(-1)?.[0].checkpointing === "true");
+    await button(page, "Start").click();
+    await button(page, "Start anyway").click();
+    await shows(heading(page), "My run");
+    assert.deepEqual((await asked(page, "startRun")).map(([, force]) => force), [true]);
+  });
+
   scenario("is told at the field what is wrong with it, and can't start", { page: "train", filled: { ...filled, learning_rate: "20" } }, async (page) => {
     const rate = page.getByRole("textbox", { name: "Learning rate" });
     await rate.waitFor();

@@ -44,6 +44,9 @@ const history = { page: "bench", part: "history" };
 
 const revisions = (page) => page.getByRole("button", { name: "HuggingFaceTB/SmolLM2-360M-Instruct", exact: true }).click();
 
+/** A run that does not fit is not started at once. */
+const refuse = (page) => page.getByRole("button", { name: "Start", exact: true }).click().then(() => page.getByRole("button", { name: "Start anyway" }).waitFor());
+
 const pages = {
   full: [
     ...plain,
@@ -52,6 +55,7 @@ const pages = {
     ["data-latin-1", { page: "data", id: "trec-77d0" }],
     ["data-gone", { page: "data", id: "the-complete-works-3c55" }],
     ["train-filled", { page: "train", filled }],
+    ["train-too-large", { page: "train", filled: { ...filled, "batch.rows": "64", "batch.accumulate": "1" } }, refuse],
     ["train-scratch", { page: "train", filled: { method: "scratch", "data.files": "[/Users/mira/diary.txt]", steps: "9000" } }],
     ["run-running", run("2026-11-21-support-tone-7f3a")],
     ["run-waiting", run("2026-11-21-letters-aa01")],
@@ -106,7 +110,10 @@ const pages = {
     ["compare", { page: "compare", ids: ["2026-11-20-support-tone-3e90", "2026-11-15-tone-of-voice-0d3c"] }],
     ["chat-run", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }],
   ],
-  offered: [["home", { page: "home" }]],
+  offered: [
+    ["home", { page: "home" }],
+    ["train-measured", { page: "train", filled }, (page) => page.getByRole("button", { name: "Measure" }).click().then(() => page.getByText(/^measured/).first().waitFor())],
+  ],
   offline: [
     ...hub,
     ["models", { page: "models" }],

@@ -75,11 +75,16 @@ describe("words", () => {
 });
 
 describe("memory", () => {
-  const estimate = { parameters: 1, trainableParameters: 1, weightsBytes: 6e9, optimizerBytes: 2e9, activationsBytes: 3e9, restBytes: 0, freeBytes: 10e9, seconds: null, rateFrom: null };
+  const estimate = { parameters: 1, trainableParameters: 1, weightsBytes: 6e9, optimizerBytes: 2e9, activationsBytes: 3e9, restBytes: 0, parts: [], freeBytes: 10e9, seconds: null, rateFrom: null };
 
   test("is the sum of its parts until it was measured", () => {
-    expect(memoryOf(estimate, null)).toMatchObject({ peak: 11e9, fits: false, measured: false, verdict: "Does not fit: 1.0 GB more than is free" });
-    expect(memoryOf(estimate, 9e9)).toMatchObject({ peak: 9e9, fits: true, measured: true });
+    expect(memoryOf(estimate, null)).toMatchObject({ peak: 11e9, fits: false, measured: false, verdict: "of 10 GB free · does not fit" });
+    expect(memoryOf(estimate, 7.9e9)).toMatchObject({ peak: 7.9e9, fits: true, measured: true, verdict: "of 10 GB free · fits" });
+  });
+
+  test("fits only with a fifth of what is free to spare", () => {
+    expect(memoryOf(estimate, 8e9).fits).toBe(true);
+    expect(memoryOf(estimate, 8.1e9)).toMatchObject({ fits: false, verdict: "of 10 GB free · too little to spare" });
     expect(memoryOf({ ...estimate, freeBytes: null }, null).fits).toBeUndefined();
   });
 
@@ -152,6 +157,26 @@ describe("the form", () => {
     expect(draft.measure).toBeUndefined();
     expect(draft.trialProblem).toBeUndefined();
     await draft.try();
-    expect(draft.measure?.steps).toBe(3);
+    expect(draft.measure?.steps).toBe(5);
+  });
+
+  test("what does not fit starts only when that is wanted, or after a change that makes it fit", async () => {
+    const filled = { model: "/m", "data.files": "[/a.jsonl]", "batch.rows": "64" };
+    draft.enter(filled);
+    await vi.waitFor(() => expect(draft.ready).toBe(true));
+    expect(draft.memory?.fits).toBe(false);
+    expect(await draft.start()).toBeUndefined();
+    expect(draft.refused).toBe(draft.key);
+    const way = draft.plan?.fit?.ways[0];
+    expect(way?.words).toBe("8 rows at once instead of 64: learns the same");
+    draft.change((way?.fields ?? {}) as Record<string, string>);
+    expect(draft.refused).not.toBe(draft.key);
+    await vi.waitFor(() => expect(draft.pending).toBe(false));
+    expect(draft.memory?.fits).toBe(true);
+    expect(await draft.start()).toBeDefined();
+
+    draft.enter(filled);
+    await vi.waitFor(() => expect(draft.pending).toBe(false));
+    expect(await draft.start(true)).toBeDefined();
   });
 });

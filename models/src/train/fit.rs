@@ -332,7 +332,7 @@ impl Search<'_> {
             ("batch.length", length.to_string()),
             ("data.max_length", plan.data.max_length.to_string()),
         ];
-        Some(from.with(plan, &changes, words))
+        Some(from.with(plan, &changes, words).with_its_batch())
     }
 
     fn adapter(&self, from: &Changed) -> Option<Changed> {
@@ -351,7 +351,8 @@ impl Search<'_> {
             rslora: false,
         });
         let words = "an adapter instead of all weights: can learn less".to_owned();
-        Some(from.with(plan, &[("method", "lora".to_owned())], words))
+        let changes = [("method", "lora".to_owned())];
+        Some(from.with(plan, &changes, words).with_its_batch())
     }
 }
 
@@ -369,8 +370,16 @@ impl Changed {
     }
 
     fn change(&mut self, field: &str, value: String) {
+        self.changes.retain(|change| change.field != field);
         let field = field.to_owned();
         self.changes.push(Change { field, value });
+    }
+
+    /// Says the rows of a batch and the batches of an update too: they could otherwise be chosen anew for the rest.
+    fn with_its_batch(mut self) -> Self {
+        self.change("batch.rows", self.plan.batch.rows.to_string());
+        self.change("batch.accumulate", self.plan.batch.accumulate.to_string());
+        self
     }
 }
 

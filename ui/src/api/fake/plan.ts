@@ -92,11 +92,18 @@ function problems(settings: Settings): FieldProblem[] {
 
 function plan(settings: Settings): PlanView {
   const wrong = problems(settings);
-  if (wrong.length > 0) return { problems: wrong, choices: [], warnings: [], steps: 0, stepTokens: 0, estimate: null };
+  if (wrong.length > 0) return { problems: wrong, choices: [], warnings: [], steps: 0, stepTokens: 0, estimate: null, fit: null };
   const { method, steps } = planOf(settings);
   const rows = Number(settings["batch.rows"]) || 4;
+  const accumulate = Number(settings["batch.accumulate"]) || 4;
   const small = method === "scratch";
   const full = method === "full";
+  const kept = settings["checkpointing"] === "true" ? 0.2 : 1;
+  const weights = small ? 12_589_056 : full ? 6_845_505_536 : 3_422_752_768;
+  const optimizer = small ? 37_767_168 : full ? 20_536_516_608 : 289_406_976;
+  const activations = (small ? 60_000_000 : 1_225_000_000) * rows * kept;
+  const rest = small ? 400_000_000 : 1_000_000_000;
+  const needed = weights + optimizer + activations + rest;
   return {
     problems: [],
     choices: choices(settings),
@@ -105,18 +112,53 @@ function plan(settings: Settings): PlanView {
       ...(steps > 8000 ? [`${steps} steps see the data ${Math.round(steps / 374)} times, which tends to memorize it`] : []),
     ],
     steps,
-    stepTokens: rows * 1024 * (Number(settings["batch.accumulate"]) || 4),
+    stepTokens: rows * 1024 * accumulate,
     estimate: {
       parameters: small ? 3_147_264 : 1_711_376_384,
       trainableParameters: small ? 3_147_264 : full ? 1_711_376_384 : 18_087_936,
-      weightsBytes: small ? 12_589_056 : 3_422_752_768,
-      optimizerBytes: small ? 37_767_168 : full ? 20_536_516_608 : 289_406_976,
-      activationsBytes: (small ? 60_000_000 : 1_225_000_000) * rows,
-      restBytes: small ? 400_000_000 : 1_000_000_000,
-      freeBytes: 21_412_356_096,
+      weightsBytes: weights,
+      optimizerBytes: optimizer,
+      activationsBytes: activations,
+      restBytes: rest,
+      parts: [
+        { name: "weights", bytes: weights },
+        ...(small || full ? [] : [{ name: "adapter", bytes: 72_351_744 }]),
+        { name: "gradients", bytes: optimizer / 4 },
+        { name: "optimizer", bytes: optimizer / 2 },
+        { name: "attention", bytes: activations * 0.25 },
+        { name: "feed-forward", bytes: activations * 0.45 },
+        { name: "norms", bytes: activations * 0.15 },
+        { name: "logits and head", bytes: activations * 0.1 },
+        { name: "passing gradients", bytes: activations * 0.05 },
+        { name: "program and spare", bytes: rest },
+      ],
+      freeBytes: FREE,
       seconds: full ? null : steps * (small ? 0.104 : 0.48),
       rateFrom: full ? null : small ? "Shakespeare, small" : "Support tone",
     },
+    fit: fit(needed, full, rows, accumulate),
+  };
+}
+
+/** What is free on the device, and the share of it that a run may take. */
+const FREE = 21_412_356_096;
+const ROOM = 0.8 * FREE;
+
+function fit(neededBytes: number, full: boolean, rows: number, accumulate: number): PlanView["fit"] {
+  const fits = neededBytes <= ROOM;
+  const base = { fits, neededBytes, freeBytes: FREE };
+  if (fits) return { ...base, refusal: "", ways: [] };
+  const refusal = `the run needs about ${(neededBytes / 1e9).toFixed(1)} GB, and 21.4 GB are free`;
+  const adapter = { fields: { method: "lora", "batch.rows": String(rows), "batch.accumulate": String(accumulate) }, words: "an adapter instead of all weights: can learn less", neededBytes: 9_612_159_744 };
+  if (full) return { ...base, refusal, ways: [adapter] };
+  return {
+    ...base,
+    refusal,
+    ways: [
+      { fields: { "batch.rows": "8", "batch.accumulate": String((rows * accumulate) / 8) }, words: `8 rows at once instead of ${rows}: learns the same`, neededBytes: 14_512_159_744 },
+      { fields: { checkpointing: "true" }, words: "checkpointing: 33 % slower", neededBytes: neededBytes * 0.2 },
+      { fields: { "batch.length": "512", "data.max_length": "512" }, words: "rows of 512 instead of 1,024: cuts 48 rows", neededBytes: 14_700_000_000 },
+    ],
   };
 }
 
@@ -143,7 +185,7 @@ export const planAnswers: Some<"trainFields" | "planRun" | "tryRun" | "stopTrial
     if (stopped) refuse("the trial was stopped before it knew anything");
     const { steps, method } = planOf(settings);
     const millis = method === "scratch" ? 101 : 512;
-    return { steps: 3, millis, seconds: (millis / 1000) * steps, peakBytes: method === "scratch" ? 5.2e8 : 9.61e9 };
+    return { steps: 5, whole: true, millis, seconds: (millis / 1000) * steps, peakBytes: method === "scratch" ? 5.2e8 : 9.61e9 };
   },
 
   stopTrial: () => {
@@ -151,8 +193,10 @@ export const planAnswers: Some<"trainFields" | "planRun" | "tryRun" | "stopTrial
     return null;
   },
 
-  startRun: (settings) => {
+  startRun: (settings, force) => {
     check(settings);
+    const { fit } = plan(settings);
+    if (fit && !fit.fits && !force) refuse(fit.refusal);
     return beginRun(settings);
   },
 

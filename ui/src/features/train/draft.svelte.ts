@@ -14,6 +14,7 @@ import {
 } from "../../api";
 import { latest } from "../../lib/latest";
 import { asked, begun, belongs, dataOf, hasOwnShape, isReading, keyOf, lengthOf, merged, methodOf, needs, read, requestOf, setOf, type Unit, unitOf } from "./filled";
+import { memoryOf } from "./memory";
 import { labelOf, said } from "./words";
 
 /** Settings that stand in the form itself, not among the folded ones. */
@@ -60,6 +61,8 @@ class Draft {
   trialProblem = $state.raw<unknown>();
 
   starting = $state(false);
+  /** The question whose run does not fit and was not started for that. */
+  refused = $state("");
   /** What went wrong with a file or the start, and the file that was written. */
   problem = $state.raw<unknown>();
   saved = $state<string>();
@@ -75,6 +78,7 @@ class Draft {
   readonly needs = $derived(needs(this.filled));
   readonly set = $derived(setOf(this.filled, this.sets ?? []));
   readonly measure = $derived(this.measured?.key === this.key ? this.measured.view : undefined);
+  readonly memory = $derived(this.plan?.estimate ? memoryOf(this.plan.estimate, this.measure?.peakBytes) : undefined);
   /** What is wrong, without what is only not chosen yet. */
   readonly problems = $derived((this.plan?.problems ?? []).filter(({ field }) => !this.needs.some((need) => need === field)));
   readonly ready = $derived(this.needs.length === 0 && this.problems.length === 0 && (this.plan?.choices.length ?? 0) > 0);
@@ -243,18 +247,24 @@ class Draft {
     void api.stopTrial().catch(() => {});
   }
 
-  /** Starts the run, once. Returns its id, or nothing when something is wrong with it after all. */
-  async start(): Promise<string | undefined> {
+  /** Starts the run, once. Returns its id, or nothing when something is wrong with it after all. What does not fit starts only when forced. */
+  async start(force = false): Promise<string | undefined> {
     if (this.starting) return undefined;
     this.starting = true;
     this.problem = undefined;
+    this.refused = "";
     try {
       // The last change may not have been asked about yet.
       if (this.planned !== this.key) await this.#plan.now(this.asked);
       if (this.planned !== this.key) return undefined;
       if (!this.ready) return undefined;
+      if (this.memory?.fits === false && !force) {
+        this.refused = this.key;
+        return undefined;
+      }
       this.stopTrial();
-      return await api.startRun(this.asked);
+      // What was measured is known better than what was estimated.
+      return await api.startRun(this.asked, force || (this.memory?.measured ?? false));
     } catch (problem) {
       this.problem = problem;
       return undefined;

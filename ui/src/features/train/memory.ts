@@ -11,30 +11,37 @@ export interface Part {
 
 export interface Memory {
   parts: Part[];
+  /** The same by what each operation keeps. */
+  details: { name: string; bytes: number }[];
   /** The most that is in use: measured, or the sum of the parts. */
   peak: number;
   /** Whether the peak was measured. */
   measured: boolean;
   free: number | null;
-  /** Whether it fits; nothing where nobody knows. */
+  /** Whether it fits with a fifth of what is free to spare; nothing where nobody knows. */
   fits: boolean | undefined;
-  /** The same in words. */
+  /** The same in words, after the peak. */
   verdict: string;
 }
+
+/** The share of free memory that is left to everything else, as the app has it. */
+const SPARE = 0.2;
 
 export function memoryOf(estimate: EstimateView, measuredPeak: number | null | undefined): Memory {
   const parts = [
     { name: "weights", colour: "var(--blue)", bytes: estimate.weightsBytes ?? 0 },
     { name: "gradients and optimizer", colour: "var(--purple)", bytes: estimate.optimizerBytes ?? 0 },
     { name: "activations", colour: "var(--bronze)", bytes: estimate.activationsBytes ?? 0 },
-    { name: "rest", colour: "var(--straw)", bytes: estimate.restBytes ?? 0 },
+    { name: "spare", colour: "var(--straw)", bytes: estimate.restBytes ?? 0 },
   ].filter((part) => part.bytes > 0);
+  const details = estimate.parts.map(({ name, bytes }) => ({ name, bytes: bytes ?? 0 }));
   const peak = measuredPeak ?? parts.reduce((sum, part) => sum + part.bytes, 0);
   const free = estimate.freeBytes;
-  const base = { parts, peak, measured: typeof measuredPeak === "number", free };
-  if (free === null) return { ...base, fits: undefined, verdict: "How much is free is not known" };
-  if (peak <= free) return { ...base, fits: true, verdict: `Fits: ${bytes(free)} is free` };
-  return { ...base, fits: false, verdict: `Does not fit: ${bytes(peak - free)} more than is free` };
+  const base = { parts, details, peak, measured: typeof measuredPeak === "number", free };
+  if (free === null) return { ...base, fits: undefined, verdict: "how much is free is not known" };
+  const fits = peak <= free * (1 - SPARE);
+  const judged = fits ? "fits" : peak > free ? "does not fit" : "too little to spare";
+  return { ...base, fits, verdict: `of ${bytes(free)} free · ${judged}` };
 }
 
 /** How wide each part is drawn, in percent, beside all that is free. */
