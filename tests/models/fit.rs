@@ -232,7 +232,7 @@ fn a_forecast_is_the_line_through_two_sizes() {
     assert_eq!(forecast.looking_seconds, looking / 1e3);
     assert_eq!(
         forecast.seconds,
-        (25.0 * forecast.step_millis + looking) / 1e3
+        (25.0 * forecast.step_millis + 2.0 * 40.0 + looking) / 1e3
     );
 }
 
@@ -279,6 +279,7 @@ fn trial() -> Trial {
         steps,
         pass_millis,
         update_millis: 7.0,
+        warm_up_millis: 40.0,
         peak_bytes: Some(peak_bytes),
     };
     Trial {

@@ -36,7 +36,7 @@ const MOST_TRIED: f64 = 0.95;
 pub struct Trial {
     /// Reading the data and the model.
     pub opening_seconds: f64,
-    /// The most memory in use until the end of the trial, where it is known.
+    /// The most memory in use after the model was opened, where it is known.
     pub peak_bytes: Option<u64>,
     /// Steps of each size, the smaller first.
     pub sizes: Vec<TriedSize>,
@@ -65,6 +65,8 @@ pub struct TriedSize {
     pub pass_millis: f64,
     /// What comes after the passes: the norm of the gradients and the update.
     pub update_millis: f64,
+    /// How much longer the step took that came before those.
+    pub warm_up_millis: f64,
     /// The most memory in use since the trial of this size began, where it is known.
     pub peak_bytes: Option<u64>,
 }
@@ -121,7 +123,8 @@ pub fn trial<T: Tried>(
 ) -> Result<Option<Trial>> {
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
     let mut state = TrainState::new(plan, task)?;
-    let mut peak_bytes = memory_of(task).and_then(|memory| memory.peak_bytes);
+    // What was mapped to read a model is not counted: the system takes it back when it needs it.
+    let mut peak_bytes = None;
     let (length, mean_tokens) = task.row_length(plan.batch.rows);
     let rows = plan.batch.rows;
     let small = match rows {
@@ -181,7 +184,7 @@ fn try_size<T: Tried>(
     if let Some(device) = &device {
         reset_peak(device);
     }
-    let (mut pass, mut update) = (0.0, 0.0);
+    let (mut pass, mut update, mut first) = (0.0, 0.0, 0.0);
     let mut steps = 0;
     for at in 0..=MOST_STEPS {
         if stop() || (steps >= STEPS && pass + update > ENOUGH_SECONDS) {
@@ -198,13 +201,15 @@ fn try_size<T: Tried>(
         let seconds = started.elapsed().as_secs_f64();
         state.progress.step += 1;
         // The first takes memory and makes kernels.
-        if at > 0 {
-            steps += 1;
-            // A step that could not be taken took its time all the same.
-            let passes = learned.map_or(seconds, |learned| learned.pass_seconds);
-            pass += passes;
-            update += seconds - passes;
+        if at == 0 {
+            first = seconds;
+            continue;
         }
+        steps += 1;
+        // A step that could not be taken took its time all the same.
+        let passes = learned.map_or(seconds, |learned| learned.pass_seconds);
+        pass += passes;
+        update += seconds - passes;
     }
     if steps == 0 || stop() {
         return Ok(None);
@@ -219,6 +224,7 @@ fn try_size<T: Tried>(
         steps,
         pass_millis: pass * 1e3 / (steps * count) as f64,
         update_millis: update * 1e3 / steps as f64,
+        warm_up_millis: (first - (pass + update) / steps as f64).max(0.0) * 1e3,
         peak_bytes,
     }))
 }
@@ -286,6 +292,9 @@ impl Forecast {
         let pass_millis = fixed_millis + millis_per_token * trial.mean_tokens;
         let step_millis = plan.batch.accumulate as f64 * pass_millis + last.update_millis;
         let looking_seconds = looking_millis(plan, trial) / 1e3;
+        // A run warms up as its trial did, at both sizes together.
+        let warm_up_millis: f64 = trial.sizes.iter().map(|it| it.warm_up_millis).sum();
+        let steps_millis = step_millis * plan.steps as f64 + warm_up_millis;
         Some(Self {
             steps_tried: trial.sizes.iter().map(|size| size.steps).sum(),
             whole,
@@ -295,7 +304,7 @@ impl Forecast {
             fixed_millis,
             millis_per_token,
             step_millis,
-            seconds: step_millis * plan.steps as f64 / 1e3 + looking_seconds,
+            seconds: steps_millis / 1e3 + looking_seconds,
             looking_seconds,
             opening_seconds: trial.opening_seconds,
         })

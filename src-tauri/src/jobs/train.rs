@@ -16,6 +16,7 @@ use models::{
     },
     device::{
         self, Device,
+        memory::reset_peak,
         pressure::{PressureWatch, Scarce},
     },
     tasks::language::{
@@ -163,6 +164,9 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
         .filter(|_| force)
         .map(|it| it.path.as_path());
     let task = open_task(&plan, learned_from, &device)?;
+    // A model that is read is mapped, and its pages count as resident though the system can take them back at any time. The
+    // peak of a run is what it needs while it learns.
+    reset_peak(&device);
     #[cfg(debug_assertions)]
     let task = {
         observer.faults.begin();

@@ -24,8 +24,8 @@ pub(crate) struct AppError {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) others: Vec<Problem>,
     /// Changes of the request that would do, the cheapest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) ways: Vec<Way>,
+    #[serde(default, skip_serializing_if = "<[Way]>::is_empty")]
+    pub(crate) ways: Box<[Way]>,
 }
 
 /// A variant exists only while someone acts on it: each has its exit code.
@@ -52,7 +52,7 @@ impl AppError {
             hint: None,
             field: None,
             others: Vec::new(),
-            ways: Vec::new(),
+            ways: Box::default(),
         }
     }
 
