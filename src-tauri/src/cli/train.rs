@@ -81,15 +81,13 @@ pub(super) struct Arguments {
     /// With --plan: take a few real steps, and say what the run will take.
     #[arg(long, requires = "plan")]
     measure: bool,
-    /// Start a run that does not fit into memory all the same.
-    #[arg(long)]
-    force: bool,
     /// Continue this run from its last checkpoint.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
         "run_file", "model", "data", "column", "encoding", "method", "name", "steps", "device", "strict", "set", "plan",
     ])]
     resume: Option<String>,
-    /// With --resume: go on although data or model are not what they were when the run began.
+    /// Start a run that does not fit into memory all the same. With --resume: go on although data or model are not what they
+    /// were when the run began.
     #[arg(long)]
     force: bool,
 }
@@ -101,10 +99,6 @@ fn method(word: &str) -> Result<Method, String> {
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     if let Some(run) = &arguments.resume {
         return resume(run, arguments.force, host, terminal);
-    }
-    if arguments.force {
-        return Err(AppError::invalid("`--force` is for a run that goes on")
-            .with_hint("name the run with `--resume RUN`"));
     }
     let (only_plan, yes) = (arguments.plan, arguments.yes);
     let (measure, force) = (arguments.measure, arguments.force);

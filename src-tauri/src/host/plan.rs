@@ -15,6 +15,8 @@ use models::{
     tasks::language::text::{Text, TokenizerFrom},
     train::{
         Facts, Resolved, TrainPlan, TrainRequest,
+        estimate::Estimate,
+        fit::Fit,
         forecast::Forecast,
         plan::{DataFacts, ModelFacts},
         preset,
@@ -126,7 +128,11 @@ impl Host {
             seen = Some(looked);
         }
         let mut resolved = resolve(&request, &facts)?;
-        self.start_where_memory_sufficed(&request, &mut resolved);
+        if self.start_where_memory_sufficed(&request, &mut resolved) {
+            let shape = facts.shape(&resolved.plan);
+            resolved.estimate = shape.map(|shape| Estimate::new(&resolved.plan, &shape));
+            resolved.fit = Fit::new(&resolved.plan, &facts);
+        }
         if let Some(scratch) = &resolved.plan.scratch {
             check_config(&scratch.config)?;
         }
@@ -136,11 +142,13 @@ impl Host {
         Ok(resolved)
     }
 
-    /// Has a plan give up at once what a run of the same model had to give up on this machine, unless it was asked for.
-    fn start_where_memory_sufficed(&self, request: &TrainRequest, resolved: &mut Resolved) {
+    /// Has a plan give up at once what a run of the same model had to give up on this machine, unless it was asked for. Returns
+    /// whether that changes it.
+    fn start_where_memory_sufficed(&self, request: &TrainRequest, resolved: &mut Resolved) -> bool {
         let Some(known) = reliefs::find(&self.paths.reliefs, &resolved.plan) else {
-            return;
+            return false;
         };
+        let before = resolved.plan.clone();
         let (rows, day) = (known.failed_rows, &known.day);
         let why = format!("Memory ran out with {rows} rows at once on {day}.");
         let mut note = |field: &str, value: String| {
@@ -161,6 +169,7 @@ impl Host {
             plan.checkpointing = true;
             note("checkpointing", true.to_string());
         }
+        *plan != before
     }
 
     /// The shape of the model that a plan trains.

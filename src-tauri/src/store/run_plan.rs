@@ -95,5 +95,7 @@ fn text_of(plan: TrainPlan) -> Result<String> {
         plan,
         reasons: Vec::new(),
         warnings: Vec::new(),
+        estimate: None,
+        fit: None,
     })
 }

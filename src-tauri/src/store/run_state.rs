@@ -434,6 +434,7 @@ mod tests {
             tokens_per_second: 8e3 / millis,
             millis,
             memory_bytes: 0,
+            peak_bytes: None,
         }
     }
 
