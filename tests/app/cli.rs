@@ -46,6 +46,91 @@ fn a_plan_is_shown_with_its_reasons_and_starts_nothing() {
 }
 
 #[test]
+fn a_run_that_does_not_fit_is_refused_with_words_to_add_that_make_it_fit() {
+    let app = App::new();
+    app.file("animals.txt", &sentences(400));
+    let train = |more: &[&str]| {
+        let asked = [
+            "train",
+            "--data",
+            "animals.txt",
+            "--device",
+            "cpu",
+            "--set",
+            "batch.rows=100000000",
+        ];
+        app.run(&[&asked[..], more].concat())
+    };
+    let refused = train(&[]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(
+        refused.stderr.contains("the run needs about"),
+        "{refused:?}"
+    );
+    assert!(!app.home().join("runs").exists());
+
+    let refused = train(&["--json"]);
+    let error: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    let way = &error["error"]["fit"]["ways"][0];
+    let changes: Vec<String> = way["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| {
+            format!(
+                "--set={}={}",
+                it["field"].as_str().unwrap(),
+                it["value"].as_str().unwrap()
+            )
+        })
+        .collect();
+    let mut more: Vec<&str> = changes.iter().map(String::as_str).collect();
+    more.extend(["--plan", "--json"]);
+    let planned: serde_json::Value = serde_json::from_str(&train(&more).stdout).unwrap();
+    assert_eq!(planned["fit"]["fits"], true, "{way}");
+
+    // A plan can be looked at all the same.
+    assert_eq!(train(&["--plan"]).code, 0);
+}
+
+#[test]
+fn a_measured_plan_says_what_the_run_will_take_and_is_a_run_file_still() {
+    let app = App::new();
+    app.file("animals.txt", &sentences(400));
+    let more = [
+        "--set",
+        "scratch.preset=nano",
+        "--set",
+        "scratch.config.num_hidden_layers=1",
+        "--steps",
+        "3",
+    ];
+    let train = |output: &[&str]| {
+        let asked = ["train", "--data", "animals.txt", "--device", "cpu"];
+        app.run(&[&asked[..], &more, output].concat())
+    };
+    let measured = train(&["--plan", "--measure"]);
+    assert_eq!(measured.code, 0, "{measured:?}");
+    assert!(measured.stdout.contains("# measured, "), "{measured:?}");
+    app.file("again.yaml", &measured.stdout.replace("FOLDER/", ""));
+    let again = app.run(&["train", "again.yaml", "--plan"]);
+    assert_eq!(again.code, 0, "{again:?}");
+
+    let measured: serde_json::Value =
+        serde_json::from_str(&train(&["--plan", "--measure", "--json"]).stdout).unwrap();
+    let forecast = &measured["forecast"];
+    assert_eq!(forecast["whole"], true);
+    let (step, all) = (
+        forecast["step_millis"].as_f64(),
+        forecast["seconds"].as_f64(),
+    );
+    assert!(all.unwrap() * 1e3 > 3.0 * step.unwrap());
+    // Nothing of the trial is kept.
+    let runs = std::fs::read_dir(app.home().join("runs"));
+    assert_eq!(runs.map_or(0, Iterator::count), 0);
+}
+
+#[test]
 fn a_plan_for_machines_is_one_line_of_json() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use models::train::{Problem, Problems, fit::Way};
+use models::train::{Problem, Problems, fit::Fit};
 use serde::{Deserialize, Serialize};
 
 /// The result of everything in the app that can fail.
@@ -23,9 +23,9 @@ pub(crate) struct AppError {
     /// What else is wrong with the same request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) others: Vec<Problem>,
-    /// Changes of the request that would do, the cheapest first.
-    #[serde(default, skip_serializing_if = "<[Way]>::is_empty")]
-    pub(crate) ways: Box<[Way]>,
+    /// Why a run does not fit, and what would make it fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) fit: Option<Box<Fit>>,
 }
 
 /// A variant exists only while someone acts on it: each has its exit code.
@@ -52,7 +52,7 @@ impl AppError {
             hint: None,
             field: None,
             others: Vec::new(),
-            ways: Box::default(),
+            fit: None,
         }
     }
 

@@ -36,7 +36,7 @@ fn refusal(fit: &Fit) -> AppError {
         ),
     };
     AppError {
-        ways: fit.ways.clone().into(),
+        fit: Some(Box::new(fit.clone())),
         ..AppError::invalid(fit.refusal()).with_hint(hint)
     }
 }
