@@ -21,8 +21,8 @@ pub(crate) struct AppError {
     /// The setting at fault, as in a run file, if there is one.
     pub(crate) field: Option<String>,
     /// What else is wrong with the same request.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) others: Vec<Problem>,
+    #[serde(default, skip_serializing_if = "<[Problem]>::is_empty")]
+    pub(crate) others: Box<[Problem]>,
     /// Why a run does not fit, and what would make it fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fit: Option<Box<Fit>>,
@@ -51,7 +51,7 @@ impl AppError {
             message: message.into(),
             hint: None,
             field: None,
-            others: Vec::new(),
+            others: Box::default(),
             fit: None,
         }
     }
