@@ -268,7 +268,6 @@ fn a_run_whose_data_changed_says_so_and_goes_on_only_when_it_is_forced() {
         forced.stderr.contains("read from its beginning"),
         "{forced:?}"
     );
-    assert_eq!(app.run(&["train", "run.yaml", "--force"]).code, 2);
 }
 
 /// A folder with text and a run file for a tiny model.

@@ -383,12 +383,18 @@ impl Changed {
     }
 }
 
-/// The narrowest format that is safe there, if it is narrower than the present one.
-fn narrower(class: DeviceClass, role: Role, present: Dtype, checked: &Checked) -> Option<Dtype> {
-    let allowed = dtype_rule(class, role).allowed.iter().map(|it| it.dtype);
-    let safe = allowed.filter(|it| !checked.refused_dtypes.contains(it));
-    safe.filter(|it| it.bytes() < present.bytes())
-        .min_by_key(|it| it.bytes())
+/// A format that is safe there, if one is narrower than the present one. Never f16: whether its range is enough is a question
+/// of the model, so it is for who asks for it.
+pub fn narrower(
+    class: DeviceClass,
+    role: Role,
+    present: Dtype,
+    checked: &Checked,
+) -> Option<Dtype> {
+    let mut allowed = dtype_rule(class, role).allowed.iter().map(|it| it.dtype);
+    allowed.find(|it| {
+        *it != Dtype::F16 && it.bytes() < present.bytes() && !checked.refused_dtypes.contains(it)
+    })
 }
 
 impl DataFacts {

@@ -114,17 +114,8 @@ pub fn train<T: Task>(
         if observer.should_pause() && !observer.should_stop() {
             saver.pause(task, state, observer)?;
         }
-        if let Some(Scarce { words, is_lasting }) = observer.scarce_memory() {
-            let words = format!(
-                "memory is scarce after step {}: {words}",
-                state.progress.step
-            );
-            // What comes next may be the end of this process, which should cost nothing.
-            saver.save_if_new(task, state, observer)?;
-            if is_lasting {
-                return Err(Error::OutOfMemory(words));
-            }
-            give_back(task, state.progress.step, words, observer)?;
+        if let Some(scarce) = observer.scarce_memory() {
+            yield_memory(task, state, &mut saver, scarce, observer)?;
         }
         if observer.should_stop() {
             saver.save_if_new(task, state, observer)?;
@@ -218,6 +209,24 @@ fn learn_with_memory<T: Task>(
     release_unused(task)?;
     saver.save_if_new(task, state, observer)?;
     Err(Error::OutOfMemory(ran_out(error)))
+}
+
+/// Gives unused memory back where memory is scarce. An error where that was not enough, so that somebody gives up more.
+fn yield_memory<T: Task>(
+    task: &mut T,
+    state: &mut TrainState,
+    saver: &mut Saver,
+    Scarce { words, is_lasting }: Scarce,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    // What comes next may be the end of this process, which should cost nothing.
+    saver.save_if_new(task, state, observer)?;
+    let step = state.progress.step;
+    let words = format!("memory is scarce after step {step}: {words}");
+    match is_lasting {
+        true => Err(Error::OutOfMemory(words)),
+        false => give_back(task, step, words, observer),
+    }
 }
 
 /// Gives memory that no tensor holds back to the system, and says why.

@@ -317,7 +317,8 @@ impl<'a> View<'a> {
                     count(*parameters)
                 ));
                 if self.terminal.shows_progress() {
-                    self.bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+                    self.bar
+                        .set_draw_target(indicatif::ProgressDrawTarget::stderr());
                 }
                 self.bar.set_length(*steps as u64);
                 self.bar.set_position(*step as u64);
@@ -330,33 +331,16 @@ impl<'a> View<'a> {
                 let prompt = style(printable(prompt)).for_stderr().dim();
                 self.line(format!("{step}\n{prompt}{}", printable(text)));
             }
-            TrainEvent::Saved { step, bytes: size, .. } => {
+            TrainEvent::Saved {
+                step, bytes: size, ..
+            } => {
                 let words = format!("step {step} saved, {}", bytes(*size));
                 self.line(style(words).for_stderr().dim().to_string());
             }
-            TrainEvent::RolledBack {
-                step,
-                to_step,
-                why,
-                learning_rate,
-            } => self.warn(format!(
-                "step {step}: {why}; back to step {to_step}, on with learning rate {learning_rate:.1e}"
-            )),
-            TrainEvent::Relieved {
-                to_step, why, how, ..
-            } => self.warn(format!("{why}; on from step {to_step}: {how}")),
-            TrainEvent::Waiting {
-                step,
-                why,
-                missing_bytes,
-            } => {
-                let missing = missing_bytes.map(|size| format!(", {} are missing", bytes(size)));
-                let missing = missing.unwrap_or_default();
-                self.warn(format!(
-                    "step {step} waits for the disk: {why}{missing}; what was saved before stands"
-                ));
-            }
-            TrainEvent::Warned { message } => self.warn(message.clone()),
+            event @ (TrainEvent::RolledBack { .. }
+            | TrainEvent::Relieved { .. }
+            | TrainEvent::Waiting { .. }
+            | TrainEvent::Warned { .. }) => self.warn(warning(event)),
             TrainEvent::Paused { step, why } => {
                 let why = why.as_ref().map(|why| format!(": {why}"));
                 self.line(format!("paused at step {step}{}", why.unwrap_or_default()));
@@ -411,6 +395,34 @@ impl<'a> View<'a> {
             true => self.terminal.note(text),
             false => self.bar.println(text),
         }
+    }
+}
+
+/// What did not go as it should, and what the run does about it.
+fn warning(event: &TrainEvent) -> String {
+    match event {
+        TrainEvent::RolledBack {
+            step,
+            to_step,
+            why,
+            learning_rate,
+        } => format!(
+            "step {step}: {why}; back to step {to_step}, on with learning rate {learning_rate:.1e}"
+        ),
+        TrainEvent::Relieved {
+            to_step, why, how, ..
+        } => format!("{why}; on from step {to_step}: {how}"),
+        TrainEvent::Waiting {
+            step,
+            why,
+            missing_bytes,
+        } => {
+            let missing = missing_bytes.map(|size| format!(", {} are missing", bytes(size)));
+            let missing = missing.unwrap_or_default();
+            format!("step {step} waits for the disk: {why}{missing}; what was saved before stands")
+        }
+        TrainEvent::Warned { message } => message.clone(),
+        _ => String::new(),
     }
 }
 

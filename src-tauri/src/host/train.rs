@@ -9,12 +9,13 @@ use std::cell::RefCell;
 use models::{
     checkpoint::keep::Checkpoints,
     device::{
-        dtype::{DeviceClass, Dtype, Role, dtype_rule},
+        dtype::{DeviceClass, Dtype, Role},
         pressure::oom_kills,
     },
     error::says_out_of_memory,
     train::{
         TrainEvent, TrainPlan,
+        fit::narrower,
         relief::{Allowed, Relieved, relieve},
     },
 };
@@ -229,11 +230,7 @@ impl Host {
             .filter(|_| plan.relief.narrower_dtype)?;
         let checked = checks::find(&self.paths, device)?.checked();
         let class = DeviceClass::of(device, checked.bf16);
-        let formats = dtype_rule(class, Role::Compute).allowed.iter();
-        let mut narrower = formats.map(|it| it.dtype).filter(|dtype| {
-            dtype.bytes() < plan.dtype.compute.bytes() && !checked.refused_dtypes.contains(dtype)
-        });
-        narrower.next()
+        narrower(class, Role::Compute, plan.dtype.compute, &checked)
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct RunState {
     pub(crate) best_loss: Option<f64>,
     /// What ended it, when it failed; what it waits for, when it was paused and nobody asked for that.
     pub(crate) problem: Option<String>,
+    /// What to try then, if we know.
+    pub(crate) hint: Option<String>,
     /// When it first started, and when something last happened, in UTC.
     pub(crate) started: Option<String>,
     pub(crate) changed: Option<String>,
@@ -275,6 +277,7 @@ impl RunState {
             loss: None,
             best_loss: None,
             problem: None,
+            hint: None,
             started: None,
             changed: None,
             seconds: 0.0,
@@ -339,6 +342,7 @@ impl RunState {
                 self.steps = *steps;
                 self.status = RunStatus::Interrupted;
                 self.problem = None;
+                self.hint = None;
                 self.started.get_or_insert_with(|| time.clone());
                 self.device = Some(device.clone());
                 self.parameters = Some(*parameters);
@@ -356,11 +360,7 @@ impl RunState {
                 self.loss = Some(loss);
                 self.seconds += millis / 1e3;
                 self.tokens_per_second = Some(tokens_per_second);
-                if memory_bytes > 0 {
-                    self.memory_bytes = Some(memory_bytes);
-                    let peak = peak_bytes.max(Some(memory_bytes));
-                    self.peak_memory_bytes = self.peak_memory_bytes.max(peak);
-                }
+                self.use_memory(memory_bytes, peak_bytes);
             }
             &TrainEvent::Evaluated {
                 loss, best, millis, ..
@@ -375,12 +375,7 @@ impl RunState {
             }
             TrainEvent::Waiting {
                 why, missing_bytes, ..
-            } => {
-                let missing = missing_bytes
-                    .map(|bytes| format!("; {} MB are missing", bytes.div_ceil(1_000_000)));
-                self.status = RunStatus::Paused;
-                self.problem = Some(format!("{why}{}", missing.unwrap_or_default()));
-            }
+            } => self.wait(why, *missing_bytes),
             TrainEvent::Saved { .. } => self.saved = true,
             TrainEvent::Paused { why, .. } => {
                 self.status = RunStatus::Paused;
@@ -392,12 +387,29 @@ impl RunState {
             }
             TrainEvent::Stopped { .. } => self.status = RunStatus::Stopped,
             TrainEvent::Finished { .. } => self.status = RunStatus::Finished,
-            TrainEvent::Failed { message, .. } => {
+            TrainEvent::Failed { message, hint, .. } => {
                 self.status = RunStatus::Failed;
                 self.problem = Some(message.clone());
+                self.hint.clone_from(hint);
             }
             TrainEvent::Sampled { .. } | TrainEvent::Warned { .. } => {}
         }
+    }
+
+    /// So much was in use after a step, and so much at most. 0 is unknown.
+    fn use_memory(&mut self, memory_bytes: u64, peak_bytes: Option<u64>) {
+        if memory_bytes > 0 {
+            self.memory_bytes = Some(memory_bytes);
+            let peak = peak_bytes.max(Some(memory_bytes));
+            self.peak_memory_bytes = self.peak_memory_bytes.max(peak);
+        }
+    }
+
+    fn wait(&mut self, why: &str, missing_bytes: Option<u64>) {
+        let missing =
+            missing_bytes.map(|bytes| format!("; {} MB are missing", bytes.div_ceil(1_000_000)));
+        self.status = RunStatus::Paused;
+        self.problem = Some(format!("{why}{}", missing.unwrap_or_default()));
     }
 }
 

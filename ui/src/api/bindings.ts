@@ -618,6 +618,8 @@ export type Code =
 "invalid_request" | 
 /**  The Hub can't be asked now. What is on this machine works all the same. Exit code 3. */
 "offline" | 
+/**  Memory ran out, also with everything given up that may be. What a run has learned is saved. Exit code 4. */
+"out_of_memory" | 
 /**  Anything else. Exit code 1. */
 "failed";
 
@@ -1699,8 +1701,10 @@ export type RunView_Deserialize = {
 	loss?: number | null,
 	/**  The lowest loss on held-out data. */
 	bestLoss?: number | null,
-	/**  What ended it, when it failed. */
+	/**  What ended it, when it failed; what it waits for, when it was paused and nobody asked for that. */
 	problem?: string | null,
+	/**  What to try then, if we know. */
+	hint?: string | null,
 	/**  When it first started, and when something last happened, in UTC. */
 	started?: string | null,
 	changed?: string | null,
@@ -1746,8 +1750,10 @@ export type RunView_Serialize = {
 	loss: number | null,
 	/**  The lowest loss on held-out data. */
 	bestLoss: number | null,
-	/**  What ended it, when it failed. */
+	/**  What ended it, when it failed; what it waits for, when it was paused and nobody asked for that. */
 	problem: string | null,
+	/**  What to try then, if we know. */
+	hint: string | null,
 	/**  When it first started, and when something last happened, in UTC. */
 	started: string | null,
 	changed: string | null,

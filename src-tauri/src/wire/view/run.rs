@@ -41,6 +41,8 @@ pub(crate) struct RunView {
     best_loss: Option<f64>,
     /// What ended it, when it failed; what it waits for, when it was paused and nobody asked for that.
     problem: Option<String>,
+    /// What to try then, if we know.
+    hint: Option<String>,
     /// When it first started, and when something last happened, in UTC.
     started: Option<String>,
     changed: Option<String>,
@@ -179,6 +181,7 @@ impl RunView {
             loss: state.loss,
             best_loss: state.best_loss,
             problem: state.problem,
+            hint: state.hint,
             started: state.started,
             changed: state.changed,
             seconds: state.seconds,
@@ -242,56 +245,66 @@ impl EventsView {
                 self.samples.push(SampleView { step, prompt, text });
                 return;
             }
-            TrainEvent::Started {
-                step: 0, device, ..
-            } => (format!("Started on {device}."), false),
-            TrainEvent::Started { step, device, .. } => {
-                (format!("Went on from step {step}, on {device}."), false)
-            }
-            TrainEvent::Saved { step, .. } => (format!("Step {step} saved."), false),
-            TrainEvent::RolledBack {
-                step,
-                to_step,
-                why,
-                learning_rate,
-            } => (
-                format!(
-                    "Step {step}: {why}. Back to step {to_step}, on with learning rate {learning_rate:.1e}."
-                ),
-                true,
-            ),
-            TrainEvent::Relieved {
-                to_step, why, how, ..
-            } => {
-                let words = format!("{why}. On from step {to_step}: {how}.");
-                (capitalized(&words), true)
-            }
-            TrainEvent::Waiting {
-                step,
-                why,
-                missing_bytes,
-            } => {
-                let missing = missing_bytes
-                    .map(|bytes| format!(" {} MB are missing.", bytes.div_ceil(1_000_000)));
-                let missing = missing.unwrap_or_default();
-                let words =
-                    "What was saved before stands, and the run goes on when the disk can take it.";
-                (
-                    format!("Step {step} waits for the disk: {why}.{missing} {words}"),
-                    true,
-                )
-            }
-            TrainEvent::Warned { message } => (format!("{message}."), true),
-            TrainEvent::Paused { step, why } => {
-                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                (format!("Paused at step {step}, saved{why}."), false)
-            }
-            TrainEvent::Continued { step } => (format!("On from step {step}."), false),
-            TrainEvent::Stopped { step } => (format!("Stopped at step {step}, saved."), false),
-            TrainEvent::Failed { message, .. } => (format!("{message}."), true),
-            TrainEvent::Finished { step, .. } => (format!("All {step} steps are done."), false),
+            other => sentence(other),
         };
         self.sentences.push(SentenceView { time, text, bad });
+    }
+}
+
+/// What happened, in words, and whether it is a warning or an error. What has columns of its own says nothing.
+fn sentence(event: TrainEvent) -> (String, bool) {
+    match event {
+        TrainEvent::Started {
+            step: 0, device, ..
+        } => (format!("Started on {device}."), false),
+        TrainEvent::Started { step, device, .. } => {
+            (format!("Went on from step {step}, on {device}."), false)
+        }
+        TrainEvent::Saved { step, .. } => (format!("Step {step} saved."), false),
+        TrainEvent::RolledBack {
+            step,
+            to_step,
+            why,
+            learning_rate,
+        } => (
+            format!(
+                "Step {step}: {why}. Back to step {to_step}, on with learning rate {learning_rate:.1e}."
+            ),
+            true,
+        ),
+        TrainEvent::Relieved {
+            to_step, why, how, ..
+        } => {
+            let words = format!("{why}. On from step {to_step}: {how}.");
+            (capitalized(&words), true)
+        }
+        TrainEvent::Waiting {
+            step,
+            why,
+            missing_bytes,
+        } => {
+            let missing = missing_bytes
+                .map(|bytes| format!(" {} MB are missing.", bytes.div_ceil(1_000_000)));
+            let missing = missing.unwrap_or_default();
+            let words =
+                "What was saved before stands, and the run goes on when the disk can take it.";
+            (
+                format!("Step {step} waits for the disk: {why}.{missing} {words}"),
+                true,
+            )
+        }
+        TrainEvent::Warned { message } => (format!("{message}."), true),
+        TrainEvent::Paused { step, why } => {
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            (format!("Paused at step {step}, saved{why}."), false)
+        }
+        TrainEvent::Continued { step } => (format!("On from step {step}."), false),
+        TrainEvent::Stopped { step } => (format!("Stopped at step {step}, saved."), false),
+        TrainEvent::Failed { message, .. } => (format!("{message}."), true),
+        TrainEvent::Finished { step, .. } => (format!("All {step} steps are done."), false),
+        TrainEvent::Stepped { .. } | TrainEvent::Evaluated { .. } | TrainEvent::Sampled { .. } => {
+            (String::new(), false)
+        }
     }
 }
 
