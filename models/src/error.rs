@@ -3,7 +3,10 @@
 //! A message says what was tried, on what and with which numbers; what to do about it is a separate hint.
 //! Variants exist where a caller acts differently, not for every place that can fail.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 /// What devices and allocators say when memory has run out, in small letters.
 ///
@@ -25,6 +28,16 @@ const DEVICE_WORDS: [&str; 3] = [
 ];
 /// What candle says when Metal has no room for a buffer, in small letters.
 const NO_METAL_BUFFER: &str = "failed to create metal resource: buffer";
+
+/// What a disk says that is full or may only be read.
+const DISK_KINDS: [ErrorKind; 4] = [
+    ErrorKind::StorageFull,
+    ErrorKind::QuotaExceeded,
+    ErrorKind::FileTooLarge,
+    ErrorKind::ReadOnlyFilesystem,
+];
+/// The numbers of what a Unix says of a disk that fails or is gone: EIO, ENXIO, ENODEV.
+const DISK_ERRORS: [i32; 3] = [5, 6, 19];
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -142,9 +155,16 @@ impl Error {
         !says_out_of_memory(&words) && DEVICE_WORDS.iter().any(|it| words.contains(it))
     }
 
-    /// Whether the disk could not take or give what was asked: full, read-only, broken or gone.
+    /// Whether the disk can't take or give what was asked now: full, read-only, broken or gone. It may be well again.
     pub fn is_about_the_disk(&self) -> bool {
-        matches!(self, Self::File { .. })
+        let Self::File { source, .. } = self else {
+            return false;
+        };
+        DISK_KINDS.contains(&source.kind())
+            || (cfg!(unix)
+                && source
+                    .raw_os_error()
+                    .is_some_and(|it| DISK_ERRORS.contains(&it)))
     }
 
     /// What a person can try next, when we know.

@@ -155,7 +155,7 @@ fn another_engine_goes_on_after_one_that_was_killed_unless_that_happens_again_an
         error.contains("the engine was killed") && error.contains("log.txt"),
         "{error}"
     );
-    assert!(app.run(&["runs"]).stdout.contains("interrupted"));
+    assert!(app.run(&["runs"]).stdout.contains("failed"));
 }
 
 #[test]

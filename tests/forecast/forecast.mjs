@@ -170,6 +170,9 @@ for (const setting of SETTINGS) {
     time(forecast.seconds), time(finished.seconds), ratio(ratios.time),
   ];
   console.log(`| ${cells.join(" | ")} |`);
+  // A model of a billion weights leaves tens of gigabytes.
+  const runs = join(home, "runs");
+  for (const run of readdirSync(runs)) if (run.includes("-compared-")) rmSync(join(runs, run), { recursive: true });
 }
 console.log(`\nFurthest off: estimate ${ratio(worst.estimated)}, measured ${ratio(worst.measured)}, time ${ratio(worst.time)}.`);
 if (!given) rmSync(home, { recursive: true });

@@ -16,6 +16,7 @@ fn a_run_gives_up_in_order_what_costs_least_until_nothing_is_left() {
     plan.dtype.compute = Dtype::F32;
     let mut allowed = Allowed {
         unused_memory: true,
+        narrower_storage: Some(Dtype::Bf16),
         narrower_dtype: Some(Dtype::Bf16),
         cpu: true,
     };

@@ -52,7 +52,8 @@ impl Checkpoints {
 
     /// All checkpoints, the oldest first, damaged or not. A folder that does not exist holds none.
     pub fn list(&self) -> Result<Vec<Checkpoint>> {
-        if !self.folder.exists() {
+        let exists = self.folder.try_exists();
+        if !exists.map_err(Error::file("find the checkpoints", &self.folder))? {
             return Ok(Vec::new());
         }
         let entries = fs::read_dir(&self.folder)
@@ -102,8 +103,11 @@ impl Checkpoints {
             if checkpoint.step >= step {
                 continue;
             }
-            let Err(damage) = whole::verify(&checkpoint.path) else {
-                return Ok(Some(checkpoint));
+            let damage = match whole::verify(&checkpoint.path) {
+                Ok(()) => return Ok(Some(checkpoint)),
+                // A disk that can't be read now says nothing about what is on it.
+                Err(error) if error.is_about_the_disk() => return Err(error),
+                Err(damage) => damage,
             };
             let aside = save::put_aside(&checkpoint.path)?;
             let (step, name) = (checkpoint.step, save::name_of(&aside));

@@ -72,7 +72,12 @@ pub fn write_safetensors(
     metadata: HashMap<String, String>,
 ) -> Result<()> {
     let on_host = |(name, tensor): (&String, &Tensor)| {
-        Ok((name.clone(), tensor.to_device(&Device::Cpu)?.contiguous()?))
+        let tensor = match tensor.device().is_cpu() {
+            true => tensor.contiguous()?,
+            // A weight may be a part of one large tensor, and what is moved is always the whole of it.
+            false => tensor.force_contiguous()?.to_device(&Device::Cpu)?,
+        };
+        Ok((name.clone(), tensor))
     };
     let tensors = tensors.iter().map(on_host).collect::<Result<Vec<_>>>()?;
     let written = safetensors::serialize_to_file(tensors, Some(metadata), path);
@@ -80,7 +85,9 @@ pub fn write_safetensors(
         SafeTensorError::IoError(error) => Error::file("write the tensors", path)(error),
         error => Error::format(path, format!("could not write the tensors: {error}")),
     })?;
-    let file = File::open(path).map_err(Error::file("open the tensors again", path))?;
+    // Windows lets only who may write have a file flushed.
+    let file = File::options().write(true).open(path);
+    let file = file.map_err(Error::file("open the tensors again", path))?;
     file.sync_all()
         .map_err(Error::file("write the tensors to disk", path))
 }

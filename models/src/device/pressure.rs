@@ -109,10 +109,15 @@ fn scarce_in(proc: &Path, group: &Path) -> Option<String> {
     // Of a group's memory, what files are cached in can be taken back.
     let limit = read(&group.join("memory.max")).trim().parse().ok();
     let current: Option<f64> = read(&group.join("memory.current")).trim().parse().ok();
-    let cached = number_after(&read(&group.join("memory.stat")), "inactive_file");
+    let stat = read(&group.join("memory.stat"));
+    let cached = ["inactive_file", "active_file"];
+    let cached: f64 = cached
+        .iter()
+        .filter_map(|name| number_after(&stat, name))
+        .sum();
     let container = limit
         .zip(current)
-        .map(|(limit, current): (f64, f64)| (limit - current + cached.unwrap_or(0.0), limit));
+        .map(|(limit, current): (f64, f64)| (limit - current + cached, limit));
     for (available, total) in [machine, container].into_iter().flatten() {
         if available < total * SCARCE_SHARE {
             let (available, total) = (available / 1e6, total / 1e6);
@@ -189,7 +194,11 @@ mod tests {
             fs::write(proc.join("pressure/memory"), pressure).unwrap();
             fs::write(group.join("memory.max"), "1000000\n").unwrap();
             fs::write(group.join("memory.current"), current).unwrap();
-            fs::write(group.join("memory.stat"), "anon 5\ninactive_file 400000\n").unwrap();
+            fs::write(
+                group.join("memory.stat"),
+                "anon 5\ninactive_file 300000\nactive_file 100000\n",
+            )
+            .unwrap();
             scarce_in(&proc, &group)
         };
         assert_eq!(said("500000", "0.00", "999000"), None);

@@ -85,10 +85,7 @@ impl Estimate {
             // Weights that learn are f32.
             Method::Full | Method::Scratch => (base, Dtype::F32),
         };
-        let moments = match plan.optimizer.kind {
-            super::request::OptimizerKind::Adamw => 2,
-            super::request::OptimizerKind::Sgd => u64::from(plan.optimizer.momentum > 0.0),
-        };
+        let moments = plan.optimizer.moments();
         let averages = u64::from(plan.ema > 0.0);
         let weights_bytes = base * storage.bytes() as u64;
         let optimizer_bytes = trainable * 4 * (moments + averages);

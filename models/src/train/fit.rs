@@ -124,8 +124,7 @@ pub fn most_rows(plan: &TrainPlan, config: &DecoderConfig, room_bytes: u64) -> O
 /// The plan with other rows at once, and as many batches for one update as keep it what it is.
 pub fn with_rows(plan: &TrainPlan, rows: usize) -> TrainPlan {
     let mut plan = plan.clone();
-    plan.batch.accumulate = plan.batch.rows * plan.batch.accumulate / rows.max(1);
-    plan.batch.rows = rows;
+    plan.limit_rows(rows);
     plan
 }
 

@@ -320,7 +320,8 @@ fn looking_millis(plan: &TrainPlan, trial: &Trial) -> f64 {
     let samples = 1 + steps().filter(|&step| due(plan.sample.every, step)).count();
     // While a run goes well, each evaluation is the best so far.
     let saves = |step: usize| {
-        due(plan.save.every, step)
+        plan.save.is_due(step)
+            || step == plan.steps
             || (evaluates(step) && plan.save.keep_best && trial.evaluation.is_some())
     };
     let saves = 1 + steps().filter(|&step| saves(step)).count();

@@ -192,6 +192,8 @@ fn learn_with_memory<T: Task>(
     let (position, step) = (task.state(), state.progress.step);
     let ran_out = |error: Error| format!("memory ran out in step {}: {error}", step + 1);
     let error = match learn(plan, task, state) {
+        // In the update: some weights have changed, and only what is on disk is known to be good.
+        Err(error @ Error::OutOfMemory(_)) => return Err(error),
         Err(error) if error.is_out_of_memory() => error,
         learned => return learned,
     };
@@ -202,6 +204,7 @@ fn learn_with_memory<T: Task>(
     }
     give_back(task, step, ran_out(error), observer)?;
     let error = match learn(plan, task, state) {
+        Err(error @ Error::OutOfMemory(_)) => return Err(error),
         Err(error) if error.is_out_of_memory() => error,
         learned => return learned,
     };
@@ -221,9 +224,12 @@ fn yield_memory<T: Task>(
 ) -> Result<()> {
     // What comes next may be the end of this process, which should cost nothing.
     saver.save_if_new(task, state, observer)?;
-    let step = state.progress.step;
+    let (step, plan) = (state.progress.step, saver.plan);
     let words = format!("memory is scarce after step {step}: {words}");
-    match is_lasting {
+    // A card has memory of its own. And a run that has given up all it can goes on as long as it is let.
+    let on_card = device_of(task).is_some_and(|device| device.is_cuda());
+    let helps = !on_card && (plan.batch.rows > 1 || !plan.checkpointing);
+    match is_lasting && helps {
         true => Err(Error::OutOfMemory(words)),
         false => give_back(task, step, words, observer),
     }
@@ -306,9 +312,11 @@ fn learn_from<T: Task>(
     let factor = clip::clip_scale(gradient_norm, plan.clip_norm) / loss_scale;
     state
         .optimizer
-        .step(task.parameters(), &gradients, learning_rate, factor)?;
+        .step(task.parameters(), &gradients, learning_rate, factor)
+        .map_err(|error| in_update(step, error))?;
     if let Some(ema) = &mut state.ema {
-        ema.update(task.parameters())?;
+        ema.update(task.parameters())
+            .map_err(|error| in_update(step, error))?;
     }
     state.progress.norms.add(gradient_norm);
     if let Some(loss_scale) = &mut state.progress.loss_scale {
@@ -322,6 +330,17 @@ fn learn_from<T: Task>(
         spike,
         pass_seconds: seconds,
     }))
+}
+
+/// Names memory that ran out where some weights may have changed already.
+fn in_update(step: usize, error: Error) -> Error {
+    match error.is_out_of_memory() {
+        true => Error::OutOfMemory(format!(
+            "memory ran out in the update of step {}: {error}",
+            step + 1
+        )),
+        false => error,
+    }
 }
 
 /// The way forward and back through all micro-batches of a step. The gradients are multiplied with `loss_scale`.
@@ -427,6 +446,9 @@ fn sample<T: Task>(
                     text: sample.text,
                 });
             }
+        }
+        Err(error) if error.is_out_of_memory() || error.is_failure_of_the_device() => {
+            return Err(error);
         }
         Err(error) => {
             let message = format!("nothing was written after step {step}: {error}");

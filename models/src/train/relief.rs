@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::TrainPlan;
+use super::{plan::TrainPlan, request::Method};
 use crate::device::{
     RequestedDevice,
     dtype::{DeviceClass, Dtype, Role, dtype_rule},
@@ -42,7 +42,9 @@ pub const POLICY: [Relief; 5] = [
 pub struct Allowed {
     /// Whether unused memory is still to be given back, which helps once.
     pub unused_memory: bool,
-    /// A narrower format that is right on this device, if the plan lets it be used.
+    /// A narrower format for weights that don't learn, if the plan lets it be used.
+    pub narrower_storage: Option<Dtype>,
+    /// A narrower format to compute in that is right on this device, if the plan lets it be used.
     pub narrower_dtype: Option<Dtype>,
     /// Whether the processor may be used instead.
     pub cpu: bool,
@@ -94,12 +96,23 @@ impl Relief {
                     .to_owned()
             }
             Self::Precision => {
-                let (old, new) = (plan.dtype.compute, allowed.narrower_dtype?);
-                if new.bytes() >= old.bytes() {
-                    return None;
+                let is_narrower = |new: &Dtype, old: Dtype| new.bytes() < old.bytes();
+                let (storage, compute) = (plan.dtype.storage, plan.dtype.compute);
+                let stored = allowed
+                    .narrower_storage
+                    .filter(|it| is_narrower(it, storage));
+                match stored.filter(|_| plan.method == Method::Lora) {
+                    Some(new) => {
+                        plan.dtype.storage = new;
+                        format!("weights that don't learn are kept in {new} instead of {storage}")
+                    }
+                    None => {
+                        let new = allowed.narrower_dtype;
+                        plan.dtype.compute = new.filter(|it| is_narrower(it, compute))?;
+                        let new = plan.dtype.compute;
+                        format!("computed in {new} instead of {compute}, which is less exact")
+                    }
                 }
-                plan.dtype.compute = new;
-                format!("computed in {new} instead of {old}, which is less exact")
             }
             Self::Device if allowed.cpu && plan.device != RequestedDevice::Cpu => {
                 let words = format!("the CPU instead of {}, which is slower", plan.device);

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Observer, Task, TrainEvent, TrainPlan, TrainState};
+use super::{Observer, Task, TrainEvent, TrainPlan, TrainState, device_of};
 use crate::{Error, Result, checkpoint::keep::Checkpoints};
 
 /// How often a run that waits asks whether to go on.
@@ -64,7 +64,10 @@ impl<'a> Saver<'a> {
         state: &mut TrainState,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        match self.checkpoints.newest()?.map(|it| it.step) == Some(state.progress.step) {
+        let step = state.progress.step;
+        let mut look = || self.checkpoints.newest();
+        let newest = when_the_disk_can(step, 0, &self.checkpoints.path(step), observer, &mut look)?;
+        match newest.map(|it| it.step) == Some(step) {
             true => Ok(()),
             false => self.save(task, state, observer),
         }
@@ -78,6 +81,10 @@ impl<'a> Saver<'a> {
         observer: &mut dyn Observer,
     ) -> Result<()> {
         let step = state.progress.step;
+        if let Some(device) = device_of(task) {
+            // What failed on the device since the last look comes out here, before it is saved as if it were good.
+            device.synchronize()?;
+        }
         let path = self.checkpoints.path(step);
         let needed_bytes = self
             .last_bytes

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     Error, Result,
-    checkpoint::keep::{Checkpoint, Checkpoints},
+    checkpoint::{
+        keep::{Checkpoint, Checkpoints},
+        save::put_aside,
+    },
 };
 
 /// How often a run goes back: for numbers that are not finite, after which it fails, and as often for spikes, after
@@ -102,7 +105,8 @@ fn last_good(
     if progress.rolled_back_to == Some(progress.step)
         && let Some(before) = checkpoints.newest_before(good.step, tell)?
     {
-        checkpoints.remove(&good)?;
+        // Nothing is deleted that somebody may want to look at.
+        put_aside(&good.path)?;
         return Ok(before);
     }
     Ok(good)

@@ -4,11 +4,13 @@
 //! the same: look at what happened, change the plan if that helps, say it in the run, and start another engine, which goes on
 //! from the newest checkpoint. Deliberately absent: what is given up in which order, which is a table of the models' crate.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, thread, time::Duration};
 
 use models::{
     checkpoint::keep::Checkpoints,
     device::{
+        DeviceKind, RequestedDevice,
+        check::Checked,
         dtype::{DeviceClass, Dtype, Role},
         pressure::oom_kills,
     },
@@ -16,7 +18,7 @@ use models::{
     train::{
         TrainEvent, TrainPlan,
         fit::narrower,
-        relief::{Allowed, Relieved, relieve},
+        relief::{Allowed, Relief, Relieved, relieve},
     },
 };
 
@@ -36,6 +38,8 @@ use crate::{
     },
 };
 
+/// How long after an engine that did not start the next is tried.
+const START_AGAIN: Duration = Duration::from_secs(5);
 /// How often a run is begun again from the same checkpoint. A fault that comes back at once is none of chance.
 const MOST_DEATHS: usize = 3;
 
@@ -53,6 +57,8 @@ struct End {
 /// What is known of a run over the engines that trained it.
 #[derive(Default)]
 struct Care {
+    /// Whether there was an engine before.
+    has_ended: bool,
     /// The newest checkpoint when the last engine ended.
     saved: Option<usize>,
     /// How many engines have ended since that was saved.
@@ -83,17 +89,28 @@ impl Host {
             },
             wish => wish,
         };
+        let mut failed_starts = 0;
         loop {
-            let Some(end) = self.train_in_one_engine(run, force, started, show, wish)? else {
+            let ended = match self.train_in_one_engine(run, force, started, show, wish) {
+                // What ended the last engine may keep the next one from starting for a while.
+                Err(_) if care.has_ended && failed_starts < MOST_DEATHS && wish() != Wish::Stop => {
+                    failed_starts += 1;
+                    thread::sleep(START_AGAIN);
+                    continue;
+                }
+                ended => ended?,
+            };
+            let Some(end) = ended else {
                 return Ok(());
             };
+            (care.has_ended, failed_starts) = (true, 0);
             if wish() == Wish::Stop {
                 return Err(end.error);
             }
             match self.after(run, end, &mut care)? {
                 Next::GoOn(event) => show(&record(run, event)?),
-                Next::Fail(error) => return Err(error),
-                Next::RunOut(error) => {
+                Next::Told(error) => return Err(error),
+                Next::Fail(error) => {
                     let failed = TrainEvent::Failed {
                         step: saved_step(run).unwrap_or_default(),
                         message: error.message.clone(),
@@ -168,37 +185,40 @@ impl Host {
         if care.saved != saved {
             *care = Care {
                 saved,
+                has_ended: true,
                 ..Care::default()
             };
         }
-        care.deaths += usize::from(end.is_death);
+        care.deaths += usize::from(end.is_death && end.ran_out.is_none());
         let to_step = saved.unwrap_or_default();
         let Some(why) = end.ran_out else {
-            return Ok(match end.is_death && care.deaths < MOST_DEATHS {
-                true => Next::GoOn(TrainEvent::Warned {
-                    message: format!(
-                        "{}{}; another goes on from step {to_step}",
-                        end.error.message,
-                        end.last_words
-                            .map(|words| format!(" ({words})"))
-                            .unwrap_or_default()
-                    ),
+            let words = end.last_words.map(|words| format!(" ({words})"));
+            let message = end.error.message.clone() + &words.unwrap_or_default();
+            return Ok(match end.is_death {
+                true if care.deaths < MOST_DEATHS => Next::GoOn(TrainEvent::Warned {
+                    message: format!("{message}; another goes on from step {to_step}"),
                 }),
-                false => Next::Fail(end.error),
+                true => Next::Fail(AppError {
+                    message,
+                    ..end.error
+                }),
+                false => Next::Told(end.error),
             });
         };
         let plan = run.plan()?;
         let allowed = Allowed {
-            // An engine that could say so has tried that already.
-            unused_memory: end.is_death && !care.unused_memory_given,
-            narrower_dtype: self.narrower_dtype(&plan),
+            // An engine that could say so has tried that already, but not on Metal, where only another process is safe.
+            unused_memory: (end.is_death || plan.device == RequestedDevice::Metal)
+                && !care.unused_memory_given,
+            narrower_storage: self.narrower(&plan, Role::Storage),
+            narrower_dtype: self.narrower(&plan, Role::Compute),
             cpu: plan.relief.cpu,
         };
         care.unused_memory_given = true;
         let Some(Relieved {
             plan: relieved,
             words: how,
-            ..
+            relief,
         }) = relieve(&plan, &allowed)
         else {
             let message = format!("{why}; nothing is left that this run may give up");
@@ -206,10 +226,12 @@ impl Host {
                 code: Code::OutOfMemory,
                 ..AppError::failed(message)
             };
-            return Ok(Next::RunOut(error.with_hint(give_up_more(&plan))));
+            return Ok(Next::Fail(error.with_hint(give_up_more(&plan))));
         };
         if relieved != plan {
             run.change_plan(&relieved, "less memory is needed so: it ran out with more")?;
+        }
+        if matches!(relief, Relief::Rows | Relief::Activations) {
             // The next plan only starts better for it.
             let _ = reliefs::remember(&self.paths.reliefs, &plan, &relieved);
         }
@@ -221,16 +243,29 @@ impl Host {
         }))
     }
 
-    /// A narrower format than the plan's, if the plan lets it be used and the device check found it right.
-    fn narrower_dtype(&self, plan: &TrainPlan) -> Option<Dtype> {
+    /// A narrower format than the plan's for a role, if the plan lets it be used and the device check found it right.
+    fn narrower(&self, plan: &TrainPlan, role: Role) -> Option<Dtype> {
         let devices = self.devices();
         let device = devices
             .iter()
             .find(|it| it.requested() == plan.device)
             .filter(|_| plan.relief.narrower_dtype)?;
-        let checked = checks::find(&self.paths, device)?.checked();
-        let class = DeviceClass::of(device, checked.bf16);
-        narrower(class, Role::Compute, plan.dtype.compute, &checked)
+        // What others are compared with needs no check.
+        let checked = match (checks::find(&self.paths, device), device.kind) {
+            (Some(report), _) => report.checked(),
+            (None, DeviceKind::Cpu) => Checked::default(),
+            (None, _) => return None,
+        };
+        let present = match role {
+            Role::Storage => plan.dtype.storage,
+            _ => plan.dtype.compute,
+        };
+        narrower(
+            DeviceClass::of(device, checked.bf16),
+            role,
+            present,
+            &checked,
+        )
     }
 }
 
@@ -238,10 +273,10 @@ impl Host {
 enum Next {
     /// This is said, and another engine goes on.
     GoOn(TrainEvent),
-    /// The engine has said why in the run, or nothing can be said there.
+    /// It ends, as its engine has said in the run.
+    Told(AppError),
+    /// It ends, which nobody has said in the run yet.
     Fail(AppError),
-    /// Nothing more can be given up, which nobody has said in the run yet.
-    RunOut(AppError),
 }
 
 /// What a person can still do about memory.
@@ -250,7 +285,7 @@ fn give_up_more(plan: &TrainPlan) -> String {
         "start it with shorter rows (`data.max_length` below {})",
         plan.data.max_length
     )];
-    if !plan.relief.cpu && plan.device != models::device::RequestedDevice::Cpu {
+    if !plan.relief.cpu && plan.device != RequestedDevice::Cpu {
         ways.push("let it use the processor (`relief.cpu: true`)".to_owned());
     }
     ways.push("choose a smaller model".to_owned());

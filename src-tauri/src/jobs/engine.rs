@@ -91,9 +91,7 @@ impl Ending {
     fn words(self) -> String {
         match self {
             Self::Killed => "was killed, by somebody or because memory ran out".to_owned(),
-            Self::Aborted => {
-                "gave up, which is what a library does when memory runs out".to_owned()
-            }
+            Self::Aborted => "gave up".to_owned(),
             Self::Signal(signal) => format!("was ended by signal {signal}"),
             Self::Code(0) => "left before it was done".to_owned(),
             Self::Code(code) => format!("ended with code {code}"),

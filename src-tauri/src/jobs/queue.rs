@@ -19,7 +19,11 @@ use models::train::TrainEvent;
 use super::engine::Wish;
 use crate::{
     host::{Host, locked},
-    store::{record::Record, runs::Run, waiting},
+    store::{
+        record::{Record, RecordedEvent},
+        runs::Run,
+        waiting,
+    },
     wire::error::AppError,
 };
 
@@ -70,6 +74,8 @@ struct GoingState {
     stop: AtomicBool,
     /// Whether its engine has said anything of it.
     begun: AtomicBool,
+    /// Whether the last thing said of it is that it is over.
+    over: AtomicBool,
 }
 
 impl GoingState {
@@ -98,7 +104,16 @@ impl Queue {
             let shared = shared.clone();
             thread::spawn(move || {
                 while let Some((run, state)) = shared.next() {
-                    let mut heard = |_: &_| state.begun.store(true, Ordering::SeqCst);
+                    let mut heard = |recorded: &RecordedEvent| {
+                        state.begun.store(true, Ordering::SeqCst);
+                        let is_last = matches!(
+                            recorded.event,
+                            TrainEvent::Finished { .. }
+                                | TrainEvent::Stopped { .. }
+                                | TrainEvent::Failed { .. }
+                        );
+                        state.over.store(is_last, Ordering::SeqCst);
+                    };
                     let trained =
                         host.train(&run, false, &mut |_| {}, &mut heard, &|| state.wish());
                     let begun = state.begun.load(Ordering::SeqCst);
@@ -280,8 +295,7 @@ impl Queue {
 impl Going {
     /// Whether it is stopping, or is over and only its engine is still leaving.
     fn is_over(&self) -> bool {
-        let begun = self.state.begun.load(Ordering::SeqCst);
-        self.state.stop.load(Ordering::SeqCst) || begun && !self.run.is_locked().unwrap_or(true)
+        self.state.stop.load(Ordering::SeqCst) || self.state.over.load(Ordering::SeqCst)
     }
 }
 

@@ -15,7 +15,7 @@ use models::{
         save::write_synced,
     },
     device::{
-        self, Device,
+        self, Choice, Device,
         memory::reset_peak,
         pressure::{PressureWatch, Scarce},
     },
@@ -154,6 +154,9 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     }
     told.extend(sources::check(run, &plan, force)?);
     let choice = choose(plan.device, plan.strict)?;
+    if newest.is_some() {
+        stay_on_device(&plan, &choice)?;
+    }
     for message in told.into_iter().chain(choice.warnings.iter().cloned()) {
         observer.event(TrainEvent::Warned { message });
     }
@@ -190,6 +193,19 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
         Err(error) => Err(error.into()),
         Ok(_) => Ok(()),
     }
+}
+
+/// An error where a run that has begun would go on on another device, which nobody has allowed.
+fn stay_on_device(plan: &TrainPlan, choice: &Choice) -> Result<()> {
+    if choice.device.requested() == plan.device || plan.relief.cpu {
+        return Ok(());
+    }
+    let (device, other) = (plan.device, &choice.device.name);
+    let message = format!("the run was trained on {device}, which can't be used now");
+    let hint = format!(
+        "bring it back, or change `device` or `relief.cpu` in the run's `run.yaml` to go on with {other}"
+    );
+    Err(AppError::failed(message).with_hint(hint))
 }
 
 /// Ends the engine, with the reason as the last words of its log.
@@ -301,7 +317,12 @@ impl Recorder<'_> {
 impl Observer for Recorder<'_> {
     fn event(&mut self, event: TrainEvent) {
         self.watchdog.touch();
-        self.step = event.step().unwrap_or(self.step);
+        self.step = match event {
+            TrainEvent::RolledBack { to_step, .. } | TrainEvent::Relieved { to_step, .. } => {
+                to_step
+            }
+            _ => event.step().unwrap_or(self.step),
+        };
         let slower = match event {
             TrainEvent::Stepped { millis, tokens, .. } => {
                 self.pace.stepped(millis / tokens.max(1) as f64)

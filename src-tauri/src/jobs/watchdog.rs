@@ -4,13 +4,13 @@ use std::{
     process,
     sync::{Arc, Mutex},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::host::locked;
 
 /// A run that gives no sign of life for so long hangs, unless it took nearly as long before.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const PATIENCE: Duration = Duration::from_secs(3 * 3600);
 /// No sign of life for so many times the longest time without one is no accident.
 const TIMES_LONGEST: u32 = 20;
 
@@ -19,25 +19,29 @@ pub(super) struct Watchdog {
     seen: Arc<Mutex<Seen>>,
 }
 
+/// Counted rather than timed: a machine that slept, or a process that was stopped, did not hang.
 struct Seen {
-    last: Instant,
-    longest: Duration,
+    quiet_looks: u32,
+    longest_looks: u32,
 }
 
 impl Watchdog {
     /// Begins to watch.
     pub(super) fn new() -> Self {
         let seen = Arc::new(Mutex::new(Seen {
-            last: Instant::now(),
-            longest: Duration::ZERO,
+            quiet_looks: 0,
+            longest_looks: 0,
         }));
         let (watched, patience) = (Arc::downgrade(&seen), patience());
+        let look = Duration::from_secs(1).min(patience / 4);
         thread::spawn(move || {
             while let Some(seen) = watched.upgrade() {
                 let (quiet, longest) = {
-                    let seen = locked(&seen);
-                    (seen.last.elapsed(), seen.longest)
+                    let mut seen = locked(&seen);
+                    seen.quiet_looks += 1;
+                    (look * seen.quiet_looks, look * seen.longest_looks)
                 };
+                drop(seen);
                 if quiet > patience.max(longest * TIMES_LONGEST) {
                     let seconds = quiet.as_secs();
                     log(&format!(
@@ -45,8 +49,7 @@ impl Watchdog {
                     ));
                     process::abort();
                 }
-                drop(seen);
-                thread::sleep(Duration::from_secs(1).min(patience / 4));
+                thread::sleep(look);
             }
         });
         Self { seen }
@@ -55,8 +58,8 @@ impl Watchdog {
     /// The run lives.
     pub(super) fn touch(&self) {
         let mut seen = locked(&self.seen);
-        seen.longest = seen.longest.max(seen.last.elapsed());
-        seen.last = Instant::now();
+        seen.longest_looks = seen.longest_looks.max(seen.quiet_looks);
+        seen.quiet_looks = 0;
     }
 }
 

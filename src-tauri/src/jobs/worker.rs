@@ -8,6 +8,7 @@ use std::{
     io::{self, BufRead, Write},
     ops::ControlFlow,
     panic::{self, AssertUnwindSafe},
+    process,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -134,10 +135,13 @@ fn read(asks: &Sender<Ask>, wishes: &Wishes) {
 fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
     let mut chat = None;
     for ask in asks {
+        let trains = matches!(ask, Ask::Train { .. });
         let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut chat, wishes)));
         say(&match done {
             Ok(Ok(())) => Reply::Done,
             Ok(Err(error)) => Reply::Refused { error },
+            // What a panic says is in the log. Another engine goes on with the run, or gives up memory if that was it.
+            Err(_) if trains => process::abort(),
             Err(panic) => Reply::Refused {
                 error: AppError::failed(format!(
                     "the engine made a mistake: {}",
