@@ -126,7 +126,7 @@ function modelOf(shape) {
   return folder();
 }
 
-function optionsOf({ method, shape, rows, length, accumulate = 1, steps = 6, checkpointing, sgd, ema, dtype, chat: chats }) {
+function optionsOf({ method, shape, rows, length, accumulate = 1, steps = 20, checkpointing, sgd, ema, dtype, chat: chats }) {
   const fields = [
     ["batch.rows", rows], ["batch.length", length], ["data.max_length", length], ["batch.accumulate", accumulate],
     ["evaluate.every", Math.ceil(steps / 2)], ["evaluate.batches", 4], ["sample.every", steps], ["sample.tokens", 16], ["save.every", steps],
