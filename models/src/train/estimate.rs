@@ -17,8 +17,12 @@ use crate::{
 };
 
 /// What a process needs before there is a model: the program, its libraries, the tokenizer, a few megabytes of text. On a
-/// GPU it lies elsewhere.
-const PROCESS_BYTES: u64 = 30_000_000;
+/// GPU it lies elsewhere. A debug build is larger.
+const PROCESS_BYTES: u64 = if cfg!(debug_assertions) {
+    80_000_000
+} else {
+    30_000_000
+};
 /// What a CUDA driver takes of a card for itself.
 const CUDA_BYTES: u64 = 450_000_000;
 /// Allocations leave holes; so much is lost of what is in use.
