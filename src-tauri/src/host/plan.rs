@@ -201,12 +201,18 @@ impl Host {
                 tried = Some(forecast);
             }
         };
+        let name = format!(".trial-{}", process::id());
         let ask = Ask::Try {
             plan: Box::new(plan.clone()),
-            folder: self.paths.runs.join(format!(".trial-{}", process::id())),
+            folder: self.paths.runs.join(&name),
         };
         let mut engine = Engine::start(self.kind_of(plan.device), None)?;
-        engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
+        let asked = engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()));
+        // An engine that was ended in the middle of a save leaves what it had written.
+        for left in [name.clone(), format!(".{name}.writing")] {
+            let _ = fs::remove_dir_all(self.paths.runs.join(left));
+        }
+        asked?;
         match tried {
             None if !stop() => Err(AppError::failed(
                 "the engine ended the trial without a word",
