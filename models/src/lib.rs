@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod data;
 pub mod device;
 pub mod error;
+pub mod figures;
 pub mod generate;
 pub mod ops;
 pub mod optim;

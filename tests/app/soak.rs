@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::Child,
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -255,11 +255,8 @@ impl Drop for Running {
 }
 
 fn is_finished(app: &App, run: &str) -> bool {
-    let list = Command::new(env!("CARGO_BIN_EXE_anneal"))
-        .args(["runs", "--json"])
-        .env("ANNEAL_HOME", app.home())
-        .output()
-        .unwrap();
+    // Not `app.run`, which masks the ids.
+    let list = app.command(&["runs", "--json"]).output().unwrap();
     let list: Value = serde_json::from_slice(&list.stdout).unwrap();
     let runs = list.as_array().unwrap();
     runs.iter()

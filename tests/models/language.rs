@@ -224,6 +224,27 @@ fn trained(task: &LanguageTask) -> Vec<(String, Vec<f32>)> {
         .collect()
 }
 
+/// Trains a plan of ten steps with a stop after five, and compares with one that was not stopped.
+#[track_caller]
+fn check_five_and_five(
+    plan: &TrainPlan,
+    folder: &Path,
+    expected: &LanguageTask,
+    expected_losses: &[f64],
+) {
+    let method = plan.method;
+    let (outcome, _, first_losses) = run(plan, folder, Some(5));
+    assert_eq!(outcome, Outcome::Stopped, "{method:?}");
+    let (outcome, resumed, last_losses) = run(plan, folder, None);
+    assert_eq!(outcome, Outcome::Finished, "{method:?}");
+    assert_eq!(
+        [first_losses, last_losses].concat(),
+        expected_losses,
+        "{method:?}"
+    );
+    assert_eq!(trained(&resumed), trained(expected), "{method:?}");
+}
+
 #[test]
 fn ten_steps_are_five_and_five_to_the_last_bit_for_every_method() {
     let folder = tempfile::tempdir().unwrap();
@@ -233,25 +254,10 @@ fn ten_steps_are_five_and_five_to_the_last_bit_for_every_method() {
         let mut plan = plan(method, &data, Some(&base));
         // An adapter on a model that knows nothing yet needs large steps to show that it learns.
         plan.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
-        let (straight, stopped) = (
-            folder.path().join(format!("{method}-a")),
-            folder.path().join(format!("{method}-b")),
-        );
-        let (_, expected, expected_losses) = run(&plan, &straight, None);
-        let (outcome, _, first_losses) = run(&plan, &stopped, Some(5));
-        assert_eq!(outcome, Outcome::Stopped, "{method}");
-        let (outcome, resumed, last_losses) = run(&plan, &stopped, None);
-        assert_eq!(outcome, Outcome::Finished, "{method}");
-        assert_eq!(
-            [first_losses, last_losses].concat(),
-            expected_losses,
-            "{method}"
-        );
-        assert_eq!(trained(&resumed), trained(&expected), "{method}");
-        assert!(
-            expected_losses[9] < expected_losses[0],
-            "{method}: {expected_losses:?}"
-        );
+        let path = |name: &str| folder.path().join(format!("{method}-{name}"));
+        let (_, expected, losses) = run(&plan, &path("a"), None);
+        check_five_and_five(&plan, &path("b"), &expected, &losses);
+        assert!(losses[9] < losses[0], "{method}: {losses:?}");
     }
 }
 
@@ -327,11 +333,7 @@ fn in_f16_a_run_lowers_its_loss_scale_and_learns_from_the_same_rows_as_in_f32() 
             assert_eq!(f16[field], f32[field], "{method}: {field}");
         }
 
-        let (outcome, _, first) = run(&plan, &path("stopped"), Some(5));
-        assert_eq!(outcome, Outcome::Stopped);
-        let (_, resumed, last) = run(&plan, &path("stopped"), None);
-        assert_eq!([first, last].concat(), losses, "{method}");
-        assert_eq!(trained(&resumed), trained(&straight), "{method}");
+        check_five_and_five(&plan, &path("stopped"), &straight, &losses);
     }
 }
 

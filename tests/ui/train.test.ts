@@ -75,7 +75,7 @@ describe("words", () => {
 });
 
 describe("memory", () => {
-  const estimate = { parameters: 1, trainableParameters: 1, weightsBytes: 6e9, optimizerBytes: 2e9, activationsBytes: 3e9, restBytes: 0, parts: [], freeBytes: 10e9, seconds: null, rateFrom: null };
+  const estimate = { parameters: 1, trainableParameters: 1, weightsBytes: 6e9, optimizerBytes: 2e9, activationsBytes: 3e9, restBytes: 0, parts: [], freeBytes: 10e9, roomBytes: 8e9, seconds: null, rateFrom: null };
 
   test("is the sum of its parts until it was measured", () => {
     expect(memoryOf(estimate, null)).toMatchObject({ peak: 11e9, fits: false, measured: false, verdict: "of 10 GB free · does not fit" });

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::save::{replace_file, write_synced};
-use crate::{Error, Result};
+use crate::{Error, Result, figures::count};
 
 /// The file that says how far a run was, and what else is in the folder.
 pub const STATE: &str = "state.json";
@@ -104,7 +104,7 @@ fn check(folder: &Path, sums: bool) -> Result<()> {
             looked => looked.map_err(Error::file("look at a file of the checkpoint", &path))?,
         };
         if there.len() != listed.bytes {
-            let (found, expected) = (grouped(there.len()), grouped(listed.bytes));
+            let (found, expected) = (count(there.len()), count(listed.bytes));
             return Err(damaged(format!("has {found} of {expected} bytes")));
         }
         if sums && sum_of(&path)? != listed.crc32 {
@@ -177,19 +177,6 @@ fn put(
 
 fn in_hex(sum: u32) -> String {
     format!("{sum:08x}")
-}
-
-/// A number with its thousands apart: `90,000`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
 }
 
 #[cfg(test)]

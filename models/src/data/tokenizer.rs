@@ -41,8 +41,10 @@ const MOST_WORD_BYTES: usize = 1000;
 /// So many pieces are encoded before their tokens are put together.
 const PIECES_PER_TURN: usize = 256;
 
-/// The files beside `tokenizer.json` that belong to a tokenizer.
-const COMPANIONS: [&str; 3] = [
+/// The file of a tokenizer.
+pub const TOKENIZER: &str = "tokenizer.json";
+/// The files beside it that belong to it.
+pub const COMPANIONS: [&str; 3] = [
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
@@ -89,7 +91,7 @@ impl Tokenizer {
     /// Truncation and padding set inside `tokenizer.json` are turned off: both are this crate's own work, and a file
     /// saved by a training script would otherwise cut texts without a word.
     pub fn load(folder: &Path) -> Result<Self> {
-        let path = folder.join("tokenizer.json");
+        let path = folder.join(TOKENIZER);
         let bytes = fs::read(&path).map_err(Error::file("read the tokenizer", &path))?;
         let mut library = tokenizers::Tokenizer::from_bytes(bytes)
             .map_err(|error| Error::format(&path, format!("not a tokenizer: {error}")))?;
@@ -177,11 +179,11 @@ impl Tokenizer {
             let path = folder.join(name);
             fs::write(&path, text).map_err(Error::file("write the tokenizer", &path))
         };
-        let path = folder.join("tokenizer.json");
+        let path = folder.join(TOKENIZER);
         let text = self.library.to_string(true).map_err(|error| {
             Error::format(&path, format!("could not write the tokenizer: {error}"))
         })?;
-        write("tokenizer.json", &text)?;
+        write(TOKENIZER, &text)?;
 
         let mut companions = self.companions.clone();
         let config = companions

@@ -175,6 +175,14 @@ pub enum TrainEvent {
 }
 
 impl TrainEvent {
+    /// The last step that counts after an event, for those that know it: where a run went back, the one it went back to.
+    pub fn last_step(&self) -> Option<usize> {
+        match *self {
+            Self::RolledBack { to_step, .. } | Self::Relieved { to_step, .. } => Some(to_step),
+            _ => self.step(),
+        }
+    }
+
     /// The step an event belongs to, for those that have one.
     pub fn step(&self) -> Option<usize> {
         match *self {

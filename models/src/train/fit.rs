@@ -17,6 +17,7 @@ use crate::{
         check::Checked,
         dtype::{DeviceClass, Dtype, Role, dtype_rule},
     },
+    figures::count,
 };
 
 /// The share of free memory that a run leaves to everything else.
@@ -215,6 +216,7 @@ impl Search<'_> {
         if rows {
             changed.plan.batch.rows = begin.plan.batch.rows;
             changed.plan.batch.accumulate = begin.plan.batch.accumulate;
+            changed.plan.evaluate = begin.plan.evaluate.clone();
             changed = self.fewer_rows(&changed).unwrap_or(changed);
         }
         changed
@@ -270,13 +272,10 @@ impl Search<'_> {
         let class = DeviceClass::of(&device.device, checked.bf16);
         let mut to = from.clone();
         for role in [Role::Storage, Role::Compute] {
-            let present = match role {
-                Role::Storage => &mut to.plan.dtype.storage,
-                _ => &mut to.plan.dtype.compute,
-            };
+            let present = to.plan.dtype.of(role);
             // Weights that learn are f32, however others are stored.
             let matters = role == Role::Compute || from.plan.method == Method::Lora;
-            let Some(dtype) = narrower(class, role, *present, checked).filter(|_| matters) else {
+            let Some(dtype) = narrower(class, role, present, checked).filter(|_| matters) else {
                 continue;
             };
             let what = match role {
@@ -287,10 +286,7 @@ impl Search<'_> {
                 "{what} in {dtype} instead of {present}: fewer digits"
             ));
             to.change(role.field(), dtype.to_string());
-            *match role {
-                Role::Storage => &mut to.plan.dtype.storage,
-                _ => &mut to.plan.dtype.compute,
-            } = dtype;
+            to.plan.dtype.set(role, dtype);
             if self.needed(&to.plan) <= self.room {
                 break;
             }
@@ -323,8 +319,8 @@ impl Search<'_> {
         };
         let words = format!(
             "rows of {} instead of {}: {cost}",
-            grouped(length),
-            grouped(before)
+            count(length as u64),
+            count(before as u64)
         );
         let plan = shorter(length);
         let changes = [
@@ -418,13 +414,5 @@ pub fn amount(bytes: u64) -> String {
 /// `1 row`, `1,024 rows`.
 fn counted(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", grouped(number))
-}
-
-/// A whole number with commas between thousands.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev();
-    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
-    groups.join(",")
+    format!("{} {what}{plural}", count(number as u64))
 }

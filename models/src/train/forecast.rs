@@ -11,10 +11,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Task, TrainState,
-    estimate::Estimate,
-    learn_from, memory_of,
-    plan::{TrainPlan, is_due},
+    Task, TrainState, device_of, estimate::Estimate, learn_from, memory_of, plan::TrainPlan,
 };
 use crate::{
     Result,
@@ -179,8 +176,7 @@ fn try_size<T: Tried>(
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<TriedSize>> {
     let count = plan.batch.accumulate.min(2);
-    let device = task.parameters().trainable().next();
-    let device = device.map(|weight| weight.tensor().device().clone());
+    let device = device_of(task);
     if let Some(device) = &device {
         reset_peak(device);
     }
@@ -313,18 +309,13 @@ impl Forecast {
 
 /// Milliseconds of all evaluations, samples and saves: once before the first step, when they are due, and at the end.
 fn looking_millis(plan: &TrainPlan, trial: &Trial) -> f64 {
-    let due = |every: usize, step: usize| is_due(every, step) || step == plan.steps;
-    let steps = || 1..=plan.steps;
-    let evaluates = |step: usize| plan.evaluate.every > 0 && due(plan.evaluate.every, step);
-    let evaluations = 1 + steps().filter(|&step| evaluates(step)).count();
-    let samples = 1 + steps().filter(|&step| due(plan.sample.every, step)).count();
+    let count =
+        |is_due: &dyn Fn(usize) -> bool| 1 + (1..=plan.steps).filter(|&it| is_due(it)).count();
+    let evaluations = count(&|step| plan.evaluates_after(step));
+    let samples = count(&|step| plan.samples_after(step));
     // While a run goes well, each evaluation is the best so far.
-    let saves = |step: usize| {
-        plan.save.is_due(step)
-            || step == plan.steps
-            || (evaluates(step) && plan.save.keep_best && trial.evaluation.is_some())
-    };
-    let saves = 1 + steps().filter(|&step| saves(step)).count();
+    let is_best = |step| trial.evaluation.is_some() && plan.evaluates_after(step);
+    let saves = count(&|step| plan.saves_after(step, is_best(step)));
     let (evaluation, batches) = trial.evaluation.unwrap_or_default();
     evaluations as f64 * evaluation * batches as f64
         + samples as f64 * trial.sample_millis.unwrap_or_default()

@@ -43,7 +43,6 @@ use crate::{
     tape::{Gradients, Tape},
 };
 use loss_scale::LossScale;
-use plan::is_due;
 use saving::Saver;
 use setback::{Setback, goes_back, roll_back, words_for_taken};
 use spike::Spike;
@@ -141,13 +140,12 @@ pub fn train<T: Task>(
         tell_step(plan, task, state, &learned, seconds, observer);
 
         // Once in a while, look at the model from outside.
-        let (step, last) = (state.progress.step, state.progress.step == plan.steps);
-        let evaluates = is_due(plan.evaluate.every, step) || (last && plan.evaluate.every > 0);
-        let best = evaluates && evaluate(plan, task, state, observer)?;
-        if is_due(plan.sample.every, step) || last {
+        let step = state.progress.step;
+        let is_best = plan.evaluates_after(step) && evaluate(plan, task, state, observer)?;
+        if plan.samples_after(step) {
             sample(plan, task, state, observer)?;
         }
-        if plan.save.is_due(step) || last || (best && plan.save.keep_best) {
+        if plan.saves_after(step, is_best) {
             saver.save(task, state, observer)?;
         }
     }
@@ -189,29 +187,42 @@ fn learn_with_memory<T: Task>(
     saver: &mut Saver,
     observer: &mut dyn Observer,
 ) -> Result<Attempt> {
-    let (position, step) = (task.state(), state.progress.step);
+    let step = state.progress.step;
     let ran_out = |error: Error| format!("memory ran out in step {}: {error}", step + 1);
-    let error = match learn(plan, task, state) {
-        // In the update: some weights have changed, and only what is on disk is known to be good.
-        Err(error @ Error::OutOfMemory(_)) => return Err(error),
-        Err(error) if error.is_out_of_memory() => error,
-        learned => return learned,
+    let error = match learn_or_put_back(plan, task, state)? {
+        Ok(attempt) => return Ok(attempt),
+        Err(error) => error,
     };
-    task.restore(&position)?;
     if device_of(task).is_none_or(|device| device.is_metal()) {
         // A command buffer may have failed long ago, in an update: only what is on disk is known to be good.
         return Err(Error::OutOfMemory(ran_out(error)));
     }
     give_back(task, step, ran_out(error), observer)?;
-    let error = match learn(plan, task, state) {
-        Err(error @ Error::OutOfMemory(_)) => return Err(error),
-        Err(error) if error.is_out_of_memory() => error,
-        learned => return learned,
+    let error = match learn_or_put_back(plan, task, state)? {
+        Ok(attempt) => return Ok(attempt),
+        Err(error) => error,
     };
-    task.restore(&position)?;
     release_unused(task)?;
     saver.save_if_new(task, state, observer)?;
     Err(Error::OutOfMemory(ran_out(error)))
+}
+
+/// A step, or the error by which memory ran out before a weight was changed. Then the same rows come next again.
+fn learn_or_put_back<T: Task>(
+    plan: &TrainPlan,
+    task: &mut T,
+    state: &mut TrainState,
+) -> Result<std::result::Result<Attempt, Error>> {
+    let position = task.state();
+    match learn(plan, task, state) {
+        // In the update: some weights have changed, and only what is on disk is known to be good.
+        Err(error @ Error::OutOfMemory(_)) => Err(error),
+        Err(error) if error.is_out_of_memory() => {
+            task.restore(&position)?;
+            Ok(Err(error))
+        }
+        learned => Ok(Ok(learned?)),
+    }
 }
 
 /// Gives unused memory back where memory is scarce. An error where that was not enough, so that somebody gives up more.

@@ -17,7 +17,11 @@ use crate::{
     Error,
     arch::{config::DecoderConfig, lora::LoraConfig},
     data::{DataRequest, TextRows, format::Format},
-    device::{self, RequestedDevice, check::Checked, dtype::Dtype},
+    device::{
+        self, RequestedDevice,
+        check::Checked,
+        dtype::{Dtype, Role},
+    },
 };
 
 /// A whole run, decided.
@@ -114,6 +118,28 @@ pub struct DataPlan {
 }
 
 impl TrainPlan {
+    /// Whether held-out data is looked at after a step.
+    pub fn evaluates_after(&self, step: usize) -> bool {
+        self.evaluate.every > 0 && (is_due(self.evaluate.every, step) || step == self.steps)
+    }
+
+    /// Whether the model writes after a step.
+    pub fn samples_after(&self, step: usize) -> bool {
+        self.sample.every > 0 && (is_due(self.sample.every, step) || step == self.steps)
+    }
+
+    /// Whether the run is saved after a step, which may be the best so far.
+    pub fn saves_after(&self, step: usize, is_best: bool) -> bool {
+        self.save.is_due(step) || step == self.steps || (is_best && self.save.keep_best)
+    }
+
+    /// Bytes of the tensors that a checkpoint holds when so many numbers learn: each with its moments. Of a run that keeps
+    /// an average of its weights, both are saved, and the average once more as the model.
+    pub fn checkpoint_bytes(&self, learning_numbers: u64) -> u64 {
+        let copies = 1 + self.optimizer.moments() + if self.ema > 0.0 { 2 } else { 0 };
+        learning_numbers * copies * 4
+    }
+
     /// Has at most so many rows computed at once, and more batches, so that an update and a look at held-out data see as many
     /// rows as before.
     pub fn limit_rows(&mut self, most: usize) {
@@ -241,6 +267,24 @@ pub struct DtypePlan {
     pub compute: Dtype,
     /// For weights that don't learn.
     pub storage: Dtype,
+}
+
+impl DtypePlan {
+    /// The kind of numbers for a role: of those that a plan decides about, computing and storing.
+    pub fn of(&self, role: Role) -> Dtype {
+        match role {
+            Role::Storage => self.storage,
+            _ => self.compute,
+        }
+    }
+
+    /// Takes another kind for a role.
+    pub fn set(&mut self, role: Role, dtype: Dtype) {
+        match role {
+            Role::Storage => self.storage = dtype,
+            _ => self.compute = dtype,
+        }
+    }
 }
 
 /// What may be given up when memory runs out, beside what leaves the result as it is.
@@ -394,6 +438,13 @@ pub struct Resolved {
     /// Whether that fits, where it is known what is free.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fit: Option<Fit>,
+}
+
+impl Resolved {
+    /// What the run needs beside what there is, where that is known and too little.
+    pub fn misfit(&self) -> Option<&Fit> {
+        self.fit.as_ref().filter(|fit| !fit.fits)
+    }
 }
 
 /// Why a field of the plan has its value.

@@ -86,9 +86,10 @@ impl<'a> Saver<'a> {
             device.synchronize()?;
         }
         let path = self.checkpoints.path(step);
+        let numbers = task.parameters().trainable_count() as u64;
         let needed_bytes = self
             .last_bytes
-            .unwrap_or_else(|| smallest_bytes(self.plan, task));
+            .unwrap_or_else(|| self.plan.checkpoint_bytes(numbers));
         let mut attempt = || {
             has_room(&path, needed_bytes)?;
             state.save(task, &path)
@@ -158,14 +159,6 @@ pub(super) fn when_the_disk_can<R>(
             thread::sleep(PAUSE_LOOK);
         }
     }
-}
-
-/// Bytes of the tensors a checkpoint holds at least: the weights that learn, each with its moments.
-fn smallest_bytes<T: Task>(plan: &TrainPlan, task: &T) -> u64 {
-    let numbers = task.parameters().trainable_count() as u64;
-    // Of a run that keeps an average of its weights, both are saved, and the average once more as the model.
-    let copies = 1 + plan.optimizer.moments() + if plan.ema > 0.0 { 2 } else { 0 };
-    numbers * copies * 4
 }
 
 /// An error if a checkpoint of this size does not fit beside those that are there.

@@ -3,17 +3,20 @@
 use std::path::PathBuf;
 
 use console::style;
-use models::data::{
-    DataRequest, TextRows,
-    encode::Learn,
-    format::Format,
-    summary::{LengthSummary, Segment},
+use models::{
+    data::{
+        DataRequest, TextRows,
+        encode::Learn,
+        format::Format,
+        summary::{LengthSummary, Segment},
+    },
+    figures::count,
 };
 use serde::de::DeserializeOwned;
 
 use super::{
     Ended,
-    terminal::{Terminal, count, table},
+    terminal::{Terminal, table},
 };
 use crate::{
     host::{

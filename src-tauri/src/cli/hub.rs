@@ -5,6 +5,7 @@ mod fetch;
 use std::io::{self, BufRead, IsTerminal};
 
 use console::style;
+use models::figures::count;
 use serde_json::json;
 
 use fetch::fetch;
@@ -12,7 +13,7 @@ pub(super) use fetch::offer;
 
 use super::{
     Ended,
-    terminal::{Terminal, bytes, count, table},
+    terminal::{Terminal, bytes, table},
 };
 use crate::{
     host::Host,

@@ -7,12 +7,12 @@ use std::{
 
 use console::style;
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use models::{device::RequestedDevice, tasks::starter::Examination};
+use models::{device::RequestedDevice, figures::count, tasks::starter::Examination};
 use serde_json::json;
 
 use super::{
     Ended, chat,
-    terminal::{Terminal, count, count_interrupts},
+    terminal::{Terminal, count_interrupts},
     train,
 };
 use crate::{host::Host, wire::error::Result};

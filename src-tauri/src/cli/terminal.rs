@@ -169,19 +169,6 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.1} TB")
 }
 
-/// A whole number with commas between thousands.
-pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Seconds as a person reads them.
 pub(crate) fn duration(seconds: f64) -> String {
     let whole = seconds.round() as u64;
@@ -236,10 +223,6 @@ mod tests {
             "0 B", "999 B", "1.0 kB", "9.9 kB", "100 kB", "1.0 MB", "1.5 GB", "2.0 TB",
         ];
         assert_eq!(sizes.map(bytes), expected);
-        assert_eq!(
-            [0, 999, 1000, 1_234_567].map(count),
-            ["0", "999", "1,000", "1,234,567"]
-        );
         let times = [0.0, 59.4, 61.0, 3_725.0];
         assert_eq!(
             times.map(duration),

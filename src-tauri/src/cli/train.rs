@@ -12,6 +12,7 @@ use console::style;
 use indicatif::{ProgressBar, ProgressStyle};
 use models::{
     device::RequestedDevice,
+    figures::count,
     train::{
         Resolved, TrainEvent, TrainRequest, estimate::Estimate, forecast::Forecast, request::Method,
     },
@@ -20,7 +21,7 @@ use serde_json::json;
 
 use super::{
     Ended, data, hub,
-    terminal::{Terminal, bytes, count, count_interrupts, duration, printable},
+    terminal::{Terminal, bytes, count_interrupts, duration, printable},
 };
 use crate::{
     host::Host,
@@ -140,7 +141,7 @@ fn show_plan(
     if let Some(line) = cost::estimate(resolved) {
         terminal.note(line);
     }
-    if let Some(fit) = resolved.fit.as_ref().filter(|fit| !fit.fits) {
+    if let Some(fit) = resolved.misfit() {
         terminal.warn(fit.refusal());
         for way in cost::ways(&fit.ways) {
             terminal.note(way);

@@ -69,7 +69,7 @@ pub(super) fn stop_trial(app: State<'_, App>) -> Answer<()> {
 #[specta::specta]
 pub(super) fn start_run(app: State<'_, App>, filled: Filled, force: bool) -> Answer<String> {
     let resolved = resolve(&app, &filled)?;
-    if let Some(fit) = resolved.fit.as_ref().filter(|fit| !fit.fits && !force) {
+    if let Some(fit) = resolved.misfit().filter(|_| !force) {
         return Err(AppError::invalid(fit.refusal()).into());
     }
     Ok(app.start(&resolved)?)
@@ -132,11 +132,7 @@ impl App {
         let plan = &resolved.plan;
         let shapeless = || AppError::failed("the shape of the model is not known");
         let estimate = resolved.estimate.ok_or_else(shapeless)?;
-        let devices = self.host.devices();
-        let device = devices
-            .iter()
-            .find(|device| device.setting() == plan.device.to_string());
-        let free_bytes = device.and_then(|device| device.free_bytes);
+        let free_bytes = resolved.fit.as_ref().map(|fit| fit.free_bytes);
         let rate = self.host.runs().iter().rev().find_map(|run| {
             let (state, earlier) = self.state(run).ok()?;
             let (seconds, earlier) = (state.step_millis? / 1e3, earlier?);

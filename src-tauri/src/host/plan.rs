@@ -11,12 +11,10 @@ use std::{
 use models::{
     arch::config::DecoderConfig,
     checkpoint::folder::ModelFolder,
-    data::{DataRequest, encode::Learn},
+    data::{DataRequest, encode::Learn, tokenizer::TOKENIZER},
     tasks::language::text::{Text, TokenizerFrom},
     train::{
         Facts, Resolved, TrainPlan, TrainRequest,
-        estimate::Estimate,
-        fit::Fit,
         forecast::Forecast,
         plan::{DataFacts, ModelFacts},
         preset,
@@ -27,12 +25,12 @@ use models::{
 
 use super::{Host, locked};
 use crate::{
-    store::{self, reliefs},
+    store::{
+        self,
+        reliefs::{self, Relief},
+    },
     wire::error::{AppError, Result},
 };
-
-/// The file of a tokenizer.
-const TOKENIZER: &str = "tokenizer.json";
 
 /// Data that was read and counted for a plan. A form asks again after each change, mostly for the same data.
 pub(super) struct LookedAt {
@@ -128,10 +126,8 @@ impl Host {
             seen = Some(looked);
         }
         let mut resolved = resolve(&request, &facts)?;
-        if self.start_where_memory_sufficed(&request, &mut resolved) {
-            let shape = facts.shape(&resolved.plan);
-            resolved.estimate = shape.map(|shape| Estimate::new(&resolved.plan, &shape));
-            resolved.fit = Fit::new(&resolved.plan, &facts);
+        if let Some(known) = reliefs::find(&self.paths.reliefs, &resolved.plan) {
+            resolved = start_where_memory_sufficed(&request, &facts, resolved, &known)?;
         }
         if let Some(scratch) = &resolved.plan.scratch {
             check_config(&scratch.config)?;
@@ -140,36 +136,6 @@ impl Host {
             resolved.warnings.extend(seen.warnings(&resolved.plan)?);
         }
         Ok(resolved)
-    }
-
-    /// Has a plan give up at once what a run of the same model had to give up on this machine, unless it was asked for. Returns
-    /// whether that changes it.
-    fn start_where_memory_sufficed(&self, request: &TrainRequest, resolved: &mut Resolved) -> bool {
-        let Some(known) = reliefs::find(&self.paths.reliefs, &resolved.plan) else {
-            return false;
-        };
-        let before = resolved.plan.clone();
-        let (rows, day) = (known.failed_rows, &known.day);
-        let why = format!("Memory ran out with {rows} rows at once on {day}.");
-        let mut note = |field: &str, value: String| {
-            let mut reasons = resolved.reasons.iter_mut();
-            if let Some(reason) = reasons.find(|it| it.field == field) {
-                (reason.value, reason.why) = (value, why.clone());
-                reason.automatic = true;
-            }
-        };
-        let plan = &mut resolved.plan;
-        if request.batch.rows.is_none() && plan.batch.rows > known.rows {
-            plan.limit_rows(known.rows);
-            note("batch.rows", plan.batch.rows.to_string());
-            note("batch.accumulate", plan.batch.accumulate.to_string());
-            note("evaluate.batches", plan.evaluate.batches.to_string());
-        }
-        if request.checkpointing.is_none() && known.checkpointing && !plan.checkpointing {
-            plan.checkpointing = true;
-            note("checkpointing", true.to_string());
-        }
-        *plan != before
     }
 
     /// The shape of the model that a plan trains.
@@ -264,6 +230,39 @@ impl Host {
         });
         Ok(seen)
     }
+}
+
+/// The plan that gives up at once what a run of the same model had to give up on this machine, unless it was asked for.
+fn start_where_memory_sufficed(
+    request: &TrainRequest,
+    facts: &Facts,
+    resolved: Resolved,
+    known: &Relief,
+) -> Result<Resolved> {
+    let (mut asked, mut plan) = (request.clone(), resolved.plan.clone());
+    let mut changed = Vec::new();
+    if request.batch.rows.is_none() && plan.batch.rows > known.rows {
+        plan.limit_rows(known.rows);
+        asked.batch.rows = Some(plan.batch.rows);
+        asked.batch.accumulate = Some(plan.batch.accumulate);
+        asked.evaluate.batches = Some(plan.evaluate.batches);
+        changed.extend(["batch.rows", "batch.accumulate", "evaluate.batches"]);
+    }
+    if request.checkpointing.is_none() && known.checkpointing && !plan.checkpointing {
+        asked.checkpointing = Some(true);
+        changed.push("checkpointing");
+    }
+    if changed.is_empty() {
+        return Ok(resolved);
+    }
+    let mut resolved = resolve(&asked, facts)?;
+    let (rows, day) = (known.failed_rows, &known.day);
+    let reasons = resolved.reasons.iter_mut();
+    for reason in reasons.filter(|it| changed.contains(&it.field.as_str())) {
+        reason.why = format!("Memory ran out with {rows} rows at once on {day}.");
+        reason.automatic = true;
+    }
+    Ok(resolved)
 }
 
 /// What a plan depends on in a model.

@@ -46,7 +46,7 @@ const MOST_DEATHS: usize = 3;
 /// What ended an engine before its run was over.
 struct End {
     error: AppError,
-    /// The last line of the engine's log, if it is gone for another reason than memory.
+    /// The last line of the engine's log, if it is gone.
     last_words: Option<String>,
     /// In which words memory ran out, if that was it.
     ran_out: Option<String>,
@@ -57,8 +57,6 @@ struct End {
 /// What is known of a run over the engines that trained it.
 #[derive(Default)]
 struct Care {
-    /// Whether there was an engine before.
-    has_ended: bool,
     /// The newest checkpoint when the last engine ended.
     saved: Option<usize>,
     /// How many engines have ended since that was saved.
@@ -89,11 +87,11 @@ impl Host {
             },
             wish => wish,
         };
-        let mut failed_starts = 0;
+        let (mut has_ended, mut failed_starts) = (false, 0);
         loop {
             let ended = match self.train_in_one_engine(run, force, started, show, wish) {
                 // What ended the last engine may keep the next one from starting for a while.
-                Err(_) if care.has_ended && failed_starts < MOST_DEATHS && wish() != Wish::Stop => {
+                Err(_) if has_ended && failed_starts < MOST_DEATHS && wish() != Wish::Stop => {
                     failed_starts += 1;
                     thread::sleep(START_AGAIN);
                     continue;
@@ -103,7 +101,7 @@ impl Host {
             let Some(end) = ended else {
                 return Ok(());
             };
-            (care.has_ended, failed_starts) = (true, 0);
+            (has_ended, failed_starts) = (true, 0);
             if wish() == Wish::Stop {
                 return Err(end.error);
             }
@@ -149,6 +147,7 @@ impl Host {
             return Ok(None);
         };
         let ending = engine.ending();
+        let log = ending.map(|_| engine.last_words()).unwrap_or_default();
         let ran_out = match ending {
             None => (error.code == Code::OutOfMemory).then(|| error.message.clone()),
             Some(Ending::Killed) if oom_kills() > kills => {
@@ -159,33 +158,24 @@ impl Host {
                 Some("the engine was killed, as happens when memory runs out".to_owned())
             }
             Some(_) => {
-                let words = engine.last_words();
-                let line = words.lines().rev().find(|line| says_out_of_memory(line));
+                let line = log.lines().rev().find(|line| says_out_of_memory(line));
                 line.map(|line| format!("memory ran out: {line}"))
             }
         };
-        let is_death = ending.is_some();
-        let said = engine.last_words();
-        let said = said
-            .lines()
-            .last()
-            .filter(|_| is_death && ran_out.is_none());
         Ok(Some(End {
-            last_words: said.map(str::to_owned),
+            last_words: log.lines().last().map(str::to_owned),
+            is_death: ending.is_some(),
             error,
             ran_out,
-            is_death,
         }))
     }
 
     /// What follows on the end of an engine. A plan that has to change is written anew.
     fn after(&self, run: &Run, end: End, care: &mut Care) -> Result<Next> {
         let saved = saved_step(run);
-        let reached = run.state().map_or(0, |state| state.step);
         if care.saved != saved {
             *care = Care {
                 saved,
-                has_ended: true,
                 ..Care::default()
             };
         }
@@ -235,6 +225,7 @@ impl Host {
             // The next plan only starts better for it.
             let _ = reliefs::remember(&self.paths.reliefs, &plan, &relieved);
         }
+        let reached = run.state().map_or(0, |state| state.step);
         Ok(Next::GoOn(TrainEvent::Relieved {
             step: reached.max(to_step) + 1,
             to_step,
@@ -256,16 +247,8 @@ impl Host {
             (None, DeviceKind::Cpu) => Checked::default(),
             (None, _) => return None,
         };
-        let present = match role {
-            Role::Storage => plan.dtype.storage,
-            _ => plan.dtype.compute,
-        };
-        narrower(
-            DeviceClass::of(device, checked.bf16),
-            role,
-            present,
-            &checked,
-        )
+        let class = DeviceClass::of(device, checked.bf16);
+        narrower(class, role, plan.dtype.of(role), &checked)
     }
 }
 

@@ -121,9 +121,7 @@ fn save_seconds(
     task: &LanguageTask,
     folder: &Path,
 ) -> Option<f64> {
-    let learns = task.parameters().trainable_count() as u64;
-    // Weights, and the moments and averages beside them.
-    let bytes = learns * 4 * (3 + u64::from(plan.ema > 0.0));
+    let bytes = plan.checkpoint_bytes(task.parameters().trainable_count() as u64);
     let started = Instant::now();
     if bytes <= MOST_SAVED_BYTES {
         state.save(task, folder).ok()?;
@@ -317,12 +315,7 @@ impl Recorder<'_> {
 impl Observer for Recorder<'_> {
     fn event(&mut self, event: TrainEvent) {
         self.watchdog.touch();
-        self.step = match event {
-            TrainEvent::RolledBack { to_step, .. } | TrainEvent::Relieved { to_step, .. } => {
-                to_step
-            }
-            _ => event.step().unwrap_or(self.step),
-        };
+        self.step = event.last_step().unwrap_or(self.step);
         let slower = match event {
             TrainEvent::Stepped { millis, tokens, .. } => {
                 self.pace.stepped(millis / tokens.max(1) as f64)
@@ -330,10 +323,7 @@ impl Observer for Recorder<'_> {
             _ => None,
         };
         #[cfg(debug_assertions)]
-        let stepped = match event {
-            TrainEvent::Stepped { step, .. } => Some(step),
-            _ => None,
-        };
+        let has_stepped = matches!(event, TrainEvent::Stepped { .. });
         let writer = self.writer.get_mut();
         writer.unwritten.push_back(event);
         if let Some(times) = slower {
@@ -345,8 +335,8 @@ impl Observer for Recorder<'_> {
         }
         writer.write();
         #[cfg(debug_assertions)]
-        if let Some(step) = stepped {
-            self.faults.after_step(step);
+        if has_stepped {
+            self.faults.after_step(self.step);
         }
     }
 

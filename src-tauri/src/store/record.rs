@@ -58,7 +58,10 @@ impl Record {
             .open(path)
             .map_err(AppError::file("open the events", path))?;
         // Without the reserve, a full disk takes no more words; nothing else needs it.
-        let _ = fs::write(reserve(path), [0; RESERVE_BYTES]);
+        let reserved = fs::metadata(reserve(path)).map_or(0, |file| file.len());
+        if reserved != RESERVE_BYTES as u64 {
+            let _ = fs::write(reserve(path), [0; RESERVE_BYTES]);
+        }
         let mut record = Self {
             file,
             path: path.to_owned(),

@@ -85,22 +85,22 @@ pub(crate) fn with_field(text: &str, field: &str, value: Value) -> Result<String
 
 /// The text of another plan than that in `text`, with `why` beside each value that is new.
 pub(crate) fn with_plan(text: &str, plan: &TrainPlan, why: &str) -> Result<String> {
-    let old = yaml::commented_values(text);
-    let plain = yaml::write_with_comments(plan, |_| None)?;
-    let new = yaml::commented_values(&plain);
+    let values = |text: &str| -> BTreeMap<String, (String, String)> {
+        let values = yaml::commented_values(text).into_iter();
+        values
+            .map(|(field, value, comment)| (field, (value, comment)))
+            .collect()
+    };
+    let old = values(text);
+    let new = values(&yaml::write_with_comments(plan, |_| None)?);
     yaml::write_with_comments(plan, |field| {
-        let value_in = |values: &[(String, String, String)]| {
-            let found = values.iter().find(|(name, ..)| name == field);
-            found.map(|(_, value, _)| value.clone())
-        };
-        let kept = old.iter().find(|(name, ..)| name == field);
-        match kept {
-            Some((_, value, comment)) if Some(value) == value_in(&new).as_ref() => {
-                (!comment.is_empty()).then(|| comment.clone())
-            }
-            _ if value_in(&new).is_some() => Some(why.to_owned()),
-            _ => None,
+        // A field that has fields of its own has no value.
+        let (value, _) = new.get(field)?;
+        match old.get(field) {
+            Some((before, comment)) if before == value => Some(comment.clone()),
+            _ => Some(why.to_owned()),
         }
+        .filter(|comment| !comment.is_empty())
     })
 }
 

@@ -329,7 +329,7 @@ impl RunState {
     }
 
     fn apply(&mut self, RecordedEvent { time, event, .. }: &RecordedEvent) {
-        self.step = event.step().unwrap_or(self.step);
+        self.step = event.last_step().unwrap_or(self.step);
         self.changed = Some(time.clone());
         match event {
             TrainEvent::Started {
@@ -370,9 +370,6 @@ impl RunState {
                     self.best_loss = Some(loss);
                 }
             }
-            TrainEvent::RolledBack { to_step, .. } | TrainEvent::Relieved { to_step, .. } => {
-                self.step = *to_step;
-            }
             TrainEvent::Waiting {
                 why, missing_bytes, ..
             } => self.wait(why, *missing_bytes),
@@ -392,7 +389,10 @@ impl RunState {
                 self.problem = Some(message.clone());
                 self.hint.clone_from(hint);
             }
-            TrainEvent::Sampled { .. } | TrainEvent::Warned { .. } => {}
+            TrainEvent::RolledBack { .. }
+            | TrainEvent::Relieved { .. }
+            | TrainEvent::Sampled { .. }
+            | TrainEvent::Warned { .. } => {}
         }
     }
 

@@ -15,7 +15,10 @@ use ::models::{
         folder::{ModelFolder, WEIGHTS_INDEX},
         save::{name_of, put_aside},
     },
-    data,
+    data::{
+        self,
+        tokenizer::{COMPANIONS, TOKENIZER},
+    },
     train::{TrainPlan, request::TokenizerSource},
 };
 use serde::{Deserialize, Serialize};
@@ -26,13 +29,6 @@ use crate::wire::error::{AppError, Result};
 
 /// The files of a model beside its weights that decide what it learns.
 const OF_MODEL: [&str; 2] = ["config.json", "generation_config.json"];
-/// The files of a tokenizer.
-const OF_TOKENIZER: [&str; 4] = [
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "chat_template.jinja",
-];
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 1 << 20;
 /// How many files an error names.
@@ -181,7 +177,8 @@ fn places(plan: &TrainPlan) -> BTreeMap<String, PathBuf> {
     };
     if let Some(model) = &plan.model {
         add("model", model, &OF_MODEL);
-        add("model", model, &OF_TOKENIZER);
+        add("model", model, &[TOKENIZER]);
+        add("model", model, &COMPANIONS);
         add("model", model, &[WEIGHTS_INDEX]);
         let weights = ModelFolder::open(model).map(|folder| folder.weight_files);
         for file in weights.unwrap_or_default() {
@@ -191,7 +188,8 @@ fn places(plan: &TrainPlan) -> BTreeMap<String, PathBuf> {
         && let TokenizerSource::File(folder) = &scratch.tokenizer
     {
         add("tokenizer", folder, &OF_MODEL);
-        add("tokenizer", folder, &OF_TOKENIZER);
+        add("tokenizer", folder, &[TOKENIZER]);
+        add("tokenizer", folder, &COMPANIONS);
     }
     places
 }

@@ -964,6 +964,8 @@ export type EstimateView_Deserialize = {
 	/**  The same by what it is for. */
 	parts: PartView[],
 	freeBytes?: number | null,
+	/**  What of it a run may take, so that enough is left to everything else. */
+	roomBytes?: number | null,
 	/**  The whole run, at the rate of an earlier one on the same device. */
 	seconds?: number | null,
 	/**  Which run that was. */
@@ -984,6 +986,8 @@ export type EstimateView_Serialize = {
 	/**  The same by what it is for. */
 	parts: PartView[],
 	freeBytes: number | null,
+	/**  What of it a run may take, so that enough is left to everything else. */
+	roomBytes: number | null,
 	/**  The whole run, at the rate of an earlier one on the same device. */
 	seconds: number | null,
 	/**  Which run that was. */

@@ -1,14 +1,17 @@
 //! What a run costs, said in a terminal: the estimate, why it does not fit, and the forecast.
 
 use console::style;
-use models::train::{
-    Resolved,
-    estimate::Estimate,
-    fit::{Fit, Way, amount},
-    forecast::Forecast,
+use models::{
+    figures::count,
+    train::{
+        Resolved,
+        estimate::Estimate,
+        fit::{Fit, Way, amount},
+        forecast::Forecast,
+    },
 };
 
-use super::super::terminal::{bytes, count, duration, table};
+use super::super::terminal::{bytes, duration, table};
 use crate::wire::error::{AppError, Result};
 
 /// One line: how much, of how much, and how that is known.
@@ -21,10 +24,7 @@ pub(super) fn estimate(resolved: &Resolved) -> Option<String> {
 
 /// Refuses a run that does not fit.
 pub(super) fn refuse_what_does_not_fit(resolved: &Resolved) -> Result<()> {
-    match &resolved.fit {
-        Some(fit) if !fit.fits => Err(refusal(fit)),
-        _ => Ok(()),
-    }
+    resolved.misfit().map_or(Ok(()), |fit| Err(refusal(fit)))
 }
 
 fn refusal(fit: &Fit) -> AppError {

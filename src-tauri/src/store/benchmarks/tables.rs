@@ -5,6 +5,7 @@ use std::path::Path;
 use models::{
     bench::{Case, Measured, Row, Size, StepWork, Unit, Variation},
     device::{DeviceKind, FoundDevice},
+    figures::count,
 };
 use serde::{Deserialize, Serialize};
 
@@ -319,13 +320,5 @@ fn whole(number: f64) -> String {
     if number < 100.0 {
         return millis(number);
     }
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    count(number.round_ties_even() as u64)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use models::train::{
     Problem, Resolved,
     estimate::Estimate,
-    fit::{Fit, Way},
+    fit::{Fit, Way, room},
     forecast::Forecast,
 };
 use serde::Serialize;
@@ -75,6 +75,8 @@ pub(crate) struct EstimateView {
     /// The same by what it is for.
     parts: Vec<PartView>,
     free_bytes: Option<f64>,
+    /// What of it a run may take, so that enough is left to everything else.
+    room_bytes: Option<f64>,
     /// The whole run, at the rate of an earlier one on the same device.
     seconds: Option<f64>,
     /// Which run that was.
@@ -223,6 +225,7 @@ impl EstimateView {
                 })
                 .collect(),
             free_bytes: free_bytes.map(|bytes| bytes as f64),
+            room_bytes: free_bytes.map(|bytes| room(bytes) as f64),
             seconds: rate.as_ref().map(|(_, rate)| estimate.operations / rate),
             rate_from: rate.map(|(run, _)| run),
         }

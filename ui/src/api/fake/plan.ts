@@ -133,6 +133,7 @@ function plan(settings: Settings): PlanView {
         { name: "program and spare", bytes: rest },
       ],
       freeBytes: FREE,
+      roomBytes: ROOM,
       seconds: full ? null : steps * (small ? 0.104 : 0.48),
       rateFrom: full ? null : small ? "Shakespeare, small" : "Support tone",
     },

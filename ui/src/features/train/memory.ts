@@ -24,9 +24,6 @@ export interface Memory {
   verdict: string;
 }
 
-/** The share of free memory that is left to everything else, as the app has it. */
-const SPARE = 0.2;
-
 export function memoryOf(estimate: EstimateView, measuredPeak: number | null | undefined): Memory {
   const parts = [
     { name: "weights", colour: "var(--blue)", bytes: estimate.weightsBytes ?? 0 },
@@ -36,10 +33,10 @@ export function memoryOf(estimate: EstimateView, measuredPeak: number | null | u
   ].filter((part) => part.bytes > 0);
   const details = estimate.parts.map(({ name, bytes }) => ({ name, bytes: bytes ?? 0 }));
   const peak = measuredPeak ?? parts.reduce((sum, part) => sum + part.bytes, 0);
-  const free = estimate.freeBytes;
+  const { freeBytes: free, roomBytes: room } = estimate;
   const base = { parts, details, peak, measured: typeof measuredPeak === "number", free };
-  if (free === null) return { ...base, fits: undefined, verdict: "how much is free is not known" };
-  const fits = peak <= free * (1 - SPARE);
+  if (free === null || room === null) return { ...base, fits: undefined, verdict: "how much is free is not known" };
+  const fits = peak <= room;
   const judged = fits ? "fits" : peak > free ? "does not fit" : "too little to spare";
   return { ...base, fits, verdict: `of ${bytes(free)} free · ${judged}` };
 }
