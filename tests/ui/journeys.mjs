@@ -62,6 +62,18 @@ describe("a person", { concurrency: 2 }, () => {
     await page.getByRole("complementary").getByText("Sums, step by step").waitFor();
   });
 
+  scenario("goes on with a run whose data changed only when that is insisted on", { page: "run", id: "2026-11-08-desk-77b0" }, async (page) => {
+    await shows(page.getByRole("alert"), "is not what it was when the run began");
+    await button(page, "Continue").click();
+    await until(() => asked(page, "resumeRun"), (all) => all.length === 1);
+    const insists = button(page, "Go on all the same");
+    await until(() => insists.isEnabled(), (enabled) => enabled);
+    await insists.click();
+    await until(() => asked(page, "resumeRun"), (all) => all.length === 2);
+    assert.deepEqual(await asked(page, "resumeRun"), [["2026-11-08-desk-77b0", false], ["2026-11-08-desk-77b0", true]]);
+    await shows(heading(page), "waiting");
+  });
+
   scenario("finds a run among others by words", { page: "runs" }, async (page) => {
     await page.getByRole("searchbox", { name: "Search runs" }).fill("shakespeare rate");
     // One, and the head of the table.

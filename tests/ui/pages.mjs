@@ -62,6 +62,7 @@ const pages = {
     ["run-finished", run("2026-11-20-support-tone-3e90")],
     ["run-paused", run("2026-11-18-questions-55f2")],
     ["run-failed", run("2026-11-17-shakespeare-b2e7")],
+    ["run-refused", run("2026-11-08-desk-77b0")],
     ["run-interrupted", run("2026-11-12-diary-9e11")],
     ["downloads-files", { page: "downloads" }, (page) => page.getByRole("button", { name: "Files of HuggingFaceTB/SmolLM2-1.7B-Instruct" }).click()],
     ["downloads-cancel", { page: "downloads" }, (page) => page.getByRole("button", { name: "Cancel: HuggingFaceTB/SmolLM2-1.7B-Instruct" }).click()],

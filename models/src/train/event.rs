@@ -159,6 +159,9 @@ pub enum TrainEvent {
         message: String,
         /// What to try next, if we know.
         hint: Option<String>,
+        /// Whether it goes on from here when that is forced: what it learns from, or how, is not what it was.
+        #[serde(default)]
+        force_helps: bool,
     },
 
     /// The plan is done.

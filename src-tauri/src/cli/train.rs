@@ -244,7 +244,7 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
         &wish,
     );
     view.bar.finish_and_clear();
-    trained?;
+    trained.map_err(|error| say_how_to_force(error, run))?;
     let state = run.state()?;
     if terminal.json {
         return Ok(ended(state.status));
@@ -262,6 +262,17 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
         }
     }
     Ok(ended(state.status))
+}
+
+/// Adds the command that goes on all the same, where there is one.
+fn say_how_to_force(error: AppError, run: &Run) -> AppError {
+    if !error.force_helps {
+        return error;
+    }
+    let forced = format!("anneal train --resume {} --force", run.id);
+    let hint = error.hint.as_deref().unwrap_or_default();
+    let hint = format!("{hint}, or go on all the same with `{forced}`");
+    error.with_hint(hint.trim_start_matches(", ").to_owned())
 }
 
 fn ended(status: RunStatus) -> Ended {

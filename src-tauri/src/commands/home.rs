@@ -108,7 +108,7 @@ pub(super) fn leave<R: Runtime>(
 pub(super) fn resume_offered(app: State<'_, App>) -> Answer<()> {
     for id in app.queue.take_offered() {
         if let Ok(run) = app.host.run(&id) {
-            app.queue.add(run);
+            app.queue.add(run, false);
         }
     }
     Ok(())

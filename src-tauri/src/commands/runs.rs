@@ -186,11 +186,12 @@ pub(super) fn stop_run(app: State<'_, App>, id: String) -> Answer<()> {
     Ok(())
 }
 
-/// Goes on with a run, from its last checkpoint or after its pause, when no other is in the way.
+/// Goes on with a run, from its last checkpoint or after its pause, when no other is in the way. With `force` it goes on
+/// although data, model or settings are not what they were.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn resume_run(app: State<'_, App>, id: String) -> Answer<()> {
-    app.queue.add(app.host.run(&id)?);
+pub(super) fn resume_run(app: State<'_, App>, id: String, force: bool) -> Answer<()> {
+    app.queue.add(app.host.run(&id)?, force);
     Ok(())
 }
 
@@ -201,7 +202,7 @@ pub(super) fn extend_run(app: State<'_, App>, id: String, steps: u32) -> Answer<
     let run = app.host.run(&id)?;
     run.extend(steps as usize)?;
     app.forget(&id);
-    app.queue.add(run);
+    app.queue.add(run, false);
     Ok(())
 }
 

@@ -20,6 +20,7 @@ use super::*;
 
 mod fetching;
 mod measuring;
+mod running;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -219,104 +220,6 @@ fn data_is_added_looked_at_read_otherwise_and_removed() {
     window.call("remove_data", json!({ "id": id }));
     assert_eq!(window.call("data_sets", json!({})), json!([]));
     assert!(file.exists());
-}
-
-#[test]
-fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
-    let window = Window::open();
-    let id = window.call(
-        "start_run",
-        json!({ "filled": window.small_run(), "force": false }),
-    );
-    let id = id.as_str().unwrap().to_owned();
-    let news = window.follow(&id, 0);
-    let status = || window.run(&id)["status"].as_str().unwrap().to_owned();
-    heard(&news, |news| news["run"]["step"].as_u64() >= Some(3));
-
-    window.call("pause_run", json!({ "id": id }));
-    heard(&news, |news| news["run"]["status"] == "paused");
-    let step = window.run(&id)["step"].clone();
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(window.run(&id)["step"], step);
-    let error = window.refused("delete_run", json!({ "id": id }));
-    assert_eq!(error["message"], "the run goes on or waits; stop it first");
-    window.call("resume_run", json!({ "id": id }));
-    heard(&news, |news| news["run"]["step"].as_u64() > step.as_u64());
-
-    window.call("stop_run", json!({ "id": id }));
-    heard(&news, |news| news["run"]["status"] == "stopped");
-    until(|| window.call("status", json!({}))["going"].is_null());
-    let events = window.call("run_events", json!({ "id": id }));
-    let steps = events["steps"].as_array().unwrap();
-    assert!(
-        steps
-            .iter()
-            .map(|step| step.as_u64().unwrap())
-            .eq(1..=steps.len() as u64)
-    );
-    // A page that has all of it hears only what is new.
-    let late = window.follow(&id, events["last"].as_u64().unwrap() as u32);
-    let first = late.recv_timeout(PATIENCE).unwrap();
-    assert_eq!(first["events"]["steps"], json!([]));
-
-    let refused = window.refused("extend_run", json!({"id": id, "steps": 10}));
-    assert_eq!(refused["field"], "steps");
-    window.call("extend_run", json!({"id": id, "steps": 500}));
-    until(|| window.run(&id)["steps"] == json!(500) && status() == "running");
-    window.call("stop_run", json!({ "id": id }));
-    until(|| status() == "stopped" && window.call("status", json!({}))["going"].is_null());
-
-    let renamed = window.call("rename_run", json!({"id": id, "name": "Second  try"}));
-    assert_eq!(window.run(renamed.as_str().unwrap())["name"], "Second  try");
-    let settings = window.call("run_settings", json!({ "id": renamed }));
-    assert_eq!(settings["batch.rows"], "2");
-    let plan = window.call("run_plan", json!({ "id": renamed }));
-    assert!(plan.as_array().unwrap().len() > 30);
-    let files = window.call("run_files", json!({ "id": renamed }));
-    assert_eq!(files[0]["name"], "run.yaml");
-    let freed = window.call("delete_run", json!({ "id": renamed }));
-    assert!(freed.as_f64().unwrap() > 1e5);
-    assert_eq!(window.call("runs", json!({})), json!([]));
-}
-
-#[test]
-fn runs_wait_in_an_order_that_can_be_changed_and_are_offered_again() {
-    let window = Window::open();
-    let start = || {
-        let id = window.call(
-            "start_run",
-            json!({ "filled": window.small_run(), "force": false }),
-        );
-        id.as_str().unwrap().to_owned()
-    };
-    let ids = [start(), start(), start(), start()];
-    let waiting = || {
-        let status = window.call("status", json!({}));
-        let runs = status["waiting"].as_array().unwrap().clone();
-        runs.iter()
-            .map(|run| run["id"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    until(|| waiting() == ids[1..]);
-    window.call("order_runs", json!({"ids": [ids[3], ids[1]]}));
-    assert_eq!(waiting(), [&ids[3], &ids[1], &ids[2]].map(String::clone));
-    window.call("stop_run", json!({"id": ids[1]}));
-    assert_eq!(waiting(), [&ids[3], &ids[2]].map(String::clone));
-
-    // The window closes: what goes on is saved, and the next start offers it and what waited.
-    let home = window.close();
-    let window = Window::at(home);
-    let offered = window.call("status", json!({}))["offered"].clone();
-    let offered: Vec<&str> = offered
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|run| run["id"].as_str().unwrap())
-        .collect();
-    assert_eq!(offered, [&ids[0], &ids[3], &ids[2]]);
-    window.call("resume_offered", json!({}));
-    until(|| window.run(&ids[0])["status"] == "running");
-    assert_eq!(window.call("status", json!({}))["offered"], json!([]));
 }
 
 #[test]
@@ -529,6 +432,13 @@ impl Window {
         let text = "Steel is heated and cooled slowly, until it is soft.\n".repeat(400);
         fs::write(&path, text).unwrap();
         json!([path]).to_string()
+    }
+
+    /// Starts a run of many quick steps. Returns its id.
+    fn start(&self) -> String {
+        let asked = json!({ "filled": self.small_run(), "force": false });
+        let id = self.call("start_run", asked);
+        id.as_str().unwrap().to_owned()
     }
 
     /// A run of many quick steps.

@@ -123,7 +123,7 @@ impl App {
         let run = self.host.create_run(resolved)?;
         self.host.forget_data();
         let id = run.id.clone();
-        self.queue.add(run);
+        self.queue.add(run, false);
         Ok(id)
     }
 

@@ -113,6 +113,7 @@ impl Host {
                         step: saved_step(run).unwrap_or_default(),
                         message: error.message.clone(),
                         hint: error.hint.clone(),
+                        force_helps: error.force_helps,
                     };
                     show(&record(run, failed)?);
                     return Err(error);

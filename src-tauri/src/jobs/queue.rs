@@ -46,7 +46,7 @@ struct Shared {
 #[derive(Default)]
 struct Line {
     going: Option<Going>,
-    waiting: VecDeque<Run>,
+    waiting: VecDeque<Waiting>,
     /// Whoever needs the machine for themselves, once this many of the runs that wait have gone on. 0 is theirs as soon as
     /// no run goes on.
     turn: Option<usize>,
@@ -55,6 +55,12 @@ struct Line {
     /// Why the last run that was to go on did not.
     problem: Option<String>,
     closed: bool,
+}
+
+struct Waiting {
+    run: Run,
+    /// To go on although data, model or settings are not what they were.
+    force: bool,
 }
 
 struct Going {
@@ -103,7 +109,7 @@ impl Queue {
         let thread = {
             let shared = shared.clone();
             thread::spawn(move || {
-                while let Some((run, state)) = shared.next() {
+                while let Some((Waiting { run, force }, state)) = shared.next() {
                     let mut heard = |recorded: &RecordedEvent| {
                         state.begun.store(true, Ordering::SeqCst);
                         let is_last = matches!(
@@ -115,7 +121,7 @@ impl Queue {
                         state.over.store(is_last, Ordering::SeqCst);
                     };
                     let trained =
-                        host.train(&run, false, &mut |_| {}, &mut heard, &|| state.wish());
+                        host.train(&run, force, &mut |_| {}, &mut heard, &|| state.wish());
                     let begun = state.begun.load(Ordering::SeqCst);
                     let problem = trained.err().and_then(|error| told(&run, error, begun));
                     let mut line = shared.line();
@@ -135,17 +141,19 @@ impl Queue {
     }
 
     /// Has a run trained after those that wait already. A run that goes on or waits stays where it is, and no longer pauses;
-    /// one whose engine is just leaving goes on next.
-    pub(crate) fn add(&self, run: Run) {
+    /// one whose engine is just leaving goes on next. With `force` it goes on although data, model or settings are not what they
+    /// were.
+    pub(crate) fn add(&self, run: Run, force: bool) {
         let mut line = self.shared.line();
         line.problem = None;
         line.offered.retain(|id| *id != run.id);
-        let waits = line.waiting.iter().any(|waiting| waiting.id == run.id);
-        match line.going.as_ref().filter(|going| going.run.id == run.id) {
-            Some(going) if going.is_over() && !waits => line.waiting.push_front(run),
-            Some(going) => going.state.pause.store(false, Ordering::SeqCst),
-            None if !waits => line.waiting.push_back(run),
-            None => {}
+        let Line { going, waiting, .. } = &mut *line;
+        let going = going.as_ref().filter(|going| going.run.id == run.id);
+        match (waiting.iter_mut().find(|it| it.run.id == run.id), going) {
+            (Some(waits), _) => waits.force |= force,
+            (None, Some(going)) if going.is_over() => waiting.push_front(Waiting { run, force }),
+            (None, Some(going)) => going.state.pause.store(false, Ordering::SeqCst),
+            (None, None) => waiting.push_back(Waiting { run, force }),
         }
         self.shared.remember(&line);
         self.shared.changed.notify_all();
@@ -187,7 +195,7 @@ impl Queue {
     /// Has a run saved and stopped, or takes it out of those that wait.
     pub(crate) fn stop(&self, id: &str) {
         let mut line = self.shared.line();
-        if let Some(at) = line.waiting.iter().position(|run| run.id == id) {
+        if let Some(at) = line.waiting.iter().position(|waiting| waiting.run.id == id) {
             line.waiting.remove(at);
             line.turn = line.turn.map(|ahead| ahead - usize::from(at < ahead));
         }
@@ -200,10 +208,10 @@ impl Queue {
     /// Has the runs that wait go on in this order. Those that are not named follow.
     pub(crate) fn order(&self, ids: &[String]) {
         let mut line = self.shared.line();
-        let place = |run: &Run| ids.iter().position(|id| *id == run.id);
+        let place = |waiting: &Waiting| ids.iter().position(|id| *id == waiting.run.id);
         line.waiting
             .make_contiguous()
-            .sort_by_key(|run| place(run).unwrap_or(usize::MAX));
+            .sort_by_key(|waiting| place(waiting).unwrap_or(usize::MAX));
         self.shared.remember(&line);
     }
 
@@ -279,7 +287,11 @@ impl Queue {
 
     /// The runs that wait, in order.
     pub(crate) fn waiting(&self) -> Vec<Run> {
-        self.shared.line().waiting.iter().cloned().collect()
+        let line = self.shared.line();
+        line.waiting
+            .iter()
+            .map(|waiting| waiting.run.clone())
+            .collect()
     }
 
     /// The place of a run among those that wait, from 1.
@@ -287,7 +299,7 @@ impl Queue {
         let line = self.shared.line();
         line.waiting
             .iter()
-            .position(|run| run.id == id)
+            .position(|waiting| waiting.run.id == id)
             .map(|at| at + 1)
     }
 }
@@ -308,7 +320,12 @@ fn told(run: &Run, error: AppError, begun: bool) -> Option<String> {
     };
     let last = run.events().ok().and_then(|mut events| events.pop());
     let step = run.state().map_or(0, |state| state.step);
-    let AppError { message, hint, .. } = error;
+    let AppError {
+        message,
+        hint,
+        force_helps,
+        ..
+    } = error;
     let event = match last.map(|last| last.event) {
         Some(TrainEvent::Failed { .. }) => return None,
         _ if begun => TrainEvent::Warned {
@@ -318,6 +335,7 @@ fn told(run: &Run, error: AppError, begun: bool) -> Option<String> {
             step,
             message: message.clone(),
             hint,
+            force_helps,
         },
     };
     let written = Record::open(&run.events_file()).and_then(|mut record| record.append(event));
@@ -345,7 +363,7 @@ impl Shared {
     /// Writes down who goes on and who waits. When that fails, nothing will be offered; the runs themselves are safe.
     fn remember(&self, line: &Line) {
         let going = line.going.iter().map(|going| going.run.id.clone());
-        let waiting = line.waiting.iter().map(|run| run.id.clone());
+        let waiting = line.waiting.iter().map(|waiting| waiting.run.id.clone());
         let ids: Vec<String> = going
             .chain(waiting)
             .chain(line.offered.iter().cloned())
@@ -354,21 +372,21 @@ impl Shared {
     }
 
     /// Waits for the next run; none when the queue is closed.
-    fn next(&self) -> Option<(Run, Arc<GoingState>)> {
+    fn next(&self) -> Option<(Waiting, Arc<GoingState>)> {
         let mut line = self.line();
         loop {
             if line.closed {
                 return None;
             }
             let is_free = line.turn != Some(0);
-            if let Some(run) = line.waiting.pop_front_if(|_| is_free) {
+            if let Some(waiting) = line.waiting.pop_front_if(|_| is_free) {
                 line.turn = line.turn.map(|ahead| ahead - 1);
                 let state = Arc::new(GoingState::default());
                 line.going = Some(Going {
-                    run: run.clone(),
+                    run: waiting.run.clone(),
                     state: state.clone(),
                 });
-                return Some((run, state));
+                return Some((waiting, state));
             }
             line = self
                 .changed

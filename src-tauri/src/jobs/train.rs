@@ -87,6 +87,7 @@ pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wish
             step: observer.step,
             message: error.message.clone(),
             hint: error.hint.clone(),
+            force_helps: error.force_helps,
         }),
         Ok(()) => {}
     }
@@ -181,6 +182,9 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
                 state.restore_on_other_data(&mut task, &newest.path)?;
                 let message = "the data is read from its beginning".to_owned();
                 observer.event(TrainEvent::Warned { message });
+            }
+            Err(error @ models::Error::Data(_)) => {
+                return Err(AppError::from(error).unless_forced());
             }
             restored => restored?,
         }

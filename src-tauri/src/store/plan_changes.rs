@@ -52,12 +52,12 @@ pub(crate) fn check(saved: &Saved, now: &TrainPlan, insists: bool) -> Result<Opt
         let average = field == "ema" && (before.ema > 0.0) != (now.ema > 0.0);
         if average || is_in(field, &SHAPE) || (is_in(field, &ORDER) && !insists) {
             let message = format!("{sentence}, and what was saved does not fit that");
-            let mut hint = format!("put `{field}` back to {was} in the run's `run.yaml`");
-            hint += match is_in(field, &ORDER) {
-                true => ", or go on all the same with `--force`, from the beginning of the data",
-                false => ", or start a new run",
-            };
-            return Err(AppError::failed(message).with_hint(hint).with_field(field));
+            let hint = format!("put `{field}` back to {was} in the run's `run.yaml`");
+            let error = AppError::failed(message).with_field(field);
+            return Err(match is_in(field, &ORDER) {
+                true => error.with_hint(hint).unless_forced(),
+                false => error.with_hint(hint + ", or start a new run"),
+            });
         }
         sentences.push(sentence);
     }

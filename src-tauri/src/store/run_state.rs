@@ -44,6 +44,8 @@ pub(crate) struct RunState {
     pub(crate) problem: Option<String>,
     /// What to try then, if we know.
     pub(crate) hint: Option<String>,
+    /// Whether it goes on all the same when that is forced.
+    pub(crate) force_helps: bool,
     /// When it first started, and when something last happened, in UTC.
     pub(crate) started: Option<String>,
     pub(crate) changed: Option<String>,
@@ -278,6 +280,7 @@ impl RunState {
             best_loss: None,
             problem: None,
             hint: None,
+            force_helps: false,
             started: None,
             changed: None,
             seconds: 0.0,
@@ -343,6 +346,7 @@ impl RunState {
                 self.status = RunStatus::Interrupted;
                 self.problem = None;
                 self.hint = None;
+                self.force_helps = false;
                 self.started.get_or_insert_with(|| time.clone());
                 self.device = Some(device.clone());
                 self.parameters = Some(*parameters);
@@ -384,11 +388,12 @@ impl RunState {
             }
             TrainEvent::Stopped { .. } => self.status = RunStatus::Stopped,
             TrainEvent::Finished { .. } => self.status = RunStatus::Finished,
-            TrainEvent::Failed { message, hint, .. } => {
-                self.status = RunStatus::Failed;
-                self.problem = Some(message.clone());
-                self.hint.clone_from(hint);
-            }
+            TrainEvent::Failed {
+                message,
+                hint,
+                force_helps,
+                ..
+            } => self.fail(message, hint, *force_helps),
             TrainEvent::RolledBack { .. }
             | TrainEvent::Relieved { .. }
             | TrainEvent::Sampled { .. }
@@ -403,6 +408,13 @@ impl RunState {
             let peak = peak_bytes.max(Some(memory_bytes));
             self.peak_memory_bytes = self.peak_memory_bytes.max(peak);
         }
+    }
+
+    fn fail(&mut self, message: &str, hint: &Option<String>, force_helps: bool) {
+        self.status = RunStatus::Failed;
+        self.problem = Some(message.to_owned());
+        self.hint.clone_from(hint);
+        self.force_helps = force_helps;
     }
 
     fn wait(&mut self, why: &str, missing_bytes: Option<u64>) {

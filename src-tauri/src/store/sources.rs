@@ -91,11 +91,8 @@ pub(crate) fn check(run: &Run, plan: &TrainPlan, insists: bool) -> Result<Vec<St
         } else {
             "bring back what it was"
         };
-        return Err(AppError::failed(message).with_hint(format!(
-            "{what}, name the right file in the run's `run.yaml`, or go on all the same with `anneal train --resume {} \
-             --force`",
-            run.id
-        )));
+        let hint = format!("{what}, or name the right file in the run's `run.yaml`");
+        return Err(AppError::failed(message).with_hint(hint).unless_forced());
     }
     if sources != known {
         write_json(&file, &sources)?;

@@ -20,6 +20,9 @@ pub(crate) struct AppError {
     pub(crate) hint: Option<String>,
     /// The setting at fault, as in a run file, if there is one.
     pub(crate) field: Option<String>,
+    /// Whether the same works when it is forced.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) force_helps: bool,
     /// What else is wrong with the same request.
     #[serde(default, skip_serializing_if = "<[Problem]>::is_empty")]
     pub(crate) others: Box<[Problem]>,
@@ -51,6 +54,7 @@ impl AppError {
             message: message.into(),
             hint: None,
             field: None,
+            force_helps: false,
             others: Box::default(),
             fit: None,
         }
@@ -73,6 +77,12 @@ impl AppError {
     /// Adds the setting at fault.
     pub(crate) fn with_field(mut self, field: impl Into<String>) -> Self {
         self.field = Some(field.into());
+        self
+    }
+
+    /// Says that the same works when it is forced.
+    pub(crate) fn unless_forced(mut self) -> Self {
+        self.force_helps = true;
         self
     }
 

@@ -142,8 +142,11 @@ export const commands = {
 	pauseRun: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("pause_run", { id })),
 	/**  Has a run saved and stopped, or takes it out of those that wait. */
 	stopRun: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_run", { id })),
-	/**  Goes on with a run, from its last checkpoint or after its pause, when no other is in the way. */
-	resumeRun: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("resume_run", { id })),
+	/**
+	 *  Goes on with a run, from its last checkpoint or after its pause, when no other is in the way. With `force` it goes on
+	 *  although data, model or settings are not what they were.
+	 */
+	resumeRun: (id: string, force: boolean) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("resume_run", { id, force })),
 	/**  Has a run end at a later step, and goes on with it. */
 	extendRun: (id: string, steps: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("extend_run", { id, steps })),
 	/**  Has the runs that wait go on in this order. */
@@ -1709,6 +1712,8 @@ export type RunView_Deserialize = {
 	problem?: string | null,
 	/**  What to try then, if we know. */
 	hint?: string | null,
+	/**  Whether it goes on all the same when that is forced. */
+	forceHelps: boolean,
 	/**  When it first started, and when something last happened, in UTC. */
 	started?: string | null,
 	changed?: string | null,
@@ -1758,6 +1763,8 @@ export type RunView_Serialize = {
 	problem: string | null,
 	/**  What to try then, if we know. */
 	hint: string | null,
+	/**  Whether it goes on all the same when that is forced. */
+	forceHelps: boolean,
 	/**  When it first started, and when something last happened, in UTC. */
 	started: string | null,
 	changed: string | null,

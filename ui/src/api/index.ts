@@ -211,7 +211,7 @@ export const api = {
   runLog: (id: string) => opened(commands.runLog(id)),
   pauseRun: (id: string) => opened(commands.pauseRun(id)),
   stopRun: (id: string) => opened(commands.stopRun(id)),
-  resumeRun: (id: string) => opened(commands.resumeRun(id)),
+  resumeRun: (id: string, force = false) => opened(commands.resumeRun(id, force)),
   extendRun: (id: string, steps: number) => opened(commands.extendRun(id, steps)),
   orderRuns: (ids: string[]) => opened(commands.orderRuns(ids)),
   renameRun: (id: string, name: string) => opened(commands.renameRun(id, name)),

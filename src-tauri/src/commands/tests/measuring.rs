@@ -25,14 +25,6 @@ impl Window {
         };
         (news, thread::spawn(measure))
     }
-
-    fn start(&self) -> String {
-        let id = self.call(
-            "start_run",
-            json!({ "filled": self.small_run(), "force": false }),
-        );
-        id.as_str().unwrap().to_owned()
-    }
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(crate) struct RunView {
     problem: Option<String>,
     /// What to try then, if we know.
     hint: Option<String>,
+    /// Whether it goes on all the same when that is forced.
+    force_helps: bool,
     /// When it first started, and when something last happened, in UTC.
     started: Option<String>,
     changed: Option<String>,
@@ -182,6 +184,7 @@ impl RunView {
             best_loss: state.best_loss,
             problem: state.problem,
             hint: state.hint,
+            force_helps: state.force_helps,
             started: state.started,
             changed: state.changed,
             seconds: state.seconds,

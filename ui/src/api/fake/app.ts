@@ -120,7 +120,7 @@ export const appAnswers: Some<
   leave: () => null,
 
   resumeOffered: async () => {
-    for (const run of offeredRuns()) await runAnswers.resumeRun(run.id);
+    for (const run of offeredRuns()) await runAnswers.resumeRun(run.id, false);
     forgetOffered();
     return null;
   },

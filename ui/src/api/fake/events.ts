@@ -142,7 +142,7 @@ export function follow(look: () => RunView | undefined, curve: Curve, after: num
     if (!run) return;
     const to = Math.min(Math.floor(last / PER_STEP) + MOST, run.step);
     const events = eventsAfter(run, curve, last, to);
-    const state = `${run.status} ${run.step} ${run.steps} ${run.name}`;
+    const state = `${run.status} ${run.step} ${run.steps} ${run.name} ${run.status === "running" || run.changed}`;
     if (events.steps.length > 0 || state !== told) {
       told = state;
       last = events.last;

@@ -35,6 +35,7 @@ function make(id: string, name: string, status: RunStatus, step: number, steps: 
     bestLoss: step >= every(steps) ? best : null,
     problem: null,
     hint: null,
+    forceHelps: false,
     started: began ? ago(seconds / 60 + 1) : null,
     changed: began ? ago(1) : null,
     seconds,
@@ -91,6 +92,13 @@ function first(): Made[] {
     }),
     make("2026-11-15-tone-of-voice-0d3c", "Tone of voice", "stopped", 640, 2000, curve(71), { ...old(6) }),
     make("2026-11-12-diary-9e11", "Diary", "interrupted", 128, 1500, curve(81, 3.3, 1.9), { data: ["diary.txt"], ...old(9) }),
+    make("2026-11-08-desk-77b0", "Answers of the desk", "failed", 640, 2000, curve(83), {
+      ...old(13),
+      problem:
+        "`support.jsonl` is not what it was when the run began: it had 4,102,884 bytes, written 2026-11-08T14:02:11Z, and has 4,318,090 now: `/Users/mira/Documents/support.jsonl`",
+      hint: "bring back what it was, or name the right file in the run's `run.yaml`",
+      forceHelps: true,
+    }),
     make("2026-11-02-first-model-11aa", "starter", "finished", 600, 600, { ...curve(91, 5.5, 0.31), millis: 90, learningRate: 2e-3 }, { ...scratch, data: ["starter.jsonl"], ...old(19) }),
   ];
 }
@@ -136,7 +144,7 @@ function add(made: Made) {
     return;
   }
   going = made;
-  Object.assign(made.view, { status: "running", place: null, problem: null, device: "Apple M3 Max" });
+  Object.assign(made.view, { status: "running", place: null, problem: null, hint: null, forceHelps: false, device: "Apple M3 Max" });
   made.view.tokensPerSecond ??= 2140;
   made.view.started ??= ago(0);
   made.since = Date.now();
@@ -265,8 +273,11 @@ export const runAnswers: Some<
     return null;
   },
 
-  resumeRun: (id) => {
-    add(found(id));
+  resumeRun: (id, force) => {
+    const made = found(id);
+    // It is refused again as long as nobody insists.
+    if (force || !made.view.forceHelps) add(made);
+    else made.view.changed = new Date().toISOString();
     return null;
   },
 
