@@ -138,6 +138,34 @@ fn a_run_on_a_full_disk_waits_and_goes_on_when_there_is_room() {
     assert!(child.wait().unwrap().success());
 }
 
+/// No file may grow, so that not even the reason can be written for a while.
+#[test]
+fn a_run_whose_disk_takes_no_words_says_so_to_who_listens_and_loses_none() {
+    let app = tiny(STEPS);
+    let mut command = app.command(&["train", "run.yaml", "--json"]);
+    command.env("ANNEAL_FAULT", "disk@1");
+    let output = app.run_command(command, "");
+    assert_eq!(output.code, 0, "{output:?}");
+    let events = output.stdout.lines();
+    let events: Vec<Value> = events
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|line| line["number"].is_u64())
+        .collect();
+    let (unwritten, written): (Vec<&Value>, Vec<&Value>) =
+        events.iter().partition(|event| event["number"] == 0);
+    assert!(!unwritten.is_empty(), "{events:?}");
+    for event in unwritten {
+        let why = event["why"].as_str().unwrap();
+        assert!(why.starts_with("could not write an event"), "{why}");
+    }
+    let numbers = written.iter().map(|event| event["number"].as_u64());
+    assert!(
+        numbers.eq((1..=written.len() as u64).map(Some)),
+        "{events:?}"
+    );
+    assert_eq!(written.last().unwrap()["kind"], "finished");
+}
+
 /// Unmounts a file system when it is dropped.
 struct Mounted<'a>(&'a Path);
 

@@ -230,7 +230,6 @@ fn a_run_that_cannot_start_fails_with_the_reason_and_remembers_it() {
     let plan = fs::read_to_string(run.join("run.yaml")).unwrap();
     fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 8")).unwrap();
     fs::remove_file(app.folder().join("animals.txt")).unwrap();
-    fs::remove_file(run.join("events.jsonl")).unwrap();
     let output = app.run(&["train", "--resume", "animals"]);
     assert_eq!(output.code, 1);
     assert!(output.stderr.contains("animals.txt"), "{output:?}");
@@ -247,8 +246,6 @@ fn a_run_whose_data_changed_says_so_and_goes_on_only_when_it_is_forced() {
     let run = run.unwrap().unwrap().path();
     let plan = fs::read_to_string(run.join("run.yaml")).unwrap();
     fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 6")).unwrap();
-    // Without events, it is no finished run.
-    fs::remove_file(run.join("events.jsonl")).unwrap();
     app.file("animals.txt", &sentences(390));
 
     let refused = app.run(&["train", "--resume", "animals"]);

@@ -356,6 +356,65 @@ fn a_pause_saves_waits_and_changes_nothing() {
     );
 }
 
+/// Whose disk is away from the first checkpoint on, until the run says that it waits.
+struct Unplugged<'a> {
+    events: Vec<TrainEvent>,
+    run: &'a Path,
+    elsewhere: &'a Path,
+}
+
+impl Observer for Unplugged<'_> {
+    fn event(&mut self, event: TrainEvent) {
+        match event {
+            TrainEvent::Saved { step: 2, .. } => std::fs::rename(self.run, self.elsewhere).unwrap(),
+            TrainEvent::Waiting { .. } => {
+                assert!(!self.run.exists(), "a new folder in its place");
+                std::fs::rename(self.elsewhere, self.run).unwrap();
+            }
+            _ => {}
+        }
+        self.events.push(event);
+    }
+}
+
+#[test]
+fn a_run_whose_disk_is_unplugged_waits_until_it_is_back() {
+    let plan = plan(
+        6,
+        json!({"save": {"every": 2, "keep_last": 9, "keep_best": false}}),
+    );
+    let (straight, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (_, expected, _) = run(&plan, straight.path(), None, never);
+    let (home, elsewhere) = (folder.path().join("run"), folder.path().join("elsewhere"));
+    std::fs::create_dir(&home).unwrap();
+    let mut line = Line::new();
+    let checkpoints = Checkpoints::new(&home.join("checkpoints"), 9);
+    let mut state = TrainState::new(&plan, &line).unwrap();
+    let mut watch = Unplugged {
+        events: Vec::new(),
+        run: &home,
+        elsewhere: &elsewhere,
+    };
+    train(&plan, &mut line, &mut state, &checkpoints, &mut watch).unwrap();
+    assert_eq!(line.weight(), expected.weight());
+    let waited = watch.events.iter().filter_map(|event| match event {
+        TrainEvent::Waiting { step, why, .. } => Some((*step, why.as_str())),
+        _ => None,
+    });
+    let waited: Vec<(usize, &str)> = waited.collect();
+    assert!(
+        matches!(waited[..], [(4, why)] if why.starts_with("could not save the run")),
+        "{waited:?}"
+    );
+    let saved: Vec<usize> = checkpoints
+        .list()
+        .unwrap()
+        .iter()
+        .map(|it| it.step)
+        .collect();
+    assert_eq!(saved, [0, 2, 4, 6]);
+}
+
 #[test]
 fn a_loss_that_is_no_number_goes_back_to_the_last_checkpoint_three_times_and_then_fails() {
     let folder = tempfile::tempdir().unwrap();

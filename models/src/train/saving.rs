@@ -135,7 +135,7 @@ pub(super) fn when_the_disk_can<R>(
     let mut waits = false;
     loop {
         let error = match attempt() {
-            Err(error) if error.is_about_the_disk() => error,
+            Err(error) if error.is_about_the_disk() || is_gone(path) => error,
             done => {
                 if waits && done.is_ok() {
                     observer.event(TrainEvent::Continued { step });
@@ -161,15 +161,21 @@ pub(super) fn when_the_disk_can<R>(
     }
 }
 
-/// An error if a checkpoint of this size does not fit beside those that are there.
+/// An error if a checkpoint of this size does not fit beside those that are there, or if they are there no more.
 fn has_room(path: &Path, needed_bytes: u64) -> Result<()> {
-    match missing_bytes(path, needed_bytes) {
-        None => Ok(()),
-        Some(_) => {
-            let full = IoError::from(ErrorKind::StorageFull);
-            Err(Error::file("save the run", path)(full))
-        }
-    }
+    let kind = match missing_bytes(path, needed_bytes) {
+        // Another folder in its place, on another disk, would be no run.
+        _ if is_gone(path) => ErrorKind::NotFound,
+        Some(_) => ErrorKind::StorageFull,
+        None => return Ok(()),
+    };
+    Err(Error::file("save the run", path)(IoError::from(kind)))
+}
+
+/// Whether the folder of a checkpoint's run is not there, as when its disk was unplugged.
+fn is_gone(path: &Path) -> bool {
+    let run = path.parent().and_then(Path::parent);
+    run.is_some_and(|run| !run.as_os_str().is_empty() && !run.exists())
 }
 
 /// How much more room a checkpoint of this size needs. Nothing when there is enough, or the system does not say.

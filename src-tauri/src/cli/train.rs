@@ -184,7 +184,10 @@ fn show_plan(
 /// Continues a run from its last checkpoint.
 pub(super) fn resume(run: &str, force: bool, host: &Host, terminal: &Terminal) -> Result<Ended> {
     let run = host.find_run(run)?;
-    if run.state()?.status == RunStatus::Finished {
+    let state = run.state()?;
+    // Whoever raised its `steps` wants more of it.
+    let is_longer = run.plan().is_ok_and(|plan| plan.steps > state.step);
+    if state.status == RunStatus::Finished && !is_longer {
         return Err(
             AppError::invalid(format!("`{}` has done all its steps", run.id))
                 .with_hint(format!("talk to it with `anneal chat {}`", run.id)),

@@ -153,7 +153,8 @@ impl App {
             .entry(run.id.clone())
             .or_insert_with(|| RunProgress::new(run));
         progress.catch_up_with_all()?;
-        Ok((progress.state(run)?, progress.plan()))
+        let goes_on = self.queue.whether_goes_on(&run.id)();
+        Ok((progress.state(run)?.taken_on(goes_on), progress.plan()))
     }
 
     /// A run as the window shows it.

@@ -57,6 +57,7 @@ pub(super) fn follow_run(
     let run = app.host.run(&id)?;
     let plan = run.plan().ok();
     let follower = app.follower.clone();
+    let goes_on = app.queue.whether_goes_on(&id);
     let number = follower.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
     thread::spawn(move || {
         let gone = std::cell::Cell::new(false);
@@ -70,7 +71,7 @@ pub(super) fn follow_run(
         };
         let hears = || !gone.get() && follower.load(Ordering::SeqCst) == number;
         // A run that can't be read any more has no more to tell.
-        let _ = follow::follow(&run, u64::from(after), &mut tell, &hears);
+        let _ = follow::follow(&run, u64::from(after), &mut tell, &hears, &goes_on);
     });
     Ok(number)
 }

@@ -7,7 +7,7 @@
 use std::{cell::RefCell, thread, time::Duration};
 
 use models::{
-    checkpoint::keep::Checkpoints,
+    checkpoint::{keep::Checkpoints, save::replace_file},
     device::{
         DeviceKind, RequestedDevice,
         check::Checked,
@@ -40,6 +40,8 @@ use crate::{
 
 /// How long after an engine that did not start the next is tried.
 const START_AGAIN: Duration = Duration::from_secs(5);
+/// How often what the disk does not take is tried again.
+const WRITE_AGAIN: Duration = Duration::from_millis(500);
 /// How often a run is begun again from the same checkpoint. A fault that comes back at once is none of chance.
 const MOST_DEATHS: usize = 3;
 
@@ -106,16 +108,16 @@ impl Host {
                 return Err(end.error);
             }
             match self.after(run, end, &mut care)? {
-                Next::GoOn(event) => show(&record(run, event)?),
+                Next::GoOn { plan, event } => write(run, plan, event, show, wish)?,
                 Next::Told(error) => return Err(error),
                 Next::Fail(error) => {
-                    let failed = TrainEvent::Failed {
+                    let event = TrainEvent::Failed {
                         step: saved_step(run).unwrap_or_default(),
                         message: error.message.clone(),
                         hint: error.hint.clone(),
                         force_helps: error.force_helps,
                     };
-                    show(&record(run, failed)?);
+                    write(run, None, event, show, wish)?;
                     return Err(error);
                 }
             }
@@ -171,7 +173,7 @@ impl Host {
         }))
     }
 
-    /// What follows on the end of an engine. A plan that has to change is written anew.
+    /// What follows on the end of an engine.
     fn after(&self, run: &Run, end: End, care: &mut Care) -> Result<Next> {
         let saved = saved_step(run);
         if care.saved != saved {
@@ -186,9 +188,12 @@ impl Host {
             let words = end.last_words.map(|words| format!(" ({words})"));
             let message = end.error.message.clone() + &words.unwrap_or_default();
             return Ok(match end.is_death {
-                true if care.deaths < MOST_DEATHS => Next::GoOn(TrainEvent::Warned {
-                    message: format!("{message}; another goes on from step {to_step}"),
-                }),
+                true if care.deaths < MOST_DEATHS => Next::GoOn {
+                    plan: None,
+                    event: TrainEvent::Warned {
+                        message: format!("{message}; another goes on from step {to_step}"),
+                    },
+                },
                 true => Next::Fail(AppError {
                     message,
                     ..end.error
@@ -219,20 +224,25 @@ impl Host {
             };
             return Ok(Next::Fail(error.with_hint(give_up_more(&plan))));
         };
-        if relieved != plan {
-            run.change_plan(&relieved, "less memory is needed so: it ran out with more")?;
-        }
+        let why_changed = "less memory is needed so: it ran out with more";
+        let changed = match relieved == plan {
+            true => None,
+            false => Some(run.changed_plan(&relieved, why_changed)?),
+        };
         if matches!(relief, Relief::Rows | Relief::Activations) {
             // The next plan only starts better for it.
             let _ = reliefs::remember(&self.paths.reliefs, &plan, &relieved);
         }
         let reached = run.state().map_or(0, |state| state.step);
-        Ok(Next::GoOn(TrainEvent::Relieved {
-            step: reached.max(to_step) + 1,
-            to_step,
-            why,
-            how,
-        }))
+        Ok(Next::GoOn {
+            plan: changed,
+            event: TrainEvent::Relieved {
+                step: reached.max(to_step) + 1,
+                to_step,
+                why,
+                how,
+            },
+        })
     }
 
     /// A narrower format than the plan's for a role, if the plan lets it be used and the device check found it right.
@@ -255,8 +265,11 @@ impl Host {
 
 /// What is done after an engine ended.
 enum Next {
-    /// This is said, and another engine goes on.
-    GoOn(TrainEvent),
+    /// This is said, and another engine goes on, with this text as its plan if that has to change.
+    GoOn {
+        plan: Option<String>,
+        event: TrainEvent,
+    },
     /// It ends, as its engine has said in the run.
     Told(AppError),
     /// It ends, which nobody has said in the run yet.
@@ -282,8 +295,70 @@ fn saved_step(run: &Run) -> Option<usize> {
     newest.ok().flatten().map(|it| it.step)
 }
 
-/// Writes what happened into a run that no engine has.
-fn record(run: &Run, event: TrainEvent) -> Result<RecordedEvent> {
+/// Writes a plan and what happened into a run that no engine has, again and again until the disk takes it or somebody asks to
+/// stop.
+fn write(
+    run: &Run,
+    plan: Option<String>,
+    event: TrainEvent,
+    show: &mut dyn FnMut(&RecordedEvent),
+    wish: &dyn Fn() -> Wish,
+) -> Result<()> {
     let _lock = run.lock()?;
-    Record::open(&run.events_file())?.append(event)
+    let attempt = || {
+        if let Some(plan) = &plan {
+            replace_file(&run.plan_file(), plan.as_bytes())?;
+        }
+        Record::open(&run.events_file())?.append(event.clone())
+    };
+    let mut waits = false;
+    loop {
+        let error = match attempt() {
+            Ok(recorded) => {
+                show(&recorded);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        if wish() == Wish::Stop {
+            return Err(error);
+        }
+        if !waits {
+            show(&RecordedEvent::unwritten(
+                event.step().unwrap_or_default(),
+                &error,
+            ));
+            waits = true;
+        }
+        thread::sleep(WRITE_AGAIN);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, fs};
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_between_two_engines_waits_for_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::at(folder.path().to_owned());
+        // A folder takes no events.
+        fs::create_dir(run.events_file()).unwrap();
+        let event = TrainEvent::Continued { step: 7 };
+        let refused = write(&run, None, event.clone(), &mut |_| {}, &|| Wish::Stop);
+        assert!(refused.is_err());
+        let numbers = Cell::new(Vec::new());
+        let mut show = |recorded: &RecordedEvent| {
+            if recorded.number == 0 {
+                fs::remove_dir(run.events_file()).unwrap();
+            }
+            numbers.set([numbers.take(), vec![recorded.number]].concat());
+        };
+        let plan = Some("name: other".to_owned());
+        write(&run, plan, event, &mut show, &|| Wish::GoOn).unwrap();
+        assert_eq!(numbers.take(), [0, 1]);
+        assert_eq!(fs::read(run.plan_file()).unwrap(), b"name: other");
+    }
 }

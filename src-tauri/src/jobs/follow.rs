@@ -22,7 +22,8 @@ const MOST_EVENTS: usize = 5_000;
 /// Whether a process trains the run is asked every so many looks, when nothing new was written.
 const LOOKS_PER_STATE: usize = 10;
 
-/// Tells what happened in a run after event number `after`, and then what happens, as long as somebody `hears` it.
+/// Tells what happened in a run after event number `after`, and then what happens, as long as somebody `hears` it. Whether the
+/// app has taken the run on says `goes_on`.
 ///
 /// `tell` gets events, none where only the state changed, and the state after them. The first call comes as soon as the
 /// events that are known already were read over.
@@ -31,6 +32,7 @@ pub(crate) fn follow(
     after: u64,
     tell: &mut dyn FnMut(Vec<RecordedEvent>, RunState),
     hears: &dyn Fn() -> bool,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<()> {
     let mut progress = RunProgress::new(run);
     let mut told: Option<RunState> = None;
@@ -42,7 +44,7 @@ pub(crate) fn follow(
         let is_time = !events.is_empty() || quiet_looks % LOOKS_PER_STATE == 0;
         // What the page has already is read over without a word.
         if is_time && !(behind && events.is_empty()) {
-            let state = progress.state(run)?;
+            let state = progress.state(run)?.taken_on(goes_on());
             if !events.is_empty() || told.as_ref() != Some(&state) {
                 told = Some(state.clone());
                 tell(events, state);
@@ -91,7 +93,7 @@ mod tests {
             }
         };
         let hears = || heard.borrow().len() < last - 6;
-        follow(&run, 7, &mut tell, &hears).unwrap();
+        follow(&run, 7, &mut tell, &hears, &|| false).unwrap();
         assert!(heard.borrow().iter().copied().eq(8..=last as u64 + 1));
         assert!(longest <= MOST_EVENTS);
     }

@@ -82,6 +82,8 @@ struct GoingState {
     begun: AtomicBool,
     /// Whether the last thing said of it is that it is over.
     over: AtomicBool,
+    /// Why the disk takes nothing that is said of it.
+    unwritten: Mutex<Option<String>>,
 }
 
 impl GoingState {
@@ -119,6 +121,7 @@ impl Queue {
                                 | TrainEvent::Failed { .. }
                         );
                         state.over.store(is_last, Ordering::SeqCst);
+                        *locked(&state.unwritten) = why_unwritten(recorded);
                     };
                     let trained =
                         host.train(&run, force, &mut |_| {}, &mut heard, &|| state.wish());
@@ -172,9 +175,12 @@ impl Queue {
         offered
     }
 
-    /// Why the last run that was to go on did not.
+    /// Why the last run that was to go on did not, or why the one that goes on can't say why it waits.
     pub(crate) fn problem(&self) -> Option<String> {
-        self.shared.line().problem.clone()
+        let line = self.shared.line();
+        let going = line.going.as_ref();
+        let unwritten = going.and_then(|going| locked(&going.state.unwritten).clone());
+        unwritten.or_else(|| line.problem.clone())
     }
 
     /// Ends a pause, if there is one.
@@ -285,6 +291,15 @@ impl Queue {
         line.going.as_ref().map(|going| going.run.clone())
     }
 
+    /// Asks whether a run goes on, again and again and from anywhere.
+    pub(crate) fn whether_goes_on(&self, id: &str) -> impl Fn() -> bool + Send + use<> {
+        let (shared, id) = (self.shared.clone(), id.to_owned());
+        move || {
+            let line = shared.line();
+            line.going.as_ref().is_some_and(|going| going.run.id == id)
+        }
+    }
+
     /// The runs that wait, in order.
     pub(crate) fn waiting(&self) -> Vec<Run> {
         let line = self.shared.line();
@@ -308,6 +323,16 @@ impl Going {
     /// Whether it is stopping, or is over and only its engine is still leaving.
     fn is_over(&self) -> bool {
         self.state.stop.load(Ordering::SeqCst) || self.state.over.load(Ordering::SeqCst)
+    }
+}
+
+/// Why the disk takes no events, if that is what an event says.
+fn why_unwritten(recorded: &RecordedEvent) -> Option<String> {
+    match &recorded.event {
+        TrainEvent::Waiting { why, .. } if recorded.number == 0 => {
+            Some(format!("the run waits for its disk: {why}"))
+        }
+        _ => None,
     }
 }
 

@@ -294,6 +294,10 @@ impl Writer<'_> {
                     (self.show)(recorded);
                 }
                 Err(error) => {
+                    if self.problem.is_none() {
+                        let step = event.step().unwrap_or_default();
+                        (self.show)(RecordedEvent::unwritten(step, &error));
+                    }
                     self.problem = Some(error);
                     return false;
                 }

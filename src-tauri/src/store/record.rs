@@ -24,13 +24,29 @@ const MOST_LOST: u64 = 1_000_000;
 /// An event as it stands in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedEvent {
-    /// Counts from 1 over all sessions of a run. Without gaps, unless lines were lost or can't be read.
+    /// Counts from 1 over all sessions of a run. Without gaps, unless lines were lost or can't be read. 0 is not in the file:
+    /// it says why the disk takes no events.
     pub(crate) number: u64,
     /// When it was written, in UTC: `2026-11-21T09:30:00.123Z`.
     pub(crate) time: String,
     /// What happened.
     #[serde(flatten)]
     pub(crate) event: TrainEvent,
+}
+
+impl RecordedEvent {
+    /// A run waits until the disk takes its events.
+    pub(crate) fn unwritten(step: usize, why: &AppError) -> Self {
+        Self {
+            number: 0,
+            time: super::now(),
+            event: TrainEvent::Waiting {
+                step,
+                why: why.message.clone(),
+                missing_bytes: None,
+            },
+        }
+    }
 }
 
 /// Room on the disk for what is still to be said of a run when the disk is full.
@@ -101,6 +117,13 @@ impl Record {
         line.push('\n');
         let mut written = self.write(line.as_bytes());
         if written.is_err() && fs::remove_file(reserve(&self.path)).is_ok() {
+            written = self.write(line.as_bytes());
+        }
+        if written.is_err()
+            && let Ok(anew) = Self::open(&self.path)
+        {
+            // What was open on a disk that went away stays lost when it is back.
+            (self.file, self.bytes) = (anew.file, anew.bytes);
             written = self.write(line.as_bytes());
         }
         written.map_err(AppError::file("write an event", &self.path))?;
@@ -296,5 +319,19 @@ mod tests {
             let next = record.append(TrainEvent::Stopped { step: 4 }).unwrap();
             assert_eq!(next.number, expected[2] + 1);
         }
+    }
+
+    #[test]
+    fn a_file_that_was_open_on_a_disk_that_went_away_is_opened_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut record = Record::open(&path).unwrap();
+        record.append(TrainEvent::Continued { step: 1 }).unwrap();
+        // Nothing can be written through this one any more.
+        record.file = File::open(&path).unwrap();
+        record.append(TrainEvent::Continued { step: 2 }).unwrap();
+        record.append(TrainEvent::Continued { step: 3 }).unwrap();
+        let numbers: Vec<u64> = read(&path).unwrap().iter().map(|it| it.number).collect();
+        assert_eq!(numbers, [1, 2, 3]);
     }
 }

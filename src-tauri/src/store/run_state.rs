@@ -1,6 +1,10 @@
 //! How far a run is, read from its events.
 
-use std::{collections::VecDeque, fs};
+use std::{
+    collections::VecDeque,
+    fs,
+    time::{Duration, Instant},
+};
 
 use ::models::{
     checkpoint::{
@@ -22,6 +26,9 @@ use crate::wire::error::Result;
 
 /// How many of the latest steps the duration of a step is about.
 const LATEST_STEPS: usize = 50;
+
+/// How often a plan that can't be read is looked for.
+const LOOK_BESIDE: Duration = Duration::from_secs(1);
 
 /// How far a run is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -96,8 +103,10 @@ pub(crate) struct RunProgress {
     /// The durations of the latest steps since the run last started, since that may have been on another machine's
     /// terms.
     latest_millis: VecDeque<f64>,
-    /// What lies beside the events. Looked at again after the run began, went back or ended.
+    /// What lies beside the events. Looked at again after the run began, went back or ended, and once in a while as long as
+    /// its plan can't be read.
     beside: Option<Beside>,
+    looked_beside: Option<Instant>,
     /// As the events have it; whether a process trains it is asked when the state is.
     state: RunState,
 }
@@ -135,6 +144,7 @@ impl RunProgress {
             tail: Tail::new(run.events_file()),
             latest_millis: VecDeque::new(),
             beside: None,
+            looked_beside: None,
             state: RunState::new(&run.id),
         }
     }
@@ -158,9 +168,16 @@ impl RunProgress {
             }
             self.state.apply(recorded);
         }
-        let is_known = self.beside.as_ref().is_some_and(|it| it.plan.is_some());
-        if !is_known && events.len() < most {
+        let is_time = match &self.beside {
+            None => true,
+            Some(beside) if beside.plan.is_some() => false,
+            Some(_) => self
+                .looked_beside
+                .is_none_or(|at| at.elapsed() > LOOK_BESIDE),
+        };
+        if is_time && events.len() < most {
             self.beside = Some(Beside::look(&self.run));
+            self.looked_beside = Some(Instant::now());
         }
         Ok(events)
     }
@@ -323,6 +340,14 @@ impl RunState {
                 self.status = RunStatus::Finished;
             }
         }
+    }
+
+    /// The same, when it is known whether the app has taken it on: then it is not cut off, but between two processes.
+    pub(crate) fn taken_on(mut self, is_so: bool) -> Self {
+        if is_so && self.status == RunStatus::Interrupted {
+            self.status = RunStatus::Running;
+        }
+        self
     }
 
     /// Seconds until all steps are done, at the rate of the latest.

@@ -254,11 +254,9 @@ impl Run {
         Ok(())
     }
 
-    /// Writes another plan, with the reason beside each value that is new.
-    pub(crate) fn change_plan(&self, plan: &TrainPlan, why: &str) -> Result<()> {
-        let _lock = self.lock()?;
-        let changed = run_file::with_plan(&self.plan_text()?, plan, why)?;
-        Ok(replace_file(&self.plan_file(), changed.as_bytes())?)
+    /// The plan's file with another plan, and the reason beside each value that is new.
+    pub(crate) fn changed_plan(&self, plan: &TrainPlan, why: &str) -> Result<String> {
+        run_file::with_plan(&self.plan_text()?, plan, why)
     }
 
     /// Deletes the run with everything it learned.

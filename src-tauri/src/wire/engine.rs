@@ -95,7 +95,7 @@ pub(crate) enum Reply {
     },
     /// The engine lives. Said every second, whatever it does.
     Beat,
-    /// Something happened in the run. It is on disk already.
+    /// Something happened in the run. It is on disk already, unless it says that the disk takes nothing.
     Happened { event: RecordedEvent },
     /// What follows from a few steps.
     Tried { forecast: Forecast },
