@@ -34,6 +34,7 @@ fn the_rows_that_nobody_asked_for_are_the_most_that_fit_and_an_update_stays_what
         let resolved = plan(json!({}), small_on(DeviceKind::Cuda, Some(free)));
         let batch = &resolved.plan.batch;
         assert_eq!((batch.rows, batch.accumulate), (rows, accumulate), "{free}");
+        assert_eq!(resolved.plan.evaluate.batches * rows, 20 * 16, "{free}");
         let fit = resolved.fit.unwrap();
         assert!(
             fit.fits && fit.needed_bytes <= room(free),
@@ -53,6 +54,7 @@ fn the_rows_that_nobody_asked_for_are_the_most_that_fit_and_an_update_stays_what
         why("batch.accumulate"),
         "So that an update still sees 32 rows."
     );
+    assert_eq!(why("evaluate.batches"), "As many rows as 20 batches of 16.");
 }
 
 #[test]

@@ -35,14 +35,16 @@ fn most_rows(request: &TrainRequest, resolved: &Resolved) -> Option<MostRows> {
     if fit.fits || plan.batch.rows == 1 || request.batch.rows.is_some() {
         return None;
     }
-    let free = fit::amount(fit.free_bytes);
+    let (before, free) = (plan.batch.rows, fit::amount(fit.free_bytes));
     let most = match fit.most_rows {
         Some(rows) => MostRows {
             rows,
+            before,
             why: format!("the largest that fits in {free} free with 20 % to spare"),
         },
         None => MostRows {
             rows: 1,
+            before,
             why: format!("not even one fits in {free} free with 20 % to spare"),
         },
     };
@@ -132,6 +134,8 @@ struct Resolver<'a> {
 /// A cap on the rows at once that nobody asked for.
 struct MostRows {
     rows: usize,
+    /// How many there would be with more memory.
+    before: usize,
     why: String,
 }
 
@@ -239,7 +243,7 @@ impl Resolver<'_> {
         let seed = self.take("seed", &request.seed, || {
             Chosen::new(SEED, "fixed, so that the same run can be repeated")
         });
-        let evaluate = self.evaluate(steps);
+        let evaluate = self.evaluate(steps, batch.rows);
         let sample = self.sample(steps, context);
         let save = self.save(steps, &evaluate);
         TrainPlan {

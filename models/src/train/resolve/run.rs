@@ -1,6 +1,6 @@
 //! How it learns: the size and number of steps, the optimizer, and what happens between steps.
 
-use super::{MostRows, Resolver};
+use super::Resolver;
 use crate::{
     device::defaults::{DefaultOptimizer, device_defaults},
     train::{
@@ -9,6 +9,9 @@ use crate::{
         request::OptimizerKind,
     },
 };
+
+/// The batches of held-out data that a look takes.
+const EVALUATED_BATCHES: usize = 20;
 
 impl Resolver<'_> {
     pub(super) fn batch(
@@ -37,10 +40,11 @@ impl Resolver<'_> {
         };
         // Rows of an update: what memory says about rows at once must not change what is learned.
         let whole = usual.value * batches(usual.value);
-        let most = self.most_rows.take();
+        let most = self.most_rows.as_ref();
+        let most = most.map(|it| (it.rows, it.why.clone()));
         let capped = most.is_some() && request.rows.is_none();
         let rows = self.take("batch.rows", &request.rows, || match most {
-            Some(MostRows { rows, why }) => {
+            Some((rows, why)) => {
                 let divides = |rows: &usize| whole.is_multiple_of(*rows);
                 let rows = (1..=rows.min(usual.value)).rev().find(divides);
                 Chosen::new(rows.unwrap_or(1), why)
@@ -201,7 +205,7 @@ impl Resolver<'_> {
         (clip_norm, ema, checkpointing)
     }
 
-    pub(super) fn evaluate(&mut self, steps: usize) -> EvaluatePlan {
+    pub(super) fn evaluate(&mut self, steps: usize, batch_rows: usize) -> EvaluatePlan {
         let (request, rows) = (&self.request.evaluate, self.facts.data.held_out_rows);
         let every = self.take("evaluate.every", &request.every, || match rows {
             0 => Chosen::new(0, "no row is held out"),
@@ -213,8 +217,13 @@ impl Resolver<'_> {
                 format!("is {every}, but no row is held out; raise `data.held_out`"),
             );
         }
-        let batches = self.take("evaluate.batches", &request.batches, || {
-            Chosen::new(20, "enough to see the trend, and short")
+        let before = self.most_rows.as_ref().map(|most| most.before);
+        let batches = self.take("evaluate.batches", &request.batches, || match before {
+            Some(before) => Chosen::new(
+                (EVALUATED_BATCHES * before).div_ceil(batch_rows.max(1)),
+                format!("as many rows as {EVALUATED_BATCHES} batches of {before}"),
+            ),
+            None => Chosen::new(EVALUATED_BATCHES, "enough to see the trend, and short"),
         });
         EvaluatePlan { every, batches }
     }
