@@ -38,6 +38,8 @@ fn a_run_that_memory_is_too_small_for_gives_up_rows_first() {
     let said =
         "4 instead of 8 rows at once, 2 instead of 1 times for each update; the result is the same";
     assert!(output.stderr.contains(said), "{}", output.stderr);
+    // Once is enough.
+    assert!(!output.stderr.contains("`batch.rows` was"), "{output:?}");
     let shown = app.run(&["runs", "show", "animals"]).stdout;
     for line in ["  rows: 2 ", "  accumulate: 4 "] {
         assert!(shown.contains(line), "{shown}");

@@ -64,9 +64,11 @@ pub(super) struct Wishes<'a> {
 /// Every event is on disk before it is shown.
 pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wishes) -> Result<()> {
     let _lock = run.lock()?;
+    let record = Record::open(&run.events_file())?;
     let mut observer = Recorder {
+        was_relieved: matches!(record.last_event(), Some(TrainEvent::Relieved { .. })),
         writer: RefCell::new(Writer {
-            record: Record::open(&run.events_file())?,
+            record,
             show,
             unwritten: VecDeque::new(),
             problem: None,
@@ -145,11 +147,9 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     let newest = newest(&checkpoints, observer)?;
     let mut told = Vec::new();
     if let Some(newest) = &newest {
-        told.extend(plan_changes::check(
-            &read_saved(&newest.path)?,
-            &plan,
-            force,
-        )?);
+        let changes = plan_changes::check(&read_saved(&newest.path)?, &plan, force)?;
+        // What was given up has been said.
+        told.extend(changes.filter(|_| !observer.was_relieved));
     }
     told.extend(sources::check(run, &plan, force)?);
     let choice = choose(plan.device, plan.strict)?;
@@ -270,6 +270,8 @@ struct Recorder<'a> {
     pace: Pace,
     /// The last step done.
     step: usize,
+    /// Whether the plan was changed just now, because memory ran out.
+    was_relieved: bool,
     #[cfg(debug_assertions)]
     faults: Faults,
 }

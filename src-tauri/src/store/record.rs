@@ -58,6 +58,8 @@ pub(crate) struct Record {
     file: File,
     path: PathBuf,
     last_number: u64,
+    /// The last event that was there when the file was opened.
+    last_event: Option<TrainEvent>,
     /// Bytes of the events so far.
     bytes: u64,
 }
@@ -66,7 +68,10 @@ impl Record {
     /// Opens the file, or makes it. A last line that was cut short is taken away.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let mut tail = Tail::new(path.to_owned());
-        while !tail.read(EVENTS_AT_ONCE)?.is_empty() {}
+        let mut last_event = None;
+        while let Some(last) = tail.read(EVENTS_AT_ONCE)?.pop() {
+            last_event = Some(last.event);
+        }
         let file = OpenOptions::new()
             .create(true)
             .read(true)
@@ -82,6 +87,7 @@ impl Record {
             file,
             path: path.to_owned(),
             last_number: tail.last_number,
+            last_event,
             bytes: 0,
         };
         let ended = record.end_last_line(tail.offset);
@@ -90,6 +96,11 @@ impl Record {
             .map_err(AppError::file("repair the events", path))?
             .len();
         Ok(record)
+    }
+
+    /// The last event that was there when the file was opened.
+    pub(crate) fn last_event(&self) -> Option<&TrainEvent> {
+        self.last_event.as_ref()
     }
 
     /// Takes the beginning of an event away that stands after the last whole line. What is none of ours becomes a line,
