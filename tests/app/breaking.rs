@@ -77,6 +77,31 @@ fn a_run_that_has_nothing_left_to_give_up_stops_with_what_it_has_and_says_what_t
 /// The limit is on the address space of the app and its engines; an allocation that does not fit ends the engine.
 #[test]
 fn a_run_in_too_little_real_memory_arrives_with_fewer_rows() {
+    let output = limited(&large(), "ulimit -v 1000000");
+    assert_eq!(output.code, 0, "{output:?}");
+    for words in ["memory allocation of", "rows at once", "2 steps in"] {
+        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+    }
+}
+
+/// The limit is on the memory that the app and its engines use; the kernel ends what uses more.
+#[test]
+fn a_run_whose_engine_the_kernel_kills_for_memory_arrives_with_fewer_rows() {
+    let Some(group) = Group::limited_to(450_000_000) else {
+        eprintln!("not tried: this user may not limit a group of processes");
+        return;
+    };
+    let enter = format!("echo $$ > {}/cgroup.procs", group.0.display());
+    let output = limited(&large(), &enter);
+    assert_eq!(output.code, 0, "{output:?}");
+    let killed = "memory ran out: the system ended the engine";
+    for words in [killed, "rows at once", "2 steps in"] {
+        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+    }
+}
+
+/// A run that takes about a gigabyte.
+fn large() -> App {
     let app = tiny("steps: 2\nsample: {every: 0}\nsave: {every: 1}\n");
     let config = "{hidden_size: 256, intermediate_size: 1024, num_hidden_layers: 4, num_attention_heads: 4, \
                   num_key_value_heads: 4, head_dim: 64}";
@@ -87,24 +112,55 @@ fn a_run_in_too_little_real_memory_arrives_with_fewer_rows() {
     let text = text.replace("rows: 2, length: 32", "rows: 32, length: 256");
     app.file("run.yaml", &text);
     app.file("animals.txt", &crate::app::sentences(20_000));
-    let command = app.command(&["train", "run.yaml"]);
-    let mut limited = Command::new("sh");
-    limited
-        .args(["-c", "ulimit -v 1000000; exec \"$0\" train run.yaml"])
+    app
+}
+
+/// Trains in a shell that was limited first.
+fn limited(app: &App, limit: &str) -> Output {
+    let command = app.command(&["train", "run.yaml", "--force"]);
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")])
         .arg(command.get_program())
+        .args(command.get_args())
         .current_dir(app.folder())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped());
     for (name, value) in command.get_envs() {
         match value {
-            Some(value) => limited.env(name, value),
-            None => limited.env_remove(name),
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
         };
     }
-    let output = app.run_command(limited, "");
-    assert_eq!(output.code, 0, "{output:?}");
-    for words in ["memory allocation of", "rows at once", "2 steps in"] {
-        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+    app.run_command(shell, "")
+}
+
+/// A group of processes with a limit of memory.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    /// Nothing where the system has no such groups, or this user may not make one.
+    fn limited_to(bytes: u64) -> Option<Self> {
+        let name = format!("anneal-test-{}", std::process::id());
+        let places = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ];
+        places.iter().find_map(|(root, limit)| {
+            let group = Self(Path::new(root).join(&name));
+            fs::create_dir(&group.0).ok()?;
+            // The file is there only where the kernel counts.
+            let limit = group.0.join(limit);
+            limit.exists().then_some(())?;
+            fs::write(limit, bytes.to_string()).ok()?;
+            Some(group)
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
     }
 }
 
