@@ -164,38 +164,6 @@ impl Drop for Group {
     }
 }
 
-/// A disk of 4 MB, most of it taken by somebody else, who makes room after a while.
-#[test]
-fn a_run_on_a_full_disk_waits_and_goes_on_when_there_is_room() {
-    let app = tiny("steps: 12\nsample: {every: 0}\nsave: {every: 1, keep_last: 3}\n");
-    let disk = app.folder().join("disk");
-    fs::create_dir(&disk).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
-        .arg(&disk)
-        .status();
-    if !mounted.is_ok_and(|status| status.success()) {
-        eprintln!("not tried: this user may not mount a file system");
-        return;
-    }
-    let _mounted = Mounted(&disk);
-    fs::write(disk.join("somebody-elses"), vec![1; 3_300_000]).unwrap();
-    let home = disk.join("home");
-    let mut command = app.command(&["train", "run.yaml", "--json"]);
-    let mut child = command.env("ANNEAL_HOME", &home).spawn().unwrap();
-    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
-    let waiting = crate::train::wait_for(&mut lines, "waiting");
-    assert!(waiting["missing_bytes"].as_u64().is_some(), "{waiting}");
-    assert!(
-        waiting["why"].as_str().unwrap().contains("save the run"),
-        "{waiting}"
-    );
-    fs::remove_file(disk.join("somebody-elses")).unwrap();
-    crate::train::wait_for(&mut lines, "continued");
-    crate::train::wait_for(&mut lines, "finished");
-    assert!(child.wait().unwrap().success());
-}
-
 /// No file may grow, so that not even the reason can be written for a while.
 #[test]
 fn a_run_whose_disk_takes_no_words_says_so_to_who_listens_and_loses_none() {
@@ -222,15 +190,6 @@ fn a_run_whose_disk_takes_no_words_says_so_to_who_listens_and_loses_none() {
         "{events:?}"
     );
     assert_eq!(written.last().unwrap()["kind"], "finished");
-}
-
-/// Unmounts a file system when it is dropped.
-struct Mounted<'a>(&'a Path);
-
-impl Drop for Mounted<'_> {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0).status();
-    }
 }
 
 /// Trains a tiny model of 8 rows with faults.

@@ -13,6 +13,8 @@ mod bench;
 mod breaking;
 mod check;
 mod cli;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod disks;
 mod hub;
 mod hub_faults;
 mod hub_server;

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     folder::{CONFIG, WEIGHTS},
-    save::{write_safetensors, write_synced},
+    save::{write_file, write_safetensors},
 };
 use crate::{Result, arch::decoder::Decoder};
 
@@ -24,7 +24,7 @@ pub fn save_model(decoder: &Decoder, config: &Json, folder: &Path) -> Result<()>
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     write_safetensors(&folder.join(WEIGHTS), &tensors, metadata)?;
     let config = for_every_version(config);
-    write_synced(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
+    write_file(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
 }
 
 /// The config with rotary positions where transformers 4 looks for them too.

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
-    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -25,7 +24,7 @@ pub fn replace_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> R
         }
     }
     fs::create_dir_all(&temporary).map_err(Error::file("create the folder", &temporary))?;
-    if let Err(error) = write(&temporary).and_then(|()| sync_folder(&temporary)) {
+    if let Err(error) = write(&temporary).and_then(|()| sync_files(&temporary)) {
         // What was written of it would fill a disk that has too little room.
         let _ = fs::remove_dir_all(&temporary);
         return Err(error);
@@ -58,14 +57,17 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Writes a file and waits until the disk has it.
 pub fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = File::create(path).map_err(Error::file("create the file", path))?;
-    file.write_all(bytes)
-        .map_err(Error::file("write the file", path))?;
-    file.sync_all()
-        .map_err(Error::file("write the file to disk", path))
+    fs::write(path, bytes).map_err(Error::file("write the file", path))?;
+    sync_file(path)
 }
 
-/// Writes tensors by name as safetensors, with `metadata` in the header, and waits until the disk has them.
+/// Writes a file into a folder that is being made. For the disk [`replace_folder`] waits.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).map_err(Error::file("write the file", path))
+}
+
+/// Writes tensors by name as safetensors, with `metadata` in the header, into a folder that is being made. For the disk
+/// [`replace_folder`] waits.
 pub fn write_safetensors(
     path: &Path,
     tensors: &BTreeMap<String, Tensor>,
@@ -84,12 +86,7 @@ pub fn write_safetensors(
     written.map_err(|error| match error {
         SafeTensorError::IoError(error) => Error::file("write the tensors", path)(error),
         error => Error::format(path, format!("could not write the tensors: {error}")),
-    })?;
-    // Windows lets only who may write have a file flushed.
-    let file = File::options().write(true).open(path);
-    let file = file.map_err(Error::file("open the tensors again", path))?;
-    file.sync_all()
-        .map_err(Error::file("write the tensors to disk", path))
+    })
 }
 
 /// Bytes of all files in a folder.
@@ -128,6 +125,28 @@ pub fn name_of(path: &Path) -> String {
 /// `.name.purpose` beside `name`.
 fn beside(path: &Path, purpose: &str) -> PathBuf {
     path.with_file_name(format!(".{}.{purpose}", name_of(path)))
+}
+
+/// Waits until the disk has a folder with all files in it. Without their bytes, a name is kept by a power cut and leads to an
+/// empty file.
+fn sync_files(folder: &Path) -> Result<()> {
+    let entries = fs::read_dir(folder).map_err(Error::file("read the folder", folder))?;
+    for entry in entries {
+        sync_file(
+            &entry
+                .map_err(Error::file("read the folder", folder))?
+                .path(),
+        )?;
+    }
+    sync_folder(folder)
+}
+
+/// Waits until the disk has a file.
+fn sync_file(path: &Path) -> Result<()> {
+    // Windows lets only who may write have a file flushed.
+    let file = File::options().write(true).open(path);
+    file.and_then(|file| file.sync_all())
+        .map_err(Error::file("write the file to disk", path))
 }
 
 /// Waits until the disk has a folder's list of names. Windows has no such call and needs none.

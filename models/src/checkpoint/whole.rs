@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::save::{replace_file, write_synced};
+use super::save::{replace_file, write_file};
 use crate::{Error, Result, figures::count};
 
 /// The file that says how far a run was, and what else is in the folder.
@@ -43,7 +43,7 @@ type List = BTreeMap<String, Listed>;
 pub fn write_state(folder: &Path, mut fields: Map<String, Json>) -> Result<()> {
     let path = folder.join(STATE);
     put(&mut fields, FILES, &list(folder)?, &path)?;
-    write_synced(&path, seal(&fields, &path)?.as_bytes())
+    write_file(&path, seal(&fields, &path)?.as_bytes())
 }
 
 /// Writes other values for some fields of the `state.json` of a checkpoint, whole or not at all.

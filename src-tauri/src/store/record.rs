@@ -140,6 +140,10 @@ impl Record {
         written.map_err(AppError::file("write an event", &self.path))?;
         self.last_number = event.number;
         self.bytes += line.len() as u64;
+        if is_mark(&event.event) {
+            // A disk that can't, which the checkpoint has just waited for, has the words in memory all the same.
+            let _ = self.file.sync_data();
+        }
         Ok(event)
     }
 
@@ -152,6 +156,18 @@ impl Record {
         }
         written
     }
+}
+
+/// Whether what was said so far has to outlive a power cut, as what was saved does.
+fn is_mark(event: &TrainEvent) -> bool {
+    matches!(
+        event,
+        TrainEvent::Saved { .. }
+            | TrainEvent::Paused { .. }
+            | TrainEvent::Stopped { .. }
+            | TrainEvent::Failed { .. }
+            | TrainEvent::Finished { .. }
+    )
 }
 
 /// The file that keeps room for events.

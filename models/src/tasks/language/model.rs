@@ -13,7 +13,7 @@ use crate::{
         folder::{ModelFolder, WEIGHTS, read_json},
         load::{LoadDtypes, StoredWeights, load_decoder},
         model::save_model,
-        save::write_synced,
+        save::write_file,
     },
     data::{
         row::{Message, Role},
@@ -114,7 +114,7 @@ impl LanguageModel {
         }
         let template = self.chats.then_some(self.template.source.as_str());
         self.tokenizer.save(folder, template)?;
-        write_synced(
+        write_file(
             &folder.join(USE),
             format!("{:#}\n", json!({ "chats": self.chats })).as_bytes(),
         )
