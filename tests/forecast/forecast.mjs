@@ -1,20 +1,21 @@
 // How well a run's cost is known before it starts: for each setting the estimate, the measured forecast and a real run,
 // as a table in Markdown.
 //
-//   node tests/forecast/forecast.mjs PROGRAM [cpu|cuda] [FOLDER]
+//   node tests/forecast/forecast.mjs PROGRAM [cpu|cuda] [FOLDER] [WORDS]
 //
 // PROGRAM is `anneal`; for `cuda`, its CUDA engine stands beside it. FOLDER keeps the models and runs, so that a second call goes
-// on with them; without it they are in a temporary folder that is removed. Nothing is fetched: models are made by short runs
-// from nothing, and the text by this script. What is compared is written to the standard output, progress to the other.
+// on with them; without it they are in a temporary folder that is removed. WORDS leave out the settings that have none of them in
+// their name: `full 1B`. Nothing is fetched: models are made by short runs from nothing, and the text by this script. What is
+// compared is written to the standard output, progress to the other.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
-const [program, device = "cpu", given] = process.argv.slice(2);
+const [program, device = "cpu", given, ...wanted] = process.argv.slice(2);
 if (!program) {
-  console.error("usage: node tests/forecast/forecast.mjs PROGRAM [cpu|cuda] [FOLDER]");
+  console.error("usage: node tests/forecast/forecast.mjs PROGRAM [cpu|cuda] [FOLDER] [WORDS]");
   process.exit(2);
 }
 const anneal = resolve(program);
@@ -59,6 +60,9 @@ const SETTINGS = {
     { method: "scratch", shape: "135M", rows: 16, length: 512, steps: 100, dtype: "f32" },
   ],
 }[device];
+
+/** How often each is forecast and run. The medians are compared. */
+const TURNS = { cpu: 3, cuda: 1 }[device];
 
 /** A text with enough different words for a tokenizer, the same each time. */
 function words(count, seed) {
@@ -140,39 +144,58 @@ function optionsOf({ method, shape, rows, length, accumulate = 1, steps = 20, ch
   return ["--data", chats ? chat : text, "--method", method, ...model, "--steps", String(steps), "--name", "compared", ...set(fields)];
 }
 
+function titleOf(setting) {
+  const more = ["accumulate", "checkpointing", "sgd", "ema", "dtype", "chat"].filter((name) => setting[name]);
+  const named = more.map((name) => (setting[name] === true ? name : `${name} ${setting[name]}`));
+  return [`${setting.method} ${setting.shape}`, `${setting.rows} x ${setting.length}`, ...named].join(", ");
+}
+
+/** A real run: the most memory it took while it learned, and its seconds. */
+function run(options) {
+  const events = ask(...options, "--force").map((line) => line.event ?? line);
+  const steps = events.filter(({ kind }) => kind === "stepped");
+  // A model of a billion weights leaves tens of gigabytes.
+  const runs = join(home, "runs");
+  for (const name of readdirSync(runs)) if (name.includes("-compared-")) rmSync(join(runs, name), { recursive: true });
+  return { peak: Math.max(...steps.map((step) => step.peak_bytes ?? 0)), seconds: events.find(({ kind }) => kind === "finished").seconds };
+}
+
+const median = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
 const giga = (bytes) => (bytes / 1e9).toFixed(2);
 const ratio = (value) => value.toFixed(2);
 const time = (seconds) => seconds.toFixed(1);
 
-console.log("| Setting | Estimated GB | Measured GB | Real GB | Estimated / real | Measured / real | Forecast s | Real s | Ratio |");
-console.log("|---|---|---|---|---|---|---|---|---|");
+const heads = ["Setting", "Estimated GB", "Measured GB", "Real GB", "Estimated / real", "Measured / real", "Forecast s", "Real s", "Ratio"];
+if (TURNS > 1) heads.push("Single ratios");
+console.log(`| ${heads.join(" | ")} |`);
+console.log(`|${"---|".repeat(heads.length)}`);
 const worst = { estimated: 1, measured: 1, time: 1 };
 const off = (value) => Math.max(value, 1 / value);
 for (const setting of SETTINGS) {
+  const title = titleOf(setting);
+  if (wanted.length > 0 && !wanted.some((words) => title.includes(words))) continue;
   const options = optionsOf(setting);
-  const [planned] = ask(...options, "--plan", "--measure");
-  const events = ask(...options, "--force").map((line) => line.event ?? line);
-  const finished = events.find(({ kind }) => kind === "finished");
-  const steps = events.filter(({ kind }) => kind === "stepped");
-  const peak = Math.max(...steps.map((step) => step.peak_bytes ?? 0));
-  const { forecast } = planned;
-  const more = ["accumulate", "checkpointing", "sgd", "ema", "dtype", "chat"].filter((name) => setting[name]);
-  const named = more.map((name) => (setting[name] === true ? name : `${name} ${setting[name]}`));
-  const title = [`${setting.method} ${setting.shape}`, `${setting.rows} x ${setting.length}`, ...named].join(", ");
+  // In turn, so that a machine that is slower for a while is so for both.
+  const turns = Array.from({ length: TURNS }, () => ({ planned: ask(...options, "--plan", "--measure")[0], real: run(options) }));
+  const [{ planned }] = turns;
+  const forecast = {
+    peak_bytes: median(turns.map((turn) => turn.planned.forecast.peak_bytes)),
+    seconds: median(turns.map((turn) => turn.planned.forecast.seconds)),
+  };
+  const peak = median(turns.map((turn) => turn.real.peak));
+  const seconds = median(turns.map((turn) => turn.real.seconds));
+  const single = turns.map((turn) => ratio(turn.planned.forecast.seconds / turn.real.seconds)).sort();
   const ratios = {
     estimated: planned.estimated_bytes / peak,
     measured: forecast.peak_bytes / peak,
-    time: forecast.seconds / finished.seconds,
+    time: forecast.seconds / seconds,
   };
   for (const [name, value] of Object.entries(ratios)) worst[name] = off(value) > off(worst[name]) ? value : worst[name];
   const cells = [
     title, giga(planned.estimated_bytes), giga(forecast.peak_bytes), giga(peak), ratio(ratios.estimated), ratio(ratios.measured),
-    time(forecast.seconds), time(finished.seconds), ratio(ratios.time),
+    time(forecast.seconds), time(seconds), ratio(ratios.time), ...(TURNS > 1 ? [`${single[0]} to ${single.at(-1)}`] : []),
   ];
   console.log(`| ${cells.join(" | ")} |`);
-  // A model of a billion weights leaves tens of gigabytes.
-  const runs = join(home, "runs");
-  for (const run of readdirSync(runs)) if (run.includes("-compared-")) rmSync(join(runs, run), { recursive: true });
 }
 console.log(`\nFurthest off: estimate ${ratio(worst.estimated)}, measured ${ratio(worst.measured)}, time ${ratio(worst.time)}.`);
 if (!given) rmSync(home, { recursive: true });

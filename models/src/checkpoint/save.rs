@@ -56,7 +56,7 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Writes a file and waits until the disk has it.
-pub fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).map_err(Error::file("write the file", path))?;
     sync_file(path)
 }

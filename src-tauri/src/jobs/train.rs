@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::VecDeque,
+    collections::{BTreeMap, HashMap, VecDeque},
     fs,
     path::Path,
     process, thread,
@@ -12,7 +12,8 @@ use std::{
 use models::{
     checkpoint::{
         keep::{Checkpoint, Checkpoints},
-        save::write_synced,
+        save::{replace_folder, write_safetensors},
+        whole::write_state,
     },
     device::{
         self, Choice, Device,
@@ -46,7 +47,7 @@ use crate::{
 
 /// How often events that can't be written are tried again.
 const DISK_LOOK: Duration = Duration::from_millis(500);
-/// A checkpoint that is larger is not written for a trial: a piece of this size says how long it would take.
+/// A checkpoint that is larger is not written for a trial: a piece of it says how long it would take.
 const MOST_SAVED_BYTES: u64 = 2 << 30;
 
 /// What the app wants of the run.
@@ -130,10 +131,27 @@ fn save_seconds(
         state.save(task, folder).ok()?;
         return Some(started.elapsed().as_secs_f64());
     }
-    let piece = vec![0x5a; (MOST_SAVED_BYTES / 8) as usize];
-    fs::create_dir_all(folder).ok()?;
-    write_synced(&folder.join("piece"), &piece).ok()?;
-    Some(started.elapsed().as_secs_f64() * bytes as f64 / piece.len() as f64)
+    let written = save_piece(task, folder, MOST_SAVED_BYTES / 8).ok()?;
+    Some(started.elapsed().as_secs_f64() * bytes as f64 / written as f64)
+}
+
+/// Saves so many bytes of the weights that learn, or as few more as there have to be, just as a checkpoint is saved. Returns
+/// how many there were.
+fn save_piece(task: &LanguageTask, folder: &Path, most: u64) -> Result<u64> {
+    let mut piece = BTreeMap::new();
+    let mut bytes = 0;
+    for weight in task.parameters().trainable() {
+        if bytes >= most {
+            break;
+        }
+        bytes += weight.tensor().elem_count() as u64 * 4;
+        piece.insert(weight.name().to_owned(), weight.tensor());
+    }
+    replace_folder(folder, |folder| {
+        write_safetensors(&folder.join("piece.safetensors"), &piece, HashMap::new())?;
+        write_state(folder, serde_json::Map::new())
+    })?;
+    Ok(bytes)
 }
 
 fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
