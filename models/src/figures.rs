@@ -1,4 +1,4 @@
-//! Numbers as a person reads them. Deliberately absent: units, which each place has its own for.
+//! Numbers as a person reads them. Deliberately absent: units other than those of time, which each place has its own for.
 
 /// A whole number with commas between thousands.
 pub fn count(number: u64) -> String {
@@ -8,15 +8,33 @@ pub fn count(number: u64) -> String {
     groups.join(",")
 }
 
+/// Seconds as a person reads them.
+pub fn duration(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{seconds:.1} s"),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::count;
+    use super::*;
 
     #[test]
     fn thousands_are_set_apart() {
         assert_eq!(
             [0, 999, 1000, 1_234_567].map(count),
             ["0", "999", "1,000", "1,234,567"]
+        );
+    }
+
+    #[test]
+    fn a_duration_has_two_units_at_most() {
+        assert_eq!(
+            [0.25, 59.4, 61.0, 7261.0].map(duration),
+            ["0.2 s", "59.4 s", "1 min 01 s", "2 h 01 min"]
         );
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod hub;
 pub(crate) mod inspect;
 mod plan;
 mod train;
+mod trial;
 
 use std::{
     fs,

@@ -28,6 +28,18 @@ pub enum TrainEvent {
         device: String,
     },
 
+    /// A few steps were tried before the first one, to know what the run will take.
+    Tried {
+        /// How many.
+        steps: usize,
+        /// The whole run, after it was opened.
+        seconds: f64,
+        /// The most memory in use, where it is known.
+        peak_bytes: Option<u64>,
+        /// What is free of it, where it is known.
+        free_bytes: Option<u64>,
+    },
+
     /// The weights were updated once.
     Stepped {
         /// The step just done.
@@ -202,7 +214,7 @@ impl TrainEvent {
             | Self::Continued { step }
             | Self::Stopped { step }
             | Self::Finished { step, .. } => Some(step),
-            Self::Warned { .. } => None,
+            Self::Tried { .. } | Self::Warned { .. } => None,
         }
     }
 }

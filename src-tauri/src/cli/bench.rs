@@ -7,11 +7,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use models::{
     bench::{Size, WORKLOADS, published::PUBLISHED},
     device::RequestedDevice,
+    figures::duration,
 };
 
 use super::{
     Ended,
-    terminal::{Terminal, count_interrupts, duration, table},
+    terminal::{Terminal, count_interrupts, table},
 };
 use crate::{
     host::{

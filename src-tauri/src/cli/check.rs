@@ -4,14 +4,17 @@ use std::sync::atomic::Ordering;
 
 use console::style;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use models::device::{
-    RequestedDevice,
-    check::{Row, Verdict},
+use models::{
+    device::{
+        RequestedDevice,
+        check::{Row, Verdict},
+    },
+    figures::duration,
 };
 
 use super::{
     Ended,
-    terminal::{Terminal, count_interrupts, duration, table},
+    terminal::{Terminal, count_interrupts, table},
 };
 use crate::{
     host::{Host, check::CheckNews},

@@ -169,16 +169,6 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.1} TB")
 }
 
-/// Seconds as a person reads them.
-pub(crate) fn duration(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
-    match whole {
-        0..60 => format!("{seconds:.1} s"),
-        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
-        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
-    }
-}
-
 /// How often Ctrl-C was pressed since this was called. The second time, the program ends at once.
 ///
 /// A process has one handler, so a command that trains and then chats asks twice for the same count.
@@ -223,11 +213,6 @@ mod tests {
             "0 B", "999 B", "1.0 kB", "9.9 kB", "100 kB", "1.0 MB", "1.5 GB", "2.0 TB",
         ];
         assert_eq!(sizes.map(bytes), expected);
-        let times = [0.0, 59.4, 61.0, 3_725.0];
-        assert_eq!(
-            times.map(duration),
-            ["0.0 s", "59.4 s", "1 min 01 s", "1 h 02 min"]
-        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use console::style;
 use indicatif::{ProgressBar, ProgressStyle};
 use models::{
     device::RequestedDevice,
-    figures::count,
+    figures::{count, duration},
     train::{
         Resolved, TrainEvent, TrainRequest, estimate::Estimate, forecast::Forecast, request::Method,
     },
@@ -21,7 +21,7 @@ use serde_json::json;
 
 use super::{
     Ended, data, hub,
-    terminal::{Terminal, bytes, count_interrupts, duration, printable},
+    terminal::{Terminal, bytes, count_interrupts, printable},
 };
 use crate::{
     host::Host,
@@ -230,6 +230,9 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
     if let Some(words) = host.never_checked(run.plan()?.device) {
         terminal.note(words);
     }
+    if host.tries_first(run) && !terminal.json {
+        terminal.note("a few steps are tried first");
+    }
     let mut view = View::new(terminal);
     let wish = || Wish::stop_if(interrupts.load(Ordering::SeqCst) > 0);
     let mut started = |engine| {
@@ -338,6 +341,18 @@ impl<'a> View<'a> {
                 self.bar.set_length(*steps as u64);
                 self.bar.set_position(*step as u64);
                 self.bar.reset_eta();
+            }
+            TrainEvent::Tried {
+                steps,
+                seconds,
+                peak_bytes,
+                free_bytes,
+            } => {
+                let free = free_bytes.map(|free| format!(" of {} free", bytes(free)));
+                let free = free.unwrap_or_default();
+                let memory = peak_bytes.map(|peak| format!(" and {}{free}", bytes(peak)));
+                let (time, memory) = (duration(*seconds), memory.unwrap_or_default());
+                self.line(format!("about {time}{memory}, measured in {steps} steps"));
             }
             TrainEvent::Stepped { step, .. } => self.stepped(*step, &recorded.event),
             TrainEvent::Evaluated { .. } => self.line(evaluation(&recorded.event)),

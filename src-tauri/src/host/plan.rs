@@ -3,7 +3,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process,
     sync::{Arc, Mutex},
     time::SystemTime,
 };
@@ -15,7 +14,6 @@ use models::{
     tasks::language::text::{Text, TokenizerFrom},
     train::{
         Facts, Resolved, TrainPlan, TrainRequest,
-        forecast::Forecast,
         plan::{DataFacts, ModelFacts},
         preset,
         request::{Method, TokenizerSource},
@@ -139,7 +137,6 @@ impl Host {
     }
 
     /// The shape of the model that a plan trains.
-    #[cfg(feature = "gui")]
     pub(crate) fn shape(plan: &TrainPlan) -> Result<DecoderConfig> {
         let config = match (&plan.scratch, &plan.model) {
             (Some(scratch), _) => serde_json::Value::Object(scratch.config.clone()),
@@ -147,44 +144,6 @@ impl Host {
             (None, None) => return Err(AppError::failed("the plan names no model")),
         };
         Ok(DecoderConfig::from_json(&config)?)
-    }
-
-    /// Takes a few steps of a plan in an engine of their own. Returns what the run will take, or nothing when it was
-    /// stopped.
-    pub(crate) fn try_steps(
-        &self,
-        plan: &TrainPlan,
-        stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Forecast>> {
-        use crate::{
-            jobs::engine::{Engine, Wish},
-            wire::engine::{Ask, Reply},
-        };
-
-        let mut tried = None;
-        let mut hear = |reply| {
-            if let Reply::Tried { forecast } = reply {
-                tried = Some(forecast);
-            }
-        };
-        let name = format!(".trial-{}", process::id());
-        let ask = Ask::Try {
-            plan: Box::new(plan.clone()),
-            folder: self.paths.runs.join(&name),
-        };
-        let mut engine = Engine::start(self.kind_of(plan.device), None)?;
-        let asked = engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()));
-        // An engine that was ended in the middle of a save leaves what it had written.
-        for left in [name.clone(), format!(".{name}.writing")] {
-            let _ = fs::remove_dir_all(self.paths.runs.join(left));
-        }
-        asked?;
-        match tried {
-            None if !stop() => Err(AppError::failed(
-                "the engine ended the trial without a word",
-            )),
-            tried => Ok(tried),
-        }
     }
 
     /// Forgets the data that was planned with; a text of millions of rows is not kept for nothing.

@@ -89,6 +89,12 @@ impl Host {
             },
             wish => wish,
         };
+        if self.tries_first(run) && wish() == Wish::GoOn {
+            let device = run.plan()?.device;
+            let devices = self.devices();
+            let device = devices.iter().find(|it| it.requested() == device);
+            self.try_first(run, device.and_then(|it| it.free_bytes), show, wish)?;
+        }
         let (mut has_ended, mut failed_starts) = (false, 0);
         loop {
             let ended = match self.train_in_one_engine(run, force, started, show, wish) {
@@ -297,7 +303,7 @@ fn saved_step(run: &Run) -> Option<usize> {
 
 /// Writes a plan and what happened into a run that no engine has, again and again until the disk takes it or somebody asks to
 /// stop.
-fn write(
+pub(super) fn write(
     run: &Run,
     plan: Option<String>,
     event: TrainEvent,

@@ -78,7 +78,7 @@ pub(crate) struct Turn {
 struct GoingState {
     pause: AtomicBool,
     stop: AtomicBool,
-    /// Whether its engine has said anything of it.
+    /// Whether its engine has begun with it.
     begun: AtomicBool,
     /// Whether the last thing said of it is that it is over.
     over: AtomicBool,
@@ -113,7 +113,9 @@ impl Queue {
             thread::spawn(move || {
                 while let Some((Waiting { run, force }, state)) = shared.next() {
                     let mut heard = |recorded: &RecordedEvent| {
-                        state.begun.store(true, Ordering::SeqCst);
+                        if matches!(recorded.event, TrainEvent::Started { .. }) {
+                            state.begun.store(true, Ordering::SeqCst);
+                        }
                         let is_last = matches!(
                             recorded.event,
                             TrainEvent::Finished { .. }

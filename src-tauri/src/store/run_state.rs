@@ -419,7 +419,8 @@ impl RunState {
                 force_helps,
                 ..
             } => self.fail(message, hint, *force_helps),
-            TrainEvent::RolledBack { .. }
+            TrainEvent::Tried { .. }
+            | TrainEvent::RolledBack { .. }
             | TrainEvent::Relieved { .. }
             | TrainEvent::Sampled { .. }
             | TrainEvent::Warned { .. } => {}

@@ -8,11 +8,12 @@ use std::{
 
 use console::style;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use models::figures::duration;
 
 use crate::{
     cli::{
         Ended,
-        terminal::{Terminal, bytes, count_interrupts, duration, printable},
+        terminal::{Terminal, bytes, count_interrupts, printable},
     },
     host::Host,
     hub::{

@@ -2,7 +2,7 @@
 
 use console::style;
 use models::{
-    figures::count,
+    figures::{count, duration},
     train::{
         Resolved,
         estimate::Estimate,
@@ -11,7 +11,7 @@ use models::{
     },
 };
 
-use super::super::terminal::{bytes, duration, table};
+use super::super::terminal::{bytes, table};
 use crate::wire::error::{AppError, Result};
 
 /// One line: how much, of how much, and how that is known.

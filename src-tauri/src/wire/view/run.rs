@@ -1,6 +1,9 @@
 //! A run, and what happens in it.
 
-use models::train::{TrainEvent, TrainPlan, request::Method};
+use models::{
+    figures::duration,
+    train::{TrainEvent, TrainPlan, fit::amount, request::Method},
+};
 use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
@@ -262,6 +265,21 @@ fn sentence(event: TrainEvent) -> (String, bool) {
         } => (format!("Started on {device}."), false),
         TrainEvent::Started { step, device, .. } => {
             (format!("Went on from step {step}, on {device}."), false)
+        }
+        TrainEvent::Tried {
+            steps,
+            seconds,
+            peak_bytes,
+            free_bytes,
+        } => {
+            let free = free_bytes.map(|free| format!(" of {} free", amount(free)));
+            let free = free.unwrap_or_default();
+            let memory = peak_bytes.map(|peak| format!(", and {} of memory{free}", amount(peak)));
+            let (time, memory) = (duration(seconds), memory.unwrap_or_default());
+            (
+                format!("Tried {steps} steps first: the run takes about {time}{memory}."),
+                false,
+            )
         }
         TrainEvent::Saved { step, .. } => (format!("Step {step} saved."), false),
         TrainEvent::RolledBack {
