@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
 
 use console::style;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use models::{
     bench::{Size, WORKLOADS, published::PUBLISHED},
     device::RequestedDevice,
@@ -106,7 +106,8 @@ fn measure(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<End
     if let Some(path) = &arguments.export {
         benchmarks::Kind::of(path)?;
     }
-    let bar = progress(terminal);
+    let bar = terminal.bar("{pos}/{len}  {msg}", 50);
+    terminal.show(&bar);
     let mut began = None;
     let mut tell = |news: BenchNews<'_>| tell(&news, &bar, &mut began, terminal);
     let report = host.bench(&request, &mut tell, &stop);
@@ -120,17 +121,6 @@ fn measure(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<End
         true => Ok(Ended::Stopped),
         false => Ok(Ended::Done),
     }
-}
-
-fn progress(terminal: &Terminal) -> ProgressBar {
-    let bar = ProgressBar::hidden();
-    if let Ok(shape) = ProgressStyle::with_template("{bar:30.cyan/dim} {pos}/{len}  {msg}") {
-        bar.set_style(shape.progress_chars("━╸ "));
-    }
-    if terminal.shows_progress() {
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-    }
-    bar
 }
 
 /// Shows how far it is. `began` is when the first case did.

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 
 use console::style;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use models::{
     device::{
         RequestedDevice,
@@ -58,13 +57,8 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     #[cfg(not(debug_assertions))]
     let fault = None;
     let interrupts = count_interrupts()?;
-    let bar = ProgressBar::hidden();
-    if let Ok(shape) = ProgressStyle::with_template("{bar:30.cyan/dim} {pos}/{len}  {msg}") {
-        bar.set_style(shape.progress_chars("━╸ "));
-    }
-    if terminal.shows_progress() {
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-    }
+    let bar = terminal.bar("{pos}/{len}  {msg}", 50);
+    terminal.show(&bar);
     let mut tell = |news: CheckNews<'_>| match news {
         CheckNews::Begun { cases } => bar.set_length(cases as u64),
         CheckNews::Tried(row) => {

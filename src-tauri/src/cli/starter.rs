@@ -6,7 +6,6 @@ use std::{
 };
 
 use console::style;
-use indicatif::{ProgressBar, ProgressDrawTarget};
 use models::{device::RequestedDevice, figures::count, tasks::starter::Examination};
 use serde_json::json;
 
@@ -46,10 +45,8 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if train::follow(&run, false, host, terminal)? == Ended::Stopped {
         return Ok(Ended::Stopped);
     }
-    let bar = ProgressBar::hidden();
-    if terminal.shows_progress() {
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-    }
+    let bar = terminal.bar("{pos}/{len}", 20);
+    terminal.show(&bar);
     bar.set_length(data.held_out.len() as u64);
     let interrupts = count_interrupts()?;
     let mut asked = |count: usize| bar.set_position(count as u64);

@@ -12,6 +12,7 @@ use std::{
 };
 
 use console::style;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::wire::error::{AppError, Result};
@@ -87,6 +88,26 @@ impl Terminal {
     pub(crate) fn note(&self, text: impl Display) {
         if !self.quiet && !self.json {
             let _ = writeln!(io::stderr().lock(), "{text}");
+        }
+    }
+
+    /// A bar with more beside it, which takes so many letters at most: the whole has to fit into one line. Nobody sees it before
+    /// [`Self::show`].
+    pub(crate) fn bar(&self, beside: &str, letters: usize) -> ProgressBar {
+        let bar = ProgressBar::hidden();
+        let width = usize::from(console::Term::stderr().size().1);
+        let width = width.saturating_sub(letters).clamp(4, 30);
+        let template = format!("{{bar:{width}.cyan/dim}} {beside}");
+        if let Ok(shape) = ProgressStyle::with_template(&template) {
+            bar.set_style(shape.progress_chars("━╸ "));
+        }
+        bar
+    }
+
+    /// Shows a bar, where somebody wants to see one.
+    pub(crate) fn show(&self, bar: &ProgressBar) {
+        if self.shows_progress() {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use console::style;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use models::{
     device::RequestedDevice,
     figures::{count, duration},
@@ -298,14 +298,7 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(terminal: &'a Terminal) -> Self {
-        let bar = ProgressBar::hidden();
-        // The words beside the bar take up to 70 letters, and the whole has to fit into one line.
-        let width = usize::from(console::Term::stderr().size().1);
-        let width = width.saturating_sub(70).clamp(4, 30);
-        let template = format!("{{bar:{width}.cyan/dim}} {{pos}}/{{len}}  {{msg}}  {{eta}} left");
-        if let Ok(shape) = ProgressStyle::with_template(&template) {
-            bar.set_style(shape.progress_chars("━╸ "));
-        }
+        let bar = terminal.bar("{pos}/{len}  {msg}  {eta} left", 70);
         Self {
             terminal,
             bar,
@@ -334,10 +327,7 @@ impl<'a> View<'a> {
                     count(*trainable_parameters),
                     count(*parameters)
                 ));
-                if self.terminal.shows_progress() {
-                    self.bar
-                        .set_draw_target(indicatif::ProgressDrawTarget::stderr());
-                }
+                self.terminal.show(&self.bar);
                 self.bar.set_length(*steps as u64);
                 self.bar.set_position(*step as u64);
                 self.bar.reset_eta();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use console::style;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use models::figures::duration;
 
 use crate::{
@@ -133,15 +133,7 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(terminal: &'a Terminal) -> Self {
-        let bar = ProgressBar::hidden();
-        let width = usize::from(console::Term::stderr().size().1)
-            .saturating_sub(60)
-            .clamp(4, 30);
-        if let Ok(shape) =
-            ProgressStyle::with_template(&format!("{{bar:{width}.cyan/dim}} {{msg}}"))
-        {
-            bar.set_style(shape.progress_chars("━╸ "));
-        }
+        let bar = terminal.bar("{msg}", 60);
         Self {
             terminal,
             bar,
@@ -171,9 +163,7 @@ impl<'a> View<'a> {
                     style(id).for_stderr().bold(),
                     bytes(*total_bytes)
                 ));
-                if self.terminal.shows_progress() {
-                    self.bar.set_draw_target(ProgressDrawTarget::stderr());
-                }
+                self.terminal.show(&self.bar);
                 self.bar.set_length(*total_bytes);
             }
             HubEvent::Progressed {
