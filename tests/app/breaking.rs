@@ -71,7 +71,11 @@ fn a_run_that_has_nothing_left_to_give_up_stops_with_what_it_has_and_says_what_t
         assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
     }
     assert!(app.run(&["runs"]).stdout.contains("failed"));
-    assert!(only_run(&app).join("checkpoints/step-000000").is_dir());
+    assert!(
+        only_run(&app.home())
+            .join("checkpoints/step-000000")
+            .is_dir()
+    );
 }
 
 /// The limit is on the address space of the app and its engines; an allocation that does not fit ends the engine.
@@ -209,8 +213,8 @@ fn broken(faults: &str, settings: &str) -> (App, Output) {
 }
 
 /// The folder of the only run of a home.
-pub(crate) fn only_run(app: &App) -> std::path::PathBuf {
-    let mut runs = fs::read_dir(app.home().join("runs")).unwrap();
+pub(crate) fn only_run(home: &Path) -> std::path::PathBuf {
+    let mut runs = fs::read_dir(home.join("runs")).unwrap();
     runs.next().unwrap().unwrap().path()
 }
 

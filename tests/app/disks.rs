@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     app::App,
+    breaking::only_run,
     train::{signal, tiny, wait_for},
 };
 
@@ -57,6 +58,12 @@ fn a_run_whose_disk_is_lost_says_so_and_goes_on_when_it_is_back() {
     wait_for(&mut lines, "finished");
     assert!(child.wait().unwrap().success());
     assert_whole(&app, &disk);
+    let events = fs::read_to_string(only_run(&home(&disk)).join("events.jsonl")).unwrap();
+    let numbers = events.lines().map(|line| {
+        let event: Value = serde_json::from_str(line).unwrap();
+        event["number"].as_u64().unwrap()
+    });
+    assert!(numbers.eq(1..=events.lines().count() as u64), "{events}");
 }
 
 #[test]
@@ -129,8 +136,7 @@ fn assert_whole(app: &App, disk: &Mounted) {
 
 /// The weights that the only run of a home ended with.
 fn weights(home: &Path) -> Vec<u8> {
-    let run = fs::read_dir(home.join("runs")).unwrap().next();
-    let last = run.unwrap().unwrap().path().join("checkpoints/step-000400");
+    let last = only_run(home).join("checkpoints/step-000400");
     let mut weights = Vec::new();
     let mut file = File::open(last.join("model.safetensors")).unwrap();
     file.read_to_end(&mut weights).unwrap();

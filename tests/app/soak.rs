@@ -150,7 +150,7 @@ fn check_faults(wanted: usize) {
         assert_eq!(output.code, 0, "{faults}: {output:?}");
         happened += fs::read_dir(&once).unwrap().count();
         runs += 1;
-        let folder = only_run(&app);
+        let folder = only_run(&app.home());
         let recorded = fs::read_to_string(folder.join("events.jsonl")).unwrap();
         no_saved_step_was_lost(&recorded);
         let all = losses(&recorded);

@@ -73,6 +73,14 @@ pub fn relieve(plan: &TrainPlan, allowed: &Allowed) -> Option<Relieved> {
     })
 }
 
+/// What is different with fewer rows at once.
+pub fn words_for_rows(before: &TrainPlan, after: &TrainPlan) -> String {
+    format!(
+        "{} instead of {} rows at once, {} instead of {} times for each update; the result is the same",
+        after.batch.rows, before.batch.rows, after.batch.accumulate, before.batch.accumulate
+    )
+}
+
 impl Relief {
     fn of(self, plan: &TrainPlan, allowed: &Allowed) -> Option<(TrainPlan, String)> {
         let mut plan = plan.clone();
@@ -81,13 +89,9 @@ impl Relief {
                 "unused memory was given back, and nothing else is changed".to_owned()
             }
             Self::Rows if plan.batch.rows > 1 => {
-                let (rows, accumulate) = (plan.batch.rows, plan.batch.accumulate);
-                plan.limit_rows(rows / 2);
-                format!(
-                    "{} instead of {rows} rows at once, {} instead of {accumulate} times for each update; the result is the \
-                     same",
-                    plan.batch.rows, plan.batch.accumulate
-                )
+                let before = plan.clone();
+                plan.limit_rows(before.batch.rows / 2);
+                words_for_rows(&before, &plan)
             }
             Self::Activations if !plan.checkpointing => {
                 plan.checkpointing = true;

@@ -154,7 +154,7 @@ fn show_plan(
             let stop = || interrupts.load(Ordering::SeqCst) > 0;
             match host.try_steps(&resolved.plan, &stop)? {
                 None => return Ok(Ended::Stopped),
-                forecast => forecast,
+                tried => tried.map(|tried| tried.forecast),
             }
         }
         false => None,
@@ -256,6 +256,10 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
         return Ok(ended(state.status));
     }
     match state.status {
+        RunStatus::Stopped if !state.saved => terminal.line(format_args!(
+            "nothing was saved yet; begin with `anneal train --resume {}`",
+            state.id
+        )),
         RunStatus::Stopped => terminal.line(format_args!(
             "saved at step {} of {}; continue with `anneal train --resume {}`",
             state.step, state.steps, run.id
@@ -294,6 +298,8 @@ struct View<'a> {
     bar: ProgressBar,
     last_line: Option<Instant>,
     steps: usize,
+    /// Whether the disk took nothing when it was last heard of.
+    waits: bool,
 }
 
 impl<'a> View<'a> {
@@ -304,6 +310,7 @@ impl<'a> View<'a> {
             bar,
             last_line: None,
             steps: 0,
+            waits: false,
         }
     }
 
@@ -312,6 +319,10 @@ impl<'a> View<'a> {
             // Standard output that is gone is found out by the next signal, not here.
             let _ = self.terminal.json(recorded);
             return;
+        }
+        let waits = recorded.number == 0;
+        if std::mem::replace(&mut self.waits, waits) && !waits {
+            self.line("the disk takes it again".to_owned());
         }
         match &recorded.event {
             TrainEvent::Started {

@@ -154,7 +154,7 @@ impl App {
             .or_insert_with(|| RunProgress::new(run));
         progress.catch_up_with_all()?;
         let goes_on = self.queue.whether_goes_on(&run.id)();
-        Ok((progress.state(run)?.taken_on(goes_on), progress.plan()))
+        Ok((progress.state(run, goes_on)?, progress.plan()))
     }
 
     /// A run as the window shows it.

@@ -70,8 +70,7 @@ pub(super) fn follow_run(
             gone.set(news.send(RunNews { run, events }).is_err());
         };
         let hears = || !gone.get() && follower.load(Ordering::SeqCst) == number;
-        // A run that can't be read any more has no more to tell.
-        let _ = follow::follow(&run, u64::from(after), &mut tell, &hears, &goes_on);
+        follow::follow(&run, u64::from(after), &mut tell, &hears, &goes_on);
     });
     Ok(number)
 }

@@ -51,7 +51,7 @@ pub(super) fn try_run(app: State<'_, App>, filled: Filled) -> Answer<MeasureView
     let plan = resolve(&app, &filled)?.plan;
     let stop = || app.stop_trial.load(Ordering::SeqCst);
     match app.host.try_steps(&plan, &stop)? {
-        Some(forecast) => Ok(forecast.into()),
+        Some(tried) => Ok(tried.forecast.into()),
         None => Err(AppError::failed("the trial was stopped before it knew anything").into()),
     }
 }

@@ -30,7 +30,7 @@ use crate::{
         checks,
         record::{Record, RecordedEvent},
         reliefs,
-        runs::Run,
+        runs::{Run, RunLock},
     },
     wire::{
         engine::{Ask, Reply},
@@ -89,18 +89,19 @@ impl Host {
             },
             wish => wish,
         };
-        if self.tries_first(run) && wish() == Wish::GoOn {
-            let device = run.plan()?.device;
-            let devices = self.devices();
-            let device = devices.iter().find(|it| it.requested() == device);
-            self.try_first(run, device.and_then(|it| it.free_bytes), show, wish)?;
+        if self.tries_first(run) {
+            self.try_first(run, show, wish)?;
+            if wish() == Wish::Stop {
+                return write(run, None, TrainEvent::Stopped { step: 0 }, show, wish);
+            }
         }
         let (mut has_ended, mut failed_starts) = (false, 0);
         loop {
             let ended = match self.train_in_one_engine(run, force, started, show, wish) {
                 // What ended the last engine may keep the next one from starting for a while.
                 Err(_) if has_ended && failed_starts < MOST_DEATHS && wish() != Wish::Stop => {
-                    failed_starts += 1;
+                    // A disk that went away may come back at any time.
+                    failed_starts += usize::from(run.folder.is_dir());
                     thread::sleep(START_AGAIN);
                     continue;
                 }
@@ -239,7 +240,7 @@ impl Host {
             // The next plan only starts better for it.
             let _ = reliefs::remember(&self.paths.reliefs, &plan, &relieved);
         }
-        let reached = run.state().map_or(0, |state| state.step);
+        let reached = reached(run);
         Ok(Next::GoOn {
             plan: changed,
             event: TrainEvent::Relieved {
@@ -310,8 +311,11 @@ pub(super) fn write(
     show: &mut dyn FnMut(&RecordedEvent),
     wish: &dyn Fn() -> Wish,
 ) -> Result<()> {
-    let _lock = run.lock()?;
-    let attempt = || {
+    let mut lock = None;
+    let attempt = |lock: &mut Option<RunLock>| {
+        if lock.is_none() {
+            *lock = Some(run.lock()?);
+        }
         if let Some(plan) = &plan {
             replace_file(&run.plan_file(), plan.as_bytes())?;
         }
@@ -319,25 +323,29 @@ pub(super) fn write(
     };
     let mut waits = false;
     loop {
-        let error = match attempt() {
+        let error = match attempt(&mut lock) {
             Ok(recorded) => {
                 show(&recorded);
                 return Ok(());
             }
             Err(error) => error,
         };
-        if wish() == Wish::Stop {
+        // A run that another process trains is no matter of waiting.
+        let is_anothers = lock.is_none() && run.is_locked().unwrap_or(false);
+        if wish() == Wish::Stop || is_anothers {
             return Err(error);
         }
         if !waits {
-            show(&RecordedEvent::unwritten(
-                event.step().unwrap_or_default(),
-                &error,
-            ));
+            show(&RecordedEvent::unwritten(reached(run), &error));
             waits = true;
         }
         thread::sleep(WRITE_AGAIN);
     }
+}
+
+/// The last step that was done.
+fn reached(run: &Run) -> usize {
+    run.state().map_or(0, |state| state.step)
 }
 
 #[cfg(test)]
@@ -366,5 +374,33 @@ mod tests {
         write(&run, plan, event, &mut show, &|| Wish::GoOn).unwrap();
         assert_eq!(numbers.take(), [0, 1]);
         assert_eq!(fs::read(run.plan_file()).unwrap(), b"name: other");
+    }
+
+    #[test]
+    fn a_run_whose_folder_is_away_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, elsewhere) = (folder.path().join("run"), folder.path().join("elsewhere"));
+        fs::create_dir(&elsewhere).unwrap();
+        let run = Run::at(home.clone());
+        let mut numbers = Vec::new();
+        let mut show = |recorded: &RecordedEvent| {
+            numbers.push(recorded.number);
+            if recorded.number == 0 {
+                fs::rename(&elsewhere, &home).unwrap();
+            }
+        };
+        let event = TrainEvent::Continued { step: 7 };
+        write(&run, None, event, &mut show, &|| Wish::GoOn).unwrap();
+        assert_eq!(numbers, [0, 1]);
+    }
+
+    #[test]
+    fn a_run_that_another_process_trains_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = Run::at(folder.path().to_owned());
+        let _lock = run.lock().unwrap();
+        let event = TrainEvent::Continued { step: 7 };
+        let refused = write(&run, None, event, &mut |_| {}, &|| Wish::GoOn);
+        assert!(refused.unwrap_err().message.contains("another process"));
     }
 }

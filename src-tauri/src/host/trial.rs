@@ -2,16 +2,20 @@
 //!
 //! Deliberately absent: how steps are tried and what follows from them, which is the models' crate.
 
-use std::{fs, process};
+use std::{
+    fs, process,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use models::{
     device::RequestedDevice,
     train::{
         TrainEvent, TrainPlan,
         estimate::Estimate,
-        fit::amount,
+        fit::{amount, room, with_rows},
         forecast::Forecast,
-        relief::{Allowed, Relieved, relieve},
+        relief::words_for_rows,
     },
 };
 
@@ -25,9 +29,19 @@ use crate::{
     },
 };
 
-/// The operations of a run that is over within a few minutes: it is a measurement of its own. On a processor, and on others.
+/// The operations of a run that takes some minutes on a slow device of its kind. One with fewer is a measurement of its own.
 const SHORT_ON_CPU: f64 = 2e13;
-const SHORT_ELSEWHERE: f64 = 1e15;
+const SHORT_ON_METAL: f64 = 5e14;
+const SHORT_ON_CUDA: f64 = 5e15;
+/// A trial that takes longer has met a device that hangs.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// What came of a trial.
+pub(crate) struct Tried {
+    pub(crate) forecast: Forecast,
+    /// What was free of the device's memory before it.
+    pub(crate) free_bytes: Option<u64>,
+}
 
 impl Host {
     /// Takes a few steps of a plan in an engine of their own. Returns what the run will take, or nothing when it was
@@ -36,19 +50,28 @@ impl Host {
         &self,
         plan: &TrainPlan,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Forecast>> {
+    ) -> Result<Option<Tried>> {
+        /// Two may go on at once, each with a folder for what it saves.
+        static TRIALS: AtomicUsize = AtomicUsize::new(0);
+
         let mut tried = None;
         let mut hear = |reply| {
             if let Reply::Tried { forecast } = reply {
                 tried = Some(forecast);
             }
         };
-        let name = format!(".trial-{}", process::id());
+        let number = TRIALS.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".trial-{}-{number}", process::id());
         let ask = Ask::Try {
             plan: Box::new(plan.clone()),
             folder: self.paths.runs.join(&name),
         };
         let mut engine = Engine::start(self.kind_of(plan.device), None)?;
+        engine.limit(LIMIT);
+        let devices = engine.devices().iter();
+        let free_bytes = devices
+            .filter(|device| device.requested() == plan.device)
+            .find_map(|device| device.free_bytes);
         let asked = engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()));
         // An engine that was ended in the middle of a save leaves what it had written.
         for left in [name.clone(), format!(".{name}.writing")] {
@@ -59,7 +82,10 @@ impl Host {
             None if !stop() => Err(AppError::failed(
                 "the engine ended the trial without a word",
             )),
-            tried => Ok(tried),
+            tried => Ok(tried.map(|forecast| Tried {
+                forecast,
+                free_bytes,
+            })),
         }
     }
 
@@ -70,18 +96,21 @@ impl Host {
         plan.is_some_and(|plan| !is_short(&plan))
     }
 
-    /// Tries a run before it starts, and says in it what it will take. Where that is more than there is, it gives up rows at
-    /// once or activations before it has to. A trial that fails is no reason not to start.
+    /// Tries a run before it starts, and says in it what it will take. A trial that fails is no reason not to start; one that is
+    /// stopped, also by a pause, says nothing.
     pub(super) fn try_first(
         &self,
         run: &Run,
-        free_bytes: Option<u64>,
         show: &mut dyn FnMut(&RecordedEvent),
         wish: &dyn Fn() -> Wish,
     ) -> Result<()> {
-        let mut plan = run.plan()?;
-        let tried = self.try_steps(&plan, &|| wish() == Wish::Stop);
-        let Ok(Some(forecast)) = tried else {
+        let plan = run.plan()?;
+        let tried = self.try_steps(&plan, &|| wish() != Wish::GoOn);
+        let Ok(Some(Tried {
+            forecast,
+            free_bytes,
+        })) = tried
+        else {
             return Ok(());
         };
         let event = TrainEvent::Tried {
@@ -91,50 +120,61 @@ impl Host {
             free_bytes,
         };
         write(run, None, event, show, wish)?;
-        let Some((peak, free)) = forecast.peak_bytes.zip(free_bytes) else {
+        // Whoever changed the plan meanwhile, or had it start though it was said not to fit, knows better.
+        let was_forced = free_bytes.is_some_and(|free| {
+            estimate(&plan).is_none_or(|estimate| estimate.bytes() > room(free))
+        });
+        if was_forced || run.plan()? != plan {
+            return Ok(());
+        }
+        let Some((fitting, event)) = free_bytes.and_then(|free| give_up(&plan, &forecast, free))
+        else {
             return Ok(());
         };
-        let fixed = forecast.fixed_bytes.unwrap_or_default().min(peak);
-        let all_rows = plan.batch.rows;
-        let mut needed = peak;
-        while needed > free {
-            let Some(relieved) = relieve(&plan, &Allowed::default()) else {
-                break;
-            };
-            let Relieved { words: how, .. } = relieved;
-            let changed = run.changed_plan(&relieved.plan, "what was tried first needed more")?;
-            let event = TrainEvent::Relieved {
-                step: 1,
-                to_step: 0,
-                why: format!(
-                    "as tried, the run needs {}, and {} are free",
-                    amount(needed),
-                    amount(free)
-                ),
-                how,
-            };
-            write(run, Some(changed), event, show, wish)?;
-            // What is computed twice needs less by an amount that was not tried.
-            if relieved.plan.batch.rows == plan.batch.rows {
-                break;
-            }
-            plan = relieved.plan;
-            needed = fixed + (peak - fixed) / all_rows as u64 * plan.batch.rows as u64;
-        }
-        Ok(())
+        let changed = run.changed_plan(&fitting, "what was tried first needed more")?;
+        write(run, Some(changed), event, show, wish)
     }
+}
+
+/// The plan with as few rows at once as fit into what is free, where a trial says that more don't, and what is said of it. None
+/// where all fit, and where not even one does: then it is found out what helps.
+fn give_up(plan: &TrainPlan, forecast: &Forecast, free: u64) -> Option<(TrainPlan, TrainEvent)> {
+    let (peak, fixed) = (forecast.peak_bytes?, forecast.fixed_bytes?);
+    let rows = plan.batch.rows as u64;
+    let needed = |rows_now: u64| fixed + peak.saturating_sub(fixed) / rows * rows_now;
+    if peak <= free {
+        return None;
+    }
+    let fewer = (1..rows).rev().map(|most| with_rows(plan, most as usize));
+    let fitting = fewer
+        .into_iter()
+        .find(|fewer| needed(fewer.batch.rows as u64) <= free)?;
+    let event = TrainEvent::Relieved {
+        step: 1,
+        to_step: 0,
+        why: format!(
+            "as tried, the run needs {}, and {} are free",
+            amount(peak),
+            amount(free)
+        ),
+        how: words_for_rows(plan, &fitting),
+    };
+    Some((fitting, event))
 }
 
 /// Whether a run takes less time than a person waits for a figure. One whose shape is not known counts as short.
 fn is_short(plan: &TrainPlan) -> bool {
-    let Ok(config) = Host::shape(plan) else {
-        return true;
+    let short = match plan.device {
+        RequestedDevice::Metal => SHORT_ON_METAL,
+        RequestedDevice::Cuda(_) => SHORT_ON_CUDA,
+        RequestedDevice::Cpu | RequestedDevice::Auto => SHORT_ON_CPU,
     };
-    let most = match plan.device {
-        RequestedDevice::Cpu => SHORT_ON_CPU,
-        _ => SHORT_ELSEWHERE,
-    };
-    Estimate::new(plan, &config).operations < most
+    estimate(plan).is_none_or(|estimate| estimate.operations < short)
+}
+
+fn estimate(plan: &TrainPlan) -> Option<Estimate> {
+    let config = Host::shape(plan).ok()?;
+    Some(Estimate::new(plan, &config))
 }
 
 #[cfg(test)]
@@ -146,10 +186,78 @@ mod tests {
     use super::*;
     use crate::store::run_file;
 
-    /// What is said of a run of 8 rows that is tried where so much memory is free, and the plan it then has.
-    fn tried(free_bytes: Option<u64>) -> (Vec<TrainEvent>, TrainPlan) {
+    #[test]
+    fn a_run_that_is_tried_first_says_what_it_will_take() {
         let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("text.txt");
+        let (host, run) = a_run(folder.path());
+        assert!(!host.tries_first(&run), "a run of a second");
+        host.try_first(&run, &mut |_| {}, &|| Wish::GoOn).unwrap();
+        let events = run.events().unwrap();
+        let [RecordedEvent { event, .. }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        let TrainEvent::Tried {
+            steps,
+            seconds,
+            peak_bytes,
+            free_bytes,
+        } = event
+        else {
+            panic!("{event:?}");
+        };
+        assert!(*steps >= 2 && *seconds > 0.0, "{event:?}");
+        assert!(*peak_bytes > Some(10_000_000) && *free_bytes > *peak_bytes);
+        let left = fs::read_dir(&host.paths.runs).unwrap().count();
+        assert_eq!(left, 1, "nothing of the trial is kept");
+    }
+
+    #[test]
+    fn a_trial_that_is_stopped_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (host, run) = a_run(folder.path());
+        host.try_first(&run, &mut |_| {}, &|| Wish::Stop).unwrap();
+        assert_eq!(run.events().unwrap(), []);
+    }
+
+    #[test]
+    fn rows_that_would_not_fit_are_given_up_before_they_are_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, run) = a_run(folder.path());
+        let plan = run.plan().unwrap();
+        // 100 bytes whatever a batch has, and 100 for each row.
+        let forecast = Forecast {
+            steps_tried: 6,
+            whole: true,
+            peak_bytes: Some(900),
+            fixed_bytes: Some(100),
+            bytes_per_token: Some(1.0),
+            fixed_millis: 1.0,
+            millis_per_token: 1.0,
+            step_millis: 1.0,
+            seconds: 1.0,
+            looking_seconds: 1.0,
+            opening_seconds: 1.0,
+        };
+        for (free, rows) in [
+            (900, None),
+            (899, Some(4)),
+            (499, Some(2)),
+            (200, Some(1)),
+            (199, None),
+        ] {
+            let given_up = give_up(&plan, &forecast, free);
+            let found = given_up.as_ref().map(|(plan, _)| plan.batch.rows);
+            assert_eq!(found, rows, "{free}");
+            if let Some((fewer, TrainEvent::Relieved { how, .. })) = given_up {
+                assert_eq!(fewer.batch.rows * fewer.batch.accumulate, 8);
+                assert!(how.contains("instead of 8 rows at once"), "{how}");
+            }
+        }
+    }
+
+    /// A short run of 8 rows.
+    fn a_run(folder: &std::path::Path) -> (Host, Run) {
+        let data = folder.join("text.txt");
         let text = "Steel is heated and cooled slowly, until it is soft.\n".repeat(400);
         fs::write(&data, text).unwrap();
         let asked = [
@@ -163,40 +271,8 @@ mod tests {
         ];
         let asked: Vec<String> = asked.into_iter().map(str::to_owned).collect();
         let request = run_file::set(TrainRequest::default(), &asked).unwrap();
-        let (host, _) = Host::open(Some(&folder.path().join("home"))).unwrap();
+        let (host, _) = Host::open(Some(&folder.join("home"))).unwrap();
         let run = host.create_run(&host.plan(request).unwrap()).unwrap();
-        assert!(!host.tries_first(&run), "a run of a second");
-        let mut show = |_: &RecordedEvent| {};
-        host.try_first(&run, free_bytes, &mut show, &|| Wish::GoOn)
-            .unwrap();
-        let events = run.events().unwrap();
-        let left = fs::read_dir(&host.paths.runs).unwrap().count();
-        assert_eq!(left, 1, "nothing of the trial is kept");
-        (
-            events.into_iter().map(|it| it.event).collect(),
-            run.plan().unwrap(),
-        )
-    }
-
-    #[test]
-    fn a_run_that_is_tried_first_says_what_it_will_take() {
-        let (events, plan) = tried(Some(1 << 40));
-        let [TrainEvent::Tried { steps, seconds, .. }] = events[..] else {
-            panic!("{events:?}");
-        };
-        assert!(steps >= 2 && seconds > 0.0, "{events:?}");
-        assert_eq!(plan.batch.rows, 8);
-    }
-
-    #[test]
-    fn rows_that_would_not_fit_are_given_up_before_they_are_tried() {
-        let (events, plan) = tried(Some(1));
-        let relieved = events.iter().filter_map(|event| match event {
-            TrainEvent::Relieved { how, .. } => Some(how.split(' ').next().unwrap()),
-            _ => None,
-        });
-        assert!(relieved.eq(["4", "2", "1", "activations"]), "{events:?}");
-        assert_eq!((plan.batch.rows, plan.batch.accumulate), (1, 8));
-        assert!(plan.checkpointing);
+        (host, run)
     }
 }

@@ -17,6 +17,8 @@ use crate::{
 
 /// The time between two messages.
 const PACE: Duration = Duration::from_millis(33);
+/// The time between two looks at a run that can't be read.
+const UNREADABLE_LOOK: Duration = Duration::from_secs(1);
 /// The most events of a message.
 const MOST_EVENTS: usize = 5_000;
 /// Whether a process trains the run is asked every so many looks, when nothing new was written.
@@ -26,37 +28,64 @@ const LOOKS_PER_STATE: usize = 10;
 /// app has taken the run on says `goes_on`.
 ///
 /// `tell` gets events, none where only the state changed, and the state after them. The first call comes as soon as the
-/// events that are known already were read over.
+/// events that are known already were read over. A run that can't be read now may be on a disk that comes back.
 pub(crate) fn follow(
     run: &Run,
     after: u64,
     tell: &mut dyn FnMut(Vec<RecordedEvent>, RunState),
     hears: &dyn Fn() -> bool,
     goes_on: &dyn Fn() -> bool,
-) -> Result<()> {
-    let mut progress = RunProgress::new(run);
-    let mut told: Option<RunState> = None;
-    let mut quiet_looks = 0;
+) {
+    let mut follower = Follower {
+        progress: RunProgress::new(run),
+        last: after,
+        told: None,
+        quiet_looks: 0,
+    };
     while hears() {
-        let mut events = progress.catch_up(MOST_EVENTS)?;
+        match follower.look(run, tell, goes_on) {
+            Ok(true) => {}
+            Ok(false) => thread::sleep(PACE),
+            Err(_) => thread::sleep(UNREADABLE_LOOK),
+        }
+    }
+}
+
+/// What whoever follows a run knows of it.
+struct Follower {
+    progress: RunProgress,
+    /// The number of the last event that was told, or was known before.
+    last: u64,
+    told: Option<RunState>,
+    /// How often nothing new was found.
+    quiet_looks: usize,
+}
+
+impl Follower {
+    /// Tells what is new. Returns whether there is more that nobody sees before it is shown, so that it is read at once.
+    fn look(
+        &mut self,
+        run: &Run,
+        tell: &mut dyn FnMut(Vec<RecordedEvent>, RunState),
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let mut events = self.progress.catch_up(MOST_EVENTS)?;
         let behind = events.len() == MOST_EVENTS;
-        events.retain(|event| event.number > after);
-        let is_time = !events.is_empty() || quiet_looks % LOOKS_PER_STATE == 0;
+        events.retain(|event| event.number > self.last);
+        let is_known = events.is_empty();
+        let is_time = !is_known || self.quiet_looks.is_multiple_of(LOOKS_PER_STATE);
         // What the page has already is read over without a word.
-        if is_time && !(behind && events.is_empty()) {
-            let state = progress.state(run)?.taken_on(goes_on());
-            if !events.is_empty() || told.as_ref() != Some(&state) {
-                told = Some(state.clone());
+        if is_time && !(behind && is_known) {
+            let state = self.progress.state(run, goes_on())?;
+            if !is_known || self.told.as_ref() != Some(&state) {
+                self.last = events.last().map_or(self.last, |event| event.number);
+                self.told = Some(state.clone());
                 tell(events, state);
             }
         }
-        quiet_looks = if behind { 0 } else { quiet_looks + 1 };
-        // Nobody sees what was over before it is shown, so it is read as fast as it can be.
-        if !behind || progress.last_number() > after {
-            thread::sleep(PACE);
-        }
+        self.quiet_looks = if behind { 0 } else { self.quiet_looks + 1 };
+        Ok(behind && is_known)
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -93,7 +122,7 @@ mod tests {
             }
         };
         let hears = || heard.borrow().len() < last - 6;
-        follow(&run, 7, &mut tell, &hears, &|| false).unwrap();
+        follow(&run, 7, &mut tell, &hears, &|| false);
         assert!(heard.borrow().iter().copied().eq(8..=last as u64 + 1));
         assert!(longest <= MOST_EVENTS);
     }

@@ -72,6 +72,7 @@ pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wish
             record,
             show,
             unwritten: VecDeque::new(),
+            step: 0,
             problem: None,
         }),
         wishes,
@@ -165,9 +166,9 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     let newest = newest(&checkpoints, observer)?;
     let mut told = Vec::new();
     if let Some(newest) = &newest {
-        let changes = plan_changes::check(&read_saved(&newest.path)?, &plan, force)?;
-        // What was given up has been said.
-        told.extend(changes.filter(|_| !observer.was_relieved));
+        let saved = read_saved(&newest.path)?;
+        let changes = plan_changes::check(&saved, &plan, force, observer.was_relieved)?;
+        told.extend(changes);
     }
     told.extend(sources::check(run, &plan, force)?);
     let choice = choose(plan.device, plan.strict)?;
@@ -299,6 +300,8 @@ struct Writer<'a> {
     record: Record,
     show: &'a mut dyn FnMut(RecordedEvent),
     unwritten: VecDeque<TrainEvent>,
+    /// The last step done.
+    step: usize,
     /// Why the first of them could not be written.
     problem: Option<AppError>,
 }
@@ -315,8 +318,7 @@ impl Writer<'_> {
                 }
                 Err(error) => {
                     if self.problem.is_none() {
-                        let step = event.step().unwrap_or_default();
-                        (self.show)(RecordedEvent::unwritten(step, &error));
+                        (self.show)(RecordedEvent::unwritten(self.step, &error));
                     }
                     self.problem = Some(error);
                     return false;
@@ -353,6 +355,7 @@ impl Observer for Recorder<'_> {
         #[cfg(debug_assertions)]
         let has_stepped = matches!(event, TrainEvent::Stepped { .. });
         let writer = self.writer.get_mut();
+        writer.step = self.step;
         writer.unwritten.push_back(event);
         if let Some(times) = slower {
             let message = format!(

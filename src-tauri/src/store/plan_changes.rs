@@ -24,10 +24,27 @@ const ORDER: [&str; 3] = ["data", "batch.length", "seed"];
 /// What changes without a word: a name, and paths of files, which are compared by what is in them.
 const SILENT: [&str; 4] = ["name", "model", "data.files", "scratch.tokenizer"];
 
-/// Compares the plan of a run with the one it had when it was saved. Returns what changed, in a sentence, if anything did.
+/// What a run gives up when memory runs out, which is said when it does.
+const GIVEN_UP: [&str; 7] = [
+    "batch.rows",
+    "batch.accumulate",
+    "evaluate.batches",
+    "checkpointing",
+    "dtype",
+    "device",
+    "avoid_kernels",
+];
+
+/// Compares the plan of a run with the one it had when it was saved. Returns what changed, in a sentence, if anything did. Of a run
+/// that has just given something up, that is said already.
 ///
 /// Where the checkpoint does not fit, an error names the setting. Who insists may have the data in another order.
-pub(crate) fn check(saved: &Saved, now: &TrainPlan, insists: bool) -> Result<Option<String>> {
+pub(crate) fn check(
+    saved: &Saved,
+    now: &TrainPlan,
+    insists: bool,
+    was_relieved: bool,
+) -> Result<Option<String>> {
     let Some(before) = &saved.plan else {
         return Ok(None);
     };
@@ -40,7 +57,8 @@ pub(crate) fn check(saved: &Saved, now: &TrainPlan, insists: bool) -> Result<Opt
     {
         let (was, is) = (old.get(field), new.get(field));
         let longer = field == "steps" && now.steps > before.steps;
-        if was == is || longer || is_in(field, &SILENT) {
+        let given_up = was_relieved && is_in(field, &GIVEN_UP);
+        if was == is || longer || given_up || is_in(field, &SILENT) {
             continue;
         }
         let (was, is) = (words(was), words(is));

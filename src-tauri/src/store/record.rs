@@ -7,6 +7,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use ::models::train::TrainEvent;
@@ -16,6 +17,10 @@ use crate::wire::error::{AppError, Result};
 
 /// How many events are in memory at once where none of them is kept.
 pub(crate) const EVENTS_AT_ONCE: usize = 5_000;
+/// After how many lines the disk is waited for, where nothing is saved meanwhile.
+const MOST_UNSYNCED: usize = 10_000;
+/// How often a file that can't be written is opened anew.
+const REOPEN: Duration = Duration::from_millis(500);
 /// What a line begins with.
 const BEGIN: &[u8] = b"{\"number\":";
 /// By how much a number may be ahead of the one before it: as many lines may be lost. A greater one was damaged.
@@ -62,6 +67,10 @@ pub(crate) struct Record {
     last_event: Option<TrainEvent>,
     /// Bytes of the events so far.
     bytes: u64,
+    /// The lines that a power cut would lose, with their numbers.
+    unsynced: Vec<(u64, String)>,
+    /// When the file was last opened anew.
+    reopened: Option<Instant>,
 }
 
 impl Record {
@@ -89,6 +98,8 @@ impl Record {
             last_number: tail.last_number,
             last_event,
             bytes: 0,
+            unsynced: Vec::new(),
+            reopened: None,
         };
         let ended = record.end_last_line(tail.offset);
         let length = ended.and_then(|()| record.file.metadata());
@@ -130,32 +141,56 @@ impl Record {
         if written.is_err() && fs::remove_file(reserve(&self.path)).is_ok() {
             written = self.write(line.as_bytes());
         }
-        if written.is_err()
-            && let Ok(anew) = Self::open(&self.path)
-        {
-            // What was open on a disk that went away stays lost when it is back.
-            (self.file, self.bytes) = (anew.file, anew.bytes);
+        if written.as_ref().is_err_and(|error| !is_full(error)) && self.reopen() {
             written = self.write(line.as_bytes());
         }
         written.map_err(AppError::file("write an event", &self.path))?;
         self.last_number = event.number;
-        self.bytes += line.len() as u64;
-        if is_mark(&event.event) {
-            // A disk that can't, which the checkpoint has just waited for, has the words in memory all the same.
-            let _ = self.file.sync_data();
+        self.unsynced.push((event.number, line));
+        let is_due = is_mark(&event.event) || self.unsynced.len() >= MOST_UNSYNCED;
+        if is_due && self.file.sync_data().is_ok() {
+            self.unsynced.clear();
         }
         Ok(event)
+    }
+
+    /// Opens the file anew: what was open on a disk that went away stays lost when it is back, and so does what that disk did
+    /// not have yet, which is written again. Returns whether all of it is there.
+    fn reopen(&mut self) -> bool {
+        if self.reopened.is_some_and(|at| at.elapsed() < REOPEN) {
+            return false;
+        }
+        self.reopened = Some(Instant::now());
+        let Ok(mut anew) = Self::open(&self.path) else {
+            return false;
+        };
+        let known = anew.last_number;
+        let mut lost = self.unsynced.iter().filter(|(number, _)| *number > known);
+        let is_whole = lost.all(|(_, line)| anew.write(line.as_bytes()).is_ok());
+        if is_whole {
+            (self.file, self.bytes) = (anew.file, anew.bytes);
+        }
+        is_whole
     }
 
     /// One write, so that a reader never sees half an event unless the machine stops. A disk that fills up midway has taken
     /// half of it, which is taken back.
     fn write(&mut self, line: &[u8]) -> std::io::Result<()> {
         let written = self.file.write_all(line);
-        if written.is_err() {
-            let _ = self.file.set_len(self.bytes);
+        match written {
+            Ok(()) => self.bytes += line.len() as u64,
+            Err(_) => drop(self.file.set_len(self.bytes)),
         }
         written
     }
+}
+
+/// Whether a disk has only too little room. Then what is open on it is as good as ever.
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
+    )
 }
 
 /// Whether what was said so far has to outlive a power cut, as what was saved does.
@@ -198,15 +233,14 @@ impl Tail {
         }
     }
 
-    /// The number of the last event that was read.
-    #[cfg(feature = "gui")]
-    pub(crate) fn last_number(&self) -> u64 {
-        self.last_number
-    }
-
     /// How many lines could not be read so far, and were left out.
     pub(crate) fn unreadable(&self) -> usize {
         self.unreadable
+    }
+
+    /// Whether the file is shorter than what was read of it: a disk that went away has come back without the end.
+    pub(crate) fn is_cut(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|file| file.len() < self.offset)
     }
 
     /// Reads at most so many events. A last line without its end is being written, or was cut short: it is left for later.
@@ -222,7 +256,11 @@ impl Tail {
         let mut events = Vec::new();
         while events.len() < most {
             line.clear();
-            reader.read_until(b'\n', &mut line).map_err(failed())?;
+            match reader.read_until(b'\n', &mut line) {
+                // What was read so far counts; the error comes back with the next look.
+                Err(_) if !events.is_empty() => break,
+                read => read.map_err(failed())?,
+            };
             if line.last() != Some(&b'\n') {
                 break;
             }
@@ -360,5 +398,32 @@ mod tests {
         record.append(TrainEvent::Continued { step: 3 }).unwrap();
         let numbers: Vec<u64> = read(&path).unwrap().iter().map(|it| it.number).collect();
         assert_eq!(numbers, [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_a_disk_lost_when_it_went_away_is_written_again_when_it_is_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut record = Record::open(&path).unwrap();
+        let append = |record: &mut Record, step| {
+            let event = TrainEvent::Continued { step };
+            record.append(event).map(|_| ())
+        };
+        (1..=4).for_each(|step| append(&mut record, step).unwrap());
+        let mut tail = Tail::new(path.clone());
+        assert_eq!(tail.read(usize::MAX).unwrap().len(), 4);
+        // The disk has the first two, and a part of the third.
+        let text = fs::read_to_string(&path).unwrap();
+        let third = text.match_indices('\n').nth(1).unwrap().0 + 20;
+        record.file = File::open(&path).unwrap();
+        fs::write(&path, &text[..third]).unwrap();
+        assert!(tail.is_cut());
+        append(&mut record, 5).unwrap();
+        let numbers: Vec<u64> = read(&path).unwrap().iter().map(|it| it.number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5]);
+        assert!(fs::read_to_string(&path).unwrap().starts_with(&text));
+        // Whoever reads on from where they were has missed nothing.
+        assert!(!tail.is_cut());
+        assert_eq!(tail.read(usize::MAX).unwrap()[0].number, 5);
     }
 }

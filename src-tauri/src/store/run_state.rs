@@ -151,6 +151,9 @@ impl RunProgress {
 
     /// Reads at most so many of the events that happened since, and returns them.
     pub(crate) fn catch_up(&mut self, most: usize) -> Result<Vec<RecordedEvent>> {
+        if self.tail.is_cut() {
+            *self = Self::new(&self.run);
+        }
         let events = self.tail.read(most)?;
         for recorded in &events {
             match recorded.event {
@@ -194,14 +197,9 @@ impl RunProgress {
         self.beside.as_ref()?.plan.clone()
     }
 
-    /// The number of the last event that was read.
-    #[cfg(feature = "gui")]
-    pub(crate) fn last_number(&self) -> u64 {
-        self.tail.last_number()
-    }
-
-    /// How far the run is now.
-    pub(crate) fn state(&self, run: &Run) -> Result<RunState> {
+    /// How far the run is now. One that this app has taken on is not cut off where no process holds it: it is between two of
+    /// them, or its disk went away.
+    pub(crate) fn state(&self, run: &Run, is_taken_on: bool) -> Result<RunState> {
         let mut state = self.state.clone();
         state.step_millis = median(&self.latest_millis);
         let began = state.changed.is_some();
@@ -223,7 +221,7 @@ impl RunProgress {
                 "{count} lines of `events.jsonl` can't be read and are left out"
             )),
         }
-        let trained = run.is_locked()?;
+        let trained = is_taken_on || run.is_locked()?;
         state.status = match (trained, state.status) {
             (true, RunStatus::Paused) => RunStatus::Paused,
             (true, _) => RunStatus::Running,
@@ -340,14 +338,6 @@ impl RunState {
                 self.status = RunStatus::Finished;
             }
         }
-    }
-
-    /// The same, when it is known whether the app has taken it on: then it is not cut off, but between two processes.
-    pub(crate) fn taken_on(mut self, is_so: bool) -> Self {
-        if is_so && self.status == RunStatus::Interrupted {
-            self.status = RunStatus::Running;
-        }
-        self
     }
 
     /// Seconds until all steps are done, at the rate of the latest.
@@ -499,7 +489,7 @@ mod tests {
                 record.append(event).unwrap();
             }
             progress.catch_up_with_all().unwrap();
-            progress.state(&run).unwrap().seconds_left()
+            progress.state(&run, false).unwrap().seconds_left()
         };
         assert_eq!(after(vec![started()]), None);
         // The first step is slow, and all there is to go by.

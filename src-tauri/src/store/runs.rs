@@ -185,7 +185,7 @@ impl Run {
     pub(crate) fn state(&self) -> Result<RunState> {
         let mut progress = RunProgress::new(self);
         progress.catch_up_with_all()?;
-        progress.state(self)
+        progress.state(self, false)
     }
 
     /// Takes the run for this process, so that no other trains or deletes it.
