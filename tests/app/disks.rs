@@ -55,6 +55,9 @@ fn a_run_whose_disk_is_lost_says_so_and_goes_on_when_it_is_back() {
     // The engine holds what it had open on it; the disk that comes back is another to the system.
     drop(disk);
     let disk = image.mount().unwrap();
+    wait_for(&mut lines, "stepped");
+    let list = app.run_command(on(&app, &disk, &["runs"]), "");
+    assert!(list.stdout.contains("running"), "{list:?}");
     wait_for(&mut lines, "finished");
     assert!(child.wait().unwrap().success());
     assert_whole(&app, &disk);

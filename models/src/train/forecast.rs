@@ -11,12 +11,14 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Task, TrainState, device_of, estimate::Estimate, learn_from, memory_of, plan::TrainPlan,
+    Task, TrainState, device_of, estimate::Estimate, fit::amount, learn_from, memory_of,
+    plan::TrainPlan,
 };
 use crate::{
     Result,
     arch::config::DecoderConfig,
     device::memory::{release, reset_peak},
+    figures::duration,
     ops::kernels,
 };
 
@@ -305,6 +307,13 @@ impl Forecast {
             opening_seconds: trial.opening_seconds,
         })
     }
+}
+
+/// What a run takes: `about 12 min 40 s and 9.6 GB of memory, of 21.4 GB free`.
+pub fn words_for_cost(seconds: f64, peak_bytes: Option<u64>, free_bytes: Option<u64>) -> String {
+    let free = free_bytes.map_or(String::new(), |free| format!(", of {} free", amount(free)));
+    let memory = peak_bytes.map(|peak| format!(" and {} of memory{free}", amount(peak)));
+    format!("about {}{}", duration(seconds), memory.unwrap_or_default())
 }
 
 /// Milliseconds of all evaluations, samples and saves: once before the first step, when they are due, and at the end.

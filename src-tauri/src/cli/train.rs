@@ -14,7 +14,10 @@ use models::{
     device::RequestedDevice,
     figures::{count, duration},
     train::{
-        Resolved, TrainEvent, TrainRequest, estimate::Estimate, forecast::Forecast, request::Method,
+        Resolved, TrainEvent, TrainRequest,
+        estimate::Estimate,
+        forecast::{Forecast, words_for_cost},
+        request::Method,
     },
 };
 use serde_json::json;
@@ -349,11 +352,8 @@ impl<'a> View<'a> {
                 peak_bytes,
                 free_bytes,
             } => {
-                let free = free_bytes.map(|free| format!(" of {} free", bytes(free)));
-                let free = free.unwrap_or_default();
-                let memory = peak_bytes.map(|peak| format!(" and {}{free}", bytes(peak)));
-                let (time, memory) = (duration(*seconds), memory.unwrap_or_default());
-                self.line(format!("about {time}{memory}, measured in {steps} steps"));
+                let cost = words_for_cost(*seconds, *peak_bytes, *free_bytes);
+                self.line(format!("{cost}, measured in {steps} steps"));
             }
             TrainEvent::Stepped { step, .. } => self.stepped(*step, &recorded.event),
             TrainEvent::Evaluated { .. } => self.line(evaluation(&recorded.event)),

@@ -39,7 +39,7 @@ use crate::{
     store::{
         plan_changes,
         record::{Record, RecordedEvent},
-        runs::Run,
+        runs::{Run, RunLock},
         sources,
     },
     wire::error::{AppError, Code, Result},
@@ -64,11 +64,13 @@ pub(super) struct Wishes<'a> {
 ///
 /// Every event is on disk before it is shown.
 pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wishes) -> Result<()> {
-    let _lock = run.lock()?;
+    let lock = run.lock()?;
     let record = Record::open(&run.events_file())?;
     let mut observer = Recorder {
         was_relieved: matches!(record.last_event(), Some(TrainEvent::Relieved { .. })),
         writer: RefCell::new(Writer {
+            run,
+            lock: Some(lock),
             record,
             show,
             unwritten: VecDeque::new(),
@@ -297,6 +299,9 @@ struct Recorder<'a> {
 
 /// The way of events to disk. What can't be written now waits in memory, and the run with it: nobody would know how it went on.
 struct Writer<'a> {
+    run: &'a Run,
+    /// The run, for as long as this lives.
+    lock: Option<RunLock>,
     record: Record,
     show: &'a mut dyn FnMut(RecordedEvent),
     unwritten: VecDeque<TrainEvent>,
@@ -312,6 +317,11 @@ impl Writer<'_> {
         while let Some(event) = self.unwritten.front() {
             match self.record.append(event.clone()) {
                 Ok(recorded) => {
+                    if self.record.came_back() {
+                        // A lock on a disk that went away is none on the one that came back.
+                        self.lock = None;
+                        self.lock = self.run.lock().ok();
+                    }
                     self.unwritten.pop_front();
                     self.problem = None;
                     (self.show)(recorded);

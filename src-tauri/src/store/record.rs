@@ -69,8 +69,9 @@ pub(crate) struct Record {
     bytes: u64,
     /// The lines that a power cut would lose, with their numbers.
     unsynced: Vec<(u64, String)>,
-    /// When the file was last opened anew.
+    /// When it was last tried to open the file anew, and whether that is not yet known to who asks.
     reopened: Option<Instant>,
+    came_back: bool,
 }
 
 impl Record {
@@ -100,6 +101,7 @@ impl Record {
             bytes: 0,
             unsynced: Vec::new(),
             reopened: None,
+            came_back: false,
         };
         let ended = record.end_last_line(tail.offset);
         let length = ended.and_then(|()| record.file.metadata());
@@ -154,6 +156,11 @@ impl Record {
         Ok(event)
     }
 
+    /// Whether the disk went away and came back since this was asked.
+    pub(crate) fn came_back(&mut self) -> bool {
+        std::mem::take(&mut self.came_back)
+    }
+
     /// Opens the file anew: what was open on a disk that went away stays lost when it is back, and so does what that disk did
     /// not have yet, which is written again. Returns whether all of it is there.
     fn reopen(&mut self) -> bool {
@@ -169,6 +176,7 @@ impl Record {
         let is_whole = lost.all(|(_, line)| anew.write(line.as_bytes()).is_ok());
         if is_whole {
             (self.file, self.bytes) = (anew.file, anew.bytes);
+            self.came_back = true;
         }
         is_whole
     }

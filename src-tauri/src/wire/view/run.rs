@@ -1,9 +1,6 @@
 //! A run, and what happens in it.
 
-use models::{
-    figures::duration,
-    train::{TrainEvent, TrainPlan, fit::amount, request::Method},
-};
+use models::train::{TrainEvent, TrainPlan, forecast::words_for_cost, request::Method};
 use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
@@ -272,12 +269,9 @@ fn sentence(event: TrainEvent) -> (String, bool) {
             peak_bytes,
             free_bytes,
         } => {
-            let free = free_bytes.map(|free| format!(" of {} free", amount(free)));
-            let free = free.unwrap_or_default();
-            let memory = peak_bytes.map(|peak| format!(", and {} of memory{free}", amount(peak)));
-            let (time, memory) = (duration(seconds), memory.unwrap_or_default());
+            let cost = words_for_cost(seconds, peak_bytes, free_bytes);
             (
-                format!("Tried {steps} steps first: the run takes about {time}{memory}."),
+                format!("Tried {steps} steps first: the run takes {cost}."),
                 false,
             )
         }
@@ -320,6 +314,7 @@ fn sentence(event: TrainEvent) -> (String, bool) {
             (format!("Paused at step {step}, saved{why}."), false)
         }
         TrainEvent::Continued { step } => (format!("On from step {step}."), false),
+        TrainEvent::Stopped { step: 0 } => ("Stopped before the first step.".to_owned(), false),
         TrainEvent::Stopped { step } => (format!("Stopped at step {step}, saved."), false),
         TrainEvent::Failed { message, .. } => (format!("{message}."), true),
         TrainEvent::Finished { step, .. } => (format!("All {step} steps are done."), false),
