@@ -33,8 +33,8 @@ mod tests {
     #[test]
     fn a_duration_has_two_units_at_most() {
         assert_eq!(
-            [0.25, 59.4, 61.0, 7261.0].map(duration),
-            ["0.2 s", "59.4 s", "1 min 01 s", "2 h 01 min"]
+            [0.0, 59.4, 61.0, 3_725.0].map(duration),
+            ["0.0 s", "59.4 s", "1 min 01 s", "1 h 02 min"]
         );
     }
 }

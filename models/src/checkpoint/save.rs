@@ -45,7 +45,8 @@ pub fn replace_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> R
 /// Writes a file as a whole, with the same care.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = beside(path, "writing");
-    write_synced(&temporary, bytes)?;
+    write_file(&temporary, bytes)?;
+    sync_file(&temporary)?;
     fs::rename(&temporary, path).map_err(Error::file("put the file in its place", path))?;
     match path.parent() {
         // A bare name lies where the program works.
@@ -53,12 +54,6 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
         Some(folder) => sync_folder(folder),
         None => Ok(()),
     }
-}
-
-/// Writes a file and waits until the disk has it.
-fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).map_err(Error::file("write the file", path))?;
-    sync_file(path)
 }
 
 /// Writes a file into a folder that is being made. For the disk [`replace_folder`] waits.
@@ -132,11 +127,8 @@ fn beside(path: &Path, purpose: &str) -> PathBuf {
 fn sync_files(folder: &Path) -> Result<()> {
     let entries = fs::read_dir(folder).map_err(Error::file("read the folder", folder))?;
     for entry in entries {
-        sync_file(
-            &entry
-                .map_err(Error::file("read the folder", folder))?
-                .path(),
-        )?;
+        let entry = entry.map_err(Error::file("read the folder", folder))?;
+        sync_file(&entry.path())?;
     }
     sync_folder(folder)
 }

@@ -163,11 +163,13 @@ pub(super) fn when_the_disk_can<R>(
 
 /// An error if a checkpoint of this size does not fit beside those that are there, or if they are there no more.
 fn has_room(path: &Path, needed_bytes: u64) -> Result<()> {
-    let kind = match missing_bytes(path, needed_bytes) {
-        // Another folder in its place, on another disk, would be no run.
-        _ if is_gone(path) => ErrorKind::NotFound,
-        Some(_) => ErrorKind::StorageFull,
-        None => return Ok(()),
+    // Another folder in its place, on another disk, would be no run.
+    let kind = if is_gone(path) {
+        ErrorKind::NotFound
+    } else if missing_bytes(path, needed_bytes).is_some() {
+        ErrorKind::StorageFull
+    } else {
+        return Ok(());
     };
     Err(Error::file("save the run", path)(IoError::from(kind)))
 }
