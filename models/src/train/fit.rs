@@ -130,7 +130,7 @@ pub fn with_rows(plan: &TrainPlan, rows: usize) -> TrainPlan {
 }
 
 /// How many rows at once divide the rows of an update, from those of the plan down to 1.
-fn fewer_rows(plan: &TrainPlan) -> impl Iterator<Item = usize> {
+pub fn fewer_rows(plan: &TrainPlan) -> impl Iterator<Item = usize> {
     let whole = plan.batch.rows * plan.batch.accumulate;
     (1..=plan.batch.rows)
         .rev()

@@ -13,13 +13,16 @@ use models::{
     train::{
         TrainEvent, TrainPlan,
         estimate::Estimate,
-        fit::{amount, room, with_rows},
+        fit::{amount, fewer_rows, room, with_rows},
         forecast::Forecast,
         relief::words_for_rows,
     },
 };
 
-use super::{Host, train::write};
+use super::{
+    Host,
+    train::{saved_step, write},
+};
 use crate::{
     jobs::engine::{Engine, Wish},
     store::{record::RecordedEvent, runs::Run},
@@ -91,9 +94,10 @@ impl Host {
 
     /// Whether a run is tried before it starts: one that has not begun, and takes long enough to be worth it.
     pub(crate) fn tries_first(&self, run: &Run) -> bool {
-        let is_new = run.state().is_ok_and(|state| state.started.is_none());
-        let plan = run.plan().ok().filter(|_| is_new);
-        plan.is_some_and(|plan| !is_short(&plan))
+        // The events of a run that goes on are many, so they are asked last.
+        run.plan().is_ok_and(|plan| !is_short(&plan))
+            && saved_step(run).is_none()
+            && run.state().is_ok_and(|state| state.started.is_none())
     }
 
     /// Tries a run before it starts, and says in it what it will take. A trial that fails is no reason not to start; one that is
@@ -145,10 +149,9 @@ fn give_up(plan: &TrainPlan, forecast: &Forecast, free: u64) -> Option<(TrainPla
     if peak <= free {
         return None;
     }
-    let fewer = (1..rows).rev().map(|most| with_rows(plan, most as usize));
-    let fitting = fewer
-        .into_iter()
-        .find(|fewer| needed(fewer.batch.rows as u64) <= free)?;
+    let mut fewer = fewer_rows(plan).filter(|&fewer| fewer < plan.batch.rows);
+    let fitting = fewer.find(|&fewer| needed(fewer as u64) <= free)?;
+    let fitting = with_rows(plan, fitting);
     let event = TrainEvent::Relieved {
         step: 1,
         to_step: 0,
