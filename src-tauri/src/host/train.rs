@@ -118,13 +118,8 @@ impl Host {
                 Next::GoOn { plan, event } => write(run, plan, event, show, wish)?,
                 Next::Told(error) => return Err(error),
                 Next::Fail(error) => {
-                    let event = TrainEvent::Failed {
-                        step: saved_step(run).unwrap_or_default(),
-                        message: error.message.clone(),
-                        hint: error.hint.clone(),
-                        force_helps: error.force_helps,
-                    };
-                    write(run, None, event, show, wish)?;
+                    let failure = error.failure(saved_step(run).unwrap_or_default());
+                    write(run, None, failure, show, wish)?;
                     return Err(error);
                 }
             }
@@ -297,7 +292,7 @@ fn give_up_more(plan: &TrainPlan) -> String {
 }
 
 /// The step of the newest checkpoint.
-fn saved_step(run: &Run) -> Option<usize> {
+pub(super) fn saved_step(run: &Run) -> Option<usize> {
     let newest = Checkpoints::new(&run.checkpoints(), 1).newest();
     newest.ok().flatten().map(|it| it.step)
 }

@@ -347,26 +347,15 @@ fn told(run: &Run, error: AppError, begun: bool) -> Option<String> {
     };
     let last = run.events().ok().and_then(|mut events| events.pop());
     let step = run.state().map_or(0, |state| state.step);
-    let AppError {
-        message,
-        hint,
-        force_helps,
-        ..
-    } = error;
     let event = match last.map(|last| last.event) {
         Some(TrainEvent::Failed { .. }) => return None,
         _ if begun => TrainEvent::Warned {
-            message: message.clone(),
+            message: error.message.clone(),
         },
-        _ => TrainEvent::Failed {
-            step,
-            message: message.clone(),
-            hint,
-            force_helps,
-        },
+        _ => error.failure(step),
     };
     let written = Record::open(&run.events_file()).and_then(|mut record| record.append(event));
-    written.is_err().then_some(message)
+    written.is_err().then_some(error.message)
 }
 
 impl Drop for Queue {

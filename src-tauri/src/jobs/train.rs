@@ -67,21 +67,19 @@ pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wish
     let lock = run.lock()?;
     let record = Record::open(&run.events_file())?;
     let mut observer = Recorder {
-        was_relieved: matches!(record.last_event(), Some(TrainEvent::Relieved { .. })),
         writer: RefCell::new(Writer {
             run,
             lock: Some(lock),
             record,
             show,
             unwritten: VecDeque::new(),
-            step: 0,
+            step: run.state().map_or(0, |state| state.step),
             problem: None,
         }),
         wishes,
         watchdog: Watchdog::new(),
         pressure: PressureWatch::default(),
         pace: Pace::new(),
-        step: run.state().map_or(0, |state| state.step),
         #[cfg(debug_assertions)]
         faults: Faults::of_environment(),
     };
@@ -89,12 +87,10 @@ pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wish
     match &trained {
         // Whoever started this engine may know a way on.
         Err(error) if error.code == Code::OutOfMemory => {}
-        Err(error) => observer.event(TrainEvent::Failed {
-            step: observer.step,
-            message: error.message.clone(),
-            hint: error.hint.clone(),
-            force_helps: error.force_helps,
-        }),
+        Err(error) => {
+            let step = observer.writer.get_mut().step;
+            observer.event(error.failure(step));
+        }
         Ok(()) => {}
     }
     trained.and(observer.write_the_rest())
@@ -166,10 +162,12 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     let checkpoints =
         Checkpoints::new(&run.checkpoints(), plan.save.keep_last).keep_every(plan.save.keep_every);
     let newest = newest(&checkpoints, observer)?;
+    let last_event = observer.writer.get_mut().record.last_event();
+    let was_relieved = matches!(last_event, Some(TrainEvent::Relieved { .. }));
     let mut told = Vec::new();
     if let Some(newest) = &newest {
         let saved = read_saved(&newest.path)?;
-        let changes = plan_changes::check(&saved, &plan, force, observer.was_relieved)?;
+        let changes = plan_changes::check(&saved, &plan, force, was_relieved)?;
         told.extend(changes);
     }
     told.extend(sources::check(run, &plan, force)?);
@@ -289,10 +287,6 @@ struct Recorder<'a> {
     watchdog: Watchdog,
     pressure: PressureWatch,
     pace: Pace,
-    /// The last step done.
-    step: usize,
-    /// Whether the plan was changed just now, because memory ran out.
-    was_relieved: bool,
     #[cfg(debug_assertions)]
     faults: Faults,
 }
@@ -355,7 +349,6 @@ impl Recorder<'_> {
 impl Observer for Recorder<'_> {
     fn event(&mut self, event: TrainEvent) {
         self.watchdog.touch();
-        self.step = event.last_step().unwrap_or(self.step);
         let slower = match event {
             TrainEvent::Stepped { millis, tokens, .. } => {
                 self.pace.stepped(millis / tokens.max(1) as f64)
@@ -365,7 +358,7 @@ impl Observer for Recorder<'_> {
         #[cfg(debug_assertions)]
         let has_stepped = matches!(event, TrainEvent::Stepped { .. });
         let writer = self.writer.get_mut();
-        writer.step = self.step;
+        writer.step = event.last_step().unwrap_or(writer.step);
         writer.unwritten.push_back(event);
         if let Some(times) = slower {
             let message = format!(
@@ -377,7 +370,7 @@ impl Observer for Recorder<'_> {
         writer.write();
         #[cfg(debug_assertions)]
         if has_stepped {
-            self.faults.after_step(self.step);
+            self.faults.after_step(self.writer.get_mut().step);
         }
     }
 

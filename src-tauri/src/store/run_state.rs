@@ -106,7 +106,6 @@ pub(crate) struct RunProgress {
     /// What lies beside the events. Looked at again after the run began, went back or ended, and once in a while as long as
     /// its plan can't be read.
     beside: Option<Beside>,
-    looked_beside: Option<Instant>,
     /// As the events have it; whether a process trains it is asked when the state is.
     state: RunState,
 }
@@ -114,6 +113,8 @@ pub(crate) struct RunProgress {
 /// What lies in a run's folder beside its events, which may be damaged, or know less than it.
 #[derive(Debug, Clone, PartialEq)]
 struct Beside {
+    /// When that was.
+    looked: Instant,
     plan: Option<TrainPlan>,
     /// Why there is no plan.
     problem: Option<String>,
@@ -144,7 +145,6 @@ impl RunProgress {
             tail: Tail::new(run.events_file()),
             latest_millis: VecDeque::new(),
             beside: None,
-            looked_beside: None,
             state: RunState::new(&run.id),
         }
     }
@@ -171,16 +171,12 @@ impl RunProgress {
             }
             self.state.apply(recorded);
         }
-        let is_time = match &self.beside {
-            None => true,
-            Some(beside) if beside.plan.is_some() => false,
-            Some(_) => self
-                .looked_beside
-                .is_none_or(|at| at.elapsed() > LOOK_BESIDE),
-        };
+        let is_time = self
+            .beside
+            .as_ref()
+            .is_none_or(|beside| beside.plan.is_none() && beside.looked.elapsed() > LOOK_BESIDE);
         if is_time && events.len() < most {
             self.beside = Some(Beside::look(&self.run));
-            self.looked_beside = Some(Instant::now());
         }
         Ok(events)
     }
@@ -263,6 +259,7 @@ impl Beside {
             damage.clear();
         }
         Self {
+            looked: Instant::now(),
             plan,
             problem,
             saved,

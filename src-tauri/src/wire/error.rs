@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use models::train::{Problem, Problems, fit::Fit};
+use models::train::{Problem, Problems, TrainEvent, fit::Fit};
 use serde::{Deserialize, Serialize};
 
 /// The result of everything in the app that can fail.
@@ -84,6 +84,16 @@ impl AppError {
     pub(crate) fn unless_forced(mut self) -> Self {
         self.force_helps = true;
         self
+    }
+
+    /// What a run says that it ended.
+    pub(crate) fn failure(&self, step: usize) -> TrainEvent {
+        TrainEvent::Failed {
+            step,
+            message: self.message.clone(),
+            hint: self.hint.clone(),
+            force_helps: self.force_helps,
+        }
     }
 
     /// For `map_err` on file operations: `fs::read(path).map_err(AppError::file("read the settings", path))`.
