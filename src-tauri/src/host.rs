@@ -26,11 +26,11 @@ use models::{
         starter::{StarterData, starter_data},
     },
     device::{self, Choice, DeviceKind, DeviceRequest, FoundDevice, RequestedDevice},
+    tasks::{AnyRequest, AnyResolved, TaskRequest},
     tasks::{
         language::{model::base_of, text::TokenizerFrom},
         starter::{self, Examination},
     },
-    train::{Resolved, TrainRequest},
 };
 
 use crate::{
@@ -63,7 +63,7 @@ pub(crate) struct Host {
     /// The Hugging Face Hub.
     pub(crate) hub: Hub,
     /// The data that was last planned with.
-    looked_at: Mutex<Option<plan::LookedAt>>,
+    read_data: Mutex<Option<plan::ReadData>>,
 }
 
 /// What the engines saw, and when.
@@ -92,7 +92,7 @@ impl Host {
             hub: Hub::new(&paths),
             settings: Mutex::new(settings),
             devices: Mutex::default(),
-            looked_at: Mutex::default(),
+            read_data: Mutex::default(),
             paths,
         };
         Ok((host, warnings))
@@ -131,7 +131,7 @@ impl Host {
     #[cfg(feature = "gui")]
     pub(crate) fn base_of(&self, name: &str) -> Option<String> {
         let run = self.find_run(name).ok();
-        let planned = run.and_then(|run| run.plan().ok()?.model);
+        let planned = run.and_then(|run| run.plan().ok()?.task.subject().base);
         let base = planned.or_else(|| {
             let folder = self.model_folder(name).ok()?;
             Some(base_of(&folder).ok()?.into())
@@ -198,7 +198,7 @@ impl Host {
     }
 
     /// Makes the folder of a new run.
-    pub(crate) fn create_run(&self, resolved: &Resolved) -> Result<Run> {
+    pub(crate) fn create_run(&self, resolved: &AnyResolved) -> Result<Run> {
         runs::create(&self.paths, resolved)
     }
 
@@ -262,19 +262,13 @@ impl Host {
         &self,
         seed: u64,
         device: Option<RequestedDevice>,
-    ) -> Result<(StarterData, TrainRequest)> {
+    ) -> Result<(StarterData, AnyRequest)> {
         let data = starter_data(seed);
         let folder = self.paths.data.join(format!("starter-{seed}"));
         fs::create_dir_all(&folder).map_err(AppError::file("make the folder", &folder))?;
-        let request = starter::request(starter::write_data(&data, &folder)?);
-        Ok((
-            data,
-            TrainRequest {
-                seed: Some(seed),
-                device,
-                ..request
-            },
-        ))
+        let mut request = starter::request(starter::write_data(&data, &folder)?);
+        (request.run.seed, request.run.device) = (Some(seed), device);
+        Ok((data, request.map(TaskRequest::from)))
     }
 
     /// Asks what a starter run has learned every question that was kept aside.

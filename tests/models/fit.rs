@@ -3,13 +3,13 @@
 use models::{
     arch::config::DecoderConfig,
     device::{DeviceKind, FoundDevice},
+    tasks::language::{
+        Language, LanguageFacts, LanguagePlan, LanguageRequest, plan::ModelFacts, request::Preset,
+    },
     train::{
-        Facts, Resolved, TrainRequest,
-        estimate::Estimate,
+        Facts, Kind, Resolved, TrainPlan, TrainRequest,
         fit::{most_rows, room, with_rows},
         forecast::{Forecast, Trial, TriedSize},
-        plan::ModelFacts,
-        request::Preset,
         resolve,
     },
 };
@@ -18,6 +18,7 @@ use serde_json::{Value as Json, json};
 use crate::plan::{lora_facts, scratch_facts, scratch_plan};
 
 const GB: u64 = 1_000_000_000;
+const ROUNDING: &str = "rounding to powers of two";
 
 #[test]
 fn the_rows_that_nobody_asked_for_are_the_most_that_fit_and_an_update_stays_what_it_is() {
@@ -32,9 +33,9 @@ fn the_rows_that_nobody_asked_for_are_the_most_that_fit_and_an_update_stays_what
     ];
     for (free, rows, accumulate) in cases {
         let resolved = plan(json!({}), small_on(DeviceKind::Cuda, Some(free)));
-        let batch = &resolved.plan.batch;
+        let batch = &resolved.plan.run.batch;
         assert_eq!((batch.rows, batch.accumulate), (rows, accumulate), "{free}");
-        assert_eq!(resolved.plan.evaluate.batches * rows, 20 * 16, "{free}");
+        assert_eq!(resolved.plan.run.evaluate.batches * rows, 20 * 16, "{free}");
         let fit = resolved.fit.unwrap();
         assert!(
             fit.fits && fit.needed_bytes <= room(free),
@@ -61,10 +62,10 @@ fn the_rows_that_nobody_asked_for_are_the_most_that_fit_and_an_update_stays_what
 fn rows_that_were_asked_for_are_kept_and_what_is_free_may_be_unknown() {
     let asked = json!({"batch": {"rows": 16}});
     let resolved = plan(asked, small_on(DeviceKind::Cuda, Some(12 * GB)));
-    assert_eq!(resolved.plan.batch.rows, 16);
+    assert_eq!(resolved.plan.run.batch.rows, 16);
     assert!(!resolved.fit.unwrap().fits);
     let resolved = plan(json!({}), small_on(DeviceKind::Cuda, None));
-    assert_eq!((resolved.plan.batch.rows, resolved.fit), (16, None));
+    assert_eq!((resolved.plan.run.batch.rows, resolved.fit), (16, None));
     assert!(resolved.estimate.is_some());
 }
 
@@ -73,8 +74,8 @@ fn a_batch_that_is_asked_for_in_full_needs_fewer_rows_only_where_they_divide_it(
     let facts = small_on(DeviceKind::Cuda, None);
     let asked = json!({"batch": {"rows": 6, "accumulate": 1}});
     let whole = plan(asked, facts.clone()).plan;
-    let config = facts.shape(&whole).unwrap();
-    let needed = |rows| Estimate::new(&with_rows(&whole, rows), &config).bytes();
+    let config = facts.task.shape(&whole.task).unwrap();
+    let needed = |rows| Language::estimate(&with_rows(&whole, rows), &config).bytes();
     for (bytes, most) in [
         (needed(6), Some(6)),
         (needed(6) - 1, Some(3)),
@@ -82,7 +83,7 @@ fn a_batch_that_is_asked_for_in_full_needs_fewer_rows_only_where_they_divide_it(
         (needed(2) - 1, Some(1)),
         (needed(1) - 1, None),
     ] {
-        assert_eq!(most_rows(&whole, &config, bytes), most);
+        assert_eq!(most_rows::<Language>(&whole, &config, bytes), most);
     }
 }
 
@@ -185,18 +186,17 @@ fn an_allocator_of_powers_of_two_loses_nothing_where_all_sizes_are_such() {
             "max_position_embeddings": 2048, "vocab_size": vocab, "tie_word_embeddings": true}}})
     };
     let lost = |request| {
-        let facts = Facts {
-            vocab_size: 4096,
-            ..small_on(DeviceKind::Metal, None)
-        };
+        let mut facts = small_on(DeviceKind::Metal, None);
+        facts.task.vocab_size = 4096;
         let estimate = plan(request, facts).estimate.unwrap();
-        estimate.rounding_bytes as f64 / (estimate.bytes() - estimate.rounding_bytes) as f64
+        let rounding_bytes = estimate.part(ROUNDING);
+        rounding_bytes as f64 / (estimate.bytes() - rounding_bytes) as f64
     };
     assert_eq!(lost(sizes(256, 4096, 512)), 0.0);
     let odd = lost(sizes(264, 4100, 520));
     assert!((0.3..1.0).contains(&odd), "{odd}");
     let on_a_card = plan(sizes(264, 49_160, 520), small_on(DeviceKind::Cuda, None));
-    assert_eq!(on_a_card.estimate.unwrap().rounding_bytes, 0);
+    assert_eq!(on_a_card.estimate.unwrap().part(ROUNDING), 0);
 }
 
 #[test]
@@ -206,9 +206,10 @@ fn a_long_sample_counts_where_its_keys_and_values_are_more_than_a_step_keeps() {
         plan(request, small_on(DeviceKind::Cpu, None))
             .estimate
             .unwrap()
+            .part("keys and values of a sample")
     };
-    assert_eq!(of(10).writing_bytes, 0);
-    let (many, more) = (of(100_000).writing_bytes, of(200_000).writing_bytes);
+    assert_eq!(of(10), 0);
+    let (many, more) = (of(100_000), of(200_000));
     // Keys and values of 12 layers of 12 heads of 64 numbers.
     assert_eq!(more - many, 100_000 * 2 * 12 * 768 * 4);
 }
@@ -216,15 +217,15 @@ fn a_long_sample_counts_where_its_keys_and_values_are_more_than_a_step_keeps() {
 #[test]
 fn a_forecast_is_the_line_through_two_sizes() {
     let (plan, config) = tried_plan();
-    let forecast = Forecast::new(&plan, &config, &trial()).unwrap();
+    let forecast = Forecast::new(&plan.run, &needed(&plan, &config), &trial()).unwrap();
     assert!(forecast.whole);
     assert_eq!(forecast.steps_tried, 5);
     // 256 tokens took 300 MB and 60 ms, 1024 took 1068 MB and 180 ms.
-    assert_eq!(forecast.bytes_per_token, Some(1e6));
+    assert_eq!(forecast.bytes_per_unit, Some(1e6));
     assert_eq!(forecast.fixed_bytes, Some(44_000_000));
     assert_eq!(forecast.peak_bytes, Some(1_068_000_000));
     assert_eq!(
-        (forecast.millis_per_token, forecast.fixed_millis),
+        (forecast.millis_per_unit, forecast.fixed_millis),
         (0.15625, 20.0)
     );
     // Two batches of 900 tokens on average, and the update.
@@ -244,17 +245,20 @@ fn a_forecast_of_what_did_not_fit_follows_from_the_smaller_size_and_the_estimate
     let mut trial = trial();
     trial.sizes.pop();
     trial.peak_bytes = Some(300_000_000);
-    let forecast = Forecast::new(&plan, &config, &trial).unwrap();
+    let forecast = Forecast::new(&plan.run, &needed(&plan, &config), &trial).unwrap();
     assert!(!forecast.whole);
     let mut small = plan.clone();
-    (small.batch.rows, small.batch.length) = (1, 256);
-    let estimated = |plan| Estimate::new(plan, &config).bytes();
+    (small.run.batch.rows, small.run.batch.length) = (1, 256);
+    let estimated = |plan| Language::estimate(plan, &config).bytes();
     let expected = 300_000_000 + estimated(&plan) - estimated(&small);
     let peak = forecast.peak_bytes.unwrap();
     assert!(peak.abs_diff(expected) <= 1, "{peak} {expected}");
 
     trial.sizes.pop();
-    assert_eq!(Forecast::new(&plan, &config, &trial), None);
+    assert_eq!(
+        Forecast::new(&plan.run, &needed(&plan, &config), &trial),
+        None
+    );
 }
 
 #[test]
@@ -265,11 +269,11 @@ fn a_forecast_knows_no_memory_where_nobody_counts_and_no_slope_below_zero() {
     for size in &mut trial.sizes {
         size.peak_bytes = None;
         // The larger size was the faster one: the machine had other work before.
-        size.pass_millis = 200.0 - size.tokens() as f64 / 10.0;
+        size.pass_millis = 200.0 - size.units() as f64 / 10.0;
     }
-    let forecast = Forecast::new(&plan, &config, &trial).unwrap();
+    let forecast = Forecast::new(&plan.run, &needed(&plan, &config), &trial).unwrap();
     assert_eq!((forecast.peak_bytes, forecast.fixed_bytes), (None, None));
-    assert_eq!(forecast.millis_per_token, 0.0);
+    assert_eq!(forecast.millis_per_unit, 0.0);
     // What was tried at the run's own size is kept.
     assert_eq!(forecast.fixed_millis, 200.0 - 102.4);
 }
@@ -291,7 +295,7 @@ fn trial() -> Trial {
             size(1, 3, 60.0, 300_000_000),
             size(4, 2, 180.0, 1_068_000_000),
         ],
-        mean_tokens: 900.0,
+        mean_units: 900.0,
         row_length: 256,
         evaluation: Some((50.0, 3)),
         sample_millis: Some(400.0),
@@ -299,21 +303,31 @@ fn trial() -> Trial {
     }
 }
 
-fn tried_plan() -> (models::train::TrainPlan, DecoderConfig) {
+fn tried_plan() -> (TrainPlan<LanguagePlan>, DecoderConfig) {
     let mut plan = scratch_plan();
-    plan.steps = 25;
-    plan.evaluate.every = 10;
-    plan.sample.every = 20;
-    plan.save.every = 10;
-    let config = Facts::shape(&scratch_facts(), &plan).unwrap();
+    plan.run.steps = 25;
+    plan.run.evaluate.every = 10;
+    plan.run.sample.every = 20;
+    plan.run.save.every = 10;
+    let config = scratch_facts().task.shape(&plan.task).unwrap();
     (plan, config)
 }
 
+/// What a plan takes with other rows.
+fn needed(plan: &TrainPlan<LanguagePlan>, config: &DecoderConfig) -> impl Fn(usize, usize) -> u64 {
+    let (plan, config) = (plan.clone(), config.clone());
+    move |rows, length| {
+        let mut plan = plan.clone();
+        (plan.run.batch.rows, plan.run.batch.length) = (rows, length);
+        Language::estimate(&plan, &config).bytes()
+    }
+}
+
 /// A new model of the largest preset, where so much is free.
-fn small_on(kind: DeviceKind, free_bytes: Option<u64>) -> Facts {
+fn small_on(kind: DeviceKind, free_bytes: Option<u64>) -> Facts<LanguageFacts> {
     let mut facts = scratch_facts();
-    facts.vocab_size = 49_152;
-    facts.data.tokens = 50_000_000;
+    facts.task.vocab_size = 49_152;
+    facts.task.data.tokens = 50_000_000;
     facts.device.device = FoundDevice {
         free_bytes,
         ..FoundDevice::named(kind, 0, "a device")
@@ -322,10 +336,10 @@ fn small_on(kind: DeviceKind, free_bytes: Option<u64>) -> Facts {
 }
 
 /// An existing model of that shape.
-fn model_on(kind: DeviceKind, free_bytes: u64) -> Facts {
+fn model_on(kind: DeviceKind, free_bytes: u64) -> Facts<LanguageFacts> {
     let config = DecoderConfig::from_json(&Json::Object(Preset::Small.config())).unwrap();
     let mut facts = lora_facts();
-    facts.model = Some(ModelFacts::of(&config));
+    facts.task.model = Some(ModelFacts::of(&config));
     facts.device.device = FoundDevice {
         free_bytes: Some(free_bytes),
         ..FoundDevice::named(kind, 0, "a device")
@@ -334,15 +348,15 @@ fn model_on(kind: DeviceKind, free_bytes: u64) -> Facts {
 }
 
 #[track_caller]
-fn plan(changes: Json, facts: Facts) -> Resolved {
+fn plan(changes: Json, facts: Facts<LanguageFacts>) -> Resolved<LanguagePlan> {
     let mut request = json!({"data": {"files": ["a.txt"]}});
-    if facts.model.is_none() {
+    if facts.task.model.is_none() {
         request["scratch"] = json!({"preset": "small"});
     }
     let fields = request.as_object_mut().unwrap();
     fields.extend(changes.as_object().unwrap().clone());
-    let request: TrainRequest = serde_json::from_value(request).unwrap();
-    resolve(&request, &facts).unwrap()
+    let request: TrainRequest<LanguageRequest> = serde_json::from_value(request).unwrap();
+    resolve::<Language>(&request, &facts).unwrap()
 }
 
 /// Puts a value of a run file where a pointer says, making sections on the way.

@@ -14,13 +14,11 @@ use models::{
     generate::{Ended, Writer, sample::SamplingSettings},
     ops::kernels,
     tasks::language::{
-        LanguageTask,
+        Language, LanguagePlan, LanguageTask,
         model::LanguageModel,
         text::{Text, TokenizerFrom},
     },
-    train::{
-        Observer, Outcome, TrainEvent, TrainPlan, TrainState, estimate::Estimate, task::Task, train,
-    },
+    train::{Kind, Observer, Outcome, TrainEvent, TrainPlan, TrainState, task::Task, train},
 };
 use serde_json::{Value as Json, json};
 
@@ -38,7 +36,7 @@ fn chat_file(folder: &Path) -> PathBuf {
 }
 
 /// A plan of ten steps on a tiny model.
-fn plan(method: &str, files: &Path, model: Option<&Path>) -> TrainPlan {
+fn plan(method: &str, files: &Path, model: Option<&Path>) -> TrainPlan<LanguagePlan> {
     let mut plan = serde_json::to_value(crate::plan::scratch_plan()).unwrap();
     let changes = json!({
         "method": method,
@@ -86,7 +84,7 @@ fn tiny_config() -> Json {
 /// The model a run starts from: written by a short run from nothing, so that it has a tokenizer.
 fn base_model(folder: &Path, data: &Path) -> PathBuf {
     let mut plan = plan("scratch", data, None);
-    plan.steps = 1;
+    plan.run.steps = 1;
     let (outcome, _, _) = run(&plan, &folder.join("base-run"), None);
     assert_eq!(outcome, Outcome::Finished);
     Checkpoints::new(&folder.join("base-run"), 1)
@@ -120,24 +118,24 @@ impl Observer for Watch {
 
 /// Runs a plan in a folder, on from its newest checkpoint if it has one.
 fn run(
-    plan: &TrainPlan,
+    plan: &TrainPlan<LanguagePlan>,
     folder: &Path,
     stop_after: Option<usize>,
 ) -> (Outcome, LanguageTask, Vec<f64>) {
-    let tokenizer = match &plan.model {
+    let tokenizer = match &plan.task.model {
         Some(model) => TokenizerFrom::Folder(model),
         None => TokenizerFrom::Data { vocab_size: 300 },
     };
     let text = Text::open(
-        &plan.data.source(),
-        plan.data.held_out,
+        &plan.task.data.source(),
+        plan.task.data.held_out,
         tokenizer,
-        plan.seed,
+        plan.run.seed,
     )
     .unwrap();
     let mut task = LanguageTask::new(plan, text, &Device::Cpu).unwrap();
     let mut state = TrainState::new(plan, &task).unwrap();
-    let checkpoints = Checkpoints::new(folder, plan.save.keep_last);
+    let checkpoints = Checkpoints::new(folder, plan.run.save.keep_last);
     if let Some(newest) = checkpoints.newest().unwrap() {
         state.restore(&mut task, &newest.path).unwrap();
     }
@@ -145,7 +143,7 @@ fn run(
         stop_after,
         ..Watch::default()
     };
-    let outcome = train(plan, &mut task, &mut state, &checkpoints, &mut watch).unwrap();
+    let outcome = train(&plan.run, &mut task, &mut state, &checkpoints, &mut watch).unwrap();
     let losses = watch.events.iter().filter_map(|event| match event {
         TrainEvent::Stepped { loss, .. } => Some(*loss),
         _ => None,
@@ -166,11 +164,11 @@ fn an_estimate_counts_the_numbers_that_a_run_has() {
                 .filter(|_| method != "scratch")
                 .map(PathBuf::as_path),
         );
-        let config = match &plan.scratch {
+        let config = match &plan.task.scratch {
             Some(scratch) => Json::Object(scratch.config.clone()),
             None => ModelFolder::open(&model).unwrap().config,
         };
-        let estimate = Estimate::new(&plan, &DecoderConfig::from_json(&config).unwrap());
+        let estimate = Language::estimate(&plan, &DecoderConfig::from_json(&config).unwrap());
         let (_, task, _) = run(&plan, &folder.path().join(method), Some(1));
         let parameters = task.parameters();
         let counted = (
@@ -189,7 +187,7 @@ fn an_estimate_counts_the_numbers_of_every_family() {
     for golden in crate::golden::cases(|name| !name.starts_with("lora")) {
         let model = ModelFolder::open(&golden.folder).unwrap();
         let config = DecoderConfig::from_json(&model.config).unwrap();
-        let estimate = Estimate::new(&plan, &config);
+        let estimate = Language::estimate(&plan, &config);
         let count = model.parameter_count().unwrap();
         assert_eq!(estimate.parameters, count, "{}", golden.name);
         counted += 1;
@@ -203,7 +201,7 @@ fn a_run_does_without_the_kernels_that_its_plan_avoids() {
     let data = chat_file(folder.path());
     let run_in = |name: &str, avoid_kernels: &[&str]| {
         let mut plan = plan("scratch", &data, None);
-        plan.avoid_kernels = avoid_kernels.iter().map(|&it| it.to_owned()).collect();
+        plan.run.avoid_kernels = avoid_kernels.iter().map(|&it| it.to_owned()).collect();
         let (_, task, losses) = run(&plan, &folder.path().join(name), Some(2));
         (trained(&task), losses)
     };
@@ -227,12 +225,12 @@ fn trained(task: &LanguageTask) -> Vec<(String, Vec<f32>)> {
 /// Trains a plan of ten steps with a stop after five, and compares with one that was not stopped.
 #[track_caller]
 fn check_five_and_five(
-    plan: &TrainPlan,
+    plan: &TrainPlan<LanguagePlan>,
     folder: &Path,
     expected: &LanguageTask,
     expected_losses: &[f64],
 ) {
-    let method = plan.method;
+    let method = plan.task.method;
     let (outcome, _, first_losses) = run(plan, folder, Some(5));
     assert_eq!(outcome, Outcome::Stopped, "{method:?}");
     let (outcome, resumed, last_losses) = run(plan, folder, None);
@@ -253,7 +251,7 @@ fn ten_steps_are_five_and_five_to_the_last_bit_for_every_method() {
     for method in ["scratch", "full", "lora"] {
         let mut plan = plan(method, &data, Some(&base));
         // An adapter on a model that knows nothing yet needs large steps to show that it learns.
-        plan.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
+        plan.run.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
         let path = |name: &str| folder.path().join(format!("{method}-{name}"));
         let (_, expected, losses) = run(&plan, &path("a"), None);
         check_five_and_five(&plan, &path("b"), &expected, &losses);
@@ -270,9 +268,9 @@ fn a_step_learns_the_same_however_its_rows_are_split_into_micro_batches() {
         for packing in [true, false] {
             let losses = |rows: usize, accumulate: usize| {
                 let mut plan = plan(method, &data, Some(&base));
-                plan.data.packing = packing;
-                (plan.batch.rows, plan.batch.accumulate) = (rows, accumulate);
-                if let Some(lora) = &mut plan.lora {
+                plan.task.data.packing = packing;
+                (plan.run.batch.rows, plan.run.batch.accumulate) = (rows, accumulate);
+                if let Some(lora) = &mut plan.task.lora {
                     // Each micro-batch draws its own.
                     lora.dropout = 0.0;
                 }
@@ -308,15 +306,15 @@ fn in_f16_a_run_lowers_its_loss_scale_and_learns_from_the_same_rows_as_in_f32() 
     let base = base_model(folder.path(), &data);
     for method in ["scratch", "full", "lora"] {
         let mut plan = plan(method, &data, Some(&base));
-        plan.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
+        plan.run.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
         // Few targets a step have large gradients.
-        plan.data.packing = false;
-        (plan.batch.rows, plan.batch.accumulate) = (1, 1);
+        plan.task.data.packing = false;
+        (plan.run.batch.rows, plan.run.batch.accumulate) = (1, 1);
         let path = |name: &str| folder.path().join(format!("{method}-{name}"));
         let (_, _, expected) = run(&plan, &path("f32"), None);
         assert_eq!(saved_progress(&path("f32"))["loss_scale"], Json::Null);
 
-        plan.dtype.compute = Dtype::F16;
+        plan.run.dtype.compute = Dtype::F16;
         let (outcome, straight, losses) = run(&plan, &path("f16"), None);
         assert_eq!(outcome, Outcome::Finished);
         for (step, (loss, expected)) in losses.iter().zip(&expected).enumerate() {

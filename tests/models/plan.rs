@@ -1,8 +1,14 @@
 //! From a request to a plan.
 
 use models::device::{self, DeviceKind, FoundDevice, check::Checked, dtype::Dtype};
-use models::train::{
-    Facts, Resolved, TrainRequest, plan::*, preset::parameters_of, request::*, resolve,
+use models::{
+    tasks::language::{
+        Language, LanguageFacts, LanguagePlan, LanguageRequest,
+        plan::*,
+        preset,
+        request::{Learn, Method},
+    },
+    train::{Facts, Resolved, TrainPlan, TrainRequest, resolve},
 };
 use serde_json::json;
 
@@ -13,33 +19,37 @@ fn a_request_for_a_new_model_becomes_a_whole_plan() {
         scratch_facts(),
     );
     let plan = &resolved.plan;
-    let config = &plan.scratch.as_ref().unwrap().config;
-    assert_eq!(plan.name, "shakespeare");
-    assert_eq!(plan.method, Method::Scratch);
+    let config = &plan.task.scratch.as_ref().unwrap().config;
+    assert_eq!(plan.run.name, "shakespeare");
+    assert_eq!(plan.task.method, Method::Scratch);
     assert_eq!(
-        (plan.batch.rows, plan.batch.length, plan.batch.accumulate),
+        (
+            plan.run.batch.rows,
+            plan.run.batch.length,
+            plan.run.batch.accumulate
+        ),
         (4, 256, 2)
     );
     // 500,000 tokens in rows of 256, 8 rows per step, 6 passes.
-    assert_eq!(plan.steps, 1466);
+    assert_eq!(plan.run.steps, 1466);
     assert_eq!(config["vocab_size"], 1000);
-    assert_eq!(parameters_of(config), Some(2_627_520));
-    assert!(plan.model.is_none() && plan.lora.is_none());
+    assert_eq!(preset::parameters_of(config), Some(2_627_520));
+    assert!(plan.task.model.is_none() && plan.task.lora.is_none());
 }
 
 #[test]
 fn a_request_for_an_adapter_puts_it_beside_every_linear_weight() {
     let request = json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "lora": {"rank": 16}});
     let plan = plan(request, lora_facts()).plan;
-    let lora = plan.lora.unwrap();
-    assert_eq!(plan.method, Method::Lora);
+    let lora = plan.task.lora.unwrap();
+    assert_eq!(plan.task.method, Method::Lora);
     assert_eq!((lora.rank, lora.alpha, lora.scale()), (16, 32.0, 2.0));
     assert_eq!(lora.targets, ["q_proj", "v_proj", "down_proj"]);
     assert_eq!(lora.layers, (0..30).collect::<Vec<_>>());
-    assert_eq!(plan.data.learn, Learn::Assistant);
+    assert_eq!(plan.task.data.learn, Learn::Assistant);
     // 19 of 20 rows have at most 300 tokens.
-    assert_eq!(plan.batch.length, 320);
-    assert_eq!(plan.learning_rate, 2e-4);
+    assert_eq!(plan.run.batch.length, 320);
+    assert_eq!(plan.run.learning_rate, 2e-4);
 }
 
 #[test]
@@ -196,7 +206,7 @@ fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
     let request =
         json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "dtype": {"compute": "bf16"}});
     let resolved = plan(request, lora_facts());
-    assert_eq!(resolved.plan.dtype.compute, Dtype::F32);
+    assert_eq!(resolved.plan.run.dtype.compute, Dtype::F32);
     assert_eq!(
         resolved.warnings,
         [
@@ -211,8 +221,8 @@ fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
 fn in_f16_what_does_not_learn_is_stored_in_f16_unless_something_else_is_asked_for() {
     let stored = |facts, dtype: serde_json::Value| {
         let resolved = plan(with(request(), json!({ "dtype": dtype })), facts);
-        assert_eq!(resolved.plan.dtype.compute, Dtype::F16);
-        resolved.plan.dtype.storage
+        assert_eq!(resolved.plan.run.dtype.compute, Dtype::F16);
+        resolved.plan.run.dtype.storage
     };
     let gpu = || gpu_facts(Checked::default());
     assert_eq!(stored(gpu(), json!({"compute": "f16"})), Dtype::F16);
@@ -228,11 +238,14 @@ fn a_dtype_that_the_check_found_wrong_is_never_chosen() {
         refused_dtypes: vec![Dtype::Bf16],
         ..Checked::default()
     };
-    let usual = plan(request(), gpu_facts(Checked::default())).plan.dtype;
+    let usual = plan(request(), gpu_facts(Checked::default()))
+        .plan
+        .run
+        .dtype;
     assert_eq!((usual.compute, usual.storage), (Dtype::Bf16, Dtype::Bf16));
 
     let resolved = plan(request(), gpu_facts(checked()));
-    let dtype = &resolved.plan.dtype;
+    let dtype = &resolved.plan.run.dtype;
     assert_eq!((dtype.compute, dtype.storage), (Dtype::F32, Dtype::F32));
     assert_eq!(
         why(&resolved, "dtype.compute"),
@@ -242,7 +255,7 @@ fn a_dtype_that_the_check_found_wrong_is_never_chosen() {
 
     let asked = with(request(), json!({"dtype": {"compute": "bf16"}}));
     let resolved = plan(asked.clone(), gpu_facts(checked()));
-    assert_eq!(resolved.plan.dtype.compute, Dtype::F32);
+    assert_eq!(resolved.plan.run.dtype.compute, Dtype::F32);
     assert_eq!(
         resolved.warnings[1],
         "`dtype.compute`: bf16 was asked for and f32 is used. The device check found bf16 wrong here."
@@ -266,7 +279,7 @@ fn a_dtype_that_the_check_found_wrong_is_never_chosen() {
         request(),
         json!({"strict": true, "dtype": {"compute": "f32"}}),
     );
-    let dtype = plan(way_out, gpu_facts(checked())).plan.dtype;
+    let dtype = plan(way_out, gpu_facts(checked())).plan.run.dtype;
     assert_eq!((dtype.compute, dtype.storage), (Dtype::F32, Dtype::F32));
 }
 
@@ -283,7 +296,7 @@ fn bf16_is_chosen_on_metal_after_it_passed_the_check() {
                 ..Checked::default()
             })
         };
-        assert_eq!(plan(request(), facts).plan.dtype.compute, expected);
+        assert_eq!(plan(request(), facts).plan.run.dtype.compute, expected);
     }
 }
 
@@ -294,7 +307,7 @@ fn kernels_that_the_check_found_wrong_are_avoided() {
         ..Checked::default()
     };
     let resolved = plan(request(), gpu_facts(checked()));
-    assert_eq!(resolved.plan.avoid_kernels, ["rms_norm", "rope"]);
+    assert_eq!(resolved.plan.run.avoid_kernels, ["rms_norm", "rope"]);
     assert_eq!(
         why(&resolved, "avoid_kernels"),
         "The device check found these kernels wrong."
@@ -322,7 +335,7 @@ fn kernels_that_the_check_found_wrong_are_avoided() {
     );
     let names = json!({"strict": true, "avoid_kernels": ["rope", "rms_norm"]});
     let named = plan(with(request(), names), gpu_facts(checked()));
-    assert_eq!(named.plan.avoid_kernels, ["rms_norm", "rope"]);
+    assert_eq!(named.plan.run.avoid_kernels, ["rms_norm", "rope"]);
     assert_eq!(named.warnings.len(), 1, "{:?}", named.warnings);
 }
 
@@ -354,10 +367,10 @@ fn a_device_that_can_not_train_is_replaced_by_the_cpu() {
     };
     let found = "the device check could not train on H100 (linear in f32: the output is off)";
     let resolved = plan(request(), gpu_facts(checked()));
-    assert_eq!(resolved.plan.device.to_string(), "cpu");
-    assert_eq!(resolved.plan.dtype.compute, Dtype::F32);
+    assert_eq!(resolved.plan.run.device.to_string(), "cpu");
+    assert_eq!(resolved.plan.run.dtype.compute, Dtype::F32);
     // What was found there says nothing of the CPU.
-    assert!(resolved.plan.avoid_kernels.is_empty());
+    assert!(resolved.plan.run.avoid_kernels.is_empty());
     assert_eq!(why(&resolved, "device"), format!("T{}.", &found[1..]));
     assert_eq!(
         resolved.warnings[1],
@@ -375,7 +388,7 @@ fn a_device_that_can_not_train_is_replaced_by_the_cpu() {
         ..lora_facts()
     };
     let resolved = plan(request(), facts);
-    assert_eq!(resolved.plan.device.to_string(), "cpu");
+    assert_eq!(resolved.plan.run.device.to_string(), "cpu");
     let warning = "the device check could not train on a processor (linear in f32: the output is off), and there is no \
                    other device";
     assert_eq!(resolved.warnings[0], warning);
@@ -386,7 +399,7 @@ fn fields_of_a_config_replace_those_of_the_preset() {
     let request = json!({"scratch": {"preset": "nano", "config": {"num_hidden_layers": 2}},
         "data": {"files": ["a.txt"]}});
     let plan = plan(request, scratch_facts()).plan;
-    let config = plan.scratch.unwrap().config;
+    let config = plan.task.scratch.unwrap().config;
     assert_eq!(
         (&config["num_hidden_layers"], &config["hidden_size"]),
         (&json!(2), &json!(128))
@@ -394,15 +407,15 @@ fn fields_of_a_config_replace_those_of_the_preset() {
 }
 
 #[track_caller]
-fn plan(request: serde_json::Value, facts: Facts) -> Resolved {
-    let request: TrainRequest = serde_json::from_value(request).unwrap();
-    resolve(&request, &facts).unwrap()
+fn plan(request: serde_json::Value, facts: Facts<LanguageFacts>) -> Resolved<LanguagePlan> {
+    let request: TrainRequest<LanguageRequest> = serde_json::from_value(request).unwrap();
+    resolve::<Language>(&request, &facts).unwrap()
 }
 
 #[track_caller]
-fn problems(request: serde_json::Value, facts: Facts) -> Vec<String> {
-    let request: TrainRequest = serde_json::from_value(request).unwrap();
-    let problems = resolve(&request, &facts).unwrap_err();
+fn problems(request: serde_json::Value, facts: Facts<LanguageFacts>) -> Vec<String> {
+    let request: TrainRequest<LanguageRequest> = serde_json::from_value(request).unwrap();
+    let problems = resolve::<Language>(&request, &facts).unwrap_err();
     problems.0.iter().map(ToString::to_string).collect()
 }
 
@@ -422,8 +435,8 @@ fn leaves(path: &str, value: &serde_json::Value) -> Vec<(String, serde_json::Val
     }
 }
 
-pub(crate) fn scratch_facts() -> Facts {
-    Facts {
+pub(crate) fn scratch_facts() -> Facts<LanguageFacts> {
+    facts(LanguageFacts {
         model: None,
         data: DataFacts {
             read_as: "text".to_owned(),
@@ -436,13 +449,11 @@ pub(crate) fn scratch_facts() -> Facts {
             longer: vec![(64, 900), (128, 700), (256, 400), (512, 48)],
         },
         vocab_size: 1000,
-        device: cpu(),
-        checked: Checked::default(),
-    }
+    })
 }
 
-pub(crate) fn lora_facts() -> Facts {
-    Facts {
+pub(crate) fn lora_facts() -> Facts<LanguageFacts> {
+    facts(LanguageFacts {
         model: Some(ModelFacts {
             config: None,
             context: 2048,
@@ -462,13 +473,19 @@ pub(crate) fn lora_facts() -> Facts {
             longer: vec![(64, 900), (128, 700), (256, 400), (512, 48)],
         },
         vocab_size: 49_152,
+    })
+}
+
+fn facts(task: LanguageFacts) -> Facts<LanguageFacts> {
+    Facts {
+        task,
         device: cpu(),
         checked: Checked::default(),
     }
 }
 
 /// An adapter on a GPU that computes in bf16 unless something speaks against it.
-fn gpu_facts(checked: Checked) -> Facts {
+fn gpu_facts(checked: Checked) -> Facts<LanguageFacts> {
     Facts {
         device: device::Choice {
             device: FoundDevice {
@@ -495,7 +512,7 @@ fn with(mut request: serde_json::Value, changes: serde_json::Value) -> serde_jso
 }
 
 /// Why a field has its value.
-fn why<'a>(resolved: &'a Resolved, field: &str) -> &'a str {
+fn why<'a>(resolved: &'a Resolved<LanguagePlan>, field: &str) -> &'a str {
     let reason = resolved.reasons.iter().find(|it| it.field == field);
     &reason.unwrap().why
 }
@@ -509,7 +526,7 @@ fn cpu() -> device::Choice {
 }
 
 /// A plan for a new model, for tests that change what they need.
-pub(crate) fn scratch_plan() -> TrainPlan {
+pub(crate) fn scratch_plan() -> TrainPlan<LanguagePlan> {
     plan(
         json!({"data": {"files": ["shakespeare/input.txt"]}}),
         scratch_facts(),

@@ -9,14 +9,14 @@ use crate::plan::scratch_plan;
 
 #[test]
 fn a_run_gives_up_in_order_what_costs_least_until_nothing_is_left() {
-    let mut plan = scratch_plan();
+    let mut plan = scratch_plan().run;
     plan.device = RequestedDevice::Metal;
     (plan.batch.rows, plan.batch.accumulate) = (4, 3);
     plan.checkpointing = false;
     plan.dtype.compute = Dtype::F32;
     let mut allowed = Allowed {
         unused_memory: true,
-        narrower_storage: Some(Dtype::Bf16),
+        narrower_storage: None,
         narrower_dtype: Some(Dtype::Bf16),
         cpu: true,
     };
@@ -52,8 +52,28 @@ fn a_run_gives_up_in_order_what_costs_least_until_nothing_is_left() {
 }
 
 #[test]
+fn weights_that_do_not_learn_become_narrower_before_what_is_computed() {
+    let mut plan = scratch_plan().run;
+    plan.device = RequestedDevice::Metal;
+    plan.batch.rows = 1;
+    plan.checkpointing = true;
+    let allowed = Allowed {
+        narrower_storage: Some(Dtype::Bf16),
+        narrower_dtype: Some(Dtype::Bf16),
+        ..Allowed::default()
+    };
+    let mut given = Vec::new();
+    while let Some(relieved) = relieve(&plan, &allowed) {
+        plan = relieved.plan;
+        given.push((plan.dtype.storage, plan.dtype.compute));
+    }
+    let (f32, bf16) = (Dtype::F32, Dtype::Bf16);
+    assert_eq!(given, [(bf16, f32), (bf16, bf16)]);
+}
+
+#[test]
 fn what_is_not_allowed_is_kept() {
-    let mut plan = scratch_plan();
+    let mut plan = scratch_plan().run;
     plan.device = RequestedDevice::Metal;
     plan.batch.rows = 1;
     plan.checkpointing = true;
@@ -77,7 +97,7 @@ fn an_update_and_a_look_at_held_out_data_see_as_many_rows_with_fewer_at_once() {
         ((7, 3), (3, 7)),
         ((2, 1), (1, 2)),
     ] {
-        let mut plan = scratch_plan();
+        let mut plan = scratch_plan().run;
         (plan.batch.rows, plan.batch.accumulate) = before;
         plan.evaluate.batches = 20;
         plan.limit_rows(before.0 / 2);

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use models::train::{TrainEvent, TrainPlan};
+use models::{
+    tasks::language::LanguagePlan,
+    train::{TrainEvent, TrainPlan},
+};
 use serde_json::json;
 
 use crate::train::{
@@ -10,7 +13,7 @@ use crate::train::{
 };
 
 /// A plan whose line is noisy enough that its gradients never vanish.
-fn long_plan(steps: usize) -> TrainPlan {
+fn long_plan(steps: usize) -> TrainPlan<LanguagePlan> {
     plan(
         steps,
         json!({
@@ -23,7 +26,7 @@ fn long_plan(steps: usize) -> TrainPlan {
 /// Trains with poisoned batches. Two batches a step: batches 100 and 101 are in step 51.
 fn run_poisoned(
     poisoned: &[u64],
-    plan: &TrainPlan,
+    plan: &TrainPlan<LanguagePlan>,
     folder: &Path,
     enough: fn(&[TrainEvent]) -> bool,
 ) -> (Line, Watch) {

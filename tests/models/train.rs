@@ -13,10 +13,11 @@ use models::{
     parameters::{Parameter, Parameters},
     random::Random,
     tape::{Tape, Value},
+    tasks::language::LanguagePlan,
     train::{
         Observer, Outcome, TrainEvent, TrainPlan, TrainState,
-        plan::SamplePlan,
-        task::{BatchSize, Evaluation, Sample, Task},
+        exhibit::Exhibit,
+        task::{BatchSize, Evaluation, Task},
         train,
     },
 };
@@ -97,12 +98,12 @@ impl Task for Line {
     fn size(&self, _: &Self::Batch) -> BatchSize {
         BatchSize {
             targets: 8,
-            tokens: 8,
+            units: 8,
         }
     }
 
     fn loss(
-        &self,
+        &mut self,
         tape: &Tape,
         (x, y, factor, poison): &Self::Batch,
         targets: f64,
@@ -125,13 +126,12 @@ impl Task for Line {
         };
         Ok(Some(Evaluation {
             loss,
-            loss_per_character: None,
-            accuracy: None,
+            metrics: Vec::new(),
             targets: 1,
         }))
     }
 
-    fn sample(&mut self, _: &SamplePlan) -> Result<Vec<Sample>> {
+    fn show(&mut self) -> Result<Vec<Exhibit>> {
         match self.blind {
             true => Err(Error::Data("there are no words".to_owned())),
             false => Ok(Vec::new()),
@@ -205,9 +205,9 @@ pub(crate) fn after_going_back(events: &[TrainEvent]) -> bool {
     events.iter().any(|event| rolled_back(event).is_some())
 }
 
-pub(crate) fn plan(steps: usize, changes: Json) -> TrainPlan {
+pub(crate) fn plan(steps: usize, changes: Json) -> TrainPlan<LanguagePlan> {
     let mut plan = crate::plan::scratch_plan();
-    plan.steps = steps;
+    plan.run.steps = steps;
     let mut json = serde_json::to_value(plan).unwrap();
     let base = json!({
         "learning_rate": 0.3, "clip_norm": 0.0, "ema": 0.0,
@@ -234,7 +234,7 @@ fn distance(weight: &[f32]) -> f64 {
 
 /// Trains a line in a folder, from its newest checkpoint if there is one.
 pub(crate) fn run(
-    plan: &TrainPlan,
+    plan: &TrainPlan<LanguagePlan>,
     folder: &Path,
     broken: Option<u64>,
     enough: fn(&[TrainEvent]) -> bool,
@@ -248,12 +248,12 @@ pub(crate) fn run(
 
 pub(crate) fn train_line(
     mut line: Line,
-    plan: &TrainPlan,
+    plan: &TrainPlan<LanguagePlan>,
     folder: &Path,
     enough: fn(&[TrainEvent]) -> bool,
 ) -> (Result<Outcome>, Line, Watch) {
     let checkpoints =
-        Checkpoints::new(folder, plan.save.keep_last).keep_every(plan.save.keep_every);
+        Checkpoints::new(folder, plan.run.save.keep_last).keep_every(plan.run.save.keep_every);
     let mut state = TrainState::new(plan, &line).unwrap();
     let mut watch = Watch {
         events: Vec::new(),
@@ -263,7 +263,7 @@ pub(crate) fn train_line(
     if let Some(newest) = checkpoints.newest_before(usize::MAX, &mut tell).unwrap() {
         state.restore(&mut line, &newest.path).unwrap();
     }
-    let outcome = train(plan, &mut line, &mut state, &checkpoints, &mut watch);
+    let outcome = train(&plan.run, &mut line, &mut state, &checkpoints, &mut watch);
     (outcome, line, watch)
 }
 
@@ -335,7 +335,7 @@ fn a_pause_saves_waits_and_changes_nothing() {
     let checkpoints = Checkpoints::new(paused.path(), 9);
     let mut state = TrainState::new(&plan, &line).unwrap();
     let mut pause = Pause::default();
-    train(&plan, &mut line, &mut state, &checkpoints, &mut pause).unwrap();
+    train(&plan.run, &mut line, &mut state, &checkpoints, &mut pause).unwrap();
     assert_eq!(line.weight(), expected.weight());
     let told: Vec<&TrainEvent> = pause
         .events
@@ -395,7 +395,7 @@ fn a_run_whose_disk_is_unplugged_waits_until_it_is_back() {
         run: &home,
         elsewhere: &elsewhere,
     };
-    train(&plan, &mut line, &mut state, &checkpoints, &mut watch).unwrap();
+    train(&plan.run, &mut line, &mut state, &checkpoints, &mut watch).unwrap();
     assert_eq!(line.weight(), expected.weight());
     let waited = watch.events.iter().filter_map(|event| match event {
         TrainEvent::Waiting { step, why, .. } => Some((*step, why.as_str())),
@@ -463,7 +463,7 @@ fn a_gradient_that_overflows_at_every_loss_scale_is_a_number_that_is_not_finite(
     let folder = tempfile::tempdir().unwrap();
     let changes = json!({ "save": { "every": 4, "keep_last": 2, "keep_best": false } });
     let mut plan = plan(10, changes);
-    plan.dtype.compute = Dtype::F16;
+    plan.run.dtype.compute = Dtype::F16;
     let endless = Line {
         poisoned: vec![13],
         poison: f32::INFINITY,

@@ -17,13 +17,14 @@ use crate::{
     parameters::Parameters,
     random::Random,
     tape::{Tape, Value},
-    train::{
-        Facts, TrainPlan, TrainRequest,
-        estimate::Estimate,
-        plan::{DataFacts, ModelFacts, SamplePlan},
+    tasks::language::{
+        Language, LanguageFacts, LanguagePlan, LanguageRequest,
+        plan::{DataFacts, ModelFacts},
         request::{Method, ScratchRequest},
-        resolve,
-        task::{BatchSize, Evaluation, Sample, Task},
+    },
+    train::{
+        Facts, Kind, RunRequest, TrainPlan, TrainRequest, resolve,
+        task::{BatchSize, Evaluation, Task},
         try_steps,
     },
 };
@@ -79,15 +80,15 @@ fn of_rows(rows: usize) -> Variation {
 fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
     let plan = plan(case, place, method)?;
     let config = shape(case, &plan)?;
-    let estimate = Estimate::new(&plan, &config);
+    let estimate = Language::estimate(&plan, &config);
     let estimated_bytes = estimate.bytes();
     refuse_what_does_not_fit(estimated_bytes, place)?;
-    let (rows, length) = (plan.batch.rows, plan.batch.length);
-    let shape = match &plan.scratch {
+    let (rows, length) = (plan.run.batch.rows, plan.run.batch.length);
+    let shape = match &plan.task.scratch {
         Some(_) => format!("preset {}", case.size.preset().name()),
         None => case.size.shape_name().to_owned(),
     };
-    let operations = estimate.operations / plan.steps as f64;
+    let operations = estimate.operations / plan.run.steps as f64;
     let decoder = decoder(&plan, config, place)?;
     Ok(Work {
         step: StepWork {
@@ -109,7 +110,7 @@ fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
 }
 
 /// What a run would do that was asked for no more than this.
-pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPlan> {
+pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPlan<LanguagePlan>> {
     let device = &place.choice.device;
     let length = match method {
         Method::Scratch => match case.size.preset().config().get("max_position_embeddings") {
@@ -118,20 +119,23 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
         },
         Method::Lora | Method::Full => case.size.row_length(),
     };
-    let mut request = TrainRequest {
-        method: Some(method),
+    let mut run = RunRequest {
         device: Some(device.requested()),
         avoid_kernels: Some(place.avoid_kernels.clone()),
         steps: Some(Clock::most()),
-        ..TrainRequest::default()
+        ..RunRequest::default()
     };
-    request.data.files = vec![PathBuf::from("tokens")];
-    request.data.max_length = Some(length);
-    request.batch.rows = Some(case.rows());
-    request.batch.length = Some(length);
-    request.batch.accumulate = Some(1);
-    request.dtype.compute = case.dtype;
-    let mut facts = Facts {
+    run.batch.rows = Some(case.rows());
+    run.batch.length = Some(length);
+    run.batch.accumulate = Some(1);
+    run.dtype.compute = case.dtype;
+    let mut task = LanguageRequest {
+        method: Some(method),
+        ..LanguageRequest::default()
+    };
+    task.data.files = vec![PathBuf::from("tokens")];
+    task.data.max_length = Some(length);
+    let mut facts = LanguageFacts {
         model: None,
         data: DataFacts {
             read_as: "random tokens".to_owned(),
@@ -144,16 +148,10 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
             longer: Vec::new(),
         },
         vocab_size: 0,
-        device: place.choice.clone(),
-        // Who asks for bf16 here has seen it pass.
-        checked: Checked {
-            bf16: case.dtype == Some(Dtype::Bf16),
-            ..Checked::default()
-        },
     };
     match method {
         Method::Scratch => {
-            request.scratch = Some(ScratchRequest {
+            task.scratch = Some(ScratchRequest {
                 preset: Some(case.size.preset()),
                 ..ScratchRequest::default()
             });
@@ -162,14 +160,23 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
         }
         Method::Lora | Method::Full => {
             let config = case.size.config()?;
-            request.model = Some(PathBuf::from("model"));
+            task.model = Some(PathBuf::from("model"));
             facts.vocab_size = config.vocab_size;
             facts.model = Some(ModelFacts::of(&config));
         }
     }
-    let plan = resolve(&request, &facts)?.plan;
+    let facts = Facts {
+        task: facts,
+        device: place.choice.clone(),
+        // Who asks for bf16 here has seen it pass.
+        checked: Checked {
+            bf16: case.dtype == Some(Dtype::Bf16),
+            ..Checked::default()
+        },
+    };
+    let plan = resolve::<Language>(&TrainRequest { run, task }, &facts)?.plan;
     match case.dtype {
-        Some(dtype) if dtype != plan.dtype.compute => Err(Error::setting(
+        Some(dtype) if dtype != plan.run.dtype.compute => Err(Error::setting(
             "dtype.compute",
             format!("can't be {dtype} on {}", device.kind),
         )),
@@ -177,8 +184,8 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
     }
 }
 
-fn shape(case: &Case, plan: &TrainPlan) -> Result<DecoderConfig> {
-    match &plan.scratch {
+fn shape(case: &Case, plan: &TrainPlan<LanguagePlan>) -> Result<DecoderConfig> {
+    match &plan.task.scratch {
         Some(scratch) => DecoderConfig::from_json(&Json::Object(scratch.config.clone())),
         None => case.size.config(),
     }
@@ -198,19 +205,23 @@ pub(super) fn refuse_what_does_not_fit(needed: u64, place: &Place) -> Result<()>
     )))
 }
 
-fn decoder(plan: &TrainPlan, config: DecoderConfig, place: &Place) -> Result<Decoder> {
-    let stored: DType = match plan.method {
-        Method::Lora => plan.dtype.storage.into(),
+fn decoder(
+    plan: &TrainPlan<LanguagePlan>,
+    config: DecoderConfig,
+    place: &Place,
+) -> Result<Decoder> {
+    let stored: DType = match plan.task.method {
+        Method::Lora => plan.run.dtype.storage.into(),
         Method::Full | Method::Scratch => DType::F32,
     };
     let mut weights = RepeatedWeights {
         dtype: stored,
         device: place.device.clone(),
     };
-    let learns = plan.method != Method::Lora;
-    let compute = plan.dtype.compute.into();
+    let learns = plan.task.method != Method::Lora;
+    let compute = plan.run.dtype.compute.into();
     let mut decoder = Decoder::new(config, &mut weights, learns, compute, &place.device)?;
-    if let Some(lora) = &plan.lora {
+    if let Some(lora) = &plan.task.lora {
         weights.dtype = DType::F32;
         lora::attach(&mut decoder, &lora.config(), &mut weights)?;
     }
@@ -221,7 +232,7 @@ fn decoder(plan: &TrainPlan, config: DecoderConfig, place: &Place) -> Result<Dec
 struct RandomTokens {
     decoder: Decoder,
     random: Random,
-    plan: TrainPlan,
+    plan: TrainPlan<LanguagePlan>,
 }
 
 impl Task for RandomTokens {
@@ -233,7 +244,7 @@ impl Task for RandomTokens {
     }
 
     fn next_batch(&mut self) -> Result<Self::Batch> {
-        let count = self.plan.batch.rows * self.plan.batch.length;
+        let count = self.plan.run.batch.rows * self.plan.run.batch.length;
         let known = self.decoder.config().vocab_size;
         let mut draw = || {
             (0..count)
@@ -246,29 +257,25 @@ impl Task for RandomTokens {
     fn size(&self, (tokens, targets): &Self::Batch) -> BatchSize {
         BatchSize {
             targets: targets.len(),
-            tokens: tokens.len(),
+            units: tokens.len(),
         }
     }
 
-    fn loss(&self, tape: &Tape, (tokens, targets): &Self::Batch, count: f64) -> Result<Value> {
+    fn loss(&mut self, tape: &Tape, (tokens, targets): &Self::Batch, count: f64) -> Result<Value> {
         let input = Input {
             tokens,
-            rows: self.plan.batch.rows,
+            rows: self.plan.run.batch.rows,
             positions: None,
             documents: None,
         };
         let hidden = self
             .decoder
-            .hidden(Some(tape), input, None, self.plan.checkpointing)?;
+            .hidden(Some(tape), input, None, self.plan.run.checkpointing)?;
         self.decoder.loss(Some(tape), &hidden, targets, count)
     }
 
     fn evaluate(&mut self, _: usize) -> Result<Option<Evaluation>> {
         Ok(None)
-    }
-
-    fn sample(&mut self, _: &SamplePlan) -> Result<Vec<Sample>> {
-        Ok(Vec::new())
     }
 
     fn state(&self) -> Json {

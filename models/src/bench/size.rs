@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::{
     Error, Result,
     arch::{Initial, WeightRequest, Weights, config::DecoderConfig, initial::InitialWeights},
-    train::request::Preset,
+    tasks::language::request::Preset,
 };
 
 /// How large the models are.

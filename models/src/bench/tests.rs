@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     device::{FoundDevice, choose},
-    train::request::Method,
+    tasks::language::request::Method,
 };
 
 /// The processor, as a place.
@@ -107,8 +107,8 @@ fn what_passed_the_check_in_bf16_learns_in_bf16() {
     for case in cases(Size::Small, DeviceKind::Metal, &[Dtype::F32, Dtype::Bf16]) {
         if case.workload == "lora_step" {
             let plan = learning::plan(&case, &place, Method::Lora).unwrap();
-            assert_eq!(Some(plan.dtype.compute), case.dtype);
-            assert_eq!(Some(plan.batch.rows), case.variation.rows);
+            assert_eq!(Some(plan.run.dtype.compute), case.dtype);
+            assert_eq!(Some(plan.run.batch.rows), case.variation.rows);
         }
     }
 }

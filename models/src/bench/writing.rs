@@ -12,12 +12,9 @@ use crate::{
         decoder::{Decoder, Input},
         kv_cache::KvCache,
     },
-    device::{
-        DeviceKind,
-        dtype::{DeviceClass, Role, choose_dtype},
-    },
+    device::dtype::{DeviceClass, Role, choose_dtype},
     random::Random,
-    train::estimate::talking_bytes,
+    tasks::language::footprint::inference_bytes,
 };
 
 pub(super) static PROMPT: Workload = Workload {
@@ -97,8 +94,8 @@ fn decoder(case: &Case, place: &Place, tokens: usize) -> Result<(Decoder, u64)> 
         device: place.device.clone(),
     };
     let config = case.size.config()?;
-    let on_cuda = place.choice.device.kind == DeviceKind::Cuda;
-    let bytes = talking_bytes(&config, storage, case.compute(), tokens, on_cuda);
+    let device = place.choice.device.requested();
+    let bytes = inference_bytes(&config, storage, case.compute(), tokens, device);
     refuse_what_does_not_fit(bytes, place)?;
     let compute: DType = case.compute().into();
     let decoder = Decoder::new(config, &mut weights, false, compute, &place.device)?;

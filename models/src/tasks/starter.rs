@@ -12,15 +12,19 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::language::model::LanguageModel;
+use super::language::{
+    LanguageRequest,
+    model::LanguageModel,
+    request::{Method, Preset, PromptRequest, ScratchRequest, TextDataRequest},
+};
 use crate::{
     Error, Result,
     checkpoint::save::replace_file,
     data::starter::{Category, Exchange, StarterData},
     generate::{Writer, sample::SamplingSettings},
-    train::request::{
-        BatchRequest, DataRequest, EvaluateRequest, Method, Preset, SampleRequest, SaveRequest,
-        ScratchRequest, TrainRequest,
+    train::{
+        TrainRequest,
+        request::{BatchRequest, EvaluateRequest, RunRequest, SampleRequest, SaveRequest},
     },
 };
 
@@ -136,21 +140,28 @@ pub fn write_data(data: &StarterData, folder: &Path) -> Result<PathBuf> {
 const WATCHED: [&str; 2] = ["What is 7 plus 5?", "What is the capital of France?"];
 
 /// Asks for the starter's model: the recipe that was found to learn the data in the least time on a CPU.
-pub fn request(train_file: PathBuf) -> TrainRequest {
-    TrainRequest {
-        name: Some("starter".to_owned()),
+pub fn request(train_file: PathBuf) -> TrainRequest<LanguageRequest> {
+    let task = LanguageRequest {
         method: Some(Method::Scratch),
         scratch: Some(ScratchRequest {
             preset: Some(Preset::Nano),
             ..ScratchRequest::default()
         }),
-        data: DataRequest {
+        data: TextDataRequest {
             files: vec![train_file],
             // The starter has its own questions that are held out, and every conversation is needed.
             held_out: Some(0.0),
             packing: Some(true),
-            ..DataRequest::default()
+            ..TextDataRequest::default()
         },
+        sample: PromptRequest {
+            prompts: Some(WATCHED.map(str::to_owned).to_vec()),
+            tokens: Some(24),
+        },
+        ..LanguageRequest::default()
+    };
+    let run = RunRequest {
+        name: Some("starter".to_owned()),
         steps: Some(3000),
         batch: BatchRequest {
             rows: Some(4),
@@ -163,19 +174,16 @@ pub fn request(train_file: PathBuf) -> TrainRequest {
             ..EvaluateRequest::default()
         },
         // Whoever watches sees it begin to speak.
-        sample: SampleRequest {
-            every: Some(250),
-            prompts: Some(WATCHED.map(str::to_owned).to_vec()),
-            tokens: Some(24),
-        },
+        sample: SampleRequest { every: Some(250) },
         save: SaveRequest {
             every: Some(500),
             keep_last: Some(1),
             keep_every: None,
             keep_best: Some(false),
         },
-        ..TrainRequest::default()
-    }
+        ..RunRequest::default()
+    };
+    TrainRequest { run, task }
 }
 
 /// Asks the model every question by itself, always taking the likeliest token.

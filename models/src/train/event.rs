@@ -6,8 +6,9 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use super::{exhibit::Exhibit, task::Metric};
 use crate::device::pressure::Scarce;
 
 /// Something that happened in a run. Steps are counted from 1: step 5 is the state after five updates.
@@ -20,9 +21,9 @@ pub enum TrainEvent {
         step: usize,
         /// The step at which the run ends.
         steps: usize,
-        /// How many numbers learn.
+        /// How many parameters are trained.
         trainable_parameters: u64,
-        /// How many numbers there are, learning or not.
+        /// How many parameters there are, trained or not.
         parameters: u64,
         /// Where it computes, in words.
         device: String,
@@ -44,16 +45,18 @@ pub enum TrainEvent {
     Stepped {
         /// The step just done.
         step: usize,
-        /// Mean loss of the batch per learned token, in nats.
+        /// Mean loss of the batch per target, in nats.
         loss: f64,
         /// The learning rate of this step.
         learning_rate: f64,
         /// The norm of all gradients before clipping.
         gradient_norm: f64,
-        /// Tokens in this step, learned or not, without padding.
-        tokens: usize,
-        /// Tokens of this step over its duration.
-        tokens_per_second: f64,
+        /// Units in this step, without padding: what its kind of learning counts, such as tokens.
+        #[serde(alias = "tokens")]
+        units: usize,
+        /// Units of this step over its duration.
+        #[serde(alias = "tokens_per_second")]
+        units_per_second: f64,
         /// The duration of this step.
         millis: f64,
         /// Memory in use by this process or device after the step. 0 when it can't be known.
@@ -67,29 +70,27 @@ pub enum TrainEvent {
     Evaluated {
         /// The state that was measured.
         step: usize,
-        /// Mean loss per learned token, in nats.
+        /// Mean loss per target, in nats.
         loss: f64,
-        /// Mean loss per character of text, in nats, where all of it is learned. Compares across tokenizers.
-        loss_per_character: Option<f64>,
-        /// Share of learned tokens whose most likely prediction was right.
-        accuracy: Option<f64>,
-        /// Learned tokens measured.
-        tokens: usize,
+        /// What else was measured.
+        #[serde(
+            default,
+            alias = "loss_per_character",
+            deserialize_with = "metrics_or_the_one_of_old"
+        )]
+        metrics: Vec<Metric>,
+        /// Targets measured.
+        #[serde(alias = "tokens")]
+        targets: usize,
         /// Whether no earlier loss of this run was lower.
         best: bool,
         /// How long it took.
         millis: f64,
     },
 
-    /// The model wrote something.
-    Sampled {
-        /// The state that wrote.
-        step: usize,
-        /// What it was given.
-        prompt: String,
-        /// What it wrote.
-        text: String,
-    },
+    /// The model showed something of itself.
+    #[serde(alias = "sampled")]
+    Showed(Showed),
 
     /// The run was saved and can continue from here.
     Saved {
@@ -189,6 +190,69 @@ pub enum TrainEvent {
     },
 }
 
+/// What a model showed of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredShowed")]
+pub struct Showed {
+    /// The state that it shows.
+    pub step: usize,
+    /// What is to be seen.
+    pub exhibits: Vec<Exhibit>,
+}
+
+/// The same as it stands in a file: one text an event, before there were other kinds of learning than language.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredShowed {
+    Exhibits {
+        step: usize,
+        exhibits: Vec<Exhibit>,
+    },
+    Text {
+        step: usize,
+        prompt: String,
+        text: String,
+    },
+}
+
+impl From<StoredShowed> for Showed {
+    fn from(stored: StoredShowed) -> Self {
+        match stored {
+            StoredShowed::Exhibits { step, exhibits } => Self { step, exhibits },
+            StoredShowed::Text {
+                step,
+                prompt: title,
+                text,
+            } => Self {
+                step,
+                exhibits: vec![Exhibit::Text { title, text }],
+            },
+        }
+    }
+}
+
+/// Metrics, or the only one that there was when it had a field of its own.
+fn metrics_or_the_one_of_old<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Metric>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stored {
+        Metrics(Vec<Metric>),
+        LossPerCharacter(Option<f64>),
+    }
+    Ok(match Stored::deserialize(from)? {
+        Stored::Metrics(metrics) => metrics,
+        Stored::LossPerCharacter(value) => {
+            let metric = value.map(|value| Metric {
+                name: "loss_per_character".to_owned(),
+                label: "loss per character".to_owned(),
+                value,
+                higher_is_better: false,
+            });
+            metric.into_iter().collect()
+        }
+    })
+}
+
 impl TrainEvent {
     /// The last step that counts after an event, for those that know it: where a run went back, the one it went back to.
     pub fn last_step(&self) -> Option<usize> {
@@ -204,7 +268,7 @@ impl TrainEvent {
             Self::Started { step, .. }
             | Self::Stepped { step, .. }
             | Self::Evaluated { step, .. }
-            | Self::Sampled { step, .. }
+            | Self::Showed(Showed { step, .. })
             | Self::Saved { step, .. }
             | Self::RolledBack { step, .. }
             | Self::Relieved { step, .. }
@@ -255,6 +319,49 @@ impl Observer for Vec<TrainEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_written_before_there_were_other_kinds_are_read() {
+        let read = |line: &str| serde_json::from_str::<TrainEvent>(line).unwrap();
+        let stepped = read(
+            r#"{"kind":"stepped","step":1,"loss":2.5,"learning_rate":0.1,"gradient_norm":1.0,"tokens":64,"tokens_per_second":32.0,
+                "millis":2000.0,"memory_bytes":0}"#,
+        );
+        assert!(matches!(
+            stepped,
+            TrainEvent::Stepped {
+                units: 64,
+                units_per_second: 32.0,
+                ..
+            }
+        ));
+        for (figure, expected) in [("0.75", Some(0.75)), ("null", None)] {
+            let line = format!(
+                r#"{{"kind":"evaluated","step":1,"loss":2.5,"loss_per_character":{figure},"accuracy":null,"tokens":9,"best":true,
+                    "millis":1.0}}"#
+            );
+            let TrainEvent::Evaluated {
+                metrics, targets, ..
+            } = read(&line)
+            else {
+                panic!("{line}");
+            };
+            let found = metrics.first().map(|it| (it.name.as_str(), it.value));
+            assert_eq!(found, expected.map(|value| ("loss_per_character", value)));
+            assert_eq!(targets, 9);
+        }
+        let text = Exhibit::Text {
+            title: "Hello".to_owned(),
+            text: "world".to_owned(),
+        };
+        let showed = TrainEvent::Showed(Showed {
+            step: 7,
+            exhibits: vec![text],
+        });
+        let old = r#"{"kind":"sampled","step":7,"prompt":"Hello","text":"world"}"#;
+        assert_eq!(read(old), showed);
+        assert_eq!(read(&serde_json::to_string(&showed).unwrap()), showed);
+    }
 
     #[test]
     fn an_event_names_its_kind_and_is_read_back() {

@@ -6,13 +6,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    estimate::Estimate,
-    plan::{DataFacts, Facts, LoraPlan, TrainPlan},
-    preset,
-    request::Method,
+    kind::Kind,
+    plan::{Facts, RunPlan, TrainPlan},
 };
 use crate::{
-    arch::config::DecoderConfig,
     device::{
         check::Checked,
         dtype::{DeviceClass, Dtype, Role, dtype_rule},
@@ -22,8 +19,6 @@ use crate::{
 
 /// The share of free memory that a run leaves to everything else.
 pub const SPARE: f64 = 0.2;
-/// The shortest rows that are offered: what is shorter says little.
-const SHORTEST_ROW: usize = 64;
 
 /// What a run needs beside what there is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,14 +56,17 @@ pub struct Change {
 }
 
 impl Fit {
-    /// How a plan fits, where the shape of its model and what is free are known.
-    pub fn new(plan: &TrainPlan, facts: &Facts) -> Option<Self> {
-        let config = facts.shape(plan)?;
+    /// How a plan fits that trains a model of this shape, where it is known what is free.
+    pub fn new<K: Kind>(
+        plan: &TrainPlan<K::Plan>,
+        shape: &K::Shape,
+        facts: &Facts<K::Facts>,
+    ) -> Option<Self> {
         let free_bytes = facts.device.device.free_bytes?;
-        let needed_bytes = Estimate::new(plan, &config).bytes();
+        let needed_bytes = K::estimate(plan, shape).bytes();
         let fits = needed_bytes <= room(free_bytes);
-        let search = Search {
-            config: &config,
+        let search: Search<K> = Search {
+            shape,
             facts,
             room: room(free_bytes),
         };
@@ -77,7 +75,7 @@ impl Fit {
             fits,
             needed_bytes,
             free_bytes,
-            most_rows: most_rows(plan, &config, room(free_bytes)),
+            most_rows: most_rows::<K>(plan, shape, room(free_bytes)),
             ways,
         })
     }
@@ -95,19 +93,6 @@ impl Fit {
     }
 }
 
-impl Facts {
-    /// The shape of the model that a plan trains, if it can be read.
-    pub fn shape(&self, plan: &TrainPlan) -> Option<DecoderConfig> {
-        match (&plan.scratch, &self.model) {
-            (Some(scratch), _) => {
-                let config = serde_json::Value::Object(scratch.config.clone());
-                DecoderConfig::from_json(&config).ok()
-            }
-            (None, model) => model.as_ref()?.config.clone(),
-        }
-    }
-}
-
 /// What a run may take of so much free memory.
 pub fn room(free_bytes: u64) -> u64 {
     (free_bytes as f64 * (1.0 - SPARE)) as u64
@@ -115,22 +100,26 @@ pub fn room(free_bytes: u64) -> u64 {
 
 /// The most rows at once that fit into `room_bytes`, at most those of the plan, with so many batches for one update that
 /// the update stays what it is. Nothing where not even the fewest do.
-pub fn most_rows(plan: &TrainPlan, config: &DecoderConfig, room_bytes: u64) -> Option<usize> {
-    fewer_rows(plan).find(|&rows| {
+pub fn most_rows<K: Kind>(
+    plan: &TrainPlan<K::Plan>,
+    shape: &K::Shape,
+    room_bytes: u64,
+) -> Option<usize> {
+    fewer_rows(&plan.run).find(|&rows| {
         let fewer = with_rows(plan, rows);
-        Estimate::new(&fewer, config).bytes() <= room_bytes
+        K::estimate(&fewer, shape).bytes() <= room_bytes
     })
 }
 
 /// The plan with other rows at once, and as many batches for one update as keep it what it is.
-pub fn with_rows(plan: &TrainPlan, rows: usize) -> TrainPlan {
+pub fn with_rows<T: Clone>(plan: &TrainPlan<T>, rows: usize) -> TrainPlan<T> {
     let mut plan = plan.clone();
-    plan.limit_rows(rows);
+    plan.run.limit_rows(rows);
     plan
 }
 
 /// How many rows at once divide the rows of an update, from those of the plan down to 1.
-pub fn fewer_rows(plan: &TrainPlan) -> impl Iterator<Item = usize> {
+pub fn fewer_rows(plan: &RunPlan) -> impl Iterator<Item = usize> {
     let whole = plan.batch.rows * plan.batch.accumulate;
     (1..=plan.batch.rows)
         .rev()
@@ -138,49 +127,64 @@ pub fn fewer_rows(plan: &TrainPlan) -> impl Iterator<Item = usize> {
 }
 
 /// What every way is judged by.
-struct Search<'a> {
-    config: &'a DecoderConfig,
-    facts: &'a Facts,
+pub struct Search<'a, K: Kind> {
+    shape: &'a K::Shape,
+    facts: &'a Facts<K::Facts>,
     room: u64,
 }
 
 /// A plan that was changed, and how.
-#[derive(Clone)]
-struct Changed {
-    plan: TrainPlan,
+pub struct Changed<K: Kind> {
+    /// The plan as it would be.
+    pub plan: TrainPlan<K::Plan>,
     changes: Vec<Change>,
     words: Vec<String>,
 }
 
 /// A single kind of change: makes the plan need less, as little changed as is enough, or as much as can be. Nothing where
 /// there is nothing to change.
-type Measure = fn(&Search, &Changed) -> Option<Changed>;
+pub struct Measure<K: Kind> {
+    /// Makes the change.
+    pub change: fn(&Search<K>, &Changed<K>) -> Option<Changed<K>>,
+    /// When it is made where several are: first those that know no more or less, then those that change as little as is still
+    /// needed, the lowest first.
+    pub turn: usize,
+}
 
-/// All kinds, the cheapest first.
-const MEASURES: [Measure; 5] = [
-    |search, from| search.fewer_rows(from),
-    |search, from| search.checkpointing(from),
-    |search, from| search.narrower_dtype(from),
-    |search, from| search.shorter_rows(from),
-    |search, from| search.adapter(from),
-];
+/// What every run can do, the cheapest first. What its kind can do comes after.
+const fn measures<K: Kind>() -> [Measure<K>; 3] {
+    [
+        Measure {
+            change: |search, from| search.fewer_rows(from),
+            turn: 0,
+        },
+        Measure {
+            change: |search, from| search.checkpointing(from),
+            turn: 1,
+        },
+        Measure {
+            change: |search, from| search.narrower_dtype(from),
+            turn: 2,
+        },
+    ]
+}
 
-/// Where rows stand in that list, and the order in which several changes are made: those that know no more or less before
-/// those that change as little as is still needed.
+/// Where rows stand in that list.
 const ROWS: usize = 0;
-const TOGETHER: [usize; 4] = [1, 2, 4, 3];
 
-impl Search<'_> {
+impl<'a, K: Kind> Search<'a, K> {
     /// Each change that is enough by itself, and the cheapest that are together where none of them is.
-    fn ways(&self, plan: &TrainPlan) -> Vec<Way> {
+    fn ways(&self, plan: &TrainPlan<K::Plan>) -> Vec<Way> {
         let begin = Changed {
             plan: plan.clone(),
             changes: Vec::new(),
             words: Vec::new(),
         };
         let mut ways = Vec::new();
-        for (at, measure) in MEASURES.iter().enumerate() {
-            let alone = measure(self, &begin).and_then(|changed| self.way(&changed));
+        for at in 0..measures::<K>().len() + K::MEASURES.len() {
+            let alone = self
+                .change(at, &begin)
+                .and_then(|changed| self.way(&changed));
             let way = match ways.is_empty() {
                 true => alone.or_else(|| self.cheapest(&begin, at)),
                 false => alone,
@@ -191,7 +195,7 @@ impl Search<'_> {
     }
 
     /// The changes up to this one, without those that are not needed beside it.
-    fn cheapest(&self, begin: &Changed, last: usize) -> Option<Way> {
+    fn cheapest(&self, begin: &Changed<K>, last: usize) -> Option<Way> {
         let mut measures: Vec<usize> = (0..=last).collect();
         let mut way = self.way(&self.together(begin, &measures))?;
         for at in (0..last).rev() {
@@ -204,29 +208,50 @@ impl Search<'_> {
     }
 
     /// The plan with several changes, as many rows at once as they let it have.
-    fn together(&self, begin: &Changed, measures: &[usize]) -> Changed {
+    fn together(&self, begin: &Changed<K>, measures: &[usize]) -> Changed<K> {
         let mut changed = begin.clone();
         let rows = measures.contains(&ROWS);
         if rows {
             changed.plan = with_rows(&begin.plan, 1);
         }
-        for at in TOGETHER.into_iter().filter(|at| measures.contains(at)) {
-            changed = MEASURES[at](self, &changed).unwrap_or(changed);
+        let mut others: Vec<usize> = measures.iter().copied().filter(|&at| at != ROWS).collect();
+        others.sort_by_key(|&at| measure::<K>(at).map_or(usize::MAX, |it| it.turn));
+        for at in others {
+            changed = self.change(at, &changed).unwrap_or(changed);
         }
         if rows {
-            changed.plan.batch.rows = begin.plan.batch.rows;
-            changed.plan.batch.accumulate = begin.plan.batch.accumulate;
-            changed.plan.evaluate = begin.plan.evaluate.clone();
+            changed.plan.run.batch.rows = begin.plan.run.batch.rows;
+            changed.plan.run.batch.accumulate = begin.plan.run.batch.accumulate;
+            changed.plan.run.evaluate = begin.plan.run.evaluate.clone();
             changed = self.fewer_rows(&changed).unwrap_or(changed);
         }
         changed
     }
 
-    fn needed(&self, plan: &TrainPlan) -> u64 {
-        Estimate::new(plan, self.config).bytes()
+    fn change(&self, at: usize, from: &Changed<K>) -> Option<Changed<K>> {
+        (measure::<K>(at)?.change)(self, from)
     }
 
-    fn way(&self, changed: &Changed) -> Option<Way> {
+    /// The shape of the model.
+    pub fn shape(&self) -> &'a K::Shape {
+        self.shape
+    }
+
+    /// What was looked up.
+    pub fn facts(&self) -> &'a Facts<K::Facts> {
+        self.facts
+    }
+
+    /// Whether a plan takes no more than it may.
+    pub fn fits(&self, plan: &TrainPlan<K::Plan>) -> bool {
+        self.needed(plan) <= self.room
+    }
+
+    fn needed(&self, plan: &TrainPlan<K::Plan>) -> u64 {
+        K::estimate(plan, self.shape).bytes()
+    }
+
+    fn way(&self, changed: &Changed<K>) -> Option<Way> {
         let needed_bytes = self.needed(&changed.plan);
         (needed_bytes <= self.room).then(|| Way {
             changes: changed.changes.clone(),
@@ -236,13 +261,13 @@ impl Search<'_> {
     }
 
     /// Learns the same: the rows of an update come one after another.
-    fn fewer_rows(&self, from: &Changed) -> Option<Changed> {
-        let before = from.plan.batch.rows;
-        let rows = most_rows(&from.plan, self.config, self.room).unwrap_or(1);
+    fn fewer_rows(&self, from: &Changed<K>) -> Option<Changed<K>> {
+        let before = from.plan.run.batch.rows;
+        let rows = most_rows::<K>(&from.plan, self.shape, self.room).unwrap_or(1);
         let plan = with_rows(&from.plan, rows);
         let changes = [
             ("batch.rows", rows.to_string()),
-            ("batch.accumulate", plan.batch.accumulate.to_string()),
+            ("batch.accumulate", plan.run.batch.accumulate.to_string()),
         ];
         let words = format!(
             "{} at once instead of {before}: learns the same",
@@ -251,13 +276,13 @@ impl Search<'_> {
         (rows < before).then(|| from.with(plan, &changes, words))
     }
 
-    fn checkpointing(&self, from: &Changed) -> Option<Changed> {
-        if from.plan.checkpointing {
+    fn checkpointing(&self, from: &Changed<K>) -> Option<Changed<K>> {
+        if from.plan.run.checkpointing {
             return None;
         }
         let mut plan = from.plan.clone();
-        plan.checkpointing = true;
-        let operations = |plan| Estimate::new(plan, self.config).operations;
+        plan.run.checkpointing = true;
+        let operations = |plan| K::estimate(plan, self.shape).operations;
         let slower = operations(&plan) / operations(&from.plan) - 1.0;
         let words = format!("checkpointing: {:.0} % slower", slower * 100.0);
         let changes = [("checkpointing", "true".to_owned())];
@@ -265,16 +290,16 @@ impl Search<'_> {
     }
 
     /// Formats that the device's table allows and the device check has not found wrong.
-    fn narrower_dtype(&self, from: &Changed) -> Option<Changed> {
+    fn narrower_dtype(&self, from: &Changed<K>) -> Option<Changed<K>> {
         let Facts {
             device, checked, ..
         } = self.facts;
         let class = DeviceClass::of(&device.device, checked.bf16);
         let mut to = from.clone();
         for role in [Role::Storage, Role::Compute] {
-            let present = to.plan.dtype.of(role);
+            let present = to.plan.run.dtype.of(role);
             // Weights that learn are f32, however others are stored.
-            let matters = role == Role::Compute || from.plan.method == Method::Lora;
+            let matters = role == Role::Compute || K::has_frozen_weights(&from.plan.task);
             let Some(dtype) = narrower(class, role, present, checked).filter(|_| matters) else {
                 continue;
             };
@@ -286,73 +311,48 @@ impl Search<'_> {
                 "{what} in {dtype} instead of {present}: fewer digits"
             ));
             to.change(role.field(), dtype.to_string());
-            to.plan.dtype.set(role, dtype);
-            if self.needed(&to.plan) <= self.room {
+            to.plan.run.dtype.set(role, dtype);
+            if self.fits(&to.plan) {
                 break;
             }
         }
         (to.plan != from.plan).then_some(to)
     }
+}
 
-    fn shorter_rows(&self, from: &Changed) -> Option<Changed> {
-        let before = from.plan.batch.length;
-        let shorter = |length: usize| {
-            let mut plan = from.plan.clone();
-            plan.batch.length = length;
-            plan.data.max_length = plan.data.max_length.min(length);
-            plan
-        };
-        let half = before.next_power_of_two() / 2;
-        let halves = std::iter::successors(Some(half), |length| Some(length / 2));
-        // Of rows that are cut, the end is lost: where most are, a smaller model learns more.
-        let most_cut = self.facts.data.rows / 2;
-        let cut = |length: usize| self.facts.data.longer_than(length).unwrap_or(0);
-        let lengths: Vec<usize> = halves
-            .take_while(|&it| it >= SHORTEST_ROW && cut(it) <= most_cut)
-            .collect();
-        let fits = |length: &&usize| self.needed(&shorter(**length)) <= self.room;
-        let &length = lengths.iter().find(fits).or(lengths.last())?;
-        let cost = match self.facts.data.longer_than(length) {
-            Some(0) => "cuts no row".to_owned(),
-            Some(rows) => format!("cuts {}", counted(rows, "row")),
-            None => "the model sees less text at once".to_owned(),
-        };
-        let words = format!(
-            "rows of {} instead of {}: {cost}",
-            count(length as u64),
-            count(before as u64)
-        );
-        let plan = shorter(length);
-        let changes = [
-            ("batch.length", length.to_string()),
-            ("data.max_length", plan.data.max_length.to_string()),
-        ];
-        Some(from.with(plan, &changes, words).with_its_batch())
-    }
+fn measure<K: Kind>(at: usize) -> Option<Measure<K>> {
+    let (common, own) = (measures::<K>(), K::MEASURES);
+    let own = at.checked_sub(common.len()).and_then(|at| own.get(at));
+    common.get(at).or(own).copied()
+}
 
-    fn adapter(&self, from: &Changed) -> Option<Changed> {
-        if from.plan.method != Method::Full {
-            return None;
-        }
-        let linears = self.config.linears().iter();
-        let mut plan = from.plan.clone();
-        plan.method = Method::Lora;
-        plan.lora = Some(LoraPlan {
-            rank: preset::LORA_RANK,
-            alpha: 2.0 * preset::LORA_RANK as f64,
-            dropout: 0.0,
-            targets: linears.map(|&name| name.to_owned()).collect(),
-            layers: (0..self.config.layers.len()).collect(),
-            rslora: false,
-        });
-        let words = "an adapter instead of all weights: can learn less".to_owned();
-        let changes = [("method", "lora".to_owned())];
-        Some(from.with(plan, &changes, words).with_its_batch())
+// Not derived, which would ask for kinds that can be copied.
+impl<K: Kind> Clone for Measure<K> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
 
-impl Changed {
-    fn with(&self, plan: TrainPlan, changes: &[(&str, String)], words: String) -> Self {
+impl<K: Kind> Copy for Measure<K> {}
+
+impl<K: Kind> Clone for Changed<K> {
+    fn clone(&self) -> Self {
+        Self {
+            plan: self.plan.clone(),
+            changes: self.changes.clone(),
+            words: self.words.clone(),
+        }
+    }
+}
+
+impl<K: Kind> Changed<K> {
+    /// Another plan, with the fields that are different, and the difference in words.
+    pub fn with(
+        &self,
+        plan: TrainPlan<K::Plan>,
+        changes: &[(&str, String)],
+        words: String,
+    ) -> Self {
         let mut changed = Self {
             plan,
             ..self.clone()
@@ -371,9 +371,12 @@ impl Changed {
     }
 
     /// Says the rows of a batch and the batches of an update too: they could otherwise be chosen anew for the rest.
-    fn with_its_batch(mut self) -> Self {
-        self.change("batch.rows", self.plan.batch.rows.to_string());
-        self.change("batch.accumulate", self.plan.batch.accumulate.to_string());
+    pub fn with_its_batch(mut self) -> Self {
+        self.change("batch.rows", self.plan.run.batch.rows.to_string());
+        self.change(
+            "batch.accumulate",
+            self.plan.run.batch.accumulate.to_string(),
+        );
         self
     }
 }
@@ -392,17 +395,6 @@ pub fn narrower(
     })
 }
 
-impl DataFacts {
-    /// How many rows have more tokens than so many, a power of two. Nothing for text that has no rows.
-    pub fn longer_than(&self, length: usize) -> Option<usize> {
-        let first = self.longer.iter().find(|(from, _)| *from >= length);
-        match self.longer.is_empty() {
-            true => None,
-            false => Some(first.map_or(0, |&(_, rows)| rows)),
-        }
-    }
-}
-
 /// `2.4 GB`.
 pub fn amount(bytes: u64) -> String {
     match bytes {
@@ -412,7 +404,7 @@ pub fn amount(bytes: u64) -> String {
 }
 
 /// `1 row`, `1,024 rows`.
-fn counted(number: usize, what: &str) -> String {
+pub fn counted(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {what}{plural}", count(number as u64))
 }

@@ -1,6 +1,6 @@
 //! What a run will take, from a few real steps: a trial takes them, and a forecast is fitted to what they took.
 //!
-//! Memory and time of a pass are a fixed part and a part for each token, found from two sizes of a batch, the small one
+//! Memory and time of a pass are a fixed part and a part for each unit, found from two sizes of a batch, the small one
 //! first. Where the plan's own size was tried, the forecast is what that took; where it would not have fit, it is what
 //! follows from the small one. Evaluations, samples and saves are measured once and counted as often as they are due.
 //!
@@ -11,12 +11,13 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Task, TrainState, device_of, estimate::Estimate, fit::amount, learn_from, memory_of,
-    plan::TrainPlan,
+    Task, TrainState, device_of,
+    fit::amount,
+    learn_from, memory_of,
+    plan::{RunPlan, TrainPlan},
 };
 use crate::{
     Result,
-    arch::config::DecoderConfig,
     device::memory::{release, reset_peak},
     figures::duration,
     ops::kernels,
@@ -39,8 +40,8 @@ pub struct Trial {
     pub peak_bytes: Option<u64>,
     /// Steps of each size, the smaller first.
     pub sizes: Vec<TriedSize>,
-    /// Tokens in a batch of the run on average, with padding.
-    pub mean_tokens: f64,
+    /// Units in a batch of the run on average, with padding.
+    pub mean_units: f64,
     /// The longest row of the run.
     pub row_length: usize,
     /// One batch of held-out data, in milliseconds, and how many an evaluation has.
@@ -56,7 +57,7 @@ pub struct Trial {
 pub struct TriedSize {
     /// Rows in a batch.
     pub rows: usize,
-    /// Tokens in each.
+    /// Units in each.
     pub length: usize,
     /// Steps that were measured.
     pub steps: usize,
@@ -81,12 +82,12 @@ pub struct Forecast {
     pub peak_bytes: Option<u64>,
     /// What is in use whatever a batch has.
     pub fixed_bytes: Option<u64>,
-    /// What each token of a batch adds.
-    pub bytes_per_token: Option<f64>,
+    /// What each unit of a batch adds.
+    pub bytes_per_unit: Option<f64>,
     /// What a pass takes whatever a batch has.
     pub fixed_millis: f64,
-    /// What each token adds to a pass.
-    pub millis_per_token: f64,
+    /// What each unit adds to a pass.
+    pub millis_per_unit: f64,
     /// A step, on average.
     pub step_millis: f64,
     /// The whole run, after it was opened.
@@ -99,32 +100,34 @@ pub struct Forecast {
 
 /// A task that is tried, and what only it knows.
 pub trait Tried: Task {
-    /// A batch of so many rows and tokens, all of them filled.
+    /// A batch of so many rows of so many units, all of them filled.
     fn full_batch(&mut self, rows: usize, length: usize) -> Result<Self::Batch>;
 
-    /// The longest row, and the tokens of a batch of so many rows on average.
+    /// The units of the longest row, and of a batch of so many rows on average.
     fn row_length(&mut self, rows: usize) -> (usize, f64);
-
-    /// The shape of the model.
-    fn shape(&self) -> &DecoderConfig;
 
     /// How many batches of held-out data there are.
     fn held_out_batches(&self) -> usize;
 }
 
+/// What a plan with so many rows at once of so many units is estimated to take, in bytes.
+pub type Needed<'a> = &'a dyn Fn(usize, usize) -> u64;
+
 /// Takes a few steps of two sizes, an evaluation, a sample and a save. `save` says how long that took, and keeps nothing.
-pub fn trial<T: Tried>(
-    plan: &TrainPlan,
+pub fn trial<T: Tried, P: Serialize>(
+    whole_plan: &TrainPlan<P>,
     task: &mut T,
+    needed: Needed,
     opening_seconds: f64,
     save: &mut dyn FnMut(&mut TrainState, &T) -> Result<Option<f64>>,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Trial>> {
+    let plan = &whole_plan.run;
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
-    let mut state = TrainState::new(plan, task)?;
+    let mut state = TrainState::new(whole_plan, task)?;
     // What was mapped to read a model is not counted: the system takes it back when it needs it.
     let mut peak_bytes = None;
-    let (length, mean_tokens) = task.row_length(plan.batch.rows);
+    let (length, mean_units) = task.row_length(plan.batch.rows);
     let rows = plan.batch.rows;
     let small = match rows {
         1 => (1, length.div_ceil(2)),
@@ -134,7 +137,7 @@ pub fn trial<T: Tried>(
     for size in [small, (rows, length)] {
         let fits = sizes.last().is_none_or(|last: &TriedSize| {
             let free = memory_of(task).map(|memory| memory.available_bytes + memory.used_bytes);
-            let more = more_bytes(plan, task.shape(), last, size);
+            let more = more_bytes(needed, last, size);
             let needed = last.peak_bytes.map(|peak| peak as f64 + more);
             needed
                 .zip(free)
@@ -152,7 +155,7 @@ pub fn trial<T: Tried>(
     let evaluation = try_evaluation(plan, task)?;
     let sample_millis = match plan.sample.every {
         0 => None,
-        _ => Some(timed(|| task.sample(&plan.sample))?),
+        _ => Some(timed(|| task.show())?),
     };
     let save_millis = save(&mut state, task)?.map(|seconds| seconds * 1e3);
     peak_bytes = peak_bytes.max(memory_of(task).and_then(|memory| memory.peak_bytes));
@@ -160,7 +163,7 @@ pub fn trial<T: Tried>(
         opening_seconds,
         peak_bytes,
         sizes,
-        mean_tokens,
+        mean_units,
         row_length: length,
         evaluation,
         sample_millis,
@@ -168,10 +171,10 @@ pub fn trial<T: Tried>(
     }))
 }
 
-/// Steps of batches of so many rows and tokens, with a second batch where the plan has several for one update: it finds
+/// Steps of batches of so many rows and units, with a second batch where the plan has several for one update: it finds
 /// the gradients of the first.
 fn try_size<T: Tried>(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
     (rows, length): (usize, usize),
@@ -228,7 +231,7 @@ fn try_size<T: Tried>(
 }
 
 /// The milliseconds of a batch of held-out data, and how many an evaluation has. The first batch warms up.
-fn try_evaluation<T: Tried>(plan: &TrainPlan, task: &mut T) -> Result<Option<(f64, usize)>> {
+fn try_evaluation<T: Tried>(plan: &RunPlan, task: &mut T) -> Result<Option<(f64, usize)>> {
     let all = task.held_out_batches();
     let count = match plan.evaluate.batches {
         0 => all,
@@ -249,45 +252,35 @@ fn timed<R>(work: impl FnOnce() -> Result<R>) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// How much more a batch of so many rows and tokens takes than the one that was tried, by the estimate of each.
-fn more_bytes(
-    plan: &TrainPlan,
-    config: &DecoderConfig,
-    tried: &TriedSize,
-    (rows, length): (usize, usize),
-) -> f64 {
-    let bytes = |rows, length| {
-        let mut plan = plan.clone();
-        (plan.batch.rows, plan.batch.length) = (rows, length);
-        Estimate::new(&plan, config).bytes() as f64
-    };
-    bytes(rows, length) - bytes(tried.rows, tried.length)
+/// How much more a batch of so many rows and units takes than the one that was tried, by the estimate of each.
+fn more_bytes(needed: Needed, tried: &TriedSize, (rows, length): (usize, usize)) -> f64 {
+    needed(rows, length) as f64 - needed(tried.rows, tried.length) as f64
 }
 
 impl TriedSize {
-    /// Tokens in a batch.
-    pub fn tokens(&self) -> usize {
+    /// Units in a batch.
+    pub fn units(&self) -> usize {
         self.rows * self.length
     }
 }
 
 impl Forecast {
-    /// What follows from a trial of a plan that trains a model of this shape. Nothing when nothing was tried.
-    pub fn new(plan: &TrainPlan, config: &DecoderConfig, trial: &Trial) -> Option<Self> {
+    /// What follows from a trial of a plan. Nothing when nothing was tried.
+    pub fn new(plan: &RunPlan, needed: Needed, trial: &Trial) -> Option<Self> {
         let last = trial.sizes.last()?;
-        let most_tokens = plan.batch.rows * trial.row_length;
-        let whole = last.tokens() == most_tokens;
-        let (fixed_bytes, bytes_per_token) = match memory_line(plan, config, trial) {
+        let most_units = plan.batch.rows * trial.row_length;
+        let whole = last.units() == most_units;
+        let (fixed_bytes, bytes_per_unit) = match memory_line(plan, needed, trial) {
             Some((fixed, slope)) => (Some(fixed as u64), Some(slope)),
             None => (None, None),
         };
         let at_most = fixed_bytes
-            .zip(bytes_per_token)
-            .map(|(fixed, slope)| (fixed as f64 + slope * most_tokens as f64) as u64);
+            .zip(bytes_per_unit)
+            .map(|(fixed, slope)| (fixed as f64 + slope * most_units as f64) as u64);
         let passes = trial.sizes.iter();
-        let passes: Vec<_> = passes.map(|it| (it.tokens(), it.pass_millis)).collect();
-        let (fixed_millis, millis_per_token) = line(&passes);
-        let pass_millis = fixed_millis + millis_per_token * trial.mean_tokens;
+        let passes: Vec<_> = passes.map(|it| (it.units(), it.pass_millis)).collect();
+        let (fixed_millis, millis_per_unit) = line(&passes);
+        let pass_millis = fixed_millis + millis_per_unit * trial.mean_units;
         let step_millis = plan.batch.accumulate as f64 * pass_millis + last.update_millis;
         let looking_seconds = looking_millis(plan, trial) / 1e3;
         // A run warms up as its trial did, at both sizes together.
@@ -298,9 +291,9 @@ impl Forecast {
             whole,
             peak_bytes: trial.peak_bytes.max(at_most),
             fixed_bytes,
-            bytes_per_token,
+            bytes_per_unit,
             fixed_millis,
-            millis_per_token,
+            millis_per_unit,
             step_millis,
             seconds: steps_millis / 1e3 + looking_seconds,
             looking_seconds,
@@ -317,7 +310,7 @@ pub fn words_for_cost(seconds: f64, peak_bytes: Option<u64>, free_bytes: Option<
 }
 
 /// Milliseconds of all evaluations, samples and saves: once before the first step, when they are due, and at the end.
-fn looking_millis(plan: &TrainPlan, trial: &Trial) -> f64 {
+fn looking_millis(plan: &RunPlan, trial: &Trial) -> f64 {
     let count =
         |is_due: &dyn Fn(usize) -> bool| 1 + (1..=plan.steps).filter(|&it| is_due(it)).count();
     let evaluations = count(&|step| plan.evaluates_after(step));
@@ -331,18 +324,18 @@ fn looking_millis(plan: &TrainPlan, trial: &Trial) -> f64 {
         + saves as f64 * trial.save_millis.unwrap_or_default()
 }
 
-/// Fixed bytes and bytes a token. Of one size, the estimate says how much a token adds.
-fn memory_line(plan: &TrainPlan, config: &DecoderConfig, trial: &Trial) -> Option<(f64, f64)> {
+/// Fixed bytes and bytes a unit. Of one size, the estimate says how much a unit adds.
+fn memory_line(plan: &RunPlan, needed: Needed, trial: &Trial) -> Option<(f64, f64)> {
     let peaks = trial.sizes.iter();
-    let peaks = peaks.map(|it| Some((it.tokens(), it.peak_bytes? as f64)));
+    let peaks = peaks.map(|it| Some((it.units(), it.peak_bytes? as f64)));
     let peaks = peaks.collect::<Option<Vec<_>>>()?;
-    let [(tokens, peak)] = peaks.as_slice() else {
+    let [(units, peak)] = peaks.as_slice() else {
         return (!peaks.is_empty()).then(|| line(&peaks));
     };
     let most = (plan.batch.rows, trial.row_length);
-    let more = more_bytes(plan, config, trial.sizes.first()?, most);
-    let slope = more / (most.0 * most.1).saturating_sub(*tokens).max(1) as f64;
-    Some((peak - slope * *tokens as f64, slope))
+    let more = more_bytes(needed, trial.sizes.first()?, most);
+    let slope = more / (most.0 * most.1).saturating_sub(*units).max(1) as f64;
+    Some((peak - slope * *units as f64, slope))
 }
 
 /// The line through the first and the last point, as its value at 0 and its slope, which is never below 0. Through one
@@ -354,7 +347,7 @@ fn line(points: &[(usize, f64)]) -> (f64, f64) {
             // What was tried at the larger size is kept exactly.
             (to - slope * high as f64, slope)
         }
-        (Some(&(tokens, value)), _) => (0.0, value / tokens.max(1) as f64),
+        (Some(&(units, value)), _) => (0.0, value / units.max(1) as f64),
         _ => (0.0, 0.0),
     }
 }

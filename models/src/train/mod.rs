@@ -1,34 +1,40 @@
 //! Training: what was asked, what it means, and what happens.
 //!
-//! The loop is one straight function. It knows no workload: a [`Task`] supplies batches, loss, evaluation and a sample,
-//! and everything that goes in or comes out passes the plan and the observer.
+//! The loop is one straight function. It knows no kind of learning: a [`Task`] supplies batches, loss, evaluation and what is
+//! to be seen, and everything that goes in or comes out passes the plan and the observer.
 
+pub mod defaults;
 pub mod estimate;
 pub mod event;
+pub mod exhibit;
 pub mod fit;
 pub mod forecast;
+pub mod kind;
 pub mod loss_scale;
 pub mod plan;
-pub mod preset;
 pub mod relief;
 pub mod request;
 pub mod resolve;
 mod saving;
+pub mod sentence;
 mod setback;
 pub mod spike;
 pub mod state;
 pub mod task;
+pub mod tree;
 
 use std::time::Instant;
 
 pub use event::{Observer, TrainEvent};
-pub use plan::{Facts, Problem, Problems, Reason, Resolved, TrainPlan};
-pub use request::TrainRequest;
+pub use kind::Kind;
+pub use plan::{Facts, Problem, Problems, Reason, Resolved, RunPlan, TrainPlan};
+pub use request::{RunRequest, TrainRequest};
 pub use resolve::resolve;
 pub use state::TrainState;
 pub use task::Task;
 
 use candle_core::{DType, Device, Tensor};
+use serde::Serialize;
 
 use crate::{
     Error, Result,
@@ -42,6 +48,7 @@ use crate::{
     random::stable_hash,
     tape::{Gradients, Tape},
 };
+use event::Showed;
 use loss_scale::LossScale;
 use saving::Saver;
 use setback::{Setback, goes_back, roll_back, words_for_taken};
@@ -86,7 +93,7 @@ struct Pass {
 /// `state` is that of a new run, or was restored from the newest of `checkpoints`: the run continues from it exactly.
 /// The observer hears of everything; what was saved is on disk before it is told.
 pub fn train<T: Task>(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
     checkpoints: &Checkpoints,
@@ -103,7 +110,7 @@ pub fn train<T: Task>(
         device: plan.device.to_string(),
     });
     if checkpoints.newest()?.is_none() {
-        // There must always be a state to go back to. It knows how good it is, and what it wrote before it learned.
+        // There must always be a state to go back to. It knows how good it is, and what it showed before it learned.
         evaluate(plan, task, state, observer)?;
         sample(plan, task, state, observer)?;
         saver.save(task, state, observer)?;
@@ -135,7 +142,7 @@ pub fn train<T: Task>(
         };
         let seconds = step_started.elapsed().as_secs_f64();
         state.progress.step += 1;
-        state.progress.tokens += learned.size.tokens as u64;
+        state.progress.units += learned.size.units as u64;
         state.progress.seconds += seconds;
         tell_step(plan, task, state, &learned, seconds, observer);
 
@@ -156,14 +163,15 @@ pub fn train<T: Task>(
 
 /// Takes a few steps to see how long they take, in milliseconds each. Saves nothing and measures nothing else.
 /// [`forecast::trial`] measures more.
-pub fn try_steps<T: Task>(
-    plan: &TrainPlan,
+pub fn try_steps<T: Task, P: Serialize>(
+    whole_plan: &TrainPlan<P>,
     task: &mut T,
     steps: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<f64>> {
+    let plan = &whole_plan.run;
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
-    let mut state = TrainState::new(plan, task)?;
+    let mut state = TrainState::new(whole_plan, task)?;
     let mut millis = Vec::new();
     for _ in 0..steps {
         if stop() {
@@ -181,7 +189,7 @@ pub fn try_steps<T: Task>(
 /// A step. If memory runs out in it, once more after unused memory was given back; if it runs out again, the run is saved
 /// where it stands, and the error says so.
 fn learn_with_memory<T: Task>(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
     saver: &mut Saver,
@@ -209,7 +217,7 @@ fn learn_with_memory<T: Task>(
 
 /// A step, or the error by which memory ran out before a weight was changed. Then the same rows come next again.
 fn learn_or_put_back<T: Task>(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
 ) -> Result<std::result::Result<Attempt, Error>> {
@@ -218,6 +226,7 @@ fn learn_or_put_back<T: Task>(
         // In the update: some weights have changed, and only what is on disk is known to be good.
         Err(error @ Error::OutOfMemory(_)) => Err(error),
         Err(error) if error.is_out_of_memory() => {
+            task.undo_losses()?;
             task.restore(&position)?;
             Ok(Err(error))
         }
@@ -269,7 +278,7 @@ fn release_unused<T: Task>(task: &T) -> Result<()> {
 
 /// One update of the weights, from `accumulate` micro-batches. Changes no weight when a number is not finite, or the
 /// gradient is a spike for which the run can go back.
-fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Result<Attempt> {
+fn learn<T: Task>(plan: &RunPlan, task: &mut T, state: &mut TrainState) -> Result<Attempt> {
     let batches: Vec<T::Batch> = (0..plan.batch.accumulate)
         .map(|_| task.next_batch())
         .collect::<Result<_>>()?;
@@ -278,7 +287,7 @@ fn learn<T: Task>(plan: &TrainPlan, task: &mut T, state: &mut TrainState) -> Res
 
 /// One update of the weights from these micro-batches.
 fn learn_from<T: Task>(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
     batches: &[T::Batch],
@@ -290,19 +299,21 @@ fn learn_from<T: Task>(
             .map(|batch| task.size(batch))
             .fold(BatchSize::default(), |sum, size| BatchSize {
                 targets: sum.targets + size.targets,
-                tokens: sum.tokens + size.tokens,
+                units: sum.units + size.units,
             });
 
     let (pass, gradient_norm, loss_scale) = loop {
         let loss_scale = state.progress.loss_scale.map_or(1.0, |it| it.factor);
         let pass = pass(plan, task, step, batches, size, loss_scale)?;
         if !pass.loss.is_finite() {
+            task.undo_losses()?;
             return Ok(Err(Setback::NotFinite("loss")));
         }
         let gradient_norm = clip::gradient_norm(&pass.gradients)? / loss_scale;
         if gradient_norm.is_finite() {
             break (pass, gradient_norm, loss_scale);
         }
+        task.undo_losses()?;
         // With a lower scale the same batches are learned from again: none is lost.
         let lower = state.progress.loss_scale.as_mut();
         if !lower.is_some_and(LossScale::overflowed) {
@@ -316,6 +327,7 @@ fn learn_from<T: Task>(
     } = pass;
     let spike = state.progress.norms.spike(gradient_norm, plan.clip_norm);
     if let Some(spike) = spike.filter(|_| goes_back(state)) {
+        task.undo_losses()?;
         return Ok(Err(Setback::Spike(spike)));
     }
 
@@ -356,14 +368,15 @@ fn in_update(step: usize, error: Error) -> Error {
 
 /// The way forward and back through all micro-batches of a step. The gradients are multiplied with `loss_scale`.
 fn pass<T: Task>(
-    plan: &TrainPlan,
-    task: &T,
+    plan: &RunPlan,
+    task: &mut T,
     step: usize,
     batches: &[T::Batch],
     size: BatchSize,
     loss_scale: f64,
 ) -> Result<Pass> {
     let started = Instant::now();
+    task.begin_losses()?;
     let mut gradients = Gradients::default();
     let mut losses = Vec::new();
     for (index, batch) in batches.iter().enumerate() {
@@ -386,7 +399,7 @@ fn pass<T: Task>(
 
 /// Measures held-out data. Returns whether it was the best so far.
 fn evaluate<T: Task>(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
     observer: &mut dyn Observer,
@@ -395,10 +408,12 @@ fn evaluate<T: Task>(
         return Ok(false);
     }
     let started = Instant::now();
-    let Some(evaluation) = with_average(task, state, |task| task.evaluate(plan.evaluate.batches))?
+    let Some(mut evaluation) =
+        with_average(task, state, |task| task.evaluate(plan.evaluate.batches))?
     else {
         return Ok(false);
     };
+    evaluation.metrics.retain(|metric| metric.value.is_finite());
     let (step, loss) = (state.progress.step, evaluation.loss);
     if !loss.is_finite() {
         let message = format!("the loss on held-out data is not a number after step {step}");
@@ -412,9 +427,8 @@ fn evaluate<T: Task>(
     observer.event(TrainEvent::Evaluated {
         step,
         loss,
-        loss_per_character: evaluation.loss_per_character,
-        accuracy: evaluation.accuracy,
-        tokens: evaluation.targets,
+        metrics: evaluation.metrics,
+        targets: evaluation.targets,
         best,
         millis: started.elapsed().as_secs_f64() * 1e3,
     });
@@ -436,9 +450,9 @@ fn with_average<T: Task, R>(
     seen
 }
 
-/// Has the model write, if the plan wants it to. That it could not is said, and no reason to end a run.
+/// Has the model show itself, if the plan wants it to. That it could not is said, and no reason to end a run.
 fn sample<T: Task>(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
     observer: &mut dyn Observer,
@@ -447,29 +461,22 @@ fn sample<T: Task>(
         return Ok(());
     }
     let step = state.progress.step;
-    let written = with_average(task, state, |task| Ok(task.sample(&plan.sample)))?;
-    match written {
-        Ok(samples) => {
-            for sample in samples {
-                observer.event(TrainEvent::Sampled {
-                    step,
-                    prompt: sample.prompt,
-                    text: sample.text,
-                });
-            }
-        }
+    let shown = with_average(task, state, |task| Ok(task.show()))?;
+    match shown {
+        Ok(exhibits) if exhibits.is_empty() => {}
+        Ok(exhibits) => observer.event(TrainEvent::Showed(Showed { step, exhibits })),
         Err(error) if error.is_out_of_memory() || error.is_failure_of_the_device() => {
             return Err(error);
         }
         Err(error) => {
-            let message = format!("nothing was written after step {step}: {error}");
+            let message = format!("nothing was shown after step {step}: {error}");
             observer.event(TrainEvent::Warned { message });
         }
     }
     Ok(())
 }
 
-fn schedule(plan: &TrainPlan) -> Schedule {
+fn schedule(plan: &RunPlan) -> Schedule {
     Schedule {
         peak: plan.learning_rate,
         kind: plan.schedule.kind,
@@ -501,7 +508,7 @@ fn device_of<T: Task>(task: &T) -> Option<Device> {
 }
 
 fn tell_step<T: Task>(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     task: &T,
     state: &TrainState,
     learned: &Learned,
@@ -514,8 +521,8 @@ fn tell_step<T: Task>(
         loss: learned.loss,
         learning_rate: learned.learning_rate,
         gradient_norm: learned.gradient_norm,
-        tokens: learned.size.tokens,
-        tokens_per_second: learned.size.tokens as f64 / seconds.max(1e-9),
+        units: learned.size.units,
+        units_per_second: learned.size.units as f64 / seconds.max(1e-9),
         millis: seconds * 1e3,
         memory_bytes: memory.map_or(0, |memory| memory.used_bytes),
         peak_bytes: memory.and_then(|memory| memory.peak_bytes),

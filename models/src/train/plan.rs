@@ -3,20 +3,19 @@
 //! Field names are those of [`TrainRequest`](super::request::TrainRequest), so a saved plan can be trained again.
 //! A number that turns something off is 0. Sections that only one method has are absent for the others.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+use serde_json::Value;
 
 use super::{
     estimate::Estimate,
     fit::Fit,
-    request::{Learn, Method, OptimizerKind, ScheduleKind, TokenizerSource},
+    request::{OptimizerKind, ScheduleKind},
+    tree::{Part, join, read_parts},
 };
 use crate::{
     Error,
-    arch::{config::DecoderConfig, lora::LoraConfig},
-    data::{DataRequest, TextRows, format::Format},
     device::{
         self, RequestedDevice,
         check::Checked,
@@ -24,24 +23,45 @@ use crate::{
     },
 };
 
-/// A whole run, decided.
+/// A whole run, decided: the part of every run, and that of its kind of learning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainPlan<T> {
+    /// What every run decides, which is all that the loop reads.
+    pub run: RunPlan,
+    /// What only its kind decides.
+    pub task: T,
+}
+
+impl<T> TrainPlan<T> {
+    /// The same run, with another form of its kind's part.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> TrainPlan<U> {
+        TrainPlan {
+            run: self.run,
+            task: change(self.task),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for TrainPlan<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let tree = join(&self.run, &self.task).map_err(ser::Error::custom)?;
+        tree.serialize(to)
+    }
+}
+
+impl<'de, T: Part> Deserialize<'de> for TrainPlan<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let parts = read_parts(&Value::deserialize(from)?, false);
+        let (run, task) = parts.map_err(de::Error::custom)?;
+        Ok(Self { run, task })
+    }
+}
+
+/// What every run decides. Of it, each kind of learning reads what it needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TrainPlan {
+pub struct RunPlan {
     /// What the run is called.
     pub name: String,
-    /// What is trained.
-    pub method: Method,
-    /// The folder of the model to start from. Absent from scratch.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub model: Option<PathBuf>,
-    /// The new model. Present from scratch only.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub scratch: Option<ScratchPlan>,
-    /// What to learn from.
-    pub data: DataPlan,
-    /// The adapter. Present for LoRA only.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub lora: Option<LoraPlan>,
     /// Updates in the whole run.
     pub steps: usize,
     /// The size of a step.
@@ -80,44 +100,7 @@ pub struct TrainPlan {
     pub save: SavePlan,
 }
 
-/// A new model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ScratchPlan {
-    /// The whole `config.json`.
-    pub config: Map<String, Value>,
-    /// Where its tokenizer comes from.
-    pub tokenizer: TokenizerSource,
-    /// The most tokens a tokenizer trained for it may have.
-    pub vocab_size: usize,
-}
-
-/// What to learn from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DataPlan {
-    /// The files, in order.
-    pub files: Vec<PathBuf>,
-    /// The layout of a row. Absent when it is found for each file.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub format: Option<Format>,
-    /// Which column plays which part. Empty when the layout says so itself.
-    pub columns: BTreeMap<String, String>,
-    /// How bytes become letters.
-    pub encoding: String,
-    /// What a row of plain text is.
-    pub rows: TextRows,
-    /// The share kept aside.
-    pub held_out: f64,
-    /// Which words count.
-    pub learn: Learn,
-    /// Rows with more tokens are cut.
-    pub max_length: usize,
-    /// Whether several rows share a row of a batch.
-    pub packing: bool,
-    /// Whether unreadable rows are left out.
-    pub skip_bad_rows: bool,
-}
-
-impl TrainPlan {
+impl RunPlan {
     /// Whether held-out data is looked at after a step.
     pub fn evaluates_after(&self, step: usize) -> bool {
         self.evaluate.every > 0 && (is_due(self.evaluate.every, step) || step == self.steps)
@@ -153,71 +136,30 @@ impl TrainPlan {
     }
 }
 
-impl DataPlan {
-    /// What of it says how files are read.
-    pub fn source(&self) -> DataRequest {
-        DataRequest {
-            paths: self.files.clone(),
-            format: self.format,
-            columns: self.columns.clone(),
-            encoding: Some(self.encoding.clone()),
-            rows: Some(self.rows),
-            skip_bad_rows: self.skip_bad_rows,
-        }
-    }
-}
-
-/// A low-rank adapter.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LoraPlan {
-    /// The width of the two matrices.
-    pub rank: usize,
-    /// How strongly it counts.
-    pub alpha: f64,
-    /// The share of its input dropped.
-    pub dropout: f64,
-    /// The weights that get one, by the last part of their names.
-    pub targets: Vec<String>,
-    /// The layers that get one, from 0.
-    pub layers: Vec<usize>,
-    /// Whether the scale is alpha / sqrt(rank).
-    pub rslora: bool,
-}
-
-impl LoraPlan {
-    /// The adapter as an architecture attaches it.
-    pub fn config(&self) -> LoraConfig {
-        LoraConfig {
-            rank: self.rank,
-            alpha: self.alpha,
-            dropout: self.dropout,
-            rank_stabilized: self.rslora,
-            targets: self.targets.clone(),
-            layers: Some(self.layers.clone()),
-        }
-    }
-
-    /// What the adapter's output is multiplied with.
-    pub fn scale(&self) -> f64 {
-        let rank = self.rank as f64;
-        self.alpha / if self.rslora { rank.sqrt() } else { rank }
-    }
-}
-
 /// The size of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BatchPlan {
     /// Rows computed at once.
     pub rows: usize,
-    /// Tokens in a row.
+    /// Units in a row, such as the tokens of a text; 1 where a row is a unit.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub length: usize,
     /// Batches per update.
     pub accumulate: usize,
 }
 
+fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_one(length: &usize) -> bool {
+    *length == 1
+}
+
 impl BatchPlan {
-    /// Tokens one update sees when no part of a batch is empty.
-    pub fn tokens_per_step(&self) -> usize {
+    /// Units one update sees when no part of a batch is empty.
+    pub fn units_per_step(&self) -> usize {
         self.rows * self.length * self.accumulate
     }
 }
@@ -310,10 +252,6 @@ pub struct EvaluatePlan {
 pub struct SamplePlan {
     /// After how many steps. 0 is never.
     pub every: usize,
-    /// What to continue or answer. With none, the beginning of a held-out row.
-    pub prompts: Vec<String>,
-    /// How many tokens.
-    pub tokens: usize,
 }
 
 /// When to save.
@@ -344,64 +282,13 @@ pub fn is_due(every: usize, step: usize) -> bool {
 
 /// What was looked up before a plan can be made. Looking up reads files, so it is not done here.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
-    /// The model the request names. `None` from scratch.
-    pub model: Option<ModelFacts>,
-    /// The data the request names.
-    pub data: DataFacts,
-    /// How many tokens the tokenizer really has: one trained on little text may have fewer than asked.
-    pub vocab_size: usize,
+pub struct Facts<F> {
+    /// What the kind of learning looked up.
+    pub task: F,
     /// The device that was chosen.
     pub device: device::Choice,
     /// What the device check found on it.
     pub checked: Checked,
-}
-
-/// A model on disk.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ModelFacts {
-    /// Its shape, where that is known.
-    pub config: Option<DecoderConfig>,
-    /// The longest text it was made for, in tokens.
-    pub context: usize,
-    /// How many layers.
-    pub layers: usize,
-    /// The linear weights of a layer, by the last part of their names: what LoRA can be put beside.
-    pub linears: Vec<String>,
-}
-
-impl ModelFacts {
-    /// The facts about a model of this shape.
-    pub fn of(config: &DecoderConfig) -> Self {
-        let linears = config.linears().iter();
-        Self {
-            config: Some(config.clone()),
-            context: config.max_position_embeddings,
-            layers: config.layers.len(),
-            linears: linears.map(|&name| name.to_owned()).collect(),
-        }
-    }
-}
-
-/// Data on disk.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct DataFacts {
-    /// How the files are read, in words.
-    pub read_as: String,
-    /// Whether rows have turns, so that the assistant's words can be told from the rest.
-    pub chat: bool,
-    /// Rows to learn from.
-    pub rows: usize,
-    /// Rows kept aside.
-    pub held_out_rows: usize,
-    /// Tokens to learn from.
-    pub tokens: usize,
-    /// 19 of 20 rows have at most this many tokens.
-    pub length_95: usize,
-    /// Tokens of the longest row.
-    pub length_longest: usize,
-    /// How many rows are longer than each power of two up to the longest. Empty for text that has no rows.
-    pub longer: Vec<(usize, usize)>,
 }
 
 /// A value with the reason for it.
@@ -425,9 +312,10 @@ impl<T> Chosen<T> {
 
 /// A plan, and what a person wants to know about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Resolved {
+#[serde(bound(deserialize = "T: Part"))]
+pub struct Resolved<T> {
     /// What will be done.
-    pub plan: TrainPlan,
+    pub plan: TrainPlan<T>,
     /// Why, for every value, in the order of the plan.
     pub reasons: Vec<Reason>,
     /// What will probably not be what was wanted.
@@ -440,7 +328,18 @@ pub struct Resolved {
     pub fit: Option<Fit>,
 }
 
-impl Resolved {
+impl<T> Resolved<T> {
+    /// The same, with another form of its kind's part of the plan.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Resolved<U> {
+        Resolved {
+            plan: self.plan.map(change),
+            reasons: self.reasons,
+            warnings: self.warnings,
+            estimate: self.estimate,
+            fit: self.fit,
+        }
+    }
+
     /// What the run needs beside what there is, where that is known and too little.
     pub fn misfit(&self) -> Option<&Fit> {
         self.fit.as_ref().filter(|fit| !fit.fits)

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{plan::TrainPlan, request::Method};
+use super::plan::RunPlan;
 use crate::device::{
     RequestedDevice,
     dtype::{DeviceClass, Dtype, Role, dtype_rule},
@@ -42,7 +42,7 @@ pub const POLICY: [Relief; 5] = [
 pub struct Allowed {
     /// Whether unused memory is still to be given back, which helps once.
     pub unused_memory: bool,
-    /// A narrower format for weights that don't learn, if the plan lets it be used.
+    /// A narrower format for weights that don't learn, if there are such weights and the plan lets it be used.
     pub narrower_storage: Option<Dtype>,
     /// A narrower format to compute in that is right on this device, if the plan lets it be used.
     pub narrower_dtype: Option<Dtype>,
@@ -56,13 +56,13 @@ pub struct Relieved {
     /// What was given up.
     pub relief: Relief,
     /// What is done now.
-    pub plan: TrainPlan,
+    pub plan: RunPlan,
     /// The difference, in words.
     pub words: String,
 }
 
 /// The next thing to give up. Nothing when a run has nothing left.
-pub fn relieve(plan: &TrainPlan, allowed: &Allowed) -> Option<Relieved> {
+pub fn relieve(plan: &RunPlan, allowed: &Allowed) -> Option<Relieved> {
     POLICY.iter().find_map(|&relief| {
         let (plan, words) = relief.of(plan, allowed)?;
         Some(Relieved {
@@ -74,7 +74,7 @@ pub fn relieve(plan: &TrainPlan, allowed: &Allowed) -> Option<Relieved> {
 }
 
 /// What is different with fewer rows at once.
-pub fn words_for_rows(before: &TrainPlan, after: &TrainPlan) -> String {
+pub fn words_for_rows(before: &RunPlan, after: &RunPlan) -> String {
     format!(
         "{} instead of {} rows at once, {} instead of {} times for each update; the result is the same",
         after.batch.rows, before.batch.rows, after.batch.accumulate, before.batch.accumulate
@@ -82,7 +82,7 @@ pub fn words_for_rows(before: &TrainPlan, after: &TrainPlan) -> String {
 }
 
 impl Relief {
-    fn of(self, plan: &TrainPlan, allowed: &Allowed) -> Option<(TrainPlan, String)> {
+    fn of(self, plan: &RunPlan, allowed: &Allowed) -> Option<(RunPlan, String)> {
         let mut plan = plan.clone();
         let words = match self {
             Self::UnusedMemory if allowed.unused_memory => {
@@ -105,7 +105,7 @@ impl Relief {
                 let stored = allowed
                     .narrower_storage
                     .filter(|it| is_narrower(it, storage));
-                match stored.filter(|_| plan.method == Method::Lora) {
+                match stored {
                     Some(new) => {
                         plan.dtype.storage = new;
                         format!("weights that don't learn are kept in {new} instead of {storage}")

@@ -6,36 +6,68 @@
 //! The documentation of each field is also its help text, so it says what the field does and what 0 means.
 //! Deliberately absent: defaults and checks, which live in `resolve`, and how a request is read from a file.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::fmt;
 
 use serde::{
-    Deserialize, Deserializer, Serialize,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{self, MapAccess, Unexpected, Visitor, value::MapAccessDeserializer},
+    ser,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-pub use crate::{data::encode::Learn, optim::schedule::ScheduleKind};
-use crate::{
-    data::{self, TextRows, format::Format},
-    device::{RequestedDevice, dtype::Dtype},
+use super::{
+    plan::Problem,
+    tree::{Part, join, read_parts},
 };
+use crate::device::{RequestedDevice, dtype::Dtype};
+pub use crate::optim::schedule::ScheduleKind;
 
-/// What to train, on what, and how. Empty fields are filled in, each with a reason.
+/// What to train, on what, and how: the part of every run, and that of its kind of learning.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TrainRequest<T> {
+    /// What every run is asked.
+    pub run: RunRequest,
+    /// What only its kind is asked.
+    pub task: T,
+}
+
+impl<T: Part> TrainRequest<T> {
+    /// Reads a request from the fields of a run file. An error names the field.
+    pub fn read(tree: &Value) -> Result<Self, Problem> {
+        let (run, task) = read_parts(tree, true)?;
+        Ok(Self { run, task })
+    }
+}
+
+impl<T> TrainRequest<T> {
+    /// The same request, with another form of its kind's part.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> TrainRequest<U> {
+        TrainRequest {
+            run: self.run,
+            task: change(self.task),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for TrainRequest<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let tree = join(&self.run, &self.task).map_err(ser::Error::custom)?;
+        tree.serialize(to)
+    }
+}
+
+impl<'de, T: Part> Deserialize<'de> for TrainRequest<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::read(&Value::deserialize(from)?).map_err(de::Error::custom)
+    }
+}
+
+/// What every run is asked. Empty fields are filled in, each with a reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TrainRequest {
+#[serde(default)]
+pub struct RunRequest {
     /// What the run is called. Becomes part of its folder's name.
     pub name: Option<String>,
-    /// `lora` trains a small adapter, `full` every weight of an existing model, `scratch` a new model from nothing.
-    pub method: Option<Method>,
-    /// The model to start from: a folder in the layout of the Hugging Face Hub.
-    pub model: Option<PathBuf>,
-    /// The new model to make, instead of `model`.
-    pub scratch: Option<ScratchRequest>,
-    /// What to learn from.
-    pub data: DataRequest,
-    /// The adapter, when the method is `lora`.
-    pub lora: LoraRequest,
     /// How many times the weights are updated. Instead of `epochs`.
     pub steps: Option<usize>,
     /// How often the whole data is seen. Instead of `steps`.
@@ -76,87 +108,14 @@ pub struct TrainRequest {
     pub save: SaveRequest,
 }
 
-/// A model made from nothing.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ScratchRequest {
-    /// A size that works: `nano`, `micro` or `small`.
-    pub preset: Option<Preset>,
-    /// Fields of `config.json`. They replace those of the preset.
-    pub config: Map<String, Value>,
-    /// How many tokens the new tokenizer may have.
-    pub vocab_size: Option<usize>,
-    /// `trained` makes a tokenizer from the data; a path takes a `tokenizer.json` or the folder of a model.
-    pub tokenizer: Option<TokenizerSource>,
-}
-
-/// What to learn from, and which part of it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DataRequest {
-    /// Files, and folders of files, read in this order.
-    pub files: Vec<PathBuf>,
-    /// The layout of a row: `messages`, `sharegpt`, `prompt_completion`, `alpaca` or `text`. Without it, it is found
-    /// from the columns.
-    pub format: Option<Format>,
-    /// Which column plays which part, such as `prompt: question` and `completion: answer`.
-    pub columns: BTreeMap<String, String>,
-    /// How bytes become letters: `utf-8`, `latin-1`, or another name from the web's encoding list.
-    pub encoding: Option<String>,
-    /// What a row of plain text is: `whole` files in windows, `lines`, or `paragraphs`.
-    pub rows: Option<TextRows>,
-    /// The share of rows kept aside to measure with, from 0 to 0.5.
-    pub held_out: Option<f64>,
-    /// Learn from the `assistant`'s words only, or from `all` words.
-    pub learn: Option<Learn>,
-    /// Rows with more tokens are cut.
-    pub max_length: Option<usize>,
-    /// Put several short rows into one, so that no part of a batch is empty.
-    pub packing: Option<bool>,
-    /// Leave out rows that can't be read, instead of refusing the file.
-    pub skip_bad_rows: Option<bool>,
-}
-
-impl DataRequest {
-    /// What of it says how files are read.
-    pub fn source(&self) -> data::DataRequest {
-        data::DataRequest {
-            paths: self.files.clone(),
-            format: self.format,
-            columns: self.columns.clone(),
-            encoding: self.encoding.clone(),
-            rows: self.rows,
-            skip_bad_rows: self.skip_bad_rows.unwrap_or_default(),
-        }
-    }
-}
-
-/// A low-rank adapter: two small matrices beside each chosen weight (Hu et al., <https://arxiv.org/abs/2106.09685>).
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LoraRequest {
-    /// The width of the two matrices. More can learn more.
-    pub rank: Option<usize>,
-    /// How strongly the adapter counts: its output is scaled by alpha / rank.
-    pub alpha: Option<f64>,
-    /// The share of the adapter's input dropped at random while it learns.
-    pub dropout: Option<f64>,
-    /// Which weights get one, by the last part of their names, such as `q_proj`.
-    pub targets: Option<Vec<String>>,
-    /// In which layers, counted from 0.
-    pub layers: Option<Vec<usize>>,
-    /// Scale by alpha / sqrt(rank) instead, which keeps large ranks stable (<https://arxiv.org/abs/2312.03732>).
-    pub rslora: Option<bool>,
-}
-
 /// The size of one step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct BatchRequest {
     /// Rows computed at once. Memory grows with it. `auto` is the same as nothing: what fits is chosen.
     #[serde(deserialize_with = "count_or_auto")]
     pub rows: Option<usize>,
-    /// Tokens in a row. Memory grows with it.
+    /// Units in a row, such as the tokens of a text. Memory grows with it.
     pub length: Option<usize>,
     /// Batches whose gradients are added up before the weights change. Time grows with it, memory does not.
     pub accumulate: Option<usize>,
@@ -164,7 +123,7 @@ pub struct BatchRequest {
 
 /// The learning rate over the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct ScheduleRequest {
     /// `cosine`, `linear` or `constant`, after the warm-up.
     pub kind: Option<ScheduleKind>,
@@ -176,7 +135,7 @@ pub struct ScheduleRequest {
 
 /// The rule that turns gradients into updates.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct OptimizerRequest {
     /// `adamw` or `sgd`.
     pub kind: Option<OptimizerKind>,
@@ -194,7 +153,7 @@ pub struct OptimizerRequest {
 
 /// The kinds of numbers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct DtypeRequest {
     /// For activations and gradients: `f32`, `bf16` or `f16`.
     pub compute: Option<Dtype>,
@@ -204,7 +163,7 @@ pub struct DtypeRequest {
 
 /// What may be given up when memory runs out, after fewer rows at once and `checkpointing`, which leave the result as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct ReliefRequest {
     /// Go on in narrower numbers, if the device check found them right.
     pub narrower_dtype: Option<bool>,
@@ -214,7 +173,7 @@ pub struct ReliefRequest {
 
 /// When to measure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct EvaluateRequest {
     /// After how many steps the held-out data is looked at. 0 turns it off.
     pub every: Option<usize>,
@@ -224,19 +183,15 @@ pub struct EvaluateRequest {
 
 /// When to write.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct SampleRequest {
     /// After how many steps the model writes something. 0 turns it off.
     pub every: Option<usize>,
-    /// What it is to continue or answer. With none, the beginning of a held-out row.
-    pub prompts: Option<Vec<String>>,
-    /// How many tokens it may write.
-    pub tokens: Option<usize>,
 }
 
 /// When to save.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct SaveRequest {
     /// After how many steps the run is saved. 0 saves only at the end and when the run is stopped.
     pub every: Option<usize>,
@@ -248,40 +203,6 @@ pub struct SaveRequest {
     pub keep_best: Option<bool>,
 }
 
-/// What is trained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Method {
-    /// A low-rank adapter beside frozen weights.
-    Lora,
-    /// Every weight of an existing model.
-    Full,
-    /// Every weight of a new model.
-    Scratch,
-}
-
-/// A size of a new model that is known to work. [`super::preset`] has the numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Preset {
-    /// About a million parameters: learns small talk in minutes on any machine.
-    Nano,
-    /// About three million parameters: learns the style of a book in minutes on a few CPU cores.
-    Micro,
-    /// About 124 million parameters, the size of the smallest GPT-2: wants a GPU.
-    Small,
-}
-
-/// Where the tokenizer of a new model comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub enum TokenizerSource {
-    /// A byte-level BPE, trained on the data of the run.
-    Trained,
-    /// A `tokenizer.json`, or the folder of a model that has one.
-    File(PathBuf),
-}
-
 /// The optimizers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -290,24 +211,6 @@ pub enum OptimizerKind {
     Adamw,
     /// Stochastic gradient descent with momentum.
     Sgd,
-}
-
-impl From<String> for TokenizerSource {
-    fn from(words: String) -> Self {
-        match words.as_str() {
-            "trained" => Self::Trained,
-            _ => Self::File(words.into()),
-        }
-    }
-}
-
-impl From<TokenizerSource> for String {
-    fn from(source: TokenizerSource) -> Self {
-        match source {
-            TokenizerSource::Trained => "trained".to_owned(),
-            TokenizerSource::File(path) => path.display().to_string(),
-        }
-    }
 }
 
 /// The word for what is chosen.
@@ -375,17 +278,17 @@ fn count_or_auto<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D:
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::tasks::{AnyRequest, TaskRequest, language::request::TokenizerSource};
 
     #[test]
     fn an_empty_request_is_the_default() {
-        let request: TrainRequest = serde_json::from_str("{}").unwrap();
-        assert_eq!(request, TrainRequest::default());
+        let request: AnyRequest = serde_json::from_str("{}").unwrap();
+        assert_eq!(request, AnyRequest::default());
     }
 
     #[test]
     fn an_unknown_field_is_named_with_the_known_ones() {
-        let problem = serde_json::from_str::<TrainRequest>(r#"{"lora": {"rnak": 8}}"#)
+        let problem = serde_json::from_str::<AnyRequest>(r#"{"lora": {"rnak": 8}}"#)
             .unwrap_err()
             .to_string();
         assert!(
@@ -401,8 +304,8 @@ mod tests {
             r#"{"batch": {"rows": "auto"}}"#,
             r#"{"batch": {"rows": null}}"#,
         ] {
-            let request: TrainRequest = serde_json::from_str(auto).unwrap();
-            assert_eq!(request, TrainRequest::default(), "{auto}");
+            let request: AnyRequest = serde_json::from_str(auto).unwrap();
+            assert_eq!(request, AnyRequest::default(), "{auto}");
         }
         for wrong in [
             r#"{"batch": "many"}"#,
@@ -411,7 +314,7 @@ mod tests {
             r#"{"batch": {"row": 1}}"#,
         ] {
             assert!(
-                serde_json::from_str::<TrainRequest>(wrong).is_err(),
+                serde_json::from_str::<AnyRequest>(wrong).is_err(),
                 "{wrong}"
             );
         }
@@ -419,19 +322,18 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let request: TrainRequest = serde_json::from_str(
+        let request: AnyRequest = serde_json::from_str(
             r#"{"method": "scratch", "scratch": {"preset": "micro", "tokenizer": "trained"}, "dtype": {"compute": "bf16"},
                 "optimizer": {"kind": "sgd"}, "data": {"files": ["a.jsonl"], "learn": "all"}}"#,
         )
         .unwrap();
         let written = serde_json::to_string(&request).unwrap();
         assert_eq!(
-            serde_json::from_str::<TrainRequest>(&written).unwrap(),
+            serde_json::from_str::<AnyRequest>(&written).unwrap(),
             request
         );
-        assert_eq!(
-            request.scratch.unwrap().tokenizer,
-            Some(TokenizerSource::Trained)
-        );
+        let TaskRequest::Language(task) = request.task;
+        let tokenizer = task.scratch.unwrap().tokenizer;
+        assert_eq!(tokenizer, Some(TokenizerSource::Trained));
     }
 }

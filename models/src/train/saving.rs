@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Observer, Task, TrainEvent, TrainPlan, TrainState, device_of};
+use super::{Observer, RunPlan, Task, TrainEvent, TrainState, device_of};
 use crate::{Error, Result, checkpoint::keep::Checkpoints};
 
 /// How often a run that waits asks whether to go on.
@@ -22,14 +22,14 @@ const SLACK_BYTES: u64 = 1 << 20;
 
 /// What a run is saved with.
 pub(super) struct Saver<'a> {
-    pub(super) plan: &'a TrainPlan,
+    pub(super) plan: &'a RunPlan,
     pub(super) checkpoints: &'a Checkpoints,
     /// The size of the last checkpoint, once there is one.
     last_bytes: Option<u64>,
 }
 
 impl<'a> Saver<'a> {
-    pub(super) fn new(plan: &'a TrainPlan, checkpoints: &'a Checkpoints) -> Self {
+    pub(super) fn new(plan: &'a RunPlan, checkpoints: &'a Checkpoints) -> Self {
         Self {
             plan,
             checkpoints,

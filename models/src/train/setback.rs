@@ -3,7 +3,7 @@
 use super::{
     TrainState,
     event::{Observer, TrainEvent},
-    plan::TrainPlan,
+    plan::RunPlan,
     saving::when_the_disk_can,
     spike::Spike,
     task::Task,
@@ -40,7 +40,7 @@ pub(super) fn goes_back(state: &TrainState) -> bool {
 /// The attempt is remembered on disk, so that starting the run again does not begin to count anew. Spikes are counted
 /// apart: they never end a run.
 pub(super) fn roll_back<T: Task>(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
     checkpoints: &Checkpoints,
@@ -113,7 +113,7 @@ fn last_good(
 }
 
 /// What is said of a spike whose step was taken: the last one done.
-pub(super) fn words_for_taken(spike: Spike, plan: &TrainPlan, state: &TrainState) -> String {
+pub(super) fn words_for_taken(spike: Spike, plan: &RunPlan, state: &TrainState) -> String {
     let step = state.progress.step;
     let why = match state.progress.spikes.contains(&step) {
         true => "also after going back, so its batch is odd and not the model",

@@ -40,8 +40,8 @@ pub struct TrainState {
     pub optimizer: Optimizer,
     /// The running average of the weights, if the plan keeps one.
     pub ema: Option<Ema>,
-    /// The plan, so that a checkpoint says what made it.
-    plan: TrainPlan,
+    /// The whole plan, so that a checkpoint says what made it.
+    plan: Json,
 }
 
 /// What `state.json` says of a run.
@@ -49,8 +49,8 @@ pub struct TrainState {
 pub struct Saved {
     /// How far it was.
     pub progress: Progress,
-    /// What it was going to do. Absent in checkpoints from before it was kept there.
-    pub plan: Option<TrainPlan>,
+    /// What it was going to do: a plan of its kind. Absent in checkpoints from before it was kept there.
+    pub plan: Option<Json>,
 }
 
 /// How far a run has come.
@@ -58,8 +58,9 @@ pub struct Saved {
 pub struct Progress {
     /// The last step done.
     pub step: usize,
-    /// Tokens learned from so far.
-    pub tokens: u64,
+    /// Units learned from so far.
+    #[serde(alias = "tokens")]
+    pub units: u64,
     /// Seconds of training so far, in all processes.
     pub seconds: f64,
     /// The best evaluation so far.
@@ -95,10 +96,11 @@ pub struct Best {
 
 impl TrainState {
     /// The state before the first step.
-    pub fn new<T: Task>(plan: &TrainPlan, task: &T) -> Result<Self> {
+    pub fn new<T: Task, P: Serialize>(whole_plan: &TrainPlan<P>, task: &T) -> Result<Self> {
+        let plan = &whole_plan.run;
         let progress = Progress {
             step: 0,
-            tokens: 0,
+            units: 0,
             seconds: 0.0,
             best: None,
             rate_factor: 1.0,
@@ -120,7 +122,8 @@ impl TrainState {
                 task.parameters(),
             )?,
             ema,
-            plan: plan.clone(),
+            plan: serde_json::to_value(whole_plan)
+                .map_err(|error| Error::setting("plan", error.to_string()))?,
         })
     }
 
@@ -152,9 +155,7 @@ impl TrainState {
                 HashMap::new(),
             )?;
             let mut fields = self.progress_fields(folder)?;
-            let plan = serde_json::to_value(&self.plan);
-            let plan = plan.map_err(|error| Error::format(folder, error.to_string()))?;
-            fields.insert(PLAN.to_owned(), plan);
+            fields.insert(PLAN.to_owned(), self.plan.clone());
             whole::write_state(folder, fields)
         })?;
         save::folder_bytes(folder)
@@ -230,7 +231,7 @@ pub fn read_saved(folder: &Path) -> Result<Saved> {
     let wrong = |error| Error::format(folder.join(STATE), format!("not a run's state: {error}"));
     Ok(Saved {
         progress: progress.map_err(wrong)?,
-        plan: plan.and_then(|plan| serde_json::from_value(plan).ok()),
+        plan,
     })
 }
 

@@ -1,14 +1,15 @@
-//! What a kind of learning must say, so that one loop can train it.
+//! What one loop needs of a model and its data to train it.
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::exhibit::Exhibit;
 use crate::{
     Result,
     parameters::Parameters,
     tape::{Tape, Value},
-    train::plan::SamplePlan,
 };
 
 /// A model with its data: everything a loop needs and does not know.
@@ -26,13 +27,28 @@ pub trait Task {
     fn size(&self, batch: &Self::Batch) -> BatchSize;
 
     /// The loss of a batch: a sum over its targets, divided by `targets`, those of all micro-batches of the step.
-    fn loss(&self, tape: &Tape, batch: &Self::Batch, targets: f64) -> Result<Value>;
+    ///
+    /// It may change the task, such as a carry from step to step or running statistics. What it changes must be in
+    /// [`Task::state`] or in what [`Task::save`] writes, and [`Task::undo_losses`] must be able to take it back.
+    fn loss(&mut self, tape: &Tape, batch: &Self::Batch, targets: f64) -> Result<Value>;
+
+    /// Told before the losses of a step. A task that its losses change remembers how it is now.
+    fn begin_losses(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Takes back what the losses since [`Task::begin_losses`] changed: the step is not taken, or is tried again.
+    fn undo_losses(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Measures held-out data, `batches` of it or all for 0. `None` when there is none.
     fn evaluate(&mut self, batches: usize) -> Result<Option<Evaluation>>;
 
-    /// What the model writes now. Must not move the position in the data.
-    fn sample(&mut self, plan: &SamplePlan) -> Result<Vec<Sample>>;
+    /// What the model shows of itself now. Must not move the position in the data.
+    fn show(&mut self) -> Result<Vec<Exhibit>> {
+        Ok(Vec::new())
+    }
 
     /// The task's own state: the position in the data, and whatever else a step leaves behind.
     fn state(&self) -> Json;
@@ -52,8 +68,8 @@ pub trait Task {
 pub struct BatchSize {
     /// Things that are predicted and count in the loss.
     pub targets: usize,
-    /// Tokens read, without padding.
-    pub tokens: usize,
+    /// Units read, without padding: what the speed is told in.
+    pub units: usize,
 }
 
 /// What held-out data said.
@@ -61,19 +77,21 @@ pub struct BatchSize {
 pub struct Evaluation {
     /// Mean loss per target, in nats.
     pub loss: f64,
-    /// Mean loss per character of text, in nats, where all of it is learned.
-    pub loss_per_character: Option<f64>,
-    /// Share of targets whose most likely prediction was right.
-    pub accuracy: Option<f64>,
+    /// What else was measured. Figures that are not finite are left out of the run.
+    pub metrics: Vec<Metric>,
     /// Targets measured.
     pub targets: usize,
 }
 
-/// What a model wrote.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sample {
-    /// What it was given.
-    pub prompt: String,
-    /// What it wrote.
-    pub text: String,
+/// A figure beside the loss.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name, the same in all runs of a kind: `accuracy`.
+    pub name: String,
+    /// What a person reads.
+    pub label: String,
+    /// The figure.
+    pub value: f64,
+    /// Which direction is better.
+    pub higher_is_better: bool,
 }

@@ -121,7 +121,7 @@ impl Watch {
             RunStatus::Interrupted => "Its engine ended without a word. It can go on.".to_owned(),
             RunStatus::Running | RunStatus::Paused | RunStatus::Stopped => return,
         };
-        let name = plan.map_or_else(|| run.id.clone(), |plan| plan.name);
+        let name = plan.map_or_else(|| run.id.clone(), |plan| plan.run.name);
         notify(&name, &words);
     }
 

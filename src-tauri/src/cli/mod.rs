@@ -5,6 +5,7 @@ mod chat;
 mod check;
 mod data;
 mod device;
+mod exhibit;
 mod hub;
 mod runs;
 mod starter;

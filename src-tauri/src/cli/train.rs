@@ -13,18 +13,15 @@ use indicatif::ProgressBar;
 use models::{
     device::RequestedDevice,
     figures::{count, duration},
-    train::{
-        Resolved, TrainEvent, TrainRequest,
-        estimate::Estimate,
-        forecast::{Forecast, words_for_cost},
-        request::Method,
-    },
+    tasks::{AnyRequest, AnyResolved, language::request::Method},
+    train::{Kind, TrainEvent, estimate::Estimate, event::Showed, forecast::Forecast},
+    with_kind,
 };
 use serde_json::json;
 
 use super::{
-    Ended, data, hub,
-    terminal::{Terminal, bytes, count_interrupts, printable},
+    Ended, data, exhibit, hub,
+    terminal::{Terminal, bytes, count_interrupts},
 };
 use crate::{
     host::Host,
@@ -106,9 +103,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     }
     let (only_plan, yes) = (arguments.plan, arguments.yes);
     let (measure, force) = (arguments.measure, arguments.force);
-    let request = request(arguments)?;
-    if let Some(model) = request.model.as_ref().and_then(|model| model.to_str())
-        && request.method_or_default().value != Method::Scratch
+    let mut request = request(arguments)?;
+    let model = with_kind!(TaskRequest, &mut request.task, K, task => K::model(task));
+    if let Some(model) = model.and_then(|model| model.to_str())
         && !only_plan
         && hub::offer(model, yes, host, terminal)? == Ended::Stopped
     {
@@ -133,7 +130,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
 
 /// Shows a plan and what it costs. That it does not fit is said, and no reason not to show it.
 fn show_plan(
-    resolved: &Resolved,
+    resolved: &AnyResolved,
     measure: bool,
     host: &Host,
     terminal: &Terminal,
@@ -169,7 +166,7 @@ fn show_plan(
             #[derive(serde::Serialize)]
             struct Shown<'a> {
                 #[serde(flatten)]
-                resolved: &'a Resolved,
+                resolved: &'a AnyResolved,
                 estimated_bytes: Option<u64>,
                 #[serde(skip_serializing_if = "Option::is_none")]
                 forecast: &'a Option<Forecast>,
@@ -189,7 +186,7 @@ pub(super) fn resume(run: &str, force: bool, host: &Host, terminal: &Terminal) -
     let run = host.find_run(run)?;
     let state = run.state()?;
     // Whoever raised its `steps` wants more of it.
-    let is_longer = run.plan().is_ok_and(|plan| plan.steps > state.step);
+    let is_longer = run.plan().is_ok_and(|plan| plan.run.steps > state.step);
     if state.status == RunStatus::Finished && !is_longer {
         return Err(
             AppError::invalid(format!("`{}` has done all its steps", run.id))
@@ -200,27 +197,30 @@ pub(super) fn resume(run: &str, force: bool, host: &Host, terminal: &Terminal) -
 }
 
 /// What was asked: the run file, changed by the options, changed by `--set`.
-fn request(arguments: Arguments) -> Result<TrainRequest> {
-    let mut request = match &arguments.run_file {
+fn request(arguments: Arguments) -> Result<AnyRequest> {
+    let request = match &arguments.run_file {
         Some(path) => run_file::read(path)?,
-        None => TrainRequest::default(),
+        None => AnyRequest::default(),
     };
-    request.model = arguments.model.or(request.model);
-    request.method = arguments.method.or(request.method);
-    request.name = arguments.name.or(request.name);
-    request.device = arguments.device.or(request.device);
+    let mut fields = vec![
+        ("model".to_owned(), json!(arguments.model)),
+        ("method".to_owned(), json!(arguments.method)),
+        ("name".to_owned(), json!(arguments.name)),
+        ("device".to_owned(), json!(arguments.device)),
+        ("data.encoding".to_owned(), json!(arguments.encoding)),
+        ("steps".to_owned(), json!(arguments.steps)),
+        ("strict".to_owned(), json!(arguments.strict.then_some(true))),
+    ];
     if !arguments.data.is_empty() {
-        request.data.files = arguments.data;
+        fields.push(("data.files".to_owned(), json!(arguments.data)));
     }
-    request.data.columns.extend(arguments.column);
-    request.data.encoding = arguments.encoding.or(request.data.encoding);
+    let columns = arguments.column.into_iter();
+    fields.extend(columns.map(|(part, column)| (format!("data.columns.{part}"), json!(column))));
+    fields.retain(|(_, value)| !value.is_null());
     if arguments.steps.is_some() {
-        request.steps = arguments.steps;
-        request.epochs = None;
+        fields.push(("epochs".to_owned(), json!(null)));
     }
-    if arguments.strict {
-        request.strict = Some(true);
-    }
+    let request = run_file::put_fields(request, fields)?;
     run_file::set(request, &arguments.set)
 }
 
@@ -230,13 +230,13 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
     if !terminal.json {
         terminal.note(format_args!("run {}", style(&run.id).for_stderr().bold()));
     }
-    if let Some(words) = host.never_checked(run.plan()?.device) {
+    if let Some(words) = host.never_checked(run.plan()?.run.device) {
         terminal.note(words);
     }
     if host.tries_first(run) && !terminal.json {
         terminal.note("a few steps are tried first");
     }
-    let mut view = View::new(terminal);
+    let mut view = View::new(terminal, run.plan()?.task.unit());
     let wish = || Wish::stop_if(interrupts.load(Ordering::SeqCst) > 0);
     let mut started = |engine| {
         if terminal.json {
@@ -301,18 +301,21 @@ struct View<'a> {
     bar: ProgressBar,
     last_line: Option<Instant>,
     steps: usize,
+    /// What the kind of learning learns from.
+    unit: &'static str,
     /// Whether the disk took nothing when it was last heard of.
     waits: bool,
 }
 
 impl<'a> View<'a> {
-    fn new(terminal: &'a Terminal) -> Self {
+    fn new(terminal: &'a Terminal, unit: &'static str) -> Self {
         let bar = terminal.bar("{pos}/{len}  {msg}  {eta} left", 70);
         Self {
             terminal,
             bar,
             last_line: None,
             steps: 0,
+            unit,
             waits: false,
         }
     }
@@ -328,74 +331,44 @@ impl<'a> View<'a> {
             self.line("the disk takes it again".to_owned());
         }
         match &recorded.event {
-            TrainEvent::Started {
-                step,
-                steps,
-                trainable_parameters,
-                parameters,
-                device,
-            } => {
+            TrainEvent::Started { step, steps, .. } => {
                 self.steps = *steps;
-                self.line(format!(
-                    "{} of {} parameters learn, on {device}",
-                    count(*trainable_parameters),
-                    count(*parameters)
-                ));
+                if let Some(sentence) = recorded.event.sentence() {
+                    self.line(sentence.text);
+                }
                 self.terminal.show(&self.bar);
                 self.bar.set_length(*steps as u64);
                 self.bar.set_position(*step as u64);
                 self.bar.reset_eta();
             }
-            TrainEvent::Tried {
-                steps,
-                seconds,
-                peak_bytes,
-                free_bytes,
-            } => {
-                let cost = words_for_cost(*seconds, *peak_bytes, *free_bytes);
-                self.line(format!("{cost}, measured in {steps} steps"));
-            }
             TrainEvent::Stepped { step, .. } => self.stepped(*step, &recorded.event),
             TrainEvent::Evaluated { .. } => self.line(evaluation(&recorded.event)),
-            TrainEvent::Sampled { step, prompt, text } => {
-                let step = style(format!("step {step} writes")).for_stderr().dim();
-                let prompt = style(printable(prompt)).for_stderr().dim();
-                self.line(format!("{step}\n{prompt}{}", printable(text)));
+            TrainEvent::Showed(Showed { step, exhibits }) => {
+                let step = style(format!("step {step} shows")).for_stderr().dim();
+                let drawn: Vec<String> = exhibits.iter().map(exhibit::drawn).collect();
+                self.line(format!("{step}\n{}", drawn.join("\n")));
             }
-            TrainEvent::Saved {
-                step, bytes: size, ..
-            } => {
-                let words = format!("step {step} saved, {}", bytes(*size));
-                self.line(style(words).for_stderr().dim().to_string());
-            }
-            event @ (TrainEvent::RolledBack { .. }
-            | TrainEvent::Relieved { .. }
-            | TrainEvent::Waiting { .. }
-            | TrainEvent::Warned { .. }) => self.warn(warning(event)),
-            TrainEvent::Paused { step, why } => {
-                let why = why.as_ref().map(|why| format!(": {why}"));
-                self.line(format!("paused at step {step}{}", why.unwrap_or_default()));
-            }
-            TrainEvent::Continued { .. } => self.line("goes on".to_owned()),
             TrainEvent::Stopped { .. } | TrainEvent::Failed { .. } => {}
-            TrainEvent::Finished { step, seconds, .. } => {
-                self.line(format!("{step} steps in {}", duration(*seconds)));
-            }
+            event => match event.sentence() {
+                Some(sentence) if sentence.is_bad => self.warn(sentence.text),
+                Some(sentence) => self.line(sentence.text),
+                None => {}
+            },
         }
     }
 
     fn stepped(&mut self, step: usize, event: &TrainEvent) {
         let TrainEvent::Stepped {
             loss,
-            tokens_per_second,
+            units_per_second,
             memory_bytes,
             ..
         } = event
         else {
             return;
         };
-        let rate = count(*tokens_per_second as u64);
-        let mut message = format!("loss {loss:.3}  {rate} tokens/s");
+        let rate = count(*units_per_second as u64);
+        let mut message = format!("loss {loss:.3}  {rate} {}/s", self.unit);
         if *memory_bytes > 0 {
             message += &format!("  {}", bytes(*memory_bytes));
         }
@@ -429,40 +402,11 @@ impl<'a> View<'a> {
     }
 }
 
-/// What did not go as it should, and what the run does about it.
-fn warning(event: &TrainEvent) -> String {
-    match event {
-        TrainEvent::RolledBack {
-            step,
-            to_step,
-            why,
-            learning_rate,
-        } => format!(
-            "step {step}: {why}; back to step {to_step}, on with learning rate {learning_rate:.1e}"
-        ),
-        TrainEvent::Relieved {
-            to_step, why, how, ..
-        } => format!("{why}; on from step {to_step}: {how}"),
-        TrainEvent::Waiting {
-            step,
-            why,
-            missing_bytes,
-        } => {
-            let missing = missing_bytes.map(|size| format!(", {} are missing", bytes(size)));
-            let missing = missing.unwrap_or_default();
-            format!("step {step} waits for the disk: {why}{missing}; what was saved before stands")
-        }
-        TrainEvent::Warned { message } => message.clone(),
-        _ => String::new(),
-    }
-}
-
 fn evaluation(event: &TrainEvent) -> String {
     let TrainEvent::Evaluated {
         step,
         loss,
-        loss_per_character,
-        accuracy,
+        metrics,
         best,
         ..
     } = event
@@ -470,11 +414,8 @@ fn evaluation(event: &TrainEvent) -> String {
         return String::new();
     };
     let mut text = format!("step {step}  held-out loss {loss:.4}");
-    if let Some(loss) = loss_per_character {
-        text += &format!("  {loss:.4} per character");
-    }
-    if let Some(accuracy) = accuracy {
-        text += &format!("  {:.1} % right", accuracy * 100.0);
+    for metric in metrics {
+        text += &format!("  {} {:.4}", metric.label, metric.value);
     }
     if *best {
         text += &format!("  {}", style("best so far").for_stderr().green());

@@ -128,7 +128,9 @@ pub(super) fn published_figures() -> Answer<Vec<PublishedView>> {
 }
 
 fn waits_for(run: &Run) -> String {
-    let name = run.plan().map_or_else(|_| run.id.clone(), |plan| plan.name);
+    let name = run
+        .plan()
+        .map_or_else(|_| run.id.clone(), |plan| plan.run.name);
     format!("Waits until {name} has ended")
 }
 

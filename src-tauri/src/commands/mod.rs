@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::models::train::TrainPlan;
+use ::models::tasks::AnyPlan;
 use tauri::{Wry, ipc::Channel};
 
 use crate::{
@@ -147,7 +147,7 @@ impl App {
     }
 
     /// How far a run is, and its plan if it still has one. Of its events only the new ones are read.
-    pub(crate) fn state(&self, run: &Run) -> Result<(RunState, Option<TrainPlan>), AppError> {
+    pub(crate) fn state(&self, run: &Run) -> Result<(RunState, Option<AnyPlan>), AppError> {
         let mut known = locked(&self.known);
         let progress = known
             .entry(run.id.clone())
@@ -163,7 +163,7 @@ impl App {
     }
 
     /// The same for a run whose state is known.
-    fn show(&self, run: &Run, (state, plan): (RunState, Option<TrainPlan>)) -> RunView {
+    fn show(&self, run: &Run, (state, plan): (RunState, Option<AnyPlan>)) -> RunView {
         RunView::new(state, plan.as_ref(), self.queue.place(&run.id))
     }
 

@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, path::PathBuf, sync::atomic::Ordering};
 
 use models::{
     checkpoint::save::replace_file,
-    train::{Resolved, TrainRequest, estimate::Estimate},
+    tasks::{AnyRequest, AnyResolved},
 };
 use tauri::State;
 
 use super::{Answer, App};
 use crate::{
-    host::{Host, form},
+    host::form,
     store::run_file,
     wire::{
         error::{AppError, Result},
@@ -102,13 +102,13 @@ pub(super) fn write_run_file(app: State<'_, App>, path: String, filled: Filled) 
     Ok(())
 }
 
-fn resolve(app: &App, filled: &Filled) -> Result<Resolved> {
+fn resolve(app: &App, filled: &Filled) -> Result<AnyResolved> {
     let changes: Vec<String> = filled
         .iter()
         .filter(|(_, value)| !value.trim().is_empty())
         .map(|(field, value)| format!("{field}={value}"))
         .collect();
-    let request = run_file::set(TrainRequest::default(), &changes).map_err(|mut error| {
+    let request = run_file::set(AnyRequest::default(), &changes).map_err(|mut error| {
         // On the command line it is a flag; here it is the field that was filled in.
         error.message = error.message.replacen("--set ", "", 1);
         error
@@ -117,7 +117,7 @@ fn resolve(app: &App, filled: &Filled) -> Result<Resolved> {
 }
 
 impl App {
-    fn start(&self, resolved: &Resolved) -> Result<String> {
+    fn start(&self, resolved: &AnyResolved) -> Result<String> {
         // Steps that are tried would share the device with it.
         self.stop_trial.store(true, Ordering::SeqCst);
         let run = self.host.create_run(resolved)?;
@@ -128,20 +128,20 @@ impl App {
     }
 
     /// What a run would take, at the rate of the latest run on the same device.
-    fn estimate(&self, resolved: &Resolved) -> Result<EstimateView> {
+    fn estimate(&self, resolved: &AnyResolved) -> Result<EstimateView> {
         let plan = &resolved.plan;
         let shapeless = || AppError::failed("the shape of the model is not known");
-        let estimate = resolved.estimate.ok_or_else(shapeless)?;
+        let estimate = resolved.estimate.clone().ok_or_else(shapeless)?;
         let free_bytes = resolved.fit.as_ref().map(|fit| fit.free_bytes);
         let rate = self.host.runs().iter().rev().find_map(|run| {
             let (state, earlier) = self.state(run).ok()?;
             let (seconds, earlier) = (state.step_millis? / 1e3, earlier?);
-            if earlier.device != plan.device {
+            if earlier.run.device != plan.run.device {
                 return None;
             }
-            let whole = Estimate::new(&earlier, &Host::shape(&earlier).ok()?);
-            let rate = whole.operations / earlier.steps.max(1) as f64 / seconds;
-            Some((earlier.name, rate))
+            let whole = earlier.estimate().ok()?;
+            let rate = whole.operations / earlier.run.steps.max(1) as f64 / seconds;
+            Some((earlier.run.name, rate))
         });
         Ok(EstimateView::new(&estimate, free_bytes, rate))
     }

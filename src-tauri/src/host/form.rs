@@ -108,7 +108,7 @@ pub(crate) const FIELDS: &[Field] = &[
 
 #[cfg(test)]
 mod tests {
-    use models::train::TrainRequest;
+    use models::tasks::AnyRequest;
 
     use super::FIELDS;
     use crate::store::run_file;
@@ -123,7 +123,7 @@ mod tests {
             };
             for word in words {
                 let change = format!("{}={word}", field.name);
-                run_file::set(TrainRequest::default(), &[change]).unwrap();
+                run_file::set(AnyRequest::default(), &[change]).unwrap();
             }
         }
     }

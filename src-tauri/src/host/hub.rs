@@ -7,18 +7,18 @@ use models::{
     checkpoint::{adapter::ADAPTER_CONFIG, folder::ModelFolder},
     data::encode::Learn,
     device::{
-        Choice, DeviceKind, DeviceRequest,
+        Choice, DeviceRequest,
         check::Checked,
         choose,
         dtype::{DeviceClass, Role, choose_dtype},
     },
-    train::{
-        Facts, TrainRequest,
-        estimate::{Estimate, talking_bytes},
+    tasks::language::{
+        Language, LanguageFacts, LanguageRequest,
+        footprint::inference_bytes,
         plan::{DataFacts, ModelFacts},
         request::Method,
-        resolve,
     },
+    train::{Facts, Kind, RunRequest, TrainRequest, resolve},
 };
 use serde::Serialize;
 
@@ -166,21 +166,21 @@ fn talk_bytes(config: &DecoderConfig, choice: &Choice) -> Result<u64> {
     let storage = choose_dtype(class, Role::Storage, None, &[], false)?.dtype;
     let compute = choose_dtype(class, Role::Compute, None, &[], false)?.dtype;
     let tokens = TALK_TOKENS.min(config.max_position_embeddings);
-    let on_cuda = choice.device.kind == DeviceKind::Cuda;
-    Ok(talking_bytes(config, storage, compute, tokens, on_cuda))
+    let device = choice.device.requested();
+    Ok(inference_bytes(config, storage, compute, tokens, device))
 }
 
 /// What a run takes that is planned as if nothing were asked for.
 fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Result<u64> {
     let (rows, length) = USUAL;
-    let mut request = TrainRequest {
+    let mut task = LanguageRequest {
         model: Some(PathBuf::from("model")),
         method: Some(method),
-        ..TrainRequest::default()
+        ..LanguageRequest::default()
     };
-    request.data.files = vec![PathBuf::from("data.jsonl")];
-    request.data.learn = Some(Learn::default());
-    let facts = Facts {
+    task.data.files = vec![PathBuf::from("data.jsonl")];
+    task.data.learn = Some(Learn::default());
+    let facts = LanguageFacts {
         model: Some(ModelFacts::of(config)),
         data: DataFacts {
             read_as: String::new(),
@@ -193,9 +193,13 @@ fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Re
             longer: Vec::new(),
         },
         vocab_size: config.vocab_size,
+    };
+    let facts = Facts {
+        task: facts,
         device: choice.clone(),
         checked: Checked::default(),
     };
-    let plan = resolve(&request, &facts)?.plan;
-    Ok(Estimate::new(&plan, config).bytes())
+    let run = RunRequest::default();
+    let plan = resolve::<Language>(&TrainRequest { run, task }, &facts)?.plan;
+    Ok(Language::estimate(&plan, config).bytes())
 }

@@ -7,8 +7,9 @@ use models::{
         row::{Example, Problem, Row},
         summary::{LengthSummary, Segment, preview},
     },
+    tasks::language::LanguageRequest,
     tasks::language::text::{Text, TokenizerFrom},
-    train::preset,
+    train::defaults,
 };
 use serde::Serialize;
 
@@ -85,9 +86,9 @@ fn content(
     max_length: usize,
 ) -> Result<(Content, Vec<Problem>)> {
     let (is_stream, trained) = (dataset.is_stream, tokenizer.is_none());
-    let (_, vocab_size) = models::train::TrainRequest::default().tokenizer_or_default();
+    let (_, vocab_size) = LanguageRequest::default().tokenizer_or_default();
     let tokenizer = tokenizer.unwrap_or(TokenizerFrom::Data { vocab_size });
-    let text = Text::of(dataset, 0.0, tokenizer, preset::SEED)?;
+    let text = Text::of(dataset, 0.0, tokenizer, defaults::SEED)?;
     let max_length = if max_length == 0 {
         usize::MAX
     } else {

@@ -15,8 +15,9 @@ use models::{
         pressure::oom_kills,
     },
     error::says_out_of_memory,
+    tasks::AnyPlan,
     train::{
-        TrainEvent, TrainPlan,
+        RunPlan, TrainEvent,
         fit::narrower,
         relief::{Allowed, Relief, Relieved, relieve},
     },
@@ -135,7 +136,7 @@ impl Host {
         show: &mut dyn FnMut(&RecordedEvent),
         wish: &dyn Fn() -> Wish,
     ) -> Result<Option<End>> {
-        let kind = self.kind_of(run.plan()?.device);
+        let kind = self.kind_of(run.plan()?.run.device);
         let kills = oom_kills();
         let mut engine = Engine::start(kind, Some(&run.log_file()))?;
         started(engine.id());
@@ -203,13 +204,15 @@ impl Host {
                 false => Next::Told(end.error),
             });
         };
-        let plan = run.plan()?;
+        let whole = run.plan()?;
+        let plan = &whole.run;
+        let frozen = whole.task.has_frozen_weights();
         let allowed = Allowed {
             // An engine that could say so has tried that already, but not on Metal, where only another process is safe.
             unused_memory: (end.is_death || plan.device == RequestedDevice::Metal)
                 && !care.unused_memory_given,
-            narrower_storage: self.narrower(&plan, Role::Storage),
-            narrower_dtype: self.narrower(&plan, Role::Compute),
+            narrower_storage: self.narrower(plan, Role::Storage).filter(|_| frozen),
+            narrower_dtype: self.narrower(plan, Role::Compute),
             cpu: plan.relief.cpu,
         };
         care.unused_memory_given = true;
@@ -217,23 +220,28 @@ impl Host {
             plan: relieved,
             words: how,
             relief,
-        }) = relieve(&plan, &allowed)
+        }) = relieve(plan, &allowed)
         else {
             let message = format!("{why}; nothing is left that this run may give up");
             let error = AppError {
                 code: Code::OutOfMemory,
                 ..AppError::failed(message)
             };
-            return Ok(Next::Fail(error.with_hint(give_up_more(&plan))));
+            return Ok(Next::Fail(error.with_hint(give_up_more(&whole))));
         };
         let why_changed = "less memory is needed so: it ran out with more";
-        let changed = match relieved == plan {
+        let (subject, before) = (whole.task.subject(), whole.run);
+        let relieved = AnyPlan {
+            run: relieved,
+            task: whole.task,
+        };
+        let changed = match relieved.run == before {
             true => None,
             false => Some(run.changed_plan(&relieved, why_changed)?),
         };
         if matches!(relief, Relief::Rows | Relief::Activations) {
             // The next plan only starts better for it.
-            let _ = reliefs::remember(&self.paths.reliefs, &plan, &relieved);
+            let _ = reliefs::remember(&self.paths.reliefs, &subject, &before, &relieved.run);
         }
         let reached = reached(run);
         Ok(Next::GoOn {
@@ -248,7 +256,7 @@ impl Host {
     }
 
     /// A narrower format than the plan's for a role, if the plan lets it be used and the device check found it right.
-    fn narrower(&self, plan: &TrainPlan, role: Role) -> Option<Dtype> {
+    fn narrower(&self, plan: &RunPlan, role: Role) -> Option<Dtype> {
         let devices = self.devices();
         let device = devices
             .iter()
@@ -279,11 +287,9 @@ enum Next {
 }
 
 /// What a person can still do about memory.
-fn give_up_more(plan: &TrainPlan) -> String {
-    let mut ways = vec![format!(
-        "start it with shorter rows (`data.max_length` below {})",
-        plan.data.max_length
-    )];
+fn give_up_more(plan: &AnyPlan) -> String {
+    let mut ways: Vec<String> = plan.task.smaller().into_iter().collect();
+    let plan = &plan.run;
     if !plan.relief.cpu && plan.device != RequestedDevice::Cpu {
         ways.push("let it use the processor (`relief.cpu: true`)".to_owned());
     }

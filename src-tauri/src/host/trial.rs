@@ -10,9 +10,9 @@ use std::{
 
 use models::{
     device::RequestedDevice,
+    tasks::AnyPlan,
     train::{
-        TrainEvent, TrainPlan,
-        estimate::Estimate,
+        TrainEvent,
         fit::{amount, fewer_rows, room, with_rows},
         forecast::Forecast,
         relief::words_for_rows,
@@ -51,7 +51,7 @@ impl Host {
     /// stopped.
     pub(crate) fn try_steps(
         &self,
-        plan: &TrainPlan,
+        plan: &AnyPlan,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Tried>> {
         /// Two may go on at once, each with a folder for what it saves.
@@ -69,11 +69,11 @@ impl Host {
             plan: Box::new(plan.clone()),
             folder: self.paths.runs.join(&name),
         };
-        let mut engine = Engine::start(self.kind_of(plan.device), None)?;
+        let mut engine = Engine::start(self.kind_of(plan.run.device), None)?;
         engine.limit(LIMIT);
         let devices = engine.devices().iter();
         let free_bytes = devices
-            .filter(|device| device.requested() == plan.device)
+            .filter(|device| device.requested() == plan.run.device)
             .find_map(|device| device.free_bytes);
         let asked = engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()));
         // An engine that was ended in the middle of a save leaves what it had written.
@@ -126,7 +126,8 @@ impl Host {
         write(run, None, event, show, wish)?;
         // Whoever changed the plan meanwhile, or had it start though it was said not to fit, knows better.
         let was_forced = free_bytes.is_some_and(|free| {
-            estimate(&plan).is_none_or(|estimate| estimate.bytes() > room(free))
+            plan.estimate()
+                .map_or(true, |estimate| estimate.bytes() > room(free))
         });
         if was_forced || run.plan()? != plan {
             return Ok(());
@@ -142,14 +143,14 @@ impl Host {
 
 /// The plan with as few rows at once as fit into what is free, where a trial says that more don't, and what is said of it. None
 /// where all fit, and where not even one does: then it is found out what helps.
-fn give_up(plan: &TrainPlan, forecast: &Forecast, free: u64) -> Option<(TrainPlan, TrainEvent)> {
+fn give_up(plan: &AnyPlan, forecast: &Forecast, free: u64) -> Option<(AnyPlan, TrainEvent)> {
     let (peak, fixed) = (forecast.peak_bytes?, forecast.fixed_bytes?);
-    let rows = plan.batch.rows as u64;
+    let rows = plan.run.batch.rows as u64;
     let needed = |rows_now: u64| fixed + peak.saturating_sub(fixed) / rows * rows_now;
     if peak <= free {
         return None;
     }
-    let mut fewer = fewer_rows(plan).filter(|&fewer| fewer < plan.batch.rows);
+    let mut fewer = fewer_rows(&plan.run).filter(|&fewer| fewer < plan.run.batch.rows);
     let fitting = fewer.find(|&fewer| needed(fewer as u64) <= free)?;
     let fitting = with_rows(plan, fitting);
     let event = TrainEvent::Relieved {
@@ -160,31 +161,27 @@ fn give_up(plan: &TrainPlan, forecast: &Forecast, free: u64) -> Option<(TrainPla
             amount(peak),
             amount(free)
         ),
-        how: words_for_rows(plan, &fitting),
+        how: words_for_rows(&plan.run, &fitting.run),
     };
     Some((fitting, event))
 }
 
 /// Whether a run takes less time than a person waits for a figure. One whose shape is not known counts as short.
-fn is_short(plan: &TrainPlan) -> bool {
-    let short = match plan.device {
+fn is_short(plan: &AnyPlan) -> bool {
+    let short = match plan.run.device {
         RequestedDevice::Metal => SHORT_ON_METAL,
         RequestedDevice::Cuda(_) => SHORT_ON_CUDA,
         RequestedDevice::Cpu | RequestedDevice::Auto => SHORT_ON_CPU,
     };
-    estimate(plan).is_none_or(|estimate| estimate.operations < short)
-}
-
-fn estimate(plan: &TrainPlan) -> Option<Estimate> {
-    let config = Host::shape(plan).ok()?;
-    Some(Estimate::new(plan, &config))
+    plan.estimate()
+        .map_or(true, |estimate| estimate.operations < short)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
-    use models::train::TrainRequest;
+    use models::tasks::AnyRequest;
 
     use super::*;
     use crate::store::run_file;
@@ -233,9 +230,9 @@ mod tests {
             whole: true,
             peak_bytes: Some(900),
             fixed_bytes: Some(100),
-            bytes_per_token: Some(1.0),
+            bytes_per_unit: Some(1.0),
             fixed_millis: 1.0,
-            millis_per_token: 1.0,
+            millis_per_unit: 1.0,
             step_millis: 1.0,
             seconds: 1.0,
             looking_seconds: 1.0,
@@ -249,10 +246,10 @@ mod tests {
             (199, None),
         ] {
             let given_up = give_up(&plan, &forecast, free);
-            let found = given_up.as_ref().map(|(plan, _)| plan.batch.rows);
+            let found = given_up.as_ref().map(|(plan, _)| plan.run.batch.rows);
             assert_eq!(found, rows, "{free}");
             if let Some((fewer, TrainEvent::Relieved { how, .. })) = given_up {
-                assert_eq!(fewer.batch.rows * fewer.batch.accumulate, 8);
+                assert_eq!(fewer.run.batch.rows * fewer.run.batch.accumulate, 8);
                 assert!(how.contains("instead of 8 rows at once"), "{how}");
             }
         }
@@ -273,7 +270,7 @@ mod tests {
             "device=cpu",
         ];
         let asked: Vec<String> = asked.into_iter().map(str::to_owned).collect();
-        let request = run_file::set(TrainRequest::default(), &asked).unwrap();
+        let request = run_file::set(AnyRequest::default(), &asked).unwrap();
         let (host, _) = Host::open(Some(&folder.join("home"))).unwrap();
         let run = host.create_run(&host.plan(request).unwrap()).unwrap();
         (host, run)

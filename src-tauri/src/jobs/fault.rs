@@ -16,13 +16,11 @@ use std::{
 
 use models::{
     Error, Result,
-    data::loader::Batch,
     parameters::Parameters,
     tape::{Tape, Value},
-    tasks::language::LanguageTask,
     train::{
-        plan::SamplePlan,
-        task::{BatchSize, Evaluation, Sample, Task},
+        exhibit::Exhibit,
+        task::{BatchSize, Evaluation, Task},
     },
 };
 use serde_json::Value as Json;
@@ -166,41 +164,52 @@ fn limit_files(bytes: Option<u64>) {
 fn limit_files(_: Option<u64>) {}
 
 /// A task whose losses fail when they are told to.
-pub(super) struct FaultyTask {
-    task: LanguageTask,
+pub(super) struct Faulty<T> {
+    task: T,
     faults: Faults,
+    /// Rows of a batch.
+    rows: usize,
     /// How many losses there were in this process.
-    losses: std::cell::Cell<u64>,
+    losses: u64,
 }
 
-impl FaultyTask {
-    pub(super) fn new(task: LanguageTask) -> Self {
+impl<T: Task> Faulty<T> {
+    pub(super) fn new(task: T, rows: usize) -> Self {
         Self {
             task,
             faults: Faults::of_environment(),
-            losses: std::cell::Cell::new(0),
+            rows,
+            losses: 0,
         }
     }
 }
 
-impl Task for FaultyTask {
-    type Batch = Batch;
+impl<T: Task> Task for Faulty<T> {
+    type Batch = T::Batch;
 
     fn parameters(&self) -> &Parameters {
         self.task.parameters()
     }
 
-    fn next_batch(&mut self) -> Result<Batch> {
+    fn next_batch(&mut self) -> Result<T::Batch> {
         self.task.next_batch()
     }
 
-    fn size(&self, batch: &Batch) -> BatchSize {
+    fn size(&self, batch: &T::Batch) -> BatchSize {
         self.task.size(batch)
     }
 
-    fn loss(&self, tape: &Tape, batch: &Batch, targets: f64) -> Result<Value> {
-        let number = self.losses.get() + 1;
-        self.losses.set(number);
+    fn begin_losses(&mut self) -> Result<()> {
+        self.task.begin_losses()
+    }
+
+    fn undo_losses(&mut self) -> Result<()> {
+        self.task.undo_losses()
+    }
+
+    fn loss(&mut self, tape: &Tape, batch: &T::Batch, targets: f64) -> Result<Value> {
+        self.losses += 1;
+        let number = self.losses;
         let out_of_memory = || Error::Device(NO_MEMORY.to_owned());
         if self.faults.happens("oom", number) {
             return Err(out_of_memory());
@@ -214,7 +223,7 @@ impl Task for FaultyTask {
             .asked
             .iter()
             .filter(|(name, _)| name == "most_rows");
-        if most.any(|&(_, rows)| batch.rows as u64 > rows) {
+        if most.any(|&(_, rows)| self.rows as u64 > rows) {
             return Err(out_of_memory());
         }
         let targets = match self.faults.happens("nan", number) {
@@ -228,8 +237,8 @@ impl Task for FaultyTask {
         self.task.evaluate(batches)
     }
 
-    fn sample(&mut self, plan: &SamplePlan) -> Result<Vec<Sample>> {
-        self.task.sample(plan)
+    fn show(&mut self) -> Result<Vec<Exhibit>> {
+        self.task.show()
     }
 
     fn state(&self) -> Json {

@@ -20,20 +20,19 @@ use models::{
         memory::reset_peak,
         pressure::{PressureWatch, Scarce},
     },
-    tasks::language::{
-        LanguageTask,
-        text::{Text, TokenizerFrom},
-    },
+    tasks::AnyPlan,
     train::{
-        self, Observer, Task, TrainEvent, TrainPlan, TrainState,
+        self, Kind, Observer, RunPlan, Task, TrainEvent, TrainPlan, TrainState,
         forecast::{self, Forecast},
-        request::TokenizerSource,
         state::read_saved,
     },
+    with_kind,
 };
 
+use serde::Serialize;
+
 #[cfg(debug_assertions)]
-use super::fault::{Faults, FaultyTask};
+use super::fault::{Faults, Faulty};
 use super::{choose, pace::Pace, watchdog::Watchdog};
 use crate::{
     store::{
@@ -99,29 +98,42 @@ pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wish
 /// Takes a few steps of a run and keeps nothing: what is saved to see how long that takes goes into `folder` and away
 /// again. Returns what the run will take, or nothing when it was stopped.
 pub(super) fn try_steps(
-    plan: &TrainPlan,
+    AnyPlan { run, task }: AnyPlan,
+    folder: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Forecast>> {
+    with_kind!(TaskPlan, task, K, task => try_steps_of::<K>(&TrainPlan { run, task }, folder, stop))
+}
+
+fn try_steps_of<K: Kind>(
+    plan: &TrainPlan<K::Plan>,
     folder: &Path,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<Forecast>> {
     let started = Instant::now();
-    let device = device::open(&choose(plan.device, plan.strict)?)?;
-    let mut task = open_task(plan, None, &device)?;
+    let device = device::open(&choose(plan.run.device, plan.run.strict)?)?;
+    let mut task = K::open(plan, None, &device)?;
     let opening_seconds = started.elapsed().as_secs_f64();
-    let config = task.model().decoder.config().clone();
-    let mut save = |state: &mut TrainState, task: &LanguageTask| {
-        let seconds = save_seconds(plan, state, task, folder);
+    let shape = K::read_shape(&plan.task)?;
+    let needed = |rows, length| {
+        let mut plan = plan.clone();
+        (plan.run.batch.rows, plan.run.batch.length) = (rows, length);
+        K::estimate(&plan, &shape).bytes()
+    };
+    let mut save = |state: &mut TrainState, task: &K::Task| {
+        let seconds = save_seconds(&plan.run, state, task, folder);
         let _left_over = fs::remove_dir_all(folder);
         Ok(seconds)
     };
-    let trial = forecast::trial(plan, &mut task, opening_seconds, &mut save, stop)?;
-    Ok(trial.and_then(|trial| Forecast::new(plan, &config, &trial)))
+    let trial = forecast::trial(plan, &mut task, &needed, opening_seconds, &mut save, stop)?;
+    Ok(trial.and_then(|trial| Forecast::new(&plan.run, &needed, &trial)))
 }
 
 /// How long a save takes. Nothing where the disk does not take it; the run will say so.
 fn save_seconds(
-    plan: &TrainPlan,
+    plan: &RunPlan,
     state: &mut TrainState,
-    task: &LanguageTask,
+    task: &impl Task,
     folder: &Path,
 ) -> Option<f64> {
     let bytes = plan.checkpoint_bytes(task.parameters().trainable_count() as u64);
@@ -136,7 +148,7 @@ fn save_seconds(
 
 /// Saves so many bytes of the weights that learn, or as few more as there have to be, just as a checkpoint is saved. Returns
 /// how many there were.
-fn save_piece(task: &LanguageTask, folder: &Path, most: u64) -> Result<u64> {
+fn save_piece(task: &impl Task, folder: &Path, most: u64) -> Result<u64> {
     let mut piece = BTreeMap::new();
     let mut bytes = 0;
     for weight in task.parameters().trainable() {
@@ -154,11 +166,12 @@ fn save_piece(task: &LanguageTask, folder: &Path, most: u64) -> Result<u64> {
 }
 
 fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
-    let force = observer.wishes.force;
     if let Some(message) = run.mend_plan()? {
         observer.event(TrainEvent::Warned { message });
     }
-    let plan = run.plan()?;
+    let whole = run.plan()?;
+    let force = observer.wishes.force;
+    let plan = &whole.run;
     let checkpoints =
         Checkpoints::new(&run.checkpoints(), plan.save.keep_last).keep_every(plan.save.keep_every);
     let newest = newest(&checkpoints, observer)?;
@@ -167,13 +180,13 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     let mut told = Vec::new();
     if let Some(newest) = &newest {
         let saved = read_saved(&newest.path)?;
-        let changes = plan_changes::check(&saved, &plan, force, was_relieved)?;
+        let changes = plan_changes::check(&saved, &whole, force, was_relieved)?;
         told.extend(changes);
     }
-    told.extend(sources::check(run, &plan, force)?);
+    told.extend(sources::check(run, &whole, force)?);
     let choice = choose(plan.device, plan.strict)?;
     if newest.is_some() {
-        stay_on_device(&plan, &choice)?;
+        stay_on_device(plan, &choice)?;
     }
     for message in told.into_iter().chain(choice.warnings.iter().cloned()) {
         observer.event(TrainEvent::Warned { message });
@@ -184,17 +197,34 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
         .as_ref()
         .filter(|_| force)
         .map(|it| it.path.as_path());
-    let task = open_task(&plan, learned_from, &device)?;
+    let AnyPlan { run, task } = whole;
+    with_kind!(TaskPlan, task, K, task => {
+        let plan = TrainPlan { run, task };
+        let task = K::open(&plan, learned_from, &device)?;
+        train_task(&plan, task, newest, &checkpoints, &device, observer)
+    })
+}
+
+/// Trains a task from its newest checkpoint, if it has one.
+fn train_task<P: Serialize>(
+    plan: &TrainPlan<P>,
+    task: impl Task,
+    newest: Option<Checkpoint>,
+    checkpoints: &Checkpoints,
+    device: &Device,
+    observer: &mut Recorder,
+) -> Result<()> {
+    let force = observer.wishes.force;
     // A model that is read is mapped, and its pages count as resident though the system can take them back at any time. The
     // peak of a run is what it needs while it learns.
-    reset_peak(&device);
+    reset_peak(device);
     #[cfg(debug_assertions)]
     let task = {
         observer.faults.begin();
-        FaultyTask::new(task)
+        Faulty::new(task, plan.run.batch.rows)
     };
     let mut task = task;
-    let mut state = TrainState::new(&plan, &task)?;
+    let mut state = TrainState::new(plan, &task)?;
     if let Some(newest) = newest {
         match state.restore(&mut task, &newest.path) {
             Err(models::Error::Data(_)) if force => {
@@ -208,7 +238,7 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
             restored => restored?,
         }
     }
-    match train::train(&plan, &mut task, &mut state, &checkpoints, observer) {
+    match train::train(&plan.run, &mut task, &mut state, checkpoints, observer) {
         // A process whose device was lost can't get it back; the next one goes on.
         Err(error) if error.is_failure_of_the_device() => give_up(&error),
         Err(error) => Err(error.into()),
@@ -217,7 +247,7 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
 }
 
 /// An error where a run that has begun would go on on another device, which nobody has allowed.
-fn stay_on_device(plan: &TrainPlan, choice: &Choice) -> Result<()> {
+fn stay_on_device(plan: &RunPlan, choice: &Choice) -> Result<()> {
     if choice.device.requested() == plan.device || plan.relief.cpu {
         return Ok(());
     }
@@ -249,35 +279,6 @@ fn newest(checkpoints: &Checkpoints, observer: &mut Recorder) -> Result<Option<C
         observer.event(TrainEvent::Warned { message });
     }
     Ok(newest)
-}
-
-/// The model and the data of a plan. A tokenizer that would be made from the data is that of `learned_from`, if it is given.
-fn open_task(
-    plan: &TrainPlan,
-    learned_from: Option<&Path>,
-    device: &Device,
-) -> Result<LanguageTask> {
-    let data = &plan.data;
-    let is_made = |plan: &TrainPlan| {
-        let scratch = plan.scratch.as_ref();
-        scratch.is_some_and(|scratch| scratch.tokenizer == TokenizerSource::Trained)
-    };
-    let tokenizer = match learned_from.filter(|_| is_made(plan)) {
-        Some(folder) => TokenizerFrom::Folder(folder),
-        None => tokenizer_of(plan)?,
-    };
-    let text = Text::open(&data.source(), data.held_out, tokenizer, plan.seed)?;
-    Ok(LanguageTask::new(plan, text, device)?)
-}
-
-fn tokenizer_of(plan: &TrainPlan) -> Result<TokenizerFrom<'_>> {
-    match (&plan.model, &plan.scratch) {
-        (Some(model), _) => Ok(TokenizerFrom::Folder(model)),
-        (None, Some(scratch)) => Ok(TokenizerFrom::of(&scratch.tokenizer, scratch.vocab_size)),
-        (None, None) => Err(AppError::failed(
-            "the plan names neither `model` nor `scratch`",
-        )),
-    }
 }
 
 /// Writes what happens to disk, then shows it.
@@ -350,8 +351,8 @@ impl Observer for Recorder<'_> {
     fn event(&mut self, event: TrainEvent) {
         self.watchdog.touch();
         let slower = match event {
-            TrainEvent::Stepped { millis, tokens, .. } => {
-                self.pace.stepped(millis / tokens.max(1) as f64)
+            TrainEvent::Stepped { millis, units, .. } => {
+                self.pace.stepped(millis / units.max(1) as f64)
             }
             _ => None,
         };

@@ -169,7 +169,7 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
         }
         Ask::Try { plan, folder } => {
             *chat = None;
-            if let Some(forecast) = train::try_steps(&plan, &folder, &|| wishes.stop())? {
+            if let Some(forecast) = train::try_steps(*plan, &folder, &|| wishes.stop())? {
                 say(&Reply::Tried { forecast });
             }
             Ok(())

@@ -5,24 +5,21 @@
 
 use std::collections::BTreeMap;
 
-use ::models::train::{TrainPlan, state::Saved};
+use ::models::{
+    tasks::AnyPlan,
+    train::{RunPlan, state::Saved},
+};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::wire::error::{AppError, Result};
 
-/// What decides the shape of the weights, or of what the optimizer keeps.
-const SHAPE: [&str; 6] = [
-    "method",
-    "scratch",
-    "lora.rank",
-    "lora.targets",
-    "lora.layers",
-    "optimizer.kind",
-];
-/// What decides which rows there are, and in which order they come.
-const ORDER: [&str; 3] = ["data", "batch.length", "seed"];
-/// What changes without a word: a name, and paths of files, which are compared by what is in them.
-const SILENT: [&str; 4] = ["name", "model", "data.files", "scratch.tokenizer"];
+/// What decides the shape of what the optimizer keeps, beside what the kind of learning says of the weights.
+const SHAPE: [&str; 2] = ["task", "optimizer.kind"];
+/// What decides which rows there are, and in which order they come, beside what the kind of learning says.
+const ORDER: [&str; 2] = ["batch.length", "seed"];
+/// What changes without a word, beside the names of files.
+const SILENT: [&str; 1] = ["name"];
 
 /// What a run gives up when memory runs out, which is said when it does.
 const GIVEN_UP: [&str; 7] = [
@@ -41,15 +38,25 @@ const GIVEN_UP: [&str; 7] = [
 /// Where the checkpoint does not fit, an error names the setting. Who insists may have the data in another order.
 pub(crate) fn check(
     saved: &Saved,
-    now: &TrainPlan,
+    now: &AnyPlan,
     insists: bool,
     was_relieved: bool,
 ) -> Result<Option<String>> {
-    let Some(before) = &saved.plan else {
+    let before = saved.plan.as_ref();
+    let Some((tree, before)) = before.and_then(|it| Some((it, RunPlan::deserialize(it).ok()?)))
+    else {
         return Ok(None);
     };
     let step = saved.progress.step;
-    let (old, new) = (fields(before)?, fields(now)?);
+    let [shape, order, silent] = now.task.decisive_fields();
+    let [shape, order, silent] = [
+        [shape, &SHAPE].concat(),
+        [order, &ORDER].concat(),
+        [silent, &SILENT].concat(),
+    ];
+    let now_tree = serde_json::to_value(now);
+    let now_tree = now_tree.map_err(|error| AppError::failed(error.to_string()))?;
+    let (old, new, now) = (fields(tree.clone()), fields(now_tree), &now.run);
     let mut sentences = Vec::new();
     for field in old
         .keys()
@@ -58,7 +65,7 @@ pub(crate) fn check(
         let (was, is) = (old.get(field), new.get(field));
         let longer = field == "steps" && now.steps > before.steps;
         let given_up = was_relieved && is_in(field, &GIVEN_UP);
-        if was == is || longer || given_up || is_in(field, &SILENT) {
+        if was == is || longer || given_up || is_in(field, &silent) {
             continue;
         }
         let (was, is) = (words(was), words(is));
@@ -68,11 +75,11 @@ pub(crate) fn check(
         };
         // An average of the weights can't be had afterwards, nor be taken for the weights themselves.
         let average = field == "ema" && (before.ema > 0.0) != (now.ema > 0.0);
-        if average || is_in(field, &SHAPE) || (is_in(field, &ORDER) && !insists) {
+        if average || is_in(field, &shape) || (is_in(field, &order) && !insists) {
             let message = format!("{sentence}, and what was saved does not fit that");
             let hint = format!("put `{field}` back to {was} in the run's `run.yaml`");
             let error = AppError::failed(message).with_field(field);
-            return Err(match is_in(field, &ORDER) {
+            return Err(match is_in(field, &order) {
                 true => error.with_hint(hint).unless_forced(),
                 false => error.with_hint(hint + ", or start a new run"),
             });
@@ -91,7 +98,7 @@ fn is_in(field: &str, names: &[&str]) -> bool {
 }
 
 /// Every value of a plan by its field, such as `lora.rank`.
-fn fields(plan: &TrainPlan) -> Result<BTreeMap<String, Value>> {
+fn fields(tree: Value) -> BTreeMap<String, Value> {
     fn collect(field: String, value: Value, fields: &mut BTreeMap<String, Value>) {
         match value {
             Value::Object(section) => {
@@ -108,10 +115,9 @@ fn fields(plan: &TrainPlan) -> Result<BTreeMap<String, Value>> {
             }
         }
     }
-    let tree = serde_json::to_value(plan).map_err(|error| AppError::failed(error.to_string()))?;
     let mut fields = BTreeMap::new();
     collect(String::new(), tree, &mut fields);
-    Ok(fields)
+    fields
 }
 
 fn words(value: Option<&Value>) -> String {

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use ::models::{
     device::{RequestedDevice, dtype::Dtype},
-    random::stable_hash,
-    train::{TrainPlan, request::Method},
+    train::{RunPlan, kind::Subject},
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +16,7 @@ use crate::wire::error::Result;
 pub(crate) struct Relief {
     /// The folder of the model, or a number that stands for the shape of a new one.
     model: String,
-    method: Method,
+    method: String,
     device: RequestedDevice,
     compute: Dtype,
     /// The length of rows.
@@ -32,10 +31,15 @@ pub(crate) struct Relief {
 }
 
 /// Remembers that `before` was too much, and that `after` came next. What was known of the same model and device goes.
-pub(crate) fn remember(path: &Path, before: &TrainPlan, after: &TrainPlan) -> Result<()> {
+pub(crate) fn remember(
+    path: &Path,
+    subject: &Subject,
+    before: &RunPlan,
+    after: &RunPlan,
+) -> Result<()> {
     let relief = Relief {
-        model: model_of(after),
-        method: after.method,
+        model: subject.model.clone(),
+        method: subject.method.clone(),
         device: after.device,
         compute: after.dtype.compute,
         length: after.batch.length,
@@ -45,15 +49,15 @@ pub(crate) fn remember(path: &Path, before: &TrainPlan, after: &TrainPlan) -> Re
         day: jiff::Zoned::now().strftime("%Y-%m-%d").to_string(),
     };
     let mut reliefs = read(path);
-    reliefs.retain(|it| !(is_about(it, after) && it.length == after.batch.length));
+    reliefs.retain(|it| !(is_about(it, subject, after) && it.length == after.batch.length));
     reliefs.push(relief);
     write_json(path, &reliefs)
 }
 
 /// What is known about plans like this one: of rows as long, or shorter.
-pub(crate) fn find(path: &Path, plan: &TrainPlan) -> Option<Relief> {
+pub(crate) fn find(path: &Path, plan: &RunPlan, subject: &Subject) -> Option<Relief> {
     let mut reliefs = read(path);
-    reliefs.retain(|it| is_about(it, plan) && it.length <= plan.batch.length);
+    reliefs.retain(|it| is_about(it, subject, plan) && it.length <= plan.batch.length);
     reliefs.into_iter().max_by_key(|it| it.length)
 }
 
@@ -62,20 +66,9 @@ fn read(path: &Path) -> Vec<Relief> {
     read_list(path, "list of what runs gave up").unwrap_or_default()
 }
 
-fn is_about(relief: &Relief, plan: &TrainPlan) -> bool {
-    relief.model == model_of(plan)
-        && relief.method == plan.method
+fn is_about(relief: &Relief, subject: &Subject, plan: &RunPlan) -> bool {
+    relief.model == subject.model
+        && relief.method == subject.method
         && relief.device == plan.device
         && relief.compute == plan.dtype.compute
-}
-
-fn model_of(plan: &TrainPlan) -> String {
-    match (&plan.model, &plan.scratch) {
-        (Some(folder), _) => folder.display().to_string(),
-        (None, Some(scratch)) => {
-            let config = serde_json::to_string(&scratch.config).unwrap_or_default();
-            format!("{:016x}", stable_hash(0, config.as_bytes()))
-        }
-        (None, None) => String::new(),
-    }
 }

@@ -62,9 +62,9 @@ impl Run {
 
     /// The checkpoints with what each is kept for, the oldest first.
     pub(crate) fn checkpoint_folders(&self) -> Vec<CheckpointFolder> {
-        let (keep_last, keep_every) = self
-            .plan()
-            .map_or((1, 0), |plan| (plan.save.keep_last, plan.save.keep_every));
+        let (keep_last, keep_every) = self.plan().map_or((1, 0), |plan| {
+            (plan.run.save.keep_last, plan.run.save.keep_every)
+        });
         let checkpoints = Checkpoints::new(&self.checkpoints(), keep_last).keep_every(keep_every);
         let whole = checkpoints.whole().unwrap_or_default();
         let best = whole.last().and_then(best_step);

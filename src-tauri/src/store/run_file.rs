@@ -1,46 +1,38 @@
 //! Run files: requests that people write, and plans that are kept with a run.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
-use models::train::{Resolved, TrainPlan, TrainRequest, request::TokenizerSource};
+use models::{
+    tasks::{AnyPlan, AnyRequest, AnyResolved},
+    train::{Kind, Problem},
+    with_kind,
+};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::yaml;
 use crate::wire::error::{AppError, Code, Result};
 
 /// Reads a request. Paths in the file start at the file's folder; what is not there may be the name of a model.
-pub(crate) fn read(path: &Path) -> Result<TrainRequest> {
+pub(crate) fn read(path: &Path) -> Result<AnyRequest> {
     let text = fs::read_to_string(path).map_err(|source| AppError {
         code: Code::InvalidRequest,
         ..AppError::file("read the run file", path)(source)
     })?;
-    let mut request: TrainRequest = yaml::parse(&text, path)?;
+    let tree: Value = yaml::parse(&text, path)?;
+    let mut request =
+        AnyRequest::read(&tree).map_err(|problem| yaml::at_its_line(problem, &text, path))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    let from_folder = |path: &mut PathBuf| *path = folder.join(&path);
-    let models = request.model.iter_mut();
-    models
-        .filter(|model| folder.join(model).exists())
-        .for_each(from_folder);
-    request.data.files.iter_mut().for_each(from_folder);
-    if let Some(scratch) = &mut request.scratch
-        && let Some(TokenizerSource::File(tokenizer)) = &mut scratch.tokenizer
-    {
-        from_folder(tokenizer);
-    }
+    with_kind!(TaskRequest, &mut request.task, K, task => K::seen_from(task, folder));
     Ok(request)
 }
 
 /// Changes fields of a request, each given as `lora.rank=16`. The value is read as in a run file.
-pub(crate) fn set(request: TrainRequest, changes: &[String]) -> Result<TrainRequest> {
+pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest> {
     if changes.is_empty() {
         return Ok(request);
     }
-    let mut tree =
-        serde_json::to_value(request).map_err(|error| AppError::failed(error.to_string()))?;
+    let mut tree = tree_of(&request)?;
     for change in changes {
         let (field, words) = change.split_once('=').ok_or_else(|| {
             AppError::invalid(format!("`--set {change}` has no `=`"))
@@ -53,15 +45,36 @@ pub(crate) fn set(request: TrainRequest, changes: &[String]) -> Result<TrainRequ
         // Read alone first, so that an error is about this change and nothing else.
         let mut alone = Value::Object(Map::new());
         put(&mut alone, field, value.clone());
-        serde_json::from_value::<TrainRequest>(alone)
-            .map_err(|error| wrong(yaml::expected_in_words(&error.to_string())))?;
+        AnyRequest::read(&alone).map_err(|it| wrong(yaml::expected_in_words(&it.problem)))?;
         put(&mut tree, field, value);
     }
-    serde_json::from_value(tree).map_err(|error| AppError::invalid(error.to_string()))
+    AnyRequest::read(&tree).map_err(|it| AppError::invalid(it.to_string()).with_field(it.field))
+}
+
+/// Gives fields of a request other values.
+pub(crate) fn put_fields(
+    request: AnyRequest,
+    fields: impl IntoIterator<Item = (String, Value)>,
+) -> Result<AnyRequest> {
+    let mut tree = tree_of(&request)?;
+    for (field, value) in fields {
+        put(&mut tree, &field, value);
+    }
+    AnyRequest::read(&tree).map_err(wrong)
+}
+
+/// What is wrong with a field, as an error that names it.
+fn wrong(Problem { field, problem }: Problem) -> AppError {
+    let words = yaml::expected_in_words(&problem);
+    AppError::invalid(format!("`{field}`: {words}")).with_field(field)
+}
+
+fn tree_of(value: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(value).map_err(|error| AppError::failed(error.to_string()))
 }
 
 /// The text of a plan, with the reasons as comments. It can be read as a request.
-pub(crate) fn write(resolved: &Resolved) -> Result<String> {
+pub(crate) fn write(resolved: &AnyResolved) -> Result<String> {
     yaml::write_with_comments(&resolved.plan, |field| {
         let reason = resolved
             .reasons
@@ -84,7 +97,7 @@ pub(crate) fn with_field(text: &str, field: &str, value: Value) -> Result<String
 }
 
 /// The text of another plan than that in `text`, with `why` beside each value that is new.
-pub(crate) fn with_plan(text: &str, plan: &TrainPlan, why: &str) -> Result<String> {
+pub(crate) fn with_plan(text: &str, plan: &AnyPlan, why: &str) -> Result<String> {
     let values = |text: &str| -> BTreeMap<String, (String, String)> {
         let values = yaml::commented_values(text).into_iter();
         values
@@ -112,7 +125,7 @@ pub(crate) fn lines(text: &str) -> Vec<(String, String, String)> {
 
 /// A request as changes to an empty one: each field with its value, written as in a file.
 #[cfg(feature = "gui")]
-pub(crate) fn fields(request: &TrainRequest) -> Result<BTreeMap<String, String>> {
+pub(crate) fn fields(request: &AnyRequest) -> Result<BTreeMap<String, String>> {
     fn collect(prefix: &str, value: &Value, fields: &mut BTreeMap<String, String>) {
         match value {
             Value::Null => {}
@@ -136,22 +149,19 @@ pub(crate) fn fields(request: &TrainRequest) -> Result<BTreeMap<String, String>>
             }
         }
     }
-    let tree =
-        serde_json::to_value(request).map_err(|error| AppError::failed(error.to_string()))?;
     let mut fields = BTreeMap::new();
-    collect("", &tree, &mut fields);
+    collect("", &tree_of(request)?, &mut fields);
     Ok(fields)
 }
 
 /// A plan as a request for another run like it.
 #[cfg(feature = "gui")]
-pub(crate) fn request_of(plan: &TrainPlan) -> Result<TrainRequest> {
-    let request = serde_json::to_value(plan).and_then(serde_json::from_value);
-    request.map_err(|error| AppError::failed(error.to_string()))
+pub(crate) fn request_of(plan: &AnyPlan) -> Result<AnyRequest> {
+    AnyRequest::read(&tree_of(plan)?).map_err(wrong)
 }
 
 /// Reads the plan of a run.
-pub(crate) fn read_plan(path: &Path) -> Result<TrainPlan> {
+pub(crate) fn read_plan(path: &Path) -> Result<AnyPlan> {
     let text = fs::read_to_string(path).map_err(AppError::file("read the plan", path))?;
     yaml::parse(&text, path)
 }
@@ -181,10 +191,7 @@ mod tests {
     #[test]
     fn a_change_replaces_one_field_and_keeps_the_others() {
         let request = set(
-            TrainRequest {
-                steps: Some(10),
-                ..TrainRequest::default()
-            },
+            request_from(serde_json::json!({"steps": 10})),
             &[
                 "lora.rank=16",
                 "learning_rate=1e-3",
@@ -193,15 +200,16 @@ mod tests {
             .map(str::to_owned),
         )
         .unwrap();
-        assert_eq!((request.steps, request.lora.rank), (Some(10), Some(16)));
-        assert_eq!(request.learning_rate, Some(1e-3));
-        assert_eq!(request.lora.targets, Some(vec!["q_proj".to_owned()]));
+        let expected = serde_json::json!({
+            "steps": 10, "learning_rate": 1e-3, "lora": {"rank": 16, "targets": ["q_proj"]},
+        });
+        assert_eq!(request, request_from(expected));
     }
 
     #[cfg(feature = "gui")]
     #[test]
     fn a_request_is_its_fields_and_the_fields_are_the_request() {
-        let request: TrainRequest = serde_json::from_value(serde_json::json!({
+        let request: AnyRequest = serde_json::from_value(serde_json::json!({
             "name": "a: b", "method": "lora", "model": "m", "steps": 5, "learning_rate": 1e-3,
             "data": {"files": ["a, b.txt"], "columns": {"prompt": "question"}, "packing": true},
             "lora": {"targets": ["q_proj"]}, "sample": {"prompts": ["8", "\"x\"\n"]},
@@ -210,14 +218,19 @@ mod tests {
         let fields = fields(&request).unwrap();
         assert_eq!(fields["method"], "lora");
         let changes: Vec<String> = fields.iter().map(|(f, v)| format!("{f}={v}")).collect();
-        assert_eq!(set(TrainRequest::default(), &changes).unwrap(), request);
+        assert_eq!(set(AnyRequest::default(), &changes).unwrap(), request);
     }
 
     #[test]
     fn a_change_reaches_fields_of_a_config() {
         let change = ["scratch.config.num_hidden_layers=2".to_owned()];
-        let request = set(TrainRequest::default(), &change).unwrap();
-        assert_eq!(request.scratch.unwrap().config["num_hidden_layers"], 2);
+        let request = set(AnyRequest::default(), &change).unwrap();
+        let config = serde_json::json!({"scratch": {"config": {"num_hidden_layers": 2}}});
+        assert_eq!(request, request_from(config));
+    }
+
+    fn request_from(tree: Value) -> AnyRequest {
+        AnyRequest::read(&tree).unwrap()
     }
 
     #[test]
@@ -228,17 +241,13 @@ mod tests {
                 "steps=many",
                 "`--set steps=many`: invalid type: string \"many\", expected a whole number",
             ),
-            (
-                "lora.rnak=8",
-                "`--set lora.rnak=8`: unknown field `rnak`, expected one of `rank`, `alpha`, `dropout`, `targets`, \
-                 `layers`, `rslora`",
-            ),
+            ("lora.rnak=8", "`--set lora.rnak=8`: is not a setting"),
             (
                 "steps.more=8",
                 "`--set steps.more=8`: invalid type: map, expected a whole number",
             ),
         ] {
-            let error = set(TrainRequest::default(), &[change.to_owned()]).unwrap_err();
+            let error = set(AnyRequest::default(), &[change.to_owned()]).unwrap_err();
             assert_eq!(error.message, expected);
         }
     }

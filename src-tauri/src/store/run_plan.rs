@@ -9,7 +9,8 @@ use ::models::{
         keep::Checkpoints,
         save::{name_of, put_aside, replace_file},
     },
-    train::{Resolved, TrainPlan, state::read_saved},
+    tasks::{AnyPlan, AnyResolved},
+    train::state::read_saved,
 };
 
 use super::{run_file, runs::Run};
@@ -18,14 +19,14 @@ use crate::wire::error::{AppError, Result};
 /// A plan, and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KnownPlan {
-    pub(crate) plan: TrainPlan,
+    pub(crate) plan: AnyPlan,
     /// What is wrong with its file, in a sentence.
     pub(crate) damage: Option<String>,
 }
 
 impl Run {
     /// Reads the plan.
-    pub(crate) fn plan(&self) -> Result<TrainPlan> {
+    pub(crate) fn plan(&self) -> Result<AnyPlan> {
         Ok(self.known_plan()?.plan)
     }
 
@@ -44,6 +45,7 @@ impl Run {
         let checkpoints = Checkpoints::new(&self.checkpoints(), 1).list()?;
         let saved = checkpoints.iter().rev().find_map(|checkpoint| {
             let plan = read_saved(&checkpoint.path).ok()?.plan?;
+            let plan = serde_json::from_value(plan).ok()?;
             Some((checkpoint.step, plan))
         });
         match saved {
@@ -90,8 +92,8 @@ impl Run {
 }
 
 /// A plan as a file, without reasons: those are not saved with a checkpoint.
-fn text_of(plan: TrainPlan) -> Result<String> {
-    run_file::write(&Resolved {
+fn text_of(plan: AnyPlan) -> Result<String> {
+    run_file::write(&AnyResolved {
         plan,
         reasons: Vec::new(),
         warnings: Vec::new(),

@@ -11,8 +11,9 @@ use ::models::{
         keep::Checkpoints,
         whole::{STATE, verify_lengths},
     },
+    tasks::AnyPlan,
     train::{
-        TrainEvent, TrainPlan,
+        TrainEvent,
         state::{Progress, read_saved},
     },
 };
@@ -61,7 +62,7 @@ pub(crate) struct RunState {
     /// The median duration of the latest steps, which one long one (a sleep, a swap) does not change.
     pub(crate) step_millis: Option<f64>,
     /// Tokens a second in the last step.
-    pub(crate) tokens_per_second: Option<f64>,
+    pub(crate) units_per_second: Option<f64>,
     /// Memory in use after the last step, and the most at any time, or after any step where nobody counts.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) peak_memory_bytes: Option<u64>,
@@ -115,7 +116,7 @@ pub(crate) struct RunProgress {
 struct Beside {
     /// When that was.
     looked: Instant,
-    plan: Option<TrainPlan>,
+    plan: Option<AnyPlan>,
     /// Why there is no plan.
     problem: Option<String>,
     /// How far the newest whole checkpoint is, and when it was saved.
@@ -189,7 +190,7 @@ impl RunProgress {
 
     /// The plan, where it can be known.
     #[cfg(feature = "gui")]
-    pub(crate) fn plan(&self) -> Option<TrainPlan> {
+    pub(crate) fn plan(&self) -> Option<AnyPlan> {
         self.beside.as_ref()?.plan.clone()
     }
 
@@ -297,7 +298,7 @@ impl RunState {
             changed: None,
             seconds: 0.0,
             step_millis: None,
-            tokens_per_second: None,
+            units_per_second: None,
             memory_bytes: None,
             peak_memory_bytes: None,
             device: None,
@@ -316,7 +317,7 @@ impl RunState {
             self.problem = Some(problem.clone());
         }
         if let (0, Some(plan)) = (self.steps, &beside.plan) {
-            self.steps = plan.steps;
+            self.steps = plan.run.steps;
         }
         let Some((progress, saved_at)) = &beside.saved else {
             return;
@@ -366,7 +367,7 @@ impl RunState {
             }
             &TrainEvent::Stepped {
                 loss,
-                tokens_per_second,
+                units_per_second,
                 millis,
                 memory_bytes,
                 peak_bytes,
@@ -375,7 +376,7 @@ impl RunState {
                 self.first_loss.get_or_insert(loss);
                 self.loss = Some(loss);
                 self.seconds += millis / 1e3;
-                self.tokens_per_second = Some(tokens_per_second);
+                self.units_per_second = Some(units_per_second);
                 self.use_memory(memory_bytes, peak_bytes);
             }
             &TrainEvent::Evaluated {
@@ -409,7 +410,7 @@ impl RunState {
             TrainEvent::Tried { .. }
             | TrainEvent::RolledBack { .. }
             | TrainEvent::Relieved { .. }
-            | TrainEvent::Sampled { .. }
+            | TrainEvent::Showed(_)
             | TrainEvent::Warned { .. } => {}
         }
     }
@@ -467,8 +468,8 @@ mod tests {
             loss: 1.0,
             learning_rate: 1e-3,
             gradient_norm: 1.0,
-            tokens: 8,
-            tokens_per_second: 8e3 / millis,
+            units: 8,
+            units_per_second: 8e3 / millis,
             millis,
             memory_bytes: 0,
             peak_bytes: None,

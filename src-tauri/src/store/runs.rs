@@ -28,7 +28,8 @@ use crate::wire::error::{AppError, Result};
 use ::models::{
     checkpoint::save::replace_file,
     random::stable_hash,
-    train::{Resolved, TrainEvent, TrainPlan},
+    tasks::{AnyPlan, AnyResolved},
+    train::TrainEvent,
 };
 
 /// A run, by its folder.
@@ -50,9 +51,9 @@ pub(crate) struct RunLock(
 );
 
 /// Makes the folder of a new run, named after the day, the run and a number that is new.
-pub(crate) fn create(paths: &Paths, resolved: &Resolved) -> Result<Run> {
+pub(crate) fn create(paths: &Paths, resolved: &AnyResolved) -> Result<Run> {
     let day = jiff::Zoned::now().strftime("%Y-%m-%d").to_string();
-    let name = slug(&resolved.plan.name);
+    let name = slug(&resolved.plan.run.name);
     fs::create_dir_all(&paths.runs).map_err(AppError::file("make the folder", &paths.runs))?;
     let mut seed = jiff::Timestamp::now().as_nanosecond() as u64 ^ u64::from(std::process::id());
     loop {
@@ -236,7 +237,7 @@ impl Run {
     /// Has the run end at a later step.
     pub(crate) fn extend(&self, steps: usize) -> Result<()> {
         let _lock = self.lock()?;
-        let planned = self.plan()?.steps;
+        let planned = self.plan()?.run.steps;
         if steps <= planned {
             return Err(AppError::invalid(format!(
                 "`steps` is {steps}; the run already has {planned}"
@@ -255,7 +256,7 @@ impl Run {
     }
 
     /// The plan's file with another plan, and the reason beside each value that is new.
-    pub(crate) fn changed_plan(&self, plan: &TrainPlan, why: &str) -> Result<String> {
+    pub(crate) fn changed_plan(&self, plan: &AnyPlan, why: &str) -> Result<String> {
         run_file::with_plan(&self.plan_text()?, plan, why)
     }
 

@@ -11,15 +11,8 @@ use std::{
 };
 
 use ::models::{
-    checkpoint::{
-        folder::{ModelFolder, WEIGHTS_INDEX},
-        save::{name_of, put_aside},
-    },
-    data::{
-        self,
-        tokenizer::{COMPANIONS, TOKENIZER},
-    },
-    train::{TrainPlan, request::TokenizerSource},
+    checkpoint::save::{name_of, put_aside},
+    tasks::AnyPlan,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -27,8 +20,6 @@ use sha2::{Digest, Sha256};
 use super::{hub_cache, runs::Run, write_json};
 use crate::wire::error::{AppError, Result};
 
-/// The files of a model beside its weights that decide what it learns.
-const OF_MODEL: [&str; 2] = ["config.json", "generation_config.json"];
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 1 << 20;
 /// How many files an error names.
@@ -51,9 +42,9 @@ type Sources = BTreeMap<String, Source>;
 ///
 /// Returns what the user should know. A file that is missing or changed is an error that names it; who insists gets a
 /// sentence instead, and the files as they are now are noted.
-pub(crate) fn check(run: &Run, plan: &TrainPlan, insists: bool) -> Result<Vec<String>> {
+pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<String>> {
     let file = run.sources_file();
-    let now = places(plan);
+    let now = plan.task.sources();
     let mut told = Vec::new();
     let known: Option<Sources> = match fs::read(&file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -151,44 +142,6 @@ fn note(now: &BTreeMap<String, PathBuf>) -> Result<Sources> {
     let there = now.iter().filter(|(_, path)| path.is_file());
     let noted = there.map(|(place, path)| Ok((place.clone(), source(path)?)));
     noted.collect()
-}
-
-/// The files that a plan means now. One that it names is among them also when it is not there.
-fn places(plan: &TrainPlan) -> BTreeMap<String, PathBuf> {
-    let mut places = BTreeMap::new();
-    for (index, path) in plan.data.files.iter().enumerate() {
-        let place = format!("data/{}", index + 1);
-        if !path.is_dir() {
-            places.insert(place, path.clone());
-            continue;
-        }
-        // A folder without data is an error of the data, which is said when it is read.
-        for file in data::source::files(std::slice::from_ref(path)).unwrap_or_default() {
-            let inner = file.strip_prefix(path).unwrap_or(&file).to_string_lossy();
-            places.insert(format!("{place}/{inner}"), file);
-        }
-    }
-    let mut add = |kind: &str, folder: &Path, names: &[&str]| {
-        let there = names.iter().filter(|name| folder.join(name).is_file());
-        places.extend(there.map(|name| (format!("{kind}/{name}"), folder.join(name))));
-    };
-    if let Some(model) = &plan.model {
-        add("model", model, &OF_MODEL);
-        add("model", model, &[TOKENIZER]);
-        add("model", model, &COMPANIONS);
-        add("model", model, &[WEIGHTS_INDEX]);
-        let weights = ModelFolder::open(model).map(|folder| folder.weight_files);
-        for file in weights.unwrap_or_default() {
-            places.insert(format!("model/{}", name_of(&file)), file);
-        }
-    } else if let Some(scratch) = &plan.scratch
-        && let TokenizerSource::File(folder) = &scratch.tokenizer
-    {
-        add("tokenizer", folder, &OF_MODEL);
-        add("tokenizer", folder, &[TOKENIZER]);
-        add("tokenizer", folder, &COMPANIONS);
-    }
-    places
 }
 
 fn source(path: &Path) -> Result<Source> {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use models::train::Problem;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 
@@ -31,6 +32,28 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
         error.field = field;
         error
     })
+}
+
+/// What is wrong with a field of a file, with its line.
+pub(crate) fn at_its_line(
+    Problem { field, problem }: Problem,
+    text: &str,
+    path: &Path,
+) -> AppError {
+    let mut lines = 1..=text.lines().count();
+    // A list stands below its field, and so does what is wrong in it.
+    let named = |line: &usize| {
+        field_of_line(text, *line)
+            .is_some_and(|it| field == it || field.starts_with(&format!("{it}[")))
+    };
+    let place = match lines.find(named) {
+        Some(line) => format!("`{field}` in line {line}: "),
+        None if field == "." => String::new(),
+        None => format!("`{field}`: "),
+    };
+    let words = expected_in_words(&problem);
+    let words = plain(&words);
+    AppError::invalid(format!("{place}{words}: `{}`", path.display())).with_field(field)
 }
 
 /// What is wrong with a value, without the names of Rust's types.

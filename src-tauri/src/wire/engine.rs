@@ -13,8 +13,9 @@ use models::{
         FoundDevice, RequestedDevice,
         check::{Checked, Fallback, Fault, Row},
     },
+    tasks::AnyPlan,
     tasks::starter::Examination,
-    train::{TrainPlan, forecast::Forecast},
+    train::forecast::Forecast,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +34,7 @@ pub(crate) enum Ask {
     Train { folder: PathBuf, force: bool },
     /// Take a few steps of a run that is only tried, and keep nothing.
     Try {
-        plan: Box<TrainPlan>,
+        plan: Box<AnyPlan>,
         /// Where it may write what it saves for a moment.
         folder: PathBuf,
     },

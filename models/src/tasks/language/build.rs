@@ -4,8 +4,9 @@ use candle_core::{DType, Device};
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    LanguageTask,
+    LanguagePlan, LanguageTask,
     model::{LanguageModel, SavedAs},
+    request::Method,
     text::Text,
 };
 use crate::{
@@ -15,12 +16,12 @@ use crate::{
         folder::ModelFolder,
         load::{LoadDtypes, load_decoder},
     },
-    train::{plan::TrainPlan, request::Method},
+    train::plan::TrainPlan,
 };
 
 impl LanguageTask {
     /// Builds the model a plan names on `device`, at its beginning, and batches from `text`.
-    pub fn new(plan: &TrainPlan, text: Text, device: &Device) -> Result<Self> {
+    pub fn new(plan: &TrainPlan<LanguagePlan>, text: Text, device: &Device) -> Result<Self> {
         let train = text.batches(plan)?;
         let (held_out, characters_per_target) = text.held_out_batches(plan)?.unzip();
         let (decoder, saved_as) = decoder(plan, &text, device)?;
@@ -50,28 +51,33 @@ impl LanguageTask {
             train,
             held_out,
             characters_per_target: characters_per_target.flatten(),
+            sample: plan.task.sample.clone(),
             held_out_prompts,
-            checkpointing: plan.checkpointing,
-            seed: plan.seed,
+            checkpointing: plan.run.checkpointing,
+            seed: plan.run.seed,
         })
     }
 }
 
 /// The network a plan names, before its first step, and what of it will be saved.
-fn decoder(plan: &TrainPlan, text: &Text, device: &Device) -> Result<(Decoder, SavedAs)> {
-    let compute: DType = plan.dtype.compute.into();
+fn decoder(
+    plan: &TrainPlan<LanguagePlan>,
+    text: &Text,
+    device: &Device,
+) -> Result<(Decoder, SavedAs)> {
+    let compute: DType = plan.run.dtype.compute.into();
     let folder = || {
-        let path = plan.model.as_deref();
+        let path = plan.task.model.as_deref();
         ModelFolder::open(path.ok_or_else(|| Error::setting("model", "is missing from the plan"))?)
     };
-    match plan.method {
+    match plan.task.method {
         Method::Scratch => {
-            let scratch = plan.scratch.as_ref();
+            let scratch = plan.task.scratch.as_ref();
             let scratch =
                 scratch.ok_or_else(|| Error::setting("scratch", "is missing from the plan"))?;
             let config = new_config(&scratch.config, text);
             let mut weights = InitialWeights {
-                seed: plan.seed,
+                seed: plan.run.seed,
                 dtype: DType::F32,
                 device: device.clone(),
             };
@@ -97,16 +103,16 @@ fn decoder(plan: &TrainPlan, text: &Text, device: &Device) -> Result<(Decoder, S
         Method::Lora => {
             let folder = folder()?;
             let dtypes = LoadDtypes {
-                storage: plan.dtype.storage.into(),
+                storage: plan.run.dtype.storage.into(),
                 compute,
             };
             let mut decoder = load_decoder(&folder, dtypes, false, device)?;
-            let lora = plan.lora.as_ref();
+            let lora = plan.task.lora.as_ref();
             let config = lora
                 .ok_or_else(|| Error::setting("lora", "is missing from the plan"))?
                 .config();
             let mut weights = InitialWeights {
-                seed: plan.seed,
+                seed: plan.run.seed,
                 dtype: DType::F32,
                 device: device.clone(),
             };

@@ -1,31 +1,45 @@
 //! Language models: adapters, whole models, and new ones.
 //!
+//! - [`request`], [`plan`], [`preset`], `resolve`: what is asked, what it means, and what is chosen
+//! - [`footprint`], `fit`: what a run takes, and how it is made to take less
 //! - [`text`]: the data opened, as facts before a plan and as batches after it
 //! - [`build`]: a plan and its data become a task
 //! - [`model`]: the model a task or a chat works with, on disk and in memory
 
 pub mod build;
+mod fit;
+pub mod footprint;
+pub mod kind;
 pub mod model;
+pub mod plan;
+pub mod preset;
+pub mod request;
+mod resolve;
 pub mod text;
 
 use std::{ops::ControlFlow, path::Path};
 
 use serde_json::Value as Json;
 
+pub use kind::Language;
+pub use plan::{LanguageFacts, LanguagePlan};
+pub use request::LanguageRequest;
+
 use crate::{
     Error, Result,
-    arch::{config::DecoderConfig, decoder::Input},
+    arch::decoder::Input,
     data::loader::{Batch, Batches},
     generate::{Limits, Writer, sample::SamplingSettings},
     parameters::Parameters,
     tape::{Tape, Value},
     train::{
+        exhibit::Exhibit,
         forecast::Tried,
-        plan::SamplePlan,
-        task::{BatchSize, Evaluation, Sample, Task},
+        task::{BatchSize, Evaluation, Metric, Task},
     },
 };
 use model::LanguageModel;
+use plan::PromptPlan;
 
 /// A language model that learns from batches of tokens.
 pub struct LanguageTask {
@@ -34,6 +48,8 @@ pub struct LanguageTask {
     pub(super) held_out: Option<Batches>,
     /// Characters per target of the held-out text, where all of it is learned.
     pub(super) characters_per_target: Option<f64>,
+    /// What it writes while it learns.
+    pub(super) sample: PromptPlan,
     /// Prompts to write from when the plan names none, with their tokens.
     pub(super) held_out_prompts: Vec<(String, Vec<u32>)>,
     pub(super) checkpointing: bool,
@@ -76,11 +92,11 @@ impl Task for LanguageTask {
     fn size(&self, batch: &Batch) -> BatchSize {
         BatchSize {
             targets: batch.learned_tokens(),
-            tokens: batch.tokens.len() - batch.padding,
+            units: batch.tokens.len() - batch.padding,
         }
     }
 
-    fn loss(&self, tape: &Tape, batch: &Batch, targets: f64) -> Result<Value> {
+    fn loss(&mut self, tape: &Tape, batch: &Batch, targets: f64) -> Result<Value> {
         let decoder = &self.model.decoder;
         let hidden = decoder.hidden(Some(tape), input(batch), None, self.checkpointing)?;
         decoder.loss(Some(tape), &hidden, &batch.targets, targets)
@@ -98,19 +114,23 @@ impl Task for LanguageTask {
             targets += learned;
         }
         let loss = sum / targets.max(1) as f64;
-        let loss_per_character = self
-            .characters_per_target
-            .map(|characters| loss / characters);
+        // Compares across tokenizers.
+        let per_character = self.characters_per_target.map(|characters| Metric {
+            name: "loss_per_character".to_owned(),
+            label: "loss per character".to_owned(),
+            value: loss / characters,
+            higher_is_better: false,
+        });
         Ok(Some(Evaluation {
             loss,
-            loss_per_character,
-            accuracy: None,
+            metrics: per_character.into_iter().collect(),
             targets,
         }))
     }
 
-    fn sample(&mut self, plan: &SamplePlan) -> Result<Vec<Sample>> {
-        let asked = plan
+    fn show(&mut self) -> Result<Vec<Exhibit>> {
+        let asked = self
+            .sample
             .prompts
             .iter()
             .map(|prompt| self.model.prompt(prompt).map(|it| (prompt.clone(), it)));
@@ -122,7 +142,7 @@ impl Task for LanguageTask {
             seed: self.seed,
             ..SamplingSettings::default()
         };
-        let limits = self.model.limits(plan.tokens);
+        let limits = self.model.limits(self.sample.tokens);
         let write = |(prompt, tokens): (String, Vec<u32>)| {
             let mut writer = Writer::new(self.model.decoder.clone());
             let mut go_on = |_: &str| ControlFlow::Continue(());
@@ -133,8 +153,8 @@ impl Task for LanguageTask {
                 &limits,
                 &mut go_on,
             )?;
-            Ok(Sample {
-                prompt,
+            Ok(Exhibit::Text {
+                title: prompt,
                 text: answer.text,
             })
         };
@@ -199,10 +219,6 @@ impl Tried for LanguageTask {
             .map(|_| self.train.next_batch().tokens.len())
             .sum();
         (self.train.row_length(), tokens as f64 / BATCHES_SEEN as f64)
-    }
-
-    fn shape(&self) -> &DecoderConfig {
-        self.model.decoder.config()
     }
 
     fn held_out_batches(&self) -> usize {

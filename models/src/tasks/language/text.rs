@@ -2,6 +2,11 @@
 
 use std::path::Path;
 
+use super::{
+    LanguagePlan,
+    plan::{DataFacts, TextDataPlan},
+    request::TokenizerSource,
+};
 use crate::{
     Result,
     data::{
@@ -15,10 +20,7 @@ use crate::{
         template::ChatTemplate,
         tokenizer::Tokenizer,
     },
-    train::{
-        plan::{DataFacts, DataPlan, TrainPlan},
-        request::TokenizerSource,
-    },
+    train::plan::TrainPlan,
 };
 
 /// How many held-out rows a run writes from when its plan names no prompt.
@@ -155,7 +157,7 @@ impl Text {
     }
 
     /// Batches to learn from.
-    pub(super) fn batches(&self, plan: &TrainPlan) -> Result<Batches> {
+    pub(super) fn batches(&self, plan: &TrainPlan<LanguagePlan>) -> Result<Batches> {
         let settings = self.batch_settings(plan);
         match self.dataset.is_stream {
             true => Batches::of_stream(encode_stream(&self.train, &self.tokenizer)?, settings),
@@ -166,7 +168,7 @@ impl Text {
     /// Batches to measure with, and characters per target where all text is learned; none when there is too little text.
     pub(super) fn held_out_batches(
         &self,
-        plan: &TrainPlan,
+        plan: &TrainPlan<LanguagePlan>,
     ) -> Result<Option<(Batches, Option<f64>)>> {
         if self.held_out.is_empty() {
             return Ok(None);
@@ -190,30 +192,30 @@ impl Text {
         )))
     }
 
-    fn batch_settings(&self, plan: &TrainPlan) -> BatchSettings {
+    fn batch_settings(&self, plan: &TrainPlan<LanguagePlan>) -> BatchSettings {
         BatchSettings {
-            row_length: plan.batch.length,
-            packing: match plan.data.packing {
+            row_length: plan.run.batch.length,
+            packing: match plan.task.data.packing {
                 true => Packing::Packed,
                 false => Packing::Padded,
             },
-            rows_per_batch: plan.batch.rows,
-            rows_per_step: plan.batch.rows * plan.batch.accumulate,
+            rows_per_batch: plan.run.batch.rows,
+            rows_per_step: plan.run.batch.rows * plan.run.batch.accumulate,
             pad: self.tokenizer.special.pad,
-            seed: plan.seed,
+            seed: plan.run.seed,
         }
     }
 
     /// Rows as tokens, cut as the plan says. Those that the template refuses are an error unless the plan skips them;
     /// those that are cut before anything is learned are left out.
-    fn usable(&self, rows: &[Row], plan: &TrainPlan) -> Result<Encoded> {
-        let DataPlan {
+    fn usable(&self, rows: &[Row], plan: &TrainPlan<LanguagePlan>) -> Result<Encoded> {
+        let TextDataPlan {
             max_length,
             learn,
             skip_bad_rows,
             ..
-        } = plan.data;
-        let encoded = self.encode(rows, learn, max_length.min(plan.batch.length));
+        } = plan.task.data;
+        let encoded = self.encode(rows, learn, max_length.min(plan.run.batch.length));
         if !encoded.problems.is_empty() {
             let unusable = Dataset {
                 rows: rows.to_vec(),
@@ -226,7 +228,7 @@ impl Text {
     }
 
     /// What a person should know of the rows that are not learned from.
-    pub fn warnings(&self, plan: &TrainPlan) -> Result<Vec<String>> {
+    pub fn warnings(&self, plan: &TrainPlan<LanguagePlan>) -> Result<Vec<String>> {
         if self.dataset.is_stream {
             return Ok(Vec::new());
         }
@@ -236,7 +238,7 @@ impl Text {
             (&self.held_out, "kept aside"),
         ] {
             let encoded = self.usable(rows, plan)?;
-            let length = plan.data.max_length.min(plan.batch.length);
+            let length = plan.task.data.max_length.min(plan.run.batch.length);
             let left_out = [
                 (
                     &encoded.cut_away,

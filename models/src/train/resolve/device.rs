@@ -8,17 +8,17 @@ use crate::{
         dtype::{DeviceClass, Dtype, Role, choose_dtype, dtype_rule},
     },
     ops::kernels,
-    train::plan::*,
+    train::{kind::Kind, plan::*},
 };
 
-impl Resolver<'_> {
+impl<K: Kind> Resolver<'_, K> {
     /// The facts with the CPU in place of a device on which nothing can be trained; nothing when there is no need.
-    pub(super) fn device_that_trains(&mut self) -> Option<Facts> {
+    pub(super) fn device_that_trains(&mut self) -> Option<Facts<K::Facts>> {
         let facts = self.facts;
         let words = facts.checked.training_failed.as_ref()?;
         let (name, setting) = (&facts.device.device.name, facts.device.device.setting());
         let found = format!("the device check could not train on {name} ({words})");
-        if self.request.strict.unwrap_or_default() {
+        if self.request.run.strict.unwrap_or_default() {
             let way_out = match facts.device.device.kind {
                 DeviceKind::Cpu => "turn `strict` off",
                 _ => "set it to `cpu`",
@@ -49,7 +49,7 @@ impl Resolver<'_> {
 
     /// The formats of numbers, from the device's table.
     pub(super) fn dtype(&mut self, strict: bool) -> DtypePlan {
-        let asked = &self.request.dtype;
+        let asked = &self.request.run.dtype;
         let (compute, storage) = (asked.compute, asked.storage);
         let compute = self.one_dtype(Role::Compute, compute, strict);
         let class = DeviceClass::of(&self.facts.device.device, self.facts.checked.bf16);
@@ -97,7 +97,7 @@ impl Resolver<'_> {
 
     /// What may be given up when memory runs out.
     pub(super) fn relief(&mut self, strict: bool) -> ReliefPlan {
-        let (request, has_asked) = (self.request, self.request.dtype.compute.is_some());
+        let (request, has_asked) = (&self.request.run, self.request.run.dtype.compute.is_some());
         let narrower_dtype = self.take(
             "relief.narrower_dtype",
             &request.relief.narrower_dtype,
@@ -121,7 +121,7 @@ impl Resolver<'_> {
 
     /// The operations that do without their kernels: those asked for, and those that the check found wrong.
     pub(super) fn avoid_kernels(&mut self, strict: bool) -> Vec<String> {
-        let asked = self.request.avoid_kernels.clone().unwrap_or_default();
+        let asked = self.request.run.avoid_kernels.clone().unwrap_or_default();
         let is_known = |it: &&String| kernels::NAMES.contains(&it.as_str());
         for operation in asked.iter().filter(|it| !is_known(it)) {
             self.problem("avoid_kernels", kernels::unknown(operation));
@@ -159,7 +159,7 @@ impl Resolver<'_> {
         let found = &self.facts.device;
         self.warnings.extend(found.warnings.iter().cloned());
         let setting = found.device.setting();
-        let asked = self.request.device.unwrap_or_default();
+        let asked = self.request.run.device.unwrap_or_default();
         self.note(
             "device",
             &setting,

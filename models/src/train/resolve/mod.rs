@@ -5,33 +5,35 @@
 //! Deliberately absent: looking anything up. Files, devices and tokenizers were asked before.
 
 mod device;
-mod learner;
 mod run;
 
 use serde::Serialize;
 
 use super::{
-    estimate::Estimate,
+    defaults,
     fit::{self, Fit},
+    kind::Kind,
     plan::*,
-    preset::{MethodDefaults, SEED},
     request::*,
 };
 use crate::Error;
 
 /// Turns a request into a plan with its reasons, or says everything that is wrong with it.
-pub fn resolve(request: &TrainRequest, facts: &Facts) -> Result<Resolved, Problems> {
-    let resolved = resolve_with(request, facts, None)?;
-    match most_rows(request, &resolved) {
+pub fn resolve<K: Kind>(
+    request: &TrainRequest<K::Request>,
+    facts: &Facts<K::Facts>,
+) -> Result<Resolved<K::Plan>, Problems> {
+    let resolved = resolve_with::<K>(request, facts, None)?;
+    match most_rows(&request.run, &resolved) {
         // Fewer rows at once change how many batches make an update, and the reasons.
-        Some(most) => resolve_with(request, facts, Some(most)),
+        Some(most) => resolve_with::<K>(request, facts, Some(most)),
         None => Ok(resolved),
     }
 }
 
 /// The most rows at once, where that is fewer than a plan has which nobody asked for.
-fn most_rows(request: &TrainRequest, resolved: &Resolved) -> Option<MostRows> {
-    let (plan, fit) = (&resolved.plan, resolved.fit.as_ref()?);
+fn most_rows<T>(request: &RunRequest, resolved: &Resolved<T>) -> Option<MostRows> {
+    let (plan, fit) = (&resolved.plan.run, resolved.fit.as_ref()?);
     if fit.fits || plan.batch.rows == 1 || request.batch.rows.is_some() {
         return None;
     }
@@ -51,16 +53,17 @@ fn most_rows(request: &TrainRequest, resolved: &Resolved) -> Option<MostRows> {
     Some(most)
 }
 
-fn resolve_with(
-    request: &TrainRequest,
-    facts: &Facts,
+fn resolve_with<K: Kind>(
+    request: &TrainRequest<K::Request>,
+    facts: &Facts<K::Facts>,
     most_rows: Option<MostRows>,
-) -> Result<Resolved, Problems> {
-    let mut resolver = Resolver {
+) -> Result<Resolved<K::Plan>, Problems> {
+    let mut resolver: Resolver<K> = Resolver {
         request,
         facts,
         most_rows,
         reasons: Vec::new(),
+        reasons_of_samples: Vec::new(),
         warnings: Vec::new(),
         problems: Vec::new(),
     };
@@ -69,65 +72,31 @@ fn resolve_with(
     let facts = resolver.facts;
     let plan = resolver.plan();
     if !resolver.problems.is_empty() {
-        // Without the model, nothing that is read with it is known; that is no second mistake.
-        let mut problems = resolver.problems;
-        if problems.iter().any(|it| it.field == "model") {
-            problems.retain(|it| it.field != "data.files" && !it.field.starts_with("lora."));
-        }
-        return Err(Problems(problems));
+        return Err(Problems(K::first_problems(resolver.problems)));
     }
-    let shape = facts.shape(&plan);
+    let shape = K::shape(&plan.task, &facts.task);
+    let shape = shape.as_ref();
     Ok(Resolved {
-        estimate: shape.map(|config| Estimate::new(&plan, &config)),
-        fit: Fit::new(&plan, facts),
+        estimate: shape.map(|shape| K::estimate(&plan, shape)),
+        fit: shape.and_then(|shape| Fit::new::<K>(&plan, shape, facts)),
         plan,
         reasons: resolver.reasons,
         warnings: resolver.warnings,
     })
 }
 
-impl TrainRequest {
-    /// The method that was asked for, or follows from the rest.
-    pub fn method_or_default(&self) -> Chosen<Method> {
-        match (self.method, &self.model, &self.scratch) {
-            (Some(method), ..) => Chosen::new(method, ""),
-            (None, Some(_), _) => Chosen::new(
-                Method::Lora,
-                "a model is given; an adapter needs the least memory",
-            ),
-            (None, None, _) => Chosen::new(Method::Scratch, "no model is given"),
-        }
-    }
-
-    /// The preset that was asked for, or the one that fits any machine.
-    pub fn preset_or_default(&self) -> Chosen<Preset> {
-        match self.scratch.as_ref().and_then(|scratch| scratch.preset) {
-            Some(preset) => Chosen::new(preset, ""),
-            None => Chosen::new(Preset::Micro, "learns in minutes on any machine"),
-        }
-    }
-
-    /// Where the tokenizer of a new model comes from, and how many tokens it may have.
-    pub fn tokenizer_or_default(&self) -> (TokenizerSource, usize) {
-        let scratch = self.scratch.clone().unwrap_or_default();
-        let mut config = self.preset_or_default().value.config();
-        config.extend(scratch.config);
-        let vocab_size = config.get("vocab_size").and_then(|size| size.as_u64());
-        (
-            scratch.tokenizer.unwrap_or(TokenizerSource::Trained),
-            scratch
-                .vocab_size
-                .unwrap_or(vocab_size.unwrap_or_default() as usize),
-        )
-    }
-}
-
-struct Resolver<'a> {
-    request: &'a TrainRequest,
-    facts: &'a Facts,
+/// A plan in the making: what it is made from, and what there is to say about it so far.
+pub struct Resolver<'a, K: Kind> {
+    /// What was asked.
+    pub request: &'a TrainRequest<K::Request>,
+    /// What was looked up.
+    pub facts: &'a Facts<K::Facts>,
     most_rows: Option<MostRows>,
     reasons: Vec<Reason>,
-    warnings: Vec<String>,
+    /// Of what is shown between steps, which comes after how often it is.
+    reasons_of_samples: Vec<Reason>,
+    /// What will probably not be what was wanted.
+    pub warnings: Vec<String>,
     problems: Vec<Problem>,
 }
 
@@ -139,9 +108,9 @@ struct MostRows {
     why: String,
 }
 
-impl Resolver<'_> {
+impl<'a, K: Kind> Resolver<'a, K> {
     /// Takes what was asked, or else what is chosen, and notes why.
-    fn take<T: Clone + Serialize>(
+    pub fn take<T: Clone + Serialize>(
         &mut self,
         field: &str,
         asked: &Option<T>,
@@ -162,7 +131,7 @@ impl Resolver<'_> {
     }
 
     /// Notes why a field has its value. Reasons come from many tables; here they all become sentences.
-    fn note(&mut self, field: &str, value: &str, why: &str, automatic: bool) {
+    pub fn note(&mut self, field: &str, value: &str, why: &str, automatic: bool) {
         let mut letters = why.trim_end_matches('.').chars();
         let first: String = letters
             .next()
@@ -177,6 +146,14 @@ impl Resolver<'_> {
         });
     }
 
+    /// Chooses what is shown between steps.
+    pub fn choose_samples<T>(&mut self, choose: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.reasons.len();
+        let chosen = choose(self);
+        self.reasons_of_samples = self.reasons.split_off(before);
+        chosen
+    }
+
     /// Notes an error of a table that was asked.
     fn error(&mut self, error: Error) {
         match error {
@@ -186,7 +163,7 @@ impl Resolver<'_> {
     }
 
     /// Notes a problem with a field.
-    fn problem(&mut self, field: &str, problem: impl Into<String>) {
+    pub fn problem(&mut self, field: &str, problem: impl Into<String>) {
         self.problems.push(Problem {
             field: field.to_owned(),
             problem: problem.into(),
@@ -194,7 +171,7 @@ impl Resolver<'_> {
     }
 
     /// Notes a problem unless the number is in the range.
-    fn within(&mut self, field: &str, value: f64, low: f64, high: f64) {
+    pub fn within(&mut self, field: &str, value: f64, low: f64, high: f64) {
         if !(low..=high).contains(&value) {
             self.problem(
                 field,
@@ -204,25 +181,20 @@ impl Resolver<'_> {
     }
 
     /// Notes a problem when the count is 0.
-    fn positive(&mut self, field: &str, value: usize) {
+    pub fn positive(&mut self, field: &str, value: usize) {
         if value == 0 {
             self.problem(field, "is 0, and has to be at least 1");
         }
     }
 
-    fn plan(&mut self) -> TrainPlan {
-        let request = self.request;
+    fn plan(&mut self) -> TrainPlan<K::Plan> {
+        let request = &self.request.run;
         let name = self.name();
-        let method = self.method();
-        let scratch = (method == Method::Scratch).then(|| self.scratch());
-        let context = self.context(scratch.as_ref());
-        let (data, length) = self.data(context);
-        let lora = (method == Method::Lora).then(|| self.lora());
-        let defaults = MethodDefaults::of(method, self.parameters(scratch.as_ref()));
-        let batch = self.batch(&defaults, length, &data);
-        let steps = self.steps(&defaults, &batch, data.packing);
+        let (task, basis) = K::resolve(self);
+        let batch = self.batch(&basis);
+        let steps = self.steps(&basis, &batch);
         let learning_rate = self.take("learning_rate", &request.learning_rate, || {
-            Chosen::new(defaults.learning_rate, defaults.learning_rate_why)
+            basis.learning_rate.clone()
         });
         if !(learning_rate > 0.0 && learning_rate <= 10.0) {
             self.problem(
@@ -231,7 +203,7 @@ impl Resolver<'_> {
             );
         }
         let schedule = self.schedule(steps);
-        let optimizer = self.optimizer(&defaults);
+        let optimizer = self.optimizer(&basis);
         let (clip_norm, ema, checkpointing) = self.step_switches();
         let strict = self.take("strict", &request.strict, || {
             Chosen::new(false, "the next best is taken with a warning")
@@ -241,18 +213,16 @@ impl Resolver<'_> {
         let avoid_kernels = self.avoid_kernels(strict);
         let device = self.device();
         let seed = self.take("seed", &request.seed, || {
-            Chosen::new(SEED, "fixed, so that the same run can be repeated")
+            Chosen::new(
+                defaults::SEED,
+                "fixed, so that the same run can be repeated",
+            )
         });
-        let evaluate = self.evaluate(steps, batch.rows);
-        let sample = self.sample(steps, context);
+        let evaluate = self.evaluate(steps, batch.rows, basis.held_out_rows);
+        let sample = self.sample(steps);
         let save = self.save(steps, &evaluate);
-        TrainPlan {
+        let run = RunPlan {
             name,
-            method,
-            model: request.model.clone().filter(|_| method != Method::Scratch),
-            scratch,
-            data,
-            lora,
             steps,
             batch,
             learning_rate,
@@ -270,13 +240,14 @@ impl Resolver<'_> {
             evaluate,
             sample,
             save,
-        }
+        };
+        TrainPlan { run, task }
     }
 
     fn name(&mut self) -> String {
         let request = self.request;
-        let name = self.take("name", &request.name, || {
-            let file = request.data.files.first();
+        let name = self.take("name", &request.run.name, || {
+            let file = K::files(&request.task).first();
             let stem = |path: &std::path::Path| {
                 path.file_stem()
                     .map(|stem| stem.to_string_lossy().into_owned())
@@ -296,41 +267,5 @@ impl Resolver<'_> {
             self.problem("name", "is empty");
         }
         name
-    }
-
-    fn method(&mut self) -> Method {
-        let request = self.request;
-        let method = self.take("method", &request.method, || request.method_or_default());
-        if method != Method::Scratch {
-            match &request.model {
-                None => self.problem(
-                    "model",
-                    "is missing: name the folder of a model, or set `method: scratch` to start from nothing",
-                ),
-                Some(_) => {
-                    self.take("model", &request.model, || {
-                        Chosen::new(Default::default(), "")
-                    });
-                }
-            }
-            if request.scratch.is_some() {
-                self.problem(
-                    "scratch",
-                    "is given together with an existing model; remove one of the two, or set `method: scratch`",
-                );
-            }
-        } else if request.model.is_some() {
-            self.problem(
-                "model",
-                "is given, but a new model starts from nothing; remove it, or set `method: full`",
-            );
-        }
-        if method != Method::Lora && request.lora != LoraRequest::default() {
-            self.problem(
-                "lora",
-                "is given, but the method has no adapter; remove it, or set `method: lora`",
-            );
-        }
-        method
     }
 }

@@ -4,8 +4,9 @@ use super::Resolver;
 use crate::{
     device::defaults::{DefaultOptimizer, device_defaults},
     train::{
+        defaults,
+        kind::{Basis, Kind},
         plan::*,
-        preset::{self, MethodDefaults},
         request::OptimizerKind,
     },
 };
@@ -13,20 +14,12 @@ use crate::{
 /// The batches of held-out data that a look takes.
 const EVALUATED_BATCHES: usize = 20;
 
-impl Resolver<'_> {
-    pub(super) fn batch(
-        &mut self,
-        defaults: &MethodDefaults,
-        length: usize,
-        data: &DataPlan,
-    ) -> BatchPlan {
-        let (request, facts) = (&self.request.batch, self.facts);
-        let available = match data.packing {
-            true => facts.data.tokens.div_ceil(length.max(1)),
-            false => facts.data.rows,
-        };
-        let device = device_defaults(facts.device.device.kind).batch_rows;
-        let suits = (defaults.tokens_per_step / length.max(1)).max(1);
+impl<K: Kind> Resolver<'_, K> {
+    pub(super) fn batch(&mut self, basis: &Basis) -> BatchPlan {
+        let request = &self.request.run.batch;
+        let (length, available) = (basis.length, basis.rows);
+        let device = device_defaults(self.facts.device.device.kind).batch_rows;
+        let suits = (basis.units_per_step / length.max(1)).max(1);
         let usual = match available.max(1) {
             rows if rows < device.value.min(suits) => Chosen::new(rows, "there is no more data"),
             _ if suits < device.value => {
@@ -35,7 +28,7 @@ impl Resolver<'_> {
             _ => Chosen::new(device.value, device.reason),
         };
         let batches = |rows: usize| {
-            let wanted = defaults.tokens_per_step / (rows * length).max(1);
+            let wanted = basis.units_per_step / (rows * length).max(1);
             wanted.min(available / rows.max(1)).max(1)
         };
         // Rows of an update: what memory says about rows at once must not change what is learned.
@@ -60,8 +53,9 @@ impl Resolver<'_> {
             false => Chosen::new(
                 batches(rows),
                 format!(
-                    "about {} tokens per update suit this method",
-                    defaults.tokens_per_step
+                    "about {} {} per update suit this method",
+                    basis.units_per_step,
+                    K::UNIT
                 ),
             ),
         });
@@ -73,19 +67,10 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn steps(
-        &mut self,
-        defaults: &MethodDefaults,
-        batch: &BatchPlan,
-        packing: bool,
-    ) -> usize {
-        let (request, facts) = (self.request, &self.facts.data);
-        let rows = match packing {
-            true => facts.tokens.div_ceil(batch.length.max(1)),
-            false => facts.rows,
-        };
-        let per_epoch = rows as f64 / (batch.rows * batch.accumulate).max(1) as f64;
-        let epochs = request.epochs.unwrap_or(defaults.epochs);
+    pub(super) fn steps(&mut self, basis: &Basis, batch: &BatchPlan) -> usize {
+        let request = &self.request.run;
+        let per_epoch = basis.rows as f64 / (batch.rows * batch.accumulate).max(1) as f64;
+        let epochs = request.epochs.unwrap_or(basis.epochs.value);
         if request.steps.is_some() && request.epochs.is_some() {
             self.problem(
                 "epochs",
@@ -100,7 +85,7 @@ impl Resolver<'_> {
             let pass = format!("{epochs} passes over the data, {per_epoch:.1} steps each");
             match request.epochs {
                 Some(_) => Chosen::new(steps, pass),
-                None => Chosen::new(steps, format!("{pass}; {}", defaults.epochs_why)),
+                None => Chosen::new(steps, format!("{pass}; {}", basis.epochs.why)),
             }
         });
         self.positive("steps", steps);
@@ -114,10 +99,10 @@ impl Resolver<'_> {
     }
 
     pub(super) fn schedule(&mut self, steps: usize) -> SchedulePlan {
-        let request = &self.request.schedule;
+        let request = &self.request.run.schedule;
         let kind = self.take("schedule.kind", &request.kind, || {
             Chosen::new(
-                preset::SCHEDULE,
+                defaults::SCHEDULE,
                 "small steps at the end settle what was learned",
             )
         });
@@ -136,7 +121,7 @@ impl Resolver<'_> {
         }
         let min_ratio = self.take("schedule.min_ratio", &request.min_ratio, || {
             Chosen::new(
-                preset::MIN_RATIO,
+                defaults::MIN_RATIO,
                 "a tenth of the highest rate still learns",
             )
         });
@@ -148,31 +133,29 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn optimizer(&mut self, defaults: &MethodDefaults) -> OptimizerPlan {
-        let request = &self.request.optimizer;
+    pub(super) fn optimizer(&mut self, basis: &Basis) -> OptimizerPlan {
+        let request = &self.request.run.optimizer;
         let usual = "the usual value";
         let device = device_defaults(self.facts.device.device.kind).optimizer;
         let kind = self.take("optimizer.kind", &request.kind, || match device.value {
             DefaultOptimizer::AdamW => Chosen::new(OptimizerKind::Adamw, device.reason),
         });
         let beta1 = self.take("optimizer.beta1", &request.beta1, || {
-            Chosen::new(preset::BETA1, usual)
+            Chosen::new(defaults::BETA1, usual)
         });
         self.within("optimizer.beta1", beta1, 0.0, 0.9999);
-        let beta2 = self.take("optimizer.beta2", &request.beta2, || {
-            Chosen::new(defaults.beta2, defaults.beta2_why)
-        });
+        let beta2 = self.take("optimizer.beta2", &request.beta2, || basis.beta2.clone());
         self.within("optimizer.beta2", beta2, 0.0, 0.999_999);
         let epsilon = self.take("optimizer.epsilon", &request.epsilon, || {
-            Chosen::new(preset::EPSILON, usual)
+            Chosen::new(defaults::EPSILON, usual)
         });
         self.within("optimizer.epsilon", epsilon, 1e-20, 1.0);
         let weight_decay = self.take("optimizer.weight_decay", &request.weight_decay, || {
-            Chosen::new(defaults.weight_decay, defaults.weight_decay_why)
+            basis.weight_decay.clone()
         });
         self.within("optimizer.weight_decay", weight_decay, 0.0, 1.0);
         let momentum = self.take("optimizer.momentum", &request.momentum, || {
-            Chosen::new(preset::MOMENTUM, "the usual value; only SGD reads it")
+            Chosen::new(defaults::MOMENTUM, "the usual value; only SGD reads it")
         });
         self.within("optimizer.momentum", momentum, 0.0, 0.9999);
         OptimizerPlan {
@@ -186,10 +169,10 @@ impl Resolver<'_> {
     }
 
     pub(super) fn step_switches(&mut self) -> (f64, f64, bool) {
-        let request = self.request;
+        let request = &self.request.run;
         let clip_norm = self.take("clip_norm", &request.clip_norm, || {
             Chosen::new(
-                preset::CLIP_NORM,
+                defaults::CLIP_NORM,
                 "one strange batch can't undo many good ones",
             )
         });
@@ -205,8 +188,13 @@ impl Resolver<'_> {
         (clip_norm, ema, checkpointing)
     }
 
-    pub(super) fn evaluate(&mut self, steps: usize, batch_rows: usize) -> EvaluatePlan {
-        let (request, rows) = (&self.request.evaluate, self.facts.data.held_out_rows);
+    pub(super) fn evaluate(
+        &mut self,
+        steps: usize,
+        batch_rows: usize,
+        held_out_rows: usize,
+    ) -> EvaluatePlan {
+        let (request, rows) = (&self.request.run.evaluate, held_out_rows);
         let every = self.take("evaluate.every", &request.every, || match rows {
             0 => Chosen::new(0, "no row is held out"),
             _ => Chosen::new(steps.div_ceil(10), "ten times in the run"),
@@ -228,27 +216,17 @@ impl Resolver<'_> {
         EvaluatePlan { every, batches }
     }
 
-    pub(super) fn sample(&mut self, steps: usize, context: usize) -> SamplePlan {
-        let request = &self.request.sample;
+    pub(super) fn sample(&mut self, steps: usize) -> SamplePlan {
+        let request = &self.request.run.sample;
         let every = self.take("sample.every", &request.every, || {
             Chosen::new(steps.div_ceil(5), "five times in the run")
         });
-        let prompts = self.take("sample.prompts", &request.prompts, || {
-            Chosen::new(Vec::new(), "the beginning of a held-out row")
-        });
-        let tokens = self.take("sample.tokens", &request.tokens, || {
-            Chosen::new(context.min(64), "enough to see whether it makes sense")
-        });
-        self.positive("sample.tokens", tokens);
-        SamplePlan {
-            every,
-            prompts,
-            tokens,
-        }
+        self.reasons.append(&mut self.reasons_of_samples);
+        SamplePlan { every }
     }
 
     pub(super) fn save(&mut self, steps: usize, evaluate: &EvaluatePlan) -> SavePlan {
-        let request = &self.request.save;
+        let request = &self.request.run.save;
         let every = self.take("save.every", &request.every, || match evaluate.every {
             0 => Chosen::new(steps.div_ceil(10), "ten times in the run"),
             every => Chosen::new(every, "whenever it is measured"),

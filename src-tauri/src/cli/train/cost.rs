@@ -3,8 +3,8 @@
 use console::style;
 use models::{
     figures::{count, duration},
+    tasks::AnyResolved,
     train::{
-        Resolved,
         estimate::Estimate,
         fit::{Fit, Way, amount},
         forecast::Forecast,
@@ -15,7 +15,7 @@ use super::super::terminal::{bytes, table};
 use crate::wire::error::{AppError, Result};
 
 /// One line: how much, of how much, and how that is known.
-pub(super) fn estimate(resolved: &Resolved) -> Option<String> {
+pub(super) fn estimate(resolved: &AnyResolved) -> Option<String> {
     let needed = resolved.estimate.as_ref()?.bytes();
     let free = resolved.fit.as_ref().map(|fit| fit.free_bytes);
     let of = free.map_or(String::new(), |free| format!(" of {} free", bytes(free)));
@@ -23,7 +23,7 @@ pub(super) fn estimate(resolved: &Resolved) -> Option<String> {
 }
 
 /// Refuses a run that does not fit.
-pub(super) fn refuse_what_does_not_fit(resolved: &Resolved) -> Result<()> {
+pub(super) fn refuse_what_does_not_fit(resolved: &AnyResolved) -> Result<()> {
     resolved.misfit().map_or(Ok(()), |fit| Err(refusal(fit)))
 }
 
@@ -55,7 +55,7 @@ pub(super) fn ways(ways: &[Way]) -> Vec<String> {
 }
 
 /// What a trial said, as comments below the plan.
-pub(super) fn forecast(forecast: &Forecast, resolved: &Resolved) -> String {
+pub(super) fn forecast(forecast: &Forecast, resolved: &AnyResolved) -> String {
     let steps = format!("measured, {} trial steps", forecast.steps_tried);
     let tried = match forecast.whole {
         true => steps,
@@ -74,10 +74,12 @@ pub(super) fn forecast(forecast: &Forecast, resolved: &Resolved) -> String {
         ("time", format!("{}{looking}", duration(forecast.seconds))),
         ("a step", format!("{:.0} ms", forecast.step_millis)),
         (
-            "a token",
+            "a pass",
             format!(
-                "{:.3} ms, beside {:.1} ms for each pass",
-                forecast.millis_per_token, forecast.fixed_millis
+                "{:.1} ms, and {:.3} ms for each of the {}",
+                forecast.fixed_millis,
+                forecast.millis_per_unit,
+                resolved.plan.task.unit()
             ),
         ),
         ("opening", duration(forecast.opening_seconds)),
@@ -92,11 +94,15 @@ pub(super) fn forecast(forecast: &Forecast, resolved: &Resolved) -> String {
             format!("{} at most{free}{estimated}", bytes(peak)),
         ));
     }
-    if let Some((fixed, token)) = forecast.fixed_bytes.zip(forecast.bytes_per_token) {
-        let token = count(token as u64);
+    if let Some((fixed, unit)) = forecast.fixed_bytes.zip(forecast.bytes_per_unit) {
+        let each = count(unit as u64);
+        let units = resolved.plan.task.unit();
         rows.push((
             "",
-            format!("{} fixed, and {token} bytes a token", bytes(fixed)),
+            format!(
+                "{} fixed, and {each} bytes for each of the {units}",
+                bytes(fixed)
+            ),
         ));
     }
     let rows: Vec<Vec<String>> = rows

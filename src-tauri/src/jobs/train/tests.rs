@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::train::TrainRequest;
+use models::tasks::AnyRequest;
 use tempfile::TempDir;
 
 use super::*;
@@ -80,7 +80,7 @@ fn start(host: &Host, data: &Path, changes: &[&str]) -> Run {
     ];
     asked.extend(changes);
     let asked: Vec<String> = asked.into_iter().map(str::to_owned).collect();
-    let request = run_file::set(TrainRequest::default(), &asked).unwrap();
+    let request = run_file::set(AnyRequest::default(), &asked).unwrap();
     host.create_run(&host.plan(request).unwrap()).unwrap()
 }
 

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use models::train::{
-    Problem, Resolved,
-    estimate::Estimate,
-    fit::{Fit, Way, room},
-    forecast::Forecast,
+use models::{
+    tasks::AnyResolved,
+    train::{
+        Problem,
+        estimate::{Estimate, MemoryGroup},
+        fit::{Fit, Way, room},
+        forecast::Forecast,
+    },
 };
 use serde::Serialize;
 use specta::Type;
@@ -26,7 +29,7 @@ pub(crate) struct PlanView {
     warnings: Vec<String>,
     steps: u32,
     /// Tokens in one step.
-    step_tokens: u32,
+    step_units: u32,
     estimate: Option<EstimateView>,
     /// Whether it fits, where that is known.
     fit: Option<RunFitView>,
@@ -155,7 +158,7 @@ pub(crate) struct FieldView {
 
 impl PlanView {
     /// What a request means.
-    pub(crate) fn new(resolved: &Resolved, estimate: Option<EstimateView>) -> Self {
+    pub(crate) fn new(resolved: &AnyResolved, estimate: Option<EstimateView>) -> Self {
         let plan = &resolved.plan;
         Self {
             problems: Vec::new(),
@@ -170,8 +173,8 @@ impl PlanView {
                 })
                 .collect(),
             warnings: resolved.warnings.clone(),
-            steps: plan.steps as u32,
-            step_tokens: plan.batch.tokens_per_step() as u32,
+            steps: plan.run.steps as u32,
+            step_units: plan.run.batch.units_per_step() as u32,
             estimate,
             fit: resolved.fit.as_ref().map(RunFitView::from),
         }
@@ -209,19 +212,17 @@ impl EstimateView {
         Self {
             parameters: estimate.parameters as f64,
             trainable_parameters: estimate.trainable_parameters as f64,
-            weights_bytes: estimate.weights_bytes as f64,
-            optimizer_bytes: (estimate.adapter_bytes
-                + estimate.gradients_bytes
-                + estimate.optimizer_bytes) as f64,
-            activations_bytes: (estimate.activations.bytes() + estimate.writing_bytes) as f64,
-            rest_bytes: (estimate.rest_bytes + estimate.rounding_bytes) as f64,
+            weights_bytes: estimate.group(MemoryGroup::Weights) as f64,
+            optimizer_bytes: estimate.group(MemoryGroup::Training) as f64,
+            activations_bytes: estimate.group(MemoryGroup::Activations) as f64,
+            rest_bytes: estimate.group(MemoryGroup::Rest) as f64,
             parts: estimate
-                .parts()
+                .parts
                 .iter()
-                .filter(|(_, bytes)| *bytes > 0)
-                .map(|&(name, bytes)| PartView {
-                    name: name.to_owned(),
-                    bytes: bytes as f64,
+                .filter(|part| part.bytes > 0)
+                .map(|part| PartView {
+                    name: part.name.clone(),
+                    bytes: part.bytes as f64,
                 })
                 .collect(),
             free_bytes: free_bytes.map(|bytes| bytes as f64),

@@ -1,6 +1,9 @@
 //! A run, and what happens in it.
 
-use models::train::{TrainEvent, TrainPlan, forecast::words_for_cost, request::Method};
+use models::{
+    tasks::AnyPlan,
+    train::{TrainEvent, event::Showed, exhibit, task::Metric},
+};
 use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
@@ -18,9 +21,15 @@ pub(crate) struct RunView {
     id: String,
     /// What the user called it.
     name: String,
+    /// Its kind of learning: `language`. Empty where the plan is lost.
+    task: String,
+    /// What that learns from, in the plural: `tokens`.
+    unit: String,
+    /// What can be done with its result: `chat`.
+    uses: Vec<String>,
     /// How it learns, on what.
     what: String,
-    /// `lora`, `full` or `scratch`.
+    /// How its weights are trained: `lora`, `full` or `scratch`.
     method: String,
     /// The names of the files it learns from.
     data: Vec<String>,
@@ -52,13 +61,13 @@ pub(crate) struct RunView {
     #[specta(type = Number)]
     seconds: f64,
     seconds_left: Option<f64>,
-    tokens_per_second: Option<f64>,
+    units_per_second: Option<f64>,
     memory_bytes: Option<f64>,
     peak_memory_bytes: Option<f64>,
     device: Option<String>,
     parameters: Option<f64>,
     trainable_parameters: Option<f64>,
-    /// Whether something was saved that can be talked to.
+    /// Whether something was saved that can be used.
     saved: bool,
     /// What of its files is damaged, each in a sentence.
     damage: Vec<String>,
@@ -103,14 +112,14 @@ pub(crate) struct EventsView {
     losses: Vec<f64>,
     learning_rates: Vec<f64>,
     gradient_norms: Vec<f64>,
-    tokens_per_second: Vec<f64>,
+    units_per_second: Vec<f64>,
     memory_bytes: Vec<f64>,
     /// Milliseconds of each step.
     millis: Vec<f64>,
     /// Held-out losses.
     evaluations: Vec<EvaluationView>,
-    /// What the model wrote.
-    samples: Vec<SampleView>,
+    /// What the model showed of itself.
+    exhibits: Vec<ExhibitView>,
     /// What happened, in sentences.
     sentences: Vec<SentenceView>,
 }
@@ -121,16 +130,72 @@ pub(crate) struct EventsView {
 pub(crate) struct EvaluationView {
     step: u32,
     loss: f64,
+    metrics: Vec<MetricView>,
     best: bool,
 }
 
-/// What the model wrote.
+/// A figure beside the loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct SampleView {
+pub(crate) struct MetricView {
+    name: String,
+    label: String,
+    #[specta(type = Number)]
+    value: f64,
+    higher_is_better: bool,
+}
+
+/// What the model showed of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExhibitView {
     step: u32,
-    prompt: String,
-    text: String,
+    exhibit: Exhibit,
+}
+
+/// Something to look at.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Exhibit {
+    Text {
+        title: String,
+        text: String,
+    },
+    Grid {
+        title: String,
+        rows: Vec<Vec<String>>,
+        marks: Vec<MarkView>,
+    },
+    Image {
+        title: String,
+        label: String,
+        expected: Option<String>,
+        width: u32,
+        pixels: Vec<u8>,
+    },
+    Table {
+        title: String,
+        columns: Vec<String>,
+        rows: Vec<Vec<String>>,
+    },
+}
+
+/// A marked cell of a grid.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MarkView {
+    row: u32,
+    column: u32,
+    meaning: Meaning,
+}
+
+/// What a mark says of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Meaning {
+    Given,
+    Right,
+    Wrong,
 }
 
 /// Something that happened.
@@ -146,28 +211,28 @@ pub(crate) struct SentenceView {
 
 impl RunView {
     /// A run, whose plan may be lost. `place` is that among the runs that wait, from 1.
-    pub(crate) fn new(state: RunState, plan: Option<&TrainPlan>, place: Option<usize>) -> Self {
+    pub(crate) fn new(state: RunState, plan: Option<&AnyPlan>, place: Option<usize>) -> Self {
         let name_of = |path: &std::path::PathBuf| {
             let name = path.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
         };
-        let base = plan.and_then(|plan| plan.model.as_ref());
-        let model = base.map(name_of).unwrap_or_default();
-        let (method, what) = match plan.map(|plan| plan.method) {
-            Some(Method::Scratch) => ("scratch", "a new model".to_owned()),
-            Some(Method::Lora) => ("lora", format!("adapter for {model}")),
-            Some(Method::Full) => ("full", format!("all of {model}")),
-            None => ("", "a run without its plan".to_owned()),
+        let subject = plan.map(|plan| plan.task.subject()).unwrap_or_default();
+        let what = match plan {
+            Some(_) => subject.what,
+            None => "a run without its plan".to_owned(),
         };
-        let data = plan.map_or(&[][..], |plan| &plan.data.files);
-        let planned_steps = plan.map_or(0, |plan| plan.steps);
+        let uses = plan.map(|plan| plan.task.uses()).unwrap_or_default();
+        let planned_steps = plan.map_or(0, |plan| plan.run.steps);
         let large = |count: Option<u64>| count.map(|count| count as f64);
         Self {
+            task: plan.map_or("", |plan| plan.task.name()).to_owned(),
+            unit: plan.map_or("", |plan| plan.task.unit()).to_owned(),
+            uses: uses.iter().map(|&it| it.to_owned()).collect(),
             what,
-            method: method.to_owned(),
-            name: plan.map_or_else(|| state.id.clone(), |plan| plan.name.clone()),
-            data: data.iter().map(name_of).collect(),
-            base: base.map(|path| path.display().to_string()),
+            method: subject.method,
+            name: plan.map_or_else(|| state.id.clone(), |plan| plan.run.name.clone()),
+            data: subject.data.iter().map(name_of).collect(),
+            base: subject.base.map(|path| path.display().to_string()),
             place: place.map(|place| place as u32),
             step: state.step as u32,
             // The plan may have been made longer since it was read.
@@ -188,7 +253,7 @@ impl RunView {
             started: state.started,
             changed: state.changed,
             seconds: state.seconds,
-            tokens_per_second: state.tokens_per_second,
+            units_per_second: state.units_per_second,
             device: state.device,
             saved: state.saved,
             damage: state.damage,
@@ -216,13 +281,13 @@ impl EventsView {
     }
 
     fn add(&mut self, RecordedEvent { time, event, .. }: RecordedEvent) {
-        let (text, bad) = match event {
+        match event {
             TrainEvent::Stepped {
                 step,
                 loss,
                 learning_rate,
                 gradient_norm,
-                tokens_per_second,
+                units_per_second,
                 millis,
                 memory_bytes,
                 ..
@@ -231,104 +296,99 @@ impl EventsView {
                 self.losses.push(loss);
                 self.learning_rates.push(learning_rate);
                 self.gradient_norms.push(gradient_norm);
-                self.tokens_per_second.push(tokens_per_second);
+                self.units_per_second.push(units_per_second);
                 self.memory_bytes.push(memory_bytes as f64);
                 self.millis.push(millis);
-                return;
             }
             TrainEvent::Evaluated {
-                step, loss, best, ..
-            } => {
-                let step = step as u32;
-                self.evaluations.push(EvaluationView { step, loss, best });
-                return;
+                step,
+                loss,
+                metrics,
+                best,
+                ..
+            } => self.evaluations.push(EvaluationView {
+                step: step as u32,
+                loss,
+                metrics: metrics.into_iter().map(MetricView::from).collect(),
+                best,
+            }),
+            TrainEvent::Showed(Showed { step, exhibits }) => {
+                let exhibits = exhibits.into_iter().map(|exhibit| ExhibitView {
+                    step: step as u32,
+                    exhibit: exhibit.into(),
+                });
+                self.exhibits.extend(exhibits);
             }
-            TrainEvent::Sampled { step, prompt, text } => {
-                let step = step as u32;
-                self.samples.push(SampleView { step, prompt, text });
-                return;
+            other => {
+                let sentence = other.sentence();
+                self.sentences.extend(sentence.map(|sentence| SentenceView {
+                    time,
+                    text: sentence.whole(),
+                    bad: sentence.is_bad,
+                }));
             }
-            other => sentence(other),
-        };
-        self.sentences.push(SentenceView { time, text, bad });
-    }
-}
-
-/// What happened, in words, and whether it is a warning or an error. What has columns of its own says nothing.
-fn sentence(event: TrainEvent) -> (String, bool) {
-    match event {
-        TrainEvent::Started {
-            step: 0, device, ..
-        } => (format!("Started on {device}."), false),
-        TrainEvent::Started { step, device, .. } => {
-            (format!("Went on from step {step}, on {device}."), false)
-        }
-        TrainEvent::Tried {
-            steps,
-            seconds,
-            peak_bytes,
-            free_bytes,
-        } => {
-            let cost = words_for_cost(seconds, peak_bytes, free_bytes);
-            (
-                format!("Tried {steps} steps first: the run takes {cost}."),
-                false,
-            )
-        }
-        TrainEvent::Saved { step, .. } => (format!("Step {step} saved."), false),
-        TrainEvent::RolledBack {
-            step,
-            to_step,
-            why,
-            learning_rate,
-        } => (
-            format!(
-                "Step {step}: {why}. Back to step {to_step}, on with learning rate {learning_rate:.1e}."
-            ),
-            true,
-        ),
-        TrainEvent::Relieved {
-            to_step, why, how, ..
-        } => {
-            let words = format!("{why}. On from step {to_step}: {how}.");
-            (capitalized(&words), true)
-        }
-        TrainEvent::Waiting {
-            step,
-            why,
-            missing_bytes,
-        } => {
-            let missing = missing_bytes
-                .map(|bytes| format!(" {} MB are missing.", bytes.div_ceil(1_000_000)));
-            let missing = missing.unwrap_or_default();
-            let words =
-                "What was saved before stands, and the run goes on when the disk can take it.";
-            (
-                format!("Step {step} waits for the disk: {why}.{missing} {words}"),
-                true,
-            )
-        }
-        TrainEvent::Warned { message } => (format!("{message}."), true),
-        TrainEvent::Paused { step, why } => {
-            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-            (format!("Paused at step {step}, saved{why}."), false)
-        }
-        TrainEvent::Continued { step } => (format!("On from step {step}."), false),
-        TrainEvent::Stopped { step: 0 } => ("Stopped before the first step.".to_owned(), false),
-        TrainEvent::Stopped { step } => (format!("Stopped at step {step}, saved."), false),
-        TrainEvent::Failed { message, .. } => (format!("{message}."), true),
-        TrainEvent::Finished { step, .. } => (format!("All {step} steps are done."), false),
-        TrainEvent::Stepped { .. } | TrainEvent::Evaluated { .. } | TrainEvent::Sampled { .. } => {
-            (String::new(), false)
         }
     }
 }
 
-/// A clause as the beginning of a sentence.
-fn capitalized(words: &str) -> String {
-    let mut letters = words.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(letters).collect()
+impl From<Metric> for MetricView {
+    fn from(metric: Metric) -> Self {
+        Self {
+            name: metric.name,
+            label: metric.label,
+            value: metric.value,
+            higher_is_better: metric.higher_is_better,
+        }
+    }
+}
+
+impl From<exhibit::Exhibit> for Exhibit {
+    fn from(exhibit: exhibit::Exhibit) -> Self {
+        match exhibit {
+            exhibit::Exhibit::Text { title, text } => Self::Text { title, text },
+            exhibit::Exhibit::Grid { title, rows, marks } => Self::Grid {
+                title,
+                rows,
+                marks: marks.into_iter().map(MarkView::from).collect(),
+            },
+            exhibit::Exhibit::Image {
+                title,
+                label,
+                expected,
+                width,
+                pixels,
+            } => Self::Image {
+                title,
+                label,
+                expected,
+                width: width as u32,
+                pixels,
+            },
+            exhibit::Exhibit::Table {
+                title,
+                columns,
+                rows,
+            } => Self::Table {
+                title,
+                columns,
+                rows,
+            },
+        }
+    }
+}
+
+impl From<exhibit::Mark> for MarkView {
+    fn from(mark: exhibit::Mark) -> Self {
+        Self {
+            row: mark.row as u32,
+            column: mark.column as u32,
+            meaning: match mark.meaning {
+                exhibit::Meaning::Given => Meaning::Given,
+                exhibit::Meaning::Right => Meaning::Right,
+                exhibit::Meaning::Wrong => Meaning::Wrong,
+            },
+        }
+    }
 }
 
 #[cfg(test)]

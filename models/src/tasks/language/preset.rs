@@ -1,4 +1,4 @@
-//! Sizes of new models and the defaults of each method, as data. [`resolve`](super::resolve::resolve) reads them.
+//! Sizes of new models and the defaults of each method, as data. `resolve` reads them.
 //!
 //! The sizes follow from what a machine can do in the time a person waits. Training costs about 6 operations per
 //! parameter and token (<https://arxiv.org/abs/2001.08361>). Two CPU cores do some 50 to 100 billion a second, so a
@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::request::{Method, OptimizerKind, Preset, ScheduleKind};
+use super::request::{Method, Preset};
 
 impl Preset {
     /// All, from small to large.
@@ -139,24 +139,8 @@ const SCRATCH: MethodDefaults = MethodDefaults {
     beta2_why: "the usual value for training from nothing: it follows changes faster",
 };
 
-/// AdamW's memory of gradients, as in PyTorch.
-pub const BETA1: f64 = 0.9;
-/// AdamW's epsilon, as in PyTorch.
-pub const EPSILON: f64 = 1e-8;
-/// SGD's momentum.
-pub const MOMENTUM: f64 = 0.9;
-/// The gradient norm above which a step is scaled down.
-pub const CLIP_NORM: f64 = 1.0;
-/// Where the learning rate ends, as a share of the highest.
-pub const MIN_RATIO: f64 = 0.1;
-/// How the learning rate falls.
-pub const SCHEDULE: ScheduleKind = ScheduleKind::Cosine;
-/// The optimizer where the device has no better one.
-pub const OPTIMIZER: OptimizerKind = OptimizerKind::Adamw;
 /// The width of an adapter.
 pub const LORA_RANK: usize = 8;
-/// Where randomness starts.
-pub const SEED: u64 = 42;
 /// The share of rows kept aside.
 pub const HELD_OUT: f64 = 0.05;
 /// The longest row of a batch, unless it is asked for: longer ones cost memory on every machine.

@@ -1,12 +1,103 @@
 //! What learns, and from what: the new model, the data, the adapter.
 
-use super::Resolver;
-use crate::data::{TextRows, format::Format};
-use crate::train::{plan::*, preset, request::*};
+use super::{
+    Language,
+    plan::*,
+    preset::{self, MethodDefaults},
+    request::*,
+};
+use crate::{
+    data::{TextRows, format::Format},
+    train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
+};
+
+type Resolver<'a> = AnyResolver<'a, Language>;
+
+/// The part of a plan that is about language, and what the rest is chosen by.
+pub(super) fn resolve(resolver: &mut Resolver) -> (LanguagePlan, Basis) {
+    let request = &resolver.request.task;
+    let facts = &resolver.facts.task.data;
+    let method = resolver.method();
+    let scratch = (method == Method::Scratch).then(|| resolver.scratch());
+    let context = resolver.context(scratch.as_ref());
+    let (data, length) = resolver.data(context);
+    let lora = (method == Method::Lora).then(|| resolver.lora());
+    let defaults = MethodDefaults::of(method, resolver.parameters(scratch.as_ref()));
+    let basis = Basis {
+        length,
+        rows: match data.packing {
+            true => facts.tokens.div_ceil(length.max(1)),
+            false => facts.rows,
+        },
+        held_out_rows: facts.held_out_rows,
+        units_per_step: defaults.tokens_per_step,
+        epochs: Chosen::new(defaults.epochs, defaults.epochs_why),
+        learning_rate: Chosen::new(defaults.learning_rate, defaults.learning_rate_why),
+        weight_decay: Chosen::new(defaults.weight_decay, defaults.weight_decay_why),
+        beta2: Chosen::new(defaults.beta2, defaults.beta2_why),
+    };
+    let plan = LanguagePlan {
+        method,
+        model: request.model.clone().filter(|_| method != Method::Scratch),
+        scratch,
+        data,
+        lora,
+        sample: resolver.choose_samples(|resolver| resolver.prompts(context)),
+    };
+    (plan, basis)
+}
 
 impl Resolver<'_> {
-    pub(super) fn scratch(&mut self) -> ScratchPlan {
-        let request = self.request;
+    fn method(&mut self) -> Method {
+        let request = &self.request.task;
+        let method = self.take("method", &request.method, || request.method_or_default());
+        if method != Method::Scratch {
+            match &request.model {
+                None => self.problem(
+                    "model",
+                    "is missing: name the folder of a model, or set `method: scratch` to start from nothing",
+                ),
+                Some(_) => {
+                    self.take("model", &request.model, || {
+                        Chosen::new(Default::default(), "")
+                    });
+                }
+            }
+            if request.scratch.is_some() {
+                self.problem(
+                    "scratch",
+                    "is given together with an existing model; remove one of the two, or set `method: scratch`",
+                );
+            }
+        } else if request.model.is_some() {
+            self.problem(
+                "model",
+                "is given, but a new model starts from nothing; remove it, or set `method: full`",
+            );
+        }
+        if method != Method::Lora && request.lora != LoraRequest::default() {
+            self.problem(
+                "lora",
+                "is given, but the method has no adapter; remove it, or set `method: lora`",
+            );
+        }
+        method
+    }
+
+    fn prompts(&mut self, context: usize) -> PromptPlan {
+        let request = &self.request.task.sample;
+        let prompts = self.take("sample.prompts", &request.prompts, || {
+            Chosen::new(Vec::new(), "the beginning of a held-out row")
+        });
+        let tokens = self.take("sample.tokens", &request.tokens, || {
+            Chosen::new(context.min(64), "enough to see whether it makes sense")
+        });
+        self.positive("sample.tokens", tokens);
+        PromptPlan { prompts, tokens }
+    }
+
+    fn scratch(&mut self) -> ScratchPlan {
+        let request = &self.request.task;
         let asked = request.scratch.clone().unwrap_or_default();
         let mut config = asked.config.clone();
         // A config that names its architecture stands alone; any other changes fields of a preset.
@@ -36,7 +127,7 @@ impl Resolver<'_> {
                 format!("is {vocab_size}, and has to be at least 259: every byte, and three tokens that end texts and turns"),
             );
         }
-        let found = self.facts.vocab_size;
+        let found = self.facts.task.vocab_size;
         match asked
             .config
             .get("vocab_size")
@@ -70,27 +161,27 @@ impl Resolver<'_> {
     }
 
     /// The longest text the model can see.
-    pub(super) fn context(&self, scratch: Option<&ScratchPlan>) -> usize {
+    fn context(&self, scratch: Option<&ScratchPlan>) -> usize {
         let found = match scratch {
             Some(scratch) => scratch
                 .config
                 .get("max_position_embeddings")
                 .and_then(|context| context.as_u64())
                 .map(|context| context as usize),
-            None => self.facts.model.as_ref().map(|model| model.context),
+            None => self.facts.task.model.as_ref().map(|model| model.context),
         };
         found.unwrap_or(preset::LONGEST_ROW)
     }
 
     /// How many numbers a new model has. Nothing is chosen by the size of one that exists.
-    pub(super) fn parameters(&self, scratch: Option<&ScratchPlan>) -> u64 {
+    fn parameters(&self, scratch: Option<&ScratchPlan>) -> u64 {
         let parameters = scratch.and_then(|scratch| preset::parameters_of(&scratch.config));
         parameters.unwrap_or_default()
     }
 
     /// The data, and the length of a row of a batch, which depend on each other.
-    pub(super) fn data(&mut self, context: usize) -> (DataPlan, usize) {
-        let (request, facts) = (&self.request.data, &self.facts.data);
+    fn data(&mut self, context: usize) -> (TextDataPlan, usize) {
+        let (request, facts) = (&self.request.task.data, &self.facts.task.data);
         if request.files.is_empty() {
             self.problem("data.files", "is missing: name at least one file");
         } else if facts.rows == 0 {
@@ -148,7 +239,7 @@ impl Resolver<'_> {
                 "a row that can't be read is better looked at than lost",
             )
         });
-        let plan = DataPlan {
+        let plan = TextDataPlan {
             files: request.files.clone(),
             format: request.format,
             columns: request.columns.clone(),
@@ -163,10 +254,10 @@ impl Resolver<'_> {
         (plan, length)
     }
 
-    pub(super) fn length(&mut self, context: usize) -> usize {
-        let (request, facts) = (self.request, &self.facts.data);
-        let length = self.take("batch.length", &request.batch.length, || {
-            if let Some(max_length) = request.data.max_length {
+    fn length(&mut self, context: usize) -> usize {
+        let (request, facts) = (self.request, &self.facts.task.data);
+        let length = self.take("batch.length", &request.run.batch.length, || {
+            if let Some(max_length) = request.task.data.max_length {
                 return Chosen::new(max_length.min(context), "as long as `data.max_length`");
             }
             let most = context.min(preset::LONGEST_ROW);
@@ -196,9 +287,9 @@ impl Resolver<'_> {
         length
     }
 
-    pub(super) fn lora(&mut self) -> LoraPlan {
-        let request = &self.request.lora;
-        let facts = self.facts.model.as_ref();
+    fn lora(&mut self) -> LoraPlan {
+        let request = &self.request.task.lora;
+        let facts = self.facts.task.model.as_ref();
         let rank = self.take("lora.rank", &request.rank, || {
             Chosen::new(preset::LORA_RANK, "enough for most single tasks")
         });
@@ -253,5 +344,41 @@ impl Resolver<'_> {
             layers,
             rslora,
         }
+    }
+}
+
+impl LanguageRequest {
+    /// The method that was asked for, or follows from the rest.
+    pub fn method_or_default(&self) -> Chosen<Method> {
+        match (self.method, &self.model, &self.scratch) {
+            (Some(method), ..) => Chosen::new(method, ""),
+            (None, Some(_), _) => Chosen::new(
+                Method::Lora,
+                "a model is given; an adapter needs the least memory",
+            ),
+            (None, None, _) => Chosen::new(Method::Scratch, "no model is given"),
+        }
+    }
+
+    /// The preset that was asked for, or the one that fits any machine.
+    pub fn preset_or_default(&self) -> Chosen<Preset> {
+        match self.scratch.as_ref().and_then(|scratch| scratch.preset) {
+            Some(preset) => Chosen::new(preset, ""),
+            None => Chosen::new(Preset::Micro, "learns in minutes on any machine"),
+        }
+    }
+
+    /// Where the tokenizer of a new model comes from, and how many tokens it may have.
+    pub fn tokenizer_or_default(&self) -> (TokenizerSource, usize) {
+        let scratch = self.scratch.clone().unwrap_or_default();
+        let mut config = self.preset_or_default().value.config();
+        config.extend(scratch.config);
+        let vocab_size = config.get("vocab_size").and_then(|size| size.as_u64());
+        (
+            scratch.tokenizer.unwrap_or(TokenizerSource::Trained),
+            scratch
+                .vocab_size
+                .unwrap_or(vocab_size.unwrap_or_default() as usize),
+        )
     }
 }

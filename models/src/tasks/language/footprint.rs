@@ -1,0 +1,392 @@
+//! What a run that trains a language model will take, from the shape of the model.
+//!
+//! Letters: d width of the model, f width of the feed-forward part, h query heads, k key heads, e width of a head,
+//! v tokens known, l layers, t tokens in a row, b rows. Bytes are those that are alive at once in the worst moment of a
+//! step: where the forward pass is over and the backward pass begins, or where that ends and all gradients are there.
+//! Measuring held-out data keeps nothing for a way back, so it never takes more than a step; writing a sample may, where
+//! its keys and values are more than a step keeps.
+
+use super::{plan::LanguagePlan, request::Method};
+use crate::{
+    arch::config::DecoderConfig,
+    device::{RequestedDevice, dtype::Dtype},
+    train::{
+        estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},
+        plan::TrainPlan,
+    },
+};
+
+/// The head is computed in chunks of so many bytes of logits, on a processor and on a GPU.
+const LOGIT_BYTES_CPU: u64 = 32 << 20;
+const LOGIT_BYTES_GPU: u64 = 128 << 20;
+/// Tokens of a prompt that is the beginning of a held-out row, at most.
+const PROMPT_TOKENS: usize = 128;
+/// Copies of such a chunk that exist at once: the logits become their own gradient on a processor, a kernel writes it
+/// beside them on CUDA, and where there is no kernel each step of the formula is a tensor.
+const LOGIT_COPIES: [u64; 3] = [1, 2, 5];
+
+/// What a step keeps for its backward pass when that begins, by the operation that keeps it.
+struct KeptBytes {
+    /// Queries, keys, values and the result, and the scores where they are kept.
+    attention_bytes: u64,
+    /// Gate, up and their product.
+    feed_forward_bytes: u64,
+    /// Inputs of the norms and of the linear layers after them, and what an adapter keeps between its two matrices.
+    norms_bytes: u64,
+    /// The head: its input, the chunk of logits, and the gradient of its weight while it is summed.
+    head_bytes: u64,
+    /// The widest gradient on its way back, and what it is computed from.
+    passing_bytes: u64,
+}
+
+/// The estimate for a plan that trains a model of this shape.
+pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &DecoderConfig) -> Estimate {
+    use MemoryGroup::*;
+    let (run, task) = (&plan.run, &plan.task);
+    let shape = Shape::of(config, run.batch.rows, run.batch.length);
+    let adapter = shape.adapters(task);
+    let base = shape.parameters();
+    let (trainable, storage) = match task.method {
+        Method::Lora => (adapter, run.dtype.storage),
+        // Weights that learn are f32.
+        Method::Full | Method::Scratch => (base, Dtype::F32),
+    };
+    let moments = run.optimizer.moments();
+    let averages = u64::from(run.ema > 0.0);
+    let weights_bytes = base * storage.bytes() as u64;
+    let optimizer_bytes = trainable * 4 * (moments + averages);
+    let kept = shape.kept(plan);
+    let gradients_bytes = kept.gradients_beside(trainable * 4, run.batch.accumulate);
+    let writing_bytes = shape
+        .writing(plan)
+        .saturating_sub(kept.activations.bytes() + gradients_bytes);
+    let rounding_bytes = match run.device {
+        RequestedDevice::Metal => shape.rounding(plan, moments + averages),
+        _ => 0,
+    };
+    let used = weights_bytes
+        + adapter * 4
+        + optimizer_bytes
+        + gradients_bytes
+        + kept.activations.bytes()
+        + writing_bytes;
+    let kept = &kept.activations;
+    let parts = [
+        (Weights, "weights", weights_bytes),
+        (Training, "adapter", adapter * 4),
+        (Training, "gradients", gradients_bytes),
+        (Training, "optimizer", optimizer_bytes),
+        (Activations, "attention", kept.attention_bytes),
+        (Activations, "feed-forward", kept.feed_forward_bytes),
+        (Activations, "norms", kept.norms_bytes),
+        (Activations, "logits and head", kept.head_bytes),
+        (Activations, "passing gradients", kept.passing_bytes),
+        (Activations, "keys and values of a sample", writing_bytes),
+        (Rest, "rounding to powers of two", rounding_bytes),
+        (Rest, "program and spare", program_bytes(run.device, used)),
+    ];
+    Estimate {
+        parameters: base + adapter,
+        trainable_parameters: trainable,
+        parts: parts
+            .map(|(group, name, bytes)| MemoryPart::new(group, name, bytes))
+            .to_vec(),
+        operations: shape.operations(plan) * run.steps as f64,
+    }
+}
+
+impl KeptBytes {
+    /// All of them.
+    fn bytes(&self) -> u64 {
+        self.attention_bytes
+            + self.feed_forward_bytes
+            + self.norms_bytes
+            + self.head_bytes
+            + self.passing_bytes
+    }
+}
+
+/// What inference takes of a model of this shape: its weights, keys and values of so many tokens, the process, and holes.
+pub fn inference_bytes(
+    config: &DecoderConfig,
+    storage: Dtype,
+    compute: Dtype,
+    tokens: usize,
+    device: RequestedDevice,
+) -> u64 {
+    let shape = Shape::of(config, 1, tokens);
+    let weights = shape.parameters() * storage.bytes() as u64;
+    let cache = 2 * shape.layers * shape.tokens * shape.keys * compute.bytes() as u64;
+    let used = weights + cache;
+    used + program_bytes(device, used)
+}
+
+/// What a step keeps for its backward pass, when that begins and when it is at the first layer.
+struct Kept {
+    activations: KeptBytes,
+    /// What is left of it when the backward pass is at the first layer.
+    last_bytes: u64,
+}
+
+impl Kept {
+    /// What so many bytes of gradients add in the worst moment. They come as activations go. Of several batches for one
+    /// update, the second finds those of the first.
+    fn gradients_beside(&self, gradients_bytes: u64, accumulate: usize) -> u64 {
+        match accumulate {
+            1 => (gradients_bytes + self.last_bytes).saturating_sub(self.activations.bytes()),
+            _ => gradients_bytes,
+        }
+    }
+}
+
+/// The kind of operation that keeps a tensor.
+#[derive(Clone, Copy, PartialEq)]
+enum Keeps {
+    Norms,
+    Attention,
+    FeedForward,
+}
+
+/// The letters of the module's documentation.
+struct Shape {
+    d: u64,
+    f: u64,
+    /// h · e: all queries of a token.
+    queries: u64,
+    /// k · e: all keys of a token.
+    keys: u64,
+    heads: u64,
+    v: u64,
+    layers: u64,
+    tied: bool,
+    /// Numbers of a layer besides its matrices: norms and biases.
+    layer_vectors: u64,
+    /// What a token keeps of a layer for norms that not every model has.
+    more_norms: u64,
+    /// b · t.
+    tokens: u64,
+    length: u64,
+}
+
+impl Shape {
+    fn of(config: &DecoderConfig, rows: usize, length: usize) -> Self {
+        let (rows, length) = (rows as u64, length as u64);
+        let (d, f) = (config.hidden_size, config.intermediate_size);
+        let queries = config.num_attention_heads * config.head_dim;
+        let keys = config.num_key_value_heads * config.head_dim;
+        let vectors = [
+            (true, 2 * d),
+            (config.post_norms, 2 * d),
+            (config.qk_norm, 2 * config.head_dim),
+            (config.qkv_bias, queries + 2 * keys),
+            (config.output_bias, d),
+            (config.mlp_bias, 2 * f + d),
+        ];
+        let vectors = vectors.iter().filter(|(has, _)| *has);
+        Self {
+            more_norms: [(config.qk_norm, queries + keys), (config.post_norms, 2 * d)]
+                .iter()
+                .filter(|(has, _)| *has)
+                .map(|&(_, numbers)| numbers as u64)
+                .sum(),
+            layer_vectors: vectors.map(|&(_, numbers)| numbers as u64).sum(),
+            d: d as u64,
+            f: f as u64,
+            queries: queries as u64,
+            keys: keys as u64,
+            heads: config.num_attention_heads as u64,
+            v: config.vocab_size as u64,
+            layers: config.layers.len() as u64,
+            tied: config.tie_word_embeddings,
+            tokens: rows * length,
+            length,
+        }
+    }
+
+    /// The matrices of a layer.
+    fn layer_parameters(&self) -> u64 {
+        self.d * (2 * self.queries + 2 * self.keys + 3 * self.f)
+    }
+
+    fn parameters(&self) -> u64 {
+        let tables = if self.tied { 1 } else { 2 };
+        let layer = self.layer_parameters() + self.layer_vectors;
+        self.layers * layer + tables * self.v * self.d + self.d
+    }
+
+    /// The two matrices beside one weight.
+    fn adapter(&self, target: &str, rank: usize) -> u64 {
+        let (input, output) = match target {
+            "q_proj" => (self.d, self.queries),
+            "k_proj" | "v_proj" => (self.d, self.keys),
+            "qkv_proj" => (self.d, self.queries + 2 * self.keys),
+            "o_proj" => (self.queries, self.d),
+            "gate_proj" | "up_proj" => (self.d, self.f),
+            "gate_up_proj" => (self.d, 2 * self.f),
+            _ => (self.f, self.d),
+        };
+        rank as u64 * (input + output)
+    }
+
+    /// The adapters of all layers.
+    fn adapters(&self, plan: &LanguagePlan) -> u64 {
+        plan.lora.as_ref().map_or(0, |lora| {
+            let targets = lora.targets.iter();
+            let per_layer: u64 = targets.map(|target| self.adapter(target, lora.rank)).sum();
+            per_layer * lora.layers.len() as u64
+        })
+    }
+
+    /// Numbers that one token keeps of one layer, tensor by tensor: the input of each operation that needs it in the
+    /// backward pass. Of each query, attention keeps the sum of its scores too.
+    fn layer_tensors(&self) -> [(Keeps, u64); 13] {
+        use Keeps::*;
+        let (d, f) = (self.d, self.f);
+        [
+            (Norms, d),
+            (Norms, d),
+            (Norms, d),
+            (Norms, d),
+            (Norms, self.more_norms),
+            (Attention, self.queries),
+            (Attention, self.keys),
+            (Attention, self.keys),
+            (Attention, self.queries),
+            (Attention, self.heads),
+            (FeedForward, f),
+            (FeedForward, f),
+            (FeedForward, f),
+        ]
+    }
+
+    /// Numbers that all tokens keep of one layer for one kind of operation.
+    fn layer(&self, keeps: Keeps) -> u64 {
+        let tensors = self.layer_tensors();
+        let kind = tensors.iter().filter(|(kind, _)| *kind == keeps);
+        self.tokens * kind.map(|(_, numbers)| numbers).sum::<u64>()
+    }
+
+    /// Scores of attention for all heads at once: h · t for each token.
+    fn scores(&self) -> u64 {
+        self.tokens * self.heads * self.length
+    }
+
+    fn kept(&self, plan: &TrainPlan<LanguagePlan>) -> Kept {
+        let bytes = plan.run.dtype.compute.bytes() as u64;
+        let lora = plan.task.lora.as_ref();
+        let rank = lora.map_or(0, |lora| lora.rank * lora.targets.len());
+        let mut attention = self.layer(Keeps::Attention) * bytes;
+        let feed_forward = self.layer(Keeps::FeedForward) * bytes;
+        let norms = (self.layer(Keeps::Norms) + self.tokens * rank as u64) * bytes;
+        // On a processor, attention goes along each row and keeps no scores. On CUDA they exist for one layer at a time, as
+        // numbers and as f32, forward and backward; the composed operations on Metal keep those of each layer.
+        let [copies_cpu, copies_cuda, copies_composed] = LOGIT_COPIES;
+        let (chunk, copies, passing_scores) = match plan.run.device {
+            RequestedDevice::Cpu => (LOGIT_BYTES_CPU, copies_cpu, 0),
+            RequestedDevice::Cuda(_) => {
+                let scores = self.scores() * (8 + 2 * bytes);
+                (LOGIT_BYTES_GPU, copies_cuda, scores)
+            }
+            RequestedDevice::Metal | RequestedDevice::Auto => {
+                attention += self.scores() * bytes;
+                (LOGIT_BYTES_GPU, copies_composed, self.scores() * 8)
+            }
+        };
+        // Of checkpointed layers, each keeps its input, and the one that is gone back through all of it.
+        let (layers, inputs) = match plan.run.checkpointing {
+            true => (1, self.layers * self.tokens * self.d * bytes),
+            false => (self.layers, 0),
+        };
+        // The head keeps its input, that of the norm before it, and its gradient, and a chunk of logits.
+        let head = 3 * self.tokens * self.d * bytes;
+        let logits = copies * (self.v * self.tokens * 4).min(chunk);
+        // A head that learns sums its gradient chunk by chunk: the sum, the new part, and on a GPU the sum of both.
+        let head_gradient = match (plan.task.method, plan.run.device) {
+            (Method::Lora, _) => 0,
+            (_, RequestedDevice::Cpu) => self.v * self.d * 4,
+            _ => 2 * self.v * self.d * 4,
+        };
+        let passing = 3 * self.tokens * self.f.max(self.d) * bytes;
+        Kept {
+            activations: KeptBytes {
+                attention_bytes: layers * attention,
+                feed_forward_bytes: layers * feed_forward,
+                norms_bytes: layers * norms + inputs,
+                head_bytes: head + logits + head_gradient,
+                passing_bytes: passing.max(passing_scores),
+            },
+            last_bytes: attention + feed_forward + norms + passing,
+        }
+    }
+
+    /// What writing a sample takes beside the weights: keys and values of the prompt and of what is written, and the
+    /// passing tensors of a prompt.
+    fn writing(&self, plan: &TrainPlan<LanguagePlan>) -> u64 {
+        if plan.run.sample.every == 0 {
+            return 0;
+        }
+        let bytes = plan.run.dtype.compute.bytes() as u64;
+        let prompts = plan.task.sample.prompts.iter();
+        // A token has a byte of text at least. Without prompts, they are short beginnings of held-out rows.
+        let prompt = prompts.map(String::len).max().unwrap_or(PROMPT_TOKENS) as u64;
+        let tokens = prompt + plan.task.sample.tokens as u64;
+        let cache = 2 * self.layers * tokens * self.keys * bytes;
+        cache + 8 * prompt * self.f.max(self.d) * bytes + 2 * self.v * 4
+    }
+
+    /// What an allocator of powers of two takes more than it is asked for, with so many copies of what learns in the
+    /// optimizer. Weights are made from what is read, which is taken as it is.
+    fn rounding(&self, plan: &TrainPlan<LanguagePlan>, copies: u64) -> u64 {
+        let lost = |numbers: u64, bytes: u64| {
+            let size = numbers * bytes;
+            size.next_power_of_two().saturating_sub(size)
+        };
+        let bytes = plan.run.dtype.compute.bytes() as u64;
+        let tensors = self.layer_tensors();
+        let kept: u64 = tensors
+            .iter()
+            .filter(|(_, numbers)| *numbers > 0)
+            .map(|(_, numbers)| lost(self.tokens * numbers, bytes))
+            .sum();
+        let scores = lost(self.scores(), bytes);
+        let layers = if plan.run.checkpointing {
+            1
+        } else {
+            self.layers
+        };
+        let passing = 3 * lost(self.tokens * self.f.max(self.d), bytes);
+        let matrices = match plan.task.method {
+            // Matrices of an adapter are small.
+            Method::Lora => 0,
+            Method::Full | Method::Scratch => {
+                let (d, q, k) = (self.d, self.queries, self.keys);
+                let layer = [
+                    q * d,
+                    k * d,
+                    k * d,
+                    q * d,
+                    d * self.f,
+                    d * self.f,
+                    d * self.f,
+                ];
+                let layer: u64 = layer.into_iter().map(|numbers| lost(numbers, 4)).sum();
+                let tables = if self.tied { 1 } else { 2 };
+                self.layers * layer + tables * lost(self.v * d, 4)
+            }
+        };
+        layers * (kept + scores) + passing + matrices * (copies + 1)
+    }
+
+    /// Operations of one step: two for each weight and token forward, twice that backward, of which frozen weights
+    /// need one half; and attention, whose scores reach back half a row on average.
+    fn operations(&self, plan: &TrainPlan<LanguagePlan>) -> f64 {
+        let passes = match plan.task.method {
+            Method::Lora => 2.0,
+            Method::Full | Method::Scratch => 3.0,
+        } + if plan.run.checkpointing { 1.0 } else { 0.0 };
+        let weights = (self.layers * self.layer_parameters() + self.v * self.d) as f64;
+        let attention = (self.layers * self.queries * self.length) as f64;
+        let tokens = (self.tokens * plan.run.batch.accumulate as u64) as f64;
+        passes * 2.0 * tokens * (weights + attention)
+    }
+}

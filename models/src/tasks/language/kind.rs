@@ -1,0 +1,388 @@
+//! What language says as a kind of learning.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+use candle_core::Device;
+use serde_json::Value;
+
+use super::{
+    LanguageFacts, LanguagePlan, LanguageRequest, LanguageTask, fit, footprint,
+    plan::{DataFacts, ModelFacts},
+    preset,
+    request::{Learn, Method, TokenizerSource},
+    resolve,
+    text::{Text, TokenizerFrom},
+};
+use crate::{
+    Error, Result,
+    arch::config::DecoderConfig,
+    checkpoint::{
+        folder::{ModelFolder, WEIGHTS_INDEX},
+        save::name_of,
+    },
+    data::{
+        self, DataRequest,
+        tokenizer::{COMPANIONS, TOKENIZER},
+    },
+    random::stable_hash,
+    train::{
+        Problem, TrainPlan, TrainRequest, defaults,
+        estimate::Estimate,
+        fit::Measure,
+        kind::{Basis, Kind, Subject},
+        resolve::Resolver,
+    },
+};
+
+/// The files of a model beside its weights that decide what it learns.
+const OF_MODEL: [&str; 2] = ["config.json", "generation_config.json"];
+
+/// Language models learn from text.
+pub enum Language {}
+
+/// Data that was read and counted for a plan.
+pub struct ReadText {
+    key: Key,
+    text: Text,
+    facts: DataFacts,
+    /// What is wrong with rows, by what decides it: the last that was asked.
+    warned: Mutex<Option<(WarningKey, Vec<String>)>>,
+}
+
+/// What was read: the same key means the same text.
+#[derive(PartialEq)]
+struct Key {
+    request: DataRequest,
+    /// When each file was changed. Of one that can't be asked, nothing.
+    changed: Vec<Option<SystemTime>>,
+    held_out: f64,
+    /// A folder, or how many tokens one that is trained may have.
+    tokenizer: (Option<PathBuf>, usize),
+    seed: u64,
+}
+
+/// What decides which rows can't be learned from.
+type WarningKey = (Learn, usize, usize, bool);
+
+impl Kind for Language {
+    const NAME: &'static str = "language";
+    const UNIT: &'static str = "tokens";
+    const USES: &'static [&'static str] = &["chat"];
+    const SHAPED_BY: &'static [&'static str] = &[
+        "method",
+        "scratch",
+        "lora.rank",
+        "lora.targets",
+        "lora.layers",
+    ];
+    const ORDERED_BY: &'static [&'static str] = &["data"];
+    const NAMES_OF_FILES: &'static [&'static str] = &["model", "data.files", "scratch.tokenizer"];
+    const MEASURES: &'static [Measure<Self>] = fit::MEASURES;
+
+    type Request = LanguageRequest;
+    type Plan = LanguagePlan;
+    type Facts = LanguageFacts;
+    type Read = ReadText;
+    type Shape = DecoderConfig;
+    type Task = LanguageTask;
+
+    fn files(request: &LanguageRequest) -> &[PathBuf] {
+        &request.data.files
+    }
+
+    /// Without the model, nothing that is read with it is known; that is no second mistake.
+    fn first_problems(mut problems: Vec<Problem>) -> Vec<Problem> {
+        if problems.iter().any(|it| it.field == "model") {
+            problems.retain(|it| it.field != "data.files" && !it.field.starts_with("lora."));
+        }
+        problems
+    }
+
+    fn resolve(resolver: &mut Resolver<Self>) -> (LanguagePlan, Basis) {
+        resolve::resolve(resolver)
+    }
+
+    fn shape(plan: &LanguagePlan, facts: &LanguageFacts) -> Option<DecoderConfig> {
+        facts.shape(plan)
+    }
+
+    fn read_shape(plan: &LanguagePlan) -> Result<DecoderConfig> {
+        let config = match (&plan.scratch, &plan.model) {
+            (Some(scratch), _) => Value::Object(scratch.config.clone()),
+            (None, Some(model)) => ModelFolder::open(model)?.config,
+            (None, None) => return Err(no_model()),
+        };
+        DecoderConfig::from_json(&config)
+    }
+
+    fn estimate(plan: &TrainPlan<LanguagePlan>, shape: &DecoderConfig) -> Estimate {
+        footprint::estimate(plan, shape)
+    }
+
+    fn has_frozen_weights(plan: &LanguagePlan) -> bool {
+        plan.lora.is_some()
+    }
+
+    fn model(request: &mut LanguageRequest) -> Option<&mut PathBuf> {
+        let is_needed = needs_model(request);
+        request.model.as_mut().filter(|_| is_needed)
+    }
+
+    fn find_files(request: &mut LanguageRequest) -> Result<()> {
+        for file in &mut request.data.files {
+            *file = absolute(file, "find the data")?;
+        }
+        if let Some(path) = tokenizer_file(request) {
+            *path = tokenizer_folder(path)?;
+        }
+        Ok(())
+    }
+
+    fn seen_from(request: &mut LanguageRequest, folder: &Path) {
+        let from_folder = |path: &mut PathBuf| *path = folder.join(&path);
+        // What is not there may be the name of a model.
+        let models = request.model.iter_mut();
+        models
+            .filter(|model| folder.join(model).exists())
+            .for_each(from_folder);
+        request.data.files.iter_mut().for_each(from_folder);
+        tokenizer_file(request).into_iter().for_each(from_folder);
+    }
+
+    fn read(
+        request: &TrainRequest<LanguageRequest>,
+        known: Option<&Arc<ReadText>>,
+    ) -> Result<Option<Arc<ReadText>>> {
+        // Without data or model there is nothing to read; resolving says so, with all else that is wrong.
+        if request.task.data.files.is_empty()
+            || (needs_model(&request.task) && request.task.model.is_none())
+        {
+            return Ok(None);
+        }
+        let key = Key::of(request);
+        if let Some(known) = known.filter(|known| known.key == key) {
+            return Ok(Some(known.clone()));
+        }
+        let tokenizer = match &key.tokenizer {
+            (Some(folder), _) => TokenizerFrom::Folder(folder),
+            (None, vocab_size) => TokenizerFrom::Data {
+                vocab_size: *vocab_size,
+            },
+        };
+        let text = Text::open(&key.request, key.held_out, tokenizer, key.seed)?;
+        Ok(Some(Arc::new(ReadText {
+            facts: text.facts()?,
+            text,
+            warned: Mutex::default(),
+            key,
+        })))
+    }
+
+    fn facts(
+        request: &TrainRequest<LanguageRequest>,
+        read: Option<&ReadText>,
+    ) -> Result<LanguageFacts> {
+        let model = request.task.model.as_deref();
+        let config = match model.filter(|_| needs_model(&request.task)) {
+            Some(folder) => Some(DecoderConfig::from_json(
+                &ModelFolder::open(folder)?.config,
+            )?),
+            None => None,
+        };
+        Ok(LanguageFacts {
+            model: config.as_ref().map(ModelFacts::of),
+            data: read.map(|read| read.facts.clone()).unwrap_or_default(),
+            vocab_size: read.map_or(0, |read| read.text.tokenizer.vocabulary_size()),
+        })
+    }
+
+    fn check(plan: &LanguagePlan) -> Result<()> {
+        let Some(scratch) = &plan.scratch else {
+            return Ok(());
+        };
+        match DecoderConfig::from_json(&Value::Object(scratch.config.clone())) {
+            Err(Error::Setting { field, problem }) => {
+                Err(Error::setting(format!("scratch.config.{field}"), problem))
+            }
+            described => described.map(|_| ()),
+        }
+    }
+
+    fn warnings(plan: &TrainPlan<LanguagePlan>, read: &ReadText) -> Result<Vec<String>> {
+        let data = &plan.task.data;
+        let key = (
+            data.learn,
+            data.max_length,
+            plan.run.batch.length,
+            data.skip_bad_rows,
+        );
+        let warned = || {
+            read.warned
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+        };
+        if let Some((_, warnings)) = warned().as_ref().filter(|(known, _)| *known == key) {
+            return Ok(warnings.clone());
+        }
+        let warnings = read.text.warnings(plan)?;
+        *warned() = Some((key, warnings.clone()));
+        Ok(warnings)
+    }
+
+    fn open(
+        plan: &TrainPlan<LanguagePlan>,
+        learned_from: Option<&Path>,
+        device: &Device,
+    ) -> Result<LanguageTask> {
+        let data = &plan.task.data;
+        let tokenizer = match (&plan.task.model, &plan.task.scratch, learned_from) {
+            (Some(model), ..) => TokenizerFrom::Folder(model),
+            // What was learned means nothing with a tokenizer made from other data.
+            (None, Some(scratch), Some(folder))
+                if scratch.tokenizer == TokenizerSource::Trained =>
+            {
+                TokenizerFrom::Folder(folder)
+            }
+            (None, Some(scratch), _) => TokenizerFrom::of(&scratch.tokenizer, scratch.vocab_size),
+            (None, None, _) => return Err(no_model()),
+        };
+        let text = Text::open(&data.source(), data.held_out, tokenizer, plan.run.seed)?;
+        LanguageTask::new(plan, text, device)
+    }
+
+    fn sources(plan: &LanguagePlan) -> BTreeMap<String, PathBuf> {
+        let mut sources = BTreeMap::new();
+        for (index, path) in plan.data.files.iter().enumerate() {
+            let place = format!("data/{}", index + 1);
+            if !path.is_dir() {
+                sources.insert(place, path.clone());
+                continue;
+            }
+            // A folder without data is an error of the data, which is said when it is read.
+            for file in data::source::files(std::slice::from_ref(path)).unwrap_or_default() {
+                let inner = file.strip_prefix(path).unwrap_or(&file).to_string_lossy();
+                sources.insert(format!("{place}/{inner}"), file);
+            }
+        }
+        let mut add = |kind: &str, folder: &Path, names: &[&str]| {
+            let there = names.iter().filter(|name| folder.join(name).is_file());
+            sources.extend(there.map(|name| (format!("{kind}/{name}"), folder.join(name))));
+        };
+        if let Some(model) = &plan.model {
+            add("model", model, &OF_MODEL);
+            add("model", model, &[TOKENIZER]);
+            add("model", model, &COMPANIONS);
+            add("model", model, &[WEIGHTS_INDEX]);
+            let weights = ModelFolder::open(model).map(|folder| folder.weight_files);
+            for file in weights.unwrap_or_default() {
+                sources.insert(format!("model/{}", name_of(&file)), file);
+            }
+        } else if let Some(scratch) = &plan.scratch
+            && let TokenizerSource::File(folder) = &scratch.tokenizer
+        {
+            add("tokenizer", folder, &OF_MODEL);
+            add("tokenizer", folder, &[TOKENIZER]);
+            add("tokenizer", folder, &COMPANIONS);
+        }
+        sources
+    }
+
+    fn subject(plan: &LanguagePlan) -> Subject {
+        let model = match (&plan.model, &plan.scratch) {
+            (Some(folder), _) => folder.display().to_string(),
+            (None, Some(scratch)) => {
+                let config = serde_json::to_string(&scratch.config).unwrap_or_default();
+                format!("{:016x}", stable_hash(0, config.as_bytes()))
+            }
+            (None, None) => String::new(),
+        };
+        let base = plan.model.clone();
+        let base_name = base.as_deref().map(name_of).unwrap_or_default();
+        Subject {
+            model,
+            method: plan.method.name().to_owned(),
+            what: match plan.method {
+                Method::Scratch => "a new model".to_owned(),
+                Method::Lora => format!("adapter for {base_name}"),
+                Method::Full => format!("all of {base_name}"),
+            },
+            base,
+            data: plan.data.files.clone(),
+        }
+    }
+
+    fn smaller(plan: &LanguagePlan) -> Option<String> {
+        let length = plan.data.max_length;
+        Some(format!(
+            "start it with shorter rows (`data.max_length` below {length})"
+        ))
+    }
+}
+
+impl Key {
+    fn of(request: &TrainRequest<LanguageRequest>) -> Self {
+        let (run, task) = (&request.run, &request.task);
+        let (source, vocab_size) = task.tokenizer_or_default();
+        let folder = match (&task.model, source) {
+            (Some(model), _) => Some(model.clone()),
+            (None, TokenizerSource::File(path)) => Some(path),
+            (None, TokenizerSource::Trained) => None,
+        };
+        let changed = |path: &PathBuf| fs::metadata(path).and_then(|it| it.modified()).ok();
+        let held_out = task.data.held_out.unwrap_or(preset::HELD_OUT);
+        Self {
+            request: task.data.source(),
+            changed: task.data.files.iter().map(changed).collect(),
+            held_out: held_out.clamp(0.0, 0.5),
+            tokenizer: (folder, vocab_size),
+            seed: run.seed.unwrap_or(defaults::SEED),
+        }
+    }
+}
+
+fn needs_model(request: &LanguageRequest) -> bool {
+    request.method_or_default().value != Method::Scratch
+}
+
+fn no_model() -> Error {
+    Error::setting("model", "is missing, and so is `scratch`")
+}
+
+fn absolute(path: &Path, action: &'static str) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(Error::file(action, path))
+}
+
+/// The file or folder of a tokenizer that a request names.
+fn tokenizer_file(request: &mut LanguageRequest) -> Option<&mut PathBuf> {
+    match request.scratch.as_mut()?.tokenizer.as_mut()? {
+        TokenizerSource::File(path) => Some(path),
+        TokenizerSource::Trained => None,
+    }
+}
+
+/// The folder of a tokenizer that is named by its folder, or by its file `tokenizer.json`.
+fn tokenizer_folder(path: &Path) -> Result<PathBuf> {
+    let wrong = |problem: &str| {
+        Error::setting(
+            "scratch.tokenizer",
+            format!("{problem}: `{}`", path.display()),
+        )
+    };
+    let absolute = absolute(path, "find the tokenizer")?;
+    match absolute.is_file() {
+        false if absolute.join(TOKENIZER).is_file() => Ok(absolute),
+        false => Err(wrong(
+            "is neither `trained` nor a folder with a `tokenizer.json`",
+        )),
+        true if absolute.ends_with(TOKENIZER) => {
+            Ok(absolute.parent().map(Path::to_owned).unwrap_or_default())
+        }
+        true => Err(wrong("is a file with another name than `tokenizer.json`")),
+    }
+}

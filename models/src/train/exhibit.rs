@@ -1,0 +1,70 @@
+//! What a model shows of itself while it learns, as data: each form is drawn by one part of the window and one of the terminal.
+
+use serde::{Deserialize, Serialize};
+
+/// Something to look at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Exhibit {
+    /// A text, such as what a language model wrote.
+    Text {
+        /// What it was given.
+        title: String,
+        /// What it made of that.
+        text: String,
+    },
+    /// Cells in rows, such as a puzzle.
+    Grid {
+        /// What it is.
+        title: String,
+        /// The cells, row by row. All rows are of one length.
+        rows: Vec<Vec<String>>,
+        /// Cells that are marked, by row and column from 0.
+        marks: Vec<Mark>,
+    },
+    /// A picture with what a model sees in it.
+    Image {
+        /// What it is.
+        title: String,
+        /// What the model says it shows.
+        label: String,
+        /// What it shows, if that is known.
+        expected: Option<String>,
+        /// Pixels in a row.
+        width: usize,
+        /// Red, green and blue of each pixel, row by row.
+        pixels: Vec<u8>,
+    },
+    /// Figures in rows.
+    Table {
+        /// What it is.
+        title: String,
+        /// The names of the columns.
+        columns: Vec<String>,
+        /// The rows, as long as the columns.
+        rows: Vec<Vec<String>>,
+    },
+}
+
+/// A marked cell of a grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// From the top, from 0.
+    pub row: usize,
+    /// From the left, from 0.
+    pub column: usize,
+    /// What is said of it.
+    pub meaning: Meaning,
+}
+
+/// What a mark says of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Meaning {
+    /// It was given, not found.
+    Given,
+    /// It was found, and is right.
+    Right,
+    /// It was found, and is wrong.
+    Wrong,
+}

@@ -1,0 +1,165 @@
+//! What a kind of learning must say, so that it can be asked for, planned, forecast and trained like every other.
+//!
+//! The loop needs less, which is [`Task`]. Deliberately absent: which kinds there are; [`crate::tasks`] lists them.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use candle_core::Device;
+
+use super::{
+    estimate::Estimate,
+    fit::Measure,
+    forecast::Tried,
+    plan::{Chosen, Problem, TrainPlan},
+    request::TrainRequest,
+    resolve::Resolver,
+    tree::Part,
+};
+use crate::Result;
+
+/// A kind of learning. It has no values: what it says are types, tables and functions.
+pub trait Kind: Sized + 'static {
+    /// Its name in a run file: `task: language`.
+    const NAME: &'static str;
+    /// What it learns from, in the plural: rates are in these per second.
+    const UNIT: &'static str;
+    /// What can be done with its result, as the app calls it: `chat`.
+    const USES: &'static [&'static str];
+    /// The fields, or sections of them, that decide the shape of the weights: with another value, what was saved does not fit.
+    const SHAPED_BY: &'static [&'static str];
+    /// Those that decide which rows there are, and in which order they come.
+    const ORDERED_BY: &'static [&'static str];
+    /// Those that name files, which are compared by what is in them.
+    const NAMES_OF_FILES: &'static [&'static str];
+    /// What is done to make a run fit into memory, beside what every run can do: the cheapest first.
+    const MEASURES: &'static [Measure<Self>] = &[];
+
+    /// Its part of a request. Everything in it is optional.
+    type Request: Part + Clone + Default + PartialEq;
+    /// Its part of a plan. Nothing in it is open.
+    type Plan: Part + Clone + PartialEq;
+    /// What was looked up before a plan can be made.
+    type Facts: Clone + Default;
+    /// What was read to look it up, kept while a form asks again for the same data.
+    type Read: Send + Sync + 'static;
+    /// The shape of a model: all that what it takes depends on, beside the plan.
+    type Shape;
+    /// A model with its data.
+    type Task: Tried;
+
+    /// The files of the data that a request names.
+    fn files(request: &Self::Request) -> &[PathBuf];
+
+    /// Of all that is wrong with a request, what does not follow from something else that is.
+    fn first_problems(problems: Vec<Problem>) -> Vec<Problem> {
+        problems
+    }
+
+    /// Its part of a plan, and what the rest is chosen by.
+    fn resolve(resolver: &mut Resolver<Self>) -> (Self::Plan, Basis);
+
+    /// The shape of the model of a plan, by what was looked up. Nothing where that is not known.
+    fn shape(plan: &Self::Plan, facts: &Self::Facts) -> Option<Self::Shape>;
+
+    /// The same, read from where the plan's model is.
+    fn read_shape(plan: &Self::Plan) -> Result<Self::Shape>;
+
+    /// What a run will take, from shapes alone.
+    fn estimate(plan: &TrainPlan<Self::Plan>, shape: &Self::Shape) -> Estimate;
+
+    /// Whether some weights don't learn, so that they can be kept in fewer bytes.
+    fn has_frozen_weights(_plan: &Self::Plan) -> bool {
+        false
+    }
+
+    /// The model that a request starts from, if it does: a folder, or a name by which somebody finds it.
+    fn model(request: &mut Self::Request) -> Option<&mut PathBuf>;
+
+    /// Makes the paths of a request absolute, and refuses those that can't be what they should be.
+    fn find_files(request: &mut Self::Request) -> Result<()>;
+
+    /// Changes the paths of a request that are written as seen from the folder of its run file.
+    fn seen_from(request: &mut Self::Request, folder: &Path);
+
+    /// Reads what a request names. `known` is what was read for an earlier one, which is returned when it is the same.
+    /// Nothing when the request names too little to read anything.
+    fn read(
+        request: &TrainRequest<Self::Request>,
+        known: Option<&Arc<Self::Read>>,
+    ) -> Result<Option<Arc<Self::Read>>>;
+
+    /// What a plan depends on, of what was read and of the model that a request names.
+    fn facts(
+        request: &TrainRequest<Self::Request>,
+        read: Option<&Self::Read>,
+    ) -> Result<Self::Facts>;
+
+    /// Whether a plan can be carried out, as far as that can be said without opening anything.
+    fn check(_plan: &Self::Plan) -> Result<()> {
+        Ok(())
+    }
+
+    /// What a person should know of the data under this plan.
+    fn warnings(plan: &TrainPlan<Self::Plan>, read: &Self::Read) -> Result<Vec<String>>;
+
+    /// Opens the model and the data of a plan. With `learned_from`, the newest checkpoint, what was made from the data at
+    /// the beginning of the run is taken from there.
+    fn open(
+        plan: &TrainPlan<Self::Plan>,
+        learned_from: Option<&Path>,
+        device: &Device,
+    ) -> Result<Self::Task>;
+
+    /// What a person can still do about memory when a run has nothing left to give up: `start it with shorter rows`.
+    fn smaller(_plan: &Self::Plan) -> Option<String> {
+        None
+    }
+
+    /// The files that a run learns from and starts from, by what they are for it: `data/1`, `model/config.json`. One that the
+    /// plan names is among them also when it is not there.
+    fn sources(plan: &Self::Plan) -> BTreeMap<String, PathBuf>;
+
+    /// What is trained, and how.
+    fn subject(plan: &Self::Plan) -> Subject;
+}
+
+/// What a run trains, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The folder of the model, or a number that stands for the shape of a new one. Two runs with the same model and method
+    /// on one device take about the same memory for a row.
+    pub model: String,
+    /// How it is trained, as in a run file.
+    pub method: String,
+    /// Both, for a person: `adapter for SmolLM2-135M`.
+    pub what: String,
+    /// The folder of the model it starts from, if it does.
+    pub base: Option<PathBuf>,
+    /// The files and folders it learns from.
+    pub data: Vec<PathBuf>,
+}
+
+/// What a kind says to the choices that every run has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Basis {
+    /// Units in a row of a batch; 1 where a row is a unit.
+    pub length: usize,
+    /// Rows of batches in one pass over the data.
+    pub rows: usize,
+    /// Rows kept aside to measure with.
+    pub held_out_rows: usize,
+    /// How many units one update should see.
+    pub units_per_step: usize,
+    /// How often the data is seen.
+    pub epochs: Chosen<f64>,
+    /// The highest learning rate.
+    pub learning_rate: Chosen<f64>,
+    /// How much each weight shrinks.
+    pub weight_decay: Chosen<f64>,
+    /// AdamW's memory of squared gradients.
+    pub beta2: Chosen<f64>,
+}

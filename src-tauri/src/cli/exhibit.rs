@@ -1,0 +1,165 @@
+//! What a model shows of itself, in a terminal.
+
+use std::fmt::Write;
+
+use console::{Color, style};
+use models::train::exhibit::{Exhibit, Meaning};
+
+use super::terminal::{printable, table};
+
+/// The most characters that a picture is wide.
+const IMAGE_WIDTH: usize = 48;
+
+/// The lines of an exhibit.
+pub(super) fn drawn(exhibit: &Exhibit) -> String {
+    match exhibit {
+        Exhibit::Text { title, text } => {
+            let title = style(printable(title)).for_stderr().dim();
+            format!("{title}{}", printable(text))
+        }
+        Exhibit::Grid { title, rows, marks } => {
+            let mut lines = vec![heading(title)];
+            let width = rows
+                .iter()
+                .flatten()
+                .map(|cell| printable(cell).chars().count())
+                .max();
+            for (row, cells) in rows.iter().enumerate() {
+                let mut line = String::new();
+                for (column, cell) in cells.iter().enumerate() {
+                    let mark = marks.iter().find(|it| (it.row, it.column) == (row, column));
+                    let cell = format!("{:>1$} ", printable(cell), width.unwrap_or(1));
+                    let cell = style(cell).for_stderr();
+                    let cell = match mark.map(|it| it.meaning) {
+                        Some(Meaning::Given) => cell.dim(),
+                        Some(Meaning::Right) => cell.green(),
+                        Some(Meaning::Wrong) => cell.red().bold(),
+                        None => cell,
+                    };
+                    // Writing to a string can't fail.
+                    let _ = write!(line, "{cell}");
+                }
+                lines.push(line.trim_end().to_owned());
+            }
+            lines.join("\n")
+        }
+        Exhibit::Image {
+            title,
+            label,
+            expected,
+            width,
+            pixels,
+        } => {
+            let seen = match expected {
+                Some(expected) if expected != label => format!(
+                    "{}, and is {}",
+                    style(printable(label)).for_stderr().red(),
+                    printable(expected)
+                ),
+                _ => style(printable(label)).for_stderr().green().to_string(),
+            };
+            let picture = picture(*width, pixels).unwrap_or_default();
+            format!("{}: {seen}{picture}", heading(title))
+        }
+        Exhibit::Table {
+            title,
+            columns,
+            rows,
+        } => {
+            let cells = |row: &[String]| row.iter().map(|cell| printable(cell)).collect::<Vec<_>>();
+            let rows = rows.iter().map(|row| cells(row));
+            let all: Vec<_> = std::iter::once(cells(columns)).chain(rows).collect();
+            format!("{}\n{}", heading(title), table(&all).join("\n"))
+        }
+    }
+}
+
+fn heading(title: &str) -> String {
+    style(printable(title)).for_stderr().dim().to_string()
+}
+
+/// Pixels as half blocks, two rows a line, where the terminal has colours.
+fn picture(width: usize, pixels: &[u8]) -> Option<String> {
+    if !console::colors_enabled_stderr() || width == 0 {
+        return None;
+    }
+    let height = pixels.len() / 3 / width;
+    let step = width.div_ceil(IMAGE_WIDTH).max(1);
+    let color = |row: usize, column: usize| {
+        let at = 3 * (row * width + column);
+        let pixel = pixels.get(at..at + 3)?;
+        Some(Color::TrueColor(pixel[0], pixel[1], pixel[2]))
+    };
+    let mut drawn = String::new();
+    for row in (0..height).step_by(2 * step) {
+        drawn.push('\n');
+        for column in (0..width).step_by(step) {
+            let upper = color(row, column)?;
+            let lower = color(row + step, column).unwrap_or(Color::Black);
+            let _ = write!(drawn, "{}", style("▀").for_stderr().fg(upper).bg(lower));
+        }
+    }
+    Some(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use models::train::exhibit::Mark;
+
+    use super::*;
+
+    #[test]
+    fn every_exhibit_is_drawn_in_words() {
+        let words = |words: &[&str]| words.iter().map(|&it| it.to_owned()).collect::<Vec<_>>();
+        let mark = Mark {
+            row: 1,
+            column: 0,
+            meaning: Meaning::Wrong,
+        };
+        let title = || "It".to_owned();
+        let cases = [
+            (
+                Exhibit::Text {
+                    title: "To be".to_owned(),
+                    text: ", or not\u{1b}[2J".to_owned(),
+                },
+                "To be, or not[2J",
+            ),
+            (
+                Exhibit::Grid {
+                    title: title(),
+                    rows: vec![words(&["1", "2"]), words(&["10", "4"])],
+                    marks: vec![mark],
+                },
+                "It\n 1  2\n10  4",
+            ),
+            (
+                Exhibit::Image {
+                    title: title(),
+                    label: "cat".to_owned(),
+                    expected: Some("dog".to_owned()),
+                    width: 1,
+                    pixels: vec![0, 0, 0],
+                },
+                "It: cat, and is dog",
+            ),
+            (
+                Exhibit::Table {
+                    title: title(),
+                    columns: words(&["layer", "accuracy"]),
+                    rows: vec![words(&["10", "0.75"])],
+                },
+                "It\nlayer  accuracy\n10     0.75",
+            ),
+        ];
+        for (exhibit, expected) in cases {
+            let plain = console::strip_ansi_codes(&drawn(&exhibit)).into_owned();
+            let plain = plain
+                .lines()
+                .map(str::trim_end)
+                .collect::<Vec<_>>()
+                .join("\n");
+            assert_eq!(plain, expected);
+        }
+    }
+}
