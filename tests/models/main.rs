@@ -17,6 +17,7 @@ mod exports;
 mod first_rows;
 mod fit;
 mod golden;
+mod kind;
 mod language;
 mod parquet_files;
 mod plan;

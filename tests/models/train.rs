@@ -501,7 +501,7 @@ fn a_run_that_cannot_be_looked_at_goes_on_and_says_so() {
     let expected = [0, 5, 10]
         .map(|step| format!("the loss on held-out data is not a number after step {step}"));
     let unwritten =
-        [0, 5, 10].map(|step| format!("nothing was written after step {step}: there are no words"));
+        [0, 5, 10].map(|step| format!("nothing was shown after step {step}: there are no words"));
     assert_eq!(
         warnings(&watch),
         [

@@ -12,9 +12,14 @@ pub(crate) const LONG: &[Exempt] = &[
         reason: "a flat list of operations with their shapes",
     },
     Exempt {
-        path: "models/src/train/resolve/learner.rs",
+        path: "models/src/tasks/language/resolve.rs",
         function: Some("data"),
         reason: "one paragraph per field of the plan's data, in the order of the plan",
+    },
+    Exempt {
+        path: "models/src/train/sentence.rs",
+        function: Some("sentence"),
+        reason: "one sentence an event, side by side",
     },
     Exempt {
         path: "ui/src/api/bindings.ts",

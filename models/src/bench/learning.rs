@@ -135,20 +135,7 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
     };
     task.data.files = vec![PathBuf::from("tokens")];
     task.data.max_length = Some(length);
-    let mut facts = LanguageFacts {
-        model: None,
-        data: DataFacts {
-            read_as: "random tokens".to_owned(),
-            chat: false,
-            rows: 1000,
-            held_out_rows: 50,
-            tokens: 1000 * length,
-            length_95: length,
-            length_longest: length,
-            longer: Vec::new(),
-        },
-        vocab_size: 0,
-    };
+    let mut facts = random_text(length);
     match method {
         Method::Scratch => {
             task.scratch = Some(ScratchRequest {
@@ -181,6 +168,22 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
             format!("can't be {dtype} on {}", device.kind),
         )),
         _ => Ok(plan),
+    }
+}
+
+/// Rows of noise, of one length.
+fn random_text(length: usize) -> LanguageFacts {
+    LanguageFacts {
+        data: DataFacts {
+            read_as: "random tokens".to_owned(),
+            rows: 1000,
+            held_out_rows: 50,
+            tokens: 1000 * length,
+            length_95: length,
+            length_longest: length,
+            ..DataFacts::default()
+        },
+        ..LanguageFacts::default()
     }
 }
 

@@ -150,6 +150,11 @@ impl TaskPlan {
         with_kind!(TaskPlan, self, K, task => K::sources(task))
     }
 
+    /// The files and folders of the data.
+    pub fn data(&self) -> &[PathBuf] {
+        with_kind!(TaskPlan, self, K, task => K::data(task))
+    }
+
     /// What is trained, and how.
     pub fn subject(&self) -> Subject {
         with_kind!(TaskPlan, self, K, task => K::subject(task))

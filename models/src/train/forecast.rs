@@ -98,23 +98,11 @@ pub struct Forecast {
     pub opening_seconds: f64,
 }
 
-/// A task that is tried, and what only it knows.
-pub trait Tried: Task {
-    /// A batch of so many rows of so many units, all of them filled.
-    fn full_batch(&mut self, rows: usize, length: usize) -> Result<Self::Batch>;
-
-    /// The units of the longest row, and of a batch of so many rows on average.
-    fn row_length(&mut self, rows: usize) -> (usize, f64);
-
-    /// How many batches of held-out data there are.
-    fn held_out_batches(&self) -> usize;
-}
-
 /// What a plan with so many rows at once of so many units is estimated to take, in bytes.
 pub type Needed<'a> = &'a dyn Fn(usize, usize) -> u64;
 
 /// Takes a few steps of two sizes, an evaluation, a sample and a save. `save` says how long that took, and keeps nothing.
-pub fn trial<T: Tried, P: Serialize>(
+pub fn trial<T: Task, P: Serialize>(
     whole_plan: &TrainPlan<P>,
     task: &mut T,
     needed: Needed,
@@ -173,7 +161,7 @@ pub fn trial<T: Tried, P: Serialize>(
 
 /// Steps of batches of so many rows and units, with a second batch where the plan has several for one update: it finds
 /// the gradients of the first.
-fn try_size<T: Tried>(
+fn try_size<T: Task>(
     plan: &RunPlan,
     task: &mut T,
     state: &mut TrainState,
@@ -231,7 +219,7 @@ fn try_size<T: Tried>(
 }
 
 /// The milliseconds of a batch of held-out data, and how many an evaluation has. The first batch warms up.
-fn try_evaluation<T: Tried>(plan: &RunPlan, task: &mut T) -> Result<Option<(f64, usize)>> {
+fn try_evaluation<T: Task>(plan: &RunPlan, task: &mut T) -> Result<Option<(f64, usize)>> {
     let all = task.held_out_batches();
     let count = match plan.evaluate.batches {
         0 => all,

@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -13,13 +13,13 @@ use candle_core::Device;
 use super::{
     estimate::Estimate,
     fit::Measure,
-    forecast::Tried,
     plan::{Chosen, Problem, TrainPlan},
     request::TrainRequest,
     resolve::Resolver,
+    task::Task,
     tree::Part,
 };
-use crate::Result;
+use crate::{Error, Result, data};
 
 /// A kind of learning. It has no values: what it says are types, tables and functions.
 pub trait Kind: Sized + 'static {
@@ -28,13 +28,13 @@ pub trait Kind: Sized + 'static {
     /// What it learns from, in the plural: rates are in these per second.
     const UNIT: &'static str;
     /// What can be done with its result, as the app calls it: `chat`.
-    const USES: &'static [&'static str];
+    const USES: &'static [&'static str] = &[];
     /// The fields, or sections of them, that decide the shape of the weights: with another value, what was saved does not fit.
-    const SHAPED_BY: &'static [&'static str];
+    const SHAPED_BY: &'static [&'static str] = &[];
     /// Those that decide which rows there are, and in which order they come.
-    const ORDERED_BY: &'static [&'static str];
+    const ORDERED_BY: &'static [&'static str] = &["data"];
     /// Those that name files, which are compared by what is in them.
-    const NAMES_OF_FILES: &'static [&'static str];
+    const NAMES_OF_FILES: &'static [&'static str] = &["data.files"];
     /// What is done to make a run fit into memory, beside what every run can do: the cheapest first.
     const MEASURES: &'static [Measure<Self>] = &[];
 
@@ -49,10 +49,13 @@ pub trait Kind: Sized + 'static {
     /// The shape of a model: all that what it takes depends on, beside the plan.
     type Shape;
     /// A model with its data.
-    type Task: Tried;
+    type Task: Task;
 
-    /// The files of the data that a request names.
-    fn files(request: &Self::Request) -> &[PathBuf];
+    /// The files and folders of the data that a request names.
+    fn files(request: &mut Self::Request) -> &mut Vec<PathBuf>;
+
+    /// Those of a plan.
+    fn data(plan: &Self::Plan) -> &[PathBuf];
 
     /// Of all that is wrong with a request, what does not follow from something else that is.
     fn first_problems(problems: Vec<Problem>) -> Vec<Problem> {
@@ -77,13 +80,24 @@ pub trait Kind: Sized + 'static {
     }
 
     /// The model that a request starts from, if it does: a folder, or a name by which somebody finds it.
-    fn model(request: &mut Self::Request) -> Option<&mut PathBuf>;
+    fn model(_request: &mut Self::Request) -> Option<&mut PathBuf> {
+        None
+    }
 
     /// Makes the paths of a request absolute, and refuses those that can't be what they should be.
-    fn find_files(request: &mut Self::Request) -> Result<()>;
+    fn find_files(request: &mut Self::Request) -> Result<()> {
+        for file in Self::files(request) {
+            *file = path::absolute(&file).map_err(Error::file("find the data", &file))?;
+        }
+        Ok(())
+    }
 
     /// Changes the paths of a request that are written as seen from the folder of its run file.
-    fn seen_from(request: &mut Self::Request, folder: &Path);
+    fn seen_from(request: &mut Self::Request, folder: &Path) {
+        for file in Self::files(request) {
+            *file = folder.join(&file);
+        }
+    }
 
     /// Reads what a request names. `known` is what was read for an earlier one, which is returned when it is the same.
     /// Nothing when the request names too little to read anything.
@@ -104,7 +118,9 @@ pub trait Kind: Sized + 'static {
     }
 
     /// What a person should know of the data under this plan.
-    fn warnings(plan: &TrainPlan<Self::Plan>, read: &Self::Read) -> Result<Vec<String>>;
+    fn warnings(_plan: &TrainPlan<Self::Plan>, _read: &Self::Read) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 
     /// Opens the model and the data of a plan. With `learned_from`, the newest checkpoint, what was made from the data at
     /// the beginning of the run is taken from there.
@@ -121,7 +137,9 @@ pub trait Kind: Sized + 'static {
 
     /// The files that a run learns from and starts from, by what they are for it: `data/1`, `model/config.json`. One that the
     /// plan names is among them also when it is not there.
-    fn sources(plan: &Self::Plan) -> BTreeMap<String, PathBuf>;
+    fn sources(plan: &Self::Plan) -> BTreeMap<String, PathBuf> {
+        data_sources(Self::data(plan))
+    }
 
     /// What is trained, and how.
     fn subject(plan: &Self::Plan) -> Subject;
@@ -139,8 +157,6 @@ pub struct Subject {
     pub what: String,
     /// The folder of the model it starts from, if it does.
     pub base: Option<PathBuf>,
-    /// The files and folders it learns from.
-    pub data: Vec<PathBuf>,
 }
 
 /// What a kind says to the choices that every run has.
@@ -162,4 +178,22 @@ pub struct Basis {
     pub weight_decay: Chosen<f64>,
     /// AdamW's memory of squared gradients.
     pub beta2: Chosen<f64>,
+}
+
+/// The files of data by what they are for a run: `data/1`, or `data/1/rows.jsonl` in a folder.
+pub fn data_sources(paths: &[PathBuf]) -> BTreeMap<String, PathBuf> {
+    let mut sources = BTreeMap::new();
+    for (index, path) in paths.iter().enumerate() {
+        let place = format!("data/{}", index + 1);
+        if !path.is_dir() {
+            sources.insert(place, path.clone());
+            continue;
+        }
+        // A folder without data is an error of the data, which is said when it is read.
+        for file in data::source::files(std::slice::from_ref(path)).unwrap_or_default() {
+            let inner = file.strip_prefix(path).unwrap_or(&file).to_string_lossy();
+            sources.insert(format!("{place}/{inner}"), file);
+        }
+    }
+    sources
 }

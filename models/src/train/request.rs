@@ -287,14 +287,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_named_with_the_known_ones() {
-        let problem = serde_json::from_str::<AnyRequest>(r#"{"lora": {"rnak": 8}}"#)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            problem.contains("`rnak`") && problem.contains("`rank`"),
-            "{problem}"
-        );
+    fn an_unknown_field_is_named() {
+        let read = serde_json::from_str::<AnyRequest>(r#"{"lora": {"rnak": 8}}"#);
+        let problem = read.unwrap_err().to_string();
+        assert_eq!(problem, "`lora.rnak` is not a setting");
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! What one loop needs of a model and its data to train it.
 
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
+use candle_core::Device;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::exhibit::Exhibit;
 use crate::{
-    Result,
+    Error, Result,
+    checkpoint::{folder::WEIGHTS, save::write_safetensors},
     parameters::Parameters,
     tape::{Tape, Value},
 };
@@ -43,7 +45,9 @@ pub trait Task {
     }
 
     /// Measures held-out data, `batches` of it or all for 0. `None` when there is none.
-    fn evaluate(&mut self, batches: usize) -> Result<Option<Evaluation>>;
+    fn evaluate(&mut self, _batches: usize) -> Result<Option<Evaluation>> {
+        Ok(None)
+    }
 
     /// What the model shows of itself now. Must not move the position in the data.
     fn show(&mut self) -> Result<Vec<Exhibit>> {
@@ -57,10 +61,38 @@ pub trait Task {
     fn restore(&mut self, state: &Json) -> Result<()>;
 
     /// Writes the model into a folder, so that it can be used from there and training can continue.
-    fn save(&self, folder: &Path) -> Result<()>;
+    fn save(&self, folder: &Path) -> Result<()> {
+        let weights = self.parameters().trainable();
+        let weights = weights.map(|it| (it.name().to_owned(), it.tensor()));
+        write_safetensors(&folder.join(WEIGHTS), &weights.collect(), HashMap::new())
+    }
 
     /// Reads the trainable weights that [`Task::save`] wrote.
-    fn load(&mut self, folder: &Path) -> Result<()>;
+    fn load(&mut self, folder: &Path) -> Result<()> {
+        let path = folder.join(WEIGHTS);
+        let mut read = candle_core::safetensors::load(&path, &Device::Cpu)?;
+        for weight in self.parameters().trainable() {
+            let name = weight.name();
+            let missing = || Error::format(&path, format!("`{name}` is missing"));
+            weight.assign(&read.remove(name).ok_or_else(missing)?)?;
+        }
+        Ok(())
+    }
+
+    /// A batch of so many rows of so many units, all of them filled, to see what one takes.
+    fn full_batch(&mut self, _rows: usize, _length: usize) -> Result<Self::Batch> {
+        self.next_batch()
+    }
+
+    /// The units of the longest row, and of a batch of so many rows on average.
+    fn row_length(&mut self, rows: usize) -> (usize, f64) {
+        (1, rows as f64)
+    }
+
+    /// How many batches of held-out data there are.
+    fn held_out_batches(&self) -> usize {
+        0
+    }
 }
 
 /// The size of a batch.

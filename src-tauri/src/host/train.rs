@@ -204,12 +204,24 @@ impl Host {
                 false => Next::Told(end.error),
             });
         };
+        self.with_less_memory(run, why, end.is_death, to_step, care)
+    }
+
+    /// What follows where memory ran out: the run gives something up, or has nothing left.
+    fn with_less_memory(
+        &self,
+        run: &Run,
+        why: String,
+        is_death: bool,
+        to_step: usize,
+        care: &mut Care,
+    ) -> Result<Next> {
         let whole = run.plan()?;
         let plan = &whole.run;
         let frozen = whole.task.has_frozen_weights();
         let allowed = Allowed {
             // An engine that could say so has tried that already, but not on Metal, where only another process is safe.
-            unused_memory: (end.is_death || plan.device == RequestedDevice::Metal)
+            unused_memory: (is_death || plan.device == RequestedDevice::Metal)
                 && !care.unused_memory_given,
             narrower_storage: self.narrower(plan, Role::Storage).filter(|_| frozen),
             narrower_dtype: self.narrower(plan, Role::Compute),

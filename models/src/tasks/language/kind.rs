@@ -27,7 +27,7 @@ use crate::{
         save::name_of,
     },
     data::{
-        self, DataRequest,
+        DataRequest,
         tokenizer::{COMPANIONS, TOKENIZER},
     },
     random::stable_hash,
@@ -35,7 +35,7 @@ use crate::{
         Problem, TrainPlan, TrainRequest, defaults,
         estimate::Estimate,
         fit::Measure,
-        kind::{Basis, Kind, Subject},
+        kind::{Basis, Kind, Subject, data_sources},
         resolve::Resolver,
     },
 };
@@ -81,7 +81,6 @@ impl Kind for Language {
         "lora.targets",
         "lora.layers",
     ];
-    const ORDERED_BY: &'static [&'static str] = &["data"];
     const NAMES_OF_FILES: &'static [&'static str] = &["model", "data.files", "scratch.tokenizer"];
     const MEASURES: &'static [Measure<Self>] = fit::MEASURES;
 
@@ -92,8 +91,12 @@ impl Kind for Language {
     type Shape = DecoderConfig;
     type Task = LanguageTask;
 
-    fn files(request: &LanguageRequest) -> &[PathBuf] {
-        &request.data.files
+    fn files(request: &mut LanguageRequest) -> &mut Vec<PathBuf> {
+        &mut request.data.files
+    }
+
+    fn data(plan: &LanguagePlan) -> &[PathBuf] {
+        &plan.data.files
     }
 
     /// Without the model, nothing that is read with it is known; that is no second mistake.
@@ -257,19 +260,7 @@ impl Kind for Language {
     }
 
     fn sources(plan: &LanguagePlan) -> BTreeMap<String, PathBuf> {
-        let mut sources = BTreeMap::new();
-        for (index, path) in plan.data.files.iter().enumerate() {
-            let place = format!("data/{}", index + 1);
-            if !path.is_dir() {
-                sources.insert(place, path.clone());
-                continue;
-            }
-            // A folder without data is an error of the data, which is said when it is read.
-            for file in data::source::files(std::slice::from_ref(path)).unwrap_or_default() {
-                let inner = file.strip_prefix(path).unwrap_or(&file).to_string_lossy();
-                sources.insert(format!("{place}/{inner}"), file);
-            }
-        }
+        let mut sources = data_sources(&plan.data.files);
         let mut add = |kind: &str, folder: &Path, names: &[&str]| {
             let there = names.iter().filter(|name| folder.join(name).is_file());
             sources.extend(there.map(|name| (format!("{kind}/{name}"), folder.join(name))));
@@ -313,7 +304,6 @@ impl Kind for Language {
                 Method::Full => format!("all of {base_name}"),
             },
             base,
-            data: plan.data.files.clone(),
         }
     }
 

@@ -34,12 +34,14 @@ use crate::{
     tape::{Tape, Value},
     train::{
         exhibit::Exhibit,
-        forecast::Tried,
         task::{BatchSize, Evaluation, Metric, Task},
     },
 };
 use model::LanguageModel;
 use plan::PromptPlan;
+
+/// Batches by which the mean size is known well enough.
+const BATCHES_SEEN: usize = 32;
 
 /// A language model that learns from batches of tokens.
 pub struct LanguageTask {
@@ -181,12 +183,7 @@ impl Task for LanguageTask {
     fn load(&mut self, folder: &Path) -> Result<()> {
         self.model.load_trained(folder)
     }
-}
 
-/// Batches by which the mean size is known well enough.
-const BATCHES_SEEN: usize = 32;
-
-impl Tried for LanguageTask {
     /// A batch of the data whose rows are filled up with themselves, so that it has as much to learn as others.
     fn full_batch(&mut self, rows: usize, length: usize) -> Result<Batch> {
         self.train.set_rows_per_batch(rows);

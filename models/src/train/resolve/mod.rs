@@ -247,7 +247,8 @@ impl<'a, K: Kind> Resolver<'a, K> {
     fn name(&mut self) -> String {
         let request = self.request;
         let name = self.take("name", &request.run.name, || {
-            let file = K::files(&request.task).first();
+            let mut task = request.task.clone();
+            let file = K::files(&mut task).first();
             let stem = |path: &std::path::Path| {
                 path.file_stem()
                     .map(|stem| stem.to_string_lossy().into_owned())

@@ -231,7 +231,11 @@ impl RunView {
             what,
             method: subject.method,
             name: plan.map_or_else(|| state.id.clone(), |plan| plan.run.name.clone()),
-            data: subject.data.iter().map(name_of).collect(),
+            data: plan
+                .map_or(&[][..], |plan| plan.task.data())
+                .iter()
+                .map(name_of)
+                .collect(),
             base: subject.base.map(|path| path.display().to_string()),
             place: place.map(|place| place as u32),
             step: state.step as u32,
