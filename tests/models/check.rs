@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use models::{
+    check::{
+        Fallback, Fault, FaultKind, GENERATION, GROUPS, MEMORY, Row, TRAINING, Verdict, cases,
+        dtypes, fallback, run_cases, run_group,
+    },
     device::{
-        Device,
-        check::{
-            Checked, Fallback, Fault, FaultKind, GENERATION, GROUPS, MEMORY, Row, TRAINING,
-            Verdict, cases, dtypes, fallback, run_cases, run_group,
-        },
+        Checked, Device,
         dtype::{DeviceClass, Dtype},
     },
     ops::kernels,

@@ -7,9 +7,9 @@ use std::{
 
 use models::{
     bench::{BANDWIDTH, Case, MATMUL, Row, Size, WORKLOADS, cases},
+    check,
     device::{
-        DeviceKind, FoundDevice, RequestedDevice,
-        check::{self, Checked},
+        Checked, DeviceKind, FoundDevice, RequestedDevice,
         dtype::{DeviceClass, Dtype},
     },
 };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use models::{
     data::row::{Message, Role},
-    device::{DeviceKind, RequestedDevice, check::Checked},
+    device::{Checked, DeviceKind, RequestedDevice},
 };
 
 use crate::{

@@ -6,13 +6,10 @@ use std::{
 };
 
 use models::{
+    check::{Case, Fallback, Fault, GROUPS, Row, cases},
     checkpoint::save::replace_file,
     data::{self, DataRequest},
-    device::{
-        DeviceKind, FoundDevice, RequestedDevice,
-        check::{Case, Checked, Fallback, Fault, GROUPS, Row, cases},
-        dtype::DeviceClass,
-    },
+    device::{Checked, DeviceKind, FoundDevice, RequestedDevice, dtype::DeviceClass},
     ops::kernels::NAMES,
 };
 

@@ -7,9 +7,7 @@ use models::{
     checkpoint::{adapter::ADAPTER_CONFIG, folder::ModelFolder},
     data::encode::Learn,
     device::{
-        Choice, DeviceRequest,
-        check::Checked,
-        choose,
+        Checked, Choice, DeviceRequest, choose,
         dtype::{DeviceClass, Role, choose_dtype},
     },
     tasks::language::{

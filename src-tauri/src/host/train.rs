@@ -9,8 +9,7 @@ use std::{cell::RefCell, thread, time::Duration};
 use models::{
     checkpoint::{keep::Checkpoints, save::replace_file},
     device::{
-        DeviceKind, RequestedDevice,
-        check::Checked,
+        Checked, DeviceKind, RequestedDevice,
         dtype::{DeviceClass, Dtype, Role},
         pressure::oom_kills,
     },

@@ -6,8 +6,7 @@ use models::{
     checkpoint::load::LoadDtypes,
     data::row::{Message, Role},
     device::{
-        self, Choice,
-        check::Checked,
+        self, Checked, Choice,
         dtype::{self, DeviceClass, choose_dtype},
     },
     generate::{Answer, Writer, sample::SamplingSettings},

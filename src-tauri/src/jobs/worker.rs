@@ -19,7 +19,7 @@ use std::{
 };
 
 use models::{
-    device::{self, check::Checked},
+    device::{self, Checked},
     tasks::starter,
 };
 

@@ -8,11 +8,9 @@ use std::path::PathBuf;
 
 use models::{
     bench,
+    check::{Fallback, Fault, Row},
     data::starter::Exchange,
-    device::{
-        FoundDevice, RequestedDevice,
-        check::{Checked, Fallback, Fault, Row},
-    },
+    device::{Checked, FoundDevice, RequestedDevice},
     tasks::AnyPlan,
     tasks::starter::Examination,
     train::forecast::Forecast,

@@ -1,6 +1,6 @@
 //! What the device check found, as the window shows it.
 
-use models::device::check::{Row, Verdict};
+use models::check::{Row, Verdict};
 use serde::Serialize;
 use specta::Type;
 

@@ -28,10 +28,10 @@ use std::ops::ControlFlow;
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
-pub use route::Checked;
-
-use super::dtype::{DeviceClass, Dtype, Role, dtype_rule};
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    device::dtype::{DeviceClass, Dtype, Role, dtype_rule},
+};
 use trial::Operation;
 
 /// The operation that trains a small model. It uses many kernels, so it has no name among theirs.
