@@ -12,6 +12,7 @@ pub mod initial;
 pub mod kv_cache;
 pub mod layers;
 pub mod lora;
+mod size;
 
 use candle_core::Tensor;
 
