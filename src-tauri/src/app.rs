@@ -16,7 +16,8 @@ use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, Theme, WindowEvent, win
 
 use crate::{
     commands::{App, builder, settings::show_theme},
-    host::{Host, locked},
+    host::Host,
+    lock::locked,
     wire::{
         error::{AppError, Result},
         view::News,

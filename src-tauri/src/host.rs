@@ -14,7 +14,7 @@ mod trial;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -40,6 +40,7 @@ use crate::{
     },
     hub::Hub,
     jobs::engine::{self, Engine, Wish},
+    lock::locked,
     store::{
         self,
         paths::Paths,
@@ -77,11 +78,6 @@ struct Seen {
 /// How old the answer of the engines may be for who wants to know what is free.
 #[cfg(feature = "gui")]
 const SEEN_FOR: Duration = Duration::from_secs(30);
-
-/// The value behind a lock, also after a thread panicked while it held it: each is whole at any time.
-pub(crate) fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    value.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Host {
     /// Opens the app in `home`, or in the system's folders. Also returns what is odd about the settings.

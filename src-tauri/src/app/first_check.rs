@@ -7,7 +7,7 @@ use tauri::{AppHandle, Manager};
 
 use crate::{
     commands::{App, device::Teller},
-    host::locked,
+    lock::locked,
     store::checks,
 };
 

@@ -11,8 +11,8 @@ use tauri::{
 use super::{notify::notify, single};
 use crate::{
     commands::{App, Leaving},
-    host::locked,
     hub::downloads::Told,
+    lock::locked,
     power::awake::Awake,
     store::{
         run_state::{RunState, RunStatus},

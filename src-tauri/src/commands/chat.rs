@@ -7,8 +7,8 @@ use tauri::{State, ipc::Channel};
 
 use super::{Answer, App};
 use crate::{
-    host::locked,
     jobs::chat::{ChatSettings, Prompt},
+    lock::locked,
     store::conversations::{self, ConversationFile},
     wire::{
         error::{AppError, Result},

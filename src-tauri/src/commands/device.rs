@@ -7,7 +7,8 @@ use tauri::State;
 
 use super::{Answer, App};
 use crate::{
-    host::{check::CheckNews, locked},
+    host::check::CheckNews,
+    lock::locked,
     store::checks,
     wire::{
         error::Result,

@@ -9,7 +9,7 @@ use tauri::{AppHandle, Manager, Runtime, State, ipc::Channel};
 
 use super::{Answer, App, Leaving};
 use crate::{
-    host::locked,
+    lock::locked,
     store::{checks, run_state::RunStatus},
     wire::view::{DeviceView, HomeView, News, ReasonView, StatusView},
 };

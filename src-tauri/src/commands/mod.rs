@@ -27,9 +27,10 @@ use ::models::tasks::AnyPlan;
 use tauri::{Wry, ipc::Channel};
 
 use crate::{
-    host::{Host, chat::OpenModel, locked},
+    host::{Host, chat::OpenModel},
     hub::downloads::Downloads,
     jobs::queue::Queue,
+    lock::locked,
     store::{
         run_state::{RunProgress, RunState},
         runs::Run,

@@ -19,7 +19,8 @@ use super::{
     pace::Pace,
 };
 use crate::{
-    host::{Host, locked},
+    host::Host,
+    lock::locked,
     store::{
         data_sets,
         hub_cache::names::{RepositoryId, RepositoryKind},

@@ -18,7 +18,8 @@ use models::train::TrainEvent;
 
 use super::engine::Wish;
 use crate::{
-    host::{Host, locked},
+    host::Host,
+    lock::locked,
     store::{
         record::{Record, RecordedEvent},
         runs::Run,

@@ -29,7 +29,7 @@ use super::{
     check, choose, train,
 };
 use crate::{
-    host::locked,
+    lock::locked,
     store::runs::Run,
     wire::{
         engine::{Ask, Reply},
