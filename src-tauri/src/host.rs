@@ -14,7 +14,7 @@ mod trial;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -62,7 +62,7 @@ pub(crate) struct Host {
     /// What the engines saw when they were last asked, and why one could not be.
     devices: Mutex<Option<Seen>>,
     /// The Hugging Face Hub.
-    pub(crate) hub: Hub,
+    pub(crate) hub: Arc<Hub>,
     /// The data that was last planned with.
     read_data: Mutex<Option<plan::ReadData>>,
 }
@@ -85,7 +85,7 @@ impl Host {
         let paths = Paths::new(home)?;
         let (settings, warnings) = Settings::read(&paths.settings)?;
         let host = Self {
-            hub: Hub::new(&paths),
+            hub: Hub::new(&paths).into(),
             settings: Mutex::new(settings),
             devices: Mutex::default(),
             read_data: Mutex::default(),

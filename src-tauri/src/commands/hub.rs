@@ -22,7 +22,7 @@ use crate::{
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn hub(app: State<'_, App>) -> Answer<HubView> {
-    Ok(HubView::from(&app.host.hub))
+    Ok(HubView::from(&*app.host.hub))
 }
 
 /// Looks for models or data.

@@ -110,8 +110,11 @@ impl App {
     pub(crate) fn new(host: Host, warnings: Vec<String>) -> Self {
         let host = Arc::new(host);
         Self {
-            queue: Queue::new(host.clone()),
-            downloads: Downloads::new(host.clone()),
+            queue: Queue::new(host.paths.waiting.clone(), {
+                let host = host.clone();
+                move |run, force, heard, wish| host.train(run, force, &mut |_| {}, heard, wish)
+            }),
+            downloads: Downloads::new(host.hub.clone(), host.paths.clone()),
             host,
             known: Mutex::default(),
             warnings,
