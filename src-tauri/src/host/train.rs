@@ -83,7 +83,7 @@ impl Host {
         let mut care = Care::default();
         let power = RefCell::new(PowerWatch::new());
         let wish = &|| match wish() {
-            Wish::GoOn => match power.borrow_mut().why_pause(&self.settings()) {
+            Wish::GoOn => match power.borrow_mut().why_pause(self.settings().pause_rules()) {
                 Some(why) => Wish::Pause(Some(why)),
                 None => Wish::GoOn,
             },
