@@ -7,10 +7,10 @@ use tauri::{State, ipc::Channel};
 
 use super::{Answer, App};
 use crate::{
-    jobs::chat::{ChatSettings, Prompt},
     lock::locked,
     store::conversations::{self, ConversationFile},
     wire::{
+        chat::{ChatSettings, Prompt},
         error::{AppError, Result},
         view::{AnswerView, ChatView, ConversationView, MessageView, SamplingView},
     },

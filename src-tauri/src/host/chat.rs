@@ -8,11 +8,10 @@ use models::{
 };
 
 use crate::{
-    jobs::{
-        chat::{ChatSettings, Prompt, Said},
-        engine::{Engine, Wish},
-    },
+    jobs::engine::{Engine, Wish},
+    store::yaml::{expected_in_words, parse_scalar},
     wire::{
+        chat::{ChatSettings, Prompt, Said},
         engine::{Ask, Reply},
         error::{AppError, Result},
     },
@@ -182,5 +181,64 @@ impl Conversation {
         messages.drain(first..first + 2 * said.forgotten_turns);
         self.messages = messages;
         Ok(said)
+    }
+}
+
+impl ChatSettings {
+    /// The settings with one of them changed, given as `temperature=0.2`.
+    pub(crate) fn with(&self, change: &str) -> Result<Self> {
+        let wrong = |words: String| AppError::invalid(format!("`{change}`: {words}"));
+        let (name, words) = change
+            .split_once('=')
+            .ok_or_else(|| wrong("write it like `temperature=0.2`".to_owned()))?;
+        let value = parse_scalar(words).map_err(wrong)?;
+        let mut tree = serde_json::to_value(self).map_err(|error| wrong(error.to_string()))?;
+        if let Some(fields) = tree.as_object_mut() {
+            fields.insert(name.trim().to_owned(), value);
+        }
+        let settings: Self = serde_json::from_value(tree)
+            .map_err(|error| wrong(expected_in_words(&error.to_string())))?;
+        settings
+            .check()
+            .map_err(|error| match error.field.as_deref() {
+                Some("max_tokens") => wrong(error.message),
+                _ => error,
+            })?;
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_changed_by_its_name() {
+        let settings = ChatSettings::default().with("temperature=0.2").unwrap();
+        assert_eq!(settings.temperature, 0.2);
+        assert_eq!(settings.top_p, ChatSettings::default().top_p);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named() {
+        for (change, expected) in [
+            ("warm", "`warm`: write it like `temperature=0.2`"),
+            (
+                "max_tokens=0",
+                "`max_tokens=0`: an answer has at least 1 token",
+            ),
+            (
+                "temperature=-1",
+                "`temperature` is -1; it must be 0 or more",
+            ),
+            (
+                "heat=1",
+                "`heat=1`: unknown field `heat`, expected one of `temperature`, `top_k`, `top_p`, `min_p`, \
+                 `repetition_penalty`, `seed`, `max_tokens`",
+            ),
+        ] {
+            let error = ChatSettings::default().with(change).unwrap_err();
+            assert_eq!(error.message, expected);
+        }
     }
 }
