@@ -10,7 +10,8 @@ use tauri::{
 
 use super::{notify::notify, single};
 use crate::{
-    commands::{App, Leaving},
+    commands::{App, Leaving, home::view::News},
+    host::hub::view::DownloadView,
     hub::downloads::Told,
     lock::locked,
     power::awake::Awake,
@@ -18,7 +19,6 @@ use crate::{
         run_state::{RunState, RunStatus},
         runs::Run,
     },
-    wire::view::{DownloadView, News},
 };
 
 const LOOK: Duration = Duration::from_millis(500);

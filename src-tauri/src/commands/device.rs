@@ -9,11 +9,11 @@ use super::{Answer, App};
 use crate::{
     host::check::CheckNews,
     lock::locked,
-    store::checks,
-    wire::{
-        error::Result,
+    store::checks::{
+        self,
         view::{CheckProgressView, CheckView},
     },
+    wire::error::Result,
 };
 
 /// What the last check of a device found, unless the app or the system changed since.

@@ -1,5 +1,7 @@
 //! The app as a whole: what it computes on, what goes on, what it offers, and how it is left.
 
+pub(crate) mod view;
+
 use models::device::{
     FoundDevice,
     defaults::device_defaults,
@@ -11,8 +13,8 @@ use super::{Answer, App, Leaving};
 use crate::{
     lock::locked,
     store::{checks, run_state::RunStatus},
-    wire::view::{DeviceView, HomeView, News, ReasonView, StatusView},
 };
+use view::{DeviceView, HomeView, News, ReasonView, StatusView};
 
 /// What it computes on, and what was done so far.
 #[tauri::command(async)]

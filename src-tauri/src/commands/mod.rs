@@ -4,7 +4,7 @@ mod bench;
 mod chat;
 mod data;
 pub(crate) mod device;
-mod home;
+pub(crate) mod home;
 mod hub;
 mod models;
 mod native;
@@ -32,14 +32,17 @@ use crate::{
     jobs::queue::Queue,
     lock::locked,
     store::{
+        checks::view::CheckProgressView,
         run_state::{RunProgress, RunState},
         runs::Run,
     },
     wire::{
         error::AppError,
-        view::{CheckProgressView, ErrorView, News, RunView},
+        view::{ErrorView, RunView},
     },
 };
+
+use home::view::News;
 
 /// How many models can be open to be talked to: one, and the one it is compared with.
 const CHAT_PLACES: usize = 2;

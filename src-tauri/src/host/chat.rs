@@ -1,5 +1,8 @@
 //! A conversation with a model that is open in an engine.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::path::PathBuf;
 
 use models::{

@@ -1,5 +1,8 @@
 //! What a model of the Hub is good for on this machine, before any of it is fetched.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::path::PathBuf;
 
 use models::{

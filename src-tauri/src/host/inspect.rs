@@ -1,5 +1,8 @@
 //! Looking at data before anything is learned from it.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use models::{
     data::{
         self, DataRequest, Dataset, FileFound,

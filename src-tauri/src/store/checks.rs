@@ -1,5 +1,8 @@
 //! What the device checks found, the last of each device, for this version of the app on this version of the system.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use models::{
     check::{Fallback, Row},
     device::{

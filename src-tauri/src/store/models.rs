@@ -1,5 +1,8 @@
 //! Models on disk: folders in the layout of the Hugging Face Hub, with a `config.json` and weights.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::{
     collections::BTreeSet,
     fs,

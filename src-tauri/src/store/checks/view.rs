@@ -4,7 +4,7 @@ use models::check::{Row, Verdict};
 use serde::Serialize;
 use specta::Type;
 
-use crate::store::checks::{CheckReport, instead};
+use super::{CheckReport, instead};
 
 /// How far a check is.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
