@@ -20,7 +20,7 @@ use crate::{
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn last_check(app: State<'_, App>, device: String) -> Answer<Option<CheckView>> {
-    let found = app.host.devices();
+    let found = app.host.devices.found();
     let device = app
         .host
         .choose_device(Some(read(&device)?), true, &found)?

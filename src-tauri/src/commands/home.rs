@@ -11,8 +11,9 @@ use tauri::{AppHandle, Manager, Runtime, State, ipc::Channel};
 
 use super::{Answer, App, Leaving};
 use crate::{
+    jobs::engine,
     lock::locked,
-    store::{checks, run_state::RunStatus},
+    store::{checks, run_state::RunStatus, runs},
 };
 use view::{DeviceView, HomeView, News, ReasonView, StatusView};
 
@@ -21,12 +22,12 @@ use view::{DeviceView, HomeView, News, ReasonView, StatusView};
 #[specta::specta]
 pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
     if app.queue.going().is_none() {
-        app.host.look_again();
+        app.host.devices.look_again();
     }
-    let found = app.host.devices();
+    let found = app.host.devices.found();
     let choice = app.host.choose_device(None, false, &found)?;
     let mut warnings = choice.warnings.clone();
-    warnings.extend(app.host.engine_problems());
+    warnings.extend(app.host.devices.problems());
     warnings.extend(app.warnings.iter().cloned());
     let report = checks::find(&app.host.paths, &choice.device);
     if let Some(report) = report.filter(|report| !report.is_ready()) {
@@ -37,7 +38,7 @@ pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
         devices: found.iter().map(with_defaults).collect(),
         reason: choice.reason,
         warnings,
-        engines: app.host.engines(),
+        engines: engine::programs(),
         runs: app.views(),
     })
 }
@@ -46,12 +47,14 @@ pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
-    let choice = app.host.choose_device(None, false, &app.host.devices())?;
+    let choice = app
+        .host
+        .choose_device(None, false, &app.host.devices.found())?;
     let going = app.queue.going().and_then(|run| app.view(&run).ok());
     let waiting = app.queue.waiting();
     let offered = app.queue.offered();
     let offered = offered.iter().filter_map(|id| {
-        let run = app.host.run(id).ok()?;
+        let run = runs::exact(&app.host.paths, id).ok()?;
         // What was finished meanwhile, perhaps from the terminal, is no offer.
         let known = app.state(&run).ok()?;
         let open = !matches!(known.0.status, RunStatus::Finished | RunStatus::Running);
@@ -109,7 +112,7 @@ pub(super) fn leave<R: Runtime>(
 #[specta::specta]
 pub(super) fn resume_offered(app: State<'_, App>) -> Answer<()> {
     for id in app.queue.take_offered() {
-        if let Ok(run) = app.host.run(&id) {
+        if let Ok(run) = runs::exact(&app.host.paths, &id) {
             app.queue.add(run, false);
         }
     }

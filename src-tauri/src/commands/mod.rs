@@ -176,7 +176,7 @@ impl App {
 
     /// All runs, the newest first. One that can't be read is left out; its folder stays.
     fn views(&self) -> Vec<RunView> {
-        let runs = self.host.runs();
+        let runs = crate::store::runs::list(&self.host.paths);
         runs.iter()
             .rev()
             .filter_map(|run| self.view(run).ok())

@@ -3,16 +3,23 @@
 #[cfg(feature = "gui")]
 pub(crate) mod view;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+#[cfg(feature = "gui")]
+use models::tasks::language::model::base_of;
 use models::{
+    checkpoint::{adapter::ADAPTER_CONFIG, folder::CONFIG},
     data::row::{Message, Role},
     device::{Checked, DeviceKind, RequestedDevice},
 };
 
+use super::Host;
 use crate::{
     jobs::engine::{Engine, Wish},
-    store::yaml::{expected_in_words, parse_scalar},
+    store::{
+        self, runs,
+        yaml::{expected_in_words, parse_scalar},
+    },
     wire::{
         chat::{ChatSettings, Prompt, Said},
         engine::{Ask, Reply},
@@ -35,6 +42,65 @@ pub(crate) struct Conversation {
     messages: Vec<Message>,
     /// What a model that continues text has read and written so far.
     text: String,
+}
+
+impl Host {
+    /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models.
+    pub(crate) fn open_chat(
+        &self,
+        name: &str,
+        device: Option<RequestedDevice>,
+    ) -> Result<Conversation> {
+        Ok(Conversation::new(self.open_model(name, device)?))
+    }
+
+    /// Opens what a name means to be asked.
+    pub(crate) fn open_model(
+        &self,
+        name: &str,
+        device: Option<RequestedDevice>,
+    ) -> Result<OpenModel> {
+        let folder = self.model_folder(name)?;
+        let device = device.unwrap_or_else(|| self.settings().device);
+        let choice = self.choose_device(Some(device), false, &self.devices.found())?;
+        let checked = self.checked(&choice.device);
+        // A device that can't train gives no right answers either.
+        let device = match checked.training_failed {
+            Some(_) => RequestedDevice::Cpu,
+            None => device,
+        };
+        OpenModel::open(folder, device, self.kind_of(device), checked)
+    }
+
+    /// The folder with the weights that a name means.
+    pub(crate) fn model_folder(&self, name: &str) -> Result<PathBuf> {
+        let path = Path::new(name);
+        if path.join(CONFIG).is_file() || path.join(ADAPTER_CONFIG).is_file() {
+            return Ok(path.to_owned());
+        }
+        // A word can be part of a run's id and the name of a model; the whole name of a model comes first.
+        let model = store::models::find(&self.paths, &self.settings(), path);
+        match (model, runs::find(&self.paths, name)) {
+            (Ok(folder), _) => Ok(folder),
+            (_, Ok(run)) => run.best_checkpoint(),
+            (Err(error), Err(_)) if path.is_dir() => Err(error),
+            (Err(_), Err(error)) => Err(AppError::invalid(format!("{error}, and no model either"))
+                .with_hint("`anneal runs` lists runs; a model is named by its folder")),
+        }
+    }
+
+    /// The model that an adapter was trained for: what a run or a folder can be compared with.
+    #[cfg(feature = "gui")]
+    pub(crate) fn base_of(&self, name: &str) -> Option<String> {
+        let run = runs::find(&self.paths, name).ok();
+        let planned = run.and_then(|run| run.plan().ok()?.task.subject().base);
+        let base = planned.or_else(|| {
+            let folder = self.model_folder(name).ok()?;
+            Some(base_of(&folder).ok()?.into())
+        });
+        let base = base.filter(|path| path.is_dir());
+        base.map(|path| path.display().to_string())
+    }
 }
 
 impl OpenModel {

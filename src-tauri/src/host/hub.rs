@@ -141,7 +141,7 @@ impl Host {
             device: self.settings().device,
             strict: false,
         };
-        let Ok(choice) = choose(request, &self.devices()) else {
+        let Ok(choice) = choose(request, &self.devices.found()) else {
             return Vec::new();
         };
         let free_bytes = choice.device.free_bytes;

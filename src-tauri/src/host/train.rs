@@ -256,7 +256,7 @@ impl Host {
 
     /// A narrower format than the plan's for a role, if the plan lets it be used and the device check found it right.
     fn narrower(&self, plan: &RunPlan, role: Role) -> Option<Dtype> {
-        let devices = self.devices();
+        let devices = self.devices.found();
         let device = devices
             .iter()
             .find(|it| it.requested() == plan.device)

@@ -95,6 +95,13 @@ pub(crate) fn list(paths: &Paths) -> Vec<Run> {
     runs
 }
 
+/// The run with exactly this id.
+#[cfg(feature = "gui")]
+pub(crate) fn exact(paths: &Paths, id: &str) -> Result<Run> {
+    let found = list(paths).into_iter().find(|run| run.id == id);
+    found.ok_or_else(|| AppError::invalid(format!("there is no run `{id}`")))
+}
+
 /// Whether a folder holds a run, or what is left of one.
 fn is_run(folder: &Path) -> bool {
     let parts = ["run.yaml", "events.jsonl", "checkpoints"];
