@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::models::train::TrainEvent;
+use models::train::TrainEvent;
 
 pub(crate) use crate::wire::engine::RecordedEvent;
 use crate::wire::error::{AppError, Result};

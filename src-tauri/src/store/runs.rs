@@ -25,7 +25,7 @@ use super::{
     run_state::{RunProgress, RunState},
 };
 use crate::wire::error::{AppError, Result};
-use ::models::{
+use models::{
     checkpoint::save::replace_file,
     random::stable_hash,
     tasks::{AnyPlan, AnyResolved},

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::models::device::RequestedDevice;
+use models::device::RequestedDevice;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::yaml;
