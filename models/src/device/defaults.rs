@@ -3,15 +3,13 @@
 //! One table, read by the plan, the Device page and the guide. Number formats have their own, in
 //! [`dtype`](super::dtype).
 
-use serde::Serialize;
-
 use super::{
     DeviceKind, FoundDevice,
     dtype::{DeviceClass, Role, dtype_rule},
 };
 
 /// What is used when nothing is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefaultChoice<T> {
     /// The value.
     pub value: T,
@@ -23,8 +21,8 @@ const fn because<T>(value: T, reason: &'static str) -> DefaultChoice<T> {
     DefaultChoice { value, reason }
 }
 
-/// The defaults of one kind of device. Serialized, it is an object with one `{ value, reason }` per setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// The defaults of one kind of device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceDefaults {
     /// Rows in one micro-batch.
     pub batch_rows: DefaultChoice<usize>,
@@ -32,6 +30,24 @@ pub struct DeviceDefaults {
     pub gradient_checkpointing: DefaultChoice<bool>,
     /// How many devices one run uses.
     pub devices: DefaultChoice<usize>,
+}
+
+impl DeviceDefaults {
+    /// Each setting as a person reads it: its name, its value, and why.
+    pub fn rows(&self) -> [(&'static str, String, &'static str); 3] {
+        let (rows, checkpointing, devices) =
+            (self.batch_rows, self.gradient_checkpointing, self.devices);
+        let switch = if checkpointing.value { "on" } else { "off" };
+        [
+            ("batch rows", rows.value.to_string(), rows.reason),
+            (
+                "gradient checkpointing",
+                switch.to_owned(),
+                checkpointing.reason,
+            ),
+            ("devices", devices.value.to_string(), devices.reason),
+        ]
+    }
 }
 
 /// The defaults of a kind of device.
@@ -82,7 +98,7 @@ const NOT_HERE_YET: [(&str, &str); 2] = [
     ),
     (
         "No quantized weights",
-        "Not here yet. Weights that are not trained are kept in the storage format above.",
+        "Not here yet. Weights that are not trained are stored in 16 bits or more.",
     ),
 ];
 
@@ -142,21 +158,11 @@ pub fn markdown() -> String {
     page += "\n## Settings\n";
     for kind in [DeviceKind::Metal, DeviceKind::Cuda, DeviceKind::Cpu] {
         page += &format!("\n### {kind}\n\n| setting | default | why |\n|---|---|---|\n");
-        for (setting, default) in rows(&device_defaults(kind)) {
-            let value = default["value"].to_string();
-            let reason = default["reason"].as_str().unwrap_or_default().to_owned();
-            page += &format!("| `{setting}` | {} | {reason} |\n", value.trim_matches('"'));
+        for (setting, value, reason) in device_defaults(kind).rows() {
+            page += &format!("| {setting} | {value} | {reason} |\n");
         }
     }
     page
-}
-
-/// The settings as they are serialized, in order: each a name and its `{ value, reason }`.
-fn rows(defaults: &DeviceDefaults) -> Vec<(String, serde_json::Value)> {
-    match serde_json::to_value(defaults) {
-        Ok(serde_json::Value::Object(settings)) => settings.into_iter().collect(),
-        _ => Vec::new(),
-    }
 }
 
 #[cfg(test)]
@@ -189,20 +195,5 @@ mod tests {
         let several = limits(&metal, true).pop().unwrap();
         assert_eq!(several.what, "No run on several devices");
         assert!(several.why.contains("Metal has no way"), "{}", several.why);
-    }
-
-    #[test]
-    fn every_setting_has_a_value_and_a_reason() {
-        for kind in [DeviceKind::Metal, DeviceKind::Cuda, DeviceKind::Cpu] {
-            let rows = rows(&device_defaults(kind));
-            assert_eq!(rows.len(), 3);
-            for (setting, default) in rows {
-                assert!(!default["value"].is_null(), "{kind}: {setting}");
-                assert!(
-                    default["reason"].as_str().unwrap().ends_with('.'),
-                    "{kind}: {setting}"
-                );
-            }
-        }
     }
 }

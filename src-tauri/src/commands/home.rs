@@ -128,21 +128,12 @@ pub(super) fn forget_offered(app: State<'_, App>) -> Answer<()> {
 }
 
 fn with_defaults(device: &FoundDevice) -> DeviceView {
-    let defaults = serde_json::to_value(device_defaults(device.kind)).unwrap_or_default();
-    let words = |value: &serde_json::Value| match value {
-        serde_json::Value::String(words) => words.clone(),
-        serde_json::Value::Bool(on) => if *on { "on" } else { "off" }.to_owned(),
-        other => other.to_string(),
-    };
-    let reasons = defaults
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, default)| ReasonView {
-            name: name.replace('_', " "),
-            value: words(&default["value"]),
-            why: words(&default["reason"]),
-        });
+    let defaults = device_defaults(device.kind).rows();
+    let reasons = defaults.map(|(name, value, why)| ReasonView {
+        name: name.to_owned(),
+        value,
+        why: why.to_owned(),
+    });
     // Whether bf16 has passed a check on this device is not known here, so the careful answer is shown.
     let rule = dtype_rule(DeviceClass::of(device, false), Role::Compute);
     let formats = rule.allowed.iter().map(|format| ReasonView {
