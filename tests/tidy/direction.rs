@@ -466,10 +466,10 @@ mod tests {
         check(
             violations,
             [
-                ("src-tauri/src/wire/view/run.rs", "use crate::store::runs;"),
-                ("src-tauri/src/wire/view/mod.rs", "use crate::store::runs;"),
+                ("models/src/tape.rs", "use crate::ops::elementwise;"),
+                ("models/src/parameters.rs", "use crate::ops::norm;"),
             ],
-            &["src-tauri/src/wire/view/mod.rs:1: knows `store::runs`"],
+            &["models/src/parameters.rs:1: knows `ops::norm`"],
         );
     }
 
