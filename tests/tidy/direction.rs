@@ -209,12 +209,13 @@ pub(crate) fn violations(tree: &Tree) -> Vec<Violation> {
         .collect();
     for (path, file) in tree.rust_files() {
         let code = rust::code_without_tests(&file.text);
+        let paths = rust::paths(&code);
         for ban in &BANS {
             let is_in = |places: &[&str]| places.iter().any(|place| path.starts_with(place));
             if !is_in(ban.within) || is_in(ban.except) {
                 continue;
             }
-            for (line, word) in mentions(ban.words, &code) {
+            for (line, word) in mentions(ban.words, &code, &paths) {
                 found.push(Violation {
                     place: format!("{path}:{line}"),
                     problem: format!("mentions `{word}`"),
@@ -358,7 +359,11 @@ fn files_of<'a>(map: &Map, tree: &'a Tree) -> impl Iterator<Item = (&'a str, Vec
     })
 }
 
-fn mentions<'a>(banned: &[&'a str], code: &str) -> Vec<(usize, &'a str)> {
+fn mentions<'a>(
+    banned: &[&'a str],
+    code: &str,
+    paths: &[(usize, Vec<String>)],
+) -> Vec<(usize, &'a str)> {
     let mut found = Vec::new();
     for (at, word) in rust::words(code) {
         let is_macro = code[at + word.len()..].starts_with('!');
@@ -373,7 +378,7 @@ fn mentions<'a>(banned: &[&'a str], code: &str) -> Vec<(usize, &'a str)> {
                 .map(|it| (rust::line_of(code, at), *it)),
         );
     }
-    for (line, path) in rust::paths(code) {
+    for (line, path) in paths {
         let is_banned = |it: &&&str| match it.strip_suffix("::") {
             Some(first) => path[0] == first,
             None => {
@@ -381,7 +386,7 @@ fn mentions<'a>(banned: &[&'a str], code: &str) -> Vec<(usize, &'a str)> {
                     && format!("::{}::", path.join("::")).contains(&format!("::{it}::"))
             }
         };
-        found.extend(banned.iter().find(is_banned).map(|it| (line, *it)));
+        found.extend(banned.iter().find(is_banned).map(|it| (*line, *it)));
     }
     found.sort_unstable();
     found.dedup();
