@@ -5,6 +5,7 @@
 
 pub mod arch;
 pub mod bench;
+pub mod check;
 pub mod checkpoint;
 pub mod data;
 pub mod device;

@@ -15,7 +15,6 @@ use candle_core::Tensor;
 use crate::{
     Error, Result,
     ops::{elementwise, kernels::Kernel},
-    parameters::Parameter,
 };
 
 /// A tensor in a forward pass, and the place where its gradient is collected if somebody wants it.
@@ -147,28 +146,23 @@ impl Tape {
         }
     }
 
-    /// A trainable parameter as a value. The same parameter always gets the same slot.
-    pub(crate) fn parameter(&self, parameter: &Parameter) -> Value {
+    /// A trainable parameter as a value. The same name always gets the same slot.
+    pub(crate) fn parameter(&self, name: &str, tensor: Tensor) -> Value {
         if !self.recording {
             self.record.borrow_mut().met_trainable = true;
-            return Value::constant(parameter.tensor());
+            return Value::constant(tensor);
         }
-        let known = self
-            .record
-            .borrow()
-            .parameters
-            .get(parameter.name())
-            .copied();
+        let known = self.record.borrow().parameters.get(name).copied();
         let index = known.unwrap_or_else(|| {
             let index = new_slot(&self.record);
             self.record
                 .borrow_mut()
                 .parameters
-                .insert(parameter.name().to_owned(), index);
+                .insert(name.to_owned(), index);
             index
         });
         Value {
-            tensor: parameter.tensor(),
+            tensor,
             slot: Some(Slot {
                 index,
                 record: self.record.clone(),

@@ -15,12 +15,10 @@ use std::{
 use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, Theme, WindowEvent, window::Color};
 
 use crate::{
-    commands::{App, builder, settings::show_theme},
-    host::{Host, locked},
-    wire::{
-        error::{AppError, Result},
-        view::News,
-    },
+    commands::{App, builder, home::view::News, settings::show_theme},
+    host::Host,
+    lock::locked,
+    wire::error::{AppError, Result},
 };
 
 /// Commands that can be answered at the same time.

@@ -10,6 +10,7 @@ mod commands;
 mod host;
 mod hub;
 mod jobs;
+mod lock;
 mod power;
 mod store;
 mod wire;

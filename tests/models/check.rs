@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use models::{
+    check::{
+        Fallback, Fault, FaultKind, GENERATION, GROUPS, MEMORY, Row, TRAINING, Verdict, cases,
+        dtypes, fallback, run_cases,
+    },
     device::{
-        Device,
-        check::{
-            Checked, Fallback, Fault, FaultKind, GENERATION, GROUPS, MEMORY, Row, TRAINING,
-            Verdict, cases, dtypes, fallback, run_cases, run_group,
-        },
+        Checked, Device,
         dtype::{DeviceClass, Dtype},
     },
     ops::kernels,
@@ -131,7 +131,7 @@ fn who_listens_can_stop_after_a_row_and_go_on_with_the_rest_elsewhere() {
     let class = DeviceClass::Cpu;
     let all = cases("norms", class).unwrap();
     let mut heard = Vec::new();
-    run_group("norms", &Device::Cpu, class, None, &mut |row| {
+    run_cases(&all, &Device::Cpu, class, None, &mut |row| {
         heard.push(row.operation);
         ControlFlow::Break(())
     })
@@ -251,7 +251,8 @@ fn for_f16_no_other_dtype_loses_a_kernel() {
 /// What the check of a group on the CPU says, as if it were a device of this class.
 fn rows(group: &str, class: DeviceClass, fault: Option<&Fault>) -> Vec<Row> {
     let mut rows = Vec::new();
-    run_group(group, &Device::Cpu, class, fault, &mut |row| {
+    let cases = cases(group, class).unwrap();
+    run_cases(&cases, &Device::Cpu, class, fault, &mut |row| {
         rows.push(row);
         ControlFlow::Continue(())
     })

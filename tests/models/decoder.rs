@@ -63,6 +63,25 @@ fn logits_match_the_reference_within_1e_4() {
 }
 
 #[test]
+fn a_config_counts_the_parameters_that_its_decoder_has() {
+    check(
+        |name| !is_adapter(name),
+        |golden| {
+            let decoder = golden.decoder();
+            let parameters = decoder.parameters().iter();
+            let values: usize = parameters.map(|it| it.tensor().elem_count()).sum();
+            assert_eq!(
+                decoder.config().parameters(),
+                values as u64,
+                "{}",
+                golden.name
+            );
+            Some((0.0, String::new()))
+        },
+    );
+}
+
+#[test]
 fn gradient_norms_of_every_parameter_match_within_1e_3() {
     check(
         |_| true,

@@ -1,6 +1,6 @@
 //! From a request to a plan.
 
-use models::device::{self, DeviceKind, FoundDevice, check::Checked, dtype::Dtype};
+use models::device::{self, Checked, DeviceKind, FoundDevice, dtype::Dtype};
 use models::{
     tasks::language::{
         Language, LanguageFacts, LanguagePlan, LanguageRequest,

@@ -3,41 +3,139 @@
 use crate::rust;
 use crate::tree::{Tree, Violation};
 
-/// Modules that must not import others of the same crate.
-struct Direction {
-    /// The folder of the crate's root module.
+/// The modules of a crate, from the ground up, each with those that it may import: all of them stand above it here.
+struct Map {
     crate_root: &'static str,
-    from: &'static [&'static str],
-    never: &'static [&'static str],
+    modules: &'static [(&'static str, &'static [&'static str])],
+}
+
+const MAPS: [Map; 2] = [
+    Map {
+        crate_root: "models/src/",
+        modules: &[
+            ("error", &[]),
+            ("figures", &[]),
+            ("random", &[]),
+            ("tape", &[]),
+            ("parameters", &["tape"]),
+            ("ops", &["random", "tape"]),
+            ("device", &[]),
+            ("data", &["random"]),
+            ("arch", &["ops", "parameters", "random", "tape"]),
+            ("optim", &["ops", "parameters", "random", "tape"]),
+            ("checkpoint", &["arch", "figures"]),
+            ("generate", &["arch", "data", "ops", "random"]),
+            (
+                "check",
+                &[
+                    "arch",
+                    "device",
+                    "ops",
+                    "optim",
+                    "parameters",
+                    "random",
+                    "tape",
+                ],
+            ),
+            (
+                "train",
+                &[
+                    "checkpoint",
+                    "device",
+                    "figures",
+                    "ops",
+                    "optim",
+                    "parameters",
+                    "random",
+                    "tape",
+                ],
+            ),
+            (
+                "tasks",
+                &[
+                    "arch",
+                    "checkpoint",
+                    "data",
+                    "device",
+                    "figures",
+                    "generate",
+                    "parameters",
+                    "random",
+                    "tape",
+                    "train",
+                ],
+            ),
+            (
+                "bench",
+                &[
+                    "arch",
+                    "data",
+                    "device",
+                    "ops",
+                    "parameters",
+                    "random",
+                    "tape",
+                    "tasks",
+                    "train",
+                ],
+            ),
+        ],
+    },
+    Map {
+        crate_root: "src-tauri/src/",
+        modules: &[
+            ("lock", &[]),
+            ("wire", &[]),
+            ("power", &[]),
+            ("store", &["power", "wire"]),
+            ("hub", &["lock", "store", "wire"]),
+            ("jobs", &["lock", "store", "wire"]),
+            ("host", &["hub", "jobs", "lock", "power", "store", "wire"]),
+            (
+                "commands",
+                &["host", "hub", "jobs", "lock", "store", "wire"],
+            ),
+            (
+                "app",
+                &["commands", "host", "hub", "lock", "power", "store", "wire"],
+            ),
+            ("cli", &["app", "host", "hub", "jobs", "store", "wire"]),
+        ],
+    },
+];
+
+/// An import that no arrow of the map allows.
+struct Exception {
+    crate_root: &'static str,
+    from: &'static str,
+    to: &'static str,
+    /// Why it is there all the same.
     reason: &'static str,
 }
 
-const DIRECTIONS: [Direction; 4] = [
-    Direction {
+const EXCEPTIONS: [Exception; 3] = [
+    Exception {
         crate_root: "models/src/",
-        from: &["ops", "tape"],
-        never: &["arch", "data", "train"],
-        reason: "operations are the ground: they know tensors and the tape, not who uses them",
+        from: "tape",
+        to: "ops",
+        reason: "gradients of a value that is used twice are added by the kernel of `add`",
     },
-    Direction {
-        crate_root: "models/src/",
-        from: &["arch"],
-        never: &["checkpoint::save", "data::loader", "tasks", "train"],
-        reason: "an architecture says how numbers flow; where they come from and go to is not its business",
-    },
-    Direction {
-        crate_root: "models/src/",
-        from: &["data"],
-        never: &["arch", "train"],
-        reason: "data is the same for every model and every way of learning",
-    },
-    Direction {
+    Exception {
         crate_root: "src-tauri/src/",
-        from: &["store"],
-        never: &["cli", "commands", "jobs"],
-        reason: "the store knows folders and files; the shells and the jobs stand on it",
+        from: "wire::view::run",
+        to: "store",
+        reason: "the view of a run is still made here and not beside the run",
+    },
+    Exception {
+        crate_root: "src-tauri/src/",
+        from: "wire::view::plan",
+        to: "host",
+        reason: "the view of a plan is still made here and not beside the form",
     },
 ];
+
+const MAP_REASON: &str = "the map of docs/ARCHITECTURE.md is what a reader trusts; a new arrow needs a decision in \
+                          docs/decisions and its place in the table of tests/tidy/direction.rs";
 
 /// Words that may stand only in some places, tests aside.
 struct Ban {
@@ -101,24 +199,23 @@ const BANS: [Ban; 6] = [
 ];
 
 pub(crate) fn violations(tree: &Tree) -> Vec<Violation> {
-    let mut found = Vec::new();
+    let imports = imports(tree).into_iter().filter(|it| !it.is_allowed());
+    let mut found: Vec<Violation> = imports
+        .map(|it| Violation {
+            place: format!("{}:{}", it.path, it.line),
+            problem: format!("knows `{}`", it.import),
+            reason: MAP_REASON,
+        })
+        .collect();
     for (path, file) in tree.rust_files() {
         let code = rust::code_without_tests(&file.text);
-        for direction in &DIRECTIONS {
-            for (line, import) in forbidden_imports(direction, path, &code) {
-                found.push(Violation {
-                    place: format!("{path}:{line}"),
-                    problem: format!("knows `{import}`"),
-                    reason: direction.reason,
-                });
-            }
-        }
+        let paths = rust::paths(&code);
         for ban in &BANS {
             let is_in = |places: &[&str]| places.iter().any(|place| path.starts_with(place));
             if !is_in(ban.within) || is_in(ban.except) {
                 continue;
             }
-            for (line, word) in mentions(ban.words, &code) {
+            for (line, word) in mentions(ban.words, &code, &paths) {
                 found.push(Violation {
                     place: format!("{path}:{line}"),
                     problem: format!("mentions `{word}`"),
@@ -130,22 +227,143 @@ pub(crate) fn violations(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-fn forbidden_imports(direction: &Direction, path: &str, code: &str) -> Vec<(usize, String)> {
-    let Some(module) = path.strip_prefix(direction.crate_root).map(module_of) else {
-        return Vec::new();
+/// Whether the map has a row for every module, an import for every arrow and exception, and is drawn as it is.
+pub(crate) fn map_violations(tree: &Tree) -> Vec<Violation> {
+    let mut problems = Vec::new();
+    let imports = imports(tree);
+    let is_used = |root: &str, from: &str, to: &str| {
+        let mut imports = imports.iter().filter(|it| it.map.crate_root == root);
+        imports.any(|it| starts_with(&it.module, from) && it.to == to)
     };
-    if !direction.from.iter().any(|from| starts_with(&module, from)) {
-        return Vec::new();
+    let shown = tree.text("docs/ARCHITECTURE.md").unwrap_or_default();
+    for map in &MAPS {
+        let root = map.crate_root;
+        for (path, module) in files_of(map, tree) {
+            if map.row(&module[0]).is_none() {
+                problems.push(format!("`{path}` has no row in the map"));
+            }
+        }
+        for (from, to) in map.arrows() {
+            if !is_used(root, from, to) {
+                problems.push(format!("no `{from}` in {root} imports `{to}` any more"));
+            }
+        }
+        if !shown.contains(&map.drawn()) {
+            let drawn = map.drawn();
+            problems.push(format!("docs/ARCHITECTURE.md should draw:\n\n{drawn}"));
+        }
     }
-    rust::paths(code)
-        .into_iter()
-        .filter_map(|(line, path)| Some((line, resolve(&module, &path)?)))
-        .filter(|(_, path)| direction.never.iter().any(|never| starts_with(path, never)))
-        .map(|(line, path)| (line, path.join("::")))
-        .collect()
+    for Exception {
+        crate_root,
+        from,
+        to,
+        reason,
+    } in &EXCEPTIONS
+    {
+        if !is_used(crate_root, from, to) {
+            problems.push(format!(
+                "`{from}` does not import `{to}` any more, so there is no exception: {reason}"
+            ));
+        }
+    }
+    let violation = |problem| Violation {
+        place: "the map".to_owned(),
+        problem,
+        reason: MAP_REASON,
+    };
+    problems.into_iter().map(violation).collect()
 }
 
-fn mentions<'a>(banned: &[&'a str], code: &str) -> Vec<(usize, &'a str)> {
+impl Map {
+    fn row(&self, module: &str) -> Option<&'static [&'static str]> {
+        let mut rows = self.modules.iter();
+        rows.find(|(name, _)| *name == module).map(|(_, to)| *to)
+    }
+
+    fn arrows(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let rows = self.modules.iter();
+        rows.flat_map(|(from, to)| to.iter().map(move |to| (*from, *to)))
+    }
+
+    /// The map as text, from the top down.
+    fn drawn(&self) -> String {
+        let rows = self
+            .modules
+            .iter()
+            .rev()
+            .map(|(from, to)| match to.is_empty() {
+                true => format!("  {from}\n"),
+                false => format!("  {from:<10} ─► {}\n", to.join(", ")),
+            });
+        format!("{}\n{}", self.crate_root, rows.collect::<String>())
+    }
+}
+
+/// One module of a crate naming another.
+struct Import<'a> {
+    map: &'static Map,
+    path: &'a str,
+    line: usize,
+    module: Vec<String>,
+    /// The module that is named.
+    to: String,
+    /// All that is named.
+    import: String,
+}
+
+impl Import<'_> {
+    fn is_allowed(&self) -> bool {
+        let row = self.map.row(&self.module[0]).unwrap_or_default();
+        let is_this = |it: &Exception| {
+            it.crate_root == self.map.crate_root
+                && it.to == self.to
+                && starts_with(&self.module, it.from)
+        };
+        row.contains(&self.to.as_str()) || EXCEPTIONS.iter().any(is_this)
+    }
+}
+
+fn imports(tree: &Tree) -> Vec<Import<'_>> {
+    let mut found = Vec::new();
+    for map in &MAPS {
+        for (path, module) in files_of(map, tree) {
+            let code = rust::code_without_tests(tree.text(path).unwrap_or_default());
+            for (line, named) in rust::paths(&code) {
+                let named = resolve(&module, &named).unwrap_or_default();
+                // What is no module is an item of the crate's root, such as its error.
+                let to = named.first().filter(|it| map.row(it).is_some());
+                let Some(to) = to.filter(|it| **it != module[0]) else {
+                    continue;
+                };
+                found.push(Import {
+                    map,
+                    path,
+                    line,
+                    module: module.clone(),
+                    to: to.clone(),
+                    import: named.join("::"),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The files of a crate below its root that are not tests, and what module each is.
+fn files_of<'a>(map: &Map, tree: &'a Tree) -> impl Iterator<Item = (&'a str, Vec<String>)> {
+    let root = map.crate_root;
+    tree.rust_files().filter_map(move |(path, _)| {
+        let module = module_of(path.strip_prefix(root)?);
+        let is_test = module.iter().any(|part| part == "tests");
+        (!module.is_empty() && !is_test).then_some((path, module))
+    })
+}
+
+fn mentions<'a>(
+    banned: &[&'a str],
+    code: &str,
+    paths: &[(usize, Vec<String>)],
+) -> Vec<(usize, &'a str)> {
     let mut found = Vec::new();
     for (at, word) in rust::words(code) {
         let is_macro = code[at + word.len()..].starts_with('!');
@@ -160,7 +378,7 @@ fn mentions<'a>(banned: &[&'a str], code: &str) -> Vec<(usize, &'a str)> {
                 .map(|it| (rust::line_of(code, at), *it)),
         );
     }
-    for (line, path) in rust::paths(code) {
+    for (line, path) in paths {
         let is_banned = |it: &&&str| match it.strip_suffix("::") {
             Some(first) => path[0] == first,
             None => {
@@ -168,7 +386,7 @@ fn mentions<'a>(banned: &[&'a str], code: &str) -> Vec<(usize, &'a str)> {
                     && format!("::{}::", path.join("::")).contains(&format!("::{it}::"))
             }
         };
-        found.extend(banned.iter().find(is_banned).map(|it| (line, *it)));
+        found.extend(banned.iter().find(is_banned).map(|it| (*line, *it)));
     }
     found.sort_unstable();
     found.dedup();
@@ -212,7 +430,7 @@ mod tests {
     use crate::tree::check;
 
     #[test]
-    fn an_import_against_the_direction_is_found_in_every_spelling() {
+    fn an_import_against_the_map_is_found_in_every_spelling() {
         check(
             violations,
             [
@@ -222,7 +440,7 @@ mod tests {
                 ),
                 (
                     "models/src/arch/trm.rs",
-                    "use crate::{ops, checkpoint::{load, save}};",
+                    "use crate::{Error, ops, checkpoint::{load, save}};",
                 ),
                 ("models/src/data/mod.rs", "fn f() { super::train::run() }"),
                 (
@@ -230,19 +448,56 @@ mod tests {
                     "use super::super::arch::Decoder;\nuse super::arch_of;",
                 ),
                 (
-                    "models/src/tape.rs",
+                    "models/src/parameters.rs",
                     "// use crate::train;\nuse crate::training::x;",
                 ),
-                ("models/src/train/mod.rs", "use crate::arch::Decoder;"),
+                ("models/src/train/mod.rs", "use crate::optim::Optimizer;"),
                 ("src-tauri/src/store/paths.rs", "use crate::cli::Arguments;"),
+                ("src-tauri/src/store/tests.rs", "use crate::cli::Arguments;"),
             ],
             &[
+                "models/src/arch/mod.rs:2: knows `checkpoint::load`",
+                "models/src/arch/trm.rs:1: knows `checkpoint::load`",
                 "models/src/arch/trm.rs:1: knows `checkpoint::save`",
                 "models/src/data/mod.rs:1: knows `train::run`",
                 "models/src/ops/norm.rs:1: knows `arch::Decoder`",
                 "src-tauri/src/store/paths.rs:1: knows `cli::Arguments`",
             ],
         );
+    }
+
+    #[test]
+    fn an_exception_is_for_its_module_alone() {
+        check(
+            violations,
+            [
+                ("models/src/tape.rs", "use crate::ops::elementwise;"),
+                ("models/src/parameters.rs", "use crate::ops::norm;"),
+            ],
+            &["models/src/parameters.rs:1: knows `ops::norm`"],
+        );
+    }
+
+    #[test]
+    fn no_arrow_of_the_map_runs_up() {
+        for map in &MAPS {
+            let place = |module| map.modules.iter().position(|(name, _)| *name == module);
+            for (from, to) in map.arrows() {
+                assert!(
+                    place(to).is_some() && place(to) < place(from),
+                    "{from} -> {to}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_module_without_a_row_is_found() {
+        let tree = Tree::of([("models/src/new/mod.rs", ""), ("models/src/lib.rs", "")]);
+        let found = map_violations(&tree);
+        let rows = found.iter().filter(|it| it.problem.contains("has no row"));
+        let problems: Vec<&str> = rows.map(|it| it.problem.as_str()).collect();
+        assert_eq!(problems, ["`models/src/new/mod.rs` has no row in the map"]);
     }
 
     #[test]

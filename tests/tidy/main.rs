@@ -48,6 +48,11 @@ fn modules_know_only_what_they_may() {
 }
 
 #[test]
+fn the_map_is_true() {
+    check(direction::map_violations);
+}
+
+#[test]
 fn text_speaks_of_the_project_only() {
     check(words::violations);
 }

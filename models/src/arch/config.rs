@@ -2,11 +2,11 @@
 //!
 //! Checkpoints written by different versions of transformers say the same thing in different places (`rope_scaling` and
 //! `rope_theta`, or `rope_parameters`; `layer_types`, or a pattern), and leave out what is the default of their family.
-//! All of that is settled here; the decoder knows no family.
+//! All of that is settled here, by the row of the family in [`FAMILIES`]; the decoder knows no family.
 
 use serde_json::{Map, Value as Json};
 
-use super::KNOWN_MODEL_TYPES;
+use super::families::{FAMILIES, Family, Slides};
 use crate::{
     Error, Result,
     ops::{
@@ -15,6 +15,9 @@ use crate::{
         rope::{Rope, RopeScaling},
     },
 };
+
+/// The rotary base of sliding layers that have a rope of their own, when the file has none.
+const LOCAL_ROPE_THETA: f64 = 1e4;
 
 /// The size and the switches of a decoder. Names as in `config.json` where it has one.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,24 +110,21 @@ impl DecoderConfig {
             .ok_or_else(|| Error::setting("config", "is not an object"))?;
         let fields = Fields { fields: map };
         let model_type = fields.text("model_type").unwrap_or_default();
-        if !KNOWN_MODEL_TYPES.contains(&model_type) {
-            let known = KNOWN_MODEL_TYPES.join("`, `");
+        let Some(family) = FAMILIES.iter().find(|it| it.model_type == model_type) else {
+            let known = FAMILIES.map(|family| family.model_type).join("`, `");
             return Err(Error::setting(
                 "model_type",
                 format!("is `{model_type}`; known are `{known}`"),
             ));
-        }
-        let gemma = model_type.starts_with("gemma");
+        };
         let hidden_size = fields.required("hidden_size")?;
         let num_attention_heads = fields.required("num_attention_heads")?;
-        let head_dim = fields.count("head_dim")?.unwrap_or(match model_type {
-            "gemma2" | "gemma3_text" => 256,
-            "qwen3" => 128,
-            _ => hidden_size / num_attention_heads.max(1),
-        });
+        let head_dim = fields.count("head_dim")?.or(family.head_dim);
+        let head_dim = head_dim.unwrap_or(hidden_size / num_attention_heads.max(1));
         let attention_bias = fields.flag("attention_bias", false)?;
-        let (layers, ropes) = layers(&fields, model_type, head_dim)?;
-        let query_scale = fields.number("query_pre_attn_scalar")?.filter(|_| gemma);
+        let (layers, ropes) = layers(&fields, family, head_dim)?;
+        let cap = |name: &str| Ok::<_, Error>(fields.number(name)?.filter(|_| family.soft_caps));
+        let query_scale = cap("query_pre_attn_scalar")?;
         let config = Self {
             model_type: model_type.to_owned(),
             vocab_size: fields.required("vocab_size")?,
@@ -137,22 +137,23 @@ impl DecoderConfig {
             head_dim,
             max_position_embeddings: fields.count("max_position_embeddings")?.unwrap_or(2048),
             rms_norm_eps: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
-            norm_offset: if gemma { 1.0 } else { 0.0 },
-            activation: activation(&fields, gemma)?,
-            tie_word_embeddings: fields
-                .flag("tie_word_embeddings", gemma || model_type == "smollm3")?,
-            qkv_bias: model_type == "qwen2" || attention_bias,
-            output_bias: attention_bias && model_type != "qwen2",
+            norm_offset: family.norm_offset,
+            activation: activation(&fields, family.activation)?,
+            tie_word_embeddings: fields.flag("tie_word_embeddings", family.tied)?,
+            qkv_bias: family.qkv_bias || attention_bias,
+            output_bias: attention_bias && !family.qkv_bias,
             mlp_bias: fields.flag("mlp_bias", false)?,
-            qk_norm: matches!(model_type, "qwen3" | "gemma3_text"),
-            post_norms: gemma,
-            fused_projections: model_type == "phi3",
-            embedding_scale: gemma.then(|| (hidden_size as f64).sqrt()),
+            qk_norm: family.qk_norm,
+            post_norms: family.post_norms,
+            fused_projections: family.fused_projections,
+            embedding_scale: family
+                .scaled_embeddings
+                .then(|| (hidden_size as f64).sqrt()),
             scoring: Scoring {
                 scale: query_scale.unwrap_or(head_dim as f64).powf(-0.5),
-                soft_cap: fields.number("attn_logit_softcapping")?.filter(|_| gemma),
+                soft_cap: cap("attn_logit_softcapping")?,
             },
-            final_soft_cap: fields.number("final_logit_softcapping")?.filter(|_| gemma),
+            final_soft_cap: cap("final_logit_softcapping")?,
             initializer_range: fields.number("initializer_range")?.unwrap_or(0.02),
             layers,
             ropes,
@@ -194,16 +195,15 @@ impl DecoderConfig {
 /// The kinds of the layers, and the ropes they refer to.
 fn layers(
     fields: &Fields,
-    model_type: &str,
+    family: &Family,
     head_dim: usize,
 ) -> Result<(Vec<LayerKind>, Vec<Rope>)> {
     let count = fields.required("num_hidden_layers")?;
-    let window = match model_type {
-        "llama" => None,
-        "qwen2" | "qwen3" | "smollm3" if !fields.flag("use_sliding_window", false)? => None,
-        "phi3" | "smollm3" => fields.count("sliding_window")?,
-        _ if fields.has("sliding_window") => fields.count("sliding_window")?,
-        _ => Some(4096),
+    let has_rope = |layer| !family.layers_without_rope || uses_rope(fields, layer);
+    let window = match family.window {
+        Some(it) if it.needs_switch && !fields.flag("use_sliding_window", false)? => None,
+        Some(_) if fields.has("sliding_window") => fields.count("sliding_window")?,
+        it => it.and_then(|it| it.default),
     };
     let slides: Vec<bool> = match fields.get("layer_types").and_then(Json::as_array) {
         Some(types) => types
@@ -211,14 +211,14 @@ fn layers(
             .map(|kind| kind.as_str() == Some("sliding_attention"))
             .collect(),
         None => {
-            let pattern = fields.count("sliding_window_pattern")?.unwrap_or(6);
-            let first = fields.count("max_window_layers")?.unwrap_or(28);
-            let slides = |layer: usize| match model_type {
-                "gemma2" => layer.is_multiple_of(2),
-                "gemma3_text" => !(layer + 1).is_multiple_of(pattern),
-                "qwen2" | "qwen3" => layer >= first,
-                "smollm3" => !uses_rope(fields, layer),
-                _ => true,
+            let pattern = fields.count("sliding_window_pattern")?;
+            let first = fields.count("max_window_layers")?;
+            let rule = family.window.map_or(Slides::All, |it| it.slides);
+            let slides = |layer: usize| match rule {
+                Slides::All => true,
+                Slides::ExceptEvery(usual) => !(layer + 1).is_multiple_of(pattern.unwrap_or(usual)),
+                Slides::From(usual) => layer >= first.unwrap_or(usual),
+                Slides::WithoutRope => !has_rope(layer),
             };
             (0..count).map(slides).collect()
         }
@@ -230,17 +230,13 @@ fn layers(
         );
         return Err(Error::setting("layer_types", problem));
     }
-    let local_rope = model_type == "gemma3_text";
-    let mut ropes = vec![rope(fields, model_type, head_dim, false)?];
-    if local_rope {
-        ropes.push(rope(fields, model_type, head_dim, true)?);
+    let mut ropes = vec![rope(fields, family.rope_theta, head_dim, false)?];
+    if family.local_rope {
+        ropes.push(rope(fields, LOCAL_ROPE_THETA, head_dim, true)?);
     }
     let kind = |(layer, slides): (usize, bool)| LayerKind {
         window: window.filter(|_| slides),
-        rope: match model_type {
-            "smollm3" if !uses_rope(fields, layer) => None,
-            _ => Some(usize::from(local_rope && slides)),
-        },
+        rope: has_rope(layer).then_some(usize::from(family.local_rope && slides)),
     };
     Ok((slides.into_iter().enumerate().map(kind).collect(), ropes))
 }
@@ -259,8 +255,8 @@ fn uses_rope(fields: &Fields, layer: usize) -> bool {
     }
 }
 
-/// The rope of a model, or for `local` that of the sliding layers of Gemma 3.
-fn rope(fields: &Fields, model_type: &str, head_dim: usize, local: bool) -> Result<Rope> {
+/// The rope of a model, or for `local` that of its sliding layers.
+fn rope(fields: &Fields, default_theta: f64, head_dim: usize, local: bool) -> Result<Rope> {
     let empty = Map::new();
     // transformers 5 has everything in `rope_parameters`, by layer type where types differ; 4 has it in two places.
     let parameters = fields.get("rope_parameters").and_then(Json::as_object);
@@ -281,11 +277,6 @@ fn rope(fields: &Fields, model_type: &str, head_dim: usize, local: bool) -> Resu
         "rope_local_base_freq"
     } else {
         "rope_theta"
-    };
-    let default_theta = match model_type {
-        "gemma3_text" if !local => 1e6,
-        "smollm3" => 2e6,
-        _ => 1e4,
     };
     let theta = scaling
         .number("rope_theta")?
@@ -406,13 +397,7 @@ fn longrope(
     })
 }
 
-fn activation(fields: &Fields, gemma: bool) -> Result<Activation> {
-    let field = if gemma {
-        "hidden_activation"
-    } else {
-        "hidden_act"
-    };
-    let default = if gemma { "gelu_pytorch_tanh" } else { "silu" };
+fn activation(fields: &Fields, (field, default): (&str, &str)) -> Result<Activation> {
     match fields.text(field).unwrap_or(default) {
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu" => Ok(Activation::Gelu),

@@ -377,7 +377,7 @@ impl Attention {
             config.num_key_value_heads,
             config.head_dim,
         );
-        let widths = [heads * head_dim, key_heads * head_dim, key_heads * head_dim];
+        let widths = [config.query_width(), config.key_width(), config.key_width()];
         let names = ["q_proj", "k_proj", "v_proj"];
         let deviation = config.initializer_range;
         let input = match config.fused_projections {

@@ -7,26 +7,16 @@
 
 pub mod config;
 pub mod decoder;
+pub mod families;
 pub mod initial;
 pub mod kv_cache;
 pub mod layers;
 pub mod lora;
+mod size;
 
 use candle_core::Tensor;
 
 use crate::Result;
-
-/// The values of `model_type` in a `config.json` that can be trained and talked to.
-pub const KNOWN_MODEL_TYPES: [&str; 8] = [
-    "gemma2",
-    "gemma3_text",
-    "llama",
-    "mistral",
-    "phi3",
-    "qwen2",
-    "qwen3",
-    "smollm3",
-];
 
 /// What an architecture asks for: one tensor.
 #[derive(Debug, Clone)]

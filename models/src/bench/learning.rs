@@ -13,7 +13,7 @@ use crate::{
         decoder::{Decoder, Input},
         lora,
     },
-    device::{DeviceKind, check::Checked, defaults::device_defaults, dtype::Dtype},
+    device::{Checked, DeviceKind, defaults::device_defaults, dtype::Dtype},
     parameters::Parameters,
     random::Random,
     tape::{Tape, Value},

@@ -58,16 +58,6 @@ impl ModelFolder {
             .map(|file| count_numbers(file))
             .sum()
     }
-
-    /// Bytes of all weight files.
-    pub fn weight_bytes(&self) -> Result<u64> {
-        let size = |file: &PathBuf| {
-            fs::metadata(file)
-                .map(|it| it.len())
-                .map_err(Error::file("look at the weights", file))
-        };
-        self.weight_files.iter().map(size).sum()
-    }
 }
 
 /// How many numbers a safetensors file holds.

@@ -3,116 +3,83 @@
 //! One table, read by the plan, the Device page and the guide. Number formats have their own, in
 //! [`dtype`](super::dtype).
 
-use serde::Serialize;
-
 use super::{
     DeviceKind, FoundDevice,
     dtype::{DeviceClass, Role, dtype_rule},
 };
 
-/// A default with its reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Default<T> {
+/// What is used when nothing is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DefaultChoice<T> {
     /// The value.
     pub value: T,
     /// Why, as a sentence.
     pub reason: &'static str,
 }
 
-const fn because<T>(value: T, reason: &'static str) -> Default<T> {
-    Default { value, reason }
+const fn because<T>(value: T, reason: &'static str) -> DefaultChoice<T> {
+    DefaultChoice { value, reason }
 }
 
-/// The optimizers a default can name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum DefaultOptimizer {
-    /// Adam with decoupled weight decay.
-    #[serde(rename = "adamw")]
-    AdamW,
-}
-
-/// The defaults of one kind of device. Serialized, it is an object with one `{ value, reason }` per setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// The defaults of one kind of device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceDefaults {
     /// Rows in one micro-batch.
-    pub batch_rows: Default<usize>,
+    pub batch_rows: DefaultChoice<usize>,
     /// Whether activations are computed a second time in the backward pass instead of being kept.
-    pub gradient_checkpointing: Default<bool>,
-    /// The optimizer.
-    pub optimizer: Default<DefaultOptimizer>,
-    /// Whether the optimizer's state is kept in 8 bits.
-    pub eight_bit_optimizer: Default<bool>,
-    /// Whether weights that are not trained are kept quantized.
-    pub quantized_base: Default<bool>,
-    /// Threads that prepare batches while the device computes.
-    pub loader_workers: Default<usize>,
-    /// Whether batches are prepared in memory that can't be swapped out, from which a GPU copies faster.
-    pub pinned_memory: Default<bool>,
+    pub gradient_checkpointing: DefaultChoice<bool>,
     /// How many devices one run uses.
-    pub devices: Default<usize>,
+    pub devices: DefaultChoice<usize>,
+}
+
+impl DeviceDefaults {
+    /// Each setting as a person reads it: its name, its value, and why.
+    pub fn rows(&self) -> [(&'static str, String, &'static str); 3] {
+        let (rows, checkpointing, devices) =
+            (self.batch_rows, self.gradient_checkpointing, self.devices);
+        let switch = if checkpointing.value { "on" } else { "off" };
+        [
+            ("batch rows", rows.value.to_string(), rows.reason),
+            (
+                "gradient checkpointing",
+                switch.to_owned(),
+                checkpointing.reason,
+            ),
+            ("devices", devices.value.to_string(), devices.reason),
+        ]
+    }
 }
 
 /// The defaults of a kind of device.
 pub const fn device_defaults(kind: DeviceKind) -> DeviceDefaults {
-    let defaults = DeviceDefaults {
-        batch_rows: because(
-            4,
-            "Four rows keep a few cores busy; more rows would only make each step longer.",
+    let (batch_rows, devices) = match kind {
+        DeviceKind::Rocm | DeviceKind::Cpu => (
+            because(
+                4,
+                "Four rows keep a few cores busy; more rows would only make each step longer.",
+            ),
+            "A machine has one CPU device; its cores share the work.",
         ),
+        DeviceKind::Metal => (
+            because(8, GPU_ROWS),
+            "A Mac has one GPU, and Metal has no way to share a run between several.",
+        ),
+        DeviceKind::Cuda => (
+            because(16, GPU_ROWS),
+            "Training on several GPUs is not here yet.",
+        ),
+    };
+    DeviceDefaults {
+        batch_rows,
         gradient_checkpointing: because(
             false,
             "It costs a third more time; turn it on when a run does not fit in memory.",
         ),
-        optimizer: because(
-            DefaultOptimizer::AdamW,
-            "It learns well with the settings of published recipes, on every device.",
-        ),
-        eight_bit_optimizer: because(
-            false,
-            "Not here yet. It would save memory only where all weights are trained; an adapter's state is small.",
-        ),
-        quantized_base: because(
-            false,
-            "Not here yet. Weights that are not trained are kept in the storage format above.",
-        ),
-        loader_workers: because(
-            0,
-            "A batch of tokens is put together in microseconds from what is in memory.",
-        ),
-        pinned_memory: because(false, "There is no copy to another memory."),
-        devices: because(1, "A machine has one CPU device; its cores share the work."),
-    };
-    match kind {
-        DeviceKind::Rocm | DeviceKind::Cpu => defaults,
-        DeviceKind::Metal => DeviceDefaults {
-            batch_rows: because(
-                8,
-                "A GPU needs more rows at once than a processor to be busy.",
-            ),
-            pinned_memory: because(
-                false,
-                "GPU and processor share one memory; nothing is copied.",
-            ),
-            devices: because(
-                1,
-                "A Mac has one GPU, and Metal has no way to share a run between several.",
-            ),
-            ..defaults
-        },
-        DeviceKind::Cuda => DeviceDefaults {
-            batch_rows: because(
-                16,
-                "A GPU needs more rows at once than a processor to be busy.",
-            ),
-            pinned_memory: because(
-                false,
-                "A batch of tokens is a few kilobytes; pinned memory would save microseconds a step.",
-            ),
-            devices: because(1, "Training on several GPUs is not here yet."),
-            ..defaults
-        },
+        devices: because(1, devices),
     }
 }
+
+const GPU_ROWS: &str = "A GPU needs more rows at once than a processor to be busy.";
 
 /// Something that can't be done on a device, or not yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +89,18 @@ pub struct Limit {
     /// Why, as a sentence.
     pub why: &'static str,
 }
+
+/// What no device can do yet, and why.
+const NOT_HERE_YET: [(&str, &str); 2] = [
+    (
+        "No 8-bit optimizer",
+        "Not here yet. It would save memory only where all weights are trained; an adapter's state is small.",
+    ),
+    (
+        "No quantized weights",
+        "Not here yet. Weights that are not trained are stored in 16 bits or more.",
+    ),
+];
 
 /// What can't be done on a device, from the tables that its defaults come from. `bf16_checked` says whether the device
 /// check has passed bf16 on it.
@@ -135,15 +114,9 @@ pub fn limits(device: &FoundDevice, bf16_checked: bool) -> Vec<Limit> {
         })
         .collect();
     let defaults = device_defaults(device.kind);
-    let switches = [
-        ("No 8-bit optimizer", defaults.eight_bit_optimizer),
-        ("No quantized weights", defaults.quantized_base),
-        ("No pinned memory", defaults.pinned_memory),
-    ];
-    let off = switches.into_iter().filter(|(_, switch)| !switch.value);
-    limits.extend(off.map(|(what, switch)| Limit {
+    limits.extend(NOT_HERE_YET.map(|(what, why)| Limit {
         what: what.to_owned(),
-        why: switch.reason,
+        why,
     }));
     if defaults.devices.value == 1 {
         limits.push(Limit {
@@ -185,21 +158,11 @@ pub fn markdown() -> String {
     page += "\n## Settings\n";
     for kind in [DeviceKind::Metal, DeviceKind::Cuda, DeviceKind::Cpu] {
         page += &format!("\n### {kind}\n\n| setting | default | why |\n|---|---|---|\n");
-        for (setting, default) in rows(&device_defaults(kind)) {
-            let value = default["value"].to_string();
-            let reason = default["reason"].as_str().unwrap_or_default().to_owned();
-            page += &format!("| `{setting}` | {} | {reason} |\n", value.trim_matches('"'));
+        for (setting, value, reason) in device_defaults(kind).rows() {
+            page += &format!("| {setting} | {value} | {reason} |\n");
         }
     }
     page
-}
-
-/// The settings as they are serialized, in order: each a name and its `{ value, reason }`.
-fn rows(defaults: &DeviceDefaults) -> Vec<(String, serde_json::Value)> {
-    match serde_json::to_value(defaults) {
-        Ok(serde_json::Value::Object(settings)) => settings.into_iter().collect(),
-        _ => Vec::new(),
-    }
 }
 
 #[cfg(test)]
@@ -232,20 +195,5 @@ mod tests {
         let several = limits(&metal, true).pop().unwrap();
         assert_eq!(several.what, "No run on several devices");
         assert!(several.why.contains("Metal has no way"), "{}", several.why);
-    }
-
-    #[test]
-    fn every_setting_has_a_value_and_a_reason() {
-        for kind in [DeviceKind::Metal, DeviceKind::Cuda, DeviceKind::Cpu] {
-            let rows = rows(&device_defaults(kind));
-            assert_eq!(rows.len(), 8);
-            for (setting, default) in rows {
-                assert!(!default["value"].is_null(), "{kind}: {setting}");
-                assert!(
-                    default["reason"].as_str().unwrap().ends_with('.'),
-                    "{kind}: {setting}"
-                );
-            }
-        }
     }
 }

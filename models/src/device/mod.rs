@@ -2,11 +2,12 @@
 //!
 //! [`detect`](detect::detect) lists what the machine has, [`choose`] picks one and says why, and [`open`] makes it
 //! ready. Nothing here changes a request silently: a device that can't be had is replaced with a warning, or refused
-//! when the user asked for strictness. [`check`] compares its arithmetic with the CPU's.
+//! when the user asked for strictness.
 //!
-//! Deliberately absent: deciding how much of its memory a run may take.
+//! Deliberately absent: deciding how much of its memory a run may take, and any operation; [`crate::check`] compares a
+//! device's arithmetic with the CPU's.
 
-pub mod check;
+mod checked;
 pub mod defaults;
 pub mod detect;
 pub mod dtype;
@@ -16,6 +17,7 @@ pub mod pressure;
 use std::{fmt, panic, str::FromStr};
 
 pub use candle_core::Device;
+pub use checked::Checked;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};

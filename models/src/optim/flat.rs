@@ -36,14 +36,11 @@ impl Flat {
         for parameter in parameters {
             let tensor = parameter.tensor();
             if tensor.dtype() != DType::F32 {
-                return Err(Error::setting(
-                    "dtype.master",
-                    format!(
-                        "is {:?} for `{}`; weights that are trained must be f32",
-                        tensor.dtype(),
-                        parameter.name()
-                    ),
-                ));
+                return Err(Error::Data(format!(
+                    "`{}` is {}; weights that are trained must be f32",
+                    parameter.name(),
+                    tensor.dtype().as_str()
+                )));
             }
             flat.device = tensor.device().clone();
             let end = flat.len + tensor.elem_count();

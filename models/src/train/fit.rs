@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     device::{
-        check::Checked,
+        Checked,
         dtype::{DeviceClass, Dtype, Role, dtype_rule},
     },
     figures::count,

@@ -17,8 +17,7 @@ use super::{
 use crate::{
     Error,
     device::{
-        self, RequestedDevice,
-        check::Checked,
+        self, Checked, RequestedDevice,
         dtype::{Dtype, Role},
     },
 };

@@ -7,7 +7,7 @@ use tauri::{AppHandle, Manager};
 
 use crate::{
     commands::{App, device::Teller},
-    host::locked,
+    lock::locked,
     store::checks,
 };
 
@@ -21,7 +21,7 @@ pub(super) fn start(handle: AppHandle) {
     thread::spawn(move || {
         thread::sleep(AFTER_START);
         let app = handle.state::<App>();
-        let devices = app.host.devices();
+        let devices = app.host.devices.found();
         for device in devices.iter().filter(|device| device.is_usable()) {
             check(&app, device);
         }

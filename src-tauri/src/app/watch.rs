@@ -10,15 +10,15 @@ use tauri::{
 
 use super::{notify::notify, single};
 use crate::{
-    commands::{App, Leaving},
-    host::locked,
+    commands::{App, Leaving, home::view::News},
+    host::hub::view::DownloadView,
     hub::downloads::Told,
+    lock::locked,
     power::awake::Awake,
     store::{
         run_state::{RunState, RunStatus},
         runs::Run,
     },
-    wire::view::{DownloadView, News},
 };
 
 const LOOK: Duration = Duration::from_millis(500);

@@ -4,10 +4,8 @@ use std::sync::atomic::Ordering;
 
 use console::style;
 use models::{
-    device::{
-        RequestedDevice,
-        check::{Row, Verdict},
-    },
+    check::{Row, Verdict},
+    device::RequestedDevice,
     figures::duration,
 };
 
@@ -36,16 +34,16 @@ pub(super) struct Arguments {
     /// Have an operation fail, such as rms_norm=wrong, to see what becomes of it.
     #[cfg(debug_assertions)]
     #[arg(long, hide = true, value_parser = fault)]
-    fault: Option<models::device::check::Fault>,
+    fault: Option<models::check::Fault>,
 }
 
 #[cfg(debug_assertions)]
-fn fault(words: &str) -> Result<models::device::check::Fault, String> {
+fn fault(words: &str) -> Result<models::check::Fault, String> {
     let (operation, kind) = words
         .split_once('=')
         .ok_or("it looks like rms_norm=wrong")?;
     let kind = serde_json::from_value(kind.into()).map_err(|error| error.to_string())?;
-    Ok(models::device::check::Fault {
+    Ok(models::check::Fault {
         operation: operation.to_owned(),
         kind,
     })

@@ -35,11 +35,11 @@ struct Answer<'a> {
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     if let Some(device) = arguments.prefer {
-        host.prefer_device(device)?;
+        host.set("device", &device.to_string())?;
         terminal.note(format_args!("{device} is used from now on"));
     }
-    let found = host.devices();
-    for problem in host.engine_problems() {
+    let found = host.devices.found();
+    for problem in host.devices.problems() {
         terminal.warn(problem);
     }
     let asked = arguments.device.or(arguments.prefer);

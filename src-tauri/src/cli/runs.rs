@@ -14,6 +14,7 @@ use crate::{
     store::{
         run_checkpoints::CheckpointFolder,
         run_state::{RunState, RunStatus},
+        runs,
     },
     wire::error::Result,
 };
@@ -65,7 +66,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         Command::Show { run } => show(&run, host, terminal),
         Command::Resume { run } => train::resume(&run, false, host, terminal),
         Command::Rename { run, name } => {
-            let renamed = host.find_stored_run(&run)?.rename(&host.paths, &name)?;
+            let renamed = runs::find_stored(&host.paths, &run)?.rename(&host.paths, &name)?;
             terminal.line(renamed.id);
             Ok(Ended::Done)
         }
@@ -77,7 +78,7 @@ fn remove(words: &[String], yes: bool, host: &Host, terminal: &Terminal) -> Resu
     // All are looked up before the first is deleted, so that a typing error deletes nothing.
     let mut runs = words
         .iter()
-        .map(|words| host.find_stored_run(words))
+        .map(|words| runs::find_stored(&host.paths, words))
         .collect::<Result<Vec<_>>>()?;
     runs.sort_by(|a, b| a.id.cmp(&b.id));
     runs.dedup();
@@ -96,7 +97,7 @@ fn remove(words: &[String], yes: bool, host: &Host, terminal: &Terminal) -> Resu
 
 fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
     let mut states = Vec::new();
-    for run in host.runs() {
+    for run in runs::list(&host.paths) {
         // One unreadable run must not hide the others.
         match run.state() {
             Ok(state) => states.push(state),
@@ -149,7 +150,7 @@ fn status(status: RunStatus) -> String {
 }
 
 fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    let run = host.find_run(run)?;
+    let run = runs::find(&host.paths, run)?;
     let (state, plan, events) = (run.state()?, run.plan().ok(), run.events()?);
     let checkpoints = run.checkpoint_folders();
     if terminal.json {

@@ -14,7 +14,7 @@ use super::{
     terminal::{Terminal, count_interrupts},
     train,
 };
-use crate::{host::Host, wire::error::Result};
+use crate::{host::Host, store::runs, wire::error::Result};
 
 /// How many of the examination's answers are shown.
 const SAMPLES: usize = 3;
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         count(data.held_out.len() as u64)
     ));
     let resolved = host.plan(request)?;
-    let run = host.create_run(&resolved)?;
+    let run = runs::create(&host.paths, &resolved)?;
     if train::follow(&run, false, host, terminal)? == Ended::Stopped {
         return Ok(Ended::Stopped);
     }

@@ -26,7 +26,12 @@ use super::{
 use crate::{
     host::Host,
     jobs::engine::Wish,
-    store::{record::RecordedEvent, run_file, run_state::RunStatus, runs::Run},
+    store::{
+        record::RecordedEvent,
+        run_file,
+        run_state::RunStatus,
+        runs::{self, Run},
+    },
     wire::error::{AppError, Result},
 };
 
@@ -124,7 +129,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if let Some(line) = cost::estimate(&resolved) {
         terminal.note(line);
     }
-    let run = host.create_run(&resolved)?;
+    let run = runs::create(&host.paths, &resolved)?;
     follow(&run, false, host, terminal)
 }
 
@@ -183,7 +188,7 @@ fn show_plan(
 
 /// Continues a run from its last checkpoint.
 pub(super) fn resume(run: &str, force: bool, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    let run = host.find_run(run)?;
+    let run = runs::find(&host.paths, run)?;
     let state = run.state()?;
     // Whoever raised its `steps` wants more of it.
     let is_longer = run.plan().is_ok_and(|plan| plan.run.steps > state.step);

@@ -12,13 +12,13 @@ use super::{Answer, App};
 use crate::{
     host::bench::{BenchNews, BenchRequest, words_of_case},
     store::{
-        benchmarks::{self, MeasuredDevice},
+        benchmarks::{
+            self, MeasuredDevice,
+            view::{BenchProgressView, BenchView, ComparisonView, PublishedView},
+        },
         runs::Run,
     },
-    wire::{
-        error::{AppError, Result},
-        view::{BenchProgressView, BenchView, ComparisonView, PublishedView},
-    },
+    wire::error::{AppError, Result},
 };
 
 /// All benchmarks that are kept, the newest first.

@@ -7,12 +7,12 @@ use tauri::{State, ipc::Channel};
 
 use super::{Answer, App};
 use crate::{
-    host::locked,
-    jobs::chat::{ChatSettings, Prompt},
+    host::chat::view::{AnswerView, ChatView, ConversationView, MessageView, SamplingView},
+    lock::locked,
     store::conversations::{self, ConversationFile},
     wire::{
+        chat::{ChatSettings, Prompt},
         error::{AppError, Result},
-        view::{AnswerView, ChatView, ConversationView, MessageView, SamplingView},
     },
 };
 

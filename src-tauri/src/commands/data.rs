@@ -7,8 +7,8 @@ use tauri::State;
 
 use super::{Answer, App};
 use crate::{
+    host::inspect::view::{DataRequestView, DataSetView, InspectionView},
     store::data_sets,
-    wire::view::{DataRequestView, DataSetView, InspectionView},
 };
 
 /// All data that was added, the newest first.

@@ -7,19 +7,20 @@ use tauri::State;
 
 use super::{Answer, App};
 use crate::{
-    host::{check::CheckNews, locked},
-    store::checks,
-    wire::{
-        error::Result,
+    host::check::CheckNews,
+    lock::locked,
+    store::checks::{
+        self,
         view::{CheckProgressView, CheckView},
     },
+    wire::error::Result,
 };
 
 /// What the last check of a device found, unless the app or the system changed since.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn last_check(app: State<'_, App>, device: String) -> Answer<Option<CheckView>> {
-    let found = app.host.devices();
+    let found = app.host.devices.found();
     let device = app
         .host
         .choose_device(Some(read(&device)?), true, &found)?

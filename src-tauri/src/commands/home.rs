@@ -1,5 +1,7 @@
 //! The app as a whole: what it computes on, what goes on, what it offers, and how it is left.
 
+pub(crate) mod view;
+
 use models::device::{
     FoundDevice,
     defaults::device_defaults,
@@ -9,22 +11,23 @@ use tauri::{AppHandle, Manager, Runtime, State, ipc::Channel};
 
 use super::{Answer, App, Leaving};
 use crate::{
-    host::locked,
-    store::{checks, run_state::RunStatus},
-    wire::view::{DeviceView, HomeView, News, ReasonView, StatusView},
+    jobs::engine,
+    lock::locked,
+    store::{checks, run_state::RunStatus, runs},
 };
+use view::{DeviceView, HomeView, News, ReasonView, StatusView};
 
 /// What it computes on, and what was done so far.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
     if app.queue.going().is_none() {
-        app.host.look_again();
+        app.host.devices.look_again();
     }
-    let found = app.host.devices();
+    let found = app.host.devices.found();
     let choice = app.host.choose_device(None, false, &found)?;
     let mut warnings = choice.warnings.clone();
-    warnings.extend(app.host.engine_problems());
+    warnings.extend(app.host.devices.problems());
     warnings.extend(app.warnings.iter().cloned());
     let report = checks::find(&app.host.paths, &choice.device);
     if let Some(report) = report.filter(|report| !report.is_ready()) {
@@ -35,7 +38,7 @@ pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
         devices: found.iter().map(with_defaults).collect(),
         reason: choice.reason,
         warnings,
-        engines: app.host.engines(),
+        engines: engine::programs(),
         runs: app.views(),
     })
 }
@@ -44,12 +47,14 @@ pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
-    let choice = app.host.choose_device(None, false, &app.host.devices())?;
+    let choice = app
+        .host
+        .choose_device(None, false, &app.host.devices.found())?;
     let going = app.queue.going().and_then(|run| app.view(&run).ok());
     let waiting = app.queue.waiting();
     let offered = app.queue.offered();
     let offered = offered.iter().filter_map(|id| {
-        let run = app.host.run(id).ok()?;
+        let run = runs::exact(&app.host.paths, id).ok()?;
         // What was finished meanwhile, perhaps from the terminal, is no offer.
         let known = app.state(&run).ok()?;
         let open = !matches!(known.0.status, RunStatus::Finished | RunStatus::Running);
@@ -107,7 +112,7 @@ pub(super) fn leave<R: Runtime>(
 #[specta::specta]
 pub(super) fn resume_offered(app: State<'_, App>) -> Answer<()> {
     for id in app.queue.take_offered() {
-        if let Ok(run) = app.host.run(&id) {
+        if let Ok(run) = runs::exact(&app.host.paths, &id) {
             app.queue.add(run, false);
         }
     }
@@ -123,21 +128,12 @@ pub(super) fn forget_offered(app: State<'_, App>) -> Answer<()> {
 }
 
 fn with_defaults(device: &FoundDevice) -> DeviceView {
-    let defaults = serde_json::to_value(device_defaults(device.kind)).unwrap_or_default();
-    let words = |value: &serde_json::Value| match value {
-        serde_json::Value::String(words) => words.clone(),
-        serde_json::Value::Bool(on) => if *on { "on" } else { "off" }.to_owned(),
-        other => other.to_string(),
-    };
-    let reasons = defaults
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, default)| ReasonView {
-            name: name.replace('_', " "),
-            value: words(&default["value"]),
-            why: words(&default["reason"]),
-        });
+    let defaults = device_defaults(device.kind).rows();
+    let reasons = defaults.map(|(name, value, why)| ReasonView {
+        name: name.to_owned(),
+        value,
+        why: why.to_owned(),
+    });
     // Whether bf16 has passed a check on this device is not known here, so the careful answer is shown.
     let rule = dtype_rule(DeviceClass::of(device, false), Role::Compute);
     let formats = rule.allowed.iter().map(|format| ReasonView {

@@ -4,25 +4,23 @@ use tauri::State;
 
 use super::{Answer, App};
 use crate::{
+    host::hub::view::{
+        CachedView, DownloadView, FirstRowsView, FoundListView, HubView, RepositoryView,
+        SearchView, UserView, WantedView,
+    },
     hub::{download::Wanted, token::Token},
     store::hub_cache::{
         being_fetched,
         names::{RepositoryId, RepositoryKind},
     },
-    wire::{
-        error::Result,
-        view::{
-            CachedView, DownloadView, FirstRowsView, FoundListView, HubView, RepositoryView,
-            SearchView, UserView, WantedView,
-        },
-    },
+    wire::error::Result,
 };
 
 /// Whether the Hub can be asked, and where its files are kept. Asks nobody.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn hub(app: State<'_, App>) -> Answer<HubView> {
-    Ok(HubView::from(&app.host.hub))
+    Ok(HubView::from(&*app.host.hub))
 }
 
 /// Looks for models or data.

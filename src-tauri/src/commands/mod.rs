@@ -4,7 +4,7 @@ mod bench;
 mod chat;
 mod data;
 pub(crate) mod device;
-mod home;
+pub(crate) mod home;
 mod hub;
 mod models;
 mod native;
@@ -27,18 +27,22 @@ use ::models::tasks::AnyPlan;
 use tauri::{Wry, ipc::Channel};
 
 use crate::{
-    host::{Host, chat::OpenModel, locked},
+    host::{Host, chat::OpenModel},
     hub::downloads::Downloads,
     jobs::queue::Queue,
+    lock::locked,
     store::{
+        checks::view::CheckProgressView,
         run_state::{RunProgress, RunState},
         runs::Run,
     },
     wire::{
         error::AppError,
-        view::{CheckProgressView, ErrorView, News, RunView},
+        view::{ErrorView, RunView},
     },
 };
+
+use home::view::News;
 
 /// How many models can be open to be talked to: one, and the one it is compared with.
 const CHAT_PLACES: usize = 2;
@@ -109,8 +113,11 @@ impl App {
     pub(crate) fn new(host: Host, warnings: Vec<String>) -> Self {
         let host = Arc::new(host);
         Self {
-            queue: Queue::new(host.clone()),
-            downloads: Downloads::new(host.clone()),
+            queue: Queue::new(host.paths.waiting.clone(), {
+                let host = host.clone();
+                move |run, force, heard, wish| host.train(run, force, &mut |_| {}, heard, wish)
+            }),
+            downloads: Downloads::new(host.hub.clone(), host.paths.clone()),
             host,
             known: Mutex::default(),
             warnings,
@@ -169,7 +176,7 @@ impl App {
 
     /// All runs, the newest first. One that can't be read is left out; its folder stays.
     fn views(&self) -> Vec<RunView> {
-        let runs = self.host.runs();
+        let runs = crate::store::runs::list(&self.host.paths);
         runs.iter()
             .rev()
             .filter_map(|run| self.view(run).ok())

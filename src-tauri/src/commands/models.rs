@@ -9,8 +9,8 @@ use tauri::State;
 
 use super::{Answer, App};
 use crate::{
-    store::models::{self, ModelPlace, StoredModel},
-    wire::{error::AppError, view::ModelView},
+    store::models::{self, ModelPlace, StoredModel, view::ModelView},
+    wire::error::AppError,
 };
 
 /// All models, by name.

@@ -6,7 +6,7 @@ use tauri::{AppHandle, Runtime, State};
 use tauri_plugin_dialog::DialogExt;
 
 use super::{Answer, App};
-use crate::{host::locked, wire::error::AppError};
+use crate::{lock::locked, wire::error::AppError};
 
 /// What the user is asked to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, specta::Type)]

@@ -12,7 +12,11 @@ use tauri::{State, ipc::Channel};
 use super::{Answer, App};
 use crate::{
     jobs::follow,
-    store::{models::folder_bytes, run_file, runs::Run},
+    store::{
+        models::folder_bytes,
+        run_file,
+        runs::{self, Run},
+    },
     wire::{
         error::{AppError, Result},
         view::{EventsView, FileView, PlanLineView, RunNews, RunView},
@@ -33,14 +37,14 @@ pub(super) fn runs(app: State<'_, App>) -> Answer<Vec<RunView>> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run(app: State<'_, App>, id: String) -> Answer<RunView> {
-    Ok(app.view(&app.host.run(&id)?)?)
+    Ok(app.view(&runs::exact(&app.host.paths, &id)?)?)
 }
 
 /// Everything that happened in a run, to be compared with another.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run_events(app: State<'_, App>, id: String) -> Answer<EventsView> {
-    let run = app.host.run(&id)?;
+    let run = runs::exact(&app.host.paths, &id)?;
     Ok(EventsView::new(0, run.events()?))
 }
 
@@ -54,7 +58,7 @@ pub(super) fn follow_run(
     after: u32,
     news: Channel<RunNews>,
 ) -> Answer<u32> {
-    let run = app.host.run(&id)?;
+    let run = runs::exact(&app.host.paths, &id)?;
     let plan = run.plan().ok();
     let follower = app.follower.clone();
     let goes_on = app.queue.whether_goes_on(&id);
@@ -90,7 +94,7 @@ pub(super) fn unfollow_run(app: State<'_, App>, follower: u32) -> Answer<()> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run_plan(app: State<'_, App>, id: String) -> Answer<Vec<PlanLineView>> {
-    let run = app.host.run(&id)?;
+    let run = runs::exact(&app.host.paths, &id)?;
     let lines = run_file::lines(&run.plan_text()?).into_iter();
     let views = lines.map(|(field, value, why)| PlanLineView { field, value, why });
     Ok(views.collect())
@@ -103,7 +107,7 @@ pub(super) fn run_settings(
     app: State<'_, App>,
     id: String,
 ) -> Answer<std::collections::BTreeMap<String, String>> {
-    let run = app.host.run(&id)?;
+    let run = runs::exact(&app.host.paths, &id)?;
     let known = run.known_plan()?;
     let request = match known.damage {
         None => run_file::read(&run.plan_file())?,
@@ -116,7 +120,7 @@ pub(super) fn run_settings(
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>> {
-    let run = app.host.run(&id)?;
+    let run = runs::exact(&app.host.paths, &id)?;
     let size = |path| fs::metadata(path).map_or(0, |file| file.len());
     let known = [
         ("run.yaml", "the plan, with its reasons", run.plan_file()),
@@ -159,7 +163,7 @@ pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run_log(app: State<'_, App>, id: String) -> Answer<String> {
-    let run = app.host.run(&id)?;
+    let run = runs::exact(&app.host.paths, &id)?;
     let mut end = Vec::new();
     // A run without a log has written nothing.
     if let Ok(mut file) = fs::File::open(run.log_file()) {
@@ -191,7 +195,7 @@ pub(super) fn stop_run(app: State<'_, App>, id: String) -> Answer<()> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn resume_run(app: State<'_, App>, id: String, force: bool) -> Answer<()> {
-    app.queue.add(app.host.run(&id)?, force);
+    app.queue.add(runs::exact(&app.host.paths, &id)?, force);
     Ok(())
 }
 
@@ -199,7 +203,7 @@ pub(super) fn resume_run(app: State<'_, App>, id: String, force: bool) -> Answer
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn extend_run(app: State<'_, App>, id: String, steps: u32) -> Answer<()> {
-    let run = app.host.run(&id)?;
+    let run = runs::exact(&app.host.paths, &id)?;
     run.extend(steps as usize)?;
     app.forget(&id);
     app.queue.add(run, false);
@@ -246,5 +250,5 @@ fn idle(app: &App, id: &str) -> Result<Run> {
     if going || app.queue.place(id).is_some() {
         return Err(AppError::invalid("the run goes on or waits; stop it first"));
     }
-    app.host.run(id)
+    runs::exact(&app.host.paths, id)
 }

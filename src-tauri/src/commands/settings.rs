@@ -2,13 +2,13 @@
 
 use tauri::{AppHandle, Manager, Runtime, State, Theme as WindowTheme};
 
-use super::{Answer, App};
+use super::{
+    Answer, App,
+    home::view::{FolderView, SettingsView},
+};
 use crate::{
     store::{models::folder_bytes, settings::Theme},
-    wire::{
-        error::AppError,
-        view::{FolderView, SettingsView},
-    },
+    wire::error::AppError,
 };
 
 /// The settings that the window may change.

@@ -11,7 +11,7 @@ use tauri::State;
 use super::{Answer, App};
 use crate::{
     host::form,
-    store::run_file,
+    store::{run_file, runs},
     wire::{
         error::{AppError, Result},
         view::{EstimateView, FieldView, MeasureView, PlanView},
@@ -120,7 +120,7 @@ impl App {
     fn start(&self, resolved: &AnyResolved) -> Result<String> {
         // Steps that are tried would share the device with it.
         self.stop_trial.store(true, Ordering::SeqCst);
-        let run = self.host.create_run(resolved)?;
+        let run = runs::create(&self.host.paths, resolved)?;
         self.host.forget_data();
         let id = run.id.clone();
         self.queue.add(run, false);
@@ -133,7 +133,7 @@ impl App {
         let shapeless = || AppError::failed("the shape of the model is not known");
         let estimate = resolved.estimate.clone().ok_or_else(shapeless)?;
         let free_bytes = resolved.fit.as_ref().map(|fit| fit.free_bytes);
-        let rate = self.host.runs().iter().rev().find_map(|run| {
+        let rate = runs::list(&self.host.paths).iter().rev().find_map(|run| {
             let (state, earlier) = self.state(run).ok()?;
             let (seconds, earlier) = (state.step_millis? / 1e3, earlier?);
             if earlier.run.device != plan.run.device {

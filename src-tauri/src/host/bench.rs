@@ -7,9 +7,9 @@ use std::{
 
 use models::{
     bench::{BANDWIDTH, Case, MATMUL, Row, Size, WORKLOADS, cases},
+    check,
     device::{
-        DeviceKind, FoundDevice, RequestedDevice,
-        check::{self, Checked},
+        Checked, DeviceKind, FoundDevice, RequestedDevice,
         dtype::{DeviceClass, Dtype},
     },
 };
@@ -21,7 +21,7 @@ use crate::{
     store::{
         benchmarks::{self, BenchReport, FORMAT, MeasuredDevice, words_of},
         checks,
-        runs::Run,
+        runs::{self, Run},
     },
     wire::{
         engine::{Ask, Reply},
@@ -158,13 +158,13 @@ impl Host {
     }
 
     fn run_that_goes_on(&self) -> Option<Run> {
-        let runs = self.runs().into_iter();
+        let runs = runs::list(&self.paths).into_iter();
         let mut going = runs.filter(|run| run.is_locked().unwrap_or(false));
         going.next()
     }
 
     fn devices_to_measure(&self, asked: &[RequestedDevice]) -> Result<Vec<FoundDevice>> {
-        let found = self.devices();
+        let found = self.devices.found();
         let mut devices: Vec<FoundDevice> = match asked {
             [] => found.into_iter().filter(FoundDevice::is_usable).collect(),
             asked => asked

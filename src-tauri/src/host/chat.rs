@@ -1,18 +1,27 @@
 //! A conversation with a model that is open in an engine.
 
-use std::path::PathBuf;
+#[cfg(feature = "gui")]
+pub(crate) mod view;
 
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "gui")]
+use models::tasks::language::model::base_of;
 use models::{
+    checkpoint::{adapter::ADAPTER_CONFIG, folder::CONFIG},
     data::row::{Message, Role},
-    device::{DeviceKind, RequestedDevice, check::Checked},
+    device::{Checked, DeviceKind, RequestedDevice},
 };
 
+use super::Host;
 use crate::{
-    jobs::{
-        chat::{ChatSettings, Prompt, Said},
-        engine::{Engine, Wish},
+    jobs::engine::{Engine, Wish},
+    store::{
+        self, runs,
+        yaml::{expected_in_words, parse_scalar},
     },
     wire::{
+        chat::{ChatSettings, Prompt, Said},
         engine::{Ask, Reply},
         error::{AppError, Result},
     },
@@ -33,6 +42,65 @@ pub(crate) struct Conversation {
     messages: Vec<Message>,
     /// What a model that continues text has read and written so far.
     text: String,
+}
+
+impl Host {
+    /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models.
+    pub(crate) fn open_chat(
+        &self,
+        name: &str,
+        device: Option<RequestedDevice>,
+    ) -> Result<Conversation> {
+        Ok(Conversation::new(self.open_model(name, device)?))
+    }
+
+    /// Opens what a name means to be asked.
+    pub(crate) fn open_model(
+        &self,
+        name: &str,
+        device: Option<RequestedDevice>,
+    ) -> Result<OpenModel> {
+        let folder = self.model_folder(name)?;
+        let device = device.unwrap_or_else(|| self.settings().device);
+        let choice = self.choose_device(Some(device), false, &self.devices.found())?;
+        let checked = self.checked(&choice.device);
+        // A device that can't train gives no right answers either.
+        let device = match checked.training_failed {
+            Some(_) => RequestedDevice::Cpu,
+            None => device,
+        };
+        OpenModel::open(folder, device, self.kind_of(device), checked)
+    }
+
+    /// The folder with the weights that a name means.
+    pub(crate) fn model_folder(&self, name: &str) -> Result<PathBuf> {
+        let path = Path::new(name);
+        if path.join(CONFIG).is_file() || path.join(ADAPTER_CONFIG).is_file() {
+            return Ok(path.to_owned());
+        }
+        // A word can be part of a run's id and the name of a model; the whole name of a model comes first.
+        let model = store::models::find(&self.paths, &self.settings(), path);
+        match (model, runs::find(&self.paths, name)) {
+            (Ok(folder), _) => Ok(folder),
+            (_, Ok(run)) => run.best_checkpoint(),
+            (Err(error), Err(_)) if path.is_dir() => Err(error),
+            (Err(_), Err(error)) => Err(AppError::invalid(format!("{error}, and no model either"))
+                .with_hint("`anneal runs` lists runs; a model is named by its folder")),
+        }
+    }
+
+    /// The model that an adapter was trained for: what a run or a folder can be compared with.
+    #[cfg(feature = "gui")]
+    pub(crate) fn base_of(&self, name: &str) -> Option<String> {
+        let run = runs::find(&self.paths, name).ok();
+        let planned = run.and_then(|run| run.plan().ok()?.task.subject().base);
+        let base = planned.or_else(|| {
+            let folder = self.model_folder(name).ok()?;
+            Some(base_of(&folder).ok()?.into())
+        });
+        let base = base.filter(|path| path.is_dir());
+        base.map(|path| path.display().to_string())
+    }
 }
 
 impl OpenModel {
@@ -182,5 +250,64 @@ impl Conversation {
         messages.drain(first..first + 2 * said.forgotten_turns);
         self.messages = messages;
         Ok(said)
+    }
+}
+
+impl ChatSettings {
+    /// The settings with one of them changed, given as `temperature=0.2`.
+    pub(crate) fn with(&self, change: &str) -> Result<Self> {
+        let wrong = |words: String| AppError::invalid(format!("`{change}`: {words}"));
+        let (name, words) = change
+            .split_once('=')
+            .ok_or_else(|| wrong("write it like `temperature=0.2`".to_owned()))?;
+        let value = parse_scalar(words).map_err(wrong)?;
+        let mut tree = serde_json::to_value(self).map_err(|error| wrong(error.to_string()))?;
+        if let Some(fields) = tree.as_object_mut() {
+            fields.insert(name.trim().to_owned(), value);
+        }
+        let settings: Self = serde_json::from_value(tree)
+            .map_err(|error| wrong(expected_in_words(&error.to_string())))?;
+        settings
+            .check()
+            .map_err(|error| match error.field.as_deref() {
+                Some("max_tokens") => wrong(error.message),
+                _ => error,
+            })?;
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_changed_by_its_name() {
+        let settings = ChatSettings::default().with("temperature=0.2").unwrap();
+        assert_eq!(settings.temperature, 0.2);
+        assert_eq!(settings.top_p, ChatSettings::default().top_p);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named() {
+        for (change, expected) in [
+            ("warm", "`warm`: write it like `temperature=0.2`"),
+            (
+                "max_tokens=0",
+                "`max_tokens=0`: an answer has at least 1 token",
+            ),
+            (
+                "temperature=-1",
+                "`temperature` is -1; it must be 0 or more",
+            ),
+            (
+                "heat=1",
+                "`heat=1`: unknown field `heat`, expected one of `temperature`, `top_k`, `top_p`, `min_p`, \
+                 `repetition_penalty`, `seed`, `max_tokens`",
+            ),
+        ] {
+            let error = ChatSettings::default().with(change).unwrap_err();
+            assert_eq!(error.message, expected);
+        }
     }
 }

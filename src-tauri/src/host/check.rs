@@ -6,13 +6,10 @@ use std::{
 };
 
 use models::{
+    check::{Case, Fallback, Fault, GROUPS, Row, cases},
     checkpoint::save::replace_file,
     data::{self, DataRequest},
-    device::{
-        DeviceKind, FoundDevice, RequestedDevice,
-        check::{Case, Checked, Fallback, Fault, GROUPS, Row, cases},
-        dtype::DeviceClass,
-    },
+    device::{Checked, DeviceKind, FoundDevice, RequestedDevice, dtype::DeviceClass},
     ops::kernels::NAMES,
 };
 
@@ -48,7 +45,7 @@ impl Host {
 
     /// That a GPU was never checked, for who trains on it. The processor is what others are compared with.
     pub(crate) fn never_checked(&self, device: RequestedDevice) -> Option<String> {
-        let found = self.choose_device(Some(device), true, &self.devices());
+        let found = self.choose_device(Some(device), true, &self.devices.found());
         let device = found.ok()?.device;
         let is_known = device.kind == DeviceKind::Cpu;
         (!is_known && checks::find(&self.paths, &device).is_none()).then(|| {
@@ -68,7 +65,9 @@ impl Host {
         stop: &dyn Fn() -> bool,
     ) -> Result<CheckReport> {
         let start = Instant::now();
-        let device = self.choose_device(device, true, &self.devices())?.device;
+        let device = self
+            .choose_device(device, true, &self.devices.found())?
+            .device;
         let class = DeviceClass::of(&device, false);
         let all: Vec<Vec<Case>> = GROUPS
             .iter()

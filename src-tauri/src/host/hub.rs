@@ -1,5 +1,8 @@
 //! What a model of the Hub is good for on this machine, before any of it is fetched.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::path::PathBuf;
 
 use models::{
@@ -7,9 +10,7 @@ use models::{
     checkpoint::{adapter::ADAPTER_CONFIG, folder::ModelFolder},
     data::encode::Learn,
     device::{
-        Choice, DeviceRequest,
-        check::Checked,
-        choose,
+        Checked, Choice, DeviceRequest, choose,
         dtype::{DeviceClass, Role, choose_dtype},
     },
     tasks::language::{
@@ -140,7 +141,7 @@ impl Host {
             device: self.settings().device,
             strict: false,
         };
-        let Ok(choice) = choose(request, &self.devices()) else {
+        let Ok(choice) = choose(request, &self.devices.found()) else {
             return Vec::new();
         };
         let free_bytes = choice.device.free_bytes;

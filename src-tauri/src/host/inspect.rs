@@ -1,5 +1,10 @@
 //! Looking at data before anything is learned from it.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
+use std::path::Path;
+
 use models::{
     data::{
         self, DataRequest, Dataset, FileFound,
@@ -13,7 +18,11 @@ use models::{
 };
 use serde::Serialize;
 
-use crate::wire::error::{AppError, Result};
+use super::Host;
+use crate::{
+    store,
+    wire::error::{AppError, Result},
+};
 
 /// How many letters of a text without rows are shown.
 const STREAM_SHOWN: usize = 600;
@@ -46,10 +55,26 @@ pub(crate) struct Content {
     pub(crate) example: Vec<Segment>,
 }
 
+impl Host {
+    /// What is in data, counted as a model would, or as a new model trained on it.
+    pub(crate) fn inspect_data(
+        &self,
+        request: &DataRequest,
+        model: Option<&Path>,
+        learn: Learn,
+        max_length: usize,
+    ) -> Result<Inspection> {
+        let find = |model| store::models::find(&self.paths, &self.settings(), model);
+        let folder = model.map(find).transpose()?;
+        let tokenizer = folder.as_deref().map(TokenizerFrom::Folder);
+        inspect(request, tokenizer, learn, max_length)
+    }
+}
+
 /// Reads data as a model would. Without a tokenizer, one is trained on the data, as for a new model.
 ///
 /// Rows are cut to `max_length` tokens; 0 cuts none.
-pub(crate) fn inspect(
+fn inspect(
     request: &DataRequest,
     tokenizer: Option<TokenizerFrom>,
     learn: Learn,

@@ -38,7 +38,7 @@ impl Host {
         }
         K::find_files(&mut request.task)?;
         let strict = request.run.strict.unwrap_or_default();
-        let device = self.choose_device(request.run.device, strict, &self.devices())?;
+        let device = self.choose_device(request.run.device, strict, &self.devices.found())?;
         let checked = self.checked(&device.device);
         let read = self
             .read_data::<K>(&request)

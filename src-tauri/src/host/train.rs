@@ -9,8 +9,7 @@ use std::{cell::RefCell, thread, time::Duration};
 use models::{
     checkpoint::{keep::Checkpoints, save::replace_file},
     device::{
-        DeviceKind, RequestedDevice,
-        check::Checked,
+        Checked, DeviceKind, RequestedDevice,
         dtype::{DeviceClass, Dtype, Role},
         pressure::oom_kills,
     },
@@ -84,7 +83,7 @@ impl Host {
         let mut care = Care::default();
         let power = RefCell::new(PowerWatch::new());
         let wish = &|| match wish() {
-            Wish::GoOn => match power.borrow_mut().why_pause(&self.settings()) {
+            Wish::GoOn => match power.borrow_mut().why_pause(self.settings().pause_rules()) {
                 Some(why) => Wish::Pause(Some(why)),
                 None => Wish::GoOn,
             },
@@ -269,7 +268,7 @@ impl Host {
 
     /// A narrower format than the plan's for a role, if the plan lets it be used and the device check found it right.
     fn narrower(&self, plan: &RunPlan, role: Role) -> Option<Dtype> {
-        let devices = self.devices();
+        let devices = self.devices.found();
         let device = devices
             .iter()
             .find(|it| it.requested() == plan.device)

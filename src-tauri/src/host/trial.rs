@@ -184,7 +184,7 @@ mod tests {
     use models::tasks::AnyRequest;
 
     use super::*;
-    use crate::store::run_file;
+    use crate::store::{run_file, runs};
 
     #[test]
     fn a_run_that_is_tried_first_says_what_it_will_take() {
@@ -272,7 +272,7 @@ mod tests {
         let asked: Vec<String> = asked.into_iter().map(str::to_owned).collect();
         let request = run_file::set(AnyRequest::default(), &asked).unwrap();
         let (host, _) = Host::open(Some(&folder.join("home"))).unwrap();
-        let run = host.create_run(&host.plan(request).unwrap()).unwrap();
+        let run = runs::create(&host.paths, &host.plan(request).unwrap()).unwrap();
         (host, run)
     }
 }

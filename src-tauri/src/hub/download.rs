@@ -21,7 +21,7 @@ use super::{
     wait,
 };
 use crate::{
-    host::locked,
+    lock::locked,
     store::hub_cache::{
         HubCache,
         names::{RepositoryId, RepositoryKind, is_commit, relative_path},

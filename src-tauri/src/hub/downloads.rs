@@ -14,15 +14,17 @@ use models::random::stable_hash;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    Hub,
     download::{Ended, Progress, Wanted},
     fetch::Patience,
     pace::Pace,
 };
 use crate::{
-    host::{Host, locked},
+    lock::locked,
     store::{
         data_sets,
         hub_cache::names::{RepositoryId, RepositoryKind},
+        paths::Paths,
         read_list, write_json,
     },
     wire::error::{AppError, Result},
@@ -42,7 +44,8 @@ pub(crate) struct Downloads {
 }
 
 struct Shared {
-    host: Arc<Host>,
+    hub: Arc<Hub>,
+    paths: Paths,
     line: Mutex<Line>,
     changed: Condvar,
 }
@@ -106,13 +109,13 @@ pub(crate) struct Told {
 
 impl Downloads {
     /// The downloads that were not done when the app last ended, paused.
-    pub(crate) fn new(host: Arc<Host>) -> Self {
+    pub(crate) fn new(hub: Arc<Hub>, paths: Paths) -> Self {
         // A list that can't be read is no reason not to start: its files are in the cache, and are gone on with.
         let unfinished: Vec<Wanted> =
-            read_list(&host.paths.downloads, "list of downloads").unwrap_or_default();
+            read_list(&paths.downloads, "list of downloads").unwrap_or_default();
         let unfinished = unfinished.into_iter().filter(Wanted::is_sound);
         let entries = unfinished.filter_map(|wanted| {
-            let progress = Arc::new(Progress::new(&wanted, host.hub.cache().ok()?));
+            let progress = Arc::new(Progress::new(&wanted, hub.cache().ok()?));
             Some(Entry::new(wanted.into(), DownloadState::Paused, progress))
         });
         let line = Line {
@@ -122,7 +125,8 @@ impl Downloads {
         };
         Self {
             shared: Arc::new(Shared {
-                host,
+                hub,
+                paths,
                 line: Mutex::new(line),
                 changed: Condvar::new(),
             }),
@@ -135,7 +139,7 @@ impl Downloads {
     }
 
     fn begin(&self, wanted: Arc<Wanted>) -> Result<String> {
-        let progress = Arc::new(Progress::new(&wanted, self.shared.host.hub.cache()?));
+        let progress = Arc::new(Progress::new(&wanted, self.shared.hub.cache()?));
         let entry = Entry::new(wanted, DownloadState::Waiting, progress);
         let key = entry.key.clone();
         let mut line = self.shared.line();
@@ -183,9 +187,9 @@ impl Downloads {
         let others: HashSet<String> = line.entries.iter().flat_map(Entry::digests).collect();
         self.shared.changed(&mut line);
         drop(line);
-        let host = self.shared.host.clone();
+        let hub = self.shared.hub.clone();
         thread::spawn(move || {
-            let Ok(cache) = host.hub.cache() else { return };
+            let Ok(cache) = hub.cache() else { return };
             let Wanted {
                 kind, id, files, ..
             } = &*entry.wanted;
@@ -297,10 +301,7 @@ impl Shared {
             let (shared, progress) = (self.clone(), entry.progress.clone());
             let (key, wanted) = (entry.key.clone(), entry.wanted.clone());
             thread::spawn(move || {
-                let ended = shared
-                    .host
-                    .hub
-                    .download(&wanted, &progress, Patience::Endless);
+                let ended = shared.hub.download(&wanted, &progress, Patience::Endless);
                 shared.ended(&key, &wanted, &progress, ended);
             });
         }
@@ -310,7 +311,7 @@ impl Shared {
             .filter(|entry| entry.state != DownloadState::Done);
         let open: Vec<&Wanted> = open.map(|entry| &*entry.wanted).collect();
         // Without the list, the next start shows no download; their files are in the cache all the same.
-        let _ = write_json(&self.host.paths.downloads, &open);
+        let _ = write_json(&self.paths.downloads, &open);
         self.changed.notify_all();
     }
 
@@ -357,7 +358,7 @@ impl Shared {
         for (name, files) in wanted.data.iter().rev() {
             let files: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
             first = files.first().cloned();
-            data_sets::add_files(&self.host.paths, name.clone(), files)?;
+            data_sets::add_files(&self.paths, name.clone(), files)?;
         }
         Ok(first)
     }

@@ -30,7 +30,7 @@ use super::{
     needed::RemoteFile,
 };
 use crate::{
-    host::locked,
+    lock::locked,
     store::{
         hub_cache::{
             HubCache,

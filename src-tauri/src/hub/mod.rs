@@ -41,11 +41,11 @@ use hf_hub::HFClient;
 use tokio::runtime::Runtime;
 
 use crate::{
-    host::locked,
     hub::{
         http::Http,
         token::{Token, TokenPlace, TokenStore},
     },
+    lock::locked,
     store::{
         hub_cache::{HubCache, names::shown},
         paths::Paths,

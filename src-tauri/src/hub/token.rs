@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    host::locked,
+    lock::locked,
     store::{hub_cache, paths::Paths, write_private_file},
     wire::error::{AppError, Result},
 };

@@ -2,22 +2,19 @@
 
 use std::{ops::ControlFlow, path::Path};
 
+use crate::wire::{
+    chat::{ChatSettings, Prompt, Said},
+    error::{AppError, Result},
+};
 use models::{
     checkpoint::load::LoadDtypes,
     data::row::{Message, Role},
     device::{
-        self, Choice,
-        check::Checked,
+        self, Checked, Choice,
         dtype::{self, DeviceClass, choose_dtype},
     },
-    generate::{Answer, Writer, sample::SamplingSettings},
+    generate::Writer,
     tasks::language::model::LanguageModel,
-};
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    store::yaml::{expected_in_words, parse_scalar},
-    wire::error::{AppError, Result},
 };
 
 /// A model that is talked to. It remembers no conversation, only what it has read of the last one.
@@ -26,106 +23,6 @@ pub(crate) struct Chat {
     writer: Writer,
     /// What a person should know about where it computes.
     warnings: Vec<String>,
-}
-
-/// What is to be answered or continued.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Prompt {
-    /// A conversation that ends with the user's words.
-    Messages(Vec<Message>),
-    /// A text to go on with.
-    Text(String),
-}
-
-/// How answers are written. Each can be changed between two of them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ChatSettings {
-    /// Scores are divided by it: 0 always takes the likeliest token, 1 draws as the model says.
-    pub(crate) temperature: f64,
-    /// Draw from so many of the likeliest tokens. 0 is all.
-    pub(crate) top_k: usize,
-    /// Draw from the likeliest tokens that together have this probability. 1 is all.
-    pub(crate) top_p: f64,
-    /// Draw from tokens with at least this share of the likeliest one's probability. 0 is all.
-    pub(crate) min_p: f64,
-    /// Scores of tokens already written are divided by it. 1 is off.
-    pub(crate) repetition_penalty: f64,
-    /// Where the draw starts. The same seed and words give the same answers.
-    pub(crate) seed: u64,
-    /// The most tokens of an answer.
-    pub(crate) max_tokens: usize,
-}
-
-/// An answer, and what a person should know about it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Said {
-    /// The answer.
-    #[serde(flatten)]
-    pub(crate) answer: Answer,
-    /// How many of the oldest turns were left out, because the conversation is longer than the model can read.
-    pub(crate) forgotten_turns: usize,
-}
-
-impl Default for ChatSettings {
-    fn default() -> Self {
-        let sampling = SamplingSettings::default();
-        Self {
-            temperature: sampling.temperature,
-            top_k: sampling.top_k,
-            top_p: sampling.top_p,
-            min_p: sampling.min_p,
-            repetition_penalty: sampling.repetition_penalty,
-            seed: sampling.seed,
-            max_tokens: 512,
-        }
-    }
-}
-
-impl ChatSettings {
-    /// The settings with one of them changed, given as `temperature=0.2`.
-    pub(crate) fn with(&self, change: &str) -> Result<Self> {
-        let wrong = |words: String| AppError::invalid(format!("`{change}`: {words}"));
-        let (name, words) = change
-            .split_once('=')
-            .ok_or_else(|| wrong("write it like `temperature=0.2`".to_owned()))?;
-        let value = parse_scalar(words).map_err(wrong)?;
-        let mut tree = serde_json::to_value(self).map_err(|error| wrong(error.to_string()))?;
-        if let Some(fields) = tree.as_object_mut() {
-            fields.insert(name.trim().to_owned(), value);
-        }
-        let settings: Self = serde_json::from_value(tree)
-            .map_err(|error| wrong(expected_in_words(&error.to_string())))?;
-        settings
-            .check()
-            .map_err(|error| match error.field.as_deref() {
-                Some("max_tokens") => wrong(error.message),
-                _ => error,
-            })?;
-        Ok(settings)
-    }
-
-    /// Whether answers can be written so.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.sampling(0).check()?;
-        match self.max_tokens {
-            0 => Err(AppError::invalid("an answer has at least 1 token").with_field("max_tokens")),
-            _ => Ok(()),
-        }
-    }
-
-    /// How the tokens of an answer are drawn. Each turn draws differently.
-    fn sampling(&self, turn: usize) -> SamplingSettings {
-        SamplingSettings {
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repetition_penalty: self.repetition_penalty,
-            seed: self.seed.wrapping_add(turn as u64),
-        }
-    }
 }
 
 impl Chat {
@@ -231,39 +128,4 @@ pub(crate) fn open_model(
         compute: dtype(dtype::Role::Compute)?,
     };
     Ok(LanguageModel::open(folder, dtypes, &device::open(device)?)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_setting_is_changed_by_its_name() {
-        let settings = ChatSettings::default().with("temperature=0.2").unwrap();
-        assert_eq!(settings.temperature, 0.2);
-        assert_eq!(settings.top_p, ChatSettings::default().top_p);
-    }
-
-    #[test]
-    fn a_wrong_setting_is_named() {
-        for (change, expected) in [
-            ("warm", "`warm`: write it like `temperature=0.2`"),
-            (
-                "max_tokens=0",
-                "`max_tokens=0`: an answer has at least 1 token",
-            ),
-            (
-                "temperature=-1",
-                "`temperature` is -1; it must be 0 or more",
-            ),
-            (
-                "heat=1",
-                "`heat=1`: unknown field `heat`, expected one of `temperature`, `top_k`, `top_p`, `min_p`, \
-                 `repetition_penalty`, `seed`, `max_tokens`",
-            ),
-        ] {
-            let error = ChatSettings::default().with(change).unwrap_err();
-            assert_eq!(error.message, expected);
-        }
-    }
 }

@@ -2,10 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use models::device::{
-    self, RequestedDevice,
+use models::{
     check::{self, Case, Fallback, Fault, Row},
-    dtype::DeviceClass,
+    device::{self, RequestedDevice, dtype::DeviceClass},
 };
 
 use super::choose;

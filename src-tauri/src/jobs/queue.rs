@@ -18,13 +18,13 @@ use models::train::TrainEvent;
 
 use super::engine::Wish;
 use crate::{
-    host::{Host, locked},
+    lock::locked,
     store::{
         record::{Record, RecordedEvent},
         runs::Run,
         waiting,
     },
-    wire::error::AppError,
+    wire::error::{AppError, Result},
 };
 
 /// How often whoever waits for a turn looks.
@@ -99,14 +99,21 @@ impl GoingState {
 }
 
 impl Queue {
-    pub(crate) fn new(host: Arc<Host>) -> Self {
+    /// The queue that stands in `file`. `train` has one run go on until it is over: whether data, model or settings may have
+    /// changed, who hears its events, and what is wished of it.
+    pub(crate) fn new(
+        file: PathBuf,
+        train: impl Fn(&Run, bool, &mut dyn FnMut(&RecordedEvent), &dyn Fn() -> Wish) -> Result<()>
+        + Send
+        + 'static,
+    ) -> Self {
         let shared = Arc::new(Shared {
             line: Mutex::new(Line {
-                offered: waiting::read(&host.paths.waiting),
+                offered: waiting::read(&file),
                 ..Line::default()
             }),
             changed: Condvar::new(),
-            file: host.paths.waiting.clone(),
+            file,
         });
         let thread = {
             let shared = shared.clone();
@@ -125,8 +132,7 @@ impl Queue {
                         state.over.store(is_last, Ordering::SeqCst);
                         *locked(&state.unwritten) = why_unwritten(recorded);
                     };
-                    let trained =
-                        host.train(&run, force, &mut |_| {}, &mut heard, &|| state.wish());
+                    let trained = train(&run, force, &mut heard, &|| state.wish());
                     let begun = state.begun.load(Ordering::SeqCst);
                     let problem = trained.err().and_then(|error| told(&run, error, begun));
                     let mut line = shared.line();

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::host::locked;
+use crate::lock::locked;
 
 /// A run that gives no sign of life for so long hangs, unless it took nearly as long before.
 const PATIENCE: Duration = Duration::from_secs(3 * 3600);

@@ -19,7 +19,7 @@ use std::{
 };
 
 use models::{
-    device::{self, check::Checked},
+    device::{self, Checked},
     tasks::starter,
 };
 
@@ -29,7 +29,7 @@ use super::{
     check, choose, train,
 };
 use crate::{
-    host::locked,
+    lock::locked,
     store::runs::Run,
     wire::{
         engine::{Ask, Reply},

@@ -5,13 +5,21 @@
 use std::time::{Duration, Instant};
 
 use super::supply::Supply;
-use crate::store::settings::Settings;
 
 /// How often the system is asked: macOS and Linux start a program or read files for it.
 const LOOK: Duration = Duration::from_secs(15);
 
 /// How many percent above the limit a run goes on, so that it does not pause and go on by turns.
 const ABOVE: u8 = 5;
+
+/// When the user wants a run to wait for the machine's power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PauseRules {
+    /// Whenever it runs on its battery.
+    pub(crate) on_battery: bool,
+    /// On its battery below so many percent. 0 is never.
+    pub(crate) below_percent: u8,
+}
 
 /// Remembers what the machine's power was when it last looked, and whether it said to pause.
 #[derive(Debug, Default)]
@@ -30,18 +38,18 @@ impl PowerWatch {
 
     /// Why a run should pause now, as the end of a sentence: `on battery`. Nothing when it may go on.
     ///
-    /// Cheap enough to ask before every step. The system is asked every 15 s at most, and never when no setting wants it.
-    pub(crate) fn why_pause(&mut self, settings: &Settings) -> Option<String> {
-        self.why_pause_at(settings, Instant::now(), Supply::now)
+    /// Cheap enough to ask before every step. The system is asked every 15 s at most, and never when no rule wants it.
+    pub(crate) fn why_pause(&mut self, rules: PauseRules) -> Option<String> {
+        self.why_pause_at(rules, Instant::now(), Supply::now)
     }
 
     fn why_pause_at(
         &mut self,
-        settings: &Settings,
+        rules: PauseRules,
         now: Instant,
         look: impl FnOnce() -> Supply,
     ) -> Option<String> {
-        if !settings.pause_on_battery && settings.pause_below_percent == 0 {
+        if !rules.on_battery && rules.below_percent == 0 {
             *self = Self::new();
             return None;
         }
@@ -50,17 +58,17 @@ impl PowerWatch {
             self.looked = Some(now);
             self.supply = look();
         }
-        self.decide(settings)
+        self.decide(rules)
     }
 
-    fn decide(&mut self, settings: &Settings) -> Option<String> {
-        let limit = settings.pause_below_percent;
+    fn decide(&mut self, rules: PauseRules) -> Option<String> {
+        let limit = rules.below_percent;
         let goes_on_at = limit.saturating_add(ABOVE).min(100);
         let on_battery = self.supply.on_battery == Some(true);
         let percent = self.supply.percent.filter(|_| on_battery && limit > 0);
         let wanted = if self.is_low { goes_on_at } else { limit };
         self.is_low = percent.is_some_and(|percent| percent < wanted);
-        if settings.pause_on_battery && on_battery {
+        if rules.on_battery && on_battery {
             return Some("on battery".to_owned());
         }
         match percent.filter(|_| self.is_low)? {
@@ -78,11 +86,11 @@ impl PowerWatch {
 mod tests {
     use super::*;
 
-    fn settings(pause_on_battery: bool, pause_below_percent: u8) -> Settings {
-        let mut settings = Settings::default();
-        settings.pause_on_battery = pause_on_battery;
-        settings.pause_below_percent = pause_below_percent;
-        settings
+    fn rules(on_battery: bool, below_percent: u8) -> PauseRules {
+        PauseRules {
+            on_battery,
+            below_percent,
+        }
     }
 
     fn supply(on_battery: bool, percent: u8) -> Supply {
@@ -93,22 +101,21 @@ mod tests {
     }
 
     /// What is said of each reading, one after the other.
-    fn said(settings: &Settings, readings: &[Supply]) -> Vec<Option<String>> {
+    fn said(rules: PauseRules, readings: &[Supply]) -> Vec<Option<String>> {
         let mut watch = PowerWatch::new();
         let mut now = Instant::now();
         let mut say = |reading: &Supply| {
             now += LOOK;
-            watch.why_pause_at(settings, now, || *reading)
+            watch.why_pause_at(rules, now, || *reading)
         };
         readings.iter().map(&mut say).collect()
     }
 
     #[test]
-    fn without_the_settings_the_system_is_not_asked() {
+    fn without_a_rule_the_system_is_not_asked() {
         let never = || unreachable!("nobody wants to know");
-        let settings = Settings::default();
         assert_eq!(
-            PowerWatch::new().why_pause_at(&settings, Instant::now(), never),
+            PowerWatch::new().why_pause_at(rules(false, 0), Instant::now(), never),
             None
         );
     }
@@ -123,7 +130,7 @@ mod tests {
         ];
         let words = Some("on battery".to_owned());
         let expected = [None, words, None, None];
-        assert_eq!(said(&settings(true, 0), &readings), expected);
+        assert_eq!(said(rules(true, 0), &readings), expected);
     }
 
     #[test]
@@ -138,10 +145,10 @@ mod tests {
             None,
             Some("the battery is at 19 %, below 20 %".to_owned()),
         ];
-        assert_eq!(said(&settings(false, 20), &readings), expected);
+        assert_eq!(said(rules(false, 20), &readings), expected);
         // Mains power is enough, however empty the battery is; and then it begins anew.
         let readings = [supply(true, 5), supply(false, 5), supply(true, 21)];
-        let pauses = said(&settings(false, 20), &readings);
+        let pauses = said(rules(false, 20), &readings);
         assert_eq!(
             pauses.iter().map(Option::is_some).collect::<Vec<_>>(),
             [true, false, false]
@@ -151,17 +158,17 @@ mod tests {
             percent: None,
             ..supply(true, 0)
         };
-        assert_eq!(said(&settings(false, 20), &[unknown]), [None]);
+        assert_eq!(said(rules(false, 20), &[unknown]), [None]);
     }
 
     #[test]
     fn the_system_is_asked_every_fifteen_seconds() {
-        let (settings, start) = (settings(true, 0), Instant::now());
+        let start = Instant::now();
         let mut watch = PowerWatch::new();
         let mut looks = 0;
         for second in 0..31 {
             let now = start + Duration::from_secs(second);
-            watch.why_pause_at(&settings, now, || {
+            watch.why_pause_at(rules(true, 0), now, || {
                 looks += 1;
                 supply(true, 50)
             });

@@ -3,6 +3,8 @@
 mod tables;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "gui")]
+pub(crate) mod view;
 
 use std::{fs, path::Path};
 

@@ -1,9 +1,14 @@
 //! What the device checks found, the last of each device, for this version of the app on this version of the system.
 
-use models::device::{
-    FoundDevice,
-    check::{Checked, Fallback, Row},
-    defaults::{Limit, limits},
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
+use models::{
+    check::{Fallback, Row},
+    device::{
+        Checked, FoundDevice,
+        defaults::{Limit, limits},
+    },
 };
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::models::random::stable_hash;
+use models::random::stable_hash;
 use serde::{Deserialize, Serialize};
 
 use crate::wire::error::{AppError, Result};

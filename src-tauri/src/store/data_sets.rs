@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::models::{data::DataRequest, random::stable_hash};
+use models::{data::DataRequest, random::stable_hash};
 use serde::{Deserialize, Serialize};
 
 use super::{paths::Paths, read_list, write_file, write_json};

@@ -1,5 +1,8 @@
 //! Models on disk: folders in the layout of the Hugging Face Hub, with a `config.json` and weights.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -94,7 +97,7 @@ pub(crate) fn models_in(folder: &Path) -> Vec<StoredModel> {
 /// What is known of a model without reading its weights.
 #[cfg(feature = "gui")]
 pub(crate) fn info(model: StoredModel) -> ModelInfo {
-    use ::models::{arch::config::DecoderConfig, checkpoint::folder::ModelFolder};
+    use models::{arch::config::DecoderConfig, checkpoint::folder::ModelFolder};
 
     let bytes = model_bytes(&model.path);
     let tokenizer = fs::read_to_string(model.path.join("tokenizer_config.json"));

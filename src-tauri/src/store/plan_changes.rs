@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ::models::{
+use models::{
     tasks::AnyPlan,
     train::{RunPlan, state::Saved},
 };

@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::models::train::TrainEvent;
-use serde::{Deserialize, Serialize};
+use models::train::TrainEvent;
 
+pub(crate) use crate::wire::engine::RecordedEvent;
 use crate::wire::error::{AppError, Result};
 
 /// How many events are in memory at once where none of them is kept.
@@ -25,19 +25,6 @@ const REOPEN: Duration = Duration::from_millis(500);
 const BEGIN: &[u8] = b"{\"number\":";
 /// By how much a number may be ahead of the one before it: as many lines may be lost. A greater one was damaged.
 const MOST_LOST: u64 = 1_000_000;
-
-/// An event as it stands in the file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RecordedEvent {
-    /// Counts from 1 over all sessions of a run. Without gaps, unless lines were lost or can't be read. 0 is not in the file:
-    /// it says why the disk takes no events.
-    pub(crate) number: u64,
-    /// When it was written, in UTC: `2026-11-21T09:30:00.123Z`.
-    pub(crate) time: String,
-    /// What happened.
-    #[serde(flatten)]
-    pub(crate) event: TrainEvent,
-}
 
 impl RecordedEvent {
     /// A run waits until the disk takes its events.

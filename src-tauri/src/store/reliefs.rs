@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ::models::{
+use models::{
     device::{RequestedDevice, dtype::Dtype},
     train::{RunPlan, kind::Subject},
 };

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use ::models::{
+use models::{
     checkpoint::{
         keep::{Checkpoint, Checkpoints},
         save::folder_bytes,

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use ::models::{
+use models::{
     checkpoint::{
         keep::Checkpoints,
         save::{name_of, put_aside, replace_file},

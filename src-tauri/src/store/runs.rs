@@ -25,7 +25,7 @@ use super::{
     run_state::{RunProgress, RunState},
 };
 use crate::wire::error::{AppError, Result};
-use ::models::{
+use models::{
     checkpoint::save::replace_file,
     random::stable_hash,
     tasks::{AnyPlan, AnyResolved},
@@ -93,6 +93,13 @@ pub(crate) fn list(paths: &Paths) -> Vec<Run> {
     };
     runs.sort_by_key(|run| (run.id.get(..10).map(str::to_owned), made(run)));
     runs
+}
+
+/// The run with exactly this id.
+#[cfg(feature = "gui")]
+pub(crate) fn exact(paths: &Paths, id: &str) -> Result<Run> {
+    let found = list(paths).into_iter().find(|run| run.id == id);
+    found.ok_or_else(|| AppError::invalid(format!("there is no run `{id}`")))
 }
 
 /// Whether a folder holds a run, or what is left of one.

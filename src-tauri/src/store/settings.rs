@@ -9,11 +9,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::models::device::RequestedDevice;
+use models::device::RequestedDevice;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::yaml;
-use crate::wire::error::{AppError, Result};
+use crate::{
+    power::watch::PauseRules,
+    wire::error::{AppError, Result},
+};
 
 /// The first version of the file.
 const TEMPLATE: &str = "\
@@ -94,6 +97,14 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// When a run is to wait for the machine's power.
+    pub(crate) fn pause_rules(&self) -> PauseRules {
+        PauseRules {
+            on_battery: self.pause_on_battery,
+            below_percent: self.pause_below_percent,
+        }
+    }
+
     /// Reads the file, if there is one. Also returns a sentence for each field that is not known.
     pub(crate) fn read(path: &Path) -> Result<(Self, Vec<String>)> {
         if !path.exists() {

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use ::models::{
+use models::{
     checkpoint::save::{name_of, put_aside},
     tasks::AnyPlan,
 };

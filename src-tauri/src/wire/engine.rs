@@ -8,21 +8,18 @@ use std::path::PathBuf;
 
 use models::{
     bench,
+    check::{Fallback, Fault, Row},
     data::starter::Exchange,
-    device::{
-        FoundDevice, RequestedDevice,
-        check::{Checked, Fallback, Fault, Row},
-    },
+    device::{Checked, FoundDevice, RequestedDevice},
     tasks::AnyPlan,
     tasks::starter::Examination,
-    train::forecast::Forecast,
+    train::{TrainEvent, forecast::Forecast},
 };
 use serde::{Deserialize, Serialize};
 
-use super::error::AppError;
-use crate::{
-    jobs::chat::{ChatSettings, Prompt, Said},
-    store::record::RecordedEvent,
+use super::{
+    chat::{ChatSettings, Prompt, Said},
+    error::AppError,
 };
 
 /// What an engine is asked to do.
@@ -83,6 +80,19 @@ pub(crate) enum Ask {
     GoOn,
     /// End what goes on: a run is saved, an answer stays as it is.
     Stop,
+}
+
+/// Something that happened in a run, as it stands on disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RecordedEvent {
+    /// Counts from 1 over all sessions of a run. Without gaps, unless lines were lost or can't be read. 0 is not in the file:
+    /// it says why the disk takes no events.
+    pub(crate) number: u64,
+    /// When it was written, in UTC: `2026-11-21T09:30:00.123Z`.
+    pub(crate) time: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub(crate) event: TrainEvent,
 }
 
 /// What an engine says.

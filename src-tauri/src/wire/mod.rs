@@ -1,5 +1,6 @@
 //! What crosses between processes, and from the app to whoever looks at it: the terminal now, the window later.
 
+pub(crate) mod chat;
 pub(crate) mod engine;
 pub(crate) mod error;
 #[cfg(feature = "gui")]

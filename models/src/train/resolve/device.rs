@@ -3,8 +3,7 @@
 use super::Resolver;
 use crate::{
     device::{
-        Choice, DeviceKind, FoundDevice, RequestedDevice,
-        check::Checked,
+        Checked, Choice, DeviceKind, FoundDevice, RequestedDevice,
         dtype::{DeviceClass, Dtype, Role, choose_dtype, dtype_rule},
     },
     ops::kernels,

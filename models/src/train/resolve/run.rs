@@ -2,7 +2,7 @@
 
 use super::Resolver;
 use crate::{
-    device::defaults::{DefaultOptimizer, device_defaults},
+    device::defaults::device_defaults,
     train::{
         defaults,
         kind::{Basis, Kind},
@@ -136,9 +136,9 @@ impl<K: Kind> Resolver<'_, K> {
     pub(super) fn optimizer(&mut self, basis: &Basis) -> OptimizerPlan {
         let request = &self.request.run.optimizer;
         let usual = "the usual value";
-        let device = device_defaults(self.facts.device.device.kind).optimizer;
-        let kind = self.take("optimizer.kind", &request.kind, || match device.value {
-            DefaultOptimizer::AdamW => Chosen::new(OptimizerKind::Adamw, device.reason),
+        let kind = self.take("optimizer.kind", &request.kind, || {
+            let why = "It learns well with the settings of published recipes, on every device.";
+            Chosen::new(OptimizerKind::Adamw, why)
         });
         let beta1 = self.take("optimizer.beta1", &request.beta1, || {
             Chosen::new(defaults::BETA1, usual)

@@ -17,7 +17,7 @@ impl Window {
     /// A window that asks a server of ours.
     fn with_hub(home: TempDir, server: &Server) -> Self {
         let (mut host, warnings) = Host::open(Some(home.path())).unwrap();
-        host.hub = Hub::of_test(&server.endpoint(), &home.path().join("cache"), &host.paths);
+        host.hub = Hub::of_test(&server.endpoint(), &home.path().join("cache"), &host.paths).into();
         Self::over(host, warnings, home)
     }
 
@@ -195,7 +195,8 @@ fn offline_is_a_code_that_the_window_knows() {
         "http://127.0.0.1:9",
         &home.path().join("cache"),
         &host.paths,
-    );
+    )
+    .into();
     let window = Window::over(host, warnings, home);
     assert_eq!(window.call("hub", json!({}))["offline"], json!(null));
     let search = json!({"kind": "data", "words": "", "author": "", "task": "", "sort": "recent", "limit": 30});

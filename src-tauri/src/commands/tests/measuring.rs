@@ -7,7 +7,7 @@ use super::*;
 /// What the page hears of a benchmark while it goes on, and its result.
 type Going = (
     Receiver<Value>,
-    thread::JoinHandle<Answer<crate::wire::view::BenchView>>,
+    thread::JoinHandle<Answer<crate::store::benchmarks::view::BenchView>>,
 );
 
 impl Window {

@@ -81,7 +81,7 @@ fn start(host: &Host, data: &Path, changes: &[&str]) -> Run {
     asked.extend(changes);
     let asked: Vec<String> = asked.into_iter().map(str::to_owned).collect();
     let request = run_file::set(AnyRequest::default(), &asked).unwrap();
-    host.create_run(&host.plan(request).unwrap()).unwrap()
+    runs::create(&host.paths, &host.plan(request).unwrap()).unwrap()
 }
 
 /// Trains until a step is done, and returns what happened.

@@ -1,30 +1,11 @@
 //! What the window shows: small values, ready to be drawn. JavaScript has no 64-bit integers, so there are none.
 
-mod bench;
-mod chat;
-mod check;
-mod data;
-mod home;
-mod hub;
-mod model;
 mod plan;
 mod run;
 
 use serde::Serialize;
 use specta::Type;
 
-pub(crate) use bench::{BenchProgressView, BenchView, ComparisonView, PublishedView};
-pub(crate) use chat::{AnswerView, ChatView, ConversationView, MessageView, SamplingView};
-pub(crate) use check::{CheckProgressView, CheckView};
-pub(crate) use data::{DataRequestView, DataSetView, InspectionView};
-pub(crate) use home::{
-    DeviceView, FolderView, HomeView, News, ReasonView, SettingsView, StatusView,
-};
-pub(crate) use hub::{
-    CachedView, DownloadView, FirstRowsView, FoundListView, HubView, RepositoryView, SearchView,
-    UserView, WantedView,
-};
-pub(crate) use model::ModelView;
 pub(crate) use plan::{EstimateView, FieldView, MeasureView, PlanView};
 pub(crate) use run::{EventsView, FileView, PlanLineView, RunNews, RunView};
 

@@ -35,7 +35,7 @@ const view = (): CheckView => ({
   rows: rows(),
   limits: [
     { what: "No 8-bit optimizer", why: "Not here yet. It would save memory only where all weights are trained; an adapter's state is small." },
-    { what: "No quantized weights", why: "Not here yet. Weights that are not trained are kept in the storage format above." },
+    { what: "No quantized weights", why: "Not here yet. Weights that are not trained are stored in 16 bits or more." },
     { what: "No run on several devices", why: "A Mac has one GPU, and Metal has no way to share a run between several." },
   ],
   report: "Anneal 0.1.0 on macOS 15.1",

@@ -28,10 +28,10 @@ use std::ops::ControlFlow;
 use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
-pub use route::Checked;
-
-use super::dtype::{DeviceClass, Dtype, Role, dtype_rule};
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    device::dtype::{DeviceClass, Dtype, Role, dtype_rule},
+};
 use trial::Operation;
 
 /// The operation that trains a small model. It uses many kernels, so it has no name among theirs.
@@ -242,20 +242,9 @@ pub fn cases(group: &str, class: DeviceClass) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Tries a group on a device, and tells a row after each case. `tell` can break, to stop there.
+/// Tries cases on a device, and tells a row after each. `tell` can break, to stop there.
 ///
-/// Errors: an unknown group, or a reference that could not be computed. What the device does wrong is in the rows.
-pub fn run_group(
-    group: &str,
-    device: &Device,
-    class: DeviceClass,
-    fault: Option<&Fault>,
-    tell: &mut dyn FnMut(Row) -> ControlFlow<()>,
-) -> Result<()> {
-    run_cases(&cases(group, class)?, device, class, fault, tell)
-}
-
-/// Tries some cases, such as those after one that ended the process.
+/// Errors: a reference that could not be computed. What the device does wrong is in the rows.
 pub fn run_cases(
     cases: &[Case],
     device: &Device,

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 use specta::Type;
 use specta_typescript::Number;
 
-use super::ErrorView;
+use super::{Fit, Uses};
 use crate::{
-    host::hub::{Fit, Uses},
     hub::{
         Hub, User,
         downloads::{Download, DownloadState},
@@ -19,6 +18,7 @@ use crate::{
         splits::Split,
     },
     store::hub_cache::{CachedRepository, CachedRevision, HubCache, names::RepositoryKind},
+    wire::view::ErrorView,
 };
 
 /// What is looked for. An empty text is not looked at.

@@ -9,9 +9,11 @@ use specta::Type;
 use specta_typescript::Number;
 
 use crate::{
-    jobs::chat::{ChatSettings, Said},
     store::conversations::ConversationFile,
-    wire::error::{AppError, Result},
+    wire::{
+        chat::{ChatSettings, Said},
+        error::{AppError, Result},
+    },
 };
 
 /// A model that is open to be talked to.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
 
-use crate::store::models::{ModelInfo, ModelPlace};
+use super::{ModelInfo, ModelPlace};
 
 /// A model.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]

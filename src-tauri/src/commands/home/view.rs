@@ -5,8 +5,14 @@ use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
 
-use super::{CheckProgressView, DownloadView, RunView};
-use crate::store::settings::{Settings, Theme};
+use crate::{
+    host::hub::view::DownloadView,
+    store::{
+        checks::view::CheckProgressView,
+        settings::{Settings, Theme},
+    },
+    wire::view::RunView,
+};
 
 /// What it computes on, and what was done so far.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]

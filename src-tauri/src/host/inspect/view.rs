@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use specta::Type;
 use specta_typescript::Number;
 
-use super::ErrorView;
+use super::{Content, Inspection};
 use crate::{
-    host::inspect::{Content, Inspection},
     store::data_sets::DataSet,
-    wire::error::{AppError, Result},
+    wire::{
+        error::{AppError, Result},
+        view::ErrorView,
+    },
 };
 
 /// Data that the user added.

@@ -4,7 +4,7 @@ use models::bench::{Row, Unit, WORKLOADS, published::Published};
 use serde::Serialize;
 use specta::Type;
 
-use crate::store::benchmarks::{BenchReport, Comparison, MeasuredDevice, words_of};
+use super::{BenchReport, Comparison, MeasuredDevice, words_of};
 
 /// How far a benchmark is.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]

@@ -1,23 +1,10 @@
 //! What a plan does with what the check found.
 
-use serde::{Deserialize, Serialize};
-
 use super::{Fallback, GROUPS, MEMORY, Row, is_always_f32};
-use crate::{device::dtype::Dtype, ops::kernels};
-
-/// What is known of a device since it was checked. The default is a device that was never checked.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Checked {
-    /// Whether all of bf16 was tried and passed. It counts on Metal.
-    pub bf16: bool,
-    /// The dtypes in which something does not work on the device, with or without kernels of our own.
-    pub refused_dtypes: Vec<Dtype>,
-    /// The operations that work only without their kernels, by the names of those.
-    pub composed: Vec<String>,
-    /// What went wrong, when nothing can be trained on the device in any dtype that was tried.
-    pub training_failed: Option<String>,
-}
+use crate::{
+    device::{Checked, dtype::Dtype},
+    ops::kernels,
+};
 
 impl Checked {
     /// What rows mean for a plan.

@@ -1,10 +1,10 @@
 //! What the device check found, as the window shows it.
 
-use models::device::check::{Row, Verdict};
+use models::check::{Row, Verdict};
 use serde::Serialize;
 use specta::Type;
 
-use crate::store::checks::{CheckReport, instead};
+use super::{CheckReport, instead};
 
 /// How far a check is.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]

@@ -1,0 +1,87 @@
+//! What is asked of a model that is talked to, and what it answers.
+
+use models::{
+    data::row::Message,
+    generate::{Answer, sample::SamplingSettings},
+};
+use serde::{Deserialize, Serialize};
+
+use super::error::{AppError, Result};
+
+/// What is to be answered or continued.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Prompt {
+    /// A conversation that ends with the user's words.
+    Messages(Vec<Message>),
+    /// A text to go on with.
+    Text(String),
+}
+
+/// How answers are written. Each can be changed between two of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChatSettings {
+    /// Scores are divided by it: 0 always takes the likeliest token, 1 draws as the model says.
+    pub(crate) temperature: f64,
+    /// Draw from so many of the likeliest tokens. 0 is all.
+    pub(crate) top_k: usize,
+    /// Draw from the likeliest tokens that together have this probability. 1 is all.
+    pub(crate) top_p: f64,
+    /// Draw from tokens with at least this share of the likeliest one's probability. 0 is all.
+    pub(crate) min_p: f64,
+    /// Scores of tokens already written are divided by it. 1 is off.
+    pub(crate) repetition_penalty: f64,
+    /// Where the draw starts. The same seed and words give the same answers.
+    pub(crate) seed: u64,
+    /// The most tokens of an answer.
+    pub(crate) max_tokens: usize,
+}
+
+/// An answer, and what a person should know about it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Said {
+    /// The answer.
+    #[serde(flatten)]
+    pub(crate) answer: Answer,
+    /// How many of the oldest turns were left out, because the conversation is longer than the model can read.
+    pub(crate) forgotten_turns: usize,
+}
+
+impl Default for ChatSettings {
+    fn default() -> Self {
+        let sampling = SamplingSettings::default();
+        Self {
+            temperature: sampling.temperature,
+            top_k: sampling.top_k,
+            top_p: sampling.top_p,
+            min_p: sampling.min_p,
+            repetition_penalty: sampling.repetition_penalty,
+            seed: sampling.seed,
+            max_tokens: 512,
+        }
+    }
+}
+
+impl ChatSettings {
+    /// Whether answers can be written so.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.sampling(0).check()?;
+        match self.max_tokens {
+            0 => Err(AppError::invalid("an answer has at least 1 token").with_field("max_tokens")),
+            _ => Ok(()),
+        }
+    }
+
+    /// How the tokens of an answer are drawn. Each turn draws differently.
+    pub(crate) fn sampling(&self, turn: usize) -> SamplingSettings {
+        SamplingSettings {
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            seed: self.seed.wrapping_add(turn as u64),
+        }
+    }
+}
