@@ -1,8 +1,8 @@
 //! The layers architectures are made of: weights by checkpoint name, and the operation they go through.
 
 use crate::{
-    Result,
-    ops::{self, dropout::Dropout, lora::Adapter},
+    Error, Result,
+    ops::{self, dropout::Dropout, elementwise::columns, lora::Adapter},
     parameters::{Parameter, Parameters},
     tape::{Tape, Value},
 };
@@ -32,6 +32,13 @@ pub struct LinearAdapter {
     pub(crate) b: Parameter,
     pub(crate) scale: f64,
     pub(crate) dropout: f64,
+}
+
+/// Several projections of one input: one matrix each, or all in one.
+#[derive(Debug, Clone)]
+pub(crate) enum Projections {
+    Separate(Vec<Linear>),
+    Fused(Linear),
 }
 
 /// RMS norm over the last dimension.
@@ -156,6 +163,80 @@ impl Linear {
     /// Attaches an adapter, or takes it off.
     pub fn set_adapter(&mut self, adapter: Option<LinearAdapter>) {
         self.adapter = adapter;
+    }
+}
+
+impl Projections {
+    pub(crate) fn separate(
+        builder: &mut Builder,
+        names: &[&str],
+        inputs: usize,
+        widths: &[usize],
+        bias: bool,
+        deviation: f64,
+    ) -> Result<Self> {
+        let linear =
+            |(name, width): (&&str, &usize)| builder.linear(name, inputs, *width, bias, deviation);
+        Ok(Self::Separate(
+            names
+                .iter()
+                .zip(widths)
+                .map(linear)
+                .collect::<Result<_>>()?,
+        ))
+    }
+
+    pub(crate) fn fused(
+        builder: &mut Builder,
+        name: &str,
+        inputs: usize,
+        widths: &[usize],
+        deviation: f64,
+    ) -> Result<Self> {
+        Ok(Self::Fused(builder.linear(
+            name,
+            inputs,
+            widths.iter().sum(),
+            false,
+            deviation,
+        )?))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Linear> {
+        match self {
+            Self::Separate(linears) => linears.iter_mut(),
+            Self::Fused(linear) => std::slice::from_mut(linear).iter_mut(),
+        }
+    }
+
+    /// x [.., d] -> one [.., width] for each of `widths`.
+    pub(crate) fn forward<const N: usize>(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        widths: [usize; N],
+    ) -> Result<[Value; N]> {
+        let parts: Vec<Value> = match self {
+            Self::Separate(linears) => linears
+                .iter()
+                .map(|it| it.forward(tape, x))
+                .collect::<Result<_>>()?,
+            Self::Fused(linear) => {
+                let all = linear.forward(tape, x)?;
+                let mut start = 0;
+                let part = |width: &usize| {
+                    start += width;
+                    columns(&all, start - width, *width)
+                };
+                widths.iter().map(part).collect::<Result<_>>()?
+            }
+        };
+        parts.try_into().map_err(|parts: Vec<Value>| {
+            Error::Data(format!(
+                "{} projections where {N} were expected",
+                parts.len()
+            ))
+        })
     }
 }
 

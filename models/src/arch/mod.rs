@@ -11,6 +11,7 @@ pub mod initial;
 pub mod kv_cache;
 pub mod layers;
 pub mod lora;
+pub mod sites;
 
 use candle_core::Tensor;
 
