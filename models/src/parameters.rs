@@ -19,6 +19,7 @@ pub struct Parameter {
     tensor: Tensor,
     /// The same numbers as a `Var`, the tensor candle allows to be written in place. Present if training changes it.
     var: Option<Var>,
+    is_embedding: bool,
 }
 
 impl Parameter {
@@ -32,7 +33,16 @@ impl Parameter {
             name: name.into(),
             tensor,
             var,
+            is_embedding: false,
         })
+    }
+
+    /// The same weight, as a table whose rows are looked up.
+    pub fn as_embedding(self) -> Self {
+        Self {
+            is_embedding: true,
+            ..self
+        }
     }
 
     /// The name in the checkpoint: `model.layers.3.self_attn.q_proj.weight`.
@@ -43,6 +53,11 @@ impl Parameter {
     /// Whether training changes it.
     pub fn trainable(&self) -> bool {
         self.var.is_some()
+    }
+
+    /// Whether it is a table whose rows are looked up, also where the head reads it too.
+    pub fn is_embedding(&self) -> bool {
+        self.is_embedding
     }
 
     /// The numbers now. Shares storage: an update of the parameter shows in tensors taken before it.

@@ -202,6 +202,36 @@ fn a_site_that_the_decoder_does_not_have_is_named() {
 }
 
 #[test]
+fn in_every_family_the_matrices_of_layers_decay_and_nothing_else() {
+    const DECAYING: [&str; 12] = [
+        "lm_head.weight",
+        "q_proj.weight",
+        "k_proj.weight",
+        "v_proj.weight",
+        "qkv_proj.weight",
+        "o_proj.weight",
+        "gate_proj.weight",
+        "up_proj.weight",
+        "gate_up_proj.weight",
+        "down_proj.weight",
+        "lora_A.weight",
+        "lora_B.weight",
+    ];
+    check(
+        |_| true,
+        |golden| {
+            let decoder = golden.decoder();
+            for parameter in decoder.parameters().iter() {
+                let expected = DECAYING.iter().any(|end| parameter.name().ends_with(end));
+                let decays = DecayScope::Matrices.contains(parameter);
+                assert_eq!(decays, expected, "{}: {}", golden.name, parameter.name());
+            }
+            Some((0.0, String::new()))
+        },
+    );
+}
+
+#[test]
 fn documents_packed_in_one_row_are_as_each_alone() {
     check(
         |name| !is_adapter(name),

@@ -125,7 +125,7 @@ impl Decoder {
         let mut model = builder.at("model");
         let embedding = model
             .at("embed_tokens")
-            .weight("weight", &table, deviation)?;
+            .embedding("weight", &table, deviation)?;
         let blocks = config.layers.iter().enumerate();
         let blocks = blocks
             .map(|(index, kind)| {

@@ -77,15 +77,31 @@ impl<'a> Builder<'a> {
 
     /// One weight.
     pub fn weight(&mut self, name: &str, shape: &[usize], initial: Initial) -> Result<Parameter> {
+        let parameter = self.read(name, shape, initial)?;
+        self.parameters.insert(parameter.clone());
+        Ok(parameter)
+    }
+
+    /// A table [v, d] whose rows are looked up.
+    pub fn embedding(
+        &mut self,
+        name: &str,
+        shape: &[usize],
+        initial: Initial,
+    ) -> Result<Parameter> {
+        let parameter = self.read(name, shape, initial)?.as_embedding();
+        self.parameters.insert(parameter.clone());
+        Ok(parameter)
+    }
+
+    fn read(&mut self, name: &str, shape: &[usize], initial: Initial) -> Result<Parameter> {
         let name = format!("{}{name}", self.prefix);
         let tensor = self.weights.tensor(&WeightRequest {
             name: &name,
             shape,
             initial,
         })?;
-        let parameter = Parameter::new(&name, &tensor, self.trainable)?;
-        self.parameters.insert(parameter.clone());
-        Ok(parameter)
+        Parameter::new(&name, &tensor, self.trainable)
     }
 
     /// A linear layer from `inputs` to `outputs` numbers.
