@@ -68,7 +68,7 @@ impl Parameter {
     /// The weight as an input of operations: with a gradient slot if it is trainable and the pass is recorded.
     pub fn on(&self, tape: Option<&Tape>) -> Value {
         match tape {
-            Some(tape) if self.trainable() => tape.parameter(self),
+            Some(tape) if self.trainable() => tape.parameter(&self.name, self.tensor()),
             _ => Value::constant(self.tensor()),
         }
     }

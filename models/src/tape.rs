@@ -14,8 +14,7 @@ use candle_core::Tensor;
 
 use crate::{
     Error, Result,
-    ops::{elementwise, kernels::Kernel},
-    parameters::Parameter,
+    ops::{kernels::Kernel, sum::sum},
 };
 
 /// A tensor in a forward pass, and the place where its gradient is collected if somebody wants it.
@@ -147,28 +146,23 @@ impl Tape {
         }
     }
 
-    /// A trainable parameter as a value. The same parameter always gets the same slot.
-    pub(crate) fn parameter(&self, parameter: &Parameter) -> Value {
+    /// A trainable parameter as a value. The same name always gets the same slot.
+    pub(crate) fn parameter(&self, name: &str, tensor: Tensor) -> Value {
         if !self.recording {
             self.record.borrow_mut().met_trainable = true;
-            return Value::constant(parameter.tensor());
+            return Value::constant(tensor);
         }
-        let known = self
-            .record
-            .borrow()
-            .parameters
-            .get(parameter.name())
-            .copied();
+        let known = self.record.borrow().parameters.get(name).copied();
         let index = known.unwrap_or_else(|| {
             let index = new_slot(&self.record);
             self.record
                 .borrow_mut()
                 .parameters
-                .insert(parameter.name().to_owned(), index);
+                .insert(name.to_owned(), index);
             index
         });
         Value {
-            tensor: parameter.tensor(),
+            tensor,
             slot: Some(Slot {
                 index,
                 record: self.record.clone(),
@@ -263,7 +257,7 @@ impl Gradients {
     /// Adds a gradient. The first of a name is moved in, later ones are added.
     pub fn add(&mut self, name: &str, gradient: Tensor) -> Result<()> {
         match self.by_name.get_mut(name) {
-            Some(sum) => *sum = elementwise::sum(Kernel::Add, sum, &gradient)?,
+            Some(total) => *total = sum(Kernel::Add, total, &gradient)?,
             None => {
                 self.by_name.insert(name.to_owned(), gradient);
             }
@@ -320,10 +314,10 @@ fn push(
     }
 }
 
-fn add_to(sum: &mut Option<Tensor>, gradient: Tensor) -> Result<(), Error> {
-    *sum = Some(match sum.take() {
+fn add_to(total: &mut Option<Tensor>, gradient: Tensor) -> Result<(), Error> {
+    *total = Some(match total.take() {
         None => gradient,
-        Some(sum) => elementwise::sum(Kernel::Add, &sum, &gradient)?,
+        Some(total) => sum(Kernel::Add, &total, &gradient)?,
     });
     Ok(())
 }

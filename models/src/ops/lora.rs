@@ -13,10 +13,10 @@ use crate::{
     ops::{
         as_rows,
         dropout::Dropout,
-        elementwise::sum,
         kernels::Kernel,
         linear::{Term, project, project_back, weight_gradient},
         rows_like,
+        sum::sum,
     },
     tape::Value,
 };

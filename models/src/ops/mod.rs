@@ -27,6 +27,7 @@ pub mod linear;
 pub mod lora;
 pub mod norm;
 pub mod rope;
+pub(crate) mod sum;
 #[cfg(test)]
 pub(crate) mod testing;
 
