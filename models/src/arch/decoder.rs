@@ -171,7 +171,7 @@ impl Decoder {
 
     /// An empty cache for this decoder.
     pub fn new_cache(&self) -> KvCache {
-        KvCache::new(self.blocks.len())
+        KvCache::new(self.blocks.len(), self.config.max_position_embeddings)
     }
 
     /// The hidden states after the last norm, [b, t, d].
