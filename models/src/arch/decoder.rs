@@ -266,12 +266,8 @@ impl Decoder {
             let inputs = projections.into_iter().flat_map(Projections::iter_mut);
             for linear in inputs.chain([&mut block.attention.output, &mut block.feed_forward.down])
             {
-                let name = linear.weight().name().to_owned();
-                let name = name
-                    .trim_end_matches(".weight")
-                    .rsplit('.')
-                    .next()
-                    .unwrap_or_default();
+                let path = linear.name().to_owned();
+                let name = path.rsplit('.').next().unwrap_or_default();
                 visit(index, name, linear, &mut self.parameters)?;
             }
         }

@@ -30,6 +30,7 @@ pub mod rope;
 pub(crate) mod sum;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod weight;
 
 use candle_core::{D, DType, Tensor};
 
