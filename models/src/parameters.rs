@@ -3,9 +3,9 @@
 //! A parameter's name is its name in the checkpoint, on every floor: files, gradients, optimizer state, events.
 //! Deliberately absent: how weights are read from files (`checkpoint`), and how they are updated (`optim`).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{DType, Device, Tensor, Var, quantized::QTensor};
 
 use crate::{
     Error, Result,
@@ -15,10 +15,11 @@ use crate::{
 /// One weight tensor. Cheap to clone: clones share the numbers.
 #[derive(Debug, Clone)]
 pub struct Parameter {
-    name: std::sync::Arc<str>,
+    name: Arc<str>,
     tensor: Tensor,
     /// The same numbers as a `Var`, the tensor candle allows to be written in place. Present if training changes it.
     var: Option<Var>,
+    is_embedding: bool,
 }
 
 impl Parameter {
@@ -32,7 +33,16 @@ impl Parameter {
             name: name.into(),
             tensor,
             var,
+            is_embedding: false,
         })
+    }
+
+    /// The same weight, as a table whose rows are looked up.
+    pub fn as_embedding(self) -> Self {
+        Self {
+            is_embedding: true,
+            ..self
+        }
     }
 
     /// The name in the checkpoint: `model.layers.3.self_attn.q_proj.weight`.
@@ -43,6 +53,11 @@ impl Parameter {
     /// Whether training changes it.
     pub fn trainable(&self) -> bool {
         self.var.is_some()
+    }
+
+    /// Whether it is a table whose rows are looked up, also where the head reads it too.
+    pub fn is_embedding(&self) -> bool {
+        self.is_embedding
     }
 
     /// The numbers now. Shares storage: an update of the parameter shows in tensors taken before it.
@@ -80,12 +95,23 @@ impl Parameter {
 #[derive(Debug, Clone, Default)]
 pub struct Parameters {
     by_name: BTreeMap<String, Parameter>,
+    quantized: BTreeMap<String, Arc<QTensor>>,
 }
 
 impl Parameters {
     /// Adds a weight. A second one of the same name replaces the first.
     pub fn insert(&mut self, parameter: Parameter) {
         self.by_name.insert(parameter.name().to_owned(), parameter);
+    }
+
+    /// Adds a weight in quantized blocks. It is frozen, and none of those that are handed out one by one.
+    pub fn insert_quantized(&mut self, name: &str, blocks: Arc<QTensor>) {
+        self.quantized.insert(name.to_owned(), blocks);
+    }
+
+    /// How many weights are in quantized blocks.
+    pub fn quantized_count(&self) -> usize {
+        self.quantized.len()
     }
 
     /// The weight of this name.
@@ -105,9 +131,9 @@ impl Parameters {
 
     /// How many numbers the weights hold in all.
     pub fn count(&self) -> usize {
-        self.iter()
-            .map(|parameter| parameter.tensor.elem_count())
-            .sum()
+        let dense = self.iter().map(|parameter| parameter.tensor.elem_count());
+        let quantized = self.quantized.values().map(|it| it.shape().elem_count());
+        dense.chain(quantized).sum()
     }
 
     /// How many numbers training changes.
@@ -119,9 +145,11 @@ impl Parameters {
 
     /// Bytes of all weights.
     pub fn bytes(&self) -> usize {
-        self.iter()
-            .map(|it| it.tensor.elem_count() * it.tensor.dtype().size_in_bytes())
-            .sum()
+        let dense = self
+            .iter()
+            .map(|it| it.tensor.elem_count() * it.tensor.dtype().size_in_bytes());
+        let quantized = self.quantized.values().map(|it| it.storage_size_in_bytes());
+        dense.chain(quantized).sum()
     }
 }
 

@@ -14,7 +14,7 @@ use candle_core::Tensor;
 
 use crate::{
     Error, Result,
-    ops::{elementwise, kernels::Kernel},
+    ops::{kernels::Kernel, sum::sum},
 };
 
 /// A tensor in a forward pass, and the place where its gradient is collected if somebody wants it.
@@ -257,7 +257,7 @@ impl Gradients {
     /// Adds a gradient. The first of a name is moved in, later ones are added.
     pub fn add(&mut self, name: &str, gradient: Tensor) -> Result<()> {
         match self.by_name.get_mut(name) {
-            Some(sum) => *sum = elementwise::sum(Kernel::Add, sum, &gradient)?,
+            Some(total) => *total = sum(Kernel::Add, total, &gradient)?,
             None => {
                 self.by_name.insert(name.to_owned(), gradient);
             }
@@ -314,10 +314,10 @@ fn push(
     }
 }
 
-fn add_to(sum: &mut Option<Tensor>, gradient: Tensor) -> Result<(), Error> {
-    *sum = Some(match sum.take() {
+fn add_to(total: &mut Option<Tensor>, gradient: Tensor) -> Result<(), Error> {
+    *total = Some(match total.take() {
         None => gradient,
-        Some(sum) => elementwise::sum(Kernel::Add, &sum, &gradient)?,
+        Some(total) => sum(Kernel::Add, &total, &gradient)?,
     });
     Ok(())
 }

@@ -18,6 +18,7 @@ import torch
 import adapters
 import chat_templates
 import decoder
+import hidden_states
 import optimizers
 from decoder_cases import CASES
 
@@ -31,6 +32,8 @@ def jobs():
         if version in case.versions:
             yield f"{case.name}-v{version}", lambda case=case: decoder.make(case, ROOT)
     if version == 5:
+        for name in hidden_states.CASES:
+            yield f"{name} hidden states", lambda name=name: hidden_states.make(name, ROOT)
         for case in adapters.ADAPTERS:
             yield f"{case.name}-v{version}", lambda case=case: adapters.make(case, ROOT)
         yield "optim", lambda: optimizers.make(ROOT)

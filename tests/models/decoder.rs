@@ -2,7 +2,10 @@
 
 use candle_core::{DType, Tensor};
 use models::{
-    arch::decoder::{Decoder, Input},
+    arch::{
+        decoder::{Decoder, Input},
+        sites::Site,
+    },
     ops::cross_entropy::IGNORE,
     optim::{DecayScope, Optimizer, adamw::AdamW},
     tape::{Gradients, Tape},
@@ -157,6 +160,97 @@ fn every_trainable_parameter_gets_a_gradient_and_no_frozen_one_does() {
 }
 
 #[test]
+fn hidden_states_of_every_site_match_the_reference_within_1e_5() {
+    check(
+        |_| true,
+        |golden| {
+            let expected = golden.hidden_states()?;
+            let decoder = golden.decoder();
+            let last = decoder.config().layers.len() - 1;
+            // In another order than they are reached in, and one of them twice.
+            let blocks = (0..=last).map(Site::Block);
+            let sites: Vec<Site> = [Site::Final, Site::Embed, Site::Block(0)]
+                .into_iter()
+                .chain(blocks)
+                .collect();
+            let states = hidden_at(&decoder, golden, &sites).unwrap();
+            assert_eq!(states.len(), sites.len());
+            let differences = states.iter().zip(&sites).map(|(state, site)| {
+                let difference = largest_difference(state, &expected[&site.to_string()]);
+                (
+                    difference / 1e-5,
+                    format!("{site} differs by {difference:.1e}"),
+                )
+            });
+            differences.max_by(|a, b| a.0.total_cmp(&b.0))
+        },
+    );
+}
+
+#[test]
+fn a_site_is_the_same_whichever_others_are_asked_for() {
+    check(
+        |name| !is_adapter(name),
+        |golden| {
+            let decoder = golden.decoder();
+            let last = Site::Block(decoder.config().layers.len() - 1);
+            let all = [Site::Embed, Site::Block(0), last, Site::Final];
+            let together = hidden_at(&decoder, golden, &all).unwrap();
+            for (site, state) in all.iter().zip(&together) {
+                let alone = hidden_at(&decoder, golden, &[*site]).unwrap();
+                assert_eq!(largest_difference(&alone[0], state), 0.0, "{site}");
+            }
+            let (tokens, rows) = golden.tokens("tokens");
+            let hidden = decoder
+                .hidden(None, input(&tokens, rows), None, false)
+                .unwrap();
+            assert_eq!(largest_difference(hidden.tensor(), &together[3]), 0.0);
+            Some((0.0, String::new()))
+        },
+    );
+}
+
+#[test]
+fn a_site_that_the_decoder_does_not_have_is_named() {
+    let golden = cases(|name| name == "llama-plain-v5").remove(0);
+    let asked = hidden_at(&golden.decoder(), &golden, &[Site::Embed, Site::Block(2)]);
+    assert_eq!(
+        asked.unwrap_err().to_string(),
+        "there is no site `block.2` in a model of 2 blocks"
+    );
+}
+
+#[test]
+fn in_every_family_the_matrices_of_layers_decay_and_nothing_else() {
+    const DECAYING: [&str; 12] = [
+        "lm_head.weight",
+        "q_proj.weight",
+        "k_proj.weight",
+        "v_proj.weight",
+        "qkv_proj.weight",
+        "o_proj.weight",
+        "gate_proj.weight",
+        "up_proj.weight",
+        "gate_up_proj.weight",
+        "down_proj.weight",
+        "lora_A.weight",
+        "lora_B.weight",
+    ];
+    check(
+        |_| true,
+        |golden| {
+            let decoder = golden.decoder();
+            for parameter in decoder.parameters().iter() {
+                let expected = DECAYING.iter().any(|end| parameter.name().ends_with(end));
+                let decays = DecayScope::Matrices.contains(parameter);
+                assert_eq!(decays, expected, "{}: {}", golden.name, parameter.name());
+            }
+            Some((0.0, String::new()))
+        },
+    );
+}
+
+#[test]
 fn documents_packed_in_one_row_are_as_each_alone() {
     check(
         |name| !is_adapter(name),
@@ -301,6 +395,21 @@ fn ten_adamw_losses_match_within_1e_3() {
             Some((worst / 1e-3, format!("losses differ by {worst:.1e}")))
         },
     );
+}
+
+/// The hidden states of the golden's tokens at these sites.
+fn hidden_at(decoder: &Decoder, golden: &Golden, sites: &[Site]) -> models::Result<Vec<Tensor>> {
+    let (tokens, rows) = golden.tokens("tokens");
+    decoder.hidden_at(input(&tokens, rows), sites)
+}
+
+fn input(tokens: &[u32], rows: usize) -> Input<'_> {
+    Input {
+        tokens,
+        rows,
+        positions: None,
+        documents: None,
+    }
 }
 
 /// Logits [b, t, v] of the golden's tokens of this name.

@@ -92,6 +92,13 @@ impl Golden {
         )
     }
 
+    /// The hidden states by site, for the cases that have them.
+    pub(crate) fn hidden_states(&self) -> Option<HashMap<String, Tensor>> {
+        let path = self.folder.join("hidden_states.safetensors");
+        let exists = path.exists();
+        exists.then(|| candle_core::safetensors::load(path, &Device::Cpu).unwrap())
+    }
+
     /// A number by its JSON pointer.
     pub(crate) fn number(&self, pointer: &str) -> f64 {
         let number = self.numbers.pointer(pointer).and_then(Json::as_f64);

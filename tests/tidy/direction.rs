@@ -394,7 +394,7 @@ fn mentions<'a>(
 }
 
 /// `ops/norm.rs` is the module `ops::norm`, `ops/mod.rs` is `ops`, `lib.rs` is the root.
-fn module_of(path: &str) -> Vec<String> {
+pub(crate) fn module_of(path: &str) -> Vec<String> {
     let path = path.trim_end_matches(".rs");
     let parts = path
         .split('/')
@@ -403,7 +403,7 @@ fn module_of(path: &str) -> Vec<String> {
 }
 
 /// A path from the root of the crate, or nothing if it leads into another crate.
-fn resolve(module: &[String], path: &[String]) -> Option<Vec<String>> {
+pub(crate) fn resolve(module: &[String], path: &[String]) -> Option<Vec<String>> {
     let supers = path.iter().take_while(|part| *part == "super").count();
     let (base, rest) = match path.first()?.as_str() {
         "crate" => (&[][..], &path[1..]),

@@ -4,6 +4,7 @@
 //! violation; here are the tests that the repository has none. What is exempt, and why, is in `exempt.rs`.
 
 mod budget;
+mod circles;
 mod direction;
 mod exempt;
 mod layout;
@@ -50,6 +51,11 @@ fn modules_know_only_what_they_may() {
 #[test]
 fn the_map_is_true() {
     check(direction::map_violations);
+}
+
+#[test]
+fn the_ground_is_in_no_circle_of_imports() {
+    check(circles::violations);
 }
 
 #[test]

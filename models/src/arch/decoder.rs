@@ -19,14 +19,15 @@ use super::{
     Initial, Weights,
     config::{DecoderConfig, LayerKind},
     kv_cache::{KvCache, LayerCache},
-    layers::{Builder, Linear, RmsNorm},
+    layers::{Builder, Linear, Projections, RmsNorm},
+    sites::Site,
 };
 use crate::{
     Error, Result,
     ops::{
         attention::{Scoring, Spans, attention},
         cross_entropy::head_cross_entropy,
-        elementwise::{add, columns, convert, reshape, scale},
+        elementwise::{add, convert, reshape, scale},
         embedding::embedding,
         gated::{Activation, gated},
         kernels::Kernel,
@@ -95,13 +96,6 @@ pub(crate) struct FeedForward {
     pub(crate) down: Linear,
 }
 
-/// Several projections of one input: one matrix each, or all in one.
-#[derive(Debug, Clone)]
-pub(crate) enum Projections {
-    Separate(Vec<Linear>),
-    Fused(Linear),
-}
-
 /// What all layers of one pass share.
 #[derive(Clone)]
 struct Shared {
@@ -131,7 +125,7 @@ impl Decoder {
         let mut model = builder.at("model");
         let embedding = model
             .at("embed_tokens")
-            .weight("weight", &table, deviation)?;
+            .embedding("weight", &table, deviation)?;
         let blocks = config.layers.iter().enumerate();
         let blocks = blocks
             .map(|(index, kind)| {
@@ -177,7 +171,7 @@ impl Decoder {
 
     /// An empty cache for this decoder.
     pub fn new_cache(&self) -> KvCache {
-        KvCache::new(self.blocks.len())
+        KvCache::new(self.blocks.len(), self.config.max_position_embeddings)
     }
 
     /// The hidden states after the last norm, [b, t, d].
@@ -188,8 +182,21 @@ impl Decoder {
         &self,
         tape: Option<&Tape>,
         input: Input,
+        cache: Option<&mut KvCache>,
+        checkpointing: bool,
+    ) -> Result<Value> {
+        self.pass(tape, input, cache, checkpointing, Site::Final, |_, _| ())
+    }
+
+    /// Runs the decoder up to the site `end`, and shows the hidden states of each site on the way.
+    pub(super) fn pass(
+        &self,
+        tape: Option<&Tape>,
+        input: Input,
         mut cache: Option<&mut KvCache>,
         checkpointing: bool,
+        end: Site,
+        mut reached: impl FnMut(Site, &Value),
     ) -> Result<Value> {
         let past = cache.as_ref().map_or(0, |cache| cache.tokens());
         let (tokens, shared) = self.prepare(input, past)?;
@@ -200,7 +207,11 @@ impl Decoder {
         if let Some(factor) = self.config.embedding_scale {
             x = scale(&x, factor)?;
         }
+        reached(Site::Embed, &x);
         for (index, block) in self.blocks.iter().enumerate() {
+            if end < Site::Block(index) {
+                return Ok(x);
+            }
             let cache = cache.as_deref_mut().map(|cache| cache.layer(index));
             x = match tape {
                 Some(tape) if checkpointing => {
@@ -211,8 +222,14 @@ impl Decoder {
                 }
                 _ => block.forward(tape, &x, &shared, cache)?,
             };
+            reached(Site::Block(index), &x);
         }
-        self.norm.forward(tape, &x)
+        if end < Site::Final {
+            return Ok(x);
+        }
+        x = self.norm.forward(tape, &x)?;
+        reached(Site::Final, &x);
+        Ok(x)
     }
 
     /// The loss of predicting `targets` [b · t] from hidden states. See [`head_cross_entropy`].
@@ -249,12 +266,8 @@ impl Decoder {
             let inputs = projections.into_iter().flat_map(Projections::iter_mut);
             for linear in inputs.chain([&mut block.attention.output, &mut block.feed_forward.down])
             {
-                let name = linear.weight().name().to_owned();
-                let name = name
-                    .trim_end_matches(".weight")
-                    .rsplit('.')
-                    .next()
-                    .unwrap_or_default();
+                let path = linear.name().to_owned();
+                let name = path.rsplit('.').next().unwrap_or_default();
                 visit(index, name, linear, &mut self.parameters)?;
             }
         }
@@ -386,7 +399,7 @@ impl Attention {
                 "qkv_proj",
                 config.hidden_size,
                 &widths,
-                config,
+                deviation,
             )?,
             false => Projections::separate(
                 &mut builder,
@@ -467,7 +480,7 @@ impl FeedForward {
                 "gate_up_proj",
                 config.hidden_size,
                 &widths,
-                config,
+                deviation,
             )?,
             false => Projections::separate(
                 &mut builder,
@@ -498,80 +511,6 @@ impl FeedForward {
         let [gate, up] = self.input.forward(tape, x, [self.width; 2])?;
         self.down
             .forward(tape, &gated(&gate, &up, self.activation)?)
-    }
-}
-
-impl Projections {
-    fn separate(
-        builder: &mut Builder,
-        names: &[&str],
-        inputs: usize,
-        widths: &[usize],
-        bias: bool,
-        deviation: f64,
-    ) -> Result<Self> {
-        let linear =
-            |(name, width): (&&str, &usize)| builder.linear(name, inputs, *width, bias, deviation);
-        Ok(Self::Separate(
-            names
-                .iter()
-                .zip(widths)
-                .map(linear)
-                .collect::<Result<_>>()?,
-        ))
-    }
-
-    fn fused(
-        builder: &mut Builder,
-        name: &str,
-        inputs: usize,
-        widths: &[usize],
-        config: &DecoderConfig,
-    ) -> Result<Self> {
-        Ok(Self::Fused(builder.linear(
-            name,
-            inputs,
-            widths.iter().sum(),
-            false,
-            config.initializer_range,
-        )?))
-    }
-
-    fn iter_mut(&mut self) -> std::slice::IterMut<'_, Linear> {
-        match self {
-            Self::Separate(linears) => linears.iter_mut(),
-            Self::Fused(linear) => std::slice::from_mut(linear).iter_mut(),
-        }
-    }
-
-    /// x [.., d] -> one [.., width] for each of `widths`.
-    fn forward<const N: usize>(
-        &self,
-        tape: Option<&Tape>,
-        x: &Value,
-        widths: [usize; N],
-    ) -> Result<[Value; N]> {
-        let parts: Vec<Value> = match self {
-            Self::Separate(linears) => linears
-                .iter()
-                .map(|it| it.forward(tape, x))
-                .collect::<Result<_>>()?,
-            Self::Fused(linear) => {
-                let all = linear.forward(tape, x)?;
-                let mut start = 0;
-                let part = |width: &usize| {
-                    start += width;
-                    columns(&all, start - width, *width)
-                };
-                widths.iter().map(part).collect::<Result<_>>()?
-            }
-        };
-        parts.try_into().map_err(|parts: Vec<Value>| {
-            Error::Data(format!(
-                "{} projections where {N} were expected",
-                parts.len()
-            ))
-        })
     }
 }
 

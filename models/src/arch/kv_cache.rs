@@ -1,37 +1,58 @@
 //! Keys and values of the tokens a decoder has already seen, so that each new token costs one pass over itself only.
+//!
+//! Room is made once for as many tokens as are expected, and after that in steps that double, up to the model's context.
+//! So an answer whose length is known beforehand moves nothing, and a long context costs nothing until it is used.
 
 use candle_core::Tensor;
 
 use crate::Result;
 
-/// How many tokens a layer's buffers grow by at least, so that they are seldom copied.
-const GROWTH_TOKENS: usize = 256;
+/// The room of a cache of which nothing was expected, in tokens.
+const MIN_TOKENS: usize = 256;
 
 /// The cache of a whole decoder: one entry per layer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct KvCache {
     layers: Vec<LayerCache>,
 }
 
 /// Keys and values of one layer, in buffers [b, capacity, k, e].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LayerCache {
     keys: Option<Tensor>,
     values: Option<Tensor>,
     tokens: usize,
+    /// How many tokens it will come to hold, as far as is known.
+    expected: usize,
+    /// The most tokens the model can read.
+    context: usize,
 }
 
 impl KvCache {
-    /// An empty cache for a decoder of this many layers.
-    pub fn new(layers: usize) -> Self {
+    /// An empty cache for a decoder of this many layers that can read so many tokens.
+    pub fn new(layers: usize, context: usize) -> Self {
+        let layer = |_| LayerCache {
+            keys: None,
+            values: None,
+            tokens: 0,
+            expected: MIN_TOKENS.min(context),
+            context,
+        };
         Self {
-            layers: (0..layers).map(|_| LayerCache::default()).collect(),
+            layers: (0..layers).map(layer).collect(),
         }
     }
 
     /// How many tokens it holds.
     pub fn tokens(&self) -> usize {
         self.layers.first().map_or(0, |layer| layer.tokens)
+    }
+
+    /// Says how many tokens it will come to hold. Room for them is made when the next are added, where there is less.
+    pub fn expect(&mut self, tokens: usize) {
+        for layer in &mut self.layers {
+            layer.expected = tokens;
+        }
     }
 
     /// Forgets everything after the first `tokens`.
@@ -50,20 +71,42 @@ impl KvCache {
 impl LayerCache {
     /// Adds keys and values [b, t, k, e] and returns all so far, [b, s, k, e] each, as views of the buffers.
     pub fn append(&mut self, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
-        let all_keys = append(&mut self.keys, self.tokens, keys)?;
-        let all_values = append(&mut self.values, self.tokens, values)?;
-        self.tokens += keys.dim(1)?;
+        let held = self.tokens;
+        let needed = held + keys.dim(1)?;
+        let capacity = match &self.keys {
+            Some(keys) => keys.dim(1)?,
+            None => 0,
+        };
+        let capacity = self.capacity(needed, capacity);
+        let all_keys = append(&mut self.keys, held, keys, capacity)?;
+        let all_values = append(&mut self.values, held, values, capacity)?;
+        self.tokens = needed;
         Ok((all_keys, all_values))
+    }
+
+    /// How many tokens there should be room for when `needed` are held, and there is room for `capacity`.
+    fn capacity(&self, needed: usize, capacity: usize) -> usize {
+        if needed <= capacity {
+            capacity
+        } else if needed <= self.expected {
+            self.expected
+        } else {
+            needed.max((2 * capacity).min(self.context))
+        }
     }
 }
 
-fn append(buffer: &mut Option<Tensor>, held: usize, new: &Tensor) -> Result<Tensor> {
+/// Writes the new tokens after those that are held, in a larger buffer if `capacity` is more than there is room for.
+fn append(
+    buffer: &mut Option<Tensor>,
+    held: usize,
+    new: &Tensor,
+    capacity: usize,
+) -> Result<Tensor> {
     let (rows, tokens, heads, width) = new.dims4()?;
-    let needed = held + tokens;
     let old = match buffer.take() {
-        Some(old) if old.dim(1)? >= needed => old,
+        Some(old) if old.dim(1)? == capacity => old,
         outgrown => {
-            let capacity = (needed + needed / 2).next_multiple_of(GROWTH_TOKENS);
             let grown = Tensor::zeros((rows, capacity, heads, width), new.dtype(), new.device())?;
             if let Some(outgrown) = outgrown.filter(|_| held > 0) {
                 grown.slice_set(&outgrown.narrow(1, 0, held)?.contiguous()?, 1, 0)?;
@@ -72,5 +115,54 @@ fn append(buffer: &mut Option<Tensor>, held: usize, new: &Tensor) -> Result<Tens
         }
     };
     old.slice_set(&new.contiguous()?, 1, held)?;
-    Ok(buffer.insert(old).narrow(1, 0, needed)?)
+    Ok(buffer.insert(old).narrow(1, 0, held + tokens)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    /// Adds tokens that count up, and returns the room there is after each, where it has changed.
+    fn rooms(cache: &mut KvCache, parts: &[usize]) -> Vec<usize> {
+        let mut rooms = Vec::new();
+        for part in parts {
+            let from = cache.tokens() as f32;
+            let numbers: Vec<f32> = (0..*part).map(|at| from + at as f32).collect();
+            let keys = Tensor::from_vec(numbers, (1, *part, 1, 1), &Device::Cpu).unwrap();
+            let values = keys.neg().unwrap();
+            let layer = cache.layer(0);
+            let (keys, values) = layer.append(&keys, &values).unwrap();
+            // What was there before is there still, wherever it lies.
+            let counted: Vec<f32> = (0..layer.tokens).map(|at| at as f32).collect();
+            let numbers = |it: &Tensor| it.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            assert_eq!(numbers(&keys), counted);
+            assert_eq!(numbers(&values.neg().unwrap()), counted);
+            rooms.push(layer.keys.as_ref().unwrap().dim(1).unwrap());
+        }
+        rooms.dedup();
+        rooms
+    }
+
+    #[test]
+    fn room_is_made_once_for_what_is_expected() {
+        let mut cache = KvCache::new(1, 32_768);
+        cache.expect(700);
+        assert_eq!(rooms(&mut cache, &[500, 1, 1, 198]), [700]);
+        // The next answer, which begins earlier and may become longer.
+        cache.truncate(400);
+        cache.expect(1_300);
+        assert_eq!(rooms(&mut cache, &[100, 200]), [700]);
+        assert_eq!(rooms(&mut cache, &[1, 599]), [1_300]);
+    }
+
+    #[test]
+    fn what_was_not_expected_gets_room_in_steps_that_double_up_to_the_context() {
+        let mut cache = KvCache::new(1, 1_500);
+        let singles = [1; 1_400];
+        assert_eq!(rooms(&mut cache, &singles), [256, 512, 1_024, 1_500]);
+        assert_eq!(rooms(&mut KvCache::new(1, 100), &[1; 100]), [100]);
+        assert_eq!(rooms(&mut KvCache::new(1, 4_096), &[900, 1]), [900, 1_800]);
+    }
 }

@@ -68,13 +68,8 @@ pub fn attach(decoder: &mut Decoder, config: &LoraConfig, weights: &mut dyn Weig
         if !wanted || !config.targets.iter().any(|target| target == name) {
             return Ok(());
         }
-        let path = linear
-            .weight()
-            .name()
-            .trim_end_matches(".weight")
-            .to_owned();
-        let tensor = linear.weight().tensor();
-        let (outputs, inputs) = tensor.dims2()?;
+        let path = linear.name().to_owned();
+        let (outputs, inputs) = linear.dims2()?;
         let deviation = (1.0 / (3.0 * inputs as f64)).sqrt();
         let mut weight = |part: &str, shape: &[usize], initial| {
             let name = format!("{path}.{part}.weight");

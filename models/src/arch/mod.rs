@@ -12,9 +12,10 @@ pub mod initial;
 pub mod kv_cache;
 pub mod layers;
 pub mod lora;
+pub mod sites;
 mod size;
 
-use candle_core::Tensor;
+use candle_core::{Tensor, quantized::QTensor};
 
 use crate::Result;
 
@@ -42,4 +43,9 @@ pub enum Initial {
 pub trait Weights {
     /// The tensor, on the device and in the dtype it is to be kept in. Errors name the tensor.
     fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor>;
+
+    /// The matrix of a linear layer in quantized blocks, on the device, where the source keeps it so.
+    fn quantized(&mut self, _request: &WeightRequest) -> Result<Option<QTensor>> {
+        Ok(None)
+    }
 }

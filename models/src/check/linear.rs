@@ -1,6 +1,11 @@
 //! Linear layers and adapters: odd sizes, one row, products over more than 1024 numbers, and weights in other dtypes
 //! than what they are multiplied with.
 
+use candle_core::{
+    Device,
+    quantized::{GgmlDType, QTensor},
+};
+
 use super::trial::{Input, Operation, Tolerance, Trial, stored_dtypes, trial};
 use crate::{
     Result,
@@ -9,6 +14,7 @@ use crate::{
         dropout::Dropout,
         linear::linear,
         lora::{Adapter, linear_with_adapter},
+        weight::Quantized,
     },
     tape::Value,
 };
@@ -50,11 +56,23 @@ pub(super) fn linear_layers(class: DeviceClass, dtype: Dtype) -> Result<Operatio
             trials.push(frozen(x(&[rows, 130])?, weight));
         }
     }
+    trials.push(in_blocks(x(&[70, 256])?, 330)?);
     trials.push(layer(x(&[2, 256, 512])?, 768)?);
     Ok(Operation {
         trials,
         tolerance: Tolerance::Terms(DEEPEST),
     })
+}
+
+/// A frozen weight in quantized blocks.
+fn in_blocks(x: Input, columns: usize) -> Result<Trial> {
+    let weight = Input::activation("weight", &[columns, x.width()])?.frozen();
+    Ok(trial(vec![x, weight], |_, v| {
+        let numbers = v[1].tensor().to_device(&Device::Cpu)?.force_contiguous()?;
+        let device = v[0].tensor().device();
+        let blocks = QTensor::quantize_onto(&numbers, GgmlDType::Q8_0, device)?;
+        linear(&v[0], Quantized::new(blocks)?, None)
+    }))
 }
 
 pub(super) fn adapters(class: DeviceClass, dtype: Dtype) -> Result<Operation> {

@@ -12,10 +12,18 @@ use super::{
     folder::{CONFIG, WEIGHTS},
     save::{write_file, write_safetensors},
 };
-use crate::{Result, arch::decoder::Decoder};
+use crate::{Error, Result, arch::decoder::Decoder};
 
 /// Writes the weights, and `config.json` so that every version reads the same from it, into an existing folder.
+///
+/// Errors: [`Error::Data`] when some are in quantized blocks, which this layout does not hold.
 pub fn save_model(decoder: &Decoder, config: &Json, folder: &Path) -> Result<()> {
+    let quantized = decoder.parameters().quantized_count();
+    if quantized > 0 {
+        return Err(Error::Data(format!(
+            "the model can't be written whole: {quantized} of its weights are in quantized blocks; save its adapter"
+        )));
+    }
     let weights = decoder.parameters().iter();
     let tensors: BTreeMap<String, Tensor> = weights
         .map(|it| (it.name().to_owned(), it.tensor()))

@@ -25,6 +25,10 @@ use stop::{Passed, StopTexts};
 /// Tokens of a prompt read in one pass, so that a long prompt needs no more memory than this many.
 const PROMPT_CHUNK_TOKENS: usize = 512;
 
+/// Tokens of an answer that there is room for from its start. One that becomes longer, which is rare where the limit is
+/// this high, gets more on the way.
+const RESERVED_TOKENS: usize = 1024;
+
 /// When an answer ends, besides at the model's own end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -138,6 +142,8 @@ impl Writer {
         let _avoided = kernels::avoid(&self.avoid_kernels)?;
         let started = Instant::now();
         let mut sampler = Sampler::new(sampling)?;
+        let expected = expected_tokens(prompt.len(), limits.max_tokens, context);
+        self.cache.expect(expected);
         let (logits, cached_tokens) = self.read(prompt, show)?;
         let prompt_seconds = started.elapsed().as_secs_f64();
         let mut answer = Answer {
@@ -262,5 +268,28 @@ impl Writer {
             .squeeze(0)?
             .contiguous()?;
         Ok(self.decoder.logits(&last)?.squeeze(0)?)
+    }
+}
+
+/// How many tokens to make room for before an answer begins: the prompt and what the answer may become.
+fn expected_tokens(prompt: usize, max_tokens: usize, context: usize) -> usize {
+    (prompt + max_tokens.min(RESERVED_TOKENS)).min(context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_made_for_what_an_answer_may_become_and_not_for_a_whole_long_context() {
+        for (prompt, max_tokens, expected) in [
+            (10, 512, 522),
+            (10, 30_000, 1_034),
+            (32_500, 512, 32_768),
+            (10, usize::MAX, 1_034),
+        ] {
+            let room = expected_tokens(prompt, max_tokens, 32_768);
+            assert_eq!(room, expected, "{prompt} and {max_tokens}");
+        }
     }
 }

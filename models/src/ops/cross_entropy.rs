@@ -24,6 +24,10 @@ pub const IGNORE: u32 = u32::MAX;
 
 const KERNEL: Kernel = Kernel::HeadCrossEntropy;
 
+/// Where rows are gathered on a device, their number is a multiple of this, so that the sizes of tensors hardly depend on
+/// the data.
+const ROWS_MULTIPLE: usize = 512;
+
 /// Logits in one chunk: 32 MiB in f32 on the CPU, where caches are small, 128 MiB elsewhere.
 fn chunk_elements(device: &Device) -> usize {
     if device.is_cpu() { 1 << 23 } else { 1 << 25 }
@@ -47,25 +51,77 @@ pub fn head_cross_entropy(
         let kernel = kernels::cpu::cross_entropy::head_cross_entropy;
         return kernel(hidden, head, targets, &learned, soft_cap, tokens);
     }
-    let (scale, wanted) = wanted(hidden, head, tokens);
-    let device = all_rows.device().clone();
-    let chunk_rows = (chunk_elements(&device) / vocabulary).clamp(16, 4096);
+    let multiple = match all_rows.device().is_cpu() {
+        true => 1,
+        false => ROWS_MULTIPLE,
+    };
+    let taken = Taken::new(learned, targets, multiple);
+    in_chunks(hidden, head, taken, soft_cap, tokens)
+}
 
+/// The rows whose logits are computed.
+struct Taken {
+    /// Their numbers; all rows when absent.
+    rows: Option<Vec<u32>>,
+    /// The target of each, or [`IGNORE`].
+    targets: Vec<u32>,
+}
+
+impl Taken {
+    /// The rows that have a target, and more that add nothing, so that there are a multiple of `multiple`. All rows where
+    /// that would be most of them anyway.
+    fn new(mut learned: Vec<u32>, targets: &[u32], multiple: usize) -> Self {
+        let count = learned.len().next_multiple_of(multiple);
+        if multiple > 1 && 4 * count > 3 * targets.len() {
+            return Self {
+                rows: None,
+                targets: targets.to_vec(),
+            };
+        }
+        let mut targets: Vec<u32> = learned.iter().map(|&row| targets[row as usize]).collect();
+        targets.resize(count, IGNORE);
+        // A row with a target again: no number gets in that is not there already.
+        let filling = learned.first().copied().unwrap_or_default();
+        learned.resize(count, filling);
+        Self {
+            rows: Some(learned),
+            targets,
+        }
+    }
+
+    fn are_learned(&self) -> bool {
+        self.targets.iter().any(|&target| target != IGNORE)
+    }
+}
+
+/// The loss over these rows, a chunk after the other, composed or with the kernels of a device.
+fn in_chunks(
+    hidden: &Value,
+    head: &Value,
+    taken: Taken,
+    soft_cap: Option<f64>,
+    tokens: f64,
+) -> Result<Value> {
+    let all_rows = as_rows(hidden.tensor())?;
+    let device = all_rows.device().clone();
     let mut loss = Tensor::zeros((), super::wide_dtype(&all_rows), &device)?;
+    if !taken.are_learned() {
+        return Ok(Value::constant(loss));
+    }
+    let (scale, wanted) = wanted(hidden, head, tokens);
+    let chunk_rows = (chunk_elements(&device) / head.tensor().dim(0)?).clamp(16, 4096);
+    let Taken { rows, targets } = taken;
+    let rows = rows.map(|rows| Tensor::new(rows, &device)).transpose()?;
+
     let mut hidden_gradients = Vec::new();
     let mut head_gradient: Option<Tensor> = None;
-    for rows in learned.chunks(chunk_rows) {
-        let chunk_targets: Vec<u32> = rows.iter().map(|&row| targets[row as usize]).collect();
-        let rows = Tensor::from_slice(rows, rows.len(), &device)?;
-        let chunk = all_rows.index_select(&rows, 0)?;
-        let part = chunk_loss(
-            &chunk,
-            head.tensor(),
-            &chunk_targets,
-            soft_cap,
-            tokens,
-            wanted,
-        )?;
+    for (index, targets) in targets.chunks(chunk_rows).enumerate() {
+        let start = index * chunk_rows;
+        let chunk = match &rows {
+            Some(rows) => all_rows.index_select(&rows.narrow(0, start, targets.len())?, 0)?,
+            None => all_rows.narrow(0, start, targets.len())?,
+        };
+        let part = chunk_loss(&chunk, head.tensor(), targets, soft_cap, tokens, wanted)?;
         loss = (loss + part.loss)?;
         hidden_gradients.extend(part.hidden_gradient);
         head_gradient = match (head_gradient, part.head_gradient) {
@@ -73,12 +129,9 @@ pub fn head_cross_entropy(
             (sum, gradient) => gradient.or(sum),
         };
     }
-    if learned.is_empty() {
-        return Ok(Value::constant(loss));
-    }
 
-    let (like, rows) = (hidden.tensor().clone(), Tensor::new(learned, &device)?);
-    let (count, width) = all_rows.dims2()?;
+    let like = hidden.tensor().clone();
+    let shape = all_rows.shape().clone();
     Ok(Value::record(
         loss,
         &[hidden, head],
@@ -89,9 +142,13 @@ pub fn head_cross_entropy(
             let dh = match hidden_gradients.is_empty() {
                 true => None,
                 false => {
-                    let learned = scaled(Tensor::cat(&hidden_gradients, 0)?)?;
-                    let zeros = Tensor::zeros((count, width), learned.dtype(), learned.device())?;
-                    Some(rows_like(&zeros.index_add(&rows, &learned, 0)?, &like)?)
+                    let taken = scaled(Tensor::cat(&hidden_gradients, 0)?)?;
+                    let all = match &rows {
+                        Some(rows) => Tensor::zeros(shape, taken.dtype(), taken.device())?
+                            .index_add(rows, &taken, 0)?,
+                        None => taken,
+                    };
+                    Some(rows_like(&all, &like)?)
                 }
             };
             Ok(vec![dh, head_gradient.map(scaled).transpose()?])
@@ -183,7 +240,7 @@ fn chunk_loss(
 }
 
 /// The summed loss of a chunk of rows h [n, d], divided by `tokens`, and if it is wanted the gradient of its logits
-/// [n, v], of which each row is multiplied with `share`.
+/// [n, v], of which each row is multiplied with `share`. A row without a target adds nothing to either.
 fn logits_loss(
     hidden: &Tensor,
     head: &Tensor,
@@ -199,7 +256,12 @@ fn logits_loss(
         let (loss, dz) = kernel(hidden, head, targets, soft_cap, tokens, share)?;
         return Ok((loss, Some(dz)));
     }
-    let targets = Tensor::from_slice(targets, (targets.len(), 1), hidden.device())?;
+    let counted = counted(targets, hidden.device())?;
+    let targets: Vec<u32> = targets
+        .iter()
+        .map(|&it| if it == IGNORE { 0 } else { it })
+        .collect();
+    let targets = Tensor::from_slice(&targets, (targets.len(), 1), hidden.device())?;
     let mut logits = widen(&project(KERNEL, &[Term::new(hidden, head)], None)?)?;
     let mut slope = None;
     if let Some(cap) = soft_cap {
@@ -210,7 +272,10 @@ fn logits_loss(
     let largest = logits.max_keepdim(D::Minus1)?;
     let exponentials = logits.broadcast_sub(&largest)?.exp()?;
     let sums = exponentials.sum_keepdim(D::Minus1)?;
-    let losses = ((sums.log()? + largest)? - logits.gather(&targets, D::Minus1)?)?;
+    let mut losses = ((sums.log()? + largest)? - logits.gather(&targets, D::Minus1)?)?;
+    if let Some(counted) = &counted {
+        losses = (losses * counted.to_dtype(logits.dtype())?)?;
+    }
     let loss = (losses.sum_all()? / tokens)?;
     let Some(share) = share else {
         return Ok((loss, None));
@@ -225,7 +290,22 @@ fn logits_loss(
     if let Some(slope) = slope {
         dz = (dz * slope)?;
     }
+    if let Some(counted) = &counted {
+        dz = dz.broadcast_mul(&counted.to_dtype(logits.dtype())?)?;
+    }
     Ok((loss, Some(dz.to_dtype(hidden.dtype())?)))
+}
+
+/// What each row is multiplied with [n, 1], 0 without a target; nothing where all have one.
+fn counted(targets: &[u32], device: &Device) -> Result<Option<Tensor>> {
+    if !targets.contains(&IGNORE) {
+        return Ok(None);
+    }
+    let counted = targets
+        .iter()
+        .map(|&it| if it == IGNORE { 0.0 } else { 1.0 });
+    let counted: Vec<f32> = counted.collect();
+    Ok(Some(Tensor::from_vec(counted, (targets.len(), 1), device)?))
 }
 
 /// Gradients of weights add up in f32 or wider.
@@ -240,7 +320,10 @@ fn accumulated(dtype: DType) -> DType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{check_close, check_gradients, check_kernel, normal};
+    use crate::{
+        ops::testing::{check_close, check_gradients, check_kernel, normal},
+        tape::{Gradients, Tape},
+    };
 
     const TARGETS: [u32; 6] = [3, IGNORE, 0, 6, IGNORE, 3];
 
@@ -251,6 +334,57 @@ mod tests {
             check_gradients(&inputs, |_, v| {
                 head_cross_entropy(&v[0], &v[1], &TARGETS, soft_cap, 4.0)
             });
+        }
+    }
+
+    #[test]
+    fn on_a_device_the_number_of_rows_hardly_depends_on_the_targets() {
+        // Of 2,000 rows, so many have a target and so many are taken.
+        let cases = [
+            (1, 512),
+            (512, 512),
+            (513, 1_024),
+            (1_024, 1_024),
+            (1_100, 2_000),
+        ];
+        for (with_target, expected) in cases.into_iter().chain([(2_000, 2_000)]) {
+            let target = |row| if row < with_target { 1 } else { IGNORE };
+            let targets: Vec<u32> = (0..2_000).rev().map(target).collect();
+            let learned = rows_with_target(&targets, 2_000, 7).unwrap();
+            let taken = Taken::new(learned, &targets, ROWS_MULTIPLE);
+            assert_eq!(taken.targets.len(), expected, "{with_target}");
+            let learned = taken.targets.iter().filter(|it| **it != IGNORE);
+            assert_eq!(learned.count(), with_target);
+            let rows = taken.rows.map_or(2_000, |rows| rows.len());
+            assert_eq!(rows, expected, "{with_target}");
+        }
+    }
+
+    #[test]
+    fn rows_that_only_fill_up_add_nothing_to_loss_and_gradients() {
+        // 4 of 12 rows have a target.
+        let targets = [TARGETS, [IGNORE; 6]].concat();
+        let run = |multiple: usize| {
+            let learned = rows_with_target(&targets, 12, 7).unwrap();
+            let taken = Taken::new(learned, &targets, multiple);
+            let count = taken.targets.len();
+            let tape = Tape::new(0);
+            let [h, w] = [normal(1, &[3, 4, 4]), normal(2, &[7, 4])].map(|it| tape.input(it));
+            let loss = in_chunks(&h, &w, taken, Some(1.3), 4.0).unwrap();
+            let seed = loss.tensor().ones_like().unwrap();
+            let gradients = tape.backward_to(&loss, seed, &[&h, &w], &mut Gradients::default());
+            let gradients = gradients.unwrap().into_iter().map(Option::unwrap);
+            let mut results = vec![loss.tensor().clone()];
+            results.extend(gradients);
+            (count, results)
+        };
+        let (_, expected) = run(1);
+        for (multiple, taken) in [(1, 4), (5, 5), (3, 6), (10, 12)] {
+            let (count, results) = run(multiple);
+            assert_eq!(count, taken);
+            for (got, expected) in results.iter().zip(&expected) {
+                check_close("loss or gradient", got, expected, 1e-12);
+            }
         }
     }
 
@@ -283,14 +417,14 @@ mod tests {
         // Of so many tokens that the share of one is less than f16 can tell from nothing.
         const TOKENS: f64 = 1e8;
         let gradients = |dtype: DType, scale: f64| {
-            let tape = crate::tape::Tape::new(0).with_loss_scale(scale);
+            let tape = Tape::new(0).with_loss_scale(scale);
             let inputs = [normal(1, &[2, 3, 4]), normal(2, &[7, 4])];
             let inputs = inputs.map(|it| tape.input(it.to_dtype(dtype).unwrap()));
             let loss = head_cross_entropy(&inputs[0], &inputs[1], &TARGETS, None, TOKENS).unwrap();
             let seed = loss.tensor().ones_like().unwrap() * scale;
             let wanted = [&inputs[0], &inputs[1]];
             let gradients =
-                tape.backward_to(&loss, seed.unwrap(), &wanted, &mut Default::default());
+                tape.backward_to(&loss, seed.unwrap(), &wanted, &mut Gradients::default());
             let gradients = gradients.unwrap().into_iter().map(Option::unwrap);
             let wide = gradients.map(|it| it.to_dtype(DType::F64).unwrap() / scale);
             wide.map(Result::unwrap).collect::<Vec<_>>()

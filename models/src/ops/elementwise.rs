@@ -4,7 +4,10 @@ use candle_core::{D, DType, Tensor};
 
 use crate::{
     Result,
-    ops::kernels::{self, Kernel},
+    ops::{
+        kernels::{self, Kernel},
+        sum::sum,
+    },
     tape::Value,
 };
 
@@ -58,14 +61,6 @@ pub fn convert(x: &Value, dtype: DType) -> Result<Value> {
     Ok(Value::record(y, &[x], move |gradient| {
         Ok(vec![Some(gradient.to_dtype(before)?)])
     }))
-}
-
-/// x + y on plain tensors, for the operation of this kernel.
-pub(crate) fn sum(kernel: Kernel, x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    if kernels::cpu::serves(kernel, &[x, y]) && x.shape() == y.shape() {
-        return kernels::cpu::elementwise::add(x, y);
-    }
-    Ok(x.add(y)?)
 }
 
 fn times(factor: f64, x: &Tensor) -> Result<Tensor> {

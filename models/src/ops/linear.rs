@@ -6,30 +6,35 @@
 use candle_core::Tensor;
 
 use crate::{
-    Result,
+    Error, Result,
     ops::{
         as_rows,
         kernels::{self, Kernel},
-        rows_like, wide_dtype,
+        rows_like,
+        sum::sum,
+        weight::{Matrix, Weight},
+        wide_dtype,
     },
     tape::Value,
 };
 
 /// y = x Wᵀ + c, with x [.., i], weight W [o, i], bias c [o] -> [.., o].
 ///
-/// The weight may be kept in another dtype than x; it is converted for the product, and its gradient comes back in its
-/// own dtype. A weight without a slot is frozen and costs nothing in backward but the product for dx.
-pub fn linear(x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> {
+/// The weight may be kept in another dtype than x, or in quantized blocks; it is converted for the product, and its
+/// gradient comes back in its own dtype. A weight without a slot is frozen and costs nothing in backward but the product
+/// for dx.
+pub fn linear(x: &Value, weight: impl Into<Weight>, bias: Option<&Value>) -> Result<Value> {
+    let weight = weight.into();
     let rows = as_rows(x.tensor())?;
-    let product = Term::new(&rows, weight.tensor());
-    let y = rows_like(
-        &project(Kernel::Linear, &[product], bias.map(Value::tensor))?,
-        x.tensor(),
-    )?;
+    let matrix = weight.matrix();
+    let y = matrix.project(Kernel::Linear, &rows, &[], bias.map(Value::tensor))?;
+    let y = rows_like(&y, x.tensor())?;
 
-    let (like, frozen) = (x.tensor().clone(), weight.tensor().clone());
+    let like = x.tensor().clone();
     let wants_x = x.wants_gradient();
-    let saved_x = weight.wants_gradient().then_some(rows);
+    let is_dense = weight.value().is_some();
+    let learned = weight.value().filter(|weight| weight.wants_gradient());
+    let saved_x = learned.map(|weight| (rows, weight.tensor().dtype()));
     let bias_dtype = bias
         .filter(|bias| bias.wants_gradient())
         .map(|bias| bias.tensor().dtype());
@@ -37,29 +42,34 @@ pub fn linear(x: &Value, weight: &Value, bias: Option<&Value>) -> Result<Value> 
         let gradient = as_rows(&gradient)?;
         let dx = match wants_x {
             true => Some(rows_like(
-                &project_back(Kernel::Linear, &[Term::new(&gradient, &frozen)])?,
+                &matrix.project_back(Kernel::Linear, &gradient, &[])?,
                 &like,
             )?),
             false => None,
         };
         let dw = match saved_x {
-            Some(x) => Some(
-                weight_gradient(Kernel::Linear, &gradient, &x, 1.0)?.to_dtype(frozen.dtype())?,
-            ),
+            Some((x, dtype)) => {
+                Some(weight_gradient(Kernel::Linear, &gradient, &x, 1.0)?.to_dtype(dtype)?)
+            }
             None => None,
         };
         let dc = match bias_dtype {
             Some(dtype) => Some(sum_rows(&gradient)?.to_dtype(dtype)?),
             None => None,
         };
-        Ok(vec![dx, dw, dc])
+        Ok(match is_dense {
+            true => vec![dx, dw, dc],
+            false => vec![dx, dc],
+        })
     };
-    let mut inputs = vec![x, weight];
+    let mut inputs = vec![x];
+    inputs.extend(weight.value());
     inputs.extend(bias);
     Ok(Value::record(y, &inputs, backward))
 }
 
 /// One product of a sum.
+#[derive(Clone, Copy)]
 pub(crate) struct Term<'a> {
     /// Rows [n, i], or for a product back gradients [n, o].
     pub(crate) x: &'a Tensor,
@@ -106,6 +116,68 @@ pub(crate) fn project_back(kernel: Kernel, terms: &[Term]) -> Result<Tensor> {
         return kernels::cuda::linear::project_back(terms);
     }
     sum_terms(terms, |gradient, weight| Ok(gradient.matmul(weight)?))
+}
+
+impl Matrix {
+    /// x Wᵀ + c, and the products of `more` added: x [n, i], c [o] -> [n, o]. See [`project`].
+    pub(crate) fn project(
+        &self,
+        kernel: Kernel,
+        x: &Tensor,
+        more: &[Term],
+        bias: Option<&Tensor>,
+    ) -> Result<Tensor> {
+        let weight = match self {
+            Self::Dense(weight) => {
+                let terms = [&[Term::new(x, weight)][..], more].concat();
+                return project(kernel, &terms, bias);
+            }
+            Self::Quantized(weight) => weight,
+        };
+        let mut columns = Vec::new();
+        for part in weight.parts()? {
+            let (rows, numbers) = part?;
+            let of_part = |it: &Tensor| it.narrow(0, rows.start, rows.len());
+            let others = more.iter().map(|term| of_part(term.weight));
+            let others: Vec<Tensor> = others.collect::<std::result::Result<_, _>>()?;
+            let others = more.iter().zip(&others);
+            let mut terms = vec![Term::new(x, &numbers)];
+            terms.extend(others.map(|(term, weight)| Term { weight, ..*term }));
+            let bias = bias.map(of_part).transpose()?;
+            columns.push(project(kernel, &terms, bias.as_ref())?);
+        }
+        match columns.as_slice() {
+            [only] => Ok(only.clone()),
+            several => Ok(Tensor::cat(several, 1)?),
+        }
+    }
+
+    /// g W, and the products of `more` added: g [n, o] -> [n, i]. See [`project_back`].
+    pub(crate) fn project_back(
+        &self,
+        kernel: Kernel,
+        gradient: &Tensor,
+        more: &[Term],
+    ) -> Result<Tensor> {
+        let weight = match self {
+            Self::Dense(weight) => {
+                let terms = [&[Term::new(gradient, weight)][..], more].concat();
+                return project_back(kernel, &terms);
+            }
+            Self::Quantized(weight) => weight,
+        };
+        let mut total: Option<Tensor> = None;
+        for part in weight.parts()? {
+            let (rows, numbers) = part?;
+            let of_part = gradient.narrow(1, rows.start, rows.len())?.contiguous()?;
+            let term = Term::new(&of_part, &numbers);
+            total = Some(match total {
+                None => project_back(kernel, &[&[term][..], more].concat())?,
+                Some(total) => sum(kernel, &total, &project_back(kernel, &[term])?)?,
+            });
+        }
+        total.ok_or_else(|| Error::Data("a product with a matrix without rows".to_owned()))
+    }
 }
 
 /// factor · gᵀ x: gradient [n, o], x [n, i] -> [o, i].

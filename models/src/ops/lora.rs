@@ -13,10 +13,11 @@ use crate::{
     ops::{
         as_rows,
         dropout::Dropout,
-        elementwise::sum,
         kernels::Kernel,
         linear::{Term, project, project_back, weight_gradient},
         rows_like,
+        sum::sum,
+        weight::Weight,
     },
     tape::Value,
 };
@@ -36,7 +37,7 @@ pub struct Adapter {
 /// y = x Wᵀ + c + s · drop(x) Aᵀ Bᵀ, with x [.., i], weight W [o, i] and bias c [o], both frozen -> [.., o].
 pub fn linear_with_adapter(
     x: &Value,
-    weight: &Value,
+    weight: impl Into<Weight>,
     bias: Option<&Value>,
     adapter: &Adapter,
 ) -> Result<Value> {
@@ -51,16 +52,12 @@ pub fn linear_with_adapter(
         &[Term::new(&dropped, adapter.a.tensor())],
         None,
     )?;
-    let terms = [
-        Term::new(&rows, weight.tensor()),
-        Term::times(adapter.scale, &z, adapter.b.tensor()),
-    ];
-    let y = rows_like(
-        &project(Kernel::Lora, &terms, bias.map(Value::tensor))?,
-        x.tensor(),
-    )?;
+    let weight = weight.into().matrix();
+    let up = [Term::times(adapter.scale, &z, adapter.b.tensor())];
+    let y = weight.project(Kernel::Lora, &rows, &up, bias.map(Value::tensor))?;
+    let y = rows_like(&y, x.tensor())?;
 
-    let (like, weight, scale) = (x.tensor().clone(), weight.tensor().clone(), adapter.scale);
+    let (like, scale) = (x.tensor().clone(), adapter.scale);
     let (a, b) = (adapter.a.tensor().clone(), adapter.b.tensor().clone());
     let wants_x = x.wants_gradient();
     let backward = move |gradient: Tensor| {
@@ -74,19 +71,18 @@ pub fn linear_with_adapter(
         let da = weight_gradient(Kernel::Lora, &dz, &dropped, 1.0)?.to_dtype(a.dtype())?;
         let dx = match wants_x {
             true => {
-                let (through_weight, through_adapter) =
-                    (Term::new(&gradient, &weight), Term::new(&dz, &a));
+                let through_adapter = Term::new(&dz, &a);
                 let dx = match &dropout {
                     Some(dropout) => {
                         let through_adapter =
                             dropout.apply(&project_back(Kernel::Lora, &[through_adapter])?)?;
                         sum(
                             Kernel::Lora,
-                            &project_back(Kernel::Lora, &[through_weight])?,
+                            &weight.project_back(Kernel::Lora, &gradient, &[])?,
                             &through_adapter,
                         )?
                     }
-                    None => project_back(Kernel::Lora, &[through_weight, through_adapter])?,
+                    None => weight.project_back(Kernel::Lora, &gradient, &[through_adapter])?,
                 };
                 Some(rows_like(&dx, &like)?)
             }

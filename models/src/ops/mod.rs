@@ -27,8 +27,10 @@ pub mod linear;
 pub mod lora;
 pub mod norm;
 pub mod rope;
+pub(crate) mod sum;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod weight;
 
 use candle_core::{D, DType, Tensor};
 

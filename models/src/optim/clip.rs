@@ -3,7 +3,7 @@
 //!
 //! Gradients are not rewritten: the optimizer multiplies by [`clip_scale`] while it reads them.
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use super::numbers::{CHUNK, numbers};
@@ -13,10 +13,36 @@ use crate::{
     tape::Gradients,
 };
 
+/// The loss, a single number, and the norm of the gradients: all that is read of a step before the weights change.
+///
+/// A device is asked once, for both, so that it need not wait in between.
+pub fn loss_and_norm(loss: &Tensor, gradients: &Gradients) -> Result<(f64, f64)> {
+    let loss = loss.to_dtype(DType::F32)?;
+    let (sum, rest) = squares(gradients)?;
+    let (loss, rest) = match rest {
+        Some(rest) => {
+            let both = Tensor::stack(&[loss, rest], 0)?.to_device(&Device::Cpu)?;
+            (
+                both.get(0)?.to_scalar::<f32>()?,
+                both.get(1)?.to_scalar::<f32>()?,
+            )
+        }
+        None => (loss.to_scalar::<f32>()?, 0.0),
+    };
+    Ok((f64::from(loss), (sum + f64::from(rest)).sqrt()))
+}
+
 /// The norm of all gradients taken as one vector: √ Σ g².
 ///
 /// A device is asked once, for one number. It is not finite exactly when a gradient isn't, or the sum overflows f32.
 pub fn gradient_norm(gradients: &Gradients) -> Result<f64> {
+    let (sum, rest) = squares(gradients)?;
+    let rest = rest.map_or(Ok(0.0), |rest| rest.to_scalar::<f32>())?;
+    Ok((sum + f64::from(rest)).sqrt())
+}
+
+/// Σ g² over the gradients that were summed up here, and over the others, of which a device still holds the sum.
+fn squares(gradients: &Gradients) -> Result<(f64, Option<Tensor>)> {
     let mut sum = 0.0;
     let mut others = Vec::new();
     for (_, gradient) in gradients.iter() {
@@ -27,11 +53,11 @@ pub fn gradient_norm(gradients: &Gradients) -> Result<f64> {
             others.push(gradient);
         }
     }
-    if !others.is_empty() {
-        let rest = squared_sum_of_tensors(&others)?;
-        sum += f64::from(rest.to_scalar::<f32>()?);
-    }
-    Ok(sum.sqrt())
+    let rest = match others.is_empty() {
+        true => None,
+        false => Some(squared_sum_of_tensors(&others)?),
+    };
+    Ok((sum, rest))
 }
 
 /// Σ x² over all numbers of these tensors, which are f32 and contiguous.
@@ -79,8 +105,6 @@ fn squared_sum_of_chunk(numbers: &[f32]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::Device;
-
     use super::*;
 
     fn gradients(tensors: &[&[f32]]) -> Gradients {
@@ -113,6 +137,33 @@ mod tests {
                     .unwrap()
                     .is_finite()
             );
+        }
+    }
+
+    #[test]
+    fn loss_and_norm_are_read_together_as_they_are_apart() {
+        let loss = Tensor::new(2.5f32, &Device::Cpu).unwrap();
+        let gradients = gradients(&[&[3.0], &[0.0, 4.0]]);
+        // Here, and as a device does it.
+        assert_eq!(loss_and_norm(&loss, &gradients).unwrap(), (2.5, 5.0));
+        let composed = kernels::without(|| loss_and_norm(&loss, &gradients));
+        assert_eq!(composed.unwrap(), (2.5, 5.0));
+        let nothing = loss_and_norm(&loss, &Gradients::default());
+        assert_eq!(nothing.unwrap(), (2.5, 0.0));
+    }
+
+    #[test]
+    fn loss_and_norm_are_not_finite_each_for_its_own_reason() {
+        let number = |number: f32| Tensor::new(number, &Device::Cpu).unwrap();
+        for bad in [f32::NAN, f32::INFINITY] {
+            for read in [loss_and_norm, |loss: &Tensor, gradients: &Gradients| {
+                kernels::without(|| loss_and_norm(loss, gradients))
+            }] {
+                let (loss, norm) = read(&number(bad), &gradients(&[&[1.0]])).unwrap();
+                assert!(!loss.is_finite() && norm == 1.0);
+                let (loss, norm) = read(&number(1.0), &gradients(&[&[1.0, bad]])).unwrap();
+                assert!(loss == 1.0 && !norm.is_finite());
+            }
         }
     }
 

@@ -97,12 +97,11 @@ pub enum DecayScope {
 }
 
 impl DecayScope {
-    /// Whether the parameter of this name and number of dimensions decays.
-    pub fn contains(self, name: &str, dimensions: usize) -> bool {
-        let embeds = |part: &str| part.contains("embed") || part == "wte" || part == "wpe";
+    /// Whether this parameter decays.
+    pub fn contains(self, parameter: &Parameter) -> bool {
         match self {
             Self::All => true,
-            Self::Matrices => dimensions >= 2 && !name.split('.').any(embeds),
+            Self::Matrices => parameter.tensor().rank() >= 2 && !parameter.is_embedding(),
         }
     }
 }
@@ -147,9 +146,8 @@ impl Optimizer {
     /// Errors: [`Error::Setting`] when a setting is out of range, or a trainable weight is not f32.
     pub fn new(rule: Rule, scope: DecayScope, parameters: &Parameters) -> Result<Self> {
         rule.check()?;
-        let decays =
-            |parameter: &Parameter| scope.contains(parameter.name(), parameter.tensor().rank());
-        let (decayed, others): (Vec<_>, Vec<_>) = parameters.trainable().partition(|it| decays(it));
+        let (decayed, others): (Vec<_>, Vec<_>) =
+            parameters.trainable().partition(|it| scope.contains(it));
         let mut groups = Vec::new();
         for (members, weight_decay) in [(decayed, rule.weight_decay()), (others, 0.0)] {
             if members.is_empty() {
@@ -394,17 +392,23 @@ mod tests {
     }
 
     #[test]
-    fn decay_leaves_out_biases_norms_and_embeddings() {
-        let scope = DecayScope::Matrices;
-        assert!(scope.contains("model.layers.0.self_attn.q_proj.weight", 2));
-        assert!(scope.contains("model.layers.0.self_attn.q_proj.lora_A.weight", 2));
-        assert!(scope.contains("conv1.weight", 4));
-        assert!(scope.contains("lm_head.weight", 2));
-        assert!(!scope.contains("model.embed_tokens.weight", 2));
-        assert!(!scope.contains("transformer.wte.weight", 2));
-        assert!(!scope.contains("model.norm.weight", 1));
-        assert!(!scope.contains("model.layers.0.self_attn.q_proj.bias", 1));
-        assert!(DecayScope::All.contains("model.norm.weight", 1));
+    fn decay_leaves_out_vectors_and_what_says_that_it_is_an_embedding() {
+        let parameter = |name: &str, shape: &[usize]| {
+            let zeros = Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap();
+            Parameter::new(name, &zeros, true).unwrap()
+        };
+        let matrix = parameter("layer.weight", &[2, 2]);
+        let filter = parameter("conv1.weight", &[1, 2, 2, 2]);
+        let norm = parameter("norm.weight", &[2]);
+        let table = parameter("anything.weight", &[2, 2]).as_embedding();
+        let decaying = |scope: DecayScope| {
+            [&matrix, &filter, &norm, &table].map(|parameter| scope.contains(parameter))
+        };
+        assert_eq!(decaying(DecayScope::Matrices), [true, true, false, false]);
+        assert_eq!(decaying(DecayScope::All), [true; 4]);
+        // A name alone decides nothing.
+        let named = parameter("embedding.projection.weight", &[2, 2]);
+        assert!(DecayScope::Matrices.contains(&named));
     }
 
     #[test]

@@ -37,7 +37,11 @@ pub(super) fn initial_parameters() -> Parameters {
     let mut parameters = Parameters::default();
     for (name, numbers) in golden["initial"].as_object().unwrap() {
         let tensor = tensor(&golden, name, numbers);
-        parameters.insert(Parameter::new(name, &tensor, true).unwrap());
+        let parameter = Parameter::new(name, &tensor, true).unwrap();
+        parameters.insert(match name.as_str() {
+            "embed_tokens.weight" => parameter.as_embedding(),
+            _ => parameter,
+        });
     }
     parameters
 }
@@ -163,14 +167,21 @@ pub(super) fn check_composed_equals_in_place(
     let shapes = [
         ("a.weight", 300, 130),
         ("b.weight", 3, 5),
-        ("embed.weight", 7, 2),
+        ("table.weight", 7, 2),
     ];
+    let parameter = |name: &str, tensor: &Tensor| {
+        let parameter = Parameter::new(name, tensor, true).unwrap();
+        match name {
+            "table.weight" => parameter.as_embedding(),
+            _ => parameter,
+        }
+    };
     let (mut left, mut right) = (Parameters::default(), Parameters::default());
     for (name, rows, columns) in shapes {
         let tensor = normal(rows, columns);
-        left.insert(Parameter::new(name, &tensor, true).unwrap());
+        left.insert(parameter(name, &tensor));
         let copy = tensor.force_contiguous().unwrap();
-        right.insert(Parameter::new(name, &copy, true).unwrap());
+        right.insert(parameter(name, &copy));
     }
     let scope = DecayScope::Matrices;
     let mut in_place = Optimizer::new(rule, scope, &left).unwrap();

@@ -83,7 +83,9 @@ type Attempt = std::result::Result<Learned, Setback>;
 /// What all micro-batches of a step said.
 struct Pass {
     loss: f64,
+    /// Multiplied with the loss scale.
     gradients: Gradients,
+    gradient_norm: f64,
     /// How long it took.
     seconds: f64,
 }
@@ -302,16 +304,15 @@ fn learn_from<T: Task>(
                 units: sum.units + size.units,
             });
 
-    let (pass, gradient_norm, loss_scale) = loop {
+    let (pass, loss_scale) = loop {
         let loss_scale = state.progress.loss_scale.map_or(1.0, |it| it.factor);
         let pass = pass(plan, task, step, batches, size, loss_scale)?;
         if !pass.loss.is_finite() {
             task.undo_losses()?;
             return Ok(Err(Setback::NotFinite("loss")));
         }
-        let gradient_norm = clip::gradient_norm(&pass.gradients)? / loss_scale;
-        if gradient_norm.is_finite() {
-            break (pass, gradient_norm, loss_scale);
+        if pass.gradient_norm.is_finite() {
+            break (pass, loss_scale);
         }
         task.undo_losses()?;
         // With a lower scale the same batches are learned from again: none is lost.
@@ -323,6 +324,7 @@ fn learn_from<T: Task>(
     let Pass {
         loss,
         gradients,
+        gradient_norm,
         seconds,
     } = pass;
     let spike = state.progress.norms.spike(gradient_norm, plan.clip_norm);
@@ -387,12 +389,14 @@ fn pass<T: Task>(
         note_peak(loss.tensor().device());
         tape.backward(&loss, loss_scale, &mut gradients)?;
     }
-    let loss = f64::from(Tensor::stack(&losses, 0)?.sum_all()?.to_scalar::<f32>()?);
-    // The loss is read after all that was computed before it, so this is the time of the passes on every device.
+    let loss = Tensor::stack(&losses, 0)?.sum_all()?;
+    let (loss, norm) = clip::loss_and_norm(&loss, &gradients)?;
+    // They are read after all that was computed before them, so this is the time of the passes on every device.
     let seconds = started.elapsed().as_secs_f64();
     Ok(Pass {
         loss,
         gradients,
+        gradient_norm: norm / loss_scale,
         seconds,
     })
 }

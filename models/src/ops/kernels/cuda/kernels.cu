@@ -186,13 +186,21 @@ __device__ void softmax_back(const T* weights, const float* gradient, const floa
     }
 }
 
+// The target of a row that only fills up.
+constexpr uint32_t IGNORE = 0xffffffff;
+
 // Logits [n, v] -> the loss of each row, and the gradient of the logits times `share`.
 template <typename T>
 __device__ void cross_entropy(const float* logits, const uint32_t* targets, float* losses, T* dz, int vocabulary,
                               float cap, float share) {
     const size_t start = size_t(blockIdx.x) * vocabulary;
-    const int target = targets[blockIdx.x];
+    const uint32_t target = targets[blockIdx.x];
     logits += start, dz += start;
+    if (target == IGNORE) {
+        if (threadIdx.x == 0) losses[blockIdx.x] = 0;
+        for (int i = threadIdx.x; i < vocabulary; i += blockDim.x) dz[i] = T(0.0f);
+        return;
+    }
     float largest = -INFINITY;
     for (int i = threadIdx.x; i < vocabulary; i += blockDim.x) largest = fmaxf(largest, capped(logits[i], cap));
     largest = block_largest(largest);
@@ -204,7 +212,7 @@ __device__ void cross_entropy(const float* logits, const uint32_t* targets, floa
         const float logit = capped(logits[i], cap);
         float slope = share;
         if (cap > 0) slope *= 1.0f - logit / cap * (logit / cap);
-        dz[i] = T((expf(logit - largest) / sum - (i == target ? 1.0f : 0.0f)) * slope);
+        dz[i] = T((expf(logit - largest) / sum - (uint32_t(i) == target ? 1.0f : 0.0f)) * slope);
     }
 }
 

@@ -1,0 +1,110 @@
+//! Where hidden states can be read: the residual stream before, between and after the blocks of a decoder.
+//!
+//! | site | is | in transformers, with L blocks |
+//! |---|---|---|
+//! | `embed` | the input of the first block, scaled where the family scales it | `hidden_states[0]` |
+//! | `block.i` | the residual stream after block i, counted from 0 | `hidden_states[i + 1]` for i < L - 1 |
+//! | `block.L-1` | the same after the last block, before the final norm | not in `hidden_states` |
+//! | `final` | after the final norm | `hidden_states[L]` |
+//!
+//! Deliberately absent: places inside a block.
+
+use std::fmt;
+
+use candle_core::Tensor;
+
+use super::decoder::{Decoder, Input};
+use crate::{Error, Result};
+
+/// A place in a decoder. Places are ordered as a pass reaches them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Site {
+    /// The input of the first block.
+    Embed,
+    /// After the block of this number, from 0; after the last one, before the final norm.
+    Block(usize),
+    /// After the final norm: what the head reads.
+    Final,
+}
+
+impl Decoder {
+    /// The hidden states of `sites`, in their order, each [b, t, d]. One pass, which ends at the last of them; nothing is
+    /// recorded.
+    ///
+    /// Errors: [`Error::Data`] when a site is a block that the decoder doesn't have.
+    pub fn hidden_at(&self, input: Input, sites: &[Site]) -> Result<Vec<Tensor>> {
+        let blocks = self.config().layers.len();
+        if let Some(site) = sites.iter().find(|site| !site.is_of(blocks)) {
+            let problem = format!("there is no site `{site}` in a model of {blocks} blocks");
+            return Err(Error::Data(problem));
+        }
+        let Some(last) = sites.iter().max() else {
+            return Ok(Vec::new());
+        };
+        let mut states = vec![None; sites.len()];
+        self.pass(None, input, None, false, *last, |reached, x| {
+            for (state, _) in states.iter_mut().zip(sites).filter(|it| *it.1 == reached) {
+                *state = Some(x.tensor().clone());
+            }
+        })?;
+        Ok(states.into_iter().flatten().collect())
+    }
+}
+
+impl Site {
+    /// Whether a decoder of so many blocks has it.
+    fn is_of(self, blocks: usize) -> bool {
+        match self {
+            Self::Block(index) => index < blocks,
+            Self::Embed | Self::Final => true,
+        }
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Embed => formatter.write_str("embed"),
+            Self::Block(index) => write!(formatter, "block.{index}"),
+            Self::Final => formatter.write_str("final"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+    use serde_json::json;
+
+    use super::*;
+    use crate::arch::{config::DecoderConfig, initial::InitialWeights};
+
+    #[test]
+    fn a_pass_for_sites_ends_at_the_last_of_them() {
+        let config = json!({
+            "model_type": "llama", "vocab_size": 7, "hidden_size": 4, "intermediate_size": 4,
+            "num_hidden_layers": 2, "num_attention_heads": 1, "max_position_embeddings": 8,
+        });
+        let mut weights = InitialWeights {
+            seed: 1,
+            dtype: DType::F32,
+            device: Device::Cpu,
+        };
+        let config = DecoderConfig::from_json(&config).unwrap();
+        let decoder = Decoder::new(config, &mut weights, false, DType::F32, &Device::Cpu).unwrap();
+        let input = Input {
+            tokens: &[3, 1],
+            rows: 1,
+            positions: None,
+            documents: None,
+        };
+        let whole = [Site::Embed, Site::Block(0), Site::Block(1), Site::Final];
+        for (index, end) in whole.into_iter().enumerate() {
+            let mut reached = Vec::new();
+            let pass = decoder.pass(None, input, None, false, end, |site, _| reached.push(site));
+            assert!(pass.is_ok());
+            assert_eq!(reached, whole[..=index]);
+        }
+        assert!(decoder.hidden_at(input, &[]).unwrap().is_empty());
+    }
+}
