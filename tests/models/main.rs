@@ -11,6 +11,7 @@
 mod batches;
 mod check;
 mod checkpoint;
+mod columns;
 mod data;
 mod decoder;
 mod exports;
