@@ -15,6 +15,7 @@ mod columns;
 mod data;
 mod decoder;
 mod exports;
+mod fields;
 mod first_rows;
 mod fit;
 mod golden;
