@@ -85,7 +85,7 @@ impl Host {
     fn kind_of(&self, device: RequestedDevice) -> DeviceKind {
         match device {
             RequestedDevice::Cuda(_) => DeviceKind::Cuda,
-            RequestedDevice::Auto => self
+            RequestedDevice::Auto | RequestedDevice::Gpu => self
                 .choose_device(Some(device), false, &self.devices.found())
                 .map_or(DeviceKind::Cpu, |choice| choice.device.kind),
             _ => DeviceKind::Cpu,

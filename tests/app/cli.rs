@@ -221,7 +221,17 @@ fn data_is_shown_with_its_problems_its_lengths_and_an_example() {
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     check_expected("inspect-chat.txt", &output.stdout);
 
-    let unmapped = app.run(&["data", "inspect", "sums.jsonl"]);
+    // Names that say which is the question and which the answer are taken at their word; others have to be mapped.
+    let found = app.run(&["data", "inspect", "sums.jsonl"]);
+    let said = "`question` as the prompt and `answer` as the completion";
+    assert!(found.stdout.contains(said), "{found:?}");
+    app.file(
+        "riddles.jsonl",
+        &rows
+            .replace("question", "problem")
+            .replace("answer", "solution"),
+    );
+    let unmapped = app.run(&["data", "inspect", "riddles.jsonl"]);
     check_expected("inspect-unmapped.txt", &unmapped.stderr);
 }
 

@@ -58,14 +58,14 @@ test("data is added, trained on through a pause and the death of its engine, and
 
   await window.goTo("Data");
   await window.click("//button[. = 'Paste text']");
-  const rows = Array.from({ length: 60 }, (_, row) => JSON.stringify({ question: `${row} plus 1?`, answer: `${row + 1}` }));
+  const rows = Array.from({ length: 60 }, (_, row) => JSON.stringify({ problem: `${row} plus 1?`, solution: `${row + 1}` }));
   await window.run("const field = document.querySelector('dialog textarea'); field.value = arguments[0]; field.dispatchEvent(new Event('input', { bubbles: true }))", rows.join("\n"));
   await window.click("//dialog//button[. = 'Add']");
 
   // Columns that nobody knows are an error that says what to do, and a click does it.
   await window.find("//*[@role = 'alert']");
   await window.picture("data-unmapped");
-  await window.click("//button[contains(., 'question') and contains(., 'answer')]");
+  await window.click("//button[contains(., 'problem') and contains(., 'solution')]");
   await window.find("//*[contains(., '60')]");
   await window.picture("data");
 

@@ -1,6 +1,6 @@
 //! Data: from files to rows.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{fs, path::PathBuf};
 
 use models::data::{
     DataRequest, Dataset, TextRows,
@@ -217,14 +217,14 @@ fn a_mapping_says_which_column_is_what() {
 
 #[test]
 fn unknown_columns_are_listed_with_a_mapping_to_try() {
-    let row = br#"{"question": "Q", "answer": "A"}"#;
+    let row = br#"{"problem": "Q", "solution": "A"}"#;
     check_error(
         "a.jsonl",
         row,
         plain(),
         &[
-            "`question` and `answer`",
-            "columns: {prompt: question, completion: answer}",
+            "`problem` and `solution`",
+            "columns: {prompt: problem, completion: solution}",
             "a.jsonl",
         ],
     );
@@ -485,23 +485,15 @@ fn real(name: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn gsm8k_is_read_with_a_mapping() {
+fn gsm8k_is_read_as_it_is() {
     let Some(path) = real("gsm8k/train.jsonl") else {
         return;
     };
-    let request = |columns| DataRequest {
-        paths: vec![path.clone()],
-        columns,
+    let request = DataRequest {
+        paths: vec![path],
         ..plain()
     };
-    let error = open(&request(BTreeMap::new())).unwrap_err().to_string();
-    assert!(
-        error.contains("columns: {prompt: question, completion: answer}"),
-        "{error}"
-    );
-
-    let columns = mapped(&[("prompt", "question"), ("completion", "answer")]).columns;
-    let mut dataset = open(&request(columns)).unwrap();
+    let mut dataset = open(&request).unwrap();
     assert_eq!((dataset.rows.len(), dataset.problems.len()), (7473, 0));
     let tokenizer = Tokenizer::train(dataset.texts(), 2000).unwrap();
     let template = ChatTemplate::of(&tokenizer).unwrap();

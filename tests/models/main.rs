@@ -11,9 +11,11 @@
 mod batches;
 mod check;
 mod checkpoint;
+mod columns;
 mod data;
 mod decoder;
 mod exports;
+mod fields;
 mod first_rows;
 mod fit;
 mod golden;

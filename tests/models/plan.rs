@@ -420,7 +420,7 @@ fn problems(request: serde_json::Value, facts: Facts<LanguageFacts>) -> Vec<Stri
 }
 
 /// Every value with its path, down to what is not an object.
-fn leaves(path: &str, value: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
+pub(crate) fn leaves(path: &str, value: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
     match value
         .as_object()
         .filter(|_| path != "scratch.config" && path != "data.columns")

@@ -1,7 +1,10 @@
 //! Records to examples: which column is what.
 //!
-//! Five layouts are known by their columns and found without being named; any other file is read with a mapping from
-//! the user. A layout is never guessed: when nothing fits, the error lists the columns and proposes a mapping.
+//! Five layouts are known by their columns and found without being named, and so are pairs of columns whose names say
+//! which is the question and which the answer. Any other file is read with a mapping from the user. A layout is never
+//! guessed: when nothing fits, or more than one pair, the error lists the columns and proposes a mapping.
+
+mod pairs;
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -23,7 +26,8 @@ pub enum Format {
     /// `conversations`: a list of turns with `from` and `value`.
     #[serde(rename = "sharegpt")]
     ShareGpt,
-    /// `prompt` and `completion`, each a text or a list of turns; a `system` text where there is one.
+    /// `prompt` and `completion`, each a text or a list of turns; a `system` text where there is one, and a `context` text
+    /// that is put before the prompt.
     PromptCompletion,
     /// `instruction`, `output`, and `input` and `system` where there are any.
     Alpaca,
@@ -66,7 +70,7 @@ const LAYOUTS: [Parts; 5] = [
     Parts {
         format: Format::PromptCompletion,
         required: &["prompt", "completion"],
-        optional: &["system"],
+        optional: &["system", "context"],
     },
     Parts {
         format: Format::Alpaca,
@@ -130,36 +134,41 @@ impl Layout {
                 && parts.required.iter().all(|part| has(part))
                 && mapping.keys().all(|part| parts.knows(part))
         };
-        let Some(parts) = LAYOUTS.iter().find(fits) else {
-            return Err(Error::format(path, no_layout(found, format, mapping)));
-        };
-        let columns: BTreeMap<String, String> = parts
-            .required
-            .iter()
-            .chain(parts.optional)
-            .filter(|part| has(part))
-            .map(|&part| {
+        let found_layout = LAYOUTS.iter().find(fits).map(|parts| {
+            let present = parts.required.iter().chain(parts.optional);
+            // The context was not always a part: unless it is asked for, a column of that name is left alone.
+            let present = present.filter(|part| match **part {
+                "context" => mapping.contains_key("context"),
+                part => has(part),
+            });
+            let columns = present.map(|&part| {
                 let column = mapping.get(part).map_or(part, String::as_str);
                 (part.to_owned(), column.to_owned())
-            })
-            .collect();
+            });
+            let why = match (mapping.is_empty(), format) {
+                (false, _) => Why::Mapped,
+                (true, Some(_)) => Why::Asked,
+                (true, None) => Why::Names,
+            };
+            (parts.format, columns.collect(), why)
+        });
+        let pair = || {
+            let (format, columns) = pairs::among(found, format)?;
+            mapping.is_empty().then_some((format, columns, Why::Pair))
+        };
+        let Some((format, columns, why)) = found_layout.or_else(pair) else {
+            return Err(Error::format(path, no_layout(found, format, mapping)));
+        };
         let unused: Vec<String> = found
             .iter()
             .filter(|column| !columns.values().any(|used| used == *column))
             .cloned()
             .collect();
-        let reason = reason(
-            parts.format,
-            &columns,
-            &unused,
-            format.is_some(),
-            !mapping.is_empty(),
-        );
         Ok(Self {
-            format: parts.format,
+            format,
+            reason: reason(format, &columns, &unused, why),
             columns,
             unused,
-            reason,
         })
     }
 
@@ -175,7 +184,17 @@ impl Layout {
             }
             Format::PromptCompletion => {
                 let mut turns = self.system(&mut values)?;
-                turns.extend(self.said("prompt", Role::User, &mut values)?);
+                let context = self.optional("context", &mut values)?;
+                let mut prompt = self.said("prompt", Role::User, &mut values)?;
+                if let Some(context) = context {
+                    let asked = prompt.iter_mut().find(|turn| turn.role == Role::User);
+                    let asked = asked.ok_or_else(|| {
+                        let fault = "has no turn of the user, which a context could stand before";
+                        (self.column("prompt"), fault.to_owned())
+                    })?;
+                    asked.content = format!("{context}\n\n{}", asked.content);
+                }
+                turns.extend(prompt);
                 turns.extend(self.said("completion", Role::Assistant, &mut values)?);
                 turns
             }
@@ -372,8 +391,8 @@ fn check_mapping(path: &Path, found: &[String], mapping: &BTreeMap<String, Strin
         if !LAYOUTS.iter().any(|parts| parts.knows(part)) {
             return Err(Error::setting(
                 format!("data.columns.{part}"),
-                "is no part of a row; parts are messages, conversations, prompt, completion, system, instruction, \
-                 input, output and text",
+                "is no part of a row; parts are messages, conversations, prompt, completion, context, system, \
+                 instruction, input, output and text",
             ));
         }
         if !found.contains(column) {
@@ -435,30 +454,42 @@ fn proposed(found: &[String]) -> Option<String> {
     }
 }
 
+/// How a layout was found.
+#[derive(Debug, Clone, Copy)]
+enum Why {
+    /// By columns with its own names.
+    Names,
+    /// By columns of other names, which say what they are.
+    Pair,
+    /// The user named it.
+    Asked,
+    /// The user said which column is what.
+    Mapped,
+}
+
 fn reason(
     format: Format,
     columns: &BTreeMap<String, String>,
     unused: &[String],
-    format_asked: bool,
-    mapped: bool,
+    why: Why,
 ) -> String {
     let names: Vec<&str> = columns.values().map(String::as_str).collect();
     let what = match format {
         Format::Text => "texts",
         _ => "conversations",
     };
-    let why = if mapped {
-        let pairs: Vec<String> = columns
-            .iter()
-            .map(|(part, column)| format!("{part} from `{column}`"))
-            .collect();
-        format!("mapped as asked: {}", pairs.join(", "))
-    } else if format_asked {
-        format!("asked for, from {}", listed(&names))
-    } else if names.len() == 1 {
-        format!("because there is a column {}", listed(&names))
-    } else {
-        format!("because there are columns {}", listed(&names))
+    let why = match why {
+        Why::Mapped => {
+            let pairs: Vec<String> = columns
+                .iter()
+                .map(|(part, column)| format!("{part} from `{column}`"))
+                .collect();
+            format!("mapped as asked: {}", pairs.join(", "))
+        }
+        Why::Pair => pairs::read_as(columns),
+        Why::Asked => format!("asked for, from {}", listed(&names)),
+        Why::Names if names.len() == 1 => format!("because there is a column {}", listed(&names)),
+        Why::Names => format!("because there are columns {}", listed(&names)),
     };
     let rest = match unused {
         [] => String::new(),

@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
-use super::{DeviceKind, FoundDevice, memory};
+use super::{DeviceKind, FoundDevice, memory, requested::NEEDS_ROCM};
 
 /// The first macOS that candle's Metal works on: it uses residency sets, and panics where there are none.
 const FIRST_MACOS_FOR_METAL: u32 = 15;
@@ -164,10 +164,7 @@ fn unusable_cards(root: &Path, built_with_cuda: bool) -> Vec<FoundDevice> {
     let mut found: Vec<FoundDevice> = Vec::new();
     for card in cards(root) {
         let (kind, problem) = match (card.vendor.as_str(), built_with_cuda, driver) {
-            (AMD, _, _) => (
-                DeviceKind::Rocm,
-                "it would need an engine built for AMD's ROCm, which candle has no release of",
-            ),
+            (AMD, _, _) => (DeviceKind::Rocm, NEEDS_ROCM),
             (NVIDIA, false, true) => (DeviceKind::Cuda, "this build has no CUDA engine"),
             (NVIDIA, false, false) => (
                 DeviceKind::Cuda,

@@ -15,18 +15,41 @@ use crate::{Error, Result};
 
 /// A format for the numbers of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", try_from = "String")]
 pub enum Dtype {
     /// 32 bits: 8 of exponent, 23 of fraction.
-    #[serde(alias = "fp32", alias = "float32")]
     F32,
     /// 16 bits: the range of f32 with 7 bits of fraction.
-    #[serde(alias = "bfloat16")]
     Bf16,
     /// 16 bits: 5 of exponent, 10 of fraction. The largest number is 65,504.
-    #[serde(alias = "fp16", alias = "float16")]
     F16,
 }
+
+/// What people call the formats: our name, and those of PyTorch, Lightning and Accelerate. With `mixed`, only products are
+/// computed in the format, as they are here anyway.
+const NAMES: [(Dtype, &[&str]); 3] = [
+    (
+        Dtype::F32,
+        &["f32", "fp32", "float32", "float", "32", "32-true"],
+    ),
+    (
+        Dtype::Bf16,
+        &["bf16", "bfloat16", "bf16-mixed", "bf16-true"],
+    ),
+    (
+        Dtype::F16,
+        &[
+            "f16",
+            "fp16",
+            "float16",
+            "half",
+            "16",
+            "16-mixed",
+            "16-true",
+            "fp16-mixed",
+        ],
+    ),
+];
 
 impl Dtype {
     /// Bytes of one number.
@@ -55,15 +78,21 @@ impl FromStr for Dtype {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "f32" | "fp32" | "float32" => Ok(Self::F32),
-            "bf16" | "bfloat16" => Ok(Self::Bf16),
-            "f16" | "fp16" | "float16" => Ok(Self::F16),
-            _ => {
-                let problem = format!("is `{text}`; it can be f32, bf16 or f16");
-                Err(Error::setting("dtype", problem))
-            }
-        }
+        let name = text.trim().to_ascii_lowercase();
+        let name = name.strip_prefix("torch.").unwrap_or(&name);
+        let found = NAMES.iter().find(|(_, names)| names.contains(&name));
+        found.map(|(dtype, _)| *dtype).ok_or_else(|| {
+            let problem = format!("is `{text}`; it can be f32, bf16 or f16");
+            Error::setting("dtype", problem)
+        })
+    }
+}
+
+impl TryFrom<String> for Dtype {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
     }
 }
 
@@ -437,6 +466,10 @@ mod tests {
             ("fp32", Dtype::F32),
             ("bfloat16", Dtype::Bf16),
             ("float16", Dtype::F16),
+            ("half", Dtype::F16),
+            ("16-mixed", Dtype::F16),
+            ("BF16-mixed", Dtype::Bf16),
+            ("torch.float32", Dtype::F32),
         ] {
             assert_eq!(text.parse::<Dtype>().unwrap(), dtype);
             assert_eq!(serde_json::from_value::<Dtype>(text.into()).unwrap(), dtype);

@@ -13,11 +13,13 @@ pub mod detect;
 pub mod dtype;
 pub mod memory;
 pub mod pressure;
+mod requested;
 
-use std::{fmt, panic, str::FromStr};
+use std::{fmt, panic};
 
 pub use candle_core::Device;
 pub use checked::Checked;
+pub use requested::RequestedDevice;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -108,84 +110,13 @@ impl FoundDevice {
     }
 }
 
-/// The device a user names in a run file or with `--device`: `auto`, `metal`, `cuda`, `cuda:1` or `cpu`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum RequestedDevice {
-    /// The best usable one.
-    #[default]
-    Auto,
-    /// The Apple GPU.
-    Metal,
-    /// The NVIDIA GPU with this number.
-    Cuda(usize),
-    /// The processor.
-    Cpu,
-}
-
-impl RequestedDevice {
-    fn kind(self) -> Option<(DeviceKind, usize)> {
-        match self {
-            Self::Auto => None,
-            Self::Metal => Some((DeviceKind::Metal, 0)),
-            Self::Cuda(ordinal) => Some((DeviceKind::Cuda, ordinal)),
-            Self::Cpu => Some((DeviceKind::Cpu, 0)),
-        }
-    }
-}
-
-impl fmt::Display for RequestedDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Metal => f.write_str("metal"),
-            Self::Cuda(0) => f.write_str("cuda"),
-            Self::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
-            Self::Cpu => f.write_str("cpu"),
-        }
-    }
-}
-
-impl FromStr for RequestedDevice {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "auto" => return Ok(Self::Auto),
-            "metal" => return Ok(Self::Metal),
-            "cuda" => return Ok(Self::Cuda(0)),
-            "cpu" => return Ok(Self::Cpu),
-            _ => {}
-        }
-        let ordinal = text.strip_prefix("cuda:").and_then(|n| n.parse().ok());
-        ordinal.map(Self::Cuda).ok_or_else(|| {
-            let problem = format!("is `{text}`; it can be auto, metal, cuda, cuda:1 or cpu");
-            Error::setting("device", problem)
-        })
-    }
-}
-
-impl TryFrom<String> for RequestedDevice {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<RequestedDevice> for String {
-    fn from(device: RequestedDevice) -> Self {
-        device.to_string()
-    }
-}
-
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeviceRequest {
     /// Which device.
     pub device: RequestedDevice,
-    /// Refuse, instead of falling back, when it can't be had. `auto` can always be had.
+    /// Refuse, instead of falling back, when it can't be had. `auto` can always be had, `gpu` where there is one.
     pub strict: bool,
 }
 
@@ -212,18 +143,19 @@ pub fn choose(request: DeviceRequest, found: &[FoundDevice]) -> Result<Choice> {
         .min_by_key(|device| (device.kind, device.ordinal))
         .ok_or_else(|| Error::Device("no device was found, not even a CPU".to_owned()))?;
 
-    let Some((kind, ordinal)) = request.device.kind() else {
+    let is_missing = request.device == RequestedDevice::Gpu && best.kind == DeviceKind::Cpu;
+    let named = request.device.kind();
+    if named.is_none() && !is_missing {
         return Ok(Choice {
             device: best.clone(),
             reason: reason_for_best(best, found),
             warnings: unused_accelerators(best, found),
         });
-    };
+    }
 
-    let named = found
-        .iter()
-        .find(|device| device.kind == kind && device.ordinal == ordinal && device.is_usable());
-    if let Some(device) = named {
+    let is_named =
+        |device: &&FoundDevice| named == Some((device.kind, device.ordinal)) && device.is_usable();
+    if let Some(device) = found.iter().find(is_named) {
         return Ok(Choice {
             device: device.clone(),
             reason: format!("{} ({}) was asked for.", device.name, device.setting()),
@@ -231,7 +163,10 @@ pub fn choose(request: DeviceRequest, found: &[FoundDevice]) -> Result<Choice> {
         });
     }
 
-    let problem = why_not(kind, ordinal, found);
+    let problem = match named {
+        Some((kind, ordinal)) => why_not(kind, ordinal, found),
+        None => why_no_gpu(found),
+    };
     if request.strict {
         return Err(Error::Device(format!(
             "`device` is {} and must be obeyed (strict), but {problem}; usable here: {}",
@@ -308,6 +243,18 @@ fn why_not(kind: DeviceKind, ordinal: usize, found: &[FoundDevice]) -> String {
             "no NVIDIA card was found and this build has no CUDA engine".to_owned()
         }
         (_, true) => format!("no {kind} device was found"),
+    }
+}
+
+fn why_no_gpu(found: &[FoundDevice]) -> String {
+    let problems = found.iter().filter_map(|device| {
+        let problem = device.problem.as_ref()?;
+        Some(format!("{} can't be used: {problem}", device.name))
+    });
+    let problems: Vec<String> = problems.collect();
+    match problems.is_empty() {
+        true => "no GPU was found".to_owned(),
+        false => problems.join("; "),
     }
 }
 
@@ -544,17 +491,23 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_written_as_it_is_read() {
-        for text in ["auto", "metal", "cuda", "cuda:1", "cpu"] {
-            let request: RequestedDevice = serde_json::from_value(text.into()).unwrap();
-            assert_eq!(serde_json::to_value(request).unwrap(), text);
-        }
-        let error = "tpu".parse::<RequestedDevice>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "`device` is `tpu`; it can be auto, metal, cuda, cuda:1 or cpu"
+    fn a_gpu_is_the_best_there_is_and_never_the_processor_in_silence() {
+        let cuda = usable(DeviceKind::Cuda, 0, "H200");
+        let reason = "H200 is the fastest kind of device here (CUDA).";
+        check("gpu", &[cpu(), cuda], "cuda", reason, &[]);
+        check(
+            "gpu",
+            &[cpu()],
+            "cpu",
+            "gpu could not be had: no GPU was found.",
+            &["gpu was asked for, but no GPU was found. EPYC (cpu) is used instead."],
         );
-        assert!("cuda:x".parse::<RequestedDevice>().is_err());
+        let amd = unusable(DeviceKind::Rocm, "AMD Navi 31", "it would need ROCm");
+        assert_eq!(
+            chosen("gpu", true, &[amd, cpu()]).unwrap_err(),
+            "`device` is gpu and must be obeyed (strict), but AMD Navi 31 can't be used: it would need ROCm; usable \
+             here: cpu"
+        );
     }
 
     #[test]

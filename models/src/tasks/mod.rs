@@ -17,13 +17,14 @@ use crate::{
     },
 };
 
+pub mod fields;
 pub mod language;
 pub mod starter;
 
 use language::Language;
 
 /// The field of a run file that names the kind. Absent, it is language, as in all files from before there were others.
-const TASK: &str = "task";
+pub const TASK: &str = "task";
 
 /// A request for a run of any kind.
 pub type AnyRequest = TrainRequest<TaskRequest>;

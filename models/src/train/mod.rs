@@ -7,6 +7,7 @@ pub mod defaults;
 pub mod estimate;
 pub mod event;
 pub mod exhibit;
+pub mod fields;
 pub mod fit;
 pub mod forecast;
 pub mod kind;

@@ -1,6 +1,7 @@
 //! `anneal train`: teach a model.
 
 mod cost;
+mod fields;
 
 use std::{
     path::PathBuf,
@@ -81,6 +82,9 @@ pub(super) struct Arguments {
     /// Fetch a model of the Hugging Face Hub that is not here, without asking.
     #[arg(long, short)]
     yes: bool,
+    /// List every field of a run file with what it does, and start nothing.
+    #[arg(long)]
+    fields: bool,
     /// Show the plan with the reason for each value, and start nothing.
     #[arg(long)]
     plan: bool,
@@ -103,6 +107,9 @@ fn method(word: &str) -> Result<Method, String> {
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    if arguments.fields {
+        return fields::show(terminal);
+    }
     if let Some(run) = &arguments.resume {
         return resume(run, arguments.force, host, terminal);
     }

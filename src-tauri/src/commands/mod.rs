@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::models::tasks::AnyPlan;
+use ::models::tasks::{self, AnyPlan};
 use tauri::{Wry, ipc::Channel};
 
 use crate::{
@@ -296,7 +296,7 @@ macro_rules! commands_on {
 
 /// All commands, with the types that the window's code is checked against.
 pub(crate) fn builder() -> tauri_specta::Builder<Wry> {
-    commands_on!(Wry)
+    commands_on!(Wry).constant("trainFields", tasks::fields::fields())
 }
 
 #[cfg(test)]

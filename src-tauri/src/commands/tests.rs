@@ -181,7 +181,7 @@ fn data_is_added_looked_at_read_otherwise_and_removed() {
     let file = window.home.path().join("questions.csv");
     fs::write(
         &file,
-        b"question,answer\nWo liegt K\xf6ln?,Am Rhein\nUnd Rom?,Am Tiber\n",
+        b"problem,solution\nWo liegt K\xf6ln?,Am Rhein\nUnd Rom?,Am Tiber\n",
     )
     .unwrap();
     let set = window.call("add_data", json!({ "path": file }));
@@ -195,11 +195,11 @@ fn data_is_added_looked_at_read_otherwise_and_removed() {
     let message = refused["problem"]["message"].as_str().unwrap();
     assert!(message.contains("not UTF-8"), "{message}");
     let unmapped = inspect(json!({"encoding": "latin-1"}));
-    assert_eq!(unmapped["columns"], json!(["question", "answer"]));
+    assert_eq!(unmapped["columns"], json!(["problem", "solution"]));
     assert!(unmapped["problem"]["message"].is_string());
 
     let request = json!({
-        "encoding": "latin-1", "columns": {"prompt": "question", "completion": "answer"}, "skipBadRows": false,
+        "encoding": "latin-1", "columns": {"prompt": "problem", "completion": "solution"}, "skipBadRows": false,
     });
     let read = inspect(request.clone());
     assert_eq!(read["problem"], json!(null));

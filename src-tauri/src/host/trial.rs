@@ -171,7 +171,7 @@ fn is_short(plan: &AnyPlan) -> bool {
     let short = match plan.run.device {
         RequestedDevice::Metal => SHORT_ON_METAL,
         RequestedDevice::Cuda(_) => SHORT_ON_CUDA,
-        RequestedDevice::Cpu | RequestedDevice::Auto => SHORT_ON_CPU,
+        _ => SHORT_ON_CPU,
     };
     plan.estimate()
         .map_or(true, |estimate| estimate.operations < short)

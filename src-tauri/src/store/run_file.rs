@@ -1,8 +1,12 @@
 //! Run files: requests that people write, and plans that are kept with a run.
 
+mod names;
+mod unknown;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use models::{
+    device::dtype::Role,
     tasks::{AnyPlan, AnyRequest, AnyResolved},
     train::{Kind, Problem},
     with_kind,
@@ -13,18 +17,80 @@ use serde_json::{Map, Value};
 use super::yaml;
 use crate::wire::error::{AppError, Code, Result};
 
+/// What other trainers call the format that is computed in, at the top level of a run file.
+const PRECISION: &str = "precision";
+
 /// Reads a request. Paths in the file start at the file's folder; what is not there may be the name of a model.
 pub(crate) fn read(path: &Path) -> Result<AnyRequest> {
     let text = fs::read_to_string(path).map_err(|source| AppError {
         code: Code::InvalidRequest,
         ..AppError::file("read the run file", path)(source)
     })?;
-    let tree: Value = yaml::parse(&text, path)?;
+    let tree = yaml::parse(&text, path)?;
+    let tree = understood(tree).map_err(|problem| yaml::at_its_line(problem, &text, path))?;
     let mut request =
-        AnyRequest::read(&tree).map_err(|problem| yaml::at_its_line(problem, &text, path))?;
+        AnyRequest::read(&tree).map_err(|problem| with_advice(problem, &tree, &text, path))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     with_kind!(TaskRequest, &mut request.task, K, task => K::seen_from(task, folder));
     Ok(request)
+}
+
+/// The fields of a file, with those that other trainers write at the top level where they belong.
+fn understood(mut tree: Value) -> Result<Value, Problem> {
+    let compute = Role::Compute.field();
+    let precision = tree
+        .as_object_mut()
+        .and_then(|it| it.shift_remove(PRECISION));
+    if let Some(precision) = precision.filter(|it| !it.is_null()) {
+        let pointer = format!("/{}", compute.replace('.', "/"));
+        if tree.pointer(&pointer).is_some_and(|it| !it.is_null()) {
+            return Err(Problem {
+                field: PRECISION.to_owned(),
+                problem: format!(
+                    "means the same as `{compute}`, which is given too; remove one of the two"
+                ),
+            });
+        }
+        put(&mut tree, compute, precision);
+    }
+    if let Some(formats) = tree.get_mut("dtype").and_then(Value::as_object_mut) {
+        for (_, format) in formats {
+            *format = as_dtype(format.take());
+        }
+    }
+    Ok(tree)
+}
+
+/// A dtype that is written as a number: 16 is `16`.
+fn as_dtype(value: Value) -> Value {
+    match value {
+        Value::Number(bits) => Value::String(bits.to_string()),
+        other => other,
+    }
+}
+
+/// What is wrong with a file, with our names for those that are no fields.
+fn with_advice(problem: Problem, tree: &Value, text: &str, path: &Path) -> AppError {
+    if !unknown::is_said(&problem) {
+        return yaml::at_its_line(problem, text, path);
+    }
+    let mut problems = unknown::names_in(tree).into_iter().map(|field| {
+        let advice = unknown::advice(&field);
+        let problem = advice.words.clone();
+        (Problem { field, problem }, advice)
+    });
+    let Some((first, advice)) = problems.next() else {
+        return yaml::at_its_line(problem, text, path);
+    };
+    let others: Vec<Problem> = problems.map(|(problem, _)| problem).collect();
+    let hint = match others.is_empty() {
+        true => advice.hint_in_a_file(),
+        false => unknown::ALL_FIELDS.to_owned(),
+    };
+    AppError {
+        others: others.into(),
+        ..yaml::at_its_line(first, text, path).with_hint(hint)
+    }
 }
 
 /// Changes fields of a request, each given as `lora.rank=16`. The value is read as in a run file.
@@ -34,18 +100,35 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
     }
     let mut tree = tree_of(&request)?;
     for change in changes {
-        let (field, words) = change.split_once('=').ok_or_else(|| {
+        let (name, words) = change.split_once('=').ok_or_else(|| {
             AppError::invalid(format!("`--set {change}` has no `=`"))
                 .with_hint("write it like `--set lora.rank=16`")
         })?;
         let wrong = |words: String| {
-            AppError::invalid(format!("`--set {change}`: {words}")).with_field(field)
+            AppError::invalid(format!("`--set {change}`: {words}")).with_field(name)
+        };
+        let field = match name {
+            PRECISION => Role::Compute.field(),
+            name => name,
         };
         let value = yaml::parse_scalar(words).map_err(wrong)?;
+        let value = match field.starts_with("dtype.") {
+            true => as_dtype(value),
+            false => value,
+        };
         // Read alone first, so that an error is about this change and nothing else.
         let mut alone = Value::Object(Map::new());
         put(&mut alone, field, value.clone());
-        AnyRequest::read(&alone).map_err(|it| wrong(yaml::expected_in_words(&it.problem)))?;
+        AnyRequest::read(&alone).map_err(|problem| {
+            let names = unknown::names_in(&alone);
+            match names.first().filter(|_| unknown::is_said(&problem)) {
+                Some(name) => {
+                    let advice = unknown::advice(name);
+                    wrong(format!("`{name}` {}", advice.words)).with_hint(advice.hint())
+                }
+                None => wrong(yaml::expected_in_words(&problem.problem)),
+            }
+        })?;
         put(&mut tree, field, value);
     }
     AnyRequest::read(&tree).map_err(|it| AppError::invalid(it.to_string()).with_field(it.field))
@@ -241,7 +324,22 @@ mod tests {
                 "steps=many",
                 "`--set steps=many`: invalid type: string \"many\", expected a whole number",
             ),
-            ("lora.rnak=8", "`--set lora.rnak=8`: is not a setting"),
+            (
+                "lora.rnak=8",
+                "`--set lora.rnak=8`: `lora.rnak` is not a setting; the nearest is `lora.rank`",
+            ),
+            (
+                "lora_r=8",
+                "`--set lora_r=8`: `lora_r` is called `lora.rank` here",
+            ),
+            (
+                "lora={r: 8}",
+                "`--set lora={r: 8}`: `lora.r` is called `lora.rank` here",
+            ),
+            (
+                "precision=int4",
+                "`--set precision=int4`: `dtype` is `int4`; it can be f32, bf16 or f16",
+            ),
             (
                 "steps.more=8",
                 "`--set steps.more=8`: invalid type: map, expected a whole number",
@@ -250,5 +348,89 @@ mod tests {
             let error = set(AnyRequest::default(), &[change.to_owned()]).unwrap_err();
             assert_eq!(error.message, expected);
         }
+    }
+
+    #[test]
+    fn the_advice_says_what_to_write() {
+        let error = set(AnyRequest::default(), &["lora_r=8".to_owned()]).unwrap_err();
+        assert_eq!(error.field.as_deref(), Some("lora_r"));
+        assert_eq!(error.hint.as_deref(), Some("write `lora.rank`"));
+        let error = set(AnyRequest::default(), &["nonsense=8".to_owned()]).unwrap_err();
+        assert_eq!(error.hint.as_deref(), Some(unknown::ALL_FIELDS));
+    }
+
+    fn read_text(text: &str) -> Result<AnyRequest> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.yaml");
+        fs::write(&path, text).unwrap();
+        read(&path).map_err(|mut error| {
+            let folder = format!("{}/", folder.path().display());
+            error.message = error.message.replace(&folder, "");
+            error
+        })
+    }
+
+    #[test]
+    fn a_file_of_another_trainer_is_answered_name_by_name() {
+        let text = "base_model: smol\n# Comment.\nlora_r: 16\nlora:\n  rnak: 8\nload_in_4bit: true\nsteps: 3\n";
+        let error = read_text(text).unwrap_err();
+        assert_eq!(
+            error.message,
+            "`base_model` in line 1: is called `model` here: `run.yaml`"
+        );
+        assert_eq!(error.field.as_deref(), Some("base_model"));
+        assert_eq!(error.hint.as_deref(), Some(unknown::ALL_FIELDS));
+        let others: Vec<String> = error.others.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            others,
+            [
+                "`lora_r` is called `lora.rank` here",
+                "`lora.rnak` is not a setting; the nearest is `lora.rank`",
+                "`load_in_4bit` is not a setting: weights of 4 or 8 bits can’t be trained yet; `dtype.storage: bf16` \
+                 keeps frozen weights at half size",
+            ]
+        );
+        let error = read_text("task: language\nsteps: 3\nlora_r: 16\n").unwrap_err();
+        assert_eq!(
+            error.message,
+            "`lora_r` in line 3: is called `lora.rank` here: `run.yaml`"
+        );
+        assert_eq!(
+            error.hint.as_deref(),
+            Some("write `rank` in a line of its own below `lora:`")
+        );
+    }
+
+    #[test]
+    fn precision_is_the_format_that_is_computed_in() {
+        let expected = |dtype| {
+            let tree = serde_json::json!({"seed": 1, "dtype": {"compute": dtype}});
+            request_from(tree)
+        };
+        for (words, dtype) in [
+            ("bf16", "bf16"),
+            ("16-mixed  # as in Lightning", "f16"),
+            ("32", "f32"),
+        ] {
+            let request = read_text(&format!("seed: 1\nprecision: {words}\n")).unwrap();
+            assert_eq!(request, expected(dtype), "{words}");
+        }
+        let changes = ["seed=1", "precision=16"].map(str::to_owned);
+        assert_eq!(
+            set(AnyRequest::default(), &changes).unwrap(),
+            expected("f16")
+        );
+        let both = read_text("precision: fp16\ndtype:\n  compute: float16\n").unwrap_err();
+        assert_eq!(
+            both.message,
+            "`precision` in line 1: means the same as `dtype.compute`, which is given too; remove one of the two: \
+             `run.yaml`"
+        );
+        let wrong = read_text("seed: 1\nprecision: int4\n").unwrap_err();
+        assert!(
+            wrong.message.contains("`int4`; it can be f32, bf16 or f16"),
+            "{}",
+            wrong.message
+        );
     }
 }

@@ -287,7 +287,7 @@ impl Shape {
                 let scores = self.scores() * (8 + 2 * bytes);
                 (LOGIT_BYTES_GPU, copies_cuda, scores)
             }
-            RequestedDevice::Metal | RequestedDevice::Auto => {
+            _ => {
                 attention += self.scores() * bytes;
                 (LOGIT_BYTES_GPU, copies_composed, self.scores() * 8)
             }

@@ -1,12 +1,14 @@
 //! Language models: adapters, whole models, and new ones.
 //!
 //! - [`request`], [`plan`], [`preset`], `resolve`: what is asked, what it means, and what is chosen
+//! - [`fields`]: what a run file can say about it, for a person
 //! - [`footprint`], `fit`: what a run takes, and how it is made to take less
 //! - [`text`]: the data opened, as facts before a plan and as batches after it
 //! - [`build`]: a plan and its data become a task
 //! - [`model`]: the model a task or a chat works with, on disk and in memory
 
 pub mod build;
+pub mod fields;
 mod fit;
 pub mod footprint;
 pub mod kind;

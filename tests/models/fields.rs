@@ -1,0 +1,146 @@
+//! The table of fields, held against what a request has and what a plan refuses.
+
+use std::collections::BTreeSet;
+
+use models::{
+    tasks::{
+        fields::fields,
+        language::{Language, LanguageRequest, preset::parameters_of, request::Preset},
+    },
+    train::{
+        TrainRequest,
+        fields::{Field, FieldKind},
+        resolve,
+    },
+};
+use serde_json::{Value, json};
+
+use crate::plan::{leaves, lora_facts, scratch_facts};
+
+/// A value that the field may have.
+fn example(field: &Field) -> Value {
+    let bounds = field.bounds;
+    let number = bounds.map_or(1.0, |it| {
+        it.max.map_or(it.min + 1.0, |max| (it.min + max) / 2.0)
+    });
+    match field.kind {
+        FieldKind::Choice => json!(field.choices[0].value),
+        FieldKind::Flag => json!(true),
+        FieldKind::Count => json!(number.ceil() as u64),
+        FieldKind::Number => json!(number),
+        FieldKind::List if field.name == "lora.layers" => json!([1]),
+        FieldKind::List => json!(["a"]),
+        FieldKind::Map => json!({"a": "b"}),
+        FieldKind::Text | FieldKind::Path => json!("a"),
+    }
+}
+
+/// Puts a value where a name like `lora.rank` says.
+fn put(tree: &mut Value, name: &str, value: Value) {
+    // Indexing an object that lacks the name makes it, and so it does with null.
+    let mut place = tree;
+    for section in name.split('.') {
+        place = &mut place[section];
+    }
+    *place = value;
+}
+
+/// A request with one field, beside what a plan needs.
+fn request(field: &Field, value: Value) -> TrainRequest<LanguageRequest> {
+    let mut tree = json!({"data": {"files": ["a.txt"]}});
+    if field.needs.is_some_and(|needs| needs.value == "lora") {
+        tree["model"] = json!("smol");
+    }
+    put(&mut tree, field.name, value);
+    serde_json::from_value(tree).unwrap_or_else(|error| panic!("{}: {error}", field.name))
+}
+
+#[test]
+fn the_table_has_the_fields_of_a_request_and_no_others() {
+    let mut tree = json!({});
+    for field in fields() {
+        put(&mut tree, field.name, example(&field));
+    }
+    // A field of the table that no request has is refused here.
+    let request: TrainRequest<LanguageRequest> = serde_json::from_value(tree).unwrap();
+    let names: BTreeSet<&str> = fields().iter().map(|field| field.name).collect();
+    for (name, value) in leaves("", &serde_json::to_value(request).unwrap()) {
+        assert!(names.contains(name.as_str()), "{name} is not in the table");
+        assert!(!value.is_null() && value != json!([]), "{name} is empty");
+    }
+}
+
+#[test]
+fn every_choice_is_a_word_that_its_field_knows() {
+    for field in fields() {
+        assert_eq!(
+            field.kind == FieldKind::Choice,
+            !field.choices.is_empty(),
+            "{}",
+            field.name
+        );
+        for choice in field.choices {
+            let request = request(&field, json!(choice.value));
+            let written = serde_json::to_value(request).unwrap();
+            let pointer = format!("/{}", field.name.replace('.', "/"));
+            assert_eq!(written.pointer(&pointer), Some(&json!(choice.value)));
+        }
+    }
+}
+
+#[test]
+fn what_a_field_needs_is_a_field_with_that_choice() {
+    for field in fields() {
+        let Some(needs) = field.needs else { continue };
+        let needed = fields().into_iter().find(|it| it.name == needs.field);
+        let choices = needed.unwrap().choices;
+        assert!(choices.iter().any(|it| it.value == needs.value));
+    }
+}
+
+#[test]
+fn the_fields_of_a_new_architecture_are_those_that_its_size_depends_on() {
+    for field in fields() {
+        let Some(name) = field.name.strip_prefix("scratch.config.") else {
+            continue;
+        };
+        let config = Preset::Nano.config();
+        let mut larger = config.clone();
+        larger[name] = json!(config[name].as_u64().unwrap() * 2);
+        assert_ne!(parameters_of(&larger), parameters_of(&config), "{name}");
+    }
+}
+
+/// Whether a plan has something against this value of the field.
+fn is_refused(field: &Field, value: f64) -> bool {
+    let value = match field.kind {
+        FieldKind::Count => json!(value as u64),
+        _ => json!(value),
+    };
+    let facts = match field.needs.is_some_and(|needs| needs.value == "lora") {
+        true => lora_facts(),
+        false => scratch_facts(),
+    };
+    let problems =
+        resolve::<Language>(&request(field, value), &facts).map_or_else(|it| it.0, |_| Vec::new());
+    problems.iter().any(|it| it.field == field.name)
+}
+
+#[test]
+fn the_bounds_are_those_that_a_plan_checks() {
+    for field in fields() {
+        let Some(bounds) = field.bounds else { continue };
+        let (name, whole) = (field.name, field.kind == FieldKind::Count);
+        let (less, more) = if whole { (1.0, 1.0) } else { (1e-21, 1e-9) };
+        assert_eq!(is_refused(&field, bounds.min), bounds.above, "{name}");
+        assert!(!is_refused(&field, bounds.min + more), "{name}");
+        assert!(
+            is_refused(&field, bounds.min - less),
+            "{name} below {}",
+            bounds.min
+        );
+        let Some(max) = bounds.max else { continue };
+        assert!(!is_refused(&field, max), "{name} at {max}");
+        assert!(is_refused(&field, max * 1.01), "{name} above {max}");
+    }
+}
