@@ -45,7 +45,16 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
         // Read alone first, so that an error is about this change and nothing else.
         let mut alone = Value::Object(Map::new());
         put(&mut alone, field, value.clone());
-        AnyRequest::read(&alone).map_err(|it| wrong(yaml::expected_in_words(&it.problem)))?;
+        AnyRequest::read(&alone).map_err(|it| {
+            let words = yaml::expected_in_words(&it.problem);
+            // What was expected is what to do about it.
+            let Some((_, expected)) = words.split_once(", expected ") else {
+                return wrong(words);
+            };
+            AppError::invalid(format!("`--set {change}` can't be read"))
+                .with_field(field)
+                .with_hint(format!("it takes {expected}"))
+        })?;
         put(&mut tree, field, value);
     }
     AnyRequest::read(&tree).map_err(|it| AppError::invalid(it.to_string()).with_field(it.field))
@@ -235,20 +244,27 @@ mod tests {
 
     #[test]
     fn a_wrong_change_is_named() {
-        for (change, expected) in [
-            ("steps", "`--set steps` has no `=`"),
+        for (change, message, hint) in [
+            (
+                "steps",
+                "`--set steps` has no `=`",
+                Some("write it like `--set lora.rank=16`"),
+            ),
             (
                 "steps=many",
-                "`--set steps=many`: invalid type: string \"many\", expected a whole number",
+                "`--set steps=many` can't be read",
+                Some("it takes a whole number"),
             ),
-            ("lora.rnak=8", "`--set lora.rnak=8`: is not a setting"),
+            ("lora.rnak=8", "`--set lora.rnak=8`: is not a setting", None),
             (
                 "steps.more=8",
-                "`--set steps.more=8`: invalid type: map, expected a whole number",
+                "`--set steps.more=8` can't be read",
+                Some("it takes a whole number"),
             ),
         ] {
             let error = set(AnyRequest::default(), &[change.to_owned()]).unwrap_err();
-            assert_eq!(error.message, expected);
+            assert_eq!(error.message, message);
+            assert_eq!(error.hint.as_deref(), hint);
         }
     }
 }

@@ -117,17 +117,9 @@ export function sentence(text: string, fields: FieldView[]): string {
   return /[.!?:…]$/.test(whole) || whole === "" ? whole : `${whole}.`;
 }
 
-/** What is wrong with a field, and what to try next. */
+/** What is wrong with a field, and what to try next. A problem may begin with the name of its field. */
 export function said({ field, text, hint }: FieldProblemView, fields: FieldView[]): { text: string; hint: string } {
-  return { text: sentence(aboutField(field, text, fields), fields), hint: sentence(hint ?? "", fields) };
-}
-
-/** A problem begins with its field, or with the field and the value that can't be read. */
-function aboutField(field: string, text: string, fields: FieldView[]): string {
-  if (field === "") return text.replace(/^`` /, "");
-  const label = labelOf(field, fields);
-  if (text.startsWith(`\`${field}\` `)) return `${label} ${text.slice(field.length + 3)}`;
-  if (!text.startsWith(`\`${field}=`)) return text;
-  const expected = /, expected (.*)$/.exec(text)?.[1];
-  return expected ? `${label} has to be ${expected.replaceAll("`", "")}` : text.slice(text.indexOf("`: ") + 3);
+  const name = `\`${field}\` `;
+  const about = text.startsWith(name) ? `${field && `${labelOf(field, fields)} `}${text.slice(name.length)}` : text;
+  return { text: sentence(about, fields), hint: sentence(hint ?? "", fields) };
 }
