@@ -5,7 +5,7 @@ import { userEvent } from "@testing-library/user-event";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { api, Refused, type DataSetView, type DownloadView, type FoundListView, type SplitView } from "../../ui/src/api";
-import { install } from "../../ui/src/api/fake";
+import { install } from "./fake";
 import { cardText } from "../../ui/src/features/hub/card";
 import { arrived, dataSetOf, downloadOf, partName, percentOf, standing } from "../../ui/src/features/hub/fetching";
 import Hub from "../../ui/src/features/hub/Hub.svelte";

@@ -5,7 +5,7 @@ import { userEvent } from "@testing-library/user-event";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 
 import { api, type RunView } from "../../ui/src/api";
-import { install } from "../../ui/src/api/fake";
+import { install } from "./fake";
 import { KINDS, kindOf } from "../../ui/src/features/kinds";
 import Actions from "../../ui/src/features/runs/Actions.svelte";
 import Exhibits from "../../ui/src/features/runs/Exhibits.svelte";

@@ -3,7 +3,7 @@
 import { beforeAll, describe, expect, test, vi } from "vitest";
 
 import { api, type EventsView, type RunView } from "../../ui/src/api";
-import { install } from "../../ui/src/api/fake";
+import { install } from "./fake";
 import { Column } from "../../ui/src/features/runs/column";
 import { best, Columns, highest, mean } from "../../ui/src/features/runs/columns";
 import { beforeAndNow, latest } from "../../ui/src/features/runs/exhibits";

@@ -3,7 +3,7 @@
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { api } from "../../ui/src/api";
-import { install } from "../../ui/src/api/fake";
+import { install } from "./fake";
 import { draft } from "../../ui/src/features/train/draft.svelte";
 import { form, methodOf } from "../../ui/src/features/language/form";
 import { asked, needs, read, readList, requestOf, written, writtenList } from "../../ui/src/features/train/filled";

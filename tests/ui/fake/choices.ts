@@ -1,8 +1,8 @@
 // The plan of a run: every value, and why.
 
-import type { ChoiceView, PlanLineView } from "../bindings";
+import type { ChoiceView, PlanLineView } from "../../../ui/src/api/bindings";
 
-type Settings = Record<string, string>;
+type Settings = Partial<Record<string, string>>;
 
 /** What a plan is about, whatever was left out. */
 export function planOf(settings: Settings) {

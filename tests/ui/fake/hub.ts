@@ -8,10 +8,10 @@ import type {
   RepositoryKind,
   RepositoryView_Serialize as RepositoryView,
   SplitView_Serialize as SplitView,
-} from "../bindings";
+} from "../../../ui/src/api/bindings";
 import { downloadAnswers, fetchedTo, tokenPlace } from "./downloads";
 import { foundData, foundModels } from "./hub-names";
-import { ago, CACHE, filled, mayBeOffline, mayRefuse, offline, refuse, type Some, wait } from "./scene";
+import { ago, CACHE, filled, mayBeOffline, offline, refuse, type Some, wait } from "./scene";
 
 const FREE = 21_412_356_096;
 
@@ -64,87 +64,60 @@ It mostly understands and writes English. What it writes may be wrong or biased;
 [paper](https://arxiv.org/abs/2502.02737) for how it was made.
 `;
 
+const NOTHING = { canTalk: false, canTrain: false, card: "" };
+const known = (architecture: string, parameters: number, context: number, needs: number[], files: HubFileView[], more: Draft = {}): Draft => ({ architecture, parameters, context, fits: fits(...needs), files, ...more });
+const shards = (prefix: string, count: number, bytes: number) => Array.from({ length: count }, (_, at) => file(`${prefix}${String(at + 1).padStart(5, "0")}-of-${String(count).padStart(5, "0")}.safetensors`, bytes, true));
+const QUANTIZED = { Q2_K: 482, Q3_K_M: 550, Q4_0: 637, Q4_K_M: 668, Q5_K_M: 782, Q6_K: 904, Q8_0: 1170 };
+
 const models: Record<string, Draft> = {
-  "HuggingFaceTB/SmolLM2-135M-Instruct": {
-    architecture: "llama",
-    parameters: 134_515_008,
-    context: 8192,
-    fits: fits(0.39, 0.92, 2.3),
-    files: [...llama(269_060_552), file("onnx/model.onnx", 538_900_000), file("runs/events.out.tfevents", 81_234)],
+  "HuggingFaceTB/SmolLM2-135M-Instruct": known("llama", 134_515_008, 8192, [0.39, 0.92, 2.3], [...llama(269_060_552), file("onnx/model.onnx", 538_900_000), file("runs/events.out.tfevents", 81_234)], {
     card: smolCard("135M"),
-  },
-  "HuggingFaceTB/SmolLM2-360M-Instruct": { architecture: "llama", parameters: 361_821_120, context: 8192, fits: fits(0.86, 1.7, 6.0), files: llama(723_674_912), card: smolCard("360M") },
-  "HuggingFaceTB/SmolLM2-1.7B-Instruct": {
-    architecture: "llama",
-    parameters: 1_711_376_384,
-    context: 8192,
-    fits: fits(3.7, 5.9, 27.8),
-    files: [
-      ...small,
-      file("model-00001-of-00003.safetensors", 1_236_270_080, true),
-      file("model-00002-of-00003.safetensors", 1_210_614_784, true),
-      file("model-00003-of-00003.safetensors", 975_912_960, true),
-      ...words,
-    ],
-    card: smolCard("1.7B"),
-  },
-  "Qwen/Qwen2.5-0.5B": {
-    architecture: "qwen2",
-    parameters: 494_032_768,
-    context: 32_768,
+  }),
+  "HuggingFaceTB/SmolLM2-360M-Instruct": known("llama", 361_821_120, 8192, [0.86, 1.7, 6.0], llama(723_674_912), { card: smolCard("360M") }),
+  "HuggingFaceTB/SmolLM2-1.7B-Instruct": known("llama", 1_711_376_384, 8192, [3.7, 5.9, 27.8], [...small, ...shards("model-", 3, 1_140_932_608), ...words], { card: smolCard("1.7B") }),
+  "Qwen/Qwen2.5-0.5B": known("qwen2", 494_032_768, 32_768, [1.2, 2.4, 8.1], llama(988_097_824), {
     notes: ["It was made to continue text, and has no words of its own for who speaks: train it on conversations before you talk to it"],
-    fits: fits(1.2, 2.4, 8.1),
-    files: llama(988_097_824),
     card: "# Qwen2.5-0.5B\n\nThe base model, before it learned to answer.",
-  },
-  "meta-llama/Llama-3.2-1B": {
-    gate: "Llama 3.2 is only for those who accept its licence: log in on its page, accept it, and come back.",
-    files: llama(2_471_645_608),
-    card: "",
-  },
+  }),
+  "meta-llama/Llama-3.2-1B": { gate: "Llama 3.2 is only for those who accept its licence: log in on its page, accept it, and come back.", files: llama(2_471_645_608), card: "" },
   "TheBloke/TinyLlama-1.1B-Chat-v1.0-GGUF": {
-    canTalk: false,
-    canTrain: false,
-    architecture: "llama",
-    parameters: 1_100_048_384,
-    context: 2048,
+    ...NOTHING,
+    ...known("llama", 1_100_048_384, 2048, [], [
+      file("README.md", 18_921),
+      file("config.json", 29),
+      ...Object.entries(QUANTIZED).map(([name, megabytes]) => file(`tinyllama-1.1b-chat-v1.0.${name}.gguf`, megabytes * 1e6)),
+    ]),
     notes: [
       "it has only files in the format GGUF, which Anneal does not read: it needs weights as safetensors",
       "the model it was made from is TinyLlama/TinyLlama-1.1B-Chat-v1.0, which has them",
     ],
-    files: [
-      file("README.md", 18_921),
-      file("config.json", 29),
-      ...[["Q2_K", 482], ["Q3_K_M", 550], ["Q4_0", 637], ["Q4_K_M", 668], ["Q5_K_M", 782], ["Q6_K", 904], ["Q8_0", 1170]].map(([name, megabytes]) => file(`tinyllama-1.1b-chat-v1.0.${name}.gguf`, Number(megabytes) * 1e6)),
-    ],
     card: "# TinyLlama 1.1B Chat v1.0 - GGUF\n\nFiles for llama.cpp.",
   },
   "openai-community/gpt2-medium-of-2019": {
-    canTalk: false,
-    canTrain: false,
+    ...NOTHING,
     notes: ["its weights are only there as pickles, which can run programs on this machine when they are opened: Anneal reads safetensors alone"],
     files: [file("README.md", 8092), file("config.json", 718), file("pytorch_model.bin", 1_520_013_706, false, PICKLE), file("training_args.bin", 3_387, false, PICKLE), file("vocab.json", 1_042_301)],
-    card: "",
   },
   "state-spaces/mamba-370m-hf": {
-    canTalk: false,
-    canTrain: false,
+    ...NOTHING,
     architecture: "mamba",
     parameters: 371_516_416,
     notes: ["the architecture mamba is not one of those known: gemma2, gemma3_text, llama, mistral, phi3, qwen2, qwen3, smollm3"],
     files: llama(1_486_065_664),
     card: "# Mamba\n\nA state space model.",
   },
-  "a-remarkably-long-organisation-name/a-remarkably-long-model-name-with-everything-in-it-2026-11-checkpoint-000500-merged": {
-    license: "a-licence-of-its-own-with-a-long-name-2.0",
-    architecture: "gemma3_text",
-    parameters: 26_999_885_952,
-    context: 131_072,
-    notes: ["it is larger than what is free, so talking to it would be slow, as parts of it would wait on the disk; a smaller one of the same family answers faster"],
-    fits: fits(54.6, 61.2, 437.1),
-    files: [...small, ...Array.from({ length: 61 }, (_, at) => file(`a-folder-with-a-long-name/model-${String(at + 1).padStart(5, "0")}-of-00061.safetensors`, 885_242_184, true)), ...words],
-    card: "It was merged from eleven others.",
-  },
+  "a-remarkably-long-organisation-name/a-remarkably-long-model-name-with-everything-in-it-2026-11-checkpoint-000500-merged": known(
+    "gemma3_text",
+    26_999_885_952,
+    131_072,
+    [54.6, 61.2, 437.1],
+    [...small, ...shards("a-folder-with-a-long-name/model-", 61, 885_242_184), ...words],
+    {
+      license: "a-licence-of-its-own-with-a-long-name-2.0",
+      notes: ["it is larger than what is free, so talking to it would be slow, as parts of it would wait on the disk; a smaller one of the same family answers faster"],
+      card: "It was merged from eleven others.",
+    },
+  ),
 };
 
 const split = (config: string, name: string, format: string, files: number, bytes: number, problem: string | null = null): SplitView => ({ config, name, format, files, bytes, here: false, path: `${config}/${name}`, problem });
@@ -204,7 +177,6 @@ const rows: Record<string, { columns: string[]; rows: string[][] }> = {
     rows: [
       ["Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. How many clips did Natalia sell altogether in April and May?", "Natalia sold 48/2 = <<48/2=24>>24 clips in May.\nNatalia sold 48+24 = <<48+24=72>>72 clips altogether in April and May.\n#### 72"],
       ["Weng earns $12 an hour for babysitting. Yesterday, she just did 50 minutes of babysitting. How much did she earn?", "Weng earns 12/60 = $<<12/60=0.2>>0.2 per minute.\nWorking 50 minutes, she earned 0.2 x 50 = $<<0.2*50=10>>10.\n#### 10"],
-      ["Mark has a garden with flowers. He planted plants of three different colors in it. Ten of them are yellow, and there are 80% more of those in purple. There are only 25% as many green flowers as there are yellow and purple flowers. How many flowers does Mark have in his garden?", "There are 80/100 * 10 = <<80/100*10=8>>8 more purple flowers than yellow flowers.\nSo in Mark's garden, there are 10 + 8 = <<10+8=18>>18 purple flowers.\nPurple and yellow flowers sum up to 10 + 18 = <<10+18=28>>28 flowers.\nThat means in Mark's garden there are 25/100 * 28 = <<25/100*28=7>>7 green flowers.\nSo in total Mark has 28 + 7 = <<28+7=35>>35 plants in his garden.\n#### 35"],
     ],
   },
   "HuggingFaceFW/fineweb-edu": {
@@ -269,15 +241,11 @@ function repository(found: FoundView, kind: RepositoryKind): RepositoryView {
   });
 }
 
-export const hubAnswers: Some<"hub" | "hubSearch" | "hubRepository" | "hubFirstRows"> = {
-  hub: () => {
-    mayRefuse("could not read the settings: Permission denied (os error 13)");
-    return { endpoint: "https://huggingface.co", offline, tokenPlace: tokenPlace(), cache: CACHE, freeBytes: 212_408_115_200 };
-  },
+export const hubAnswers = {
+  hub: () => ({ endpoint: "https://huggingface.co", offline, tokenPlace: tokenPlace(), cache: CACHE, freeBytes: 212_408_115_200 }),
 
   hubSearch: async ({ kind, words, author, task, sort, limit }) => {
     await wait(40);
-    mayRefuse("the Hub answered 503 Service Unavailable to a search for models", "try again in a moment");
     mayBeOffline();
     const typed = words.toLowerCase().split(/\s+/).filter(Boolean);
     const fitting = foundOf(kind).filter((each) => {
@@ -291,7 +259,6 @@ export const hubAnswers: Some<"hub" | "hubSearch" | "hubRepository" | "hubFirstR
 
   hubRepository: async (kind, id) => {
     await wait(40);
-    mayRefuse(`the Hub answered 503 Service Unavailable when asked about \`${id}\``, "try again in a moment");
     mayBeOffline();
     const found = foundOf(kind).find((each) => each.id === id);
     if (!found) return refuse(`there is no \`${id}\` on the Hub, or it is private`, "check its name, or log in under Settings");
@@ -300,7 +267,6 @@ export const hubAnswers: Some<"hub" | "hubSearch" | "hubRepository" | "hubFirstR
 
   hubFirstRows: async (id, _, config, split) => {
     await wait(40);
-    mayRefuse(`could not fetch the first rows of \`${split}\`: the connection was closed after 120 kB of 512 kB`, "try again");
     mayBeOffline();
     if (id === "ylecun/mnist") refuse(`the columns of \`${split}\` are pictures and numbers: there is no text to show`);
     const known = rows[id];
@@ -308,4 +274,4 @@ export const hubAnswers: Some<"hub" | "hubSearch" | "hubRepository" | "hubFirstR
     const text = `Once upon a time, in ${config}, a little girl found a needle in her room. It was sharp, and she did not know how to play with it.`;
     return { columns: ["text"], rows: Array.from({ length: 8 }, () => [text]), total: 2_119_719, fetchedBytes: 1_048_576 };
   },
-};
+} satisfies Some;

@@ -1,9 +1,9 @@
 // Runs: one of every status, and what can be done with them.
 
-import type { RunStatus, RunView_Serialize as RunView } from "../bindings";
+import type { RunStatus, RunView_Serialize as RunView } from "../../../ui/src/api/bindings";
 import { type Curve, eventsAfter, every, follow, heldOutAt, lossAt, unfollow } from "./events";
 import { planOf, planLines } from "./choices";
-import { ago, filled, HOME, mayRefuse, points, rate, refuse, scene, type Some } from "./scene";
+import { ago, filled, HOME, points, rate, refuse, scene, type Some } from "./scene";
 
 interface Made {
   view: RunView;
@@ -187,29 +187,8 @@ step 212: out of memory with 4 x 1024 tokens; back to step 200 with 2 x 1024
 thermal state: fair
 `;
 
-export const runAnswers: Some<
-  | "runs"
-  | "run"
-  | "runEvents"
-  | "followRun"
-  | "unfollowRun"
-  | "runPlan"
-  | "runSettings"
-  | "runFiles"
-  | "runLog"
-  | "pauseRun"
-  | "stopRun"
-  | "resumeRun"
-  | "extendRun"
-  | "orderRuns"
-  | "renameRun"
-  | "deleteRun"
-> = {
-  runs: () => {
-    mayRefuse(`could not read the folder of runs: Permission denied (os error 13): \`${HOME}/runs\``, "give Anneal access to the folder in the system's settings");
-    return visibleRuns();
-  },
-
+export const runAnswers = {
+  runs: () => visibleRuns(),
   run: (id) => now(found(id)),
 
   runEvents: (id) => {
@@ -222,10 +201,7 @@ export const runAnswers: Some<
     return follow(() => runs.find((each) => each === made) && now(made), made.curve, after, news);
   },
 
-  unfollowRun: (follower) => {
-    unfollow(follower);
-    return null;
-  },
+  unfollowRun: (follower) => void (unfollow(follower)),
 
   runPlan: (id) => {
     const { view } = found(id);
@@ -263,14 +239,12 @@ export const runAnswers: Some<
     const made = found(id);
     now(made);
     made.view.status = "paused";
-    return null;
   },
 
   stopRun: (id) => {
     const made = found(id);
     now(made);
     end(made, made.view.step > 0 ? "stopped" : "interrupted");
-    return null;
   },
 
   resumeRun: (id, force) => {
@@ -278,7 +252,6 @@ export const runAnswers: Some<
     // It is refused again as long as nobody insists.
     if (force || !made.view.forceHelps) add(made);
     else made.view.changed = new Date().toISOString();
-    return null;
   },
 
   extendRun: (id, steps) => {
@@ -286,13 +259,9 @@ export const runAnswers: Some<
     if (steps <= made.view.steps) refuse(`\`steps\` is ${steps}, and the run has ${made.view.steps} already`, "name a later step", "steps");
     made.view.steps = steps;
     add(made);
-    return null;
   },
 
-  orderRuns: (ids) => {
-    ids.forEach((id, at) => (found(id).view.place = at + 1));
-    return null;
-  },
+  orderRuns: (ids) => void (ids.forEach((id, at) => (found(id).view.place = at + 1))),
 
   renameRun: (id, name) => {
     if (!name.trim()) refuse("`name` is empty", "give the run a name", "name");
@@ -306,4 +275,4 @@ export const runAnswers: Some<
     runs = runs.filter((each) => each !== made);
     return 254_905_600;
   },
-};
+} satisfies Some;

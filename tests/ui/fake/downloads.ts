@@ -1,7 +1,6 @@
 // Downloads that move, the cache they go to, and the account they are fetched with.
 
 import type {
-  CachedRevisionView_Serialize as CachedRevisionView,
   CachedView_Serialize as CachedView,
   DownloadFileView,
   DownloadView_Serialize as DownloadView,
@@ -9,11 +8,11 @@ import type {
   RepositoryKind,
   UserView_Serialize as UserView,
   WantedView,
-} from "../bindings";
+} from "../../../ui/src/api/bindings";
 import { tell } from "./app";
 import { dataAnswers } from "./data";
 import { hubAnswers } from "./hub";
-import { ago, CACHE, chance, filled, mayBeOffline, mayRefuse, offline, refuse, type Some } from "./scene";
+import { ago, CACHE, chance, filled, mayBeOffline, offline, refuse, type Some } from "./scene";
 
 /** How often something comes, in milliseconds. */
 const TICK = 250;
@@ -24,61 +23,16 @@ const snapshot = (kind: RepositoryKind, id: string, commit: string) => `${folder
 
 /** A file with its size, and how much of it is here. */
 const file = (path: string, totalBytes: number, doneBytes = 0): DownloadFileView => ({ path, doneBytes, totalBytes });
-const small = (done: boolean) => [file("config.json", 846, done ? 846 : 0), file("tokenizer.json", 2_104_556, done ? 2_104_556 : 0), file("tokenizer_config.json", 3_764, done ? 3_764 : 0)];
 
-function make(kind: RepositoryKind, id: string, part: string | null, state: DownloadView["state"], files: DownloadFileView[]): DownloadView {
-  const made: DownloadView = {
-    key: `${kind} ${id} ${part ?? ""}`,
-    kind,
-    id,
-    part,
-    state,
-    doneBytes: 0,
-    totalBytes: 0,
-    bytesPerSecond: null,
-    secondsLeft: null,
-    files,
-    problem: null,
-    usable: kind === "model" && part === null,
-    path: null,
-  };
-  return summed(made);
+function make(kind: RepositoryKind, id: string, part: string | null, state: DownloadView["state"], files: DownloadFileView[], more: Partial<DownloadView> = {}): DownloadView {
+  const still = { doneBytes: 0, totalBytes: 0, bytesPerSecond: null, secondsLeft: null, problem: null, path: null };
+  return summed({ ...still, key: `${kind} ${id} ${part ?? ""}`, kind, id, part, state, files, usable: kind === "model" && part === null, ...more });
 }
 
 function summed(download: DownloadView): DownloadView {
   download.doneBytes = download.files.reduce((sum, { doneBytes }) => sum + doneBytes, 0);
   download.totalBytes = download.files.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
   return download;
-}
-
-function first(): DownloadView[] {
-  const going = make("model", "HuggingFaceTB/SmolLM2-1.7B-Instruct", null, offline === null ? "going" : "retrying", [
-    ...small(true),
-    file("model-00001-of-00003.safetensors", 1_236_270_080, 1_236_270_080),
-    file("model-00002-of-00003.safetensors", 1_210_614_784, 304_218_112),
-    file("model-00003-of-00003.safetensors", 975_912_960),
-  ]);
-  if (offline !== null) going.problem = { code: "offline", message: offline, hint: null, field: null };
-  const failed = make("model", "a-remarkably-long-organisation-name/a-remarkably-long-model-name-with-everything-in-it-2026-11-checkpoint-000500-merged", null, "failed", [
-    ...small(true),
-    file("model.safetensors", 4_404_019_200, 2_306_867_200),
-  ]);
-  failed.problem = {
-    code: "failed",
-    message: "could not write `model.safetensors`: the download needs 2.1 GB more and 0.3 GB are free",
-    hint: "free some space, then try again; what was fetched is kept",
-    field: null,
-  };
-  const done = make("model", "HuggingFaceTB/SmolLM2-135M", null, "done", [...small(true), file("model.safetensors", 269_060_552, 269_060_552)]);
-  done.path = snapshot("model", done.id, COMMITS.smol135);
-  const parts = Array.from({ length: 4 }, (_, at) => file(`data/train-0000${at}-of-00004.parquet`, 248_731_111, at === 0 ? 186_220_544 : 0));
-  return [
-    going,
-    make("data", "openai/gsm8k", "train of socratic", "waiting", [file("socratic/train-00000-of-00001.parquet", 2_679_024)]),
-    make("data", "roneneldan/TinyStories", "train", "paused", parts),
-    failed,
-    done,
-  ];
 }
 
 const COMMITS = {
@@ -91,12 +45,41 @@ const COMMITS = {
   long: "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c",
 };
 
-function revision(kind: RepositoryKind, id: string, commit: string, files: number, bytes: number, days: number, more: Partial<CachedRevisionView> = {}): CachedRevisionView {
-  return { commit, names: ["main"], path: snapshot(kind, id, commit), files, bytes, freedBytes: bytes, fetched: ago(days * 1440), ...more };
-}
+const SMALL: [string, number][] = [["config.json", 846], ["tokenizer.json", 2_104_556], ["tokenizer_config.json", 3_764]];
+const LONG = "a-remarkably-long-organisation-name/a-remarkably-long";
+const small = SMALL.map(([path, bytes]) => file(path, bytes, bytes));
+const weights = (at: number, bytes: number, done = 0) => file(`model-0000${at}-of-00003.safetensors`, bytes, done);
 
-function lying(kind: RepositoryKind, id: string, revisions: (kind: RepositoryKind, id: string) => CachedRevisionView[]): CachedView {
-  return counted({ kind, id, bytes: 0, revisions: revisions(kind, id) });
+const first = (): DownloadView[] => [
+  make(
+    "model",
+    "HuggingFaceTB/SmolLM2-1.7B-Instruct",
+    null,
+    offline === null ? "going" : "retrying",
+    [...small, weights(1, 1_236_270_080, 1_236_270_080), weights(2, 1_210_614_784, 304_218_112), weights(3, 975_912_960)],
+    { problem: offline === null ? null : { code: "offline", message: offline, hint: null, field: null } },
+  ),
+  make("data", "openai/gsm8k", "train of socratic", "waiting", [file("socratic/train-00000-of-00001.parquet", 2_679_024)]),
+  make("data", "roneneldan/TinyStories", "train", "paused", [0, 1, 2, 3].map((at) => file(`data/train-0000${at}-of-00004.parquet`, 248_731_111, at === 0 ? 186_220_544 : 0))),
+  make("model", `${LONG}-model-name-with-everything-in-it-2026-11-checkpoint-000500-merged`, null, "failed", [...small, file("model.safetensors", 4_404_019_200, 2_306_867_200)], {
+    problem: {
+      code: "failed",
+      message: "could not write `model.safetensors`: the download needs 2.1 GB more and 0.3 GB are free",
+      hint: "free some space, then try again; what was fetched is kept",
+      field: null,
+    },
+  }),
+  make("model", "HuggingFaceTB/SmolLM2-135M", null, "done", [...small, file("model.safetensors", 269_060_552, 269_060_552)], {
+    path: snapshot("model", "HuggingFaceTB/SmolLM2-135M", COMMITS.smol135),
+  }),
+];
+
+/** A revision of a repository: its commit, files, bytes, how many days ago it was fetched, and what its branches are called. */
+type Row = [commit: string, files: number, bytes: number, days: number, names?: string[]];
+
+function lying(kind: RepositoryKind, id: string, ...revisions: Row[]): CachedView {
+  const views = revisions.map(([commit, files, bytes, days, names = ["main"]]) => ({ commit, names, path: snapshot(kind, id, commit), files, bytes, freedBytes: bytes, fetched: ago(days * 1440) }));
+  return counted({ kind, id, bytes: 0, revisions: views });
 }
 
 /** What two revisions share: the weights, which seldom change. */
@@ -112,22 +95,18 @@ function counted(repository: CachedView): CachedView {
 let downloads: DownloadView[] = filled ? first() : [];
 let cached: CachedView[] = filled
   ? [
-      lying("model", "a-remarkably-long-organisation-name/a-remarkably-long-data-set-turned-model-name-2026-11-checkpoint-000500-merged-and-quantised", (kind, id) => [
-        revision(kind, id, COMMITS.long, 9, 1_999_811_208, 31, { names: [] }),
-      ]),
-      lying("model", "EleutherAI/pythia-160m", (kind, id) => [revision(kind, id, COMMITS.pythia, 5, 374_998_696, 140, { names: ["main", "step143000"] })]),
-      lying("model", "HuggingFaceTB/SmolLM2-135M", (kind, id) => [revision(kind, id, COMMITS.smol135, 6, 271_169_718, 0.02)]),
-      lying("model", "HuggingFaceTB/SmolLM2-360M-Instruct", (kind, id) => [
-        revision(kind, id, COMMITS.smol360, 6, 725_749_902, 12),
-        revision(kind, id, COMMITS.smol360old, 6, 725_749_310, 420, { names: [] }),
-      ]),
-      lying("data", "openai/gsm8k", (kind, id) => [revision(kind, id, COMMITS.gsm8k, 2, 2_725_633, 1)]),
-      lying("model", "Qwen/Qwen3-0.6B-Base", (kind, id) => [revision(kind, id, COMMITS.qwen, 7, 1_203_502_080, 40)]),
+      lying("model", `${LONG}-data-set-turned-model-name-2026-11-checkpoint-000500-merged-and-quantised`, [COMMITS.long, 9, 1_999_811_208, 31, []]),
+      lying("model", "EleutherAI/pythia-160m", [COMMITS.pythia, 5, 374_998_696, 140, ["main", "step143000"]]),
+      lying("model", "HuggingFaceTB/SmolLM2-135M", [COMMITS.smol135, 6, 271_169_718, 0.02]),
+      lying("model", "HuggingFaceTB/SmolLM2-360M-Instruct", [COMMITS.smol360, 6, 725_749_902, 12], [COMMITS.smol360old, 6, 725_749_310, 420, []]),
+      lying("data", "openai/gsm8k", [COMMITS.gsm8k, 2, 2_725_633, 1]),
+      lying("model", "Qwen/Qwen3-0.6B-Base", [COMMITS.qwen, 7, 1_203_502_080, 40]),
     ]
   : [];
 
 /** Whose token is kept. */
-let user: UserView | null = filled ? { name: "mira", fullName: "Mira Ahlberg", tokenPlace: "the keychain of the system" } : null;
+const MIRA: UserView = { name: "mira", fullName: "Mira Ahlberg", tokenPlace: "the keychain of the system" };
+let user = filled ? MIRA : null;
 
 /** Where the token is kept, for who asks nobody. */
 export const tokenPlace = () => user?.tokenPlace ?? null;
@@ -181,42 +160,25 @@ function finish(download: DownloadView) {
   const path = snapshot(kind, id, commit);
   Object.assign(download, { state: "done", bytesPerSecond: null, secondsLeft: null, path });
   const other = cached.find((each) => each.kind === kind && each.id === id);
-  if (!other) cached = [...cached, lying(kind, id, () => [revision(kind, id, commit, files.length, totalBytes, 0)])];
+  if (!other) cached = [...cached, lying(kind, id, [commit, files.length, totalBytes, 0])];
   if (kind === "data") void dataAnswers.addData(path);
 }
 
 setInterval(advance, TICK);
 
-async function filesOf({ kind, id, revision, files, config, split }: WantedView): Promise<DownloadFileView[]> {
-  const repository = await hubAnswers.hubRepository(kind, id, revision);
+async function filesOf({ kind, id, files, config, split }: WantedView): Promise<DownloadFileView[]> {
+  const repository = await hubAnswers.hubRepository(kind, id);
   const part = repository.splits.find((each) => each.config === config && each.name === split);
   if (part) return Array.from({ length: part.files }, (_, at) => file(`${config}/${split}-${at}.parquet`, part.bytes / part.files));
   const isWanted = ({ path, needed }: HubFileView) => (files.length > 0 ? files.includes(path) : needed);
   return repository.files.filter(isWanted).map(({ path, bytes }) => file(path, bytes));
 }
 
-const noSpace = () => mayRefuse("could not write the list of downloads: No space left on device (os error 28)", "free some space, then try again");
-
-export const downloadAnswers: Some<
-  | "downloads"
-  | "startDownload"
-  | "pauseDownload"
-  | "resumeDownload"
-  | "cancelDownload"
-  | "cached"
-  | "deleteCached"
-  | "hubUser"
-  | "hubLogin"
-  | "hubLogout"
-> = {
-  downloads: () => {
-    mayRefuse("could not read the list of downloads: Permission denied (os error 13)", "give Anneal access to its own folder, then try again");
-    return structuredClone(downloads);
-  },
+export const downloadAnswers = {
+  downloads: () => structuredClone(downloads),
 
   startDownload: async (wanted) => {
     const { kind, id, files, config, split } = wanted;
-    mayRefuse("could not start the download: it needs 271 MB and 104 MB are free", "free some space, then try again");
     mayBeOffline();
     const part = files.length > 0 ? files.join(", ") : split === "" ? null : config === "" || config === "default" ? split : `${split} of ${config}`;
     const made = make(kind, id, part, "waiting", await filesOf(wanted));
@@ -225,31 +187,20 @@ export const downloadAnswers: Some<
     return made.key;
   },
 
-  pauseDownload: (key) => {
-    noSpace();
-    hold(found(key), "paused");
-    return null;
-  },
+  pauseDownload: (key) => hold(found(key), "paused"),
 
   resumeDownload: (key) => {
-    noSpace();
     mayBeOffline();
     hold(found(key), "waiting");
-    return null;
   },
 
   cancelDownload: (key) => {
-    noSpace();
     const gone = found(key);
     downloads = downloads.filter((download) => download !== gone);
     next();
-    return null;
   },
 
-  cached: () => {
-    mayRefuse(`could not read the shared cache: Permission denied (os error 13): \`${CACHE}\``, "give Anneal access to the folder in the system's settings");
-    return structuredClone(cached);
-  },
+  cached: () => structuredClone(cached),
 
   deleteCached: (kind, id, commit) => {
     const repository = cached.find((each) => each.kind === kind && each.id === id);
@@ -263,22 +214,15 @@ export const downloadAnswers: Some<
   },
 
   hubUser: () => {
-    mayRefuse("the Hub does not know the token in the keychain of the system: 401 Unauthorized", "log in with another one");
     if (user !== null) mayBeOffline();
     return user;
   },
 
   hubLogin: (token) => {
-    mayRefuse("could not keep the token: the keychain is locked", "unlock it, then try again");
     mayBeOffline();
     if (!token.startsWith("hf_")) refuse("the Hub does not know this token: 401 Unauthorized", "copy it again, all of it; it begins with `hf_`");
-    user = { name: "mira", fullName: "Mira Ahlberg", tokenPlace: "the keychain of the system" };
-    return user;
+    return (user = MIRA);
   },
 
-  hubLogout: () => {
-    mayRefuse("could not forget the token: the keychain is locked", "unlock it, then try again");
-    user = null;
-    return null;
-  },
-};
+  hubLogout: () => void (user = null),
+} satisfies Some;

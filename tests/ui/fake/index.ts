@@ -7,19 +7,19 @@
 // page.
 
 import { mockIPC, mockWindows } from "@tauri-apps/api/mocks";
-import { go, type Route } from "../routes.svelte";
-import type { News } from ".";
-import { appAnswers, tell } from "./fake/app";
-import { benchAnswers } from "./fake/bench";
-import { chatAnswers } from "./fake/chat";
-import { checkAnswers } from "./fake/check";
-import { dataAnswers } from "./fake/data";
-import { downloadAnswers } from "./fake/downloads";
-import { hubAnswers } from "./fake/hub";
-import { modelAnswers } from "./fake/models";
-import { planAnswers } from "./fake/plan";
-import { runAnswers } from "./fake/runs";
-import type { Answers } from "./fake/scene";
+import { go, type Route } from "../../../ui/src/routes.svelte";
+import type { News } from "../../../ui/src/api";
+import { appAnswers, tell } from "./app";
+import { benchAnswers } from "./bench";
+import { chatAnswers } from "./chat";
+import { checkAnswers } from "./check";
+import { dataAnswers } from "./data";
+import { downloadAnswers } from "./downloads";
+import { hubAnswers } from "./hub";
+import { modelAnswers } from "./models";
+import { planAnswers } from "./plan";
+import { runAnswers } from "./runs";
+import { mayRefuse, type Answers } from "./scene";
 
 declare global {
   interface Window {
@@ -66,7 +66,11 @@ export async function install(): Promise<void> {
     const counted = LASTING.has(name) ? 0 : 1;
     fake.open += counted;
     return Promise.resolve()
-      .then(() => answer(...given))
+      .then(() => {
+        mayRefuse(name as keyof Answers);
+        return answer(...given);
+      })
+      .then((told) => told ?? null)
       .finally(() => (fake.open -= counted));
   });
   const wanted = decodeURIComponent(location.hash.slice(1));

@@ -1,48 +1,29 @@
 // Conversations, and models that answer them in Markdown.
 
-import type { ConversationFile_Deserialize as NewConversation, ConversationFile_Serialize as Conversation } from "../bindings";
-import { ago, filled, mayRefuse, refuse, type Some, wait } from "./scene";
+import type { ConversationFile_Deserialize as NewConversation, ConversationFile_Serialize as Conversation } from "../../../ui/src/api/bindings";
+import { ago, filled, refuse, type Some, wait } from "./scene";
 
-const first = (): Conversation[] => [
-  {
-    id: "2026-11-21-parcel",
-    title: "My parcel was due on Tuesday",
-    model: "2026-11-20-support-tone-3e90",
-    modelTitle: "Support tone",
-    system: "You answer for a small shop. Be short and kind.",
-    turns: [
-      {
+type Row = [id: string, title: string, model: string, modelTitle: string, minutes: number, turns: Conversation["turns"], system?: string];
+
+const first = () =>
+  (
+    [
+      ["2026-11-21-parcel", "My parcel was due on Tuesday", "2026-11-20-support-tone-3e90", "Support tone", 42, [{
         said: "My parcel was due on Tuesday and it still isn't here. What now?",
         answer:
           "That's annoying, and I'm sorry. If you give me the order number I'll check where it is right now. If it was lost, I can send a new one today or refund you, whichever you prefer.",
         beside:
           "I understand that your parcel has not arrived. There may be many reasons for this, including weather, customs, and carrier delays. You should contact the carrier and check the tracking information on their website.",
-      },
-    ],
-    changed: ago(42),
-  },
-  {
-    id: "2026-11-20-table",
-    title: "A table of units, a formula, code and everything else that Markdown can do, in one very long title that does not end",
-    model: "SmolLM2-1.7B-Instruct",
-    modelTitle: "SmolLM2-1.7B-Instruct",
-    system: "",
-    turns: [{ said: "Show me what you can write.", answer: "", beside: null }],
-    changed: ago(60 * 26),
-  },
-  {
-    id: "2026-11-19-verse",
-    title: "Shall I compare thee",
-    model: "2026-11-19-shakespeare-c41d",
-    modelTitle: "Shakespeare, small",
-    system: "",
-    turns: [
-      { said: "Shall I compare thee", answer: " to the world's sweet hand,\nAnd with the king's good heart to make thee stand.", beside: null },
-      { said: "Once more", answer: " unto the breach, my lord, and let us go.", beside: null },
-    ],
-    changed: ago(60 * 50),
-  },
-];
+      }], "You answer for a small shop. Be short and kind."],
+      ["2026-11-20-table", "A table of units, a formula, code and everything else that Markdown can do, in one very long title that does not end", "SmolLM2-1.7B-Instruct", "SmolLM2-1.7B-Instruct", 60 * 26, [
+        { said: "Show me what you can write.", answer: MARKDOWN, beside: null },
+      ]],
+      ["2026-11-19-verse", "Shall I compare thee", "2026-11-19-shakespeare-c41d", "Shakespeare, small", 60 * 50, [
+        { said: "Shall I compare thee", answer: " to the world's sweet hand,\nAnd with the king's good heart to make thee stand.", beside: null },
+        { said: "Once more", answer: " unto the breach, my lord, and let us go.", beside: null },
+      ]],
+    ] as Row[]
+  ).map(([id, title, model, modelTitle, minutes, turns, system = ""]): Conversation => ({ id, title, model, modelTitle, system, turns, changed: ago(minutes) }));
 
 const MARKDOWN = `Here is **how it goes**, with *three* things to look at:
 
@@ -70,7 +51,7 @@ That is all.
 
 const PLAIN = "I understand that you are asking about this. There may be many reasons, including weather, customs, and carrier delays.";
 
-let conversations: Conversation[] = filled ? first().map((it) => ({ ...it, turns: it.turns.map((turn) => ({ ...turn, answer: turn.answer || MARKDOWN })) })) : [];
+let conversations = filled ? first() : [];
 const opened: (string | undefined)[] = [undefined, undefined];
 const stopped = [false, false];
 
@@ -85,19 +66,8 @@ function kept(it: NewConversation): Conversation {
   return { id, title, model: it.model ?? "", modelTitle: it.modelTitle ?? "", system: it.system ?? "", turns, changed: ago(0) };
 }
 
-export const chatAnswers: Some<
-  | "openChat"
-  | "closeChat"
-  | "answer"
-  | "stopAnswer"
-  | "conversations"
-  | "conversation"
-  | "saveConversation"
-  | "deleteConversation"
-  | "exportConversation"
-> = {
+export const chatAnswers = {
   openChat: async (place, name) => {
-    mayRefuse(`\`model.layers.3.self_attn.q_proj.weight\` is [512, 512] in the file and [768, 512] in the config: \`${name}/model.safetensors\``, "the download may be incomplete; get the model again");
     await wait(150);
     opened[place] = name;
     const isRun = /^\d{4}-/.test(name);
@@ -114,7 +84,6 @@ export const chatAnswers: Some<
   closeChat: (place) => {
     stopped[place] = true;
     opened[place] = undefined;
-    return null;
   },
 
   answer: async (place, messages, sampling, pieces) => {
@@ -140,13 +109,9 @@ export const chatAnswers: Some<
     return { text, tokens, tokensPerSecond: tokens / seconds, firstSeconds: 0.14, contextUsed, forgottenTurns: messages.length > 9 ? 1 : 0, cut };
   },
 
-  stopAnswer: (place) => {
-    stopped[place] = true;
-    return null;
-  },
+  stopAnswer: (place) => void (stopped[place] = true),
 
   conversations: (words) => {
-    mayRefuse("could not read the folder of conversations: Permission denied (os error 13)", "give Anneal access to the folder in the system's settings");
     const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
     const has = (it: Conversation) => wanted.every((word) => JSON.stringify(it).toLowerCase().includes(word));
     return conversations.filter(has).map(({ id, title, modelTitle, turns, changed }) => ({ id, title, modelTitle, turns: turns.length, changed }));
@@ -155,7 +120,6 @@ export const chatAnswers: Some<
   conversation: (id) => found(id),
 
   saveConversation: (conversation) => {
-    mayRefuse("could not write the conversation: No space left on device (os error 28)", "free some space, then try again");
     const saved = kept(conversation);
     conversations = [saved, ...conversations.filter((each) => each.id !== saved.id)];
     return saved;
@@ -164,12 +128,7 @@ export const chatAnswers: Some<
   deleteConversation: (id) => {
     const gone = found(id);
     conversations = conversations.filter((each) => each !== gone);
-    return null;
   },
 
-  exportConversation: (id, path) => {
-    found(id);
-    mayRefuse(`could not write the conversation: Read-only file system (os error 30): \`${path}\``, "choose another folder");
-    return null;
-  },
-};
+  exportConversation: (id, path) => void (found(id)),
+} satisfies Some;
