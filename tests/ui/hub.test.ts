@@ -193,7 +193,7 @@ describe("the list of the Hub", () => {
   test("says quietly that the Hub can't be asked, and asks again when it is told to", async () => {
     const ask = vi.spyOn(api, "hubSearch").mockRejectedValueOnce(offline());
     render(Hub, { kind: "data" });
-    await screen.findByText("The Hub can’t be asked now");
+    await screen.findByText("Can’t reach Hugging Face");
     expect(screen.queryByRole("alert")).toBeNull();
     expect(screen.getByText(/No answer from “huggingface.co” after 10 s. Check the connection. What is on this machine works all the same/)).toBeTruthy();
     await userEvent.click(screen.getByRole("button", { name: "Try again" }));

@@ -24,7 +24,7 @@ function belongs(field: string, filled: Filled): boolean {
 
 function needs(filled: Filled): Need[] {
   if (methodOf(filled) === "scratch" || read(filled["model"])) return [];
-  return [{ field: "model", name: "a model", text: "to begin with, or train one from nothing." }];
+  return [{ field: "model", name: "a model", text: "to begin with, or train one from scratch." }];
 }
 
 /** Whether a new model has a shape of its own, in place of one of the sizes. */
@@ -49,11 +49,11 @@ export const form: KindForm = {
     model: "Model",
     lora: "Adapter",
     scratch: "New model",
-    "lora.rank": "Strength",
+    "lora.rank": "Adapter rank",
     "scratch.preset": "Size",
     "scratch.config.model_type": "Architecture",
   },
-  spellings: { method: { lora: "adapter", full: "all weights", scratch: "from nothing" } },
+  spellings: { method: { lora: "adapter", full: "full fine-tune", scratch: "from scratch" } },
   telling: [
     "device",
     "dtype.compute",

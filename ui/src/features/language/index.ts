@@ -4,7 +4,7 @@ export const task = "language";
 export const title = "Text";
 export const about = "Teach a language model from your own examples";
 export const unit = "tokens";
-export const shown = { title: "What it says now", none: "Nothing yet. The model writes something each time it is due." };
+export const shown = { title: "Samples", none: "Nothing yet. The model writes samples as it learns." };
 
 export { default as Choices } from "./Choices.svelte";
 export { default as Example } from "./Example.svelte";
