@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 
 import { api, type RunView } from "../../ui/src/api";
 import { install } from "./fake";
+import Home from "../../ui/src/features/home/Home.svelte";
 import { KINDS, kindOf } from "../../ui/src/features/kinds";
 import Actions from "../../ui/src/features/runs/Actions.svelte";
 import Exhibits from "../../ui/src/features/runs/Exhibits.svelte";
@@ -15,6 +16,7 @@ import RunChart from "../../ui/src/features/runs/RunChart.svelte";
 import { kindOfRun } from "../../ui/src/features/runs/series";
 import { draft } from "../../ui/src/features/train/draft.svelte";
 import Train from "../../ui/src/features/train/Train.svelte";
+import { route } from "../../ui/src/routes.svelte";
 import * as toy from "./toy";
 
 const run = async () => ({ ...(await api.run("2026-11-20-support-tone-3e90")), task: "toy" }) as RunView;
@@ -48,6 +50,15 @@ describe("a kind of learning", () => {
     // Whoever goes back finds what was there.
     await userEvent.click(screen.getByRole("radio", { name: "Text" }));
     expect(draft.asked).toEqual({ method: "lora", name: "My run", model: "/m", "lora.rank": "8" });
+  });
+
+  test("offers on the first page what to begin with", async () => {
+    const { container } = render(Home);
+    await userEvent.click(screen.getByRole("button", { name: "Choose a toy" }));
+    expect(route.now).toEqual({ page: "train", filled: { task: "toy", "toy.colour": "blue" } });
+    await userEvent.click(screen.getByRole("button", { name: "Choose a text" }));
+    expect(route.now).toEqual({ page: "train", filled: { method: "scratch" } });
+    expect(container.textContent).toContain("It learns one colour.");
   });
 
   test("draws what its model shows, beside what it showed at first", async () => {

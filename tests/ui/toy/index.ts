@@ -1,7 +1,7 @@
 // A kind of learning that only the tests know.
 
 import { vi } from "vitest";
-import type { KindForm, Use } from "../../../ui/src/features/kind";
+import type { KindForm, Start, Use } from "../../../ui/src/features/kind";
 
 export const task = "toy";
 export const title = "Toys";
@@ -26,8 +26,10 @@ export const form: KindForm = {
   reader: () => null,
 };
 
-export const uses: Use[] = [{ name: "play", text: "Play with it", early: "Play already", open: vi.fn() }];
+export const uses: Use[] = [{ name: "play", text: "Play with it", early: "Play already", short: "Play", open: vi.fn() }];
 
 export { default as Choices } from "./Choices.svelte";
 export { default as Example } from "./Example.svelte";
 export { default as Exhibit } from "./Exhibit.svelte";
+
+export const starts: Start[] = [{ look: "cool", title: "Teach a toy", text: "It learns one colour.", note: "in a moment", act: "Choose a toy", filled: { "toy.colour": "blue" } }];

@@ -22,6 +22,19 @@ export interface Kind {
   /** What stands above what it shows, and in its place until there is something. */
   shown: { title: string; none: string };
   uses: Use[];
+  /** What the first page offers to begin with. */
+  starts: Start[];
+}
+
+export interface Start {
+  look: "heat" | "warm" | "cool";
+  title: string;
+  text: string;
+  /** How long it takes. */
+  note: string;
+  /** On its button, and what it fills in. */
+  act: string;
+  filled: Filled;
 }
 
 /** What the form needs to know of the section that a kind brings, and of its settings. */
@@ -88,8 +101,9 @@ export interface Metric {
 export interface Use {
   /** As the app names it: `chat`. */
   name: string;
-  /** On its button, and while the run is still in progress. */
+  /** On its button; while the run is still in progress; and in a row of many, of whose name it is said. */
   text: string;
   early: string;
+  short: string;
   open: (run: RunView) => void;
 }

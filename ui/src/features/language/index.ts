@@ -10,4 +10,4 @@ export { default as Choices } from "./Choices.svelte";
 export { default as Example } from "./Example.svelte";
 export { default as Exhibit } from "./Exhibit.svelte";
 export { form } from "./form";
-export { uses } from "./uses";
+export { starts, uses } from "./uses";
