@@ -62,8 +62,8 @@ describe("a kind of learning", () => {
   });
 
   test("draws what its model shows, beside what it showed at first", async () => {
-    const grid = (step: number, rows: number[][]) => ({ step, exhibit: { kind: "grid" as const, title: "Red", rows, marks: [] } });
-    render(Exhibits, { kind: kindOfRun(await run()), shown: [grid(0, [[1, 2]]), grid(10, [[3, 4]])] });
+    const grid = (step: number, rows: string[][]) => ({ step, exhibit: { kind: "grid" as const, title: "Red", rows, marks: [] } });
+    render(Exhibits, { kind: kindOfRun(await run()), shown: [grid(0, [["1", "2"]]), grid(10, [["3", "4"]])] });
     const card = screen.getByRole("heading", { name: "Toys now" }).parentElement!;
     expect(within(card).getByText("Red: 3,4, before 1,2")).toBeTruthy();
   });

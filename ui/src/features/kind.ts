@@ -80,8 +80,8 @@ export interface Need {
 /** Something that a model shows of itself. */
 export type Exhibit =
   | { kind: "text"; title: string; text: string }
-  | { kind: "grid"; title: string; rows: number[][]; marks: [number, number][] }
-  | { kind: "image"; title: string; label: string }
+  | { kind: "grid"; title: string; rows: string[][]; marks: { row: number; column: number; meaning: "given" | "right" | "wrong" }[] }
+  | { kind: "image"; title: string; label: string; expected: string | null; width: number; pixels: number[] }
   | { kind: "table"; title: string; columns: string[]; rows: string[][] };
 
 export interface Shown {
