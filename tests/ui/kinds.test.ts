@@ -19,7 +19,7 @@ import Train from "../../ui/src/features/train/Train.svelte";
 import { route } from "../../ui/src/routes.svelte";
 import * as toy from "./toy";
 
-const run = async () => ({ ...(await api.run("2026-11-20-support-tone-3e90")), task: "toy" }) as RunView;
+const run = async (): Promise<RunView> => ({ ...(await api.run("2026-11-20-support-tone-3e90")), task: "toy", unit: "toys", uses: ["play"] });
 
 beforeAll(async () => {
   await install();

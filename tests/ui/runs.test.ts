@@ -106,7 +106,7 @@ describe("what a run tells", () => {
     expect(columns.of("loss").values[1]).toBeNaN();
     expect(columns.of("memory").values[0]).toBeNaN();
     expect(valuesAt(columns, looksOf("words", [columns])[0]!, 2)[0]).toEqual(["raw", "not known"]);
-    expect(toldBy({ memoryBytes: [0, 8], evaluations: [], samples: [] } as unknown as EventsView).series["memory"]).toEqual([null, 8]);
+    expect(toldBy({ memoryBytes: [0, 8], evaluations: [], exhibits: [] } as unknown as EventsView).series["memory"]).toEqual([null, 8]);
   });
 
   test("every metric can draw its lines and write its values", () => {

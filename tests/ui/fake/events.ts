@@ -3,7 +3,7 @@
 // Everything follows from the step, so that nothing is kept and a page that asks again sees the same.
 
 import type { Channel } from "@tauri-apps/api/core";
-import type { EventsView, RunNews_Serialize as RunNews, RunView_Serialize as RunView } from "../../../ui/src/api/bindings";
+import type { EventsView_Serialize as EventsView, RunNews_Serialize as RunNews, RunView_Serialize as RunView } from "../../../ui/src/api/bindings";
 import { ago, chance, noise } from "./scene";
 
 /** An event's number is its step times this, and what is told is whole steps. */
@@ -54,11 +54,11 @@ function nothing(after: number): EventsView {
     losses: [],
     learningRates: [],
     gradientNorms: [],
-    tokensPerSecond: [],
+    unitsPerSecond: [],
     memoryBytes: [],
     millis: [],
     evaluations: [],
-    samples: [],
+    exhibits: [],
     sentences: [],
   };
 }
@@ -70,7 +70,7 @@ function addStep(view: EventsView, run: RunView, curve: Curve, step: number, aga
   view.losses.push(breaks ? null : lossAt({ ...curve, seed: curve.seed + again }, step, run.steps));
   view.learningRates.push(learningRate(curve, step, run.steps));
   view.gradientNorms.push(breaks ? null : 0.35 + 1.4 * Math.exp(-step / (0.05 * run.steps)) + 0.15 * chance(curve.seed + 4, step));
-  view.tokensPerSecond.push((run.tokensPerSecond ?? 2140) * (curve.millis / millis));
+  view.unitsPerSecond.push((run.unitsPerSecond ?? 2140) * (curve.millis / millis));
   view.memoryBytes.push((run.memoryBytes ?? 9.1e9) * (1 + 0.01 * noise(curve.seed + 5, step)));
   view.millis.push(millis);
 }
@@ -93,14 +93,14 @@ function addOccasions(view: EventsView, run: RunView, curve: Curve, step: number
   if (step % every(run.steps) === 0) {
     const loss = heldOutAt(curve, step, run.steps);
     const earlier = Math.max(step - every(run.steps), 0);
-    view.evaluations.push({ step, loss, best: step <= every(run.steps) || loss < heldOutAt(curve, earlier, run.steps) });
+    view.evaluations.push({ step, loss, metrics: [], best: step <= every(run.steps) || loss < heldOutAt(curve, earlier, run.steps) });
     say(`Step ${step} saved.`);
   }
   if (step % (2 * every(run.steps)) === 0 || step === 1) {
     const at = step === 1 ? 0 : step < run.steps / 3 ? 1 : 2;
     prompts.forEach((prompt, which) => {
       const text = which === 0 ? samples[at] : `That should not have happened, and I'm sorry. I have found both charges of ${40 + at} € and sent one of them back.`;
-      view.samples.push({ step, prompt, text: text ?? "" });
+      view.exhibits.push({ step, exhibit: { kind: "text", title: prompt, text: text ?? "" } });
     });
   }
   if (step === curve.rolledBackAt) {

@@ -33,7 +33,7 @@ function problems(settings: Settings): FieldProblem[] {
 
 function plan(settings: Settings): PlanView {
   const wrong = problems(settings);
-  if (wrong.length > 0) return { problems: wrong, choices: [], warnings: [], steps: 0, stepTokens: 0, estimate: null, fit: null };
+  if (wrong.length > 0) return { problems: wrong, choices: [], warnings: [], steps: 0, stepUnits: 0, estimate: null, fit: null };
   const { method, steps } = planOf(settings);
   const rows = Number(settings["batch.rows"]) || 4;
   const accumulate = Number(settings["batch.accumulate"]) || 4;
@@ -53,7 +53,7 @@ function plan(settings: Settings): PlanView {
       ...(steps > 8000 ? [`${steps} steps see the data ${Math.round(steps / 374)} times, which tends to memorize it`] : []),
     ],
     steps,
-    stepTokens: rows * 1024 * accumulate,
+    stepUnits: rows * 1024 * accumulate,
     estimate: {
       parameters: small ? 3_147_264 : 1_711_376_384,
       trainableParameters: small ? 3_147_264 : full ? 1_711_376_384 : 18_087_936,

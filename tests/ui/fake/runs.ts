@@ -22,6 +22,9 @@ function make(id: string, name: string, status: RunStatus, step: number, steps: 
   const view: RunView = {
     id,
     name,
+    task: "language",
+    unit: "tokens",
+    uses: ["chat"],
     what: "adapter for SmolLM2-1.7B-Instruct",
     method: "lora",
     data: ["support.jsonl"],
@@ -40,7 +43,7 @@ function make(id: string, name: string, status: RunStatus, step: number, steps: 
     changed: began ? ago(1) : null,
     seconds,
     secondsLeft: status === "running" ? ((steps - step) * shape.millis) / 1000 : null,
-    tokensPerSecond: began ? 2140 : null,
+    unitsPerSecond: began ? 2140 : null,
     memoryBytes: began ? 9.1e9 : null,
     peakMemoryBytes: began ? 9.6e9 : null,
     device: began ? "Apple M3 Max" : null,
@@ -60,7 +63,7 @@ const scratch: Partial<RunView> = {
   data: ["shakespeare.txt"],
   parameters: 3_147_264,
   trainableParameters: 3_147_264,
-  tokensPerSecond: 48_210,
+  unitsPerSecond: 48_210,
   memoryBytes: 8.1e8,
   peakMemoryBytes: 9.4e8,
 };
@@ -145,7 +148,7 @@ function add(made: Made) {
   }
   going = made;
   Object.assign(made.view, { status: "running", place: null, problem: null, hint: null, forceHelps: false, device: "Apple M3 Max" });
-  made.view.tokensPerSecond ??= 2140;
+  made.view.unitsPerSecond ??= 2140;
   made.view.started ??= ago(0);
   made.since = Date.now();
   made.from = made.view.step;

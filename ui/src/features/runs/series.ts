@@ -18,7 +18,7 @@ export interface Told {
 }
 
 export function toldBy(events: EventsView): Told {
-  const { steps, millis, losses, learningRates, gradientNorms, tokensPerSecond, memoryBytes } = events;
+  const { steps, millis, losses, learningRates, gradientNorms, unitsPerSecond, memoryBytes } = events;
   return {
     steps,
     millis,
@@ -26,25 +26,22 @@ export function toldBy(events: EventsView): Told {
       loss: losses,
       learning_rate: learningRates,
       gradient_norm: gradientNorms,
-      rate: tokensPerSecond,
+      rate: unitsPerSecond,
       // No device uses no memory: 0 says that nobody knows.
       memory: memoryBytes.map((bytes) => bytes || null),
     },
-    evaluations: events.evaluations.map(({ step, loss }) => ({ step, metrics: [{ name: "loss", label: "Loss", value: loss, higherIsBetter: false }] })),
-    shown: events.samples.map(({ step, prompt, text }) => ({ step, exhibit: { kind: "text", title: prompt, text } })),
+    evaluations: events.evaluations.map(({ step, loss, metrics }) => ({ step, metrics: [{ name: "loss", label: "Loss", value: loss, higherIsBetter: false }, ...metrics] })),
+    shown: events.exhibits,
   };
 }
 
-/** Runs of the app name no kind yet. */
-type AnyRun = RunView & { task?: string };
-
-export const kindOfRun = (run: AnyRun): Kind => kindOf(run.task);
+export const kindOfRun = ({ task }: RunView): Kind => kindOf(task);
 
 /** What is counted while it learns. */
-export const unitOf = (run: AnyRun): string => kindOfRun(run).unit;
+export const unitOf = (run: RunView): string => run.unit || kindOfRun(run).unit;
 
 /** So many of these in a second. */
-export const rateOf = (run: RunView): number | null => run.tokensPerSecond;
+export const rateOf = (run: RunView): number | null => run.unitsPerSecond;
 
 /** What can be done with what it has learned so far. */
-export const usesOf = (run: AnyRun): Use[] => (run.saved ? kindOfRun(run).uses : []);
+export const usesOf = (run: RunView): Use[] => (run.saved ? kindOfRun(run).uses.filter(({ name }) => run.uses.includes(name)) : []);
