@@ -46,7 +46,7 @@ test("a newcomer starts a first model, watches it, and talks to it", PATIENCE, a
 
   // The window asks before it closes over a run.
   await window.run("window.dispatchEvent(new KeyboardEvent('keydown', { key: 'q', ctrlKey: true }))");
-  await window.find("//dialog//h2[contains(., 'starter is still being trained')]");
+  await window.find("//dialog//h2[contains(., '“starter” is still training')]");
   await window.picture("leave");
   await window.click("//dialog//button[. = 'Cancel']");
 });
@@ -72,7 +72,7 @@ test("data is added, trained on through a pause and the death of its engine, and
   await window.click("//button[. = 'Train with it']");
   await window.click("//option[contains(., 'tiny')]");
   await window.click("//option[. = 'steps']");
-  await window.fill("//label[. = 'How long']/..//input", "150");
+  await window.fill("//label[. = 'Duration']/..//input", "150");
   await window.find("//*[contains(., 'estimated')]");
   await window.click("//button[. = 'Measure']");
   await window.find("//*[contains(., 'measured')]");
@@ -108,9 +108,9 @@ test("a run outlives its window, and the death of its app", PATIENCE, async (jou
   await window.kill();
 
   await window.open();
-  await window.find("//section[@aria-label = 'Runs to go on with'][contains(., 'starter')]");
+  await window.find("//section[@aria-label = 'Runs to resume'][contains(., 'starter')]");
   await window.picture("offer");
-  await window.click("//button[. = 'Go on']");
+  await window.click("//button[. = 'Resume']");
   await window.find("//li[contains(., 'Went on from step')]");
 
   // The window goes and the run goes on. Another start shows this window instead of opening a second one.

@@ -3,7 +3,7 @@
 import { beforeAll, describe, expect, test } from "vitest";
 
 import { api, type BenchDeviceView, type BenchRowView, type BenchView } from "../../ui/src/api";
-import { install } from "../../ui/src/api/fake";
+import { install } from "./fake";
 import { byWorkload, groupsOf, shortNames } from "../../ui/src/features/bench/bars";
 import { measure, measuring, stop } from "../../ui/src/features/bench/measuring.svelte";
 import { inColumns } from "../../ui/src/features/bench/picture";

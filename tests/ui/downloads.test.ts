@@ -9,7 +9,7 @@ import Sidebar from "../../ui/src/components/Sidebar.svelte";
 import { adaptersFor, contents, largestFirst, titleOf } from "../../ui/src/features/downloads/cached";
 import DeleteCached from "../../ui/src/features/downloads/DeleteCached.svelte";
 import Downloads from "../../ui/src/features/downloads/Downloads.svelte";
-import Now from "../../ui/src/features/downloads/Now.svelte";
+import DownloadList from "../../ui/src/features/downloads/DownloadList.svelte";
 import { amount, gistOf, lostBytes, pace, share, wholeFiles } from "../../ui/src/features/downloads/words";
 import HuggingFace from "../../ui/src/features/settings/HuggingFace.svelte";
 import { go, route } from "../../ui/src/routes.svelte";
@@ -146,7 +146,7 @@ describe("a list of downloads", () => {
   test("pauses what goes on, and goes on with what does not", async () => {
     const pause = vi.spyOn(api, "pauseDownload").mockResolvedValue(null);
     const resume = vi.spyOn(api, "resumeDownload").mockResolvedValue(null);
-    const { rerender } = render(Now, { downloads: [download()] });
+    const { rerender } = render(DownloadList, { downloads: [download()] });
     await userEvent.click(button("Pause: maker/small"));
     expect(pause.mock.calls).toEqual([["a"]]);
     // It is the same button, so the keyboard stays where it is.
@@ -161,7 +161,7 @@ describe("a list of downloads", () => {
 
   test("asks before much is lost, and says what is lost and what stays", async () => {
     const cancel = vi.spyOn(api, "cancelDownload").mockResolvedValue(null);
-    render(Now, { downloads: [download({ files: [file(900 * MB, 900 * MB), file(322 * MB, 900 * MB)] })] });
+    render(DownloadList, { downloads: [download({ files: [file(900 * MB, 900 * MB), file(322 * MB, 900 * MB)] })] });
     await userEvent.click(button("Cancel: maker/small"));
     expect(cancel).not.toHaveBeenCalled();
     const dialog = screen.getByRole("dialog", { hidden: true });
@@ -173,7 +173,7 @@ describe("a list of downloads", () => {
 
   test("does not ask where little or nothing is lost", async () => {
     const cancel = vi.spyOn(api, "cancelDownload").mockResolvedValue(null);
-    const { rerender } = render(Now, { downloads: [download({ files: [file(900 * MB, 900 * MB), file(MB, 900 * MB)] })] });
+    const { rerender } = render(DownloadList, { downloads: [download({ files: [file(900 * MB, 900 * MB), file(MB, 900 * MB)] })] });
     await userEvent.click(button("Cancel: maker/small"));
     await rerender({ downloads: [download({ state: "done", files: [file(900 * MB, 900 * MB)] })] });
     await userEvent.click(button("Remove maker/small from the list"));
@@ -183,7 +183,7 @@ describe("a list of downloads", () => {
   test("says why one failed, and what could not be done", async () => {
     const problem = { code: "failed" as const, message: "the download needs 2.1 GB more and 0.3 GB are free", hint: "free some space", field: null };
     vi.spyOn(api, "resumeDownload").mockRejectedValue(refused("failed", "the disk is still full"));
-    render(Now, { downloads: [download({ state: "failed", problem })] });
+    render(DownloadList, { downloads: [download({ state: "failed", problem })] });
     expect(screen.getByRole("alert").textContent).toMatch(/needs 2\.1 GB more.*free some space/s);
     await userEvent.click(button("Try again: maker/small"));
     expect(screen.getAllByRole("alert").map((it) => it.textContent).join()).toMatch(/still full/);
@@ -191,13 +191,13 @@ describe("a list of downloads", () => {
 
   test("is calm about one that waits for the network", () => {
     const problem = { code: "offline" as const, message: "The Hub can't be reached.", hint: null, field: null };
-    render(Now, { downloads: [download({ state: "retrying", problem })] });
+    render(DownloadList, { downloads: [download({ state: "retrying", problem })] });
     expect(screen.queryByRole("alert")).toBeNull();
     expect(screen.getByText("The Hub can't be reached.")).toBeTruthy();
   });
 
   test("shows the files only when they are asked for, each with how far it is", async () => {
-    render(Now, { downloads: [download({ files: [file(10 * MB, 10 * MB), file(4 * MB, 10 * MB)] })] });
+    render(DownloadList, { downloads: [download({ files: [file(10 * MB, 10 * MB), file(4 * MB, 10 * MB)] })] });
     expect(screen.getAllByRole("progressbar").length).toBe(1);
     await userEvent.click(button("Files of maker/small"));
     const files = within(screen.getByRole("list", { name: "Files of maker/small" }));
@@ -206,7 +206,7 @@ describe("a list of downloads", () => {
   });
 
   test("leads on from what is here: to a talk, to training, and to the data", async () => {
-    const { rerender } = render(Now, { downloads: [download({ state: "done", path: "/cache/small" })] });
+    const { rerender } = render(DownloadList, { downloads: [download({ state: "done", path: "/cache/small" })] });
     await userEvent.click(button("Talk to maker/small"));
     expect(route.now).toEqual({ page: "chat", name: "/cache/small", title: "maker/small" });
     await userEvent.click(button("Train maker/small"));

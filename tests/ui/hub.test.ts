@@ -5,7 +5,7 @@ import { userEvent } from "@testing-library/user-event";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { api, Refused, type DataSetView, type DownloadView, type FoundListView, type SplitView } from "../../ui/src/api";
-import { install } from "../../ui/src/api/fake";
+import { install } from "./fake";
 import { cardText } from "../../ui/src/features/hub/card";
 import { arrived, dataSetOf, downloadOf, partName, percentOf, standing } from "../../ui/src/features/hub/fetching";
 import Hub from "../../ui/src/features/hub/Hub.svelte";
@@ -193,7 +193,7 @@ describe("the list of the Hub", () => {
   test("says quietly that the Hub can't be asked, and asks again when it is told to", async () => {
     const ask = vi.spyOn(api, "hubSearch").mockRejectedValueOnce(offline());
     render(Hub, { kind: "data" });
-    await screen.findByText("The Hub can’t be asked now");
+    await screen.findByText("Can’t reach Hugging Face");
     expect(screen.queryByRole("alert")).toBeNull();
     expect(screen.getByText(/No answer from “huggingface.co” after 10 s. Check the connection. What is on this machine works all the same/)).toBeTruthy();
     await userEvent.click(screen.getByRole("button", { name: "Try again" }));

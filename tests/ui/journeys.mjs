@@ -66,7 +66,7 @@ describe("a person", { concurrency: 2 }, () => {
     await shows(page.getByRole("alert"), "is not what it was when the run began");
     await button(page, "Continue").click();
     await until(() => asked(page, "resumeRun"), (all) => all.length === 1);
-    const insists = button(page, "Go on all the same");
+    const insists = button(page, "Resume anyway");
     await until(() => insists.isEnabled(), (enabled) => enabled);
     await insists.click();
     await until(() => asked(page, "resumeRun"), (all) => all.length === 2);

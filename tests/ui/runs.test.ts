@@ -2,14 +2,17 @@
 
 import { beforeAll, describe, expect, test, vi } from "vitest";
 
-import { api, type RunView } from "../../ui/src/api";
-import { install } from "../../ui/src/api/fake";
+import { api, type EventsView, type RunView } from "../../ui/src/api";
+import { install } from "./fake";
 import { Column } from "../../ui/src/features/runs/column";
-import { Columns, highest, mean } from "../../ui/src/features/runs/columns";
+import { best, Columns, highest, mean } from "../../ui/src/features/runs/columns";
+import { beforeAndNow, latest } from "../../ui/src/features/runs/exhibits";
 import { Following } from "../../ui/src/features/runs/following.svelte";
-import { METRICS, valuesAt } from "../../ui/src/features/runs/metrics";
+import { lastOf, linesOf, looksOf, valuesAt } from "../../ui/src/features/runs/metrics";
+import type { Shown } from "../../ui/src/features/kind";
+import { comparedBy } from "../../ui/src/features/runs/compare";
 import { differ, search } from "../../ui/src/features/runs/plan";
-import { beforeAndNow, latest } from "../../ui/src/features/runs/samples";
+import { toldBy } from "../../ui/src/features/runs/series";
 import { Smooth } from "../../ui/src/features/runs/smooth";
 import { filtered, moved, sorted } from "../../ui/src/features/runs/sort";
 import { dataOf, explanation, ordinal, standing, word } from "../../ui/src/features/runs/standing";
@@ -18,16 +21,12 @@ import { ago, day } from "../../ui/src/features/runs/when";
 const run = (more: Partial<RunView>) => ({ name: "Run", what: "a new model", data: [], place: null, status: "running", step: 1, steps: 10, started: "2026-11-21T09:00:00Z", ...more }) as RunView;
 
 function told(steps: number[], losses: (number | null)[], evaluations: [number, number][] = []) {
-  const same = (value: number) => steps.map(() => value);
+  const same = (value: number | null) => steps.map(() => value);
   return {
     steps,
-    losses,
-    learningRates: same(1e-4),
-    gradientNorms: same(1),
-    tokensPerSecond: same(100),
-    memoryBytes: same(0),
     millis: same(3_600),
-    evaluations: evaluations.map(([step, loss]) => ({ step, loss, best: false })),
+    series: { loss: losses, learning_rate: same(1e-4), gradient_norm: same(1), rate: same(100), memory: same(null) },
+    evaluations: evaluations.map(([step, value]) => ({ step, metrics: [{ name: "loss", label: "Loss", value, higherIsBetter: false }] })),
   };
 }
 
@@ -88,7 +87,7 @@ describe("what a run tells", () => {
     columns.take(told([1, 2, 3, 4], [5, 4, 3, 2], [[4, 2.1]]));
     columns.take(told([3, 4, 5], [3.5, 2.5, 2], [[5, 1.9]]));
     expect(columns.steps).toEqual([1, 2, 3, 4, 5]);
-    expect(columns.loss.values).toEqual([5, 4, 3.5, 2.5, 2]);
+    expect(columns.of("loss").values).toEqual([5, 4, 3.5, 2.5, 2]);
     expect(columns.hours.at(-1)).toBeCloseTo(0.007);
     expect(columns.heldOutSteps).toEqual([4, 5]);
   });
@@ -98,35 +97,59 @@ describe("what a run tells", () => {
     columns.take(told([1, 2, 3, 4], [5, 4, 3, 2], [[4, 2.1]]));
     columns.take(told([2], [4]));
     expect(columns.heldOutSteps).toEqual([]);
-    expect(columns.heldOutBy(4)).toBeUndefined();
+    expect(columns.heldOutBy("loss", 4)).toBeUndefined();
   });
 
   test("a loss that is not a number is a gap, and no memory means that nobody knows", () => {
     const columns = new Columns(10);
     columns.take(told([1, 2], [5, null]));
-    expect(columns.loss.values[1]).toBeNaN();
-    expect(columns.memory.values[0]).toBeNaN();
-    expect(valuesAt(columns, "loss", 2)[0]).toEqual(["raw", "not known"]);
+    expect(columns.of("loss").values[1]).toBeNaN();
+    expect(columns.of("memory").values[0]).toBeNaN();
+    expect(valuesAt(columns, looksOf("words", [columns])[0]!, 2)[0]).toEqual(["raw", "not known"]);
+    expect(toldBy({ memoryBytes: [0, 8], evaluations: [], exhibits: [] } as unknown as EventsView).series["memory"]).toEqual([null, 8]);
   });
 
   test("every metric can draw its lines and write its values", () => {
     const columns = new Columns(10);
     columns.take(told([1, 2, 3], [3, 2, 1], [[2, 2.2]]));
-    for (const look of Object.values(METRICS)) {
-      expect(look.lines(columns).length).toBeGreaterThan(0);
+    const looks = looksOf("words", [columns]);
+    expect(looks.map(({ title }) => title)).toEqual(["Loss", "Learning rate", "Gradient norm", "Memory", "Words a second"]);
+    for (const look of looks) {
+      expect(linesOf(look, columns).length).toBeGreaterThan(0);
       expect(look.axis([0, 1, 2])).toHaveLength(3);
       expect(look.value(1)).toMatch(/1/);
     }
-    expect(valuesAt(columns, "loss", 3).at(-1)).toEqual(["held-out at 2", "2.200"]);
+    expect(valuesAt(columns, looks[0]!, 3).at(-1)).toEqual(["held-out at 2", "2.200"]);
   });
 
-  test("samples show the latest beside the first of the same prompt", () => {
-    const sample = (step: number, prompt: string, text: string) => ({ step, prompt, text });
-    let samples = latest([], [sample(1, "a", "old"), sample(1, "b", "old b")]);
-    samples = latest(samples, [sample(10, "a", "new"), sample(10, "b", "new b")]);
-    expect(beforeAndNow(samples).map(({ now, before }) => [now.text, before?.text])).toEqual([["new", "old"], ["new b", "old b"]]);
-    samples = latest(samples, [sample(5, "a", "again")]);
-    expect(samples.map(({ step }) => step)).toEqual([1, 1, 5]);
+  test("a series or a measure that nobody knows is drawn and compared too, with gaps where it was not told", () => {
+    const columns = new Columns(10);
+    columns.take(told([1, 2], [3, 2], [[2, 2.2]]));
+    const later = told([3, 4], [2, 1]);
+    const accuracy = { name: "accuracy", label: "Accuracy", higherIsBetter: true };
+    columns.take({
+      ...later,
+      series: { ...later.series, halting_steps: [8, 6] },
+      evaluations: [3, 4].map((step) => ({ step, metrics: [{ ...accuracy, value: 1 - step / 10 }] })),
+    });
+    expect(columns.of("halting_steps").values).toEqual([NaN, NaN, 8, 6]);
+    expect(columns.heldOut("accuracy").values).toEqual([NaN, 0.7, 0.6]);
+    expect(columns.heldOut("loss").values).toEqual([2.2, NaN, NaN]);
+    expect([true, false].map((higher) => best(columns.heldOut("accuracy").values, higher))).toEqual([0.7, 0.6]);
+    const [measured, halting] = looksOf("puzzles", [columns]).slice(-2);
+    expect([measured?.title, halting?.title]).toEqual(["Accuracy", "Halting steps"]);
+    expect([measured, halting].map((look) => lastOf(look!, columns)?.toFixed(1))).toEqual(["0.6", "6.9"]);
+    expect(comparedBy("puzzles", [columns]).map(({ title }) => title)).toEqual(["Loss", "Held-out", "Learning rate", "Puzzles a second", "Accuracy", "Halting steps"]);
+  });
+
+  test("what a model shows stands beside what it first showed of the same", () => {
+    const one = (step: number, title: string, text: string): Shown => ({ step, exhibit: { kind: "text", title, text } });
+    const text = (shown: Shown | undefined) => shown?.exhibit.kind === "text" && shown.exhibit.text;
+    let shown = latest([], [one(1, "a", "old"), one(1, "b", "old b")]);
+    shown = latest(shown, [one(10, "a", "new"), one(10, "b", "new b")]);
+    expect(beforeAndNow(shown).map(({ now, before }) => [text(now), text(before)])).toEqual([["new", "old"], ["new b", "old b"]]);
+    shown = latest(shown, [one(5, "a", "again")]);
+    expect(shown.map(({ step }) => step)).toEqual([1, 1, 5]);
   });
 });
 

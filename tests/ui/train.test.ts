@@ -3,12 +3,13 @@
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { api } from "../../ui/src/api";
-import { install } from "../../ui/src/api/fake";
+import { install } from "./fake";
 import { draft } from "../../ui/src/features/train/draft.svelte";
-import { asked, methodOf, needs, read, readList, requestOf, written, writtenList } from "../../ui/src/features/train/filled";
+import { form, methodOf } from "../../ui/src/features/language/form";
+import { asked, needs, read, readList, requestOf, written, writtenList } from "../../ui/src/features/train/filled";
 import { memoryOf, widths } from "../../ui/src/features/train/memory";
 import { waits } from "../../ui/src/features/train/waits";
-import { sentence, shown, typed } from "../../ui/src/features/train/words";
+import { said, sentence, shown, typed } from "../../ui/src/features/train/words";
 import { latest } from "../../ui/src/lib/latest";
 
 describe("a value of a run file", () => {
@@ -32,15 +33,16 @@ describe("a value of a run file", () => {
 describe("what a run is asked for", () => {
   test("leaves out what belongs to another method, but does not forget it", () => {
     const filled = { model: "/m", "lora.rank": "8", "scratch.preset": "nano", steps: "" };
-    expect(asked(filled)).toEqual({ method: "lora", model: "/m", "lora.rank": "8" });
-    expect(asked({ ...filled, method: "scratch" })).toEqual({ method: "scratch", "scratch.preset": "nano" });
+    expect(asked(filled, form)).toEqual({ method: "lora", model: "/m", "lora.rank": "8" });
+    expect(asked({ ...filled, method: "scratch" }, form)).toEqual({ method: "scratch", "scratch.preset": "nano" });
     expect(methodOf({ "scratch.preset": "nano" })).toBe("scratch");
   });
 
   test("says what nobody chose yet", () => {
-    expect(needs({})).toEqual(["data.files", "model"]);
-    expect(needs({ method: "scratch", "data.files": "[]" })).toEqual(["data.files"]);
-    expect(needs({ model: "/m", "data.files": "[/a]" })).toEqual([]);
+    const fields = (filled: Record<string, string>) => needs(filled, form).map(({ field }) => field);
+    expect(fields({})).toEqual(["data.files", "model"]);
+    expect(fields({ method: "scratch", "data.files": "[]" })).toEqual(["data.files"]);
+    expect(fields({ model: "/m", "data.files": "[/a]" })).toEqual([]);
   });
 
   test("has its data read as it is read on the page of data", () => {
@@ -57,13 +59,21 @@ describe("what a run is asked for", () => {
 
 describe("words", () => {
   test("call fields as the form calls them", () => {
-    const text = sentence("`batch.rows` is 0, and has to be at least 1", [{ field: "batch.rows", label: "Rows at once", group: "", help: "", words: [], methods: [] }]);
+    const text = sentence("`batch.rows` is 0, and has to be at least 1", [{ field: "batch.rows", label: "Rows at once" }]);
     expect(text).toBe("“Rows at once” is 0, and has to be at least 1.");
+  });
+
+  test("say what is wrong after the name of its field, and what it takes", () => {
+    const names = [{ field: "seed", label: "Seed" }];
+    const problem = (field: string, text: string, hint: string | null = null) => Object.values(said({ field, text, hint }, names)).join(" ");
+    expect(problem("seed", "`seed` can't be read", "it takes a whole number")).toBe("Seed can't be read. It takes a whole number.");
+    expect(problem("seed", "the device has none")).toBe("The device has none. ");
+    expect(problem("", "`` could not ask the device")).toBe("Could not ask the device. ");
   });
 
   test("write values as people do", () => {
     expect([typed("true"), typed("0.0002"), typed("1.0e-8"), typed("{}"), typed("[0, 1, 2, 3]"), typed("[q_proj, v_proj]")]).toEqual(["on", "2e-4", "1e-8", "none", "0 to 3", "q_proj, v_proj"]);
-    expect([shown("steps", "12000"), shown("device", "cuda:1"), shown("method", "lora")]).toEqual(["12,000", "CUDA 1", "adapter"]);
+    expect([shown("steps", "12000", form), shown("device", "cuda:1", form), shown("method", "lora", form)]).toEqual(["12,000", "CUDA 1", "adapter"]);
   });
 
   test("say after what and when a run would begin", async () => {
@@ -124,7 +134,7 @@ describe("the form", () => {
   test("is not ready until there is data and a model, and says so without blame", async () => {
     draft.enter({});
     await vi.waitFor(() => expect(draft.plan).toBeDefined());
-    expect(draft.needs).toEqual(["data.files", "model"]);
+    expect(draft.needs.map(({ field }) => field)).toEqual(["data.files", "model"]);
     expect(draft.problems).toEqual([]);
     expect(draft.ready).toBe(false);
   });

@@ -26,19 +26,38 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_windows_bindings_are_those_of_the_commands() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/src/api/bindings.ts");
     let written = tempfile::NamedTempFile::with_suffix(".ts").unwrap();
     builder()
         .export(specta_typescript::Typescript::default(), written.path())
         .unwrap();
     let text = fs::read_to_string(written.path()).unwrap();
+    check_written("../ui/src/api/bindings.ts", &text);
+}
+
+#[test]
+fn the_form_that_the_windows_tests_show_is_the_real_one() {
+    let fields = train::train_fields().unwrap();
+    let lines: Vec<String> = fields
+        .iter()
+        .map(|field| serde_json::to_string(field).unwrap())
+        .collect();
+    check_written(
+        "../tests/ui/fake/fields.json",
+        &format!("[\n{}\n]\n", lines.join(",\n")),
+    );
+}
+
+/// Compares a file with what the program would write there.
+fn check_written(path: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os("ANNEAL_WRITE_BINDINGS").is_some() {
-        fs::write(&path, &text).unwrap();
+        fs::write(&path, text).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         text == committed,
-        "run with ANNEAL_WRITE_BINDINGS=1 to write them anew"
+        "run with ANNEAL_WRITE_BINDINGS=1 to write {} anew",
+        path.display()
     );
 }
 

@@ -110,7 +110,10 @@ fn resolve(app: &App, filled: &Filled) -> Result<AnyResolved> {
         .collect();
     let request = run_file::set(AnyRequest::default(), &changes).map_err(|mut error| {
         // On the command line it is a flag; here it is the field that was filled in.
-        error.message = error.message.replacen("--set ", "", 1);
+        if let Some(field) = &error.field {
+            let flag = format!("`--set {field}={}`", filled.get(field).map_or("", |it| it));
+            error.message = error.message.replacen(&flag, &format!("`{field}`"), 1);
+        }
         error
     })?;
     app.host.plan(request)

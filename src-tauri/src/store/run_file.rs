@@ -121,13 +121,18 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
         put(&mut alone, field, value.clone());
         AnyRequest::read(&alone).map_err(|problem| {
             let names = unknown::names_in(&alone);
-            match names.first().filter(|_| unknown::is_said(&problem)) {
-                Some(name) => {
-                    let advice = unknown::advice(name);
-                    wrong(format!("`{name}` {}", advice.words)).with_hint(advice.hint())
-                }
-                None => wrong(yaml::expected_in_words(&problem.problem)),
+            if let Some(name) = names.first().filter(|_| unknown::is_said(&problem)) {
+                let advice = unknown::advice(name);
+                return wrong(format!("`{name}` {}", advice.words)).with_hint(advice.hint());
             }
+            let words = yaml::expected_in_words(&problem.problem);
+            // What was expected is what to do about it.
+            let Some((_, expected)) = words.split_once(", expected ") else {
+                return wrong(words);
+            };
+            AppError::invalid(format!("`--set {change}` can't be read"))
+                .with_field(field)
+                .with_hint(format!("it takes {expected}"))
         })?;
         put(&mut tree, field, value);
     }
@@ -318,35 +323,48 @@ mod tests {
 
     #[test]
     fn a_wrong_change_is_named() {
-        for (change, expected) in [
-            ("steps", "`--set steps` has no `=`"),
+        for (change, message, hint) in [
+            (
+                "steps",
+                "`--set steps` has no `=`",
+                Some("write it like `--set lora.rank=16`"),
+            ),
             (
                 "steps=many",
-                "`--set steps=many`: invalid type: string \"many\", expected a whole number",
+                "`--set steps=many` can't be read",
+                Some("it takes a whole number"),
             ),
             (
                 "lora.rnak=8",
                 "`--set lora.rnak=8`: `lora.rnak` is not a setting; the nearest is `lora.rank`",
+                None,
             ),
             (
                 "lora_r=8",
                 "`--set lora_r=8`: `lora_r` is called `lora.rank` here",
+                None,
             ),
             (
                 "lora={r: 8}",
                 "`--set lora={r: 8}`: `lora.r` is called `lora.rank` here",
+                None,
             ),
             (
                 "precision=int4",
                 "`--set precision=int4`: `dtype` is `int4`; it can be f32, bf16 or f16",
+                None,
             ),
             (
                 "steps.more=8",
-                "`--set steps.more=8`: invalid type: map, expected a whole number",
+                "`--set steps.more=8` can't be read",
+                Some("it takes a whole number"),
             ),
         ] {
             let error = set(AnyRequest::default(), &[change.to_owned()]).unwrap_err();
-            assert_eq!(error.message, expected);
+            assert_eq!(error.message, message);
+            if hint.is_some() {
+                assert_eq!(error.hint.as_deref(), hint);
+            }
         }
     }
 
@@ -376,7 +394,7 @@ mod tests {
         let error = read_text(text).unwrap_err();
         assert_eq!(
             error.message,
-            "`base_model` in line 1: is called `model` here: `run.yaml`"
+            "`base_model` in line 1 is called `model` here: `run.yaml`"
         );
         assert_eq!(error.field.as_deref(), Some("base_model"));
         assert_eq!(error.hint.as_deref(), Some(unknown::ALL_FIELDS));
@@ -393,7 +411,7 @@ mod tests {
         let error = read_text("task: language\nsteps: 3\nlora_r: 16\n").unwrap_err();
         assert_eq!(
             error.message,
-            "`lora_r` in line 3: is called `lora.rank` here: `run.yaml`"
+            "`lora_r` in line 3 is called `lora.rank` here: `run.yaml`"
         );
         assert_eq!(
             error.hint.as_deref(),
@@ -423,7 +441,7 @@ mod tests {
         let both = read_text("precision: fp16\ndtype:\n  compute: float16\n").unwrap_err();
         assert_eq!(
             both.message,
-            "`precision` in line 1: means the same as `dtype.compute`, which is given too; remove one of the two: \
+            "`precision` in line 1 means the same as `dtype.compute`, which is given too; remove one of the two: \
              `run.yaml`"
         );
         let wrong = read_text("seed: 1\nprecision: int4\n").unwrap_err();

@@ -47,13 +47,19 @@ pub(crate) fn at_its_line(
             .is_some_and(|it| field == it || field.starts_with(&format!("{it}[")))
     };
     let place = match lines.find(named) {
-        Some(line) => format!("`{field}` in line {line}: "),
-        None if field == "." => String::new(),
-        None => format!("`{field}`: "),
+        Some(line) => format!("`{field}` in line {line}"),
+        None if field == "." => "the file".to_owned(),
+        None => format!("`{field}`"),
     };
     let words = expected_in_words(&problem);
-    let words = plain(&words);
-    AppError::invalid(format!("{place}{words}: `{}`", path.display())).with_field(field)
+    let error = |words: &str| {
+        AppError::invalid(format!("{place} {words}: `{}`", path.display())).with_field(&*field)
+    };
+    // What was expected is what to do about it.
+    match words.split_once(", expected ") {
+        Some((_, expected)) => error("can't be read").with_hint(format!("it takes {expected}")),
+        None => error(&words),
+    }
 }
 
 /// What is wrong with a value, without the names of Rust's types.

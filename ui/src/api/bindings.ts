@@ -122,7 +122,7 @@ export const commands = {
 	/**  A run. */
 	run: (id: string) => typedError<RunView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("run", { id })),
 	/**  Everything that happened in a run, to be compared with another. */
-	runEvents: (id: string) => typedError<EventsView, ErrorView_Serialize>(__TAURI_INVOKE("run_events", { id })),
+	runEvents: (id: string) => typedError<EventsView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("run_events", { id })),
 	/**
 	 *  Tells what happened in a run after the event with a number, and then what happens, until `unfollow_run`. Whoever followed
 	 *  before hears no more. Returns the number of this follower.
@@ -1004,28 +1004,76 @@ export type EstimateView_Serialize = {
 export type EvaluationView = {
 	step: number,
 	loss: number | null,
+	metrics: MetricView[],
 	best: boolean,
 };
 
 /**  What happened in a run after some event. Columns of numbers are as long as `steps`. */
-export type EventsView = {
+export type EventsView = EventsView_Serialize | EventsView_Deserialize;
+
+/**  What happened in a run after some event. Columns of numbers are as long as `steps`. */
+export type EventsView_Deserialize = {
 	/**  The number of the last event: what to ask from next time. */
 	last: number,
 	steps: number[],
 	losses: (number | null)[],
 	learningRates: (number | null)[],
 	gradientNorms: (number | null)[],
-	tokensPerSecond: (number | null)[],
+	unitsPerSecond: (number | null)[],
 	memoryBytes: (number | null)[],
 	/**  Milliseconds of each step. */
 	millis: (number | null)[],
 	/**  Held-out losses. */
 	evaluations: EvaluationView[],
-	/**  What the model wrote. */
-	samples: SampleView[],
+	/**  What the model showed of itself. */
+	exhibits: ExhibitView_Deserialize[],
 	/**  What happened, in sentences. */
 	sentences: SentenceView[],
 };
+
+/**  What happened in a run after some event. Columns of numbers are as long as `steps`. */
+export type EventsView_Serialize = {
+	/**  The number of the last event: what to ask from next time. */
+	last: number,
+	steps: number[],
+	losses: (number | null)[],
+	learningRates: (number | null)[],
+	gradientNorms: (number | null)[],
+	unitsPerSecond: (number | null)[],
+	memoryBytes: (number | null)[],
+	/**  Milliseconds of each step. */
+	millis: (number | null)[],
+	/**  Held-out losses. */
+	evaluations: EvaluationView[],
+	/**  What the model showed of itself. */
+	exhibits: ExhibitView_Serialize[],
+	/**  What happened, in sentences. */
+	sentences: SentenceView[],
+};
+
+/**  Something to look at. */
+export type Exhibit = Exhibit_Serialize | Exhibit_Deserialize;
+
+/**  What the model showed of itself. */
+export type ExhibitView = ExhibitView_Serialize | ExhibitView_Deserialize;
+
+/**  What the model showed of itself. */
+export type ExhibitView_Deserialize = {
+	step: number,
+	exhibit: Exhibit_Deserialize,
+};
+
+/**  What the model showed of itself. */
+export type ExhibitView_Serialize = {
+	step: number,
+	exhibit: Exhibit_Serialize,
+};
+
+/**  Something to look at. */
+export type Exhibit_Deserialize = { kind: "text"; title: string; text: string } | { kind: "grid"; title: string; rows: string[][]; marks: MarkView[] } | { kind: "image"; title: string; label: string; expected?: string | null; width: number; pixels: number[] } | { kind: "table"; title: string; columns: string[]; rows: string[][] };
+
+/**  Something to look at. */
+export type Exhibit_Serialize = { kind: "text"; title: string; text: string } | { kind: "grid"; title: string; rows: string[][]; marks: MarkView[] } | { kind: "image"; title: string; label: string; expected: string | null; width: number; pixels: number[] } | { kind: "table"; title: string; columns: string[]; rows: string[][] };
 
 /**  What is wrong with a field. */
 export type FieldProblemView = FieldProblemView_Serialize | FieldProblemView_Deserialize;
@@ -1321,6 +1369,16 @@ export type LimitView = {
 	why: string,
 };
 
+/**  A marked cell of a grid. */
+export type MarkView = {
+	row: number,
+	column: number,
+	meaning: Meaning,
+};
+
+/**  What a mark says of a cell. */
+export type Meaning = "given" | "right" | "wrong";
+
 /**  What a few real steps took. */
 export type MeasureView = MeasureView_Serialize | MeasureView_Deserialize;
 
@@ -1363,6 +1421,14 @@ export type MessageView = {
 	/**  `system`, `user` or `assistant`. */
 	role: string,
 	text: string,
+};
+
+/**  A figure beside the loss. */
+export type MetricView = {
+	name: string,
+	label: string,
+	value: number,
+	higherIsBetter: boolean,
 };
 
 /**  Where a model lies, which says what may be done with its files. */
@@ -1495,7 +1561,7 @@ export type PlanView_Deserialize = {
 	warnings: string[],
 	steps: number,
 	/**  Tokens in one step. */
-	stepTokens: number,
+	stepUnits: number,
 	estimate?: EstimateView_Deserialize | null,
 	/**  Whether it fits, where that is known. */
 	fit?: RunFitView | null,
@@ -1511,7 +1577,7 @@ export type PlanView_Serialize = {
 	warnings: string[],
 	steps: number,
 	/**  Tokens in one step. */
-	stepTokens: number,
+	stepUnits: number,
 	estimate: EstimateView_Serialize | null,
 	/**  Whether it fits, where that is known. */
 	fit: RunFitView | null,
@@ -1657,13 +1723,13 @@ export type RunNews = RunNews_Serialize | RunNews_Deserialize;
 /**  What is new in a run. */
 export type RunNews_Deserialize = {
 	run: RunView_Deserialize,
-	events: EventsView,
+	events: EventsView_Deserialize,
 };
 
 /**  What is new in a run. */
 export type RunNews_Serialize = {
 	run: RunView_Serialize,
-	events: EventsView,
+	events: EventsView_Serialize,
 };
 
 /**  What a run is doing. */
@@ -1690,9 +1756,15 @@ export type RunView_Deserialize = {
 	id: string,
 	/**  What the user called it. */
 	name: string,
+	/**  Its kind of learning: `language`. Empty where the plan is lost. */
+	task: string,
+	/**  What that learns from, in the plural: `tokens`. */
+	unit: string,
+	/**  What can be done with its result: `chat`. */
+	uses: string[],
 	/**  How it learns, on what. */
 	what: string,
-	/**  `lora`, `full` or `scratch`. */
+	/**  How its weights are trained: `lora`, `full` or `scratch`. */
 	method: string,
 	/**  The names of the files it learns from. */
 	data: string[],
@@ -1723,13 +1795,13 @@ export type RunView_Deserialize = {
 	/**  Seconds of training so far, and until it is done at the rate of the latest steps. */
 	seconds: number,
 	secondsLeft?: number | null,
-	tokensPerSecond?: number | null,
+	unitsPerSecond?: number | null,
 	memoryBytes?: number | null,
 	peakMemoryBytes?: number | null,
 	device?: string | null,
 	parameters?: number | null,
 	trainableParameters?: number | null,
-	/**  Whether something was saved that can be talked to. */
+	/**  Whether something was saved that can be used. */
 	saved: boolean,
 	/**  What of its files is damaged, each in a sentence. */
 	damage: string[],
@@ -1741,9 +1813,15 @@ export type RunView_Serialize = {
 	id: string,
 	/**  What the user called it. */
 	name: string,
+	/**  Its kind of learning: `language`. Empty where the plan is lost. */
+	task: string,
+	/**  What that learns from, in the plural: `tokens`. */
+	unit: string,
+	/**  What can be done with its result: `chat`. */
+	uses: string[],
 	/**  How it learns, on what. */
 	what: string,
-	/**  `lora`, `full` or `scratch`. */
+	/**  How its weights are trained: `lora`, `full` or `scratch`. */
 	method: string,
 	/**  The names of the files it learns from. */
 	data: string[],
@@ -1774,23 +1852,16 @@ export type RunView_Serialize = {
 	/**  Seconds of training so far, and until it is done at the rate of the latest steps. */
 	seconds: number,
 	secondsLeft: number | null,
-	tokensPerSecond: number | null,
+	unitsPerSecond: number | null,
 	memoryBytes: number | null,
 	peakMemoryBytes: number | null,
 	device: string | null,
 	parameters: number | null,
 	trainableParameters: number | null,
-	/**  Whether something was saved that can be talked to. */
+	/**  Whether something was saved that can be used. */
 	saved: boolean,
 	/**  What of its files is damaged, each in a sentence. */
 	damage: string[],
-};
-
-/**  What the model wrote. */
-export type SampleView = {
-	step: number,
-	prompt: string,
-	text: string,
 };
 
 /**  How answers are written. The names are those of `anneal chat --set`. */

@@ -50,7 +50,7 @@ export type {
   DownloadView_Serialize as DownloadView,
   EstimateView_Serialize as EstimateView,
   EvaluationView,
-  EventsView,
+  EventsView_Serialize as EventsView,
   FieldProblemView_Serialize as FieldProblemView,
   FieldView,
   FileView,

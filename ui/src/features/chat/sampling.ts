@@ -18,10 +18,10 @@ const LARGEST = 2 ** 32 - 1;
 export const FIELDS: Field[] = [
   { name: "temperature", label: "Temperature", help: "0 always takes the likeliest, 1 draws as the model says.", least: 0, most: 10, step: 0.1 },
   { name: "topP", label: "Top-p", help: "The likeliest tokens with this much probability. 1 is all.", least: 0, most: 1, step: 0.05 },
-  { name: "topK", label: "Top-k", help: "So many of the likeliest tokens. 0 is all.", least: 0, most: LARGEST, step: 1 },
+  { name: "topK", label: "Top-k", help: "Sample from the top k. 0 = off.", least: 0, most: LARGEST, step: 1 },
   { name: "minP", label: "Min-p", help: "At least this share of the likeliest one's probability. 0 is all.", least: 0, most: 1, step: 0.01 },
   { name: "repetitionPenalty", label: "Repetition penalty", help: "Makes what was already written less likely. 1 is off.", least: 0.01, most: 10, step: 0.05 },
-  { name: "maxTokens", label: "Most tokens", help: "Where an answer is cut.", least: 1, most: LARGEST, step: 1 },
+  { name: "maxTokens", label: "Max tokens", help: "Where an answer is cut.", least: 1, most: LARGEST, step: 1 },
   { name: "seed", label: "Seed", help: "The same seed and words give the same answers.", least: 0, most: LARGEST, step: 1 },
 ];
 

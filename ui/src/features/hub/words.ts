@@ -29,7 +29,7 @@ export const TASKS: Record<RepositoryKind, Choice<string>[]> = {
 export const ORDERS: Choice<SortBy>[] = [
   { value: "downloads", text: "Most downloads" },
   { value: "likes", text: "Most likes" },
-  { value: "recent", text: "Changed last" },
+  { value: "recent", text: "Recently updated" },
 ];
 
 /** A task as a person reads it: text generation. */

@@ -1,22 +1,23 @@
 // Runs on one chart: by what they are looked at, and along what.
 
 import type { Line } from "../../components/paint";
-import { count, duration, loss } from "../../lib/format";
+import { count, duration } from "../../lib/format";
 import { countBelow } from "../../lib/ordered";
-import type { Column } from "./column";
 import type { Columns } from "./columns";
-import { rate } from "./metrics";
+import { looksOf, type Look } from "./metrics";
 import type { Mark } from "./sides.svelte";
 
-export type What = "loss" | "held_out" | "learning_rate" | "tokens";
 export type Along = "step" | "share" | "time";
 
-export const WHAT: Record<What, { title: string; legend: string; value: (value: number) => string; canLog: boolean; fromZero: boolean }> = {
-  loss: { title: "Loss", legend: "smoothed", value: loss, canLog: true, fromZero: false },
-  held_out: { title: "Held-out", legend: "loss on held-out data", value: loss, canLog: true, fromZero: false },
-  learning_rate: { title: "Learning rate", legend: "of each step", value: rate, canLog: true, fromZero: true },
-  tokens: { title: "Tokens a second", legend: "smoothed", value: count, canLog: false, fromZero: true },
-};
+/** What runs that count in this unit can be compared by: one line for each of them. */
+export function comparedBy(unit: string, runs: Columns[]): Look[] {
+  return looksOf(unit, runs).flatMap((look) => {
+    const { series, smooth, measure, alone, title, legend } = look;
+    if (alone) return [];
+    const line = { ...look, legend: smooth ? "smoothed" : legend, measure: series ? undefined : measure };
+    return series && measure ? [line, { ...look, title: "Held-out", legend: `${title.toLowerCase()} on held-out data`, series: undefined }] : [line];
+  });
+}
 
 export const ALONG: Record<Along, { title: string; words: string }> = {
   step: { title: "Step", words: "by step" },
@@ -36,18 +37,15 @@ export function placeAt(x: number, along: Along, time: { unit: number; name: str
   return along === "share" ? `${x.toFixed(1)} % of the run` : duration((x / time.unit) * 3600);
 }
 
-const ysOf = (columns: Columns, what: What): Column =>
-  ({ loss: columns.smoothLoss, held_out: columns.heldOut, learning_rate: columns.learningRate, tokens: columns.smoothTokensPerSecond })[what];
-
 /** The line of a run that has so many steps. */
-export function lineOf(columns: Columns, steps: number, what: What, along: Along, hours: number, { colour, dash, shape }: Mark): Line {
-  const isHeldOut = what === "held_out";
+export function lineOf(columns: Columns, { series, smooth, measure }: Look, steps: number, along: Along, hours: number, { colour, dash, shape }: Mark): Line {
+  const isHeldOut = measure !== undefined;
   const bySteps = isHeldOut ? columns.heldOutSteps : columns.steps;
   const byHours = isHeldOut ? columns.heldOutHours : columns.hours;
   return {
     xs: along === "time" ? byHours : bySteps,
     unit: along === "time" ? timeUnit(hours).unit : along === "share" ? 100 / Math.max(steps, 1) : 1,
-    ys: ysOf(columns, what),
+    ys: isHeldOut ? columns.heldOut(measure) : smooth ? columns.smooth(series ?? "") : columns.of(series ?? ""),
     look: isHeldOut ? "dotted" : "line",
     colour,
     dash,

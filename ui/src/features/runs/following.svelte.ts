@@ -2,7 +2,9 @@
 
 import { api, type EventsView, type RunNews, type RunView } from "../../api";
 import { Columns } from "./columns";
-import { latest, type Sample } from "./samples";
+import type { Shown } from "../kind";
+import { latest } from "./exhibits";
+import { toldBy, type Told } from "./series";
 
 /** How long one frame may add what was told, in milliseconds. The rest waits for the next. */
 const FRAME = 6;
@@ -22,7 +24,8 @@ export class Following {
   tick = $state(0);
   run = $state.raw<RunView>();
   error = $state.raw<unknown>();
-  samples = $state.raw<Sample[]>([]);
+  /** What the model showed of itself. */
+  shown = $state.raw<Shown[]>([]);
   /** The oldest first. */
   sentences = $state.raw<EventsView["sentences"]>([]);
   /** Whether all that happened before was told. */
@@ -30,7 +33,7 @@ export class Following {
 
   /** When something last happened in the run, when it was first looked at. */
   #changed = "";
-  #messages: RunNews[] = [];
+  #messages: { news: RunNews; told: Told }[] = [];
   /** How many rows of the first message were added already. */
   #rows = 0;
   #frame = 0;
@@ -74,7 +77,7 @@ export class Following {
 
   #hear(news: RunNews) {
     if (this.#gone) return;
-    this.#messages.push(news);
+    this.#messages.push({ news, told: toldBy(news.events) });
     // A page that is not shown draws no frames.
     if (document.hidden) this.#take();
     else if (news.events.steps.length > MANY_ROWS) this.#draw();
@@ -94,14 +97,14 @@ export class Following {
     this.#drawn = performance.now();
     const until = this.#drawn + FRAME;
     do {
-      const news = this.#messages[0];
-      if (!news) break;
-      const { events } = news;
-      const to = Math.min(this.#rows + ROWS, events.steps.length);
-      this.columns.take(events, this.#rows, to);
+      const message = this.#messages[0];
+      if (!message) break;
+      const { news, told } = message;
+      const to = Math.min(this.#rows + ROWS, told.steps.length);
+      this.columns.take(told, this.#rows, to);
       this.#rows = to;
-      if (to === events.steps.length) {
-        this.#tell(news);
+      if (to === told.steps.length) {
+        this.#tell(news, told);
         this.#messages.shift();
         this.#rows = 0;
       }
@@ -110,8 +113,8 @@ export class Following {
     if (this.#messages.length > 0) this.#frame = requestAnimationFrame(this.#take);
   };
 
-  #tell({ run, events }: RunNews) {
-    if (events.samples.length > 0) this.samples = latest(this.samples, events.samples);
+  #tell({ run, events }: RunNews, { shown }: Told) {
+    if (shown.length > 0) this.shown = latest(this.shown, shown);
     if (events.sentences.length > 0) this.sentences = [...this.sentences, ...events.sentences];
     // While the past is told, a message has the run as it was then.
     if (!this.isNow && (run.changed ?? "") < this.#changed) return;

@@ -1,13 +1,11 @@
-// What a run can be looked at by: its lines, and how their values are written.
+// What a run can be looked at by: its lines, and how their values are written. A series or a measure that has no look of its
+// own here is drawn all the same.
 
 import type { Line } from "../../components/paint";
 import { bytes, count, loss } from "../../lib/format";
 import { countBelow } from "../../lib/ordered";
 import { decimals } from "../../lib/scale";
-import type { Column } from "./column";
 import type { Columns } from "./columns";
-
-export type Metric = "loss" | "learning_rate" | "gradient_norm" | "memory" | "tokens";
 
 export interface Look {
   title: string;
@@ -15,20 +13,27 @@ export interface Look {
   legend: string;
   canLog: boolean;
   fromZero: boolean;
-  lines: (columns: Columns) => Line[];
-  /** A value, with its unit. */
+  /** The series that is its line; nothing where there are only dots. */
+  series?: string;
+  /** Whether its values jump so much that the line goes through their middle. */
+  smooth?: boolean;
+  /** The measure on held-out data that is its dots. */
+  measure?: string;
+  /** Whether it says nothing beside the same of another run. */
+  alone?: boolean;
   value: (value: number) => string;
+  /** What comes after a value that stands in a sentence. */
+  unit?: string;
+  /** A value at the end of its line. */
+  short: (value: number) => string;
   /** The words beside the lines of the axis. */
   axis: (values: number[]) => string[];
-  /** What is said of a step, by name. */
-  columns: (columns: Columns) => [string, Column][];
 }
 
-export const rate = (value: number) => (value === 0 ? "0" : value.toExponential(1).replace(".0e", "e"));
+const rate = (value: number) => (value === 0 ? "0" : value.toExponential(1).replace(".0e", "e"));
 const plain = (values: number[]) => values.map((value) => value.toFixed(Math.min(decimals(values), 3)));
 const short = (value: number) => value.toFixed(value < 10 ? 2 : 1);
-const line = (columns: Columns, ys: Column, write: (value: number) => string): Line => ({ xs: columns.steps, ys, look: "line", colour: "temper", write });
-const noise = (columns: Columns, ys: Column): Line => ({ xs: columns.steps, ys, look: "thin", colour: "--line-strong" });
+export const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1).replaceAll("_", " ");
 
 function bytesAxis(values: number[]): string[] {
   const most = Math.max(...values.map(Math.abs));
@@ -37,72 +42,52 @@ function bytesAxis(values: number[]): string[] {
   return values.map((value) => (value === 0 ? "0" : `${(value / unit).toFixed(places)} ${name}`));
 }
 
-export const METRICS: Record<Metric, Look> = {
-  loss: {
-    title: "Loss",
-    legend: "line: smoothed · dots: held-out",
-    canLog: true,
-    fromZero: false,
-    lines: (columns) => [
-      noise(columns, columns.loss),
-      line(columns, columns.smoothLoss, short),
-      { xs: columns.heldOutSteps, ys: columns.heldOut, look: "dots", colour: "--ink" },
-    ],
-    value: loss,
-    axis: plain,
-    columns: (columns) => [["raw", columns.loss], ["smoothed", columns.smoothLoss]],
-  },
-  learning_rate: {
-    title: "Learning rate",
-    legend: "of each step",
-    canLog: true,
-    fromZero: true,
-    lines: (columns) => [line(columns, columns.learningRate, rate)],
-    value: rate,
-    axis: (values) => values.map(rate),
-    columns: (columns) => [["learning rate", columns.learningRate]],
-  },
-  gradient_norm: {
-    title: "Gradient norm",
-    legend: "before clipping · line: smoothed",
-    canLog: true,
-    fromZero: false,
-    lines: (columns) => [noise(columns, columns.gradientNorm), line(columns, columns.smoothGradientNorm, short)],
-    value: loss,
-    axis: plain,
-    columns: (columns) => [["raw", columns.gradientNorm], ["smoothed", columns.smoothGradientNorm]],
-  },
-  memory: {
-    title: "Memory",
-    legend: "in use after each step",
-    canLog: false,
-    fromZero: true,
-    lines: (columns) => [line(columns, columns.memory, bytes)],
-    value: bytes,
-    axis: bytesAxis,
-    columns: (columns) => [["memory", columns.memory]],
-  },
-  tokens: {
-    title: "Tokens a second",
-    legend: "line: smoothed",
-    canLog: false,
-    fromZero: true,
-    lines: (columns) => [noise(columns, columns.tokensPerSecond), line(columns, columns.smoothTokensPerSecond, count)],
-    value: (value) => `${count(value)} tokens a second`,
-    axis: (values) => values.map(count),
-    columns: (columns) => [["raw", columns.tokensPerSecond], ["smoothed", columns.smoothTokensPerSecond]],
-  },
-};
+const NUMBERS = { canLog: true, fromZero: false, value: loss, short, axis: plain };
+const AMOUNTS = { canLog: false, fromZero: true };
+
+/** What runs that count in this unit can be looked at by. */
+export function looksOf(unit: string, runs: Columns[]): Look[] {
+  const looks: Look[] = [
+    { ...NUMBERS, title: "Loss", legend: "line: smoothed · dots: held-out", series: "loss", smooth: true, measure: "loss" },
+    { title: "Learning rate", legend: "of each step", series: "learning_rate", canLog: true, fromZero: true, value: rate, short: rate, axis: (values) => values.map(rate) },
+    { ...NUMBERS, title: "Gradient norm", legend: "before clipping · line: smoothed", series: "gradient_norm", smooth: true, alone: true },
+    { ...AMOUNTS, title: "Memory", legend: "in use after each step", series: "memory", alone: true, value: bytes, short: bytes, axis: bytesAxis },
+    { ...AMOUNTS, title: `${capital(unit)} a second`, legend: "line: smoothed", series: "rate", smooth: true, value: count, unit: ` ${unit} a second`, short: count, axis: (values) => values.map(count) },
+  ];
+  const measures = new Map(runs.flatMap((columns) => columns.measures.map(({ name, label }) => [name, label] as const)));
+  for (const [measure, label] of measures) {
+    if (looks.every((look) => look.measure !== measure)) looks.push({ ...NUMBERS, title: label, legend: "on held-out data", measure });
+  }
+  for (const series of new Set(runs.flatMap((columns) => columns.names))) {
+    if (looks.every((look) => look.series !== series)) looks.push({ ...NUMBERS, title: capital(series), legend: "line: smoothed", series, smooth: true });
+  }
+  return looks;
+}
+
+/** The lines of a run. */
+export function linesOf({ series, smooth, measure, short }: Look, columns: Columns): Line[] {
+  const lines: Line[] = [];
+  const xs = columns.steps;
+  if (series && smooth) lines.push({ xs, ys: columns.of(series), look: "thin", colour: "--line-strong" });
+  if (series) lines.push({ xs, ys: smooth ? columns.smooth(series) : columns.of(series), look: "line", colour: "temper", write: short });
+  if (measure) lines.push({ xs: columns.heldOutSteps, ys: columns.heldOut(measure), look: "dots", colour: "--ink" });
+  return lines;
+}
+
+/** The last value that is known. */
+export function lastOf({ series, smooth, measure }: Look, columns: Columns): number | undefined {
+  if (!series) return measure === undefined ? undefined : columns.heldOut(measure).last();
+  return (smooth ? columns.smooth(series) : columns.of(series)).last();
+}
 
 /** The values of a step, each with its name. */
-export function valuesAt(columns: Columns, metric: Metric, step: number): [string, string][] {
-  const look = METRICS[metric];
+export function valuesAt(columns: Columns, { title, series, smooth, measure, value, unit = "" }: Look, step: number): [string, string][] {
   const at = countBelow(columns.steps, step);
-  const values = look.columns(columns).map(([name, { values }]): [string, string] => {
-    const value = values[at];
-    return [name, value === undefined || value !== value ? "not known" : look.value(value)];
-  });
-  const heldOut = metric === "loss" ? columns.heldOutBy(step) : undefined;
-  if (heldOut) values.push([heldOut.step === step ? "held-out" : `held-out at ${count(heldOut.step)}`, loss(heldOut.loss)]);
+  const write = (number: number | undefined) => (number === undefined || number !== number ? "not known" : `${value(number)}${unit}`);
+  const values: [string, string][] = [];
+  if (series && smooth) values.push(["raw", write(columns.of(series).values[at])], ["smoothed", write(columns.smooth(series).values[at])]);
+  else if (series) values.push([title.toLowerCase(), write(columns.of(series).values[at])]);
+  const heldOut = measure && columns.heldOutBy(measure, step);
+  if (heldOut) values.push([heldOut.step === step ? "held-out" : `held-out at ${count(heldOut.step)}`, write(heldOut.value)]);
   return values;
 }

@@ -3,7 +3,8 @@
 import { untrack } from "svelte";
 import { api, type PlanLineView, type RunView } from "../../api";
 import { SHAPES, type Shape } from "../../components/paint";
-import { Columns, highest, mean } from "./columns";
+import { best, Columns, highest, mean } from "./columns";
+import { rateOf, toldBy, unitOf } from "./series";
 import { isHeld, standing } from "./standing";
 
 /** How a run is told from the others: by more than its colour. */
@@ -29,8 +30,11 @@ export interface Figures {
   heldOut: number | null;
   loss: number | null;
   seconds: number | null;
-  tokensPerSecond: number | undefined;
+  /** Units in a second. */
+  rate: number | undefined;
   peak: number | null | undefined;
+  /** The best of what else was measured on held-out data, by name. */
+  best: Record<string, number | undefined>;
 }
 
 /** More than this can't be told apart. */
@@ -80,9 +84,10 @@ export class Sides {
     try {
       const [run, events, plan] = await Promise.all([api.run(id), api.runEvents(id), api.runPlan(id)]);
       const columns = new Columns(run.steps, SMOOTHING);
-      for (let from = 0; from === 0 || from < events.steps.length; from += ROWS) {
+      const told = toldBy(events);
+      for (let from = 0; from === 0 || from < told.steps.length; from += ROWS) {
         if (from > 0) await new Promise((next) => setTimeout(next));
-        columns.take(events, from, Math.min(from + ROWS, events.steps.length));
+        columns.take(told, from, Math.min(from + ROWS, told.steps.length));
       }
       this.#put(id, { run, plan, columns, figures: figures(run, columns) });
     } catch (error) {
@@ -99,9 +104,16 @@ export class Sides {
 function figures(run: RunView, columns: Columns): Figures {
   return {
     heldOut: run.bestLoss,
-    loss: columns.smoothLoss.last() ?? run.loss,
+    loss: columns.smooth("loss").last() ?? run.loss,
     seconds: run.seconds,
-    tokensPerSecond: mean(columns.tokensPerSecond.values),
-    peak: run.peakMemoryBytes ?? highest(columns.memory.values),
+    rate: mean(columns.of("rate").values) ?? rateOf(run) ?? undefined,
+    peak: run.peakMemoryBytes ?? highest(columns.of("memory").values),
+    best: Object.fromEntries(columns.measures.map(({ name, higherIsBetter }) => [name, best(columns.heldOut(name).values, higherIsBetter)])),
   };
+}
+
+/** What runs count in, together. */
+export function unitOfSides(sides: Side[]): string {
+  const units = new Set(sides.flatMap(({ run }) => (run ? [unitOf(run)] : [])));
+  return units.size === 1 ? [...units].join() : "units";
 }

@@ -32,13 +32,13 @@ export function ordinal(place: number): string {
 /** What happened to a run that is not going on by itself, and what continuing it does. */
 export function explanation(run: RunView, stands: Standing): string | undefined {
   const again = run.saved
-    ? "Continue goes on from the last checkpoint, to exactly the losses it would have had."
+    ? "Continue resumes from the last checkpoint, with identical results."
     : "Nothing was saved yet, so Continue begins at the first step.";
   if (stands === "paused" && run.problem !== null) return `Waits, saved, and goes on by itself: ${run.problem}.`;
   if (stands === "interrupted") return `The run was cut off at step ${count(run.step)}: the app or the computer went down. ${again}`;
   if (stands === "stopped") return `Stopped at step ${count(run.step)}${run.saved ? " and saved" : ""}. ${again}`;
   if (stands === "failed" && run.forceHelps) {
-    return "Continue looks again. Go on all the same takes it as it is now, from the last checkpoint; the losses are then no longer those the run would have had.";
+    return "Continue looks again. Resume anyway takes it as it is now, from the last checkpoint; the losses are then no longer those the run would have had.";
   }
   return stands === "failed" ? again : undefined;
 }

@@ -13,12 +13,14 @@ import {
   type PlanView,
 } from "../../api";
 import { latest } from "../../lib/latest";
-import { asked, begun, belongs, dataOf, hasOwnShape, isReading, keyOf, lengthOf, merged, methodOf, needs, read, requestOf, setOf, type Unit, unitOf } from "./filled";
+import { kindOf, KINDS } from "../kinds";
+import { idOf } from "./control";
+import { asked, begun, dataOf, isReading, keyOf, lengthOf, merged, needs, read, requestOf, setOf, type Unit, unitOf } from "./filled";
 import { memoryOf } from "./memory";
 import { labelOf, said } from "./words";
 
-/** Settings that stand in the form itself, not among the folded ones. */
-const OWN = ["name", "method", "model", "steps", "epochs", "lora.rank", "scratch.preset", "data.files"];
+/** Settings that every form has a control for, not among the folded ones. */
+const OWN = ["task", "name", "steps", "epochs", "data.files"];
 
 const CONTROL = "input, select:enabled, textarea, button";
 
@@ -31,7 +33,7 @@ interface Look {
   model: string | null;
 }
 
-class Draft {
+export class Draft {
   filled = $state.raw<Filled>({});
   /** The fields it began with: one stays in sight while it is emptied to be filled anew. */
   given = $state.raw<string[]>([]);
@@ -71,26 +73,28 @@ class Draft {
   more = $state(false);
   open = $state<Record<string, boolean>>({});
 
-  readonly method = $derived(methodOf(this.filled));
-  readonly asked = $derived(asked(this.filled));
+  readonly kind = $derived(kindOf(this.filled["task"]));
+  readonly method = $derived(this.kind.form.method(this.filled));
+  /** What fields are called. */
+  readonly names = $derived([...Object.entries(this.kind.form.labels).map(([field, label]) => ({ field, label })), ...this.fields]);
+  readonly asked = $derived(asked(this.filled, this.kind.form));
   readonly key = $derived(keyOf(this.asked));
   readonly pending = $derived(this.planned !== this.key && this.unanswered === undefined);
-  readonly needs = $derived(needs(this.filled));
+  readonly needs = $derived(needs(this.filled, this.kind.form));
   readonly set = $derived(setOf(this.filled, this.sets ?? []));
   readonly measure = $derived(this.measured?.key === this.key ? this.measured.view : undefined);
   readonly memory = $derived(this.plan?.estimate ? memoryOf(this.plan.estimate, this.measure?.peakBytes) : undefined);
   /** What is wrong, without what is only not chosen yet. */
-  readonly problems = $derived((this.plan?.problems ?? []).filter(({ field }) => !this.needs.some((need) => need === field)));
+  readonly problems = $derived((this.plan?.problems ?? []).filter(({ field }) => !this.needs.some((need) => need.field === field)));
   readonly ready = $derived(this.needs.length === 0 && this.problems.length === 0 && (this.plan?.choices.length ?? 0) > 0);
   readonly lengthUnit = $derived(unitOf(this.filled, this.unit));
 
   /** The folded settings of the method, with those of a run file that the form doesn't know. */
   readonly folded = $derived.by(() => {
-    const known = this.fields.filter(({ field, methods }) => !OWN.includes(field) && (methods.length === 0 || methods.includes(this.method)));
+    const known = this.fields.filter(({ field, methods }) => !this.#isOwn(field) && (methods.length === 0 || methods.includes(this.method)));
     if (this.fields.length === 0) return known;
-    const kept = (field: string) => field in this.filled || !field.startsWith("scratch.config.") || hasOwnShape(this.filled);
     const strange = this.given.filter(
-      (field) => belongs(field, this.method) && kept(field) && !OWN.includes(field) && !isReading(field) && !this.fields.some((it) => it.field === field),
+      (field) => this.kind.form.belongs(field, this.filled) && !this.#isOwn(field) && !isReading(field) && !this.fields.some((it) => it.field === field),
     );
     return [...known, ...strange.map((field) => ({
       field,
@@ -128,6 +132,21 @@ class Draft {
   /** What was last looked into, so that other changes don't count the data again. */
   #seen = "";
 
+  /** What the form of another kind had in it, to come back with it. */
+  #others: Record<string, Filled> = {};
+
+  /** Learns in another kind. What every form has comes along. */
+  choose(task: string) {
+    this.#others[this.kind.task] = this.filled;
+    const { name = "" } = this.filled;
+    this.#replace(merged(this.#others[task] ?? {}, { name, task: task === KINDS[0].task ? "" : task }));
+    this.change({});
+  }
+
+  #isOwn(field: string): boolean {
+    return OWN.includes(field) || this.kind.form.own.includes(field);
+  }
+
   /** Opens the page, with what it is given or as it was left. */
   enter(filled?: Filled) {
     if (filled) this.#replace(filled);
@@ -140,7 +159,7 @@ class Draft {
   #replace(filled: Filled) {
     this.stopTrial();
     this.#reading = "";
-    this.filled = begun(filled);
+    this.filled = begun(filled, kindOf(filled["task"]).form);
     this.given = Object.keys(this.filled);
     this.unit = unitOf(filled, "epochs");
     this.plan = undefined;
@@ -217,7 +236,7 @@ class Draft {
       this.inspection = undefined;
       return;
     }
-    const look = { id, filled: this.filled, model: this.method === "scratch" ? null : read(this.filled["model"]) || null };
+    const look = { id, filled: this.filled, model: this.kind.form.reader(this.filled) };
     const seen = JSON.stringify([id, look.model, requestOf(this.filled)]);
     if (seen === this.#seen) return;
     this.#seen = seen;
@@ -303,16 +322,16 @@ class Draft {
   /** What is wrong at a control, for the fields that have their home there. */
   problemAt(home: string) {
     const found = this.problems.find(({ field }) => this.home(field) === home);
-    return found && said(found, this.fields);
+    return found && said(found, this.names);
   }
 
   /** The control where a field is changed; nothing when there is none. */
   home(field: string): string | undefined {
     if (field === "epochs") return "steps";
-    if (field === "lora" || field === "scratch") return "method";
     if (isReading(field) && !this.folded.some((it) => it.field === field)) return "data.files";
-    if (field === "lora.rank" || field === "scratch.preset" || field === "model") return belongs(field, this.method) ? field : "method";
-    return OWN.includes(field) || this.folded.some((it) => it.field === field) ? field : undefined;
+    const home = this.kind.form.home(field, this.filled);
+    if (home) return home;
+    return this.#isOwn(field) || this.folded.some((it) => it.field === field) ? field : undefined;
   }
 
   /** Opens the folded parts in which something is wrong. */
@@ -339,17 +358,6 @@ class Draft {
     const control = place?.matches(CONTROL) ? place : (place?.querySelector("input:checked") ?? place?.querySelector(CONTROL));
     if (control instanceof HTMLElement) control.focus();
   }
-}
-
-/** The id of a field's control on the page. */
-export function idOf(field: string): string {
-  return `field-${field}`;
-}
-
-/** What says more about a control: its help and what is wrong with it. */
-export function describedBy(id: string, help: unknown, problem: unknown): string | undefined {
-  const ids = [help ? `${id}-help` : "", problem ? `${id}-problem` : ""];
-  return ids.filter(Boolean).join(" ") || undefined;
 }
 
 export const draft = new Draft();

@@ -1,15 +1,12 @@
 // What the form has in its fields, as values of a run file, and what of it a run is asked for.
 
 import type { DataRequest, DataSetView, Filled } from "../../api";
+import type { KindForm, Need } from "../kind";
 
-export type Method = "lora" | "full" | "scratch";
 export type Unit = "epochs" | "steps";
 
 /** How data is read. A set of data brings all of it, so another one replaces all of it. */
 const READING = ["data.format", "data.columns", "data.encoding", "data.rows", "data.skip_bad_rows"];
-
-/** Lists that may be typed without their brackets. */
-const LISTS = ["lora.targets", "lora.layers"];
 
 /** Texts that YAML reads as themselves: they begin with a letter or a slash, and hold nothing that has a meaning. */
 const PLAIN = /^[a-z/]([\w ./-]*[\w/])?$/i;
@@ -55,27 +52,13 @@ function json(text: string): unknown {
   }
 }
 
-/** The method that was chosen, or follows from the rest. */
-export function methodOf(filled: Filled): Method {
-  const { method = "" } = filled;
-  if (method === "lora" || method === "full" || method === "scratch") return method;
-  return Object.keys(filled).some((field) => field.startsWith("scratch.")) && !filled["model"] ? "scratch" : "lora";
-}
-
-/** Whether a method has a field. What belongs to another is kept, and comes back with it. */
-export function belongs(field: string, method: Method): boolean {
-  if (field === "model") return method !== "scratch";
-  const [section] = field.split(".");
-  return (section !== "lora" && section !== "scratch") || section === method;
-}
-
-/** What a run is asked for: what was filled in and belongs to the method. */
-export function asked(filled: Filled): Filled {
+/** What a run is asked for: what was filled in and belongs to the way it learns. */
+export function asked(filled: Filled, { method: methodOf, belongs, lists }: KindForm): Filled {
   const method = methodOf(filled);
-  const result: Filled = { method };
+  const result: Filled = method === "" ? {} : { method };
   for (const [field, value] of Object.entries(filled)) {
-    if (field === "method" || value.trim() === "" || !belongs(field, method)) continue;
-    result[field] = LISTS.includes(field) && !value.trim().startsWith("[") ? `[${value}]` : value;
+    if (field === "method" || value.trim() === "" || !belongs(field, filled)) continue;
+    result[field] = lists.includes(field) && !value.trim().startsWith("[") ? `[${value}]` : value;
   }
   return result;
 }
@@ -92,8 +75,8 @@ export function merged(filled: Filled, changes: Filled): Filled {
 }
 
 /** The fields a form begins with. Texts may come as they are, such as a path; they are kept as in a run file. */
-export function begun(given: Filled): Filled {
-  const texts = ["name", "model"].map((field) => [field, written(read(given[field]))]);
+export function begun(given: Filled, { texts: own }: KindForm): Filled {
+  const texts = ["name", ...own].map((field) => [field, written(read(given[field]))]);
   return merged(given, { ...Object.fromEntries(texts), "data.files": writtenList(readList(given["data.files"])) });
 }
 
@@ -108,17 +91,6 @@ export function dataOf(set: DataSetView): Filled {
     "data.rows": written(rows ?? ""),
     "data.skip_bad_rows": skipBadRows ? "true" : "",
   };
-}
-
-/** Whether a new model has a shape of its own, in place of one of the sizes. */
-export function hasOwnShape(filled: Filled): boolean {
-  return Boolean(filled["scratch.config.model_type"]);
-}
-
-/** What is changed in the form to make a new model of a size, in place of a shape of its own. */
-export function sizeOf(preset: string, filled: Filled): Filled {
-  const own = Object.keys(filled).filter((field) => hasOwnShape(filled) && field.startsWith("scratch.config."));
-  return { ...Object.fromEntries(own.map((field) => [field, ""])), "scratch.preset": preset };
 }
 
 /** How the form reads its data, to look into it. */
@@ -152,11 +124,9 @@ export function lengthOf(unit: Unit, value: string): Filled {
 }
 
 /** What a run can't be without, and nobody chose yet. That is no mistake. */
-export function needs(filled: Filled): ("data.files" | "model")[] {
-  const missing: ("data.files" | "model")[] = [];
-  if (readList(filled["data.files"]).length === 0) missing.push("data.files");
-  if (methodOf(filled) !== "scratch" && !read(filled["model"])) missing.push("model");
-  return missing;
+export function needs(filled: Filled, form: KindForm): Need[] {
+  const data = readList(filled["data.files"]).length === 0 ? [{ field: "data.files", name: "data", text: "to learn from." }] : [];
+  return [...data, ...form.needs(filled)];
 }
 
 /** Whether a field says how data is read; its home is the control of the data. */

@@ -1,17 +1,17 @@
 // How fields, values and problems of a run file are said to a person.
 
-import type { ChoiceView, FieldProblemView, FieldView } from "../../api";
+import type { ChoiceView, FieldProblemView } from "../../api";
 import { count } from "../../lib/format";
 import { nameOf } from "../../lib/paths";
+import type { KindForm } from "../kind";
 import { readList } from "./filled";
+
+/** What a field is called. The first that names it counts. */
+export type Names = { field: string; label: string }[];
 
 /** Fields that stand in the form itself, or nowhere in it. */
 const LABELS: Record<string, string> = {
   name: "Name",
-  method: "How",
-  model: "Model",
-  lora: "Adapter",
-  scratch: "New model",
   steps: "Steps",
   epochs: "Passes",
   "data.files": "Data",
@@ -19,26 +19,7 @@ const LABELS: Record<string, string> = {
   "data.columns": "Columns",
   "data.encoding": "Encoding",
   "data.rows": "Rows of text",
-  "lora.rank": "Strength",
-  "scratch.preset": "Size",
-  "scratch.config.model_type": "Architecture",
 };
-
-/** What says most about a run comes first; the rest is folded away. */
-const TELLING = [
-  "device",
-  "dtype.compute",
-  "batch.rows",
-  "batch.accumulate",
-  "batch.length",
-  "checkpointing",
-  "learning_rate",
-  "steps",
-  "lora.rank",
-  "scratch.preset",
-  "data.learn",
-  "data.files",
-];
 
 /** Names that have their own spelling. */
 const SPELLINGS: Record<string, string> = {
@@ -51,21 +32,20 @@ const SPELLINGS: Record<string, string> = {
   "": "",
 };
 
-const METHODS: Record<string, string> = { lora: "adapter", full: "all weights", scratch: "from nothing" };
-
 /** What a field is called. */
-export function labelOf(field: string, fields: FieldView[]): string {
-  const known = LABELS[field] ?? fields.find((it) => it.field === field)?.label;
+export function labelOf(field: string, names: Names): string {
+  const known = LABELS[field] ?? names.find((it) => it.field === field)?.label;
   if (known) return known;
   const words = (field.split(".").at(-1) ?? field).replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 /** A value of the plan as it is read. */
-export function shown(field: string, value: string): string {
-  if (field === "method") return METHODS[value] ?? value;
+export function shown(field: string, value: string, { spellings, paths }: KindForm): string {
+  const spelling = spellings[field]?.[value];
+  if (spelling !== undefined) return spelling;
   if (field === "data.files") return readList(value).map(nameOf).join(", ");
-  if (field === "model" || field === "scratch.tokenizer") return nameOf(value);
+  if (paths.includes(field)) return nameOf(value);
   if (/^cuda(:\d+)?$/.test(value)) return value.replace("cuda", "CUDA").replace(":", " ");
   if (field !== "seed" && field !== "name" && /^\d+$/.test(value)) return count(Number(value));
   return typed(value);
@@ -97,8 +77,8 @@ export function hint(choice: ChoiceView | undefined): string {
 }
 
 /** The choices that were made for the user, the most telling ones first, and all others. */
-export function ordered(choices: ChoiceView[]): { telling: ChoiceView[]; others: ChoiceView[] } {
-  const rank = (choice: ChoiceView) => TELLING.indexOf(choice.field);
+export function ordered(choices: ChoiceView[], { telling }: KindForm): { telling: ChoiceView[]; others: ChoiceView[] } {
+  const rank = (choice: ChoiceView) => telling.indexOf(choice.field);
   const isTelling = (choice: ChoiceView) => choice.automatic && rank(choice) >= 0;
   return {
     telling: choices.filter(isTelling).sort((a, b) => rank(a) - rank(b)),
@@ -107,27 +87,19 @@ export function ordered(choices: ChoiceView[]): { telling: ChoiceView[]; others:
 }
 
 /** A text with the names of fields said as the form says them: a sentence. */
-export function sentence(text: string, fields: FieldView[]): string {
+export function sentence(text: string, names: Names): string {
   const words = text.trim().replace(/`([^`]*)`/g, (_, inside: string) => {
-    const isField = inside in LABELS || fields.some((it) => it.field === inside);
-    return isField || inside === "" ? `“${labelOf(inside, fields)}”` : `“${inside}”`;
+    const isField = inside in LABELS || names.some((it) => it.field === inside);
+    return isField || inside === "" ? `“${labelOf(inside, names)}”` : `“${inside}”`;
   });
   const grouped = words.replace(/(^|[\s(])(\d{4,})(?=[\s,.;)]|$)/g, (_, before: string, digits: string) => before + count(Number(digits)));
   const whole = grouped.charAt(0).toUpperCase() + grouped.slice(1);
   return /[.!?:…]$/.test(whole) || whole === "" ? whole : `${whole}.`;
 }
 
-/** What is wrong with a field, and what to try next. */
-export function said({ field, text, hint }: FieldProblemView, fields: FieldView[]): { text: string; hint: string } {
-  return { text: sentence(aboutField(field, text, fields), fields), hint: sentence(hint ?? "", fields) };
-}
-
-/** A problem begins with its field, or with the field and the value that can't be read. */
-function aboutField(field: string, text: string, fields: FieldView[]): string {
-  if (field === "") return text.replace(/^`` /, "");
-  const label = labelOf(field, fields);
-  if (text.startsWith(`\`${field}\` `)) return `${label} ${text.slice(field.length + 3)}`;
-  if (!text.startsWith(`\`${field}=`)) return text;
-  const expected = /, expected (.*)$/.exec(text)?.[1];
-  return expected ? `${label} has to be ${expected.replaceAll("`", "")}` : text.slice(text.indexOf("`: ") + 3);
+/** What is wrong with a field, and what to try next. A problem may begin with the name of its field. */
+export function said({ field, text, hint }: FieldProblemView, names: Names): { text: string; hint: string } {
+  const name = `\`${field}\` `;
+  const about = text.startsWith(name) ? `${field && `${labelOf(field, names)} `}${text.slice(name.length)}` : text;
+  return { text: sentence(about, names), hint: sentence(hint ?? "", names) };
 }

@@ -1,0 +1,78 @@
+// A made-up app behind the window, for tests and for pictures. Only a build in the mode `fake` has it.
+//
+// The address says what is shown. `?scene=` is `full`, `empty` (the first start), `broken` (commands refuse), `offered`
+// (runs were going on when the app last ended) or `offline` (the Hub can't be asked). `?points=` gives the run that goes
+// on so many steps, and `?rate=` has it do so many a second. `?bench=`
+// has a benchmark wait for a run (`waits`) or stay at a case (`stays`) until it is stopped. `#` and a route as JSON opens a
+// page.
+
+import { mockIPC, mockWindows } from "@tauri-apps/api/mocks";
+import { go, type Route } from "../../../ui/src/routes.svelte";
+import type { News } from "../../../ui/src/api";
+import { appAnswers, tell } from "./app";
+import { benchAnswers } from "./bench";
+import { chatAnswers } from "./chat";
+import { checkAnswers } from "./check";
+import { dataAnswers } from "./data";
+import { downloadAnswers } from "./downloads";
+import { hubAnswers } from "./hub";
+import { modelAnswers } from "./models";
+import { planAnswers } from "./plan";
+import { runAnswers } from "./runs";
+import { mayRefuse, type Answers } from "./scene";
+
+declare global {
+  interface Window {
+    /** What tests reach into; its name says whether a build has the fake in it. */
+    annealFake?: {
+      /** Tells the window something, as the app would. */
+      news: (news: News) => void;
+      /** The commands that were asked, with what they were given, in order. */
+      asked: [string, unknown[]][];
+      /** How many of them have no answer yet, without those that take minutes. */
+      open: number;
+    };
+  }
+}
+
+const answers: Answers = {
+  ...appAnswers,
+  ...checkAnswers,
+  ...benchAnswers,
+  ...dataAnswers,
+  ...modelAnswers,
+  ...hubAnswers,
+  ...downloadAnswers,
+  ...planAnswers,
+  ...runAnswers,
+  ...chatAnswers,
+};
+
+/** What takes minutes, so that nobody waits for its answer. */
+const LASTING = new Set(["runBenchmark"]);
+
+/** Puts the fake in place of the app, and opens the page that the address names. */
+export async function install(): Promise<void> {
+  const fake: Window["annealFake"] = { news: tell, asked: [], open: 0 };
+  window.annealFake = fake;
+  mockWindows("main");
+  mockIPC((command, payload) => {
+    const name = command.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+    const answer = (answers as unknown as Record<string, (...given: unknown[]) => unknown>)[name];
+    if (!answer) throw new Error(`the fake does not know \`${command}\``);
+    // The bindings write the arguments in the order of the function's.
+    const given = Object.values(payload ?? {});
+    fake.asked.push([name, given]);
+    const counted = LASTING.has(name) ? 0 : 1;
+    fake.open += counted;
+    return Promise.resolve()
+      .then(() => {
+        mayRefuse(name as keyof Answers);
+        return answer(...given);
+      })
+      .then((told) => told ?? null)
+      .finally(() => (fake.open -= counted));
+  });
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  if (wanted.startsWith("{")) go(JSON.parse(wanted) as Route);
+}

@@ -1,0 +1,6 @@
+// The window with the made-up app behind it.
+
+import { install } from ".";
+
+await install();
+await import("../../../ui/src/main");

@@ -1,0 +1,107 @@
+// A kind of learning that only this test knows finds its place on the pages, which know none.
+
+import { render, screen, within } from "@testing-library/svelte";
+import { userEvent } from "@testing-library/user-event";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+
+import { api, type RunView } from "../../ui/src/api";
+import { install } from "./fake";
+import Home from "../../ui/src/features/home/Home.svelte";
+import { KINDS, kindOf } from "../../ui/src/features/kinds";
+import Actions from "../../ui/src/features/runs/Actions.svelte";
+import Exhibits from "../../ui/src/features/runs/Exhibits.svelte";
+import Figures from "../../ui/src/features/runs/Figures.svelte";
+import { Following } from "../../ui/src/features/runs/following.svelte";
+import RunChart from "../../ui/src/features/runs/RunChart.svelte";
+import { kindOfRun } from "../../ui/src/features/runs/series";
+import { draft } from "../../ui/src/features/train/draft.svelte";
+import Train from "../../ui/src/features/train/Train.svelte";
+import { route } from "../../ui/src/routes.svelte";
+import * as toy from "./toy";
+
+const run = async (): Promise<RunView> => ({ ...(await api.run("2026-11-20-support-tone-3e90")), task: "toy", unit: "toys", uses: ["play"] });
+
+beforeAll(async () => {
+  await install();
+  KINDS.push(toy);
+});
+
+afterAll(() => {
+  KINDS.pop();
+});
+
+describe("a kind of learning", () => {
+  test("is found by its name, and without one it is the first", () => {
+    expect(kindOf("toy")).toBe(toy);
+    expect([kindOf(undefined), kindOf("nobody knows")]).toEqual([KINDS[0], KINDS[0]]);
+  });
+
+  test("brings its section to the form, and asks only for what is its own", async () => {
+    render(Train, { filled: { name: "My run", model: "/m", "lora.rank": "8" } });
+    expect(screen.getByRole("radio", { name: "Adapter (LoRA)" })).toBeTruthy();
+    await userEvent.click(screen.getByRole("radio", { name: "Toys" }));
+    expect(screen.queryByRole("radio", { name: "Adapter (LoRA)" })).toBeNull();
+    expect(screen.getByText("Teach a toy its colour")).toBeTruthy();
+    expect(screen.getByRole("button", { name: "Choose a colour" })).toBeTruthy();
+    await userEvent.type(screen.getByRole("textbox", { name: "Colour" }), "red");
+    expect(screen.getByText("A toy in red")).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Choose a colour" })).toBeNull();
+    expect(draft.asked).toEqual({ task: "toy", name: "My run", "toy.colour": "red" });
+    // Whoever goes back finds what was there.
+    await userEvent.click(screen.getByRole("radio", { name: "Text" }));
+    expect(draft.asked).toEqual({ method: "lora", name: "My run", model: "/m", "lora.rank": "8" });
+  });
+
+  test("offers on the first page what to begin with", async () => {
+    const { container } = render(Home);
+    await userEvent.click(screen.getByRole("button", { name: "Choose a toy" }));
+    expect(route.now).toEqual({ page: "train", filled: { task: "toy", "toy.colour": "blue" } });
+    await userEvent.click(screen.getByRole("button", { name: "Choose a text" }));
+    expect(route.now).toEqual({ page: "train", filled: { method: "scratch" } });
+    expect(container.textContent).toContain("It learns one colour.");
+  });
+
+  test("draws what its model shows, beside what it showed at first", async () => {
+    const grid = (step: number, rows: string[][]) => ({ step, exhibit: { kind: "grid" as const, title: "Red", rows, marks: [] } });
+    render(Exhibits, { kind: kindOfRun(await run()), shown: [grid(0, [["1", "2"]]), grid(10, [["3", "4"]])] });
+    const card = screen.getByRole("heading", { name: "Toys now" }).parentElement!;
+    expect(within(card).getByText("Red: 3,4, before 1,2")).toBeTruthy();
+  });
+
+  test("has charts of its own series and measures, in its own unit", async () => {
+    const view = await run();
+    const following = new Following();
+    following.columns.take({
+      steps: [1, 2],
+      millis: [5, 5],
+      series: { loss: [2, 1], rate: [40, 40], halting_steps: [6, 4] },
+      evaluations: [{ step: 2, metrics: [{ name: "accuracy", label: "Accuracy", value: 0.75, higherIsBetter: true }] }],
+    });
+    following.tick += 1;
+    render(RunChart, { run: view, following });
+    const titles = screen.getAllByRole("radio").map((radio) => radio.closest("label")?.textContent.trim());
+    expect(titles).toEqual(["Loss", "Learning rate", "Gradient norm", "Memory", "Toys a second", "Accuracy", "Halting steps"]);
+    await userEvent.click(screen.getByRole("radio", { name: "Accuracy" }));
+    expect(screen.getByRole("img", { name: "Accuracy by step, now 0.750" })).toBeTruthy();
+    render(Figures, { run: view, stands: "finished", columns: following.columns, tick: 1 });
+    expect(screen.getByText("toys a second").parentElement?.textContent).toBe("toys a second40");
+  });
+
+  test("says what can be done with what it learned", async () => {
+    const view = await run();
+    render(Actions, { run: view, place: null, onerror: vi.fn() });
+    await userEvent.click(screen.getByRole("button", { name: "Play with it" }));
+    expect(toy.uses[0]?.open).toHaveBeenCalledWith(view);
+  });
+});
+
+describe("the pages of runs", () => {
+  test("know no kind of learning", () => {
+    const files = import.meta.glob<string>("../../ui/src/features/runs/*", { query: "?raw", import: "default", eager: true });
+    expect(Object.keys(files).length).toBeGreaterThan(20);
+    for (const [path, text] of Object.entries(files)) {
+      // What the app says is put into general words in one place.
+      if (!path.endsWith("/series.ts")) expect(text, path).not.toMatch(/token|prompt|lora|vocab|chat/i);
+    }
+  });
+});

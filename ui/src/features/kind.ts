@@ -1,0 +1,109 @@
+// What a kind of learning brings to the window. The pages of training and of runs know no kind; `kinds.ts` lists them.
+
+import type { Component } from "svelte";
+import type { Filled, RunView } from "../api";
+import type { Draft } from "./train/draft.svelte";
+
+export interface Kind {
+  /** As a run has it: `language`. */
+  task: string;
+  /** What the Train page calls it, and what it is about. */
+  title: string;
+  about: string;
+  /** What is counted while it learns: `tokens`. */
+  unit: string;
+  form: KindForm;
+  /** Its section of the form: how to learn, and from which model. */
+  Choices: Component<{ draft: Draft }>;
+  /** The first example of the data, as it is learned. */
+  Example: Component<{ draft: Draft }>;
+  /** What a model shows of itself, beside what it first showed of the same. */
+  Exhibit: Component<{ now: Shown; before: Shown | undefined }>;
+  /** What stands above what it shows, and in its place until there is something. */
+  shown: { title: string; none: string };
+  uses: Use[];
+  /** What the first page offers to begin with. */
+  starts: Start[];
+}
+
+export interface Start {
+  look: "heat" | "warm" | "cool";
+  title: string;
+  text: string;
+  /** How long it takes. */
+  note: string;
+  /** On its button, and what it fills in. */
+  act: string;
+  filled: Filled;
+}
+
+/** What the form needs to know of the section that a kind brings, and of its settings. */
+export interface KindForm {
+  /** Fields with a control in its section. */
+  own: string[];
+  /** Of those, texts that are typed as they are. */
+  texts: string[];
+  /** Lists that may be typed without their brackets. */
+  lists: string[];
+  /** Lists of texts that are typed one in a line, with what is said about them. */
+  lines: Record<string, string>;
+  /** Paths, of which the name says enough. */
+  paths: string[];
+  /** What its fields are called. */
+  labels: Record<string, string>;
+  /** How words of its fields are said, by field. */
+  spellings: Record<string, Record<string, string>>;
+  /** The fields that say most about a run, in order. */
+  telling: string[];
+  /** What takes less memory. */
+  lighter: string;
+  /** In which of its ways it learns. Empty where there is only one. */
+  method: (filled: Filled) => string;
+  /** Whether that way has a field; what belongs to another is kept, and comes back with it. */
+  belongs: (field: string, filled: Filled) => boolean;
+  /** The control of its section where a field is changed that has none of its own. */
+  home: (field: string, filled: Filled) => string | undefined;
+  /** What a run can't be without beside data, and nobody chose yet. */
+  needs: (filled: Filled) => Need[];
+  /** The model that data is read for, where that matters. */
+  reader: (filled: Filled) => string | null;
+}
+
+export interface Need {
+  field: string;
+  /** `a model`. */
+  name: string;
+  /** What comes after `Choose a model`. */
+  text: string;
+}
+
+/** Something that a model shows of itself. */
+export type Exhibit =
+  | { kind: "text"; title: string; text: string }
+  | { kind: "grid"; title: string; rows: string[][]; marks: { row: number; column: number; meaning: "given" | "right" | "wrong" }[] }
+  | { kind: "image"; title: string; label: string; expected: string | null; width: number; pixels: number[] }
+  | { kind: "table"; title: string; columns: string[]; rows: string[][] };
+
+export interface Shown {
+  step: number;
+  exhibit: Exhibit;
+}
+
+/** A measure on held-out data. */
+export interface Metric {
+  name: string;
+  label: string;
+  value: number | null;
+  higherIsBetter: boolean;
+}
+
+/** Something that can be done with what a run learned. */
+export interface Use {
+  /** As the app names it: `chat`. */
+  name: string;
+  /** On its button; while the run is still in progress; and in a row of many, of whose name it is said. */
+  text: string;
+  early: string;
+  short: string;
+  open: (run: RunView) => void;
+}
