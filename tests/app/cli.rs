@@ -199,6 +199,46 @@ fn errors_for_machines_are_json() {
 }
 
 #[test]
+fn arguments_that_are_refused_are_json_for_machines_too() {
+    let cases = [
+        (
+            &["train", "--stpes", "3", "--json"][..],
+            "unexpected argument '--stpes' found",
+            "a similar argument exists: '--steps'",
+        ),
+        (
+            &["--json", "chat"],
+            "the following required arguments were not provided: <MODEL_OR_RUN>",
+            "--help explains the arguments",
+        ),
+        (
+            &["train", "--steps", "many", "--json"],
+            "invalid value 'many' for '--steps <STEPS>': invalid digit found in string",
+            "--help explains the arguments",
+        ),
+        (
+            &["--json", "data"],
+            "it is not said what to do",
+            "--help lists the commands",
+        ),
+    ];
+    for (arguments, message, hint) in cases {
+        let output = App::new().run(arguments);
+        assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{output:?}");
+        let answer: serde_json::Value = serde_json::from_str(&output.stderr).unwrap();
+        assert_eq!(answer["error"]["code"], "invalid_request");
+        assert_eq!(answer["error"]["message"], message);
+        assert_eq!(answer["error"]["hint"], hint);
+    }
+    // Words after `--` are none of ours, and help is no error.
+    let words = App::new().run(&["device", "--", "--json"]);
+    assert!(words.stderr.starts_with("error: "), "{words:?}");
+    let help = App::new().run(&["chat", "--help", "--json"]);
+    assert_eq!(help.code, 0);
+    assert!(help.stdout.contains("Usage: anneal chat"), "{help:?}");
+}
+
+#[test]
 fn data_is_shown_with_its_problems_its_lengths_and_an_example() {
     let app = App::new();
     let mut rows: String = (1..=30)
