@@ -74,6 +74,8 @@ struct Seen {
     at: Instant,
 }
 
+/// The field of the settings that names the device of a run that does not.
+const DEVICE: &str = "device";
 /// How old the answer of the engines may be for who wants to know what is free.
 #[cfg(feature = "gui")]
 const SEEN_FOR: Duration = Duration::from_secs(30);
@@ -95,6 +97,21 @@ impl Host {
             read_data: Mutex::default(),
             paths,
         };
+        Ok((host, warnings))
+    }
+
+    /// Opens the app to use a device from now on, also where the settings can't be read.
+    pub(crate) fn open_with_device(
+        home: Option<&Path>,
+        device: RequestedDevice,
+    ) -> Result<(Self, Vec<String>)> {
+        let path = Paths::new(home)?.settings;
+        let aside = Settings::repair(&path, DEVICE, &device.to_string())?;
+        let (host, mut warnings) = Self::open(home)?;
+        warnings.extend(aside.map(|aside| {
+            let aside = aside.display();
+            format!("the settings could not be read, and are begun anew; the old ones are kept: `{aside}`")
+        }));
         Ok((host, warnings))
     }
 
@@ -180,7 +197,7 @@ impl Host {
 
     /// Uses a device from now on, unless a run says otherwise.
     pub(crate) fn prefer_device(&self, device: RequestedDevice) -> Result<()> {
-        self.set("device", &device.to_string())
+        self.set(DEVICE, &device.to_string())
     }
 
     /// What is in data, counted as a model would, or as a new model trained on it.

@@ -186,7 +186,12 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         worker::run()?;
         return Ok(Ended::Done);
     }
-    let (host, warnings) = Host::open(home_of(global))?;
+    let home = home_of(global);
+    let opened = Host::open(home).or_else(|error| match &command {
+        Command::Device(arguments) => arguments.open_all_the_same(home, error),
+        _ => Err(error),
+    });
+    let (host, warnings) = opened?;
     for warning in &warnings {
         terminal.warn(warning);
     }
