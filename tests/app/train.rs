@@ -137,6 +137,28 @@ fn an_interrupt_saves_and_leaves_and_the_run_continues_where_it_was() {
 
 #[cfg(unix)]
 #[test]
+fn one_interrupt_ends_a_conversation_in_which_nothing_is_being_answered() {
+    use std::io::Write;
+
+    let app = tiny("steps: 2\n");
+    assert_eq!(app.run(&["train", "run.yaml", "--quiet"]).code, 0);
+    let chat = ["chat", "animals", "--json", "--set", "max_tokens=3"];
+    let mut child = app.command(&chat).stdin(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"The cat\n").unwrap();
+    let mut answer = String::new();
+    lines.read_line(&mut answer).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["said"], "The cat");
+    signal(child.id(), "-INT");
+    // Its input stays open: only the interrupt can end it.
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(stdin);
+}
+
+#[cfg(unix)]
+#[test]
 fn another_engine_goes_on_after_one_that_was_killed_unless_that_happens_again_and_again() {
     let app = tiny("steps: 1000000\n");
     let (child, mut lines) = start(&app, &["train", "run.yaml", "--json"]);
