@@ -309,7 +309,7 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(terminal: &'a Terminal, unit: &'static str) -> Self {
-        let bar = terminal.bar("{pos}/{len}  {msg}  {eta} left", 70);
+        let bar = terminal.bar("{pos}/{len}  {eta} left  ", 70);
         Self {
             terminal,
             bar,
@@ -395,10 +395,7 @@ impl<'a> View<'a> {
 
     /// A line that stays, above the bar.
     fn line(&self, text: String) {
-        match self.bar.is_hidden() {
-            true => self.terminal.note(text),
-            false => self.bar.println(text),
-        }
+        self.terminal.note_above(&self.bar, text);
     }
 }
 
