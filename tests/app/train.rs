@@ -206,6 +206,36 @@ fn only_runs_that_the_app_keeps_are_deleted_or_renamed() {
 }
 
 #[test]
+fn a_renamed_run_keeps_its_conversations() {
+    let app = tiny("steps: 2\n");
+    assert_eq!(app.run(&["train", "run.yaml", "--quiet"]).code, 0);
+    let runs = || fs::read_dir(app.home().join("runs")).unwrap();
+    let id = || runs().next().unwrap().unwrap().file_name();
+    let id = || id().into_string().unwrap();
+    let talk = |name: &str, model: &str| {
+        let text = format!(
+            r#"{{"id": "{name}", "title": "Cats", "model": "{model}", "modelTitle": "Animals",
+            "system": "", "turns": [{{"said": "The cat", "answer": " says", "beside": null}}],
+            "changed": "2026-11-21T09:30:00.000Z"}}"#
+        );
+        app.file(&format!("home/conversations/{name}.json"), &text)
+    };
+    let (own, others) = (talk("own", &id()), talk("others", "another"));
+    let read = |path: &PathBuf| -> Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let (own_before, others_before) = (read(&own), read(&others));
+    assert_eq!(app.run(&["runs", "rename", "animals", "The Farm"]).code, 0);
+    let mut expected = own_before;
+    expected["model"] = id().into();
+    expected["modelTitle"] = "The Farm".into();
+    assert_eq!(read(&own), expected);
+    assert_eq!(read(&others), others_before);
+    let chat = ["chat", expected["model"].as_str().unwrap()];
+    assert_eq!(app.run_with_input(&chat, "").code, 0);
+}
+
+#[test]
 fn a_long_row_is_left_out_with_a_warning_and_ends_no_run() {
     let app = tiny("steps: 5\nsample: {every: 2, tokens: 4}\n");
     let row = |prompt: &str| {

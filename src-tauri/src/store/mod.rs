@@ -2,7 +2,6 @@
 
 pub(crate) mod benchmarks;
 pub(crate) mod checks;
-#[cfg(feature = "gui")]
 pub(crate) mod conversations;
 #[cfg(feature = "gui")]
 pub(crate) mod data_sets;
