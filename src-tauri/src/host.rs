@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod check;
+mod device_use;
 #[cfg(feature = "gui")]
 pub(crate) mod form;
 pub(crate) mod hub;
@@ -42,6 +43,7 @@ use crate::{
     jobs::engine::{self, Engine, Wish},
     store::{
         self,
+        in_use::{self, Work},
         paths::Paths,
         runs::{self, Run},
         settings::Settings,
@@ -243,7 +245,8 @@ impl Host {
             Some(_) => RequestedDevice::Cpu,
             None => device,
         };
-        OpenModel::open(folder, device, self.kind_of(device), checked)
+        let in_use = self.in_use_folder(device);
+        OpenModel::open(folder, device, self.kind_of(device), checked, in_use)
     }
 
     /// The kind of device that a request will most likely mean: it decides which engine is started.
@@ -311,8 +314,9 @@ impl Host {
             } => examination = Some(passed),
             _ => {}
         };
-        Engine::start(self.kind_of(device), None)?
-            .ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
+        let mut engine = Engine::start(self.kind_of(device), None)?;
+        let _in_use = self.use_device(device, Work::Examination);
+        engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
         examination
             .ok_or_else(|| AppError::failed("the engine ended the examination without a word"))
     }

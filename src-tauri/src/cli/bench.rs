@@ -129,6 +129,13 @@ fn tell(news: &BenchNews<'_>, bar: &ProgressBar, began: &mut Option<Instant>, te
         BenchNews::Waits { run } => {
             terminal.note_above(bar, format_args!("waiting until `{}` has ended", run.id));
         }
+        BenchNews::WaitsFor { work, device } => {
+            let (work, device) = (work.words(), &device.name);
+            terminal.note_above(
+                bar,
+                format_args!("waiting until {work} on {device} has ended"),
+            );
+        }
         BenchNews::Checks { device } => {
             terminal.note_above(bar, format_args!("{} is checked first", device.name));
         }

@@ -154,7 +154,12 @@ fn show_plan(
             let stop = || interrupts.load(Ordering::SeqCst) > 0;
             match host.try_steps(&resolved.plan, &stop)? {
                 None => return Ok(Ended::Stopped),
-                tried => tried.map(|tried| tried.forecast),
+                Some(tried) => {
+                    if let Some(warning) = tried.warning {
+                        terminal.warn(warning);
+                    }
+                    Some(tried.forecast)
+                }
             }
         }
         false => None,

@@ -12,6 +12,7 @@ use crate::{
         chat::{ChatSettings, Prompt, Said},
         engine::{Engine, Wish},
     },
+    store::in_use::{InUse, Work},
     wire::{
         engine::{Ask, Reply},
         error::{AppError, Result},
@@ -24,6 +25,8 @@ pub(crate) struct OpenModel {
     answers: bool,
     context: usize,
     warnings: Vec<String>,
+    /// Where it stands who computes on its device.
+    in_use: PathBuf,
 }
 
 /// A model that is talked to, with what was said so far.
@@ -36,12 +39,13 @@ pub(crate) struct Conversation {
 }
 
 impl OpenModel {
-    /// Opens the model in a folder, on a device of which something may be known.
+    /// Opens the model in a folder, on a device of which something may be known. Who computes there stands in `in_use`.
     pub(crate) fn open(
         folder: PathBuf,
         device: RequestedDevice,
         kind: DeviceKind,
         checked: Checked,
+        in_use: PathBuf,
     ) -> Result<Self> {
         let mut engine = Engine::start(kind, None)?;
         let mut opened = None;
@@ -68,6 +72,7 @@ impl OpenModel {
             answers,
             context,
             warnings,
+            in_use,
         })
     }
 
@@ -99,6 +104,7 @@ impl OpenModel {
             prompt,
             settings: settings.clone(),
         };
+        let _in_use = InUse::begin(&self.in_use, Work::Answer);
         let mut answer = None;
         let mut hear = |reply| match reply {
             Reply::Wrote { piece } => show(&piece),
