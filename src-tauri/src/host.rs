@@ -36,7 +36,7 @@ use models::{
 
 use crate::{
     host::{
-        chat::{Conversation, OpenModel},
+        chat::{Conversation, OpenModel, Place},
         inspect::Inspection,
     },
     hub::Hub,
@@ -221,13 +221,15 @@ impl Host {
         runs::create(&self.paths, resolved)
     }
 
-    /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models.
+    /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models. One that does
+    /// not fit into memory is opened only with `force`.
     pub(crate) fn open_chat(
         &self,
         name: &str,
         device: Option<RequestedDevice>,
+        force: bool,
     ) -> Result<Conversation> {
-        Ok(Conversation::new(self.open_model(name, device)?))
+        Ok(Conversation::new(self.open_model(name, device, force)?))
     }
 
     /// Opens what a name means to be asked.
@@ -235,18 +237,26 @@ impl Host {
         &self,
         name: &str,
         device: Option<RequestedDevice>,
+        force: bool,
     ) -> Result<OpenModel> {
         let folder = self.model_folder(name)?;
-        let device = device.unwrap_or_else(|| self.settings().device);
-        let choice = self.choose_device(Some(device), false, &self.devices())?;
+        let mut device = device.unwrap_or_else(|| self.settings().device);
+        let mut choice = self.choose_device(Some(device), false, &self.devices())?;
         let checked = self.checked(&choice.device);
         // A device that can't train gives no right answers either.
-        let device = match checked.training_failed {
-            Some(_) => RequestedDevice::Cpu,
-            None => device,
+        if checked.training_failed.is_some() {
+            device = RequestedDevice::Cpu;
+            choice = self.choose_device(Some(device), false, &self.devices())?;
+        }
+        let used = choice.device.requested();
+        let place = Place {
+            device,
+            kind: self.kind_of(device),
+            used,
+            in_use: in_use::folder(&self.paths, used),
         };
-        let in_use = self.in_use_folder(device);
-        OpenModel::open(folder, device, self.kind_of(device), checked, in_use)
+        let needed = hub::talk_bytes_in(&folder, &choice).filter(|_| !force);
+        OpenModel::open(folder, place, checked, needed)
     }
 
     /// The kind of device that a request will most likely mean: it decides which engine is started.

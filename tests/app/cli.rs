@@ -94,6 +94,35 @@ fn a_run_that_does_not_fit_is_refused_with_words_to_add_that_make_it_fit() {
 }
 
 #[test]
+fn a_model_that_does_not_fit_is_refused_before_it_is_opened_unless_it_is_forced() {
+    let app = App::new();
+    app.file(
+        "large/config.json",
+        r#"{"model_type": "llama", "vocab_size": 32000, "hidden_size": 65536, "intermediate_size": 262144,
+        "num_hidden_layers": 1000, "num_attention_heads": 512}"#,
+    );
+    let refused = app.run(&["chat", "large", "--device", "cpu"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    let said = &refused.stderr;
+    assert!(
+        said.contains("error: talking to the model needs about "),
+        "{said}"
+    );
+    assert!(
+        said.contains(" GB, and ") && said.contains(" are free on "),
+        "{said}"
+    );
+    assert!(
+        said.contains("or choose a smaller model, or add `--force`"),
+        "{said}"
+    );
+    // It is opened only then, and there is nothing to open.
+    let forced = app.run(&["chat", "large", "--device", "cpu", "--force"]);
+    assert_eq!(forced.code, 1, "{forced:?}");
+    assert!(forced.stderr.contains("could not read the "), "{forced:?}");
+}
+
+#[test]
 fn a_measured_plan_says_what_the_run_will_take_and_is_a_run_file_still() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));

@@ -58,6 +58,9 @@ pub(super) struct Arguments {
     /// Fetch a model of the Hugging Face Hub that is not here, without asking.
     #[arg(long, short)]
     yes: bool,
+    /// Open a model that does not fit into memory all the same.
+    #[arg(long)]
+    force: bool,
 }
 
 /// What a line asks for.
@@ -75,7 +78,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if hub::offer(&arguments.model, arguments.yes, host, terminal)? == Ended::Stopped {
         return Ok(Ended::Stopped);
     }
-    let mut chat = host.open_chat(&arguments.model, arguments.device)?;
+    let mut chat = open(&arguments.model, arguments.device, arguments.force, host)?;
     for change in &arguments.set {
         chat.set(change)?;
     }
@@ -83,6 +86,22 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         chat.set_system(words);
     }
     talk(chat, host, terminal)
+}
+
+/// Opens a model. Where it would not fit, says how it is opened all the same.
+pub(super) fn open(
+    name: &str,
+    device: Option<RequestedDevice>,
+    force: bool,
+    host: &Host,
+) -> Result<Conversation> {
+    host.open_chat(name, device, force).map_err(|error| {
+        let hint = error.hint.clone().filter(|_| error.force_helps);
+        match hint {
+            Some(hint) => error.with_hint(format!("{hint}, or add `--force`")),
+            None => error,
+        }
+    })
 }
 
 /// Talks until the user leaves.

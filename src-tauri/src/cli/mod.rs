@@ -128,7 +128,7 @@ pub(crate) fn main() -> ExitCode {
             terminal.error(&error);
             ExitCode::from(match error.code {
                 Code::Failed => 1,
-                Code::InvalidRequest => 2,
+                Code::InvalidRequest | Code::NeedsForce => 2,
                 Code::Offline => 3,
                 Code::OutOfMemory => 4,
             })

@@ -30,6 +30,8 @@ use crate::{
     wire::error::{AppError, Result},
 };
 
+pub(super) use self::cost::refuse_what_does_not_fit;
+
 /// Without a terminal there is no progress bar, but a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
@@ -119,7 +121,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         return show_plan(&resolved, measure, host, terminal);
     }
     if !force {
-        cost::refuse_what_does_not_fit(&resolved)?;
+        refuse_what_does_not_fit(&resolved)?;
     }
     if let Some(line) = cost::estimate(&resolved) {
         terminal.note(line);

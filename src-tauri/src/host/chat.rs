@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use models::{
     data::row::{Message, Role},
-    device::{DeviceKind, RequestedDevice, check::Checked},
+    device::{DeviceKind, FoundDevice, RequestedDevice, check::Checked},
+    train::fit::amount,
 };
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     store::in_use::{InUse, Work},
     wire::{
         engine::{Ask, Reply},
-        error::{AppError, Result},
+        error::{AppError, Code, Result},
     },
 };
 
@@ -29,6 +30,18 @@ pub(crate) struct OpenModel {
     in_use: PathBuf,
 }
 
+/// Where a model is opened.
+pub(crate) struct Place {
+    /// The device, as it was asked for.
+    pub(crate) device: RequestedDevice,
+    /// Which engine is started for it.
+    pub(crate) kind: DeviceKind,
+    /// The device that this most likely means.
+    pub(crate) used: RequestedDevice,
+    /// Where it stands who computes there.
+    pub(crate) in_use: PathBuf,
+}
+
 /// A model that is talked to, with what was said so far.
 pub(crate) struct Conversation {
     model: OpenModel,
@@ -39,15 +52,18 @@ pub(crate) struct Conversation {
 }
 
 impl OpenModel {
-    /// Opens the model in a folder, on a device of which something may be known. Who computes there stands in `in_use`.
+    /// Opens the model in a folder, at a place of which something may be known. With `needed_bytes` it is refused where less than
+    /// that is free: a system ends what takes more, and not always that.
     pub(crate) fn open(
         folder: PathBuf,
-        device: RequestedDevice,
-        kind: DeviceKind,
+        place: Place,
         checked: Checked,
-        in_use: PathBuf,
+        needed_bytes: Option<u64>,
     ) -> Result<Self> {
-        let mut engine = Engine::start(kind, None)?;
+        let mut engine = Engine::start(place.kind, None)?;
+        if let Some(needed) = needed_bytes {
+            refuse_what_does_not_fit(needed, engine.devices(), place.used)?;
+        }
         let mut opened = None;
         let mut hear = |reply| {
             if let Reply::Opened {
@@ -61,7 +77,7 @@ impl OpenModel {
         };
         let ask = Ask::OpenChat {
             folder,
-            device,
+            device: place.device,
             checked,
         };
         engine.ask(&ask, &mut hear, &|| Wish::GoOn)?;
@@ -72,7 +88,7 @@ impl OpenModel {
             answers,
             context,
             warnings,
-            in_use,
+            in_use: place.in_use,
         })
     }
 
@@ -115,6 +131,30 @@ impl OpenModel {
             .ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
         answer.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
     }
+}
+
+fn refuse_what_does_not_fit(
+    needed: u64,
+    devices: &[FoundDevice],
+    used: RequestedDevice,
+) -> Result<()> {
+    let device = devices.iter().find(|device| device.requested() == used);
+    let free = device.and_then(|device| Some((device, device.free_bytes?)));
+    let Some((device, free)) = free.filter(|(_, free)| needed > *free) else {
+        return Ok(());
+    };
+    let (needed, free) = (amount(needed), amount(free));
+    let message = format!(
+        "talking to the model needs about {needed}, and {free} are free on {}",
+        device.name
+    );
+    let hint = "close other programs, or what else is open here, or choose a smaller model";
+    Err(AppError {
+        code: Code::NeedsForce,
+        ..AppError::failed(message)
+    }
+    .with_hint(hint)
+    .unless_forced())
 }
 
 impl Conversation {

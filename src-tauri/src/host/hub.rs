@@ -1,10 +1,13 @@
 //! What a model of the Hub is good for on this machine, before any of it is fetched.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use models::{
     arch::config::DecoderConfig,
-    checkpoint::{adapter::ADAPTER_CONFIG, folder::ModelFolder},
+    checkpoint::{
+        adapter::ADAPTER_CONFIG,
+        folder::{CONFIG, ModelFolder, read_json},
+    },
     data::encode::Learn,
     device::{
         Choice, DeviceRequest,
@@ -15,6 +18,7 @@ use models::{
     tasks::language::{
         Language, LanguageFacts, LanguageRequest,
         footprint::inference_bytes,
+        model::base_of,
         plan::{DataFacts, ModelFacts},
         request::Method,
     },
@@ -159,6 +163,17 @@ impl Host {
         ];
         fits.into_iter().flatten().collect()
     }
+}
+
+/// What a long talk with the model in a folder takes, if the folder says what it holds.
+pub(super) fn talk_bytes_in(folder: &Path, choice: &Choice) -> Option<u64> {
+    let base = match folder.join(ADAPTER_CONFIG).is_file() {
+        true => PathBuf::from(base_of(folder).ok()?),
+        false => folder.to_owned(),
+    };
+    let config = read_json(&base.join(CONFIG), "read the model's config").ok()?;
+    let config = DecoderConfig::from_json(&config).ok()?;
+    talk_bytes(&config, choice).ok()
 }
 
 fn talk_bytes(config: &DecoderConfig, choice: &Choice) -> Result<u64> {
