@@ -16,7 +16,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use models::{
@@ -29,7 +29,7 @@ use models::{
     device::{self, Choice, DeviceKind, DeviceRequest, FoundDevice, RequestedDevice},
     tasks::{AnyRequest, AnyResolved, TaskRequest},
     tasks::{
-        language::{model::base_of, text::TokenizerFrom},
+        language::text::TokenizerFrom,
         starter::{self, Examination},
     },
 };
@@ -80,7 +80,7 @@ struct Seen {
 const DEVICE: &str = "device";
 /// How old the answer of the engines may be for who wants to know what is free.
 #[cfg(feature = "gui")]
-const SEEN_FOR: Duration = Duration::from_secs(30);
+const SEEN_FOR: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The value behind a lock, also after a thread panicked while it held it: each is whole at any time.
 pub(crate) fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -153,7 +153,11 @@ impl Host {
         let planned = run.and_then(|run| run.plan().ok()?.task.subject().base);
         let base = planned.or_else(|| {
             let folder = self.model_folder(name).ok()?;
-            Some(base_of(&folder).ok()?.into())
+            Some(
+                models::tasks::language::model::base_of(&folder)
+                    .ok()?
+                    .into(),
+            )
         });
         let base = base.filter(|path| path.is_dir());
         base.map(|path| path.display().to_string())
