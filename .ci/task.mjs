@@ -39,6 +39,7 @@ const tasks = {
       node("svelte-check", "svelte-check", "--workspace", "ui", "--tsconfig", "./tsconfig.json", "--fail-on-warnings"),
       command("cargo", "fmt", "--all", "--check"),
       command("cargo", "clippy", "--workspace", "--all-targets", ...here, "--", "-D", "warnings"),
+      command("cargo", "clippy", "--package", "anneal", "--no-default-features", "--", "-D", "warnings"),
       { ...command("cargo", "doc", "--workspace", "--no-deps", ...here), env: { RUSTDOCFLAGS: "-D warnings" } },
     ];
   },

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod check;
+mod device_use;
 mod devices;
 #[cfg(feature = "gui")]
 pub(crate) mod form;
@@ -42,6 +43,9 @@ pub(crate) struct Host {
     read_data: Mutex<Option<plan::ReadData>>,
 }
 
+/// The field of the settings that names the device of a run that does not.
+const DEVICE: &str = "device";
+
 impl Host {
     /// Opens the app in `home`, or in the system's folders. Also returns what is odd about the settings.
     pub(crate) fn open(home: Option<&Path>) -> Result<(Self, Vec<String>)> {
@@ -54,6 +58,21 @@ impl Host {
             read_data: Mutex::default(),
             paths,
         };
+        Ok((host, warnings))
+    }
+
+    /// Opens the app to use a device from now on, also where the settings can't be read.
+    pub(crate) fn open_with_device(
+        home: Option<&Path>,
+        device: RequestedDevice,
+    ) -> Result<(Self, Vec<String>)> {
+        let path = Paths::new(home)?.settings;
+        let aside = Settings::repair(&path, DEVICE, &device.to_string())?;
+        let (host, mut warnings) = Self::open(home)?;
+        warnings.extend(aside.map(|aside| {
+            let aside = aside.display();
+            format!("the settings could not be read, and are begun anew; the old ones are kept: `{aside}`")
+        }));
         Ok((host, warnings))
     }
 

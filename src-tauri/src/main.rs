@@ -2,6 +2,9 @@
 //!
 //! The program is two thin shells over one [`host::Host`]. This file only picks the shell.
 
+// What only the window uses is no mistake in a program without it. One with it finds what nobody uses.
+#![cfg_attr(not(feature = "gui"), allow(dead_code))]
+
 #[cfg(feature = "gui")]
 mod app;
 mod cli;

@@ -127,6 +127,15 @@ pub(crate) fn check_expected(name: &str, text: &str) {
     );
 }
 
+/// Has somebody else compute on the processor, until the file is dropped.
+pub(crate) fn computes(app: &App, work: &str) -> fs::File {
+    let folder = app.home().join("in-use/cpu");
+    fs::create_dir_all(&folder).unwrap();
+    let file = fs::File::create(folder.join(format!("{work}-1-0"))).unwrap();
+    file.lock().unwrap();
+    file
+}
+
 /// Text to learn from: a few sentences, so that a tiny model can.
 pub(crate) fn sentences(count: usize) -> String {
     let animals = ["cat", "dog", "cow", "hen", "fox"];

@@ -1,10 +1,13 @@
 //! The benchmark as a user meets it in the terminal.
 
-use std::fs;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+};
 
 use serde_json::Value;
 
-use crate::app::{App, Output, sentences};
+use crate::app::{App, Output, computes, sentences};
 
 /// A benchmark of a few seconds.
 fn measure(app: &App, more: &[&str]) -> Output {
@@ -120,6 +123,47 @@ fn a_benchmark_waits_for_the_run_that_goes_on() {
         run.try_wait().unwrap().is_some(),
         "the run goes on while it is measured"
     );
+}
+
+#[test]
+fn a_benchmark_waits_for_an_answer_and_says_what_was_computed_meanwhile() {
+    let app = App::new();
+    let answer = computes(&app, "answer");
+    let quick = [
+        "bench",
+        "--device",
+        "cpu",
+        "--seconds",
+        "0",
+        "--only",
+        "loader",
+    ];
+    let mut child = app.command(&quick).spawn().unwrap();
+    let notes = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut notes = notes.map(Result::unwrap);
+    let waits = notes.next().unwrap();
+    assert!(
+        waits.starts_with("waiting until an answer in a chat on ") && waits.ends_with(" has ended"),
+        "{waits}"
+    );
+    assert!(child.try_wait().unwrap().is_none());
+    drop(answer);
+    // Its own file is there once it measures.
+    let measures = || fs::read_dir(app.home().join("in-use/cpu")).unwrap();
+    while !measures().any(|it| {
+        let name = it.unwrap().file_name();
+        name.to_string_lossy().starts_with("benchmark-")
+    }) {
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it ended before it measured"
+        );
+    }
+    drop(computes(&app, "run"));
+    let notes: Vec<String> = notes.collect();
+    assert!(child.wait().unwrap().success(), "{notes:?}");
+    let marked = |note: &&String| note.contains("A run used ");
+    assert_eq!(notes.iter().filter(marked).count(), 1, "{notes:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::app::{App, Output, sentences};
+use crate::app::{App, Output, computes, sentences};
 
 /// The rows that a check tells of, and the report at its end.
 fn check(app: &App, more: &[&str]) -> (Output, Vec<Value>, Value) {
@@ -34,6 +34,21 @@ fn plan(app: &App, more: &[&str]) -> Output {
         "--plan",
     ];
     app.run(&[&words, more].concat())
+}
+
+#[test]
+fn a_check_waits_for_nobody_and_says_who_else_used_the_device() {
+    let app = App::new();
+    let alone = check(&app, &[]).2;
+    assert_eq!(alone.get("warning"), None);
+    let _run = computes(&app, "run");
+    let beside = check(&app, &[]).2;
+    let warning = beside["warning"].as_str().unwrap();
+    assert!(
+        warning.starts_with("A run used ")
+            && warning.ends_with(" at the same time, so that all took longer than alone."),
+        "{warning}"
+    );
 }
 
 #[test]

@@ -94,6 +94,35 @@ fn a_run_that_does_not_fit_is_refused_with_words_to_add_that_make_it_fit() {
 }
 
 #[test]
+fn a_model_that_does_not_fit_is_refused_before_it_is_opened_unless_it_is_forced() {
+    let app = App::new();
+    app.file(
+        "large/config.json",
+        r#"{"model_type": "llama", "vocab_size": 32000, "hidden_size": 65536, "intermediate_size": 262144,
+        "num_hidden_layers": 1000, "num_attention_heads": 512}"#,
+    );
+    let refused = app.run(&["chat", "large", "--device", "cpu"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    let said = &refused.stderr;
+    assert!(
+        said.contains("error: talking to the model needs about "),
+        "{said}"
+    );
+    assert!(
+        said.contains(" GB, and ") && said.contains(" are free on "),
+        "{said}"
+    );
+    assert!(
+        said.contains("or choose a smaller model, or add `--force`"),
+        "{said}"
+    );
+    // It is opened only then, and there is nothing to open.
+    let forced = app.run(&["chat", "large", "--device", "cpu", "--force"]);
+    assert_eq!(forced.code, 1, "{forced:?}");
+    assert!(forced.stderr.contains("could not read the "), "{forced:?}");
+}
+
+#[test]
 fn a_measured_plan_says_what_the_run_will_take_and_is_a_run_file_still() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
@@ -196,6 +225,46 @@ fn errors_for_machines_are_json() {
     assert_eq!(answer["error"]["code"], "invalid_request");
     assert_eq!(answer["error"]["message"], "there is no run `nothing`");
     assert_eq!(output.code, 2);
+}
+
+#[test]
+fn arguments_that_are_refused_are_json_for_machines_too() {
+    let cases = [
+        (
+            &["train", "--stpes", "3", "--json"][..],
+            "unexpected argument '--stpes' found",
+            "a similar argument exists: '--steps'",
+        ),
+        (
+            &["--json", "chat"],
+            "the following required arguments were not provided: <MODEL_OR_RUN>",
+            "--help explains the arguments",
+        ),
+        (
+            &["train", "--steps", "many", "--json"],
+            "invalid value 'many' for '--steps <STEPS>': invalid digit found in string",
+            "--help explains the arguments",
+        ),
+        (
+            &["--json", "data"],
+            "it is not said what to do",
+            "--help lists the commands",
+        ),
+    ];
+    for (arguments, message, hint) in cases {
+        let output = App::new().run(arguments);
+        assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{output:?}");
+        let answer: serde_json::Value = serde_json::from_str(&output.stderr).unwrap();
+        assert_eq!(answer["error"]["code"], "invalid_request");
+        assert_eq!(answer["error"]["message"], message);
+        assert_eq!(answer["error"]["hint"], hint);
+    }
+    // Words after `--` are none of ours, and help is no error.
+    let words = App::new().run(&["device", "--", "--json"]);
+    assert!(words.stderr.starts_with("error: "), "{words:?}");
+    let help = App::new().run(&["chat", "--help", "--json"]);
+    assert_eq!(help.code, 0);
+    assert!(help.stdout.contains("Usage: anneal chat"), "{help:?}");
 }
 
 #[test]

@@ -36,6 +36,24 @@ fn a_setting_that_is_not_known_is_reported_by_its_line() {
 }
 
 #[test]
+fn settings_that_cannot_be_read_are_put_aside_by_choosing_a_device() {
+    let app = App::new();
+    app.file("home/settings.yaml", "theme: [dark\n");
+    let refused = app.run(&["device"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(
+        refused.stderr.contains("`anneal device --use auto`"),
+        "{refused:?}"
+    );
+    let mended = app.run(&["device", "--use", "cpu"]);
+    assert_eq!(mended.code, 0, "{mended:?}");
+    let warning = "the old ones are kept: `FOLDER/home/settings.broken-1.yaml`";
+    assert!(mended.stderr.contains(warning), "{mended:?}");
+    let again = app.run(&["device"]);
+    assert_eq!((again.code, again.stderr.as_str()), (0, ""), "{again:?}");
+}
+
+#[test]
 fn the_plan_of_a_run_can_be_planned_again() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));

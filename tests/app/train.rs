@@ -137,6 +137,28 @@ fn an_interrupt_saves_and_leaves_and_the_run_continues_where_it_was() {
 
 #[cfg(unix)]
 #[test]
+fn one_interrupt_ends_a_conversation_in_which_nothing_is_being_answered() {
+    use std::io::Write;
+
+    let app = tiny("steps: 2\n");
+    assert_eq!(app.run(&["train", "run.yaml", "--quiet"]).code, 0);
+    let chat = ["chat", "animals", "--json", "--set", "max_tokens=3"];
+    let mut child = app.command(&chat).stdin(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"The cat\n").unwrap();
+    let mut answer = String::new();
+    lines.read_line(&mut answer).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["said"], "The cat");
+    signal(child.id(), "-INT");
+    // Its input stays open: only the interrupt can end it.
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(stdin);
+}
+
+#[cfg(unix)]
+#[test]
 fn another_engine_goes_on_after_one_that_was_killed_unless_that_happens_again_and_again() {
     let app = tiny("steps: 1000000\n");
     let (child, mut lines) = start(&app, &["train", "run.yaml", "--json"]);
@@ -181,6 +203,36 @@ fn only_runs_that_the_app_keeps_are_deleted_or_renamed() {
         shown.contains("name: Grand Name\n") && shown.contains("# "),
         "{shown}"
     );
+}
+
+#[test]
+fn a_renamed_run_keeps_its_conversations() {
+    let app = tiny("steps: 2\n");
+    assert_eq!(app.run(&["train", "run.yaml", "--quiet"]).code, 0);
+    let runs = || fs::read_dir(app.home().join("runs")).unwrap();
+    let id = || runs().next().unwrap().unwrap().file_name();
+    let id = || id().into_string().unwrap();
+    let talk = |name: &str, model: &str| {
+        let text = format!(
+            r#"{{"id": "{name}", "title": "Cats", "model": "{model}", "modelTitle": "Animals",
+            "system": "", "turns": [{{"said": "The cat", "answer": " says", "beside": null}}],
+            "changed": "2026-11-21T09:30:00.000Z"}}"#
+        );
+        app.file(&format!("home/conversations/{name}.json"), &text)
+    };
+    let (own, others) = (talk("own", &id()), talk("others", "another"));
+    let read = |path: &PathBuf| -> Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let (own_before, others_before) = (read(&own), read(&others));
+    assert_eq!(app.run(&["runs", "rename", "animals", "The Farm"]).code, 0);
+    let mut expected = own_before;
+    expected["model"] = id().into();
+    expected["modelTitle"] = "The Farm".into();
+    assert_eq!(read(&own), expected);
+    assert_eq!(read(&others), others_before);
+    let chat = ["chat", expected["model"].as_str().unwrap()];
+    assert_eq!(app.run_with_input(&chat, "").code, 0);
 }
 
 #[test]

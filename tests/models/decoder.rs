@@ -3,9 +3,11 @@
 use candle_core::{DType, Tensor};
 use models::{
     arch::{
+        config::unread,
         decoder::{Decoder, Input},
         sites::Site,
     },
+    checkpoint::folder::ModelFolder,
     ops::cross_entropy::IGNORE,
     optim::{DecayScope, Optimizer, adamw::AdamW},
     tape::{Gradients, Tape},
@@ -36,6 +38,20 @@ fn check(wanted: impl Fn(&str) -> bool, measure: impl Fn(&Golden) -> Option<(f64
         "{} of {measured} cases are off:\n{}",
         failures.len(),
         failures.join("\n")
+    );
+}
+
+#[test]
+fn every_field_that_transformers_writes_is_read_or_known_to_change_nothing() {
+    check(
+        |_| true,
+        |golden| {
+            let config = ModelFolder::open(&golden.folder).unwrap().config;
+            let fields = config.as_object()?.iter();
+            let unread = fields.filter_map(|(name, value)| Some((name, unread(name, value)?)));
+            let unread: Vec<_> = unread.collect();
+            Some((unread.len() as f64 * 2.0, format!("{unread:?}")))
+        },
     );
 }
 

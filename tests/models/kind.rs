@@ -12,7 +12,7 @@ use candle_core::{DType, Device, Tensor};
 use models::{
     Error, Result,
     checkpoint::keep::Checkpoints,
-    device::{self, DeviceKind, FoundDevice, check::Checked},
+    device::{self, Checked, DeviceKind, FoundDevice},
     ops::linear::linear,
     parameters::{Parameter, Parameters},
     tape::{Tape, Value},

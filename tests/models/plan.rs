@@ -202,6 +202,25 @@ fn all_problems_are_told_at_once() {
 }
 
 #[test]
+fn a_field_of_a_config_that_changes_nothing_is_refused_by_its_name() {
+    let with_config = |config: serde_json::Value| json!({"data": {"files": ["a.txt"]}, "scratch": {"config": config}});
+    let refused =
+        json!({"hiden_size": 64, "num_layers": 2, "colour": "red", "attention_dropout": 0.1});
+    assert_eq!(
+        problems(with_config(refused), scratch_facts()),
+        [
+            "`scratch.config.hiden_size` is no field that is known; did you mean `hidden_size`?",
+            "`scratch.config.num_layers` is no field that is known; did you mean `num_hidden_layers`?",
+            "`scratch.config.colour` is no field that is known",
+            "`scratch.config.attention_dropout` is 0.1, and has no effect here but as 0",
+        ]
+    );
+    // What belongs to a published config and says nothing here is no mistake.
+    let accepted = json!({"use_cache": true, "attention_dropout": 0.0, "rope_scaling": null, "num_hidden_layers": 2});
+    plan(with_config(accepted), scratch_facts());
+}
+
+#[test]
 fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
     let request =
         json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "dtype": {"compute": "bf16"}});

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use models::data::{
     DataRequest,
     encode::{Learn, TokenRow, encode, encode_chat},
+    outline::Outline,
     row::{Message, Role},
     summary::{LengthSummary, preview},
     template::{CHAT_ML, ChatTemplate, TemplateOrigin},
@@ -202,6 +203,38 @@ fn long_rows_are_cut_and_counted_and_a_row_that_loses_everything_is_reported() {
         60,
     );
     assert!(all.problems.is_empty() && all.rows.iter().all(|row| row.learned.iter().all(|&it| it)));
+}
+
+#[test]
+fn an_outline_says_of_every_length_what_making_tokens_for_it_says() {
+    let tokenizer = tokenizer();
+    let template = ChatTemplate::of(&tokenizer).unwrap();
+    let talk = |prompt: &str, completion: &str| {
+        json!({"prompt": prompt, "completion": completion}).to_string()
+    };
+    let text = [
+        talk("Q", "A"),
+        talk("Q", &"ab".repeat(20)),
+        talk(&"ab".repeat(20), "A"),
+    ]
+    .join("\n");
+    let dataset = opened("a.jsonl", text.as_bytes(), DataRequest::default()).unwrap();
+    let rows = &dataset.rows;
+    let mut cut_away = 0;
+    for learn in [Learn::Assistant, Learn::All] {
+        let outline = Outline::new(rows, &tokenizer, &template, learn);
+        for length in (0..100).chain([usize::MAX]) {
+            let encoded = encode(&dataset, rows, &tokenizer, &template, learn, length);
+            let found = outline.left_out(&dataset, rows, length);
+            cut_away += found.cut_away.len();
+            assert_eq!(
+                (found.problems, found.cut_away),
+                (encoded.problems, encoded.cut_away),
+                "{learn:?}, cut at {length}"
+            );
+        }
+    }
+    assert!(cut_away > 50, "{cut_away}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ import Dialog from "../../ui/src/components/Dialog.svelte";
 import Problem from "../../ui/src/components/Problem.svelte";
 import Progress from "../../ui/src/components/Progress.svelte";
 import Segmented from "../../ui/src/components/Segmented.svelte";
+import Gone from "../../ui/src/features/chat/Gone.svelte";
 
 const words = (text: string) => createRawSnippet(() => ({ render: () => `<p>${text}</p>` }));
 const buttons = (...names: string[]) => createRawSnippet(() => ({ render: () => `<div>${names.map((name) => `<button>${name}</button>`).join("")}</div>` }));
@@ -59,6 +60,28 @@ describe("a problem", () => {
   test("has words whatever was thrown", () => {
     render(Problem, { error: "engine gone" });
     expect(screen.getByRole("alert").textContent).toMatch(/engine gone/i);
+  });
+});
+
+describe("a model that can't be opened", () => {
+  const shown = { title: "Large", isKept: false, conversation: "", runs: [], models: [] };
+  const again = (code: Refused["code"]) => {
+    const problem = new Refused({ code, message: "talking to the model needs about 9.1 GB, and 4.0 GB are free on the CPU", hint: null, field: null });
+    const onretry = vi.fn();
+    render(Gone, { ...shown, problem, onretry });
+    return onretry;
+  };
+
+  test("is opened all the same where that is for the user to say", async () => {
+    const onretry = again("needs_force");
+    await userEvent.click(screen.getByRole("button", { name: "Try again" }));
+    await userEvent.click(screen.getByRole("button", { name: "Open it all the same" }));
+    expect(onretry.mock.calls).toEqual([[false], [true]]);
+  });
+
+  test("can only be tried again where force would not help", () => {
+    again("failed");
+    expect(screen.queryByRole("button", { name: "Open it all the same" })).toBeNull();
   });
 });
 

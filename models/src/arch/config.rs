@@ -19,6 +19,96 @@ use crate::{
 /// The rotary base of sliding layers that have a rope of their own, when the file has none.
 const LOCAL_ROPE_THETA: f64 = 1e4;
 
+/// Every field of a `config.json` that is read here.
+const FIELDS: [&str; 32] = [
+    "attention_bias",
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "head_dim",
+    "hidden_act",
+    "hidden_activation",
+    "hidden_size",
+    "initializer_range",
+    "intermediate_size",
+    "layer_types",
+    "max_position_embeddings",
+    "max_window_layers",
+    "mlp_bias",
+    "model_type",
+    "no_rope_layer_interval",
+    "no_rope_layers",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "original_max_position_embeddings",
+    "partial_rotary_factor",
+    "query_pre_attn_scalar",
+    "rms_norm_eps",
+    "rope_local_base_freq",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "sliding_window",
+    "sliding_window_pattern",
+    "tie_word_embeddings",
+    "use_sliding_window",
+    "vocab_size",
+];
+
+/// Fields that are not read, and change nothing about a decoder as long as they have the number beside them, if there is one.
+/// True counts as 1, false as 0, and null is a field that is left out.
+const OTHER_FIELDS: [(&str, Option<f64>); 19] = [
+    ("_name_or_path", None),
+    ("_sliding_window_pattern", None),
+    ("architectures", None),
+    ("attention_dropout", Some(0.0)),
+    ("bos_token_id", None),
+    ("cache_implementation", None),
+    ("dtype", None),
+    ("embd_pdrop", Some(0.0)),
+    ("eos_token_id", None),
+    ("is_decoder", None),
+    ("output_attentions", None),
+    ("output_hidden_states", None),
+    ("pad_token_id", None),
+    ("pretraining_tp", Some(1.0)),
+    ("resid_pdrop", Some(0.0)),
+    ("torch_dtype", None),
+    ("transformers_version", None),
+    ("use_bidirectional_attention", Some(0.0)),
+    ("use_cache", None),
+];
+
+/// Names that share a smaller part of their pairs of letters than this are not alike.
+const LIKE: f64 = 0.45;
+
+/// What is wrong with a field of a config that somebody wrote, apart from its value where that is read: a name that nobody reads
+/// would change nothing, without a word.
+pub fn unread(name: &str, value: &Json) -> Option<String> {
+    if FIELDS.contains(&name) {
+        return None;
+    }
+    if let Some((_, only)) = OTHER_FIELDS.iter().find(|(known, _)| *known == name) {
+        let number = value.as_f64().or(value.as_bool().map(f64::from));
+        return match *only {
+            Some(only) if !value.is_null() && number != Some(only) => {
+                Some(format!("is {value}, and has no effect here but as {only}"))
+            }
+            _ => None,
+        };
+    }
+    let likeness = |known| (strsim::sorensen_dice(name, known), known);
+    // Of several that are as near, the last is taken: that comes first in the list.
+    let nearest = FIELDS.into_iter().rev().map(likeness);
+    let nearest = nearest.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    Some(match nearest {
+        Some((like, nearest)) if like > LIKE => {
+            format!("is no field that is known; did you mean `{nearest}`?")
+        }
+        _ => "is no field that is known".to_owned(),
+    })
+}
+
 /// The size and the switches of a decoder. Names as in `config.json` where it has one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecoderConfig {

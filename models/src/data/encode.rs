@@ -70,27 +70,12 @@ pub fn encode(
 ) -> Encoded {
     let each: Vec<Result<Vec<TokenRow>, String>> = rows
         .par_iter()
-        .map(|row| match &row.example {
-            Example::Text(text) => encode_text(text, tokenizer, max_length).map(|row| vec![row]),
-            Example::Chat(messages) => {
-                encode_chat(messages, tokenizer, template, learn, max_length)
-            }
-        })
-        .map(|result| result.map_err(|error| error.to_string()))
+        .map(|row| token_rows(row, tokenizer, template, learn, max_length))
         .collect();
 
     let mut encoded = Encoded::default();
     for (row, result) in rows.iter().zip(each) {
-        let problem = |reason: String| Problem {
-            path: dataset
-                .files
-                .get(row.file as usize)
-                .map(|it| it.path.clone())
-                .unwrap_or_default(),
-            line: row.line,
-            field: None,
-            reason,
-        };
+        let problem = |reason| problem(dataset, row, reason);
         match result {
             Err(reason) => encoded.problems.push(problem(reason)),
             Ok(token_rows) => {
@@ -101,20 +86,50 @@ pub fn encode(
                         encoded.rows.push(token_row);
                         continue;
                     }
-                    let (length, kept) = (token_row.full_length, token_row.tokens.len());
+                    let reason = nothing_learned(token_row.full_length, token_row.tokens.len());
                     match token_row.is_truncated() {
-                        true => encoded.cut_away.push(problem(format!(
-                            "has {length} tokens, and none of the first {kept} is to be learned"
-                        ))),
-                        false => encoded.problems.push(problem(format!(
-                            "has {length} tokens, and none of them is to be learned"
-                        ))),
+                        true => encoded.cut_away.push(problem(reason)),
+                        false => encoded.problems.push(problem(reason)),
                     }
                 }
             }
         }
     }
     encoded
+}
+
+/// A row as tokens, or why it can't be.
+pub(super) fn token_rows(
+    row: &Row,
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    learn: Learn,
+    max_length: usize,
+) -> Result<Vec<TokenRow>, String> {
+    let encoded = match &row.example {
+        Example::Text(text) => encode_text(text, tokenizer, max_length).map(|row| vec![row]),
+        Example::Chat(messages) => encode_chat(messages, tokenizer, template, learn, max_length),
+    };
+    encoded.map_err(|error| error.to_string())
+}
+
+/// A row that nothing can be learned from.
+pub(super) fn problem(dataset: &Dataset, row: &Row, reason: String) -> Problem {
+    let file = dataset.files.get(row.file as usize);
+    Problem {
+        path: file.map(|it| it.path.clone()).unwrap_or_default(),
+        line: row.line,
+        field: None,
+        reason,
+    }
+}
+
+/// Why nothing is learned of a row of which so many tokens are kept.
+pub(super) fn nothing_learned(length: usize, kept: usize) -> String {
+    match kept < length {
+        true => format!("has {length} tokens, and none of the first {kept} is to be learned"),
+        false => format!("has {length} tokens, and none of them is to be learned"),
+    }
 }
 
 /// The texts of rows as one stream, with the token that ends a text between them.

@@ -23,6 +23,7 @@ pub mod encode;
 pub mod first_rows;
 pub mod format;
 pub mod loader;
+pub mod outline;
 pub mod pack;
 mod parquet;
 pub mod row;

@@ -78,6 +78,7 @@ pub(super) fn host() -> Result<Memory> {
             ProcessRefreshKind::nothing().with_memory(),
         );
         let process = system.process(own);
+        let held = held();
         let limits = process.and_then(|process| process.cgroup_limits());
         let (limit, left) = limits.map_or((u64::MAX, u64::MAX), |limits| {
             (limits.total_memory, limits.free_memory)
@@ -85,48 +86,78 @@ pub(super) fn host() -> Result<Memory> {
         Ok(Memory {
             total_bytes: system.total_memory().min(limit),
             available_bytes: system.available_memory().min(left),
-            used_bytes: process.map_or(0, |process| process.memory()),
-            peak_bytes: host_peak(),
+            used_bytes: held
+                .used_bytes
+                .or_else(|| Some(process?.memory()))
+                .unwrap_or_default(),
+            peak_bytes: held.peak_bytes,
         })
     };
     asked().map_err(|error| Error::Device(format!("could not read the memory in use: {error}")))
 }
 
-#[cfg(target_os = "linux")]
-fn host_peak() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    peak_bytes(&status)
+/// What the process holds, as its system counts it.
+#[derive(Default)]
+struct Held {
+    /// Now, where that is more than its resident pages.
+    used_bytes: Option<u64>,
+    /// At most, so far.
+    peak_bytes: Option<u64>,
 }
 
-/// macOS counts resident bytes; the other unix systems that have the call count kibibytes.
-#[cfg(target_os = "macos")]
-fn host_peak() -> Option<u64> {
-    // SAFETY: the call fills the structure, of which every bit pattern is a value, and keeps no pointer to it.
-    unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        let answered = libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) == 0;
-        answered.then_some(usage.ru_maxrss as u64)
+#[cfg(target_os = "linux")]
+fn held() -> Held {
+    let status = std::fs::read_to_string("/proc/self/status");
+    Held {
+        used_bytes: None,
+        peak_bytes: status.ok().and_then(|status| peak_bytes(&status)),
     }
 }
 
+/// The footprint, which the system's own monitor shows: pages that are compressed count too, and those of the GPU. Resident
+/// pages become fewer when memory is short.
+#[cfg(target_os = "macos")]
+fn held() -> Held {
+    // SAFETY: the call fills the structure that goes with its second argument, of which every bit pattern is a value, and
+    // keeps no pointer to it.
+    unsafe {
+        let mut usage: libc::rusage_info_v4 = std::mem::zeroed();
+        let buffer = (&raw mut usage).cast();
+        match libc::proc_pid_rusage(libc::getpid(), libc::RUSAGE_INFO_V4, buffer) {
+            0 => Held {
+                used_bytes: Some(usage.ri_phys_footprint),
+                peak_bytes: Some(usage.ri_lifetime_max_phys_footprint),
+            },
+            _ => Held::default(),
+        }
+    }
+}
+
+/// What the system has promised to this process alone, in memory or in the page file. Resident pages become fewer when memory is
+/// short.
 #[cfg(windows)]
-fn host_peak() -> Option<u64> {
+fn held() -> Held {
     use windows_sys::Win32::System::{
-        ProcessStatus::{GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS},
+        ProcessStatus::{GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS_EX},
         Threading::GetCurrentProcess,
     };
-    // SAFETY: the call fills the structure, whose size it is told, and keeps no pointer to it.
+    // SAFETY: the call fills the structure, whose size tells it which of its forms that is, and keeps no pointer to it.
     unsafe {
-        let mut counters: PROCESS_MEMORY_COUNTERS = std::mem::zeroed();
-        let size = size_of::<PROCESS_MEMORY_COUNTERS>() as u32;
-        let answered = GetProcessMemoryInfo(GetCurrentProcess(), &raw mut counters, size) != 0;
-        answered.then_some(counters.PeakWorkingSetSize as u64)
+        let mut counters: PROCESS_MEMORY_COUNTERS_EX = std::mem::zeroed();
+        let size = size_of::<PROCESS_MEMORY_COUNTERS_EX>() as u32;
+        match GetProcessMemoryInfo(GetCurrentProcess(), (&raw mut counters).cast(), size) {
+            0 => Held::default(),
+            _ => Held {
+                used_bytes: Some(counters.PrivateUsage as u64),
+                peak_bytes: Some(counters.PeakPagefileUsage as u64),
+            },
+        }
     }
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
-fn host_peak() -> Option<u64> {
-    None
+fn held() -> Held {
+    Held::default()
 }
 
 /// The most memory the process has held, from the text of Linux's `/proc/self/status`.
@@ -310,7 +341,7 @@ mod tests {
         assert!(during.used_bytes < during.total_bytes);
         assert!(during.available_bytes <= during.total_bytes);
         if let Some(peak) = during.peak_bytes {
-            assert!(peak >= size as u64);
+            assert!(peak >= during.used_bytes - size as u64 / 2, "{during:?}");
         }
         drop(ones);
         release(&Device::Cpu).unwrap();

@@ -106,7 +106,7 @@ fn measure(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<End
     if let Some(path) = &arguments.export {
         benchmarks::Kind::of(path)?;
     }
-    let bar = terminal.bar("{pos}/{len}  {msg}", 50);
+    let bar = terminal.bar("{pos}/{len}  ", 50);
     terminal.show(&bar);
     let mut began = None;
     let mut tell = |news: BenchNews<'_>| tell(&news, &bar, &mut began, terminal);
@@ -127,10 +127,17 @@ fn measure(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<End
 fn tell(news: &BenchNews<'_>, bar: &ProgressBar, began: &mut Option<Instant>, terminal: &Terminal) {
     match news {
         BenchNews::Waits { run } => {
-            terminal.note(format_args!("waiting until `{}` has ended", run.id));
+            terminal.note_above(bar, format_args!("waiting until `{}` has ended", run.id));
+        }
+        BenchNews::WaitsFor { work, device } => {
+            let (work, device) = (work.words(), &device.name);
+            terminal.note_above(
+                bar,
+                format_args!("waiting until {work} on {device} has ended"),
+            );
         }
         BenchNews::Checks { device } => {
-            terminal.note(format_args!("{} is checked first", device.name));
+            terminal.note_above(bar, format_args!("{} is checked first", device.name));
         }
         BenchNews::Begun { cases } => bar.set_length(*cases as u64),
         BenchNews::Measures { case, .. } => {

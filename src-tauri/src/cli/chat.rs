@@ -6,7 +6,12 @@
 use std::{
     io::{self, BufRead, IsTerminal},
     ops::ControlFlow,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
 };
 
 use console::style;
@@ -22,6 +27,9 @@ use crate::{
     host::{Host, chat::Conversation},
     wire::error::{AppError, Result},
 };
+
+/// How often is looked for Ctrl-C while a line is waited for.
+const LOOK: Duration = Duration::from_millis(30);
 
 const HELP: &str = "\
 /reset                forget what was said
@@ -50,6 +58,9 @@ pub(super) struct Arguments {
     /// Fetch a model of the Hugging Face Hub that is not here, without asking.
     #[arg(long, short)]
     yes: bool,
+    /// Open a model that does not fit into memory all the same.
+    #[arg(long)]
+    force: bool,
 }
 
 /// What a line asks for.
@@ -67,7 +78,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if hub::offer(&arguments.model, arguments.yes, host, terminal)? == Ended::Stopped {
         return Ok(Ended::Stopped);
     }
-    let mut chat = host.open_chat(&arguments.model, arguments.device)?;
+    let mut chat = open(&arguments.model, arguments.device, arguments.force, host)?;
     for change in &arguments.set {
         chat.set(change)?;
     }
@@ -77,6 +88,22 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     talk(chat, host, terminal)
 }
 
+/// Opens a model. Where it would not fit, says how it is opened all the same.
+pub(super) fn open(
+    name: &str,
+    device: Option<RequestedDevice>,
+    force: bool,
+    host: &Host,
+) -> Result<Conversation> {
+    host.open_chat(name, device, force).map_err(|error| {
+        let hint = error.hint.clone().filter(|_| error.force_helps);
+        match hint {
+            Some(hint) => error.with_hint(format!("{hint}, or add `--force`")),
+            None => error,
+        }
+    })
+}
+
 /// Talks until the user leaves.
 pub(super) fn talk(mut chat: Conversation, host: &Host, terminal: &Terminal) -> Result<Ended> {
     for warning in chat.model().warnings() {
@@ -84,19 +111,40 @@ pub(super) fn talk(mut chat: Conversation, host: &Host, terminal: &Terminal) -> 
     }
     let interrupts = count_interrupts()?;
     match io::stdin().is_terminal() && !terminal.json {
-        true => edit_lines(&mut chat, host, terminal, interrupts)?,
-        false => {
-            for line in io::stdin().lock().lines() {
+        true => edit_lines(&mut chat, host, terminal, interrupts).map(|()| Ended::Done),
+        false => take_lines(&mut chat, terminal, interrupts),
+    }
+}
+
+/// Says each line of standard input, until it ends. Ctrl-C ends an answer, or while a line is waited for, the conversation.
+fn take_lines(
+    chat: &mut Conversation,
+    terminal: &Terminal,
+    interrupts: &AtomicUsize,
+) -> Result<Ended> {
+    // Reading a line can't be interrupted, so it is waited for here, and read elsewhere.
+    let (sender, lines) = mpsc::sync_channel(0);
+    thread::spawn(move || {
+        let mut lines = io::stdin().lock().lines();
+        while lines.next().is_some_and(|line| sender.send(line).is_ok()) {}
+    });
+    loop {
+        match lines.recv_timeout(LOOK) {
+            Ok(line) => {
                 let line = line.map_err(|error| {
                     AppError::failed(format!("could not read what to say: {error}"))
                 })?;
-                if obey(&line, &mut chat, terminal, interrupts)?.is_break() {
-                    break;
+                if obey(&line, chat, terminal, interrupts)?.is_break() {
+                    return Ok(Ended::Done);
                 }
             }
+            Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Done),
+            Err(RecvTimeoutError::Timeout) if interrupts.load(Ordering::SeqCst) > 0 => {
+                return Ok(Ended::Stopped);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
         }
     }
-    Ok(Ended::Done)
 }
 
 fn edit_lines(

@@ -55,7 +55,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     #[cfg(not(debug_assertions))]
     let fault = None;
     let interrupts = count_interrupts()?;
-    let bar = terminal.bar("{pos}/{len}  {msg}", 50);
+    let bar = terminal.bar("{pos}/{len}  ", 50);
     terminal.show(&bar);
     let mut tell = |news: CheckNews<'_>| match news {
         CheckNews::Begun { cases } => bar.set_length(cases as u64),

@@ -1,5 +1,7 @@
 //! `anneal device`: what there is to train on.
 
+use std::path::Path;
+
 use console::style;
 use models::device::{
     Choice, FoundDevice, RequestedDevice,
@@ -11,7 +13,10 @@ use super::{
     Ended,
     terminal::{Terminal, bytes},
 };
-use crate::{host::Host, wire::error::Result};
+use crate::{
+    host::Host,
+    wire::error::{AppError, Result},
+};
 
 /// Show the devices of this machine, which one is used, and why.
 #[derive(Debug, clap::Args)]
@@ -25,6 +30,20 @@ pub(super) struct Arguments {
     /// Use this device from now on, unless a run says otherwise.
     #[arg(long = "use", value_name = "DEVICE", conflicts_with = "device")]
     prefer: Option<RequestedDevice>,
+}
+
+impl Arguments {
+    /// Opens the app although its settings can't be read, if they are to be changed.
+    pub(super) fn open_all_the_same(
+        &self,
+        home: Option<&Path>,
+        error: AppError,
+    ) -> Result<(Host, Vec<String>)> {
+        match self.prefer {
+            Some(device) => Host::open_with_device(home, device),
+            None => Err(error),
+        }
+    }
 }
 
 #[derive(Serialize)]

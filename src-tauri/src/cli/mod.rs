@@ -18,13 +18,13 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
     cli::terminal::Terminal,
     host::Host,
     jobs::worker,
-    wire::error::{Code, Result},
+    wire::error::{AppError, Code, Result},
 };
 
 /// The exit code of a run that was stopped by Ctrl-C after it was saved, as shells have it for an interrupt.
@@ -99,7 +99,10 @@ pub(crate) fn main() -> ExitCode {
         Ok(arguments) => arguments,
         // Clap prints help and its own errors, on the right stream and with the right code.
         Err(error) => {
-            let _ = error.print();
+            match error.use_stderr() && asks_for_json() {
+                true => Terminal::new(true, false, true).error(&refusal(&error)),
+                false => drop(error.print()),
+            }
             return ExitCode::from(error.exit_code() as u8);
         }
     };
@@ -125,11 +128,43 @@ pub(crate) fn main() -> ExitCode {
             terminal.error(&error);
             ExitCode::from(match error.code {
                 Code::Failed => 1,
-                Code::InvalidRequest => 2,
+                Code::InvalidRequest | Code::NeedsForce => 2,
                 Code::Offline => 3,
                 Code::OutOfMemory => 4,
             })
         }
+    }
+}
+
+/// Whether JSON is asked for, by arguments that can't be read as a whole.
+fn asks_for_json() -> bool {
+    let mut words = std::env::args_os().take_while(|word| word != "--");
+    words.any(|word| word == "--json")
+}
+
+/// What clap says of arguments that it refuses, in the form of all other errors.
+fn refusal(error: &clap::Error) -> AppError {
+    // Which of them it is depends on whether a variable of the environment counts as an argument.
+    if matches!(
+        error.kind(),
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        return AppError::invalid("it is not said what to do")
+            .with_hint("--help lists the commands");
+    }
+    let text = error.render().to_string();
+    // The problem is the first paragraph, and what follows are tips and how the command is used.
+    let problem = text.split("\n\n").next().unwrap_or_default();
+    let problem: Vec<&str> = problem.lines().map(str::trim).collect();
+    let problem = problem.join(" ");
+    let refused = AppError::invalid(problem.strip_prefix("error: ").unwrap_or(&problem));
+    let tips = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("tip: "));
+    let tips: Vec<&str> = tips.collect();
+    match tips.is_empty() {
+        true => refused.with_hint("--help explains the arguments"),
+        false => refused.with_hint(tips.join(", or ")),
     }
 }
 
@@ -151,7 +186,12 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         worker::run()?;
         return Ok(Ended::Done);
     }
-    let (host, warnings) = Host::open(home_of(global))?;
+    let home = home_of(global);
+    let opened = Host::open(home).or_else(|error| match &command {
+        Command::Device(arguments) => arguments.open_all_the_same(home, error),
+        _ => Err(error),
+    });
+    let (host, warnings) = opened?;
     for warning in &warnings {
         terminal.warn(warning);
     }

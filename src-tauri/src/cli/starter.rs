@@ -31,6 +31,9 @@ pub(super) struct Arguments {
     /// End after the examination.
     #[arg(long)]
     no_chat: bool,
+    /// Start also where memory is short.
+    #[arg(long)]
+    force: bool,
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
@@ -41,6 +44,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         count(data.held_out.len() as u64)
     ));
     let resolved = host.plan(request)?;
+    if !arguments.force {
+        train::refuse_what_does_not_fit(&resolved)?;
+    }
     let run = runs::create(&host.paths, &resolved)?;
     if train::follow(&run, false, host, terminal)? == Ended::Stopped {
         return Ok(Ended::Stopped);
@@ -56,7 +62,8 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     show(&examination, terminal)?;
     if !arguments.no_chat && !terminal.json && io::stdin().is_terminal() {
         terminal.line("");
-        return chat::talk(host.open_chat(&run.id, arguments.device)?, host, terminal);
+        let chat = chat::open(&run.id, arguments.device, arguments.force, host)?;
+        return chat::talk(chat, host, terminal);
     }
     Ok(Ended::Done)
 }

@@ -6,16 +6,19 @@ use std::{
     fmt::Display,
     io::{self, BufRead, IsTerminal, Write},
     sync::{
-        OnceLock,
+        Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use console::style;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use console::{Term, style};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike, WeakProgressBar};
 use serde::Serialize;
 
-use crate::wire::error::{AppError, Result};
+use crate::{
+    lock::locked,
+    wire::error::{AppError, Result},
+};
 
 /// Where the answers go, and how they look.
 #[derive(Debug)]
@@ -91,13 +94,13 @@ impl Terminal {
         }
     }
 
-    /// A bar with more beside it, which takes so many letters at most: the whole has to fit into one line. Nobody sees it before
-    /// [`Self::show`].
+    /// A bar with more beside it, which takes so many letters mostly, and its message at the end, of which is shown what fits into
+    /// the line. Nobody sees it before [`Self::show`].
     pub(crate) fn bar(&self, beside: &str, letters: usize) -> ProgressBar {
         let bar = ProgressBar::hidden();
-        let width = usize::from(console::Term::stderr().size().1);
+        let width = usize::from(Term::stderr().size().1);
         let width = width.saturating_sub(letters).clamp(4, 30);
-        let template = format!("{{bar:{width}.cyan/dim}} {beside}");
+        let template = format!("{{bar:{width}.cyan/dim}} {beside}{{wide_msg}}");
         if let Ok(shape) = ProgressStyle::with_template(&template) {
             bar.set_style(shape.progress_chars("━╸ "));
         }
@@ -107,8 +110,18 @@ impl Terminal {
     /// Shows a bar, where somebody wants to see one.
     pub(crate) fn show(&self, bar: &ProgressBar) {
         if self.shows_progress() {
-            bar.set_draw_target(ProgressDrawTarget::stderr());
+            let screen = Box::new(RoomForInterrupt(Term::buffered_stderr()));
+            bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(
+                screen,
+                DRAWS_A_SECOND,
+            ));
+            *locked(&SHOWN) = Some(bar.downgrade());
         }
+    }
+
+    /// Something beside the answer, above a bar if one is seen.
+    pub(crate) fn note_above(&self, bar: &ProgressBar, text: impl Display) {
+        bar.suspend(|| self.note(text));
     }
 
     /// Something that is probably not wanted.
@@ -137,6 +150,63 @@ impl Terminal {
                 style("hint:").for_stderr().cyan().bold()
             );
         }
+    }
+}
+
+/// The bar that was last shown.
+static SHOWN: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
+/// How often a bar is drawn at most.
+const DRAWS_A_SECOND: u8 = 20;
+
+/// A terminal whose last columns are left free by what draws lines of its full width. A terminal shows Ctrl-C by itself, as `^C`
+/// where the cursor is; behind a full line that begins the next one, and a bar clears only the line where the cursor is.
+#[derive(Debug)]
+struct RoomForInterrupt<T>(T);
+
+impl<T: TermLike> RoomForInterrupt<T> {
+    /// Two letters, and one for the cursor.
+    const COLUMNS: u16 = 3;
+}
+
+impl<T: TermLike> TermLike for RoomForInterrupt<T> {
+    fn width(&self) -> u16 {
+        self.0.width().saturating_sub(Self::COLUMNS)
+    }
+
+    fn height(&self) -> u16 {
+        self.0.height()
+    }
+
+    fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
+        self.0.move_cursor_up(lines)
+    }
+
+    fn move_cursor_down(&self, lines: usize) -> io::Result<()> {
+        self.0.move_cursor_down(lines)
+    }
+
+    fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
+        self.0.move_cursor_right(columns)
+    }
+
+    fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
+        self.0.move_cursor_left(columns)
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.0.write_line(text)
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.0.write_str(text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.0.clear_line()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -198,6 +268,10 @@ pub(crate) fn count_interrupts() -> Result<&'static AtomicUsize> {
     static HANDLER: OnceLock<Result<(), String>> = OnceLock::new();
     let handler = || {
         if COUNT.fetch_add(1, Ordering::SeqCst) > 0 {
+            let shown = locked(&SHOWN).take();
+            if let Some(bar) = shown.and_then(|bar| bar.upgrade()) {
+                bar.finish_and_clear();
+            }
             // Asked twice: nothing may keep the program, so this is the one place that ends it at once.
             #[allow(clippy::disallowed_methods)]
             std::process::exit(i32::from(super::STOPPED));
@@ -216,6 +290,8 @@ pub(crate) fn count_interrupts() -> Result<&'static AtomicUsize> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -240,6 +316,73 @@ mod tests {
     fn text_cannot_steer_the_terminal() {
         let text = "a\tb\nc\x1b[31m\r\0\x7f\u{9b}é";
         assert_eq!(printable(text), "a\tb\nc␛[31m␍␀␡\u{fffd}é");
+    }
+
+    /// What is written to a terminal of 40 columns.
+    #[derive(Debug, Clone, Default)]
+    struct Written(Arc<Mutex<String>>);
+
+    impl TermLike for Written {
+        fn width(&self) -> u16 {
+            40
+        }
+
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            self.write_str(text)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            locked(&self.0).push_str(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            self.write_str("\r")
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_a_terminal_shows_of_an_interrupt_stays_on_the_line_that_a_bar_clears() {
+        let written = Written::default();
+        let narrow = usize::from(u16::MAX);
+        let bar = Terminal::new(false, false, true).bar("{pos}/{len}  {eta} left  ", narrow);
+        let screen = Box::new(RoomForInterrupt(written.clone()));
+        bar.set_draw_target(ProgressDrawTarget::term_like_with_hz(screen, 255));
+        bar.set_length(7);
+        for message in ["", "short", "much longer than there is room for in a line"] {
+            bar.set_message(message);
+            bar.force_draw();
+        }
+        let text = locked(&written.0).clone();
+        assert!(text.contains("short"), "{text:?}");
+        for line in text.split('\r') {
+            assert!(
+                console::measure_text_width(line) + "^C".len() < 40,
+                "{line:?}"
+            );
+        }
+        bar.finish_and_clear();
+        assert!(locked(&written.0).ends_with('\r'));
     }
 
     #[test]

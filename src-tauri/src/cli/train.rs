@@ -36,6 +36,8 @@ use crate::{
     wire::error::{AppError, Result},
 };
 
+pub(super) use self::cost::refuse_what_does_not_fit;
+
 /// Without a terminal there is no progress bar, but a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
@@ -131,7 +133,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         return show_plan(&resolved, measure, host, terminal);
     }
     if !force {
-        cost::refuse_what_does_not_fit(&resolved)?;
+        refuse_what_does_not_fit(&resolved)?;
     }
     if let Some(line) = cost::estimate(&resolved) {
         terminal.note(line);
@@ -166,7 +168,12 @@ fn show_plan(
             let stop = || interrupts.load(Ordering::SeqCst) > 0;
             match host.try_steps(&resolved.plan, &stop)? {
                 None => return Ok(Ended::Stopped),
-                tried => tried.map(|tried| tried.forecast),
+                Some(tried) => {
+                    if let Some(warning) = tried.warning {
+                        terminal.warn(warning);
+                    }
+                    Some(tried.forecast)
+                }
             }
         }
         false => None,
@@ -321,7 +328,7 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(terminal: &'a Terminal, unit: &'static str) -> Self {
-        let bar = terminal.bar("{pos}/{len}  {msg}  {eta} left", 70);
+        let bar = terminal.bar("{pos}/{len}  {eta} left  ", 70);
         Self {
             terminal,
             bar,
@@ -407,10 +414,7 @@ impl<'a> View<'a> {
 
     /// A line that stays, above the bar.
     fn line(&self, text: String) {
-        match self.bar.is_hidden() {
-            true => self.terminal.note(text),
-            false => self.bar.println(text),
-        }
+        self.terminal.note_above(&self.bar, text);
     }
 }
 

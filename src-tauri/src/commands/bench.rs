@@ -158,6 +158,13 @@ impl Teller {
     fn hear(&mut self, news: BenchNews<'_>) {
         match news {
             BenchNews::Waits { run } => self.say(waits_for(&run)),
+            BenchNews::WaitsFor { work, device } => {
+                self.say(format!(
+                    "Waits until {} on {} has ended",
+                    work.words(),
+                    device.name
+                ));
+            }
             BenchNews::Checks { device } => self.say(format!("Checks {} first", device.name)),
             BenchNews::Begun { cases } => self.cases = cases,
             BenchNews::Measures { device, case } => {

@@ -16,17 +16,23 @@ use crate::{
     },
 };
 
-/// Opens a run or a model to be talked to, in place of the one that is open at that place.
+/// Opens a run or a model to be talked to, in place of the one that is open at that place. One that does not fit into memory is
+/// opened only with `force`.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn open_chat(app: State<'_, App>, place: u32, name: String) -> Answer<ChatView> {
+pub(super) fn open_chat(
+    app: State<'_, App>,
+    place: u32,
+    name: String,
+    force: bool,
+) -> Answer<ChatView> {
     let place = app.place(place)?;
     // An answer that is being written belongs to a page that went away.
     place.stop.store(true, Ordering::SeqCst);
     let mut open = locked(&place.model);
     // Two models at once may not fit.
     *open = None;
-    let model = app.host.open_model(&name, None)?;
+    let model = app.host.open_model(&name, None, force)?;
     let view = ChatView {
         answers: model.answers(),
         context: model.context() as u32,

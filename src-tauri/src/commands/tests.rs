@@ -248,7 +248,7 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
     let id = window.call("start_run", json!({ "filled": filled, "force": false }));
     let id = id.as_str().unwrap();
     until(|| window.run(id)["status"] == "finished");
-    let opened = window.call("open_chat", json!({"place": 0, "name": id}));
+    let opened = window.call("open_chat", json!({"place": 0, "name": id, "force": false}));
     assert_eq!(opened["answers"], json!(false));
     let sampling = with(opened["sampling"].clone(), json!({"maxTokens": 5}));
     let (channel, pieces) = channel();
@@ -287,7 +287,7 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
     assert_eq!(gone["code"], "failed");
     window.call("close_chat", json!({"place": 0}));
     assert_eq!(
-        window.refused("open_chat", json!({"place": 7, "name": id}))["code"],
+        window.refused("open_chat", json!({"place": 7, "name": id, "force": false}))["code"],
         "invalid_request"
     );
 }

@@ -81,6 +81,10 @@ pub(super) fn start_run(app: State<'_, App>, filled: Filled, force: bool) -> Ans
 pub(super) fn start_starter(app: State<'_, App>) -> Answer<String> {
     let (_, request) = app.host.write_starter(STARTER_SEED, None)?;
     let resolved = app.host.plan(request)?;
+    if let Some(fit) = resolved.misfit() {
+        let hint = "close other programs, or what else is open here";
+        return Err(AppError::invalid(fit.refusal()).with_hint(hint).into());
+    }
     Ok(app.start(&resolved)?)
 }
 

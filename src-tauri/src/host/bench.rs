@@ -21,6 +21,7 @@ use crate::{
     store::{
         benchmarks::{self, BenchReport, FORMAT, MeasuredDevice, words_of},
         checks,
+        in_use::{self, Work},
         runs::{self, Run},
     },
     wire::{
@@ -54,6 +55,8 @@ pub(crate) struct BenchRequest {
 pub(crate) enum BenchNews<'a> {
     /// It waits for a run to end.
     Waits { run: Run },
+    /// It waits for something else on a device to end.
+    WaitsFor { work: Work, device: &'a FoundDevice },
     /// A device was not checked yet, and is.
     Checks { device: &'a FoundDevice },
     /// So many cases will be measured.
@@ -73,8 +76,8 @@ pub(crate) enum BenchNews<'a> {
 impl Host {
     /// Measures devices, keeps what was found, and returns it.
     ///
-    /// It waits until no run goes on, in this process or another. A benchmark that `stop` ends is kept as far as it came,
-    /// unless it has nothing.
+    /// It waits until no run goes on and nothing else is computed on its devices, in this process or another. A benchmark that
+    /// `stop` ends is kept as far as it came, unless it has nothing.
     pub(crate) fn bench(
         &self,
         request: &BenchRequest,
@@ -83,8 +86,11 @@ impl Host {
     ) -> Result<BenchReport> {
         refuse_unknown(&request.only)?;
         self.wait_for_runs(tell, stop);
-        let (start, power) = (Instant::now(), Power::now());
         let devices = self.devices_to_measure(&request.devices)?;
+        for device in &devices {
+            self.wait_for_others(device, tell, stop);
+        }
+        let (start, power) = (Instant::now(), Power::now());
         let size = request.size.unwrap_or_else(|| size_for(&devices));
         let mut warnings = Vec::new();
         let mut plans = Vec::new();
@@ -104,7 +110,11 @@ impl Host {
         let seconds = request.seconds.unwrap_or(SECONDS);
         let mut measured = Vec::new();
         for plan in plans {
+            let device = plan.device.clone();
+            let in_use = self.use_device(device.requested(), Work::Benchmark);
             measured.push(self.measure_device(plan, seconds, tell, stop)?);
+            let others = in_use.map_or_else(Vec::new, |in_use| in_use.others());
+            warnings.extend(in_use::warning(&others, &device.name));
         }
         measured.retain(|it| !it.rows.is_empty());
         if stop() {
@@ -114,12 +124,6 @@ impl Host {
             let why = warnings.first().cloned();
             let why = why.unwrap_or_else(|| "no device can be measured".to_owned());
             return Err(AppError::failed(format!("nothing was measured: {why}")));
-        }
-        if let Some(run) = self.run_that_goes_on() {
-            warnings.push(format!(
-                "The run `{}` began meanwhile, so that both were slower.",
-                run.id
-            ));
         }
         let mut report = BenchReport {
             format: FORMAT,
@@ -152,6 +156,23 @@ impl Host {
             if waits_for.as_ref() != Some(&run) {
                 tell(BenchNews::Waits { run: run.clone() });
                 waits_for = Some(run);
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn wait_for_others(
+        &self,
+        device: &FoundDevice,
+        tell: &mut dyn FnMut(BenchNews<'_>),
+        stop: &dyn Fn() -> bool,
+    ) {
+        let folder = self.in_use_folder(device.requested());
+        let mut waits_for = None;
+        while let Some(&work) = in_use::now(&folder).first().filter(|_| !stop()) {
+            if waits_for != Some(work) {
+                tell(BenchNews::WaitsFor { work, device });
+                waits_for = Some(work);
             }
             thread::sleep(LOOK);
         }

@@ -10,20 +10,23 @@ use models::tasks::language::model::base_of;
 use models::{
     checkpoint::{adapter::ADAPTER_CONFIG, folder::CONFIG},
     data::row::{Message, Role},
-    device::{Checked, DeviceKind, RequestedDevice},
+    device::{Checked, DeviceKind, FoundDevice, RequestedDevice},
+    train::fit::amount,
 };
 
-use super::Host;
+use super::{Host, hub};
 use crate::{
     jobs::engine::{Engine, Wish},
     store::{
-        self, runs,
+        self,
+        in_use::{self, InUse, Work},
+        runs,
         yaml::{expected_in_words, parse_scalar},
     },
     wire::{
         chat::{ChatSettings, Prompt, Said},
         engine::{Ask, Reply},
-        error::{AppError, Result},
+        error::{AppError, Code, Result},
     },
 };
 
@@ -33,6 +36,20 @@ pub(crate) struct OpenModel {
     answers: bool,
     context: usize,
     warnings: Vec<String>,
+    /// Where it stands who computes on its device.
+    in_use: PathBuf,
+}
+
+/// Where a model is opened.
+pub(crate) struct Place {
+    /// The device, as it was asked for.
+    pub(crate) device: RequestedDevice,
+    /// Which engine is started for it.
+    pub(crate) kind: DeviceKind,
+    /// The device that this most likely means.
+    pub(crate) used: RequestedDevice,
+    /// Where it stands who computes there.
+    pub(crate) in_use: PathBuf,
 }
 
 /// A model that is talked to, with what was said so far.
@@ -45,13 +62,15 @@ pub(crate) struct Conversation {
 }
 
 impl Host {
-    /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models.
+    /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models. One that does
+    /// not fit into memory is opened only with `force`.
     pub(crate) fn open_chat(
         &self,
         name: &str,
         device: Option<RequestedDevice>,
+        force: bool,
     ) -> Result<Conversation> {
-        Ok(Conversation::new(self.open_model(name, device)?))
+        Ok(Conversation::new(self.open_model(name, device, force)?))
     }
 
     /// Opens what a name means to be asked.
@@ -59,17 +78,26 @@ impl Host {
         &self,
         name: &str,
         device: Option<RequestedDevice>,
+        force: bool,
     ) -> Result<OpenModel> {
         let folder = self.model_folder(name)?;
-        let device = device.unwrap_or_else(|| self.settings().device);
-        let choice = self.choose_device(Some(device), false, &self.devices.found())?;
+        let mut device = device.unwrap_or_else(|| self.settings().device);
+        let mut choice = self.choose_device(Some(device), false, &self.devices.found())?;
         let checked = self.checked(&choice.device);
         // A device that can't train gives no right answers either.
-        let device = match checked.training_failed {
-            Some(_) => RequestedDevice::Cpu,
-            None => device,
+        if checked.training_failed.is_some() {
+            device = RequestedDevice::Cpu;
+            choice = self.choose_device(Some(device), false, &self.devices.found())?;
+        }
+        let used = choice.device.requested();
+        let place = Place {
+            device,
+            kind: self.kind_of(device),
+            used,
+            in_use: in_use::folder(&self.paths, used),
         };
-        OpenModel::open(folder, device, self.kind_of(device), checked)
+        let needed = hub::talk_bytes_in(&folder, &choice).filter(|_| !force);
+        OpenModel::open(folder, place, checked, needed)
     }
 
     /// The folder with the weights that a name means.
@@ -104,14 +132,18 @@ impl Host {
 }
 
 impl OpenModel {
-    /// Opens the model in a folder, on a device of which something may be known.
+    /// Opens the model in a folder, at a place of which something may be known. With `needed_bytes` it is refused where less than
+    /// that is free: a system ends what takes more, and not always that.
     pub(crate) fn open(
         folder: PathBuf,
-        device: RequestedDevice,
-        kind: DeviceKind,
+        place: Place,
         checked: Checked,
+        needed_bytes: Option<u64>,
     ) -> Result<Self> {
-        let mut engine = Engine::start(kind, None)?;
+        let mut engine = Engine::start(place.kind, None)?;
+        if let Some(needed) = needed_bytes {
+            refuse_what_does_not_fit(needed, engine.devices(), place.used)?;
+        }
         let mut opened = None;
         let mut hear = |reply| {
             if let Reply::Opened {
@@ -125,7 +157,7 @@ impl OpenModel {
         };
         let ask = Ask::OpenChat {
             folder,
-            device,
+            device: place.device,
             checked,
         };
         engine.ask(&ask, &mut hear, &|| Wish::GoOn)?;
@@ -136,6 +168,7 @@ impl OpenModel {
             answers,
             context,
             warnings,
+            in_use: place.in_use,
         })
     }
 
@@ -167,6 +200,7 @@ impl OpenModel {
             prompt,
             settings: settings.clone(),
         };
+        let _in_use = InUse::begin(&self.in_use, Work::Answer);
         let mut answer = None;
         let mut hear = |reply| match reply {
             Reply::Wrote { piece } => show(&piece),
@@ -177,6 +211,30 @@ impl OpenModel {
             .ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
         answer.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
     }
+}
+
+fn refuse_what_does_not_fit(
+    needed: u64,
+    devices: &[FoundDevice],
+    used: RequestedDevice,
+) -> Result<()> {
+    let device = devices.iter().find(|device| device.requested() == used);
+    let free = device.and_then(|device| Some((device, device.free_bytes?)));
+    let Some((device, free)) = free.filter(|(_, free)| needed > *free) else {
+        return Ok(());
+    };
+    let (needed, free) = (amount(needed), amount(free));
+    let message = format!(
+        "talking to the model needs about {needed}, and {free} are free on {}",
+        device.name
+    );
+    let hint = "close other programs, or what else is open here, or choose a smaller model";
+    Err(AppError {
+        code: Code::NeedsForce,
+        ..AppError::failed(message)
+    }
+    .with_hint(hint)
+    .unless_forced())
 }
 
 impl Conversation {

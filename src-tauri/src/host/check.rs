@@ -16,7 +16,10 @@ use models::{
 use super::Host;
 use crate::{
     jobs::engine::{Engine, Wish},
-    store::checks::{self, CheckReport, Step},
+    store::{
+        checks::{self, CheckReport, Step},
+        in_use::{self, Work},
+    },
     wire::{
         engine::{Ask, Reply},
         error::{AppError, Result},
@@ -57,6 +60,7 @@ impl Host {
     }
 
     /// Tries everything that a run needs of a device, keeps what was found, and returns it. Nothing is kept when `stop` ends it.
+    /// It waits for nobody: what else is computed there makes no number wrong, and is said, since it makes times longer.
     pub(crate) fn check(
         &self,
         device: Option<RequestedDevice>,
@@ -68,6 +72,7 @@ impl Host {
         let device = self
             .choose_device(device, true, &self.devices.found())?
             .device;
+        let in_use = self.use_device(device.requested(), Work::Check);
         let class = DeviceClass::of(&device, false);
         let all: Vec<Vec<Case>> = GROUPS
             .iter()
@@ -97,11 +102,13 @@ impl Host {
         }
         steps.push(step("Data is read", self.try_data()));
         steps.push(step("Checkpoints are written and read", self.try_disk()));
+        let others = in_use.map_or_else(Vec::new, |in_use| in_use.others());
         let report = CheckReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             system: checks::system(),
             time: crate::store::now(),
             seconds: start.elapsed().as_secs_f64(),
+            warning: in_use::warning(&others, &device.name),
             device,
             steps,
             rows,

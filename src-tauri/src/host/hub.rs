@@ -3,11 +3,14 @@
 #[cfg(feature = "gui")]
 pub(crate) mod view;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use models::{
     arch::config::DecoderConfig,
-    checkpoint::{adapter::ADAPTER_CONFIG, folder::ModelFolder},
+    checkpoint::{
+        adapter::ADAPTER_CONFIG,
+        folder::{CONFIG, ModelFolder, read_json},
+    },
     data::encode::Learn,
     device::{
         Checked, Choice, DeviceRequest, choose,
@@ -16,6 +19,7 @@ use models::{
     tasks::language::{
         Language, LanguageFacts, LanguageRequest,
         footprint::inference_bytes,
+        model::base_of,
         plan::{DataFacts, ModelFacts},
         request::Method,
     },
@@ -160,6 +164,17 @@ impl Host {
         ];
         fits.into_iter().flatten().collect()
     }
+}
+
+/// What a long talk with the model in a folder takes, if the folder says what it holds.
+pub(super) fn talk_bytes_in(folder: &Path, choice: &Choice) -> Option<u64> {
+    let base = match folder.join(ADAPTER_CONFIG).is_file() {
+        true => PathBuf::from(base_of(folder).ok()?),
+        false => folder.to_owned(),
+    };
+    let config = read_json(&base.join(CONFIG), "read the model's config").ok()?;
+    let config = DecoderConfig::from_json(&config).ok()?;
+    talk_bytes(&config, choice).ok()
 }
 
 fn talk_bytes(config: &DecoderConfig, choice: &Choice) -> Result<u64> {

@@ -14,7 +14,7 @@ use models::{
 use super::Host;
 use crate::{
     jobs::engine::{Engine, Wish},
-    store::runs::Run,
+    store::{in_use::Work, runs::Run},
     wire::{
         engine::{Ask, Reply},
         error::{AppError, Result},
@@ -59,8 +59,9 @@ impl Host {
             } => examination = Some(passed),
             _ => {}
         };
-        Engine::start(self.kind_of(device), None)?
-            .ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
+        let mut engine = Engine::start(self.kind_of(device), None)?;
+        let _in_use = self.use_device(device, Work::Examination);
+        engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
         examination
             .ok_or_else(|| AppError::failed("the engine ended the examination without a word"))
     }

@@ -28,6 +28,7 @@ use crate::{
     power::watch::PowerWatch,
     store::{
         checks,
+        in_use::Work,
         record::{Record, RecordedEvent},
         reliefs,
         runs::{Run, RunLock},
@@ -135,7 +136,9 @@ impl Host {
         show: &mut dyn FnMut(&RecordedEvent),
         wish: &dyn Fn() -> Wish,
     ) -> Result<Option<End>> {
-        let kind = self.kind_of(run.plan()?.run.device);
+        let device = run.plan()?.run.device;
+        let kind = self.kind_of(device);
+        let _in_use = self.use_device(device, Work::Run);
         let kills = oom_kills();
         let mut engine = Engine::start(kind, Some(&run.log_file()))?;
         started(engine.id());

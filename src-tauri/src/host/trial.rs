@@ -25,7 +25,11 @@ use super::{
 };
 use crate::{
     jobs::engine::{Engine, Wish},
-    store::{record::RecordedEvent, runs::Run},
+    store::{
+        in_use::{self, Work},
+        record::RecordedEvent,
+        runs::Run,
+    },
     wire::{
         engine::{Ask, Reply},
         error::{AppError, Result},
@@ -44,6 +48,8 @@ pub(crate) struct Tried {
     pub(crate) forecast: Forecast,
     /// What was free of the device's memory before it.
     pub(crate) free_bytes: Option<u64>,
+    /// Who else used the device meanwhile, in a sentence.
+    pub(crate) warning: Option<String>,
 }
 
 impl Host {
@@ -75,12 +81,14 @@ impl Host {
         let free_bytes = devices
             .filter(|device| device.requested() == plan.run.device)
             .find_map(|device| device.free_bytes);
+        let in_use = self.use_device(plan.run.device, Work::Trial);
         let asked = engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()));
         // An engine that was ended in the middle of a save leaves what it had written.
         for left in [name.clone(), format!(".{name}.writing")] {
             let _ = fs::remove_dir_all(self.paths.runs.join(left));
         }
         asked?;
+        let others = in_use.map_or_else(Vec::new, |in_use| in_use.others());
         match tried {
             None if !stop() => Err(AppError::failed(
                 "the engine ended the trial without a word",
@@ -88,6 +96,7 @@ impl Host {
             tried => Ok(tried.map(|forecast| Tried {
                 forecast,
                 free_bytes,
+                warning: in_use::warning(&others, &plan.run.device.to_string()),
             })),
         }
     }
@@ -113,6 +122,7 @@ impl Host {
         let Ok(Some(Tried {
             forecast,
             free_bytes,
+            warning,
         })) = tried
         else {
             return Ok(());
@@ -124,6 +134,9 @@ impl Host {
             free_bytes,
         };
         write(run, None, event, show, wish)?;
+        if let Some(message) = warning {
+            write(run, None, TrainEvent::Warned { message }, show, wish)?;
+        }
         // Whoever changed the plan meanwhile, or had it start though it was said not to fit, knows better.
         let was_forced = free_bytes.is_some_and(|free| {
             plan.estimate()

@@ -24,7 +24,7 @@ use crate::{
     lock::locked,
     store::hub_cache::{
         HubCache,
-        names::{RepositoryId, RepositoryKind, is_commit, relative_path},
+        names::{RepositoryId, RepositoryKind},
     },
     wire::error::{AppError, Result},
 };
@@ -175,6 +175,8 @@ impl Wanted {
     /// Whether it can be gone on with: it may have been read from a file that somebody changed.
     #[cfg(feature = "gui")]
     pub(crate) fn is_sound(&self) -> bool {
+        use crate::store::hub_cache::names::{is_commit, relative_path};
+
         let is_sound =
             |file: &RemoteFile| relative_path(&file.path).is_some() && file.digest.is_sound();
         is_commit(&self.commit) && self.files.iter().all(is_sound)

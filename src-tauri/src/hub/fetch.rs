@@ -80,7 +80,6 @@ pub(crate) enum Patience {
     /// A number of times in a row.
     Short,
     /// Until somebody stops it, as long as it is the network that is not there.
-    #[cfg(feature = "gui")]
     Endless,
 }
 
@@ -101,7 +100,6 @@ impl Watch<'_> {
     fn is_patient(&self, failures: usize, is_network: bool) -> bool {
         match self.patience {
             Patience::Short => failures < TRIES,
-            #[cfg(feature = "gui")]
             Patience::Endless => is_network || failures < TRIES,
         }
     }

@@ -35,6 +35,9 @@ pub(crate) struct CheckReport {
     pub(crate) steps: Vec<Step>,
     /// Every operation that was tried, in each dtype.
     pub(crate) rows: Vec<Row>,
+    /// Who else used the device meanwhile, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) warning: Option<String>,
 }
 
 /// Something a run needs besides right numbers.
@@ -74,10 +77,10 @@ impl CheckReport {
             && self.checked().training_failed.is_none()
     }
 
-    /// What plans do with it: whole sentences.
+    /// What its times are worth, and what plans do with it: whole sentences.
     pub(crate) fn consequences(&self) -> Vec<String> {
         let checked = self.checked();
-        let mut sentences = Vec::new();
+        let mut sentences: Vec<String> = self.warning.iter().cloned().collect();
         if !checked.composed.is_empty() {
             let names = checked.composed.join(", ");
             sentences.push(format!(
@@ -142,6 +145,9 @@ impl CheckReport {
             text += &format!("| {} |\n", self.cells(row).join(" | "));
         }
         text += "\n";
+        if let Some(warning) = &self.warning {
+            text += &format!("- {warning}\n");
+        }
         for Limit { what, why } in self.limits() {
             text += &format!("- {what}: {why}\n");
         }

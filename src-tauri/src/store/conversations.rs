@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::random::stable_hash;
 use serde::{Deserialize, Serialize};
 
 use crate::wire::error::{AppError, Result};
@@ -59,16 +58,19 @@ pub(crate) fn list(folder: &Path, words: &str) -> Vec<ConversationFile> {
 }
 
 /// Reads one.
+#[cfg(feature = "gui")]
 pub(crate) fn read(folder: &Path, id: &str) -> Result<ConversationFile> {
     read_file(&path(folder, id)?)
 }
 
 /// Saves one, and returns it as it is saved: with its id, its time, and a title.
+#[cfg(feature = "gui")]
 pub(crate) fn save(folder: &Path, mut conversation: ConversationFile) -> Result<ConversationFile> {
     let now = jiff::Timestamp::now();
     conversation.changed = super::now();
     if conversation.id.is_empty() {
-        let number = stable_hash(now.as_nanosecond() as u64, conversation.model.as_bytes());
+        let number =
+            models::random::stable_hash(now.as_nanosecond() as u64, conversation.model.as_bytes());
         let day = now.strftime("%Y-%m-%d");
         conversation.id = format!("{day}-{:08x}", number & 0xffff_ffff);
     }
@@ -82,13 +84,29 @@ pub(crate) fn save(folder: &Path, mut conversation: ConversationFile) -> Result<
 }
 
 /// Deletes one.
+#[cfg(feature = "gui")]
 pub(crate) fn delete(folder: &Path, id: &str) -> Result<()> {
     let path = path(folder, id)?;
     fs::remove_file(&path).map_err(AppError::file("delete the conversation", &path))
 }
 
+/// Has the conversations with a run go on with it under another id and title.
+pub(crate) fn rename_run(folder: &Path, from: &str, to: &str, title: &str) -> Result<()> {
+    let with_it = list(folder, "").into_iter().filter(|it| it.model == from);
+    for conversation in with_it {
+        let renamed = ConversationFile {
+            model: to.to_owned(),
+            model_title: title.to_owned(),
+            ..conversation
+        };
+        super::write_json(&path(folder, &renamed.id)?, &renamed)?;
+    }
+    Ok(())
+}
+
 impl ConversationFile {
     /// The whole as Markdown, to be read elsewhere.
+    #[cfg(feature = "gui")]
     pub(crate) fn markdown(&self) -> String {
         let mut text = format!("# {}\n\nWith {}\n", self.title, self.model_title);
         if !self.system.is_empty() {
@@ -133,7 +151,7 @@ fn read_file(path: &Path) -> Result<ConversationFile> {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "gui"))]
 mod tests {
     use super::*;
 

@@ -2,11 +2,11 @@
 
 pub(crate) mod benchmarks;
 pub(crate) mod checks;
-#[cfg(feature = "gui")]
 pub(crate) mod conversations;
 #[cfg(feature = "gui")]
 pub(crate) mod data_sets;
 pub(crate) mod hub_cache;
+pub(crate) mod in_use;
 pub(crate) mod models;
 pub(crate) mod paths;
 pub(crate) mod plan_changes;

@@ -37,6 +37,8 @@ pub(crate) struct Paths {
     pub(crate) checks: PathBuf,
     /// What engines wrote while a device was checked.
     pub(crate) check_log: PathBuf,
+    /// One folder per device, with a file for each who computes on it.
+    pub(crate) in_use: PathBuf,
     /// What runs gave up when memory ran out.
     pub(crate) reliefs: PathBuf,
     /// The token for the Hub, where the system has no keychain.
@@ -75,6 +77,7 @@ impl Paths {
             benchmarks: data.join("benchmarks"),
             checks: data.join("checks.json"),
             check_log: data.join("check-log.txt"),
+            in_use: data.join("in-use"),
             reliefs: data.join("reliefs.json"),
             hub_token: config.join("hub-token"),
             are_of_system,

@@ -19,6 +19,7 @@ use std::{
 };
 
 use super::{
+    conversations,
     paths::Paths,
     record::{self, Record, RecordedEvent},
     run_file,
@@ -218,7 +219,7 @@ impl Run {
         )))
     }
 
-    /// Gives the run another name, keeping its day and number.
+    /// Gives the run another name, keeping its day, its number and the conversations with it.
     pub(crate) fn rename(&self, paths: &Paths, name: &str) -> Result<Self> {
         // Windows renames no folder with an open file in it, so the lock only says that nobody trains the run.
         drop(self.lock()?);
@@ -238,6 +239,15 @@ impl Run {
             .map_err(AppError::file("rename the run", &self.folder))?;
         let run = Self { id, folder };
         replace_file(&run.plan_file(), renamed.as_bytes())?;
+        conversations::rename_run(&paths.conversations, &self.id, &run.id, name).map_err(
+            |error| AppError {
+                message: format!(
+                    "the run is `{}` now, and a conversation still has its old name: {error}",
+                    run.id
+                ),
+                ..error
+            },
+        )?;
         Ok(run)
     }
 

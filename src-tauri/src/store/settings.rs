@@ -111,7 +111,9 @@ impl Settings {
             return Ok((Self::default(), Vec::new()));
         }
         let text = fs::read_to_string(path).map_err(AppError::file("read the settings", path))?;
-        let settings: Self = yaml::parse(&text, path)?;
+        let settings: Self = yaml::parse(&text, path).map_err(|error| {
+            error.with_hint("mend it by hand, or with `anneal device --use auto`")
+        })?;
         let warnings = settings.unknown.keys().map(|field| {
             let is_field = |line: &str| line.trim_start().starts_with(&format!("{field}:"));
             let line = text.lines().position(is_field).unwrap_or_default() + 1;
@@ -149,6 +151,24 @@ impl Settings {
         let text = lines.join("\n") + "\n";
         yaml::parse::<Self>(&text, path)?;
         super::write_file(path, text.as_bytes())
+    }
+
+    /// Writes one field, also where the file can't be read: if another value of the field does not mend it, it is put aside,
+    /// and a new one made. Returns where the old one is then.
+    pub(crate) fn repair(path: &Path, field: &str, value: &str) -> Result<Option<PathBuf>> {
+        let Err(error) = Self::set(path, field, value) else {
+            return Ok(None);
+        };
+        // A file that is fine did not keep the field from being written.
+        if Self::read(path).is_ok() {
+            return Err(error);
+        }
+        let aside = |number: u32| path.with_extension(format!("broken-{number}.yaml"));
+        let free = (1..).map(aside).find(|aside| !aside.exists());
+        let aside = free.unwrap_or_else(|| aside(0));
+        fs::rename(path, &aside).map_err(AppError::file("put the settings aside", path))?;
+        Self::set(path, field, value)?;
+        Ok(Some(aside))
     }
 }
 
@@ -190,6 +210,31 @@ mod tests {
             warnings[0].starts_with("`news` in line 2 of the settings is not known"),
             "{warnings:?}"
         );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_mended_or_put_aside() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("settings.yaml");
+        let files = || fs::read_dir(home.path()).unwrap().count();
+        // Only the value is wrong, so all else stays.
+        fs::write(&path, "# Mine.\ndevice: moon\ntheme: dark\n").unwrap();
+        assert_eq!(Settings::repair(&path, "device", "cpu").unwrap(), None);
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "# Mine.\ndevice: cpu\ntheme: dark\n");
+        for broken in [&b"theme: [dark\n"[..], b"\xff\xfe", b"theme: sunny\n"] {
+            let before = files();
+            fs::write(&path, broken).unwrap();
+            let aside = Settings::repair(&path, "device", "cpu").unwrap().unwrap();
+            assert_eq!(fs::read(aside).unwrap(), broken);
+            assert_eq!(files(), before + 1, "nothing put aside earlier is lost");
+            let (settings, warnings) = Settings::read(&path).unwrap();
+            assert_eq!(settings.device, RequestedDevice::Cpu);
+            assert!(warnings.is_empty());
+        }
+        // A value that is wrong by itself is no reason to put anything aside.
+        assert!(Settings::repair(&path, "device", "moon").is_err());
+        assert_eq!(files(), 4);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct AppError {
 pub(crate) enum Code {
     /// A command, run file or setting that has to be changed. Exit code 2.
     InvalidRequest,
+    /// Something that whoever asks may know better: it is done when it is forced. Exit code 2.
+    NeedsForce,
     /// The Hub can't be asked now. What is on this machine works all the same. Exit code 3.
     Offline,
     /// Memory ran out, also with everything given up that may be. What a run has learned is saved. Exit code 4.

@@ -155,8 +155,11 @@ export const commands = {
 	renameRun: (id: string, name: string) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("rename_run", { id, name })),
 	/**  Deletes a run with everything it learned. Returns the bytes that are free now. */
 	deleteRun: (id: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_run", { id })),
-	/**  Opens a run or a model to be talked to, in place of the one that is open at that place. */
-	openChat: (place: number, name: string) => typedError<ChatView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("open_chat", { place, name })),
+	/**
+	 *  Opens a run or a model to be talked to, in place of the one that is open at that place. One that does not fit into memory is
+	 *  opened only with `force`.
+	 */
+	openChat: (place: number, name: string, force: boolean) => typedError<ChatView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("open_chat", { place, name, force })),
 	/**  Closes the model at a place, which gives its memory back. */
 	closeChat: (place: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("close_chat", { place })),
 	/**  Answers a conversation, or continues a text. `pieces` gets the answer as it is written. */
@@ -622,6 +625,8 @@ export type ChoiceView = {
 export type Code = 
 /**  A command, run file or setting that has to be changed. Exit code 2. */
 "invalid_request" | 
+/**  Something that whoever asks may know better: it is done when it is forced. Exit code 2. */
+"needs_force" | 
 /**  The Hub can't be asked now. What is on this machine works all the same. Exit code 3. */
 "offline" | 
 /**  Memory ran out, also with everything given up that may be. What a run has learned is saved. Exit code 4. */

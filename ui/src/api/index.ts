@@ -218,7 +218,7 @@ export const api = {
   deleteRun: (id: string) => opened(commands.deleteRun(id)),
 
   // Chat. Two models can be open at once, at places 0 and 1.
-  openChat: (place: number, name: string) => opened(commands.openChat(place, name)),
+  openChat: (place: number, name: string, force = false) => opened(commands.openChat(place, name, force)),
   closeChat: (place: number) => opened(commands.closeChat(place)),
   answer: (place: number, messages: MessageView[], sampling: SamplingView, hear: (piece: string) => void) =>
     opened(commands.answer(place, messages, sampling, channel(hear))),

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::SystemTime,
 };
 
@@ -13,9 +13,10 @@ use serde_json::Value;
 
 use super::{
     LanguageFacts, LanguagePlan, LanguageRequest, LanguageTask, fit, footprint,
+    outlines::Outlines,
     plan::{DataFacts, ModelFacts},
     preset,
-    request::{Learn, Method, TokenizerSource},
+    request::{Method, TokenizerSource},
     resolve,
     text::{Text, TokenizerFrom},
 };
@@ -51,24 +52,20 @@ pub struct ReadText {
     key: Key,
     text: Text,
     facts: DataFacts,
-    /// What is wrong with rows, by what decides it: the last that was asked.
-    warned: Mutex<Option<(WarningKey, Vec<String>)>>,
+    outlines: Outlines,
 }
 
 /// What was read: the same key means the same text.
 #[derive(PartialEq)]
 struct Key {
     request: DataRequest,
-    /// When each file was changed. Of one that can't be asked, nothing.
-    changed: Vec<Option<SystemTime>>,
+    /// When each file was changed, and how large it is. Of one that can't be asked, nothing.
+    changed: Vec<Option<(SystemTime, u64)>>,
     held_out: f64,
     /// A folder, or how many tokens one that is trained may have.
     tokenizer: (Option<PathBuf>, usize),
     seed: u64,
 }
-
-/// What decides which rows can't be learned from.
-type WarningKey = (Learn, usize, usize, bool);
 
 impl Kind for Language {
     const NAME: &'static str = "language";
@@ -182,7 +179,7 @@ impl Kind for Language {
         Ok(Some(Arc::new(ReadText {
             facts: text.facts()?,
             text,
-            warned: Mutex::default(),
+            outlines: Outlines::default(),
             key,
         })))
     }
@@ -218,24 +215,7 @@ impl Kind for Language {
     }
 
     fn warnings(plan: &TrainPlan<LanguagePlan>, read: &ReadText) -> Result<Vec<String>> {
-        let data = &plan.task.data;
-        let key = (
-            data.learn,
-            data.max_length,
-            plan.run.batch.length,
-            data.skip_bad_rows,
-        );
-        let warned = || {
-            read.warned
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner())
-        };
-        if let Some((_, warnings)) = warned().as_ref().filter(|(known, _)| *known == key) {
-            return Ok(warnings.clone());
-        }
-        let warnings = read.text.warnings(plan)?;
-        *warned() = Some((key, warnings.clone()));
-        Ok(warnings)
+        read.outlines.warnings(&read.text, plan)
     }
 
     fn open(
@@ -324,7 +304,10 @@ impl Key {
             (None, TokenizerSource::File(path)) => Some(path),
             (None, TokenizerSource::Trained) => None,
         };
-        let changed = |path: &PathBuf| fs::metadata(path).and_then(|it| it.modified()).ok();
+        let changed = |path: &PathBuf| {
+            let file = fs::metadata(path).ok()?;
+            Some((file.modified().ok()?, file.len()))
+        };
         let held_out = task.data.held_out.unwrap_or(preset::HELD_OUT);
         Self {
             request: task.data.source(),

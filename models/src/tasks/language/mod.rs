@@ -13,6 +13,7 @@ mod fit;
 pub mod footprint;
 pub mod kind;
 pub mod model;
+mod outlines;
 pub mod plan;
 pub mod preset;
 pub mod request;

@@ -7,6 +7,7 @@ use super::{
     request::*,
 };
 use crate::{
+    arch::config::unread,
     data::{TextRows, format::Format},
     train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
 };
@@ -99,6 +100,11 @@ impl Resolver<'_> {
     fn scratch(&mut self) -> ScratchPlan {
         let request = &self.request.task;
         let asked = request.scratch.clone().unwrap_or_default();
+        for (name, value) in &asked.config {
+            if let Some(problem) = unread(name, value) {
+                self.problem(&format!("scratch.config.{name}"), problem);
+            }
+        }
         let mut config = asked.config.clone();
         // A config that names its architecture stands alone; any other changes fields of a preset.
         if !config.contains_key("model_type") {

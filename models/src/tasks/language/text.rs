@@ -13,8 +13,9 @@ use crate::{
         self, DataRequest, Dataset,
         encode::{Encoded, Learn, encode, encode_stream},
         loader::{BatchSettings, Batches},
+        outline::Outline,
         pack::Packing,
-        row::{Example, Role, Row},
+        row::{Example, Problem, Role, Row},
         split::split,
         summary::LengthSummary,
         template::ChatTemplate,
@@ -216,37 +217,54 @@ impl Text {
             ..
         } = plan.task.data;
         let encoded = self.encode(rows, learn, max_length.min(plan.run.batch.length));
-        if !encoded.problems.is_empty() {
-            let unusable = Dataset {
-                rows: rows.to_vec(),
-                problems: encoded.problems.clone(),
-                ..self.dataset.clone()
-            };
-            unusable.check_problems(skip_bad_rows)?;
-        }
+        self.refuse(rows, &encoded.problems, skip_bad_rows)?;
         Ok(encoded)
     }
 
-    /// What a person should know of the rows that are not learned from.
-    pub fn warnings(&self, plan: &TrainPlan<LanguagePlan>) -> Result<Vec<String>> {
-        if self.dataset.is_stream {
-            return Ok(Vec::new());
+    fn refuse(&self, rows: &[Row], problems: &[Problem], skip_bad_rows: bool) -> Result<()> {
+        if problems.is_empty() {
+            return Ok(());
         }
+        let unusable = Dataset {
+            rows: rows.to_vec(),
+            problems: problems.to_vec(),
+            ..self.dataset.clone()
+        };
+        unusable.check_problems(skip_bad_rows)
+    }
+
+    /// The rows to learn from and those kept aside, for [`Self::warnings`]. A stream has no rows to be cut.
+    pub fn outlines(&self, learn: Learn) -> [Outline; 2] {
+        let outline = |rows| Outline::new(rows, &self.tokenizer, &self.template, learn);
+        match self.dataset.is_stream {
+            true => Default::default(),
+            false => [outline(&self.train), outline(&self.held_out)],
+        }
+    }
+
+    /// What a person should know of the rows that are not learned from.
+    pub fn warnings(
+        &self,
+        plan: &TrainPlan<LanguagePlan>,
+        outlines: &[Outline; 2],
+    ) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
-        for (rows, what) in [
-            (&self.train, "to learn from"),
-            (&self.held_out, "kept aside"),
+        let [train, held_out] = outlines;
+        for (outline, rows, what) in [
+            (train, &self.train, "to learn from"),
+            (held_out, &self.held_out, "kept aside"),
         ] {
-            let encoded = self.usable(rows, plan)?;
             let length = plan.task.data.max_length.min(plan.run.batch.length);
+            let found = outline.left_out(&self.dataset, rows, length);
+            self.refuse(rows, &found.problems, plan.task.data.skip_bad_rows)?;
             let left_out = [
                 (
-                    &encoded.cut_away,
+                    &found.cut_away,
                     format!(
                         "left out, since nothing of their first {length} tokens is to be learned"
                     ),
                 ),
-                (&encoded.problems, "skipped".to_owned()),
+                (&found.problems, "skipped".to_owned()),
             ];
             for (problems, why) in left_out {
                 if let Some(first) = problems.first() {

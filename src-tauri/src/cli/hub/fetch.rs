@@ -133,7 +133,7 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(terminal: &'a Terminal) -> Self {
-        let bar = terminal.bar("{msg}", 60);
+        let bar = terminal.bar("", 60);
         Self {
             terminal,
             bar,
@@ -189,10 +189,7 @@ impl<'a> View<'a> {
             HubEvent::Retrying { message } => {
                 let word = style("warning:").for_stderr().yellow().bold();
                 let line = format!("{word} {}; trying again", printable(message));
-                match self.bar.is_hidden() {
-                    true => self.terminal.note(line),
-                    false => self.bar.println(line),
-                }
+                self.terminal.note_above(&self.bar, line);
             }
             HubEvent::Finished {
                 fetched_bytes,

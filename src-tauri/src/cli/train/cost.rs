@@ -23,7 +23,7 @@ pub(super) fn estimate(resolved: &AnyResolved) -> Option<String> {
 }
 
 /// Refuses a run that does not fit.
-pub(super) fn refuse_what_does_not_fit(resolved: &AnyResolved) -> Result<()> {
+pub(in crate::cli) fn refuse_what_does_not_fit(resolved: &AnyResolved) -> Result<()> {
     resolved.misfit().map_or(Ok(()), |fit| Err(refusal(fit)))
 }
 

@@ -11,8 +11,9 @@ function next<T>(place: Place, act: () => Promise<T>): Promise<T> {
   return after;
 }
 
-export function open(place: Place, name: string): Promise<ChatView> {
-  return next(place, () => api.openChat(place, name));
+/** Opens a model at a place. With `force` also one that does not fit into memory. */
+export function open(place: Place, name: string, force = false): Promise<ChatView> {
+  return next(place, () => api.openChat(place, name, force));
 }
 
 export function close(place: Place): Promise<unknown> {

@@ -33,12 +33,12 @@ export class Pair {
   stopped = false;
   readonly sampling: SamplingView | undefined = $derived(this.chat && { ...this.chat.sampling, ...kept.sampling });
 
-  async open(name: string) {
+  async open(name: string, force = false) {
     this.gone = undefined;
     this.problem = undefined;
     this.chat = undefined;
     try {
-      this.chat = await open(MAIN, name);
+      this.chat = await open(MAIN, name, force);
     } catch (problem) {
       this.gone = problem;
     }
