@@ -1,6 +1,7 @@
 // The scripts of package.json: `node .ci/task.mjs NAME [MORE WORDS]`. Each sets the machine up first.
 //
-// A task is a list of commands, run in order until one fails. Words after `--` go to the last command:
+// A task is a list of commands, run in order. One that fails ends the task, except where each looks at something else: there the
+// others are run all the same, and at the end it is said which failed. Words after `--` go to the last command:
 // `npm test -- resume`, `npm start -- device`.
 
 import { spawn } from "node:child_process";
@@ -16,6 +17,10 @@ const here = process.platform === "darwin" ? features : [];
 
 /** Checkpoints written by both must load. tests/goldens/requirements.txt has everything else. */
 const transformersVersions = ["4.57.6", "5.23.0"];
+
+/** The tasks that go on after a command that failed, unless what follows needs what it makes, or the user wants no more. */
+const goOn = ["check", "test"];
+const interrupted = ["SIGHUP", "SIGINT", "SIGTERM"].map((signal) => 128 + constants.signals[signal]);
 
 /** Each task gets the words after `--` and returns its commands. */
 const tasks = {
@@ -40,7 +45,8 @@ const tasks = {
       command("cargo", "fmt", "--all", "--check"),
       command("cargo", "clippy", "--workspace", "--all-targets", ...here, "--", "-D", "warnings"),
       command("cargo", "clippy", "--package", "anneal", "--no-default-features", "--", "-D", "warnings"),
-      { ...command("cargo", "doc", "--workspace", "--no-deps", ...here), env: { RUSTDOCFLAGS: "-D warnings" } },
+      // With examples, of which there are none, dependencies have the features of the tests, as clippy has looked at them.
+      { ...command("cargo", "doc", "--workspace", "--no-deps", "--lib", "--bins", "--examples", ...here), env: { RUSTDOCFLAGS: "-D warnings" } },
     ];
   },
 
@@ -53,10 +59,10 @@ const tasks = {
 
   // The examples in the documentation come first, so that the last line is the count of the tests.
   test: (more) => {
-    const examples = command("cargo", "test", "--workspace", "--doc", ...here);
+    const examples = command("cargo", "test", "--workspace", "--no-fail-fast", "--doc", ...here);
     const tests = runs("cargo", ["nextest", "--version"])
-      ? command("cargo", "nextest", "run", "--workspace", ...here, ...more)
-      : command("cargo", "test", "--workspace", "--lib", "--bins", "--tests", ...here, ...more);
+      ? command("cargo", "nextest", "run", "--workspace", "--no-fail-fast", ...here, ...more)
+      : command("cargo", "test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", ...here, ...more);
     if (more.length > 0) return [...pages(), tests];
     return [...pages(), ...pageTests(), ...windowTests(), examples, tests];
   },
@@ -104,7 +110,7 @@ const tasks = {
 
 /** Builds the window's pages, which the program holds. */
 function pages() {
-  return [node("vite", "vite", "build", "ui", "--logLevel", "warn")];
+  return [{ ...node("vite", "vite", "build", "ui", "--logLevel", "warn"), needed: true }];
 }
 
 /** The pages with a made-up app behind them: their parts alone, then all of them in a browser, where there is one. */
@@ -120,7 +126,7 @@ function windowTests() {
   if (process.platform !== "linux") return [];
   needWindowDriver();
   // As the tests after it: built by itself, the program would need some of its dependencies compiled a second time.
-  const build = command("cargo", "test", "--workspace", "--no-run", ...here);
+  const build = { ...command("cargo", "test", "--workspace", "--no-run", ...here), needed: true };
   const screen = ["--auto-servernum", "--server-args=-screen 0 1280x800x24"];
   return [build, command("xvfb-run", ...screen, "node", "--test", join("tests", "e2e", "window.mjs"))];
 }
@@ -136,10 +142,16 @@ function command(name, ...words) {
   return { name, words };
 }
 
+/** How a person would type a command. */
+function typed({ name, words }) {
+  return [name === process.execPath ? "node" : name, ...words].join(" ");
+}
+
 /** Runs one command in sight of the user, says how long it took, and returns its exit code. */
-async function run({ name, words, env }) {
+async function run(step) {
+  const { name, words, env } = step;
   const started = performance.now();
-  console.error(`> ${[name === process.execPath ? "node" : name, ...words].join(" ")}`);
+  console.error(`> ${typed(step)}`);
   const child = spawn(name, words, { cwd: root, stdio: "inherit", env: { ...process.env, ...env } });
   // A terminal sends Ctrl-C to the child itself; passing it on would make it two.
   const listeners = ["SIGINT", "SIGTERM", "SIGHUP"].map((signal) => {
@@ -162,11 +174,17 @@ async function main([name, ...more]) {
     throw new Missing(`There is no task \`${name}\`. There are: ${Object.keys(tasks).join(", ")}.`);
   }
   await setUp();
+  const failed = [];
+  let worst = 0;
   for (const step of tasks[name](more)) {
     const code = await run(step);
-    if (code !== 0) return code;
+    if (code === 0) continue;
+    worst ||= code;
+    failed.push(typed(step));
+    if (step.needed || !goOn.includes(name) || interrupted.includes(code)) break;
   }
-  return 0;
+  if (failed.length > 0 && goOn.includes(name)) console.error(`> failed: ${failed.map((words) => `\`${words}\``).join(", ")}`);
+  return worst;
 }
 
 try {

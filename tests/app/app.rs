@@ -1,13 +1,32 @@
 //! The binary with a temporary home. The only file here that knows how the program is started.
 
 use std::{
+    env,
+    ffi::OsStr,
     fs,
-    io::Write,
-    path::{Path, PathBuf},
+    io::{self, Write},
+    path::{MAIN_SEPARATOR, Path, PathBuf},
     process::{Command, Stdio},
 };
 
+use serde_json::Value;
 use tempfile::TempDir;
+
+/// What a program needs of its environment to start at all, and what it must not depend on: the language, the time zone.
+const NEEDED: [&str; 11] = [
+    "LANG",
+    "LC_ALL",
+    "PATH",
+    "PATHEXT",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "TMPDIR",
+    "TZ",
+    "USERPROFILE",
+    // How many threads may be used, where somebody said.
+    "RAYON_NUM_THREADS",
+];
 
 /// A fresh home, and a folder to work in.
 pub(crate) struct App {
@@ -56,26 +75,36 @@ impl App {
 
     /// The program with arguments, not started yet.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anneal"));
+        self.command_of(env!("CARGO_BIN_EXE_anneal"), arguments)
+    }
+
+    /// A program with arguments, not started yet, in an environment that holds nothing of the machine's user.
+    pub(crate) fn command_of(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        let needed = NEEDED
+            .iter()
+            .filter_map(|name| Some((name, env::var_os(name)?)));
         command
             .args(arguments)
             .current_dir(self.folder())
+            .env_clear()
+            .envs(needed)
+            .env("HOME", self.folder())
             .env("ANNEAL_HOME", self.home())
             .env("HF_HOME", self.hub_home())
             .env("HF_HUB_OFFLINE", "1")
-            .env_remove("HF_ENDPOINT")
-            .env_remove("HF_HUB_CACHE")
-            .env_remove("HF_TOKEN")
-            .env_remove("HF_TOKEN_PATH")
-            .env_remove("HUGGINGFACE_HUB_CACHE")
-            .env_remove("DISPLAY")
-            .env_remove("WAYLAND_DISPLAY")
-            .env_remove("NO_COLOR")
-            .env_remove("COLUMNS")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// What the program calls the processor of this machine.
+    pub(crate) fn processor(&self) -> String {
+        let found: Value = serde_json::from_str(&self.run(&["device", "--json"]).stdout).unwrap();
+        let mut devices = found["found"].as_array().unwrap().iter();
+        let processor = devices.find(|device| device["kind"] == "cpu").unwrap();
+        processor["name"].as_str().unwrap().to_owned()
     }
 
     /// Runs the program to its end.
@@ -106,7 +135,11 @@ impl App {
         // The system may show the temporary folder by another name than it was made with.
         let real = fs::canonicalize(self.folder()).unwrap();
         let text = text.replace(&real.display().to_string(), "FOLDER");
-        mask_run_ids(&text.replace(&self.folder().display().to_string(), "FOLDER"))
+        let text = text.replace(&self.folder().display().to_string(), "FOLDER");
+        let text = text.replace(&format!("FOLDER{MAIN_SEPARATOR}"), "FOLDER/");
+        // Each system has its own words, in the language of its user.
+        let missing = io::Error::from_raw_os_error(2).to_string();
+        mask_run_ids(&text.replace(&missing, "NO SUCH FILE"))
     }
 }
 
@@ -116,7 +149,7 @@ pub(crate) fn check_expected(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../tests/app/expected")
         .join(name);
-    if std::env::var_os("ANNEAL_WRITE_EXPECTED").is_some() {
+    if env::var_os("ANNEAL_WRITE_EXPECTED").is_some() {
         fs::write(&path, text).unwrap();
         return;
     }

@@ -2,25 +2,30 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
+    thread,
 };
 
 use serde_json::Value;
 
-use crate::app::{App, Output, computes, sentences};
+use crate::{
+    app::{App, Output, computes},
+    train::{start, tiny, wait_for},
+};
 
 /// A benchmark of a few seconds.
+const QUICK: [&str; 7] = [
+    "bench",
+    "--device",
+    "cpu",
+    "--seconds",
+    "0",
+    "--only",
+    "scratch_step,loader",
+];
+
 fn measure(app: &App, more: &[&str]) -> Output {
-    let quick = [
-        "bench",
-        "--device",
-        "cpu",
-        "--seconds",
-        "0",
-        "--only",
-        "scratch_step,loader",
-    ];
-    app.run(&[&quick, more].concat())
+    app.run(&[&QUICK, more].concat())
 }
 
 #[test]
@@ -32,11 +37,11 @@ fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
         "Config ",
         "Throughput",
         "Matrix product, ",
-        " GFLOP/s",
+        "FLOP/s",
         "From-scratch step, preset nano, 4 x 256 tokens, f32 ",
         " tokens/s",
         "Making batches, 4 x 128 tokens, 2 workers ",
-        "workers 0: A batch takes ",
+        "workers ",
     ] {
         assert!(measured.stdout.contains(words), "{words}: {measured:?}");
     }
@@ -87,42 +92,27 @@ fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
 
 #[test]
 fn a_benchmark_waits_for_the_run_that_goes_on() {
-    let app = App::new();
-    app.file("animals.txt", &sentences(200));
-    let run = [
-        "train",
-        "--data",
-        "animals.txt",
-        "--device",
-        "cpu",
-        "--set",
-        "steps=12",
-        "--set",
-        "name=first",
-    ];
-    let mut run = app
-        .command(&[&run[..], &["--quiet"]].concat())
-        .spawn()
-        .unwrap();
-    // Its lock is there once its engine has begun.
-    while !app.run(&["runs"]).stdout.contains("running") {
-        assert!(
-            run.try_wait().unwrap().is_none(),
-            "the run ended before the benchmark began"
-        );
-    }
-    let measured = measure(&app, &[]);
-    assert_eq!(measured.code, 0, "{measured:?}");
-    assert!(
-        measured
-            .stderr
-            .contains("waiting until `DAY-first-XXXX` has ended"),
-        "{measured:?}"
-    );
-    assert!(
-        run.try_wait().unwrap().is_some(),
-        "the run goes on while it is measured"
-    );
+    let app = tiny("steps: 1000000\n");
+    let (mut run, mut events) = start(&app, &["train", "run.yaml", "--json"]);
+    wait_for(&mut events, "stepped");
+    // Who is not heard can't go on.
+    thread::spawn(move || io::copy(&mut events, &mut io::sink()));
+    let mut measuring = app.command(&QUICK).spawn().unwrap();
+    let mut said = BufReader::new(measuring.stderr.take().unwrap()).lines();
+    let waits = said.find(|line| line.as_ref().unwrap().contains("waiting until `"));
+    assert!(waits.is_some_and(|line| line.unwrap().ends_with("` has ended")));
+    assert!(measuring.try_wait().unwrap().is_none());
+    assert!(app.run(&["runs"]).stdout.contains("running"));
+
+    // Its engine saves and leaves.
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let rest: Vec<String> = said.map(Result::unwrap).collect();
+    let measured = measuring.wait_with_output().unwrap();
+    assert!(measured.status.success(), "{rest:?}");
+    let table = String::from_utf8(measured.stdout).unwrap();
+    assert!(table.contains("From-scratch step"), "{table}");
+    assert!(!table.contains("began meanwhile"), "{table}");
 }
 
 #[test]

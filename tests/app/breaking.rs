@@ -1,6 +1,6 @@
 //! Runs to which everything happens that ends runs: memory, disks, drivers and numbers that fail, on purpose or for real.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use serde_json::Value;
 
@@ -122,20 +122,13 @@ fn large() -> App {
 /// Trains in a shell that was limited first.
 fn limited(app: &App, limit: &str) -> Output {
     let command = app.command(&["train", "run.yaml", "--force"]);
-    let mut shell = Command::new("sh");
+    let script = format!("{limit}; exec \"$0\" \"$@\"");
+    let mut shell = app.command_of("sh", &["-c", &script]);
     shell
-        .args(["-c", &format!("{limit}; exec \"$0\" \"$@\"")])
         .arg(command.get_program())
         .args(command.get_args())
-        .current_dir(app.folder())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
+        // Each thread of each core would reserve memory of its own.
+        .env("RAYON_NUM_THREADS", "2");
     app.run_command(shell, "")
 }
 
@@ -146,17 +139,25 @@ impl Group {
     /// Nothing where the system has no such groups, or this user may not make one.
     fn limited_to(bytes: u64) -> Option<Self> {
         let name = format!("anneal-test-{}", std::process::id());
+        let counted_together = "memory.memsw.limit_in_bytes";
         let places = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
+            (
+                "/sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                counted_together,
+                bytes,
+            ),
+            ("/sys/fs/cgroup", "memory.max", "memory.swap.max", 0),
         ];
-        places.iter().find_map(|(root, limit)| {
+        places.iter().find_map(|(root, limit, swap, most_swapped)| {
             let group = Self(Path::new(root).join(&name));
             fs::create_dir(&group.0).ok()?;
             // The file is there only where the kernel counts.
             let limit = group.0.join(limit);
             limit.exists().then_some(())?;
             fs::write(limit, bytes.to_string()).ok()?;
+            // What is swapped out is not killed for. Where the kernel does not count that, there is no such file.
+            let _ = fs::write(group.0.join(swap), most_swapped.to_string());
             Some(group)
         })
     }

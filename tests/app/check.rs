@@ -134,10 +134,7 @@ fn a_hang_is_ended() {
     let hung = row(&rows, "dropout");
     assert_eq!(hung["verdict"], "crashed");
     assert!(
-        hung["words"]
-            .as_str()
-            .unwrap()
-            .contains("did nothing for 20 s"),
+        hung["words"].as_str().unwrap().contains("did nothing for "),
         "{hung}"
     );
     assert_eq!(row(&rows, "rms_norm")["verdict"], "ok");

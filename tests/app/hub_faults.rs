@@ -13,12 +13,15 @@ use sha2::{Digest, Sha256};
 use crate::{
     app::{App, Output},
     hub::{ask, model, snapshot, spawn},
-    hub_server::{Fault, Host, Server, Times, absurd_sizes},
+    hub_server::{Fault, File, Host, Server, Times, absurd_sizes},
 };
 
 const WEIGHTS: &str = "model.safetensors";
 /// Bytes that may be on their way when a process is killed: what two sockets hold. They are sent twice.
 const ON_THE_WAY: u64 = 4 << 20;
+
+/// How long a download may take to begin, on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A model on a server, and what was fetched of it after a fault.
 struct Trial {
@@ -232,13 +235,25 @@ fn absurd_sizes_are_not_believed() {
 fn a_disk_that_is_too_small_is_said_before_anything_is_fetched() {
     let (app, server) = (App::new(), Server::start());
     let mut huge = model("Maker/Tiny", 1000);
-    for file in huge.files.iter_mut().filter(|file| file.path == WEIGHTS) {
+    huge.files.retain(|file| file.path != WEIGHTS);
+    huge.files
+        .push(File::small("model.safetensors.index.json", *b"{}"));
+    // More than any disk has, in files of a size that there may be.
+    for part in 1..=1000 {
+        let mut file = File::large(
+            &format!("model-{part:05}-of-01000.safetensors"),
+            *b"weights",
+        );
         file.size = 4_000_000_000_000_u64.into();
+        huge.files.push(file);
     }
     server.add(huge);
     let got = ask(&app, &server, "hub get Maker/Tiny");
     assert_eq!(got.code, 1);
-    assert!(got.stderr.contains("4000.0 GB are missing and "), "{got:?}");
+    assert!(
+        got.stderr.contains("4000000.0 GB are missing and "),
+        "{got:?}"
+    );
     assert!(
         got.stderr.contains(" more are needed where the cache lies"),
         "{got:?}"
@@ -271,7 +286,7 @@ fn a_download_survives_twenty_kills_and_fetches_nothing_twice() {
         let mut child = spawn(&trial.app, &trial.server, "hub get Maker/Tiny --quiet");
         // Killed once it has fetched something, at some moment after that.
         let start = Instant::now();
-        while trial.incomplete() == before && start.elapsed() < Duration::from_secs(20) {
+        while trial.incomplete() == before && start.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(2));
         }
         luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

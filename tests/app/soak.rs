@@ -9,7 +9,7 @@ use std::{
     process::Child,
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use serde_json::Value;
@@ -63,12 +63,12 @@ fn check_kills(method: &[&str]) {
         arguments.extend(["--set", "scratch=null", "--set", &model]);
         arguments.extend(method);
     }
-    let reference = events(&app, &arguments);
+    let (reference, longest) = undisturbed(&app, &arguments, kills);
     let mut running = Running::start(&app, &arguments);
     let run = running.run.clone();
     let (mut killed, mut moments) = (0, Vec::new());
     while killed < kills {
-        let moment = random(160);
+        let moment = random(longest);
         moments.push(moment);
         thread::sleep(Duration::from_millis(moment));
         let Some(engine) = running.engine() else {
@@ -116,6 +116,15 @@ fn check_kills(method: &[&str]) {
         weights(&last) == weights(&checkpoint(&reference)),
         "{moments:?} ms"
     );
+}
+
+/// The events of a run that nothing happens to, and the most milliseconds to leave between the kills of one like it: half of its
+/// time is left to it, however fast this machine is.
+fn undisturbed(app: &App, arguments: &[&str], kills: usize) -> (String, u64) {
+    let begun = Instant::now();
+    let events = events(app, arguments);
+    let each = begun.elapsed().as_millis() as u64 / kills as u64;
+    (events, each.clamp(1, 160))
 }
 
 /// Trains again and again with random faults. What only had to begin again arrives at the same weights.

@@ -36,7 +36,7 @@ export class Window {
   /** Opens the window. The language is one that has broken web views before. */
   async open() {
     const port = await freePort();
-    const environment = { ANNEAL_HOME: this.home, TAURI_WEBVIEW_AUTOMATION: "true", LANG: "C.UTF-8", HF_HOME: join(this.home, "hub"), HF_HUB_OFFLINE: "1", ...this.#environment };
+    const environment = { ANNEAL_HOME: this.home, TAURI_WEBVIEW_AUTOMATION: "true", LANG: "C.UTF-8", LC_ALL: "C.UTF-8", HF_HOME: join(this.home, "hub"), HF_HUB_OFFLINE: "1", ...this.#environment };
     this.#driver = spawn("WebKitWebDriver", [`--port=${port}`], { env: { ...process.env, ...environment }, stdio: "ignore" });
     this.address = `http://127.0.0.1:${port}`;
     await until(async () => (await fetch(`${this.address}/status`)).ok, "the driver answers");

@@ -3,7 +3,7 @@
 // `ANNEAL_PROGRAM=target/release/anneal xvfb-run --auto-servernum node tests/e2e/start.mjs [TIMES]`
 
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Window, until } from "./driver.mjs";
@@ -26,7 +26,9 @@ for (let at = 0; at < times; at += 1) {
   const since = (moment) => (moment === undefined || moment === null ? undefined : page.origin + moment - started);
   seen["first paint"].push(since(page.paint));
   seen["home is there"].push(since(page.home));
-  await new Promise((done) => setTimeout(done, 5000));
+  // The first start checks the device beside; what is held after that is what is held for hours.
+  await until(() => existsSync(join(home, "checks.json")), "the device was checked");
+  await until(standsStill(app.id), "its memory stands still");
   seen["app, resident"].push(kilobytes(app.id, "Rss") / 1000);
   seen["app, shared counted once"].push(kilobytes(app.id, "Pss") / 1000);
   const all = [app.id, ...below(app.id)].filter((id) => id);
@@ -57,6 +59,16 @@ function startOf(id) {
 function kilobytes(id, what) {
   const text = readFileSync(`/proc/${id}/smaps_rollup`, "utf8");
   return Number(text.match(new RegExp(`^${what}:\\s+(\\d+)`, "m"))[1]);
+}
+
+/** Whether what a process holds is, look after look, the same to a hundredth. */
+function standsStill(id) {
+  const seen = [];
+  return () => {
+    seen.push(kilobytes(id, "Rss"));
+    const last = seen.slice(-10);
+    return last.length === 10 && Math.max(...last) < 1.01 * Math.min(...last);
+  };
 }
 
 /** The processes that a process started, and those that these did. */

@@ -1,5 +1,6 @@
 // What the page of benchmarks knows without a screen.
 
+import { waitFor } from "@testing-library/svelte";
 import { beforeAll, describe, expect, test } from "vitest";
 
 import { api, type BenchDeviceView, type BenchRowView, type BenchView } from "../../ui/src/api";
@@ -145,8 +146,7 @@ describe("a benchmark that goes on", () => {
   test("is one at a time, tells how far it is, and can be stopped with what it has", async () => {
     const going = measure(["metal"]);
     expect(await measure(["cpu"])).toBeUndefined();
-    await new Promise((done) => setTimeout(done, 300));
-    expect(measuring.progress?.done).toBeGreaterThan(0);
+    await waitFor(() => expect(measuring.progress?.done).toBeGreaterThan(0));
     expect(measuring.progress?.now).toContain("on Apple M3 Max");
     stop();
     expect(measuring.isStopping).toBe(true);

@@ -128,7 +128,7 @@ if (shots) mkdirSync(shots, { recursive: true });
 
 for (const [scene, names] of Object.entries(pages)) {
   test(`every page is whole and open to everyone: ${scene}`, { concurrency: 3 }, async (t) => {
-    await Promise.all(names.map(([name, route, act, more]) => t.test(name, { timeout: 60_000 }, () => look(scene, name, route, act, more))));
+    await Promise.all(names.map(([name, route, act, more]) => t.test(name, { timeout: 240_000 }, () => look(scene, name, route, act, more))));
   });
 }
 

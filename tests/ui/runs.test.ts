@@ -1,6 +1,7 @@
 // What the pages of runs know without a screen.
 
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { waitFor } from "@testing-library/svelte";
+import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 
 import { api, type EventsView, type RunView } from "../../ui/src/api";
 import { install } from "./fake";
@@ -161,31 +162,36 @@ describe("a page that looks at a run", () => {
   test("gets all that happened before, and then what happens", async () => {
     const following = new Following();
     const stop = following.start(id);
-    await vi.waitFor(() => expect(following.columns.steps.length).toBeGreaterThanOrEqual(1284), 5000);
+    await waitFor(() => expect(following.columns.steps.length).toBeGreaterThanOrEqual(1284));
     // Steps 201 to 212 were done twice, and stand there once.
     expect(following.columns.steps.slice(0, 300)).toEqual(Array.from({ length: 300 }, (_, at) => at + 1));
     expect(following.sentences.some(({ bad, text }) => bad && text.includes("out of memory"))).toBe(true);
     const { tick } = following;
-    await vi.waitFor(() => expect(following.tick).toBeGreaterThan(tick), 5000);
+    await waitFor(() => expect(following.tick).toBeGreaterThan(tick));
     stop();
   });
 
   test("hears no more once it is left, and says so to the app", async () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
     const following = new Following();
     const stop = following.start(id);
-    await vi.waitFor(() => expect(following.tick).toBeGreaterThan(0), 5000);
+    const aSecondLater = async () => {
+      await vi.advanceTimersByTimeAsync(1000);
+      return following.tick;
+    };
+    const [first, second] = [await aSecondLater(), await aSecondLater()];
+    expect(second).toBeGreaterThan(first);
     const unfollow = vi.spyOn(api, "unfollowRun");
     stop();
     expect(unfollow).toHaveBeenCalledOnce();
-    const { tick } = following;
-    await new Promise((done) => setTimeout(done, 500));
-    expect(following.tick).toBe(tick);
+    expect(await aSecondLater()).toBe(second);
   });
 
   test("says what is wrong with a run that is not there", async () => {
     const following = new Following();
     following.start("nothing");
-    await vi.waitFor(() => expect(following.error).toMatchObject({ message: "there is no run `nothing`" }));
+    await waitFor(() => expect(following.error).toMatchObject({ message: "there is no run `nothing`" }));
   });
 });
 

@@ -1,5 +1,6 @@
 // The form of a run: what it asks for, and how it says what is wrong.
 
+import { waitFor } from "@testing-library/svelte";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { api } from "../../ui/src/api";
@@ -133,7 +134,7 @@ describe("the form", () => {
 
   test("is not ready until there is data and a model, and says so without blame", async () => {
     draft.enter({});
-    await vi.waitFor(() => expect(draft.plan).toBeDefined());
+    await waitFor(() => expect(draft.plan).toBeDefined());
     expect(draft.needs.map(({ field }) => field)).toEqual(["data.files", "model"]);
     expect(draft.problems).toEqual([]);
     expect(draft.ready).toBe(false);
@@ -141,7 +142,7 @@ describe("the form", () => {
 
   test("is ready with both, starts one run however often it is asked to, and names it", async () => {
     draft.enter({ model: "/m/SmolLM2", "data.files": "[/a.jsonl]", name: "My run" });
-    await vi.waitFor(() => expect(draft.ready).toBe(true));
+    await waitFor(() => expect(draft.ready).toBe(true));
     const [first, second] = await Promise.all([draft.start(), draft.start()]);
     expect(first).toMatch(/my-run/);
     expect(second).toBeUndefined();
@@ -150,9 +151,9 @@ describe("the form", () => {
 
   test("shows a mistake at its field, and opens the part it is folded into", async () => {
     draft.enter({ model: "/m", "data.files": "[/a.jsonl]" });
-    await vi.waitFor(() => expect(draft.ready).toBe(true));
+    await waitFor(() => expect(draft.ready).toBe(true));
     draft.change({ learning_rate: "20" });
-    await vi.waitFor(() => expect(draft.problemAt("learning_rate")?.text).toMatch(/has to be above 0/));
+    await waitFor(() => expect(draft.problemAt("learning_rate")?.text).toMatch(/has to be above 0/));
     expect(draft.ready).toBe(false);
     expect(draft.more).toBe(true);
     expect(await draft.start()).toBeUndefined();
@@ -160,7 +161,7 @@ describe("the form", () => {
 
   test("a trial of what was asked before is not shown for what is asked now", async () => {
     draft.enter({ model: "/m", "data.files": "[/a.jsonl]" });
-    await vi.waitFor(() => expect(draft.ready).toBe(true));
+    await waitFor(() => expect(draft.ready).toBe(true));
     const trial = draft.try();
     draft.change({ steps: "10" });
     await trial;
@@ -173,7 +174,7 @@ describe("the form", () => {
   test("what does not fit starts only when that is wanted, or after a change that makes it fit", async () => {
     const filled = { model: "/m", "data.files": "[/a.jsonl]", "batch.rows": "64" };
     draft.enter(filled);
-    await vi.waitFor(() => expect(draft.ready).toBe(true));
+    await waitFor(() => expect(draft.ready).toBe(true));
     expect(draft.memory?.fits).toBe(false);
     expect(await draft.start()).toBeUndefined();
     expect(draft.refused).toBe(draft.key);
@@ -181,12 +182,12 @@ describe("the form", () => {
     expect(way?.words).toBe("8 rows at once instead of 64: learns the same");
     draft.change((way?.fields ?? {}) as Record<string, string>);
     expect(draft.refused).not.toBe(draft.key);
-    await vi.waitFor(() => expect(draft.pending).toBe(false));
+    await waitFor(() => expect(draft.pending).toBe(false));
     expect(draft.memory?.fits).toBe(true);
     expect(await draft.start()).toBeDefined();
 
     draft.enter(filled);
-    await vi.waitFor(() => expect(draft.pending).toBe(false));
+    await waitFor(() => expect(draft.pending).toBe(false));
     expect(await draft.start(true)).toBeDefined();
   });
 });

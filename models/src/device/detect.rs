@@ -390,7 +390,8 @@ mod tests {
         let cpu = found.last().unwrap();
         assert_eq!(cpu.kind, DeviceKind::Cpu);
         assert!(cpu.is_usable() && !cpu.name.is_empty());
-        assert!(cpu.total_bytes.unwrap() > cpu.free_bytes.unwrap());
-        assert!(cpu.physical_cores.unwrap() > 0);
+        assert!(cpu.total_bytes.unwrap() >= cpu.free_bytes.unwrap());
+        // Not every system counts them.
+        assert!(cpu.physical_cores.is_none_or(|cores| cores > 0));
     }
 }

@@ -17,12 +17,16 @@ use tauri::{
 use tempfile::TempDir;
 
 use super::*;
+use crate::hub::Hub;
 
 mod fetching;
 mod measuring;
 mod running;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An address at which nothing answers.
+const NOBODY: &str = "http://127.0.0.1:9";
 
 #[test]
 fn the_windows_bindings_are_those_of_the_commands() {
@@ -84,12 +88,34 @@ fn at_first_start_there_is_a_device_and_nothing_else() {
     let window = Window::open();
     let home = window.call("home", json!({}));
     assert_eq!(home["runs"], json!([]));
-    assert!(home["device"]["freeBytes"].as_f64().unwrap() > 1e8);
+    let found = window.app.state::<App>().host.devices();
+    let named = |device: &Value| device["name"].as_str().unwrap().to_owned();
+    let shown = home["devices"].as_array().unwrap();
     assert!(
-        !home["devices"][0]["defaults"][0]["why"]
-            .as_str()
-            .unwrap()
-            .is_empty()
+        shown
+            .iter()
+            .map(named)
+            .eq(found.iter().map(|it| it.name.clone()))
+    );
+    for (device, found) in shown.iter().zip(&found) {
+        assert_eq!(device["setting"], found.setting());
+        assert_eq!(device["problem"].is_null(), found.is_usable());
+        let defaults = device["defaults"].as_array().unwrap();
+        assert!(!defaults.is_empty());
+        for default in defaults {
+            assert!(default["why"].as_str().unwrap().ends_with('.'), "{default}");
+        }
+    }
+    // The processor is the last, and its memory can always be asked for.
+    let (free, all) = (
+        &shown.last().unwrap()["freeBytes"],
+        &shown.last().unwrap()["totalBytes"],
+    );
+    assert!(free.as_f64() > Some(0.0) && free.as_f64() <= all.as_f64());
+    assert!(
+        shown
+            .iter()
+            .any(|device| named(device) == named(&home["device"]))
     );
     let status = window.call("status", json!({}));
     assert_eq!(status["going"], json!(null));
@@ -379,7 +405,13 @@ impl Window {
     }
 
     fn at(home: TempDir) -> Self {
-        let (host, warnings) = Host::open(Some(home.path())).unwrap();
+        Self::asking(home, NOBODY)
+    }
+
+    /// A window that asks the Hub at an address, with a cache of its own.
+    fn asking(home: TempDir, endpoint: &str) -> Self {
+        let (mut host, warnings) = Host::open(Some(home.path())).unwrap();
+        host.hub = Hub::of_test(endpoint, &home.path().join("cache"), &host.paths).into();
         Self::over(host, warnings, home)
     }
 
@@ -453,9 +485,10 @@ impl Window {
         json!([path]).to_string()
     }
 
-    /// Starts a run of many quick steps. Returns its id.
+    /// Starts a run of quick steps that goes on until it is stopped. Returns its id.
     fn start(&self) -> String {
-        let asked = json!({ "filled": self.small_run(), "force": false });
+        let filled = with(self.small_run(), json!({"steps": "1000000"}));
+        let asked = json!({ "filled": filled, "force": false });
         let id = self.call("start_run", asked);
         id.as_str().unwrap().to_owned()
     }

@@ -111,10 +111,13 @@ impl Hub {
         }
     }
 
-    /// A Hub of a test, with a cache of its own.
+    /// A Hub of a test, with a cache of its own and no token of the machine's user.
     #[cfg(all(test, feature = "gui"))]
     pub(crate) fn of_test(endpoint: &str, cache: &std::path::Path, paths: &Paths) -> Self {
-        Self::at(endpoint, Some(HubCache::at(cache.to_owned())), paths)
+        Self {
+            tokens: TokenStore::empty(paths),
+            ..Self::at(endpoint, Some(HubCache::at(cache.to_owned())), paths)
+        }
     }
 
     /// Its address.

@@ -91,6 +91,15 @@ impl TokenStore {
         }
     }
 
+    /// One that has looked, and found nothing.
+    #[cfg(all(test, feature = "gui"))]
+    pub(crate) fn empty(paths: &Paths) -> Self {
+        Self {
+            found: Mutex::new(Some(None)),
+            ..Self::new(paths)
+        }
+    }
+
     /// The token to ask with, and where it comes from: what the environment says, what was kept here, what another program
     /// keeps.
     pub(crate) fn find(&self) -> Option<(Token, TokenPlace)> {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::hub::{Hub, downloads::Told};
+use crate::hub::downloads::Told;
 
 #[path = "../../../../tests/app/hub_server/mod.rs"]
 #[allow(dead_code, reason = "the tests of the terminal use the rest")]
@@ -16,9 +16,7 @@ const CDN: &str = "/xet-bridge-us/";
 impl Window {
     /// A window that asks a server of ours.
     fn with_hub(home: TempDir, server: &Server) -> Self {
-        let (mut host, warnings) = Host::open(Some(home.path())).unwrap();
-        host.hub = Hub::of_test(&server.endpoint(), &home.path().join("cache"), &host.paths).into();
-        Self::over(host, warnings, home)
+        Self::asking(home, &server.endpoint())
     }
 
     fn download(&self, key: &Value) -> Value {
@@ -53,7 +51,7 @@ fn model(bytes: usize) -> Repository {
 fn a_model_is_found_fetched_through_a_pause_and_the_end_of_the_app_and_deleted() {
     let server = Server::start();
     let commit = server.add(model(30_000_000));
-    server.fail(CDN, Times::Always, Fault::BytesPerSecond(10_000_000));
+    server.fail(CDN, Times::Always, Fault::BytesPerSecond(4_000_000));
     let window = Window::with_hub(tempfile::tempdir().unwrap(), &server);
     let asked = json!({"kind": "model", "id": "Maker/Tiny", "revision": ""});
     let page = window.call("hub_repository", asked.clone());
@@ -189,15 +187,7 @@ fn a_download_waits_for_the_network_and_a_cancelled_one_leaves_no_parts() {
 
 #[test]
 fn offline_is_a_code_that_the_window_knows() {
-    let home = tempfile::tempdir().unwrap();
-    let (mut host, warnings) = Host::open(Some(home.path())).unwrap();
-    host.hub = Hub::of_test(
-        "http://127.0.0.1:9",
-        &home.path().join("cache"),
-        &host.paths,
-    )
-    .into();
-    let window = Window::over(host, warnings, home);
+    let window = Window::open();
     assert_eq!(window.call("hub", json!({}))["offline"], json!(null));
     let search = json!({"kind": "data", "words": "", "author": "", "task": "", "sort": "recent", "limit": 30});
     let refused = window.refused("hub_search", json!({ "search": search }));

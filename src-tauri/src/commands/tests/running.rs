@@ -1,7 +1,5 @@
 //! Runs as the window starts, follows and ends them.
 
-use std::thread;
-
 use super::*;
 
 #[test]
@@ -15,12 +13,29 @@ fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
     window.call("pause_run", json!({ "id": id }));
     heard(&news, |news| news["run"]["status"] == "paused");
     let step = window.run(&id)["step"].clone();
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(window.run(&id)["step"], step);
     let error = window.refused("delete_run", json!({ "id": id }));
     assert_eq!(error["message"], "the run goes on or waits; stop it first");
     window.call("resume_run", json!({ "id": id, "force": false }));
     heard(&news, |news| news["run"]["step"].as_u64() > step.as_u64());
+    let recorded = window
+        .home
+        .path()
+        .join("runs")
+        .join(&id)
+        .join("events.jsonl");
+    let recorded = fs::read_to_string(recorded).unwrap();
+    let events = recorded
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap_or_default());
+    let mut paused = events
+        .skip_while(|event| event["kind"] != "paused")
+        .map(|event| (event["kind"].clone(), event["step"].clone()));
+    assert_eq!(paused.next(), Some(("paused".into(), step.clone())));
+    assert_eq!(
+        paused.next(),
+        Some(("continued".into(), step)),
+        "no step in the pause"
+    );
 
     window.call("stop_run", json!({ "id": id }));
     heard(&news, |news| news["run"]["status"] == "stopped");
@@ -40,8 +55,8 @@ fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
 
     let refused = window.refused("extend_run", json!({"id": id, "steps": 10}));
     assert_eq!(refused["field"], "steps");
-    window.call("extend_run", json!({"id": id, "steps": 500}));
-    until(|| window.run(&id)["steps"] == json!(500) && status() == "running");
+    window.call("extend_run", json!({"id": id, "steps": 2_000_000}));
+    until(|| window.run(&id)["steps"] == json!(2_000_000) && status() == "running");
     window.call("stop_run", json!({ "id": id }));
     until(|| status() == "stopped" && window.call("status", json!({}))["going"].is_null());
 
@@ -86,6 +101,7 @@ fn a_run_whose_data_changed_says_so_and_goes_on_all_the_same_when_that_is_forced
     window.call("resume_run", json!({ "id": id, "force": true }));
     until(|| window.run(&id)["step"].as_u64() > step);
     assert_eq!(window.run(&id)["forceHelps"], false);
+    window.close();
 }
 
 #[test]
@@ -119,4 +135,5 @@ fn runs_wait_in_an_order_that_can_be_changed_and_are_offered_again() {
     window.call("resume_offered", json!({}));
     until(|| window.run(&ids[0])["status"] == "running");
     assert_eq!(window.call("status", json!({}))["offered"], json!([]));
+    window.close();
 }
