@@ -79,6 +79,12 @@ fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
     let here = app.run(&["bench", "--import", "first.json"]);
     assert!(here.stderr.contains("is here already"), "{here:?}");
     let elsewhere = App::new();
+    let path = app.folder().join("first.json").display().to_string();
+    let through = elsewhere.run(&["bench", "--import", &path, "--export", "again.json"]);
+    assert_eq!(through.code, 0, "{through:?}");
+    let again = fs::read_to_string(elsewhere.folder().join("again.json")).unwrap();
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["devices"], report["devices"]);
     let path = app.folder().join("second.csv");
     let imported = elsewhere.run(&["bench", "--import", &path.display().to_string()]);
     assert_eq!(imported.code, 0, "{imported:?}");

@@ -77,11 +77,11 @@ fn a_benchmark_has_the_machine_to_itself_and_is_kept_as_far_as_it_came() {
     window.call("export_benchmark", json!({"id": id, "path": path}));
     let compared = window.call("compare_benchmarks", json!({"earlier": id, "later": id}));
     assert_eq!(compared[0]["rows"][0]["words"], "no clear change");
+    let kept = window.call("benchmarks", json!({}));
     window.call("delete_benchmark", json!({ "id": id }));
     assert_eq!(window.call("benchmarks", json!({})), json!([]));
     assert_eq!(window.call("import_benchmark", json!({ "path": path })), id);
-    assert_eq!(
-        window.call("benchmarks", json!({}))[0]["imported"],
-        json!(true)
-    );
+    let imported = window.call("benchmarks", json!({}));
+    assert_eq!(imported[0]["imported"], json!(true));
+    assert_eq!(imported[0]["devices"], kept[0]["devices"]);
 }

@@ -13,10 +13,10 @@ fn report(time: &str, millis: f64) -> BenchReport {
     let rows = rows.map(|case| Row {
         unit: case.workload().unwrap().unit,
         measured: Some(Measured {
-            first_millis: 2.0 * millis,
+            first_millis: 2.1 * millis,
             median_millis: millis,
-            low_millis: millis - 0.125,
-            high_millis: millis + 0.125,
+            low_millis: millis - 0.12,
+            high_millis: millis + 0.12,
             steps: 20,
             step_millis: vec![millis; 20],
             step: StepWork {
@@ -37,7 +37,7 @@ fn report(time: &str, millis: f64) -> BenchReport {
         version: "0.1.0".to_owned(),
         system: "Linux 6".to_owned(),
         size: Size::Small,
-        seconds: 60.0,
+        seconds: 61.7,
         power: Power::default(),
         warnings: Vec::new(),
         imported: false,
@@ -88,6 +88,24 @@ fn a_benchmark_is_exported_and_imported_with_the_same_figures() {
         page.contains("| LoRA step, a \"shape\", 4 x 128 tokens, f32 | 3.00 | 2.88 to 3.12 |"),
         "{page}"
     );
+}
+
+#[test]
+fn figures_that_are_read_back_have_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = Paths::new(Some(folder.path())).unwrap();
+    let mut exported = report(LATER, 3.0);
+    let measured = exported.devices[0].rows[0].measured.as_mut().unwrap();
+    let millis = (1..4000).map(|at| f64::from(at).sqrt() / 7.0);
+    measured.step_millis = millis.collect();
+    let path = folder.path().join("a.json");
+    export(&exported, &path).unwrap();
+    import(&paths, &path).unwrap();
+    let bits = |report: &BenchReport| -> Vec<u64> {
+        let measured = report.devices[0].rows[0].measured.as_ref().unwrap();
+        measured.step_millis.iter().map(|it| it.to_bits()).collect()
+    };
+    assert_eq!(bits(&list(&paths)[0]), bits(&exported));
 }
 
 #[test]
