@@ -7,6 +7,7 @@ mod budget;
 mod circles;
 mod direction;
 mod exempt;
+mod kinds;
 mod layout;
 mod manifest;
 mod module;
@@ -56,6 +57,11 @@ fn the_map_is_true() {
 #[test]
 fn the_ground_is_in_no_circle_of_imports() {
     check(circles::violations);
+}
+
+#[test]
+fn what_is_for_every_kind_of_learning_knows_the_words_of_none() {
+    check(kinds::violations);
 }
 
 #[test]

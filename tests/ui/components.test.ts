@@ -10,7 +10,7 @@ import Dialog from "../../ui/src/components/Dialog.svelte";
 import Problem from "../../ui/src/components/Problem.svelte";
 import Progress from "../../ui/src/components/Progress.svelte";
 import Segmented from "../../ui/src/components/Segmented.svelte";
-import Gone from "../../ui/src/features/chat/Gone.svelte";
+import ModelUnavailable from "../../ui/src/features/chat/ModelUnavailable.svelte";
 
 const words = (text: string) => createRawSnippet(() => ({ render: () => `<p>${text}</p>` }));
 const buttons = (...names: string[]) => createRawSnippet(() => ({ render: () => `<div>${names.map((name) => `<button>${name}</button>`).join("")}</div>` }));
@@ -68,7 +68,7 @@ describe("a model that can't be opened", () => {
   const again = (code: Refused["code"]) => {
     const problem = new Refused({ code, message: "talking to the model needs about 9.1 GB, and 4.0 GB are free on the CPU", hint: null, field: null });
     const onretry = vi.fn();
-    render(Gone, { ...shown, problem, onretry });
+    render(ModelUnavailable, { ...shown, problem, onretry });
     return onretry;
   };
 

@@ -191,3 +191,61 @@ impl AnyPlan {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{language::request::TokenizerSource, *};
+
+    #[test]
+    fn an_empty_request_is_the_default() {
+        let request: AnyRequest = serde_json::from_str("{}").unwrap();
+        assert_eq!(request, AnyRequest::default());
+    }
+
+    #[test]
+    fn an_unknown_field_is_named() {
+        let read = serde_json::from_str::<AnyRequest>(r#"{"lora": {"rnak": 8}}"#);
+        let problem = read.unwrap_err().to_string();
+        assert_eq!(problem, "`lora.rnak` is not a setting");
+    }
+
+    #[test]
+    fn auto_is_the_same_as_nothing() {
+        for auto in [
+            r#"{"batch": "auto"}"#,
+            r#"{"batch": {"rows": "auto"}}"#,
+            r#"{"batch": {"rows": null}}"#,
+        ] {
+            let request: AnyRequest = serde_json::from_str(auto).unwrap();
+            assert_eq!(request, AnyRequest::default(), "{auto}");
+        }
+        for wrong in [
+            r#"{"batch": "many"}"#,
+            r#"{"batch": {"rows": "many"}}"#,
+            r#"{"batch": {"rows": -1}}"#,
+            r#"{"batch": {"row": 1}}"#,
+        ] {
+            assert!(
+                serde_json::from_str::<AnyRequest>(wrong).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let request: AnyRequest = serde_json::from_str(
+            r#"{"method": "scratch", "scratch": {"preset": "micro", "tokenizer": "trained"}, "dtype": {"compute": "bf16"},
+                "optimizer": {"kind": "sgd"}, "data": {"files": ["a.jsonl"], "learn": "all"}}"#,
+        )
+        .unwrap();
+        let written = serde_json::to_string(&request).unwrap();
+        assert_eq!(
+            serde_json::from_str::<AnyRequest>(&written).unwrap(),
+            request
+        );
+        let TaskRequest::Language(task) = request.task;
+        let tokenizer = task.scratch.unwrap().tokenizer;
+        assert_eq!(tokenizer, Some(TokenizerSource::Trained));
+    }
+}

@@ -101,3 +101,149 @@ impl TrainEvent {
         Some(Sentence { text, is_bad })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::train::event::Showed;
+
+    #[test]
+    fn every_event_is_a_sentence_but_those_that_are_shown() {
+        let why = || "it broke".to_owned();
+        let started = |step| TrainEvent::Started {
+            step,
+            steps: 10,
+            trainable_parameters: 1_200,
+            parameters: 34_000,
+            device: "cpu".to_owned(),
+        };
+        let waiting = |missing_bytes| TrainEvent::Waiting {
+            step: 4,
+            why: why(),
+            missing_bytes,
+        };
+        let stands = "what was saved before stands, and the run resumes when the disk can take it";
+        let (alone, missing) = (
+            format!("step 4 waits for the disk: it broke; {stands}"),
+            format!("step 4 waits for the disk: it broke, 5 MB are missing; {stands}"),
+        );
+        let cases = [
+            (
+                started(0),
+                "started on cpu; 1,200 of 34,000 parameters are trained",
+                false,
+            ),
+            (
+                started(7),
+                "resumed at step 7 on cpu; 1,200 of 34,000 parameters are trained",
+                false,
+            ),
+            (
+                TrainEvent::Tried {
+                    steps: 5,
+                    seconds: 90.0,
+                    peak_bytes: None,
+                    free_bytes: None,
+                },
+                "the run takes about 1 min 30 s, measured in 5 steps",
+                false,
+            ),
+            (
+                TrainEvent::Saved {
+                    step: 4,
+                    path: PathBuf::new(),
+                    bytes: 12_000_000,
+                },
+                "step 4 saved, 12 MB",
+                false,
+            ),
+            (
+                TrainEvent::RolledBack {
+                    step: 4,
+                    to_step: 2,
+                    why: why(),
+                    learning_rate: 1e-4,
+                },
+                "step 4: it broke; back to step 2, on with learning rate 1.0e-4",
+                true,
+            ),
+            (
+                TrainEvent::Relieved {
+                    step: 4,
+                    to_step: 2,
+                    why: why(),
+                    how: "less".to_owned(),
+                },
+                "it broke; on from step 2: less",
+                true,
+            ),
+            (waiting(None), &alone, true),
+            (waiting(Some(5_000_000)), &missing, true),
+            (TrainEvent::Warned { message: why() }, "it broke", true),
+            (
+                TrainEvent::Paused { step: 4, why: None },
+                "paused at step 4, saved",
+                false,
+            ),
+            (
+                TrainEvent::Paused {
+                    step: 4,
+                    why: Some("on battery".to_owned()),
+                },
+                "paused at step 4, saved: on battery",
+                false,
+            ),
+            (
+                TrainEvent::Continued { step: 4 },
+                "resumed at step 4",
+                false,
+            ),
+            (
+                TrainEvent::Stopped { step: 0 },
+                "stopped before the first step",
+                false,
+            ),
+            (
+                TrainEvent::Stopped { step: 4 },
+                "stopped at step 4, saved",
+                false,
+            ),
+            (
+                TrainEvent::Failed {
+                    step: 4,
+                    message: why(),
+                    hint: None,
+                    force_helps: false,
+                },
+                "it broke",
+                true,
+            ),
+            (
+                TrainEvent::Finished {
+                    step: 10,
+                    best_loss: None,
+                    best_step: None,
+                    seconds: 61.0,
+                },
+                "all 10 steps are done, in 1 min 01 s",
+                false,
+            ),
+        ];
+        for (event, text, is_bad) in cases {
+            let text = text.to_owned();
+            assert_eq!(event.sentence(), Some(Sentence { text, is_bad }));
+        }
+        let showed = TrainEvent::Showed(Showed {
+            step: 4,
+            exhibits: Vec::new(),
+        });
+        assert_eq!(showed.sentence(), None);
+        let whole = started(0).sentence().unwrap().whole();
+        assert_eq!(
+            whole,
+            "Started on cpu; 1,200 of 34,000 parameters are trained."
+        );
+    }
+}

@@ -121,10 +121,10 @@ mod tests {
     fn a_field_is_unknown_when_no_reader_knows_it() {
         for (one, other, expected) in [
             (&["model"] as &[&str], &["steps"] as &[&str], None),
-            (&["lora"], &["lora.rnak", "steps"], Some("lora.rnak")),
+            (&["size"], &["size.widht", "steps"], Some("size.widht")),
             (&["batch.row"], &["batch"], Some("batch.row")),
-            (&["stepz", "lora"], &["stepz"], Some("stepz")),
-            (&["sample.prompts"], &["sample.every"], None),
+            (&["stepz", "size"], &["stepz"], Some("stepz")),
+            (&["sample.shown"], &["sample.every"], None),
             (&["sample"], &["samples"], None),
         ] {
             let [one, other] = [one, other].map(|fields| fields.iter().map(|it| (*it).to_owned()));

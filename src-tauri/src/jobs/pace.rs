@@ -36,11 +36,11 @@ impl Pace {
 
     /// Takes the duration of a step. Says how many times slower than at their best steps have become: once, when they
     /// are for long enough, and again only after they recovered.
-    pub(crate) fn stepped(&mut self, millis_per_token: f64) -> Option<f64> {
-        if !(millis_per_token.is_finite() && millis_per_token > 0.0) {
+    pub(crate) fn stepped(&mut self, millis_per_unit: f64) -> Option<f64> {
+        if !(millis_per_unit.is_finite() && millis_per_unit > 0.0) {
             return None;
         }
-        self.window.push(millis_per_token);
+        self.window.push(millis_per_unit);
         if self.window.len() < WINDOW {
             return None;
         }

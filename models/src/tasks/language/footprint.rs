@@ -44,8 +44,8 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &DecoderConfig) -
     use MemoryGroup::*;
     let (run, task) = (&plan.run, &plan.task);
     let shape = Shape::of(config, run.batch.rows, run.batch.length);
-    let adapter = shape.adapters(task);
-    let base = shape.parameters();
+    let adapter = adapter_parameters(task, config);
+    let base = config.parameters();
     let (trainable, storage) = match task.method {
         Method::Lora => (adapter, run.dtype.storage),
         // Weights that learn are f32.
@@ -106,6 +106,16 @@ impl KeptBytes {
     }
 }
 
+/// The adapters of all layers: two matrices beside each chosen weight.
+fn adapter_parameters(plan: &LanguagePlan, config: &DecoderConfig) -> u64 {
+    let Some(lora) = &plan.lora else {
+        return 0;
+    };
+    let shapes = lora.targets.iter().filter_map(|it| config.linear_shape(it));
+    let width: usize = shapes.map(|[outputs, inputs]| inputs + outputs).sum();
+    (lora.rank * width * lora.layers.len()) as u64
+}
+
 /// What inference takes of a model of this shape: its weights, keys and values of so many tokens, the process, and holes.
 pub fn inference_bytes(
     config: &DecoderConfig,
@@ -115,7 +125,7 @@ pub fn inference_bytes(
     device: RequestedDevice,
 ) -> u64 {
     let shape = Shape::of(config, 1, tokens);
-    let weights = shape.parameters() * storage.bytes() as u64;
+    let weights = config.parameters() * storage.bytes() as u64;
     let cache = 2 * shape.layers * shape.tokens * shape.keys * compute.bytes() as u64;
     let used = weights + cache;
     used + program_bytes(device, used)
@@ -159,8 +169,8 @@ struct Shape {
     v: u64,
     layers: u64,
     tied: bool,
-    /// Numbers of a layer besides its matrices: norms and biases.
-    layer_vectors: u64,
+    /// The matrices of a layer.
+    layer_linears: u64,
     /// What a token keeps of a layer for norms that not every model has.
     more_norms: u64,
     /// b · t.
@@ -172,24 +182,14 @@ impl Shape {
     fn of(config: &DecoderConfig, rows: usize, length: usize) -> Self {
         let (rows, length) = (rows as u64, length as u64);
         let (d, f) = (config.hidden_size, config.intermediate_size);
-        let queries = config.num_attention_heads * config.head_dim;
-        let keys = config.num_key_value_heads * config.head_dim;
-        let vectors = [
-            (true, 2 * d),
-            (config.post_norms, 2 * d),
-            (config.qk_norm, 2 * config.head_dim),
-            (config.qkv_bias, queries + 2 * keys),
-            (config.output_bias, d),
-            (config.mlp_bias, 2 * f + d),
-        ];
-        let vectors = vectors.iter().filter(|(has, _)| *has);
+        let (queries, keys) = (config.query_width(), config.key_width());
         Self {
             more_norms: [(config.qk_norm, queries + keys), (config.post_norms, 2 * d)]
                 .iter()
                 .filter(|(has, _)| *has)
                 .map(|&(_, numbers)| numbers as u64)
                 .sum(),
-            layer_vectors: vectors.map(|&(_, numbers)| numbers as u64).sum(),
+            layer_linears: config.layer_linear_parameters(),
             d: d as u64,
             f: f as u64,
             queries: queries as u64,
@@ -201,40 +201,6 @@ impl Shape {
             tokens: rows * length,
             length,
         }
-    }
-
-    /// The matrices of a layer.
-    fn layer_parameters(&self) -> u64 {
-        self.d * (2 * self.queries + 2 * self.keys + 3 * self.f)
-    }
-
-    fn parameters(&self) -> u64 {
-        let tables = if self.tied { 1 } else { 2 };
-        let layer = self.layer_parameters() + self.layer_vectors;
-        self.layers * layer + tables * self.v * self.d + self.d
-    }
-
-    /// The two matrices beside one weight.
-    fn adapter(&self, target: &str, rank: usize) -> u64 {
-        let (input, output) = match target {
-            "q_proj" => (self.d, self.queries),
-            "k_proj" | "v_proj" => (self.d, self.keys),
-            "qkv_proj" => (self.d, self.queries + 2 * self.keys),
-            "o_proj" => (self.queries, self.d),
-            "gate_proj" | "up_proj" => (self.d, self.f),
-            "gate_up_proj" => (self.d, 2 * self.f),
-            _ => (self.f, self.d),
-        };
-        rank as u64 * (input + output)
-    }
-
-    /// The adapters of all layers.
-    fn adapters(&self, plan: &LanguagePlan) -> u64 {
-        plan.lora.as_ref().map_or(0, |lora| {
-            let targets = lora.targets.iter();
-            let per_layer: u64 = targets.map(|target| self.adapter(target, lora.rank)).sum();
-            per_layer * lora.layers.len() as u64
-        })
     }
 
     /// Numbers that one token keeps of one layer, tensor by tensor: the input of each operation that needs it in the
@@ -384,7 +350,7 @@ impl Shape {
             Method::Lora => 2.0,
             Method::Full | Method::Scratch => 3.0,
         } + if plan.run.checkpointing { 1.0 } else { 0.0 };
-        let weights = (self.layers * self.layer_parameters() + self.v * self.d) as f64;
+        let weights = (self.layers * self.layer_linears + self.v * self.d) as f64;
         let attention = (self.layers * self.queries * self.length) as f64;
         let tokens = (self.tokens * plan.run.batch.accumulate as u64) as f64;
         passes * 2.0 * tokens * (weights + attention)

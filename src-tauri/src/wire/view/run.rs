@@ -399,16 +399,91 @@ impl From<exhibit::Mark> for MarkView {
 mod tests {
     use super::*;
 
-    #[test]
-    fn events_are_columns_and_sentences_from_a_number_on() {
-        let stopped = |number| RecordedEvent {
+    fn recorded(number: u64, event: TrainEvent) -> RecordedEvent {
+        let time = "2026-11-21T09:30:00.123Z".to_owned();
+        RecordedEvent {
             number,
-            time: "2026-11-21T09:30:00.123Z".to_owned(),
-            event: TrainEvent::Stopped { step: 4 },
+            time,
+            event,
+        }
+    }
+
+    fn stepped(step: usize, loss: f64) -> TrainEvent {
+        TrainEvent::Stepped {
+            step,
+            loss,
+            learning_rate: 0.5,
+            gradient_norm: 2.0,
+            units: 64,
+            units_per_second: 32.0,
+            millis: 2000.0,
+            memory_bytes: 1024,
+            peak_bytes: None,
+        }
+    }
+
+    #[test]
+    fn events_are_columns_lists_and_sentences_from_a_number_on() {
+        let metric = Metric {
+            name: "accuracy".to_owned(),
+            label: "accuracy".to_owned(),
+            value: 0.75,
+            higher_is_better: true,
         };
-        let view = EventsView::new(1, vec![stopped(2), stopped(3)]);
-        assert_eq!((view.last, view.sentences.len()), (3, 2));
-        assert_eq!(view.sentences[0].text, "Stopped at step 4, saved.");
+        let evaluated = TrainEvent::Evaluated {
+            step: 2,
+            loss: 1.5,
+            metrics: vec![metric.clone()],
+            targets: 8,
+            best: true,
+            millis: 1.0,
+        };
+        let text = exhibit::Exhibit::Text {
+            title: "To be".to_owned(),
+            text: ", or not".to_owned(),
+        };
+        let showed = TrainEvent::Showed(Showed {
+            step: 2,
+            exhibits: vec![text.clone()],
+        });
+        let events = [
+            stepped(1, 3.0),
+            stepped(2, f64::NAN),
+            evaluated,
+            showed,
+            TrainEvent::Stopped { step: 2 },
+        ];
+        let numbered = events.into_iter().zip(2..);
+        let numbered = numbered.map(|(event, number)| recorded(number, event));
+        let view = EventsView::new(1, numbered.collect());
+        assert_eq!((view.last, &view.steps), (6, &vec![1, 2]));
+        assert!(view.losses[0] == 3.0 && view.losses[1].is_nan());
+        assert_eq!(view.learning_rates, [0.5; 2]);
+        assert_eq!(view.gradient_norms, [2.0; 2]);
+        assert_eq!(view.units_per_second, [32.0; 2]);
+        assert_eq!(view.memory_bytes, [1024.0; 2]);
+        assert_eq!(view.millis, [2000.0; 2]);
+        let evaluation = EvaluationView {
+            step: 2,
+            loss: 1.5,
+            metrics: vec![metric.into()],
+            best: true,
+        };
+        assert_eq!(view.evaluations, [evaluation]);
+        let exhibit = ExhibitView {
+            step: 2,
+            exhibit: text.into(),
+        };
+        assert_eq!(view.exhibits, [exhibit]);
+        let sentences: Vec<_> = view
+            .sentences
+            .iter()
+            .map(|it| (&*it.text, it.bad))
+            .collect();
+        assert_eq!(sentences, [("Stopped at step 2, saved.", false)]);
+        // A loss that is not a number is none for a page.
+        let json = serde_json::to_value(&view).unwrap();
+        assert_eq!(json["losses"], serde_json::json!([3.0, null]));
         assert_eq!(EventsView::new(3, Vec::new()).last, 3);
     }
 }
