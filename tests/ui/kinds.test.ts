@@ -5,6 +5,7 @@ import { userEvent } from "@testing-library/user-event";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 
 import { api, type RunView } from "../../ui/src/api";
+import { imageOf, type Exhibit } from "../../ui/src/components/exhibits/exhibit";
 import { install } from "./fake";
 import Home from "../../ui/src/features/home/Home.svelte";
 import { KINDS, kindOf } from "../../ui/src/features/kinds";
@@ -66,6 +67,29 @@ describe("a kind of learning", () => {
     render(Exhibits, { kind: kindOfRun(await run()), shown: [grid(0, [["1", "2"]]), grid(10, [["3", "4"]])] });
     const card = screen.getByRole("heading", { name: "Toys now" }).parentElement!;
     expect(within(card).getByText("Red: 3,4, before 1,2")).toBeTruthy();
+  });
+
+  test("has its exhibits drawn by their form, where it does not draw them itself", () => {
+    const shown = (exhibit: Exhibit, step = 10) => ({ step, exhibit });
+    const kind = { ...toy, Exhibit: undefined };
+    const mark = { row: 0, column: 1, meaning: "wrong" as const };
+    const picture = { kind: "image" as const, title: "A pet", label: "cat", expected: "dog", width: 1, pixels: [1, 2, 3, 4, 5, 6] };
+    render(Exhibits, {
+      kind,
+      shown: [
+        shown({ kind: "text", title: "To be", text: "" }),
+        shown({ kind: "grid", title: "A puzzle", rows: [["1", "9"]], marks: [mark] }),
+        shown(picture),
+        shown({ kind: "table", title: "Layers", columns: ["layer", "accuracy"], rows: [["10", "0.75"]] }),
+      ],
+    });
+    expect(screen.getByText("Nothing.")).toBeTruthy();
+    expect(within(screen.getByRole("table", { name: "A puzzle" })).getByText("9").className).toContain("wrong");
+    expect(screen.getByRole("img", { name: "A pet" }).querySelector("canvas")?.height).toBe(2);
+    expect(screen.getByText("is dog")).toBeTruthy();
+    expect(within(screen.getByRole("table", { name: "Layers" })).getByText("0.75")).toBeTruthy();
+    expect(imageOf(picture)?.rgba).toEqual(new Uint8ClampedArray([1, 2, 3, 255, 4, 5, 6, 255]));
+    expect(imageOf({ ...picture, pixels: [1, 2] })).toBeUndefined();
   });
 
   test("has charts of its own series and measures, in its own unit", async () => {

@@ -2,7 +2,10 @@
 
 import type { Component } from "svelte";
 import type { Filled, RunView } from "../api";
+import type { Shown } from "../components/exhibits/exhibit";
 import type { Draft } from "./train/draft.svelte";
+
+export type { Shown };
 
 export interface Kind {
   /** As a run has it: `language`. */
@@ -17,8 +20,8 @@ export interface Kind {
   Choices: Component<{ draft: Draft }>;
   /** The first example of the data, as it is learned. */
   Example: Component<{ draft: Draft }>;
-  /** What a model shows of itself, beside what it first showed of the same. */
-  Exhibit: Component<{ now: Shown; before: Shown | undefined }>;
+  /** What a model shows of itself, beside what it first showed of the same. Without it, each form is drawn as it is everywhere. */
+  Exhibit?: Component<{ now: Shown; before: Shown | undefined }>;
   /** What stands above what it shows, and in its place until there is something. */
   shown: { title: string; none: string };
   uses: Use[];
@@ -75,18 +78,6 @@ export interface Need {
   name: string;
   /** What comes after `Choose a model`. */
   text: string;
-}
-
-/** Something that a model shows of itself. */
-export type Exhibit =
-  | { kind: "text"; title: string; text: string }
-  | { kind: "grid"; title: string; rows: string[][]; marks: { row: number; column: number; meaning: "given" | "right" | "wrong" }[] }
-  | { kind: "image"; title: string; label: string; expected: string | null; width: number; pixels: number[] }
-  | { kind: "table"; title: string; columns: string[]; rows: string[][] };
-
-export interface Shown {
-  step: number;
-  exhibit: Exhibit;
 }
 
 /** A measure on held-out data. */

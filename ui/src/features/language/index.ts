@@ -8,6 +8,5 @@ export const shown = { title: "Samples", none: "Nothing yet. The model writes sa
 
 export { default as Choices } from "./Choices.svelte";
 export { default as Example } from "./Example.svelte";
-export { default as Exhibit } from "./Exhibit.svelte";
 export { form } from "./form";
 export { starts, uses } from "./uses";
