@@ -15,6 +15,7 @@ mod check;
 mod cli;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod disks;
+mod earlier;
 mod hub;
 mod hub_faults;
 mod hub_server;
