@@ -2,6 +2,7 @@
 //! CSV file, asked for, planned, estimated, trained, made smaller, killed and resumed.
 
 use std::{
+    collections::BTreeMap,
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
@@ -12,6 +13,7 @@ use candle_core::{DType, Device, Tensor};
 use models::{
     Error, Result,
     checkpoint::keep::Checkpoints,
+    data::source::places,
     device::{self, Checked, DeviceKind, FoundDevice},
     ops::linear::linear,
     parameters::{Parameter, Parameters},
@@ -134,6 +136,10 @@ impl Kind for Line {
             carried: Carried::default(),
             before: 0.0,
         })
+    }
+
+    fn sources(plan: &LineRequest) -> BTreeMap<String, PathBuf> {
+        places(&plan.data.files)
     }
 
     fn subject(_: &LineRequest) -> Subject {

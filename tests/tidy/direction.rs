@@ -99,7 +99,10 @@ const MAPS: [Map; 2] = [
                 "app",
                 &["commands", "host", "hub", "lock", "power", "store", "wire"],
             ),
-            ("cli", &["app", "host", "hub", "jobs", "store", "wire"]),
+            (
+                "cli",
+                &["app", "host", "hub", "jobs", "lock", "store", "wire"],
+            ),
         ],
     },
 ];

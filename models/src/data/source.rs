@@ -7,6 +7,7 @@
 //! Deliberately absent: compressed files and Arrow. They are recognized, and refused with a sentence.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
@@ -468,4 +469,22 @@ fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The files of data by what they are for a run: `data/1`, or `data/1/rows.jsonl` in a folder.
+pub fn places(paths: &[PathBuf]) -> BTreeMap<String, PathBuf> {
+    let mut sources = BTreeMap::new();
+    for (index, path) in paths.iter().enumerate() {
+        let place = format!("data/{}", index + 1);
+        if !path.is_dir() {
+            sources.insert(place, path.clone());
+            continue;
+        }
+        // A folder without data is an error of the data, which is said when it is read.
+        for file in files(std::slice::from_ref(path)).unwrap_or_default() {
+            let inner = file.strip_prefix(path).unwrap_or(&file).to_string_lossy();
+            sources.insert(format!("{place}/{inner}"), file);
+        }
+    }
+    sources
 }

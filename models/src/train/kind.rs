@@ -19,7 +19,7 @@ use super::{
     task::Task,
     tree::Part,
 };
-use crate::{Error, Result, data};
+use crate::{Error, Result};
 
 /// A kind of learning. It has no values: what it says are types, tables and functions.
 pub trait Kind: Sized + 'static {
@@ -137,9 +137,7 @@ pub trait Kind: Sized + 'static {
 
     /// The files that a run learns from and starts from, by what they are for it: `data/1`, `model/config.json`. One that the
     /// plan names is among them also when it is not there.
-    fn sources(plan: &Self::Plan) -> BTreeMap<String, PathBuf> {
-        data_sources(Self::data(plan))
-    }
+    fn sources(plan: &Self::Plan) -> BTreeMap<String, PathBuf>;
 
     /// What is trained, and how.
     fn subject(plan: &Self::Plan) -> Subject;
@@ -178,22 +176,4 @@ pub struct Basis {
     pub weight_decay: Chosen<f64>,
     /// AdamW's memory of squared gradients.
     pub beta2: Chosen<f64>,
-}
-
-/// The files of data by what they are for a run: `data/1`, or `data/1/rows.jsonl` in a folder.
-pub fn data_sources(paths: &[PathBuf]) -> BTreeMap<String, PathBuf> {
-    let mut sources = BTreeMap::new();
-    for (index, path) in paths.iter().enumerate() {
-        let place = format!("data/{}", index + 1);
-        if !path.is_dir() {
-            sources.insert(place, path.clone());
-            continue;
-        }
-        // A folder without data is an error of the data, which is said when it is read.
-        for file in data::source::files(std::slice::from_ref(path)).unwrap_or_default() {
-            let inner = file.strip_prefix(path).unwrap_or(&file).to_string_lossy();
-            sources.insert(format!("{place}/{inner}"), file);
-        }
-    }
-    sources
 }

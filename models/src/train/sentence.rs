@@ -94,7 +94,7 @@ impl TrainEvent {
             Self::Stopped { step } => (format!("stopped at step {step}, saved"), false),
             Self::Failed { message, .. } => (message.clone(), true),
             Self::Finished { step, seconds, .. } => (
-                format!("all {step} steps are done, in {}", duration(*seconds)),
+                format!("done, {step} steps in {}", duration(*seconds)),
                 false,
             ),
         };
@@ -227,7 +227,7 @@ mod tests {
                     best_step: None,
                     seconds: 61.0,
                 },
-                "all 10 steps are done, in 1 min 01 s",
+                "done, 10 steps in 1 min 01 s",
                 false,
             ),
         ];

@@ -123,7 +123,7 @@ mod tests {
                     title: "To be".to_owned(),
                     text: ", or not\u{1b}[2J".to_owned(),
                 },
-                "To be, or not[2J",
+                "To be, or not␛[2J",
             ),
             (
                 Exhibit::Grid {

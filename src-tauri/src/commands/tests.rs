@@ -88,7 +88,7 @@ fn at_first_start_there_is_a_device_and_nothing_else() {
     let window = Window::open();
     let home = window.call("home", json!({}));
     assert_eq!(home["runs"], json!([]));
-    let found = window.app.state::<App>().host.devices();
+    let found = window.app.state::<App>().host.devices.found();
     let named = |device: &Value| device["name"].as_str().unwrap().to_owned();
     let shown = home["devices"].as_array().unwrap();
     assert!(

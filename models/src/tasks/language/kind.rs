@@ -28,7 +28,7 @@ use crate::{
         save::name_of,
     },
     data::{
-        DataRequest,
+        self, DataRequest,
         tokenizer::{COMPANIONS, TOKENIZER},
     },
     random::stable_hash,
@@ -36,7 +36,7 @@ use crate::{
         Problem, TrainPlan, TrainRequest, defaults,
         estimate::Estimate,
         fit::Measure,
-        kind::{Basis, Kind, Subject, data_sources},
+        kind::{Basis, Kind, Subject},
         resolve::Resolver,
     },
 };
@@ -240,7 +240,7 @@ impl Kind for Language {
     }
 
     fn sources(plan: &LanguagePlan) -> BTreeMap<String, PathBuf> {
-        let mut sources = data_sources(&plan.data.files);
+        let mut sources = data::source::places(&plan.data.files);
         let mut add = |kind: &str, folder: &Path, names: &[&str]| {
             let there = names.iter().filter(|name| folder.join(name).is_file());
             sources.extend(there.map(|name| (format!("{kind}/{name}"), folder.join(name))));
