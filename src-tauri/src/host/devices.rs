@@ -1,9 +1,6 @@
 //! The devices of this machine, as the engines see them.
 
-use std::{
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::{sync::Mutex, time::Instant};
 
 use models::device::FoundDevice;
 
@@ -11,7 +8,7 @@ use crate::{jobs::engine, lock::locked};
 
 /// How old the answer of the engines may be for who wants to know what is free.
 #[cfg(feature = "gui")]
-const SEEN_FOR: Duration = Duration::from_secs(30);
+const SEEN_FOR: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// What the engines saw when they were last asked, and why one could not be.
 #[derive(Default)]
