@@ -62,10 +62,7 @@ fn a_run_of_an_earlier_version_is_shown_and_resumed_to_the_same_losses() {
     );
 
     let found = losses(&events(&app, &["train", "--resume", "before", "--json"]));
-    assert_eq!(
-        found.keys().copied().collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5, 6]
-    );
+    assert_eq!(found.keys().copied().collect::<Vec<_>>(), [5, 6]);
     for (step, expected) in LOSSES {
         let loss: f64 = found[&step].parse().unwrap();
         assert!(
