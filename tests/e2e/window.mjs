@@ -35,7 +35,7 @@ test("a newcomer starts a first model, watches it, and talks to it", PATIENCE, a
   await badge(window, "stopped");
   const stopped = await step(window);
   await window.click("//button[. = 'Continue']");
-  await window.find(`//li[contains(., 'Went on from step ${stopped}')]`);
+  await window.find(`//li[contains(., 'Resumed at step ${stopped}')]`);
   await until(async () => (await step(window)) > stopped, "steps go on");
 
   // What was saved is talked to while the run goes on.
@@ -111,7 +111,7 @@ test("a run outlives its window, and the death of its app", PATIENCE, async (jou
   await window.find("//section[@aria-label = 'Runs to resume'][contains(., 'starter')]");
   await window.picture("offer");
   await window.click("//button[. = 'Resume']");
-  await window.find("//li[contains(., 'Went on from step')]");
+  await window.find("//li[contains(., 'Resumed at step')]");
 
   // The window goes and the run goes on. Another start shows this window instead of opening a second one.
   const before = await step(window);

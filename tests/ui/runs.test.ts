@@ -165,7 +165,7 @@ describe("a page that looks at a run", () => {
     await waitFor(() => expect(following.columns.steps.length).toBeGreaterThanOrEqual(1284));
     // Steps 201 to 212 were done twice, and stand there once.
     expect(following.columns.steps.slice(0, 300)).toEqual(Array.from({ length: 300 }, (_, at) => at + 1));
-    expect(following.sentences.some(({ bad, text }) => bad && text.includes("out of memory"))).toBe(true);
+    expect(following.sentences.some(({ bad, text }) => bad && text.includes("was not finite"))).toBe(true);
     const { tick } = following;
     await waitFor(() => expect(following.tick).toBeGreaterThan(tick));
     stop();

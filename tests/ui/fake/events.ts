@@ -87,14 +87,14 @@ function addOccasions(view: EventsView, run: RunView, curve: Curve, step: number
   const say = (text: string, bad = false) => view.sentences.push({ time: ago(minutes), text, bad });
   if (step === 1) {
     const whole = Math.ceil((run.steps * curve.millis) / 60_000);
-    say(`Tried 12 steps first: the run takes about ${whole} min 20 s and 9.6 GB of memory, of 21.4 GB free.`);
-    say(`Started on ${run.device ?? "Apple M3 Max"}.`);
+    say(`The run takes about ${whole} min 20 s and 9.6 GB of memory, of 21.4 GB free, measured in 12 steps.`);
+    say(`Started on ${run.device ?? "Apple M3 Max"}; 4,399,104 of 138,914,112 parameters are trained.`);
   }
   if (step % every(run.steps) === 0) {
     const loss = heldOutAt(curve, step, run.steps);
     const earlier = Math.max(step - every(run.steps), 0);
     view.evaluations.push({ step, loss, metrics: [], best: step <= every(run.steps) || loss < heldOutAt(curve, earlier, run.steps) });
-    say(`Step ${step} saved.`);
+    say(`Step ${step} saved, 53 MB.`);
   }
   if (step % (2 * every(run.steps)) === 0 || step === 1) {
     const at = step === 1 ? 0 : step < run.steps / 3 ? 1 : 2;
@@ -104,13 +104,13 @@ function addOccasions(view: EventsView, run: RunView, curve: Curve, step: number
     });
   }
   if (step === curve.rolledBackAt) {
-    say(`Step ${step}: out of memory with 4 rows at once. Back to step ${step - 12}, on with learning rate 2.0e-4.`, true);
+    say(`Step ${step}: the loss was not finite; back to step ${step - 12}, on with learning rate 2.0e-4.`, true);
     for (let redone = step - 11; redone <= step; redone += 1) addStep(view, run, curve, redone, 70);
   }
 }
 
 const ends: Partial<Record<RunView["status"], (run: RunView) => [string, boolean]>> = {
-  finished: (run) => [`All ${run.steps} steps are done.`, false],
+  finished: (run) => [`Done, ${run.steps} steps in 42 min 10 s.`, false],
   stopped: (run) => [`Stopped at step ${run.step}, saved.`, false],
   paused: (run) => [`Paused at step ${run.step}, saved.`, false],
   failed: (run) => [`${run.problem ?? "The run failed"}.`, true],
