@@ -28,7 +28,7 @@ use models::{
 };
 
 /// How long each operation is measured, in seconds, and in how many rounds at least.
-const PATIENCE: f64 = 1.0;
+const TIMEOUT: f64 = 1.0;
 const ROUNDS: usize = 8;
 
 fn main() {
@@ -83,7 +83,7 @@ impl Bench {
         let (mut composed, mut kernel) = (f64::INFINITY, f64::INFINITY);
         let start = Instant::now();
         let mut rounds = 0;
-        while rounds < ROUNDS || start.elapsed().as_secs_f64() < PATIENCE {
+        while rounds < ROUNDS || start.elapsed().as_secs_f64() < TIMEOUT {
             composed = composed.min(time(&|| kernels::without(&work)));
             kernel = kernel.min(time(&work));
             rounds += 1;

@@ -21,7 +21,7 @@ const WEIGHTS: &str = "model.safetensors";
 const ON_THE_WAY: u64 = 4 << 20;
 
 /// How long a download may take to begin, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A model on a server, and what was fetched of it after a fault.
 struct Trial {
@@ -286,7 +286,7 @@ fn a_download_survives_twenty_kills_and_fetches_nothing_twice() {
         let mut child = spawn(&trial.app, &trial.server, "hub get Maker/Tiny --quiet");
         // Killed once it has fetched something, at some moment after that.
         let start = Instant::now();
-        while trial.incomplete() == before && start.elapsed() < PATIENCE {
+        while trial.incomplete() == before && start.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(2));
         }
         luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -23,7 +23,7 @@ use crate::{
 /// Steps that are certainly enough for each kill to find the run at work.
 const STEPS_PER_KILL: usize = 75;
 /// How long an engine may take to begin, on a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[test]
 fn a_new_model_killed_at_any_moment_arrives_at_the_losses_it_would_have_had() {
@@ -226,7 +226,7 @@ impl Running {
                 }
             }
         });
-        let run = name.recv_timeout(PATIENCE).unwrap_or_default();
+        let run = name.recv_timeout(TIMEOUT).unwrap_or_default();
         Self {
             child,
             run,
@@ -245,7 +245,7 @@ impl Running {
         if self.engine.is_some() {
             return self.engine;
         }
-        match self.engines.recv_timeout(PATIENCE) {
+        match self.engines.recv_timeout(TIMEOUT) {
             Ok(engine) => {
                 self.engine = Some(engine);
                 self.engine

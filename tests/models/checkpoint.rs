@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::train::{Line, never, plan, run, train_line};
 
 /// Places of a long file that are tried; of a shorter one all are.
-const MOST_PLACES: usize = 1_000;
+const MAX_PLACES: usize = 1_000;
 
 /// A run of ten steps with an average, saved after steps 5 and 10, that was then asked for ten more.
 fn saved_twice() -> (
@@ -30,7 +30,7 @@ fn saved_twice() -> (
 }
 
 fn places(bytes: usize) -> impl Iterator<Item = usize> {
-    (0..bytes).step_by(bytes.div_ceil(MOST_PLACES).max(1))
+    (0..bytes).step_by(bytes.div_ceil(MAX_PLACES).max(1))
 }
 
 /// Whether the newest checkpoint is refused and the one before it is used, and nothing is gone.

@@ -17,7 +17,7 @@ const MOST: usize = 1000;
 /// Steps of which each is kept. Of more, every second or third is.
 const KEPT: usize = 250;
 /// Steps, and milliseconds, that show whether a device becomes slower. Less says nothing of it.
-const LEAST_FOR_SLOWING: (usize, f64) = (12, 1000.0);
+const MIN_FOR_SLOWING: (usize, f64) = (12, 1000.0);
 
 /// Says when enough was measured.
 pub struct Clock<'a> {
@@ -141,7 +141,7 @@ impl Measured {
         let kept = self.step_millis.len();
         let third = kept / 3;
         let millis = self.steps as f64 * self.median_millis;
-        if kept < LEAST_FOR_SLOWING.0 || millis < LEAST_FOR_SLOWING.1 {
+        if kept < MIN_FOR_SLOWING.0 || millis < MIN_FOR_SLOWING.1 {
             return None;
         }
         let [_, before, _] = quartiles(&self.step_millis[..third]);

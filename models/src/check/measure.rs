@@ -14,8 +14,8 @@ use crate::{Error, Result, device::dtype::Dtype, ops::kernels};
 const WRONG_BY: f32 = 0.25;
 
 /// What is timed is repeated so often, or until it took so long in all.
-const MOST_REPETITIONS: usize = 5;
-const PATIENCE: Duration = Duration::from_millis(300);
+const MAX_REPETITIONS: usize = 5;
+const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Slower than the CPU by a clear margin: so many times, and by so many milliseconds, since what is tiny takes longest
 /// to start.
@@ -234,7 +234,7 @@ fn millis(operation: &Operation, place: &Place) -> Result<f64> {
     place.device.synchronize()?;
     let started = Instant::now();
     let mut millis = Vec::new();
-    while millis.is_empty() || (millis.len() < MOST_REPETITIONS && started.elapsed() < PATIENCE) {
+    while millis.is_empty() || (millis.len() < MAX_REPETITIONS && started.elapsed() < TIMEOUT) {
         let started = Instant::now();
         run()?;
         place.device.synchronize()?;

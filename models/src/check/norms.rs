@@ -9,7 +9,7 @@ use crate::{
 const EPSILON: f64 = 1e-5;
 
 /// The longest sum goes over the rows, for the gradient of the weight.
-const MOST_ROWS: usize = 1030;
+const MAX_ROWS: usize = 1030;
 
 pub(super) fn rms_norm_on_rows() -> Result<Operation> {
     let mut trials = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn rms_norm_on_rows() -> Result<Operation> {
     }
     Ok(Operation {
         trials,
-        tolerance: Tolerance::Terms(MOST_ROWS),
+        tolerance: Tolerance::Terms(MAX_ROWS),
     })
 }
 
@@ -47,7 +47,7 @@ pub(super) fn layer_norm_on_rows() -> Result<Operation> {
     }
     Ok(Operation {
         trials,
-        tolerance: Tolerance::Terms(MOST_ROWS),
+        tolerance: Tolerance::Terms(MAX_ROWS),
     })
 }
 
@@ -62,6 +62,6 @@ fn rows(mean: f64) -> Result<Vec<Input>> {
         x(&[40, 72])?.transposed(),
         x(&[7, 130])?.affine(1e3, 0.0)?,
         x(&[7, 130])?.affine(1e-3, 0.0)?,
-        x(&[MOST_ROWS, 512])?,
+        x(&[MAX_ROWS, 512])?,
     ])
 }

@@ -18,7 +18,7 @@ pub const WEIGHTS: &str = "model.safetensors";
 pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
 
 /// The longest header that is read, as in the format's own library.
-const MOST_HEADER_BYTES: u64 = 100_000_000;
+const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// A model as it lies on disk: what it is, and which files hold its weights.
 #[derive(Debug, Clone)]
@@ -67,7 +67,7 @@ fn count_numbers(path: &Path) -> Result<u64> {
     file.read_exact(&mut length)
         .map_err(Error::file("look at the weights", path))?;
     let length = u64::from_le_bytes(length);
-    if length > MOST_HEADER_BYTES {
+    if length > MAX_HEADER_BYTES {
         let problem = format!("not safetensors: its header would have {length} bytes");
         return Err(Error::format(path, problem));
     }

@@ -5,7 +5,7 @@ use crate::Result;
 
 /// After so many tokens without a whole character, a stream gives out what it has. No character is longer than four
 /// bytes, so a valid text never waits that long.
-const PATIENCE: usize = 8;
+const TIMEOUT: usize = 8;
 
 /// Decodes tokens as they come, without broken characters and with the right spaces.
 ///
@@ -49,7 +49,7 @@ impl StreamDecoder {
             return Ok(String::new());
         }
         let waiting = self.window.len() - self.shown;
-        if waiting < PATIENCE && (text.ends_with('\u{FFFD}') || !text.starts_with(&self.shown_text))
+        if waiting < TIMEOUT && (text.ends_with('\u{FFFD}') || !text.starts_with(&self.shown_text))
         {
             return Ok(String::new());
         }
@@ -141,7 +141,7 @@ mod tests {
         }
         text += &stream.finish().unwrap();
         assert_eq!(text, tokenizer.decode(tokens, false).unwrap());
-        assert!(widest <= 2 * PATIENCE, "the window grew to {widest} tokens");
+        assert!(widest <= 2 * TIMEOUT, "the window grew to {widest} tokens");
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
             let mut stream = tokenizer.stream_decoder();
             for &token in &tokens {
                 stream.push(token).unwrap();
-                assert!(stream.window.len() <= 2 * PATIENCE);
+                assert!(stream.window.len() <= 2 * TIMEOUT);
             }
             stream.finish().unwrap();
         }

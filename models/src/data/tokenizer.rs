@@ -36,7 +36,7 @@ pub const SMALLEST_VOCABULARY: usize = 256 + 3;
 const PIECE_BYTES: usize = 1 << 16;
 
 /// The longest word that a new tokenizer learns from in one piece. Longer ones, as in DNA or base64, are no words.
-const MOST_WORD_BYTES: usize = 1000;
+const MAX_WORD_BYTES: usize = 1000;
 
 /// So many pieces are encoded before their tokens are put together.
 const PIECES_PER_TURN: usize = 256;
@@ -394,7 +394,7 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Cuts a text where a word grows beyond [`MOST_WORD_BYTES`]. Learning pairs takes time in the square of a word's length.
+/// Cuts a text where a word grows beyond [`MAX_WORD_BYTES`]. Learning pairs takes time in the square of a word's length.
 fn words_cut(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -406,7 +406,7 @@ fn words_cut(text: &str) -> impl Iterator<Item = &str> {
         for (at, letter) in rest.char_indices() {
             if letter.is_whitespace() {
                 word_start = at + letter.len_utf8();
-            } else if at - word_start >= MOST_WORD_BYTES {
+            } else if at - word_start >= MAX_WORD_BYTES {
                 cut = at;
                 break;
             }

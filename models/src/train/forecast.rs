@@ -25,11 +25,11 @@ use crate::{
 
 /// Steps at each size after one that warms up, and at most so many where they are short.
 const STEPS: usize = 2;
-const MOST_STEPS: usize = 10;
+const MAX_STEPS: usize = 10;
 /// Short steps are repeated for so long.
 const ENOUGH_SECONDS: f64 = 1.0;
 /// The share of what is free that a trial may take: what is beyond is not tried.
-const MOST_TRIED: f64 = 0.95;
+const MAX_TRIED: f64 = 0.95;
 
 /// What a trial measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ pub fn trial<T: Task, P: Serialize>(
             let needed = last.peak_bytes.map(|peak| peak as f64 + more);
             needed
                 .zip(free)
-                .is_none_or(|(needed, free)| needed <= MOST_TRIED * free as f64)
+                .is_none_or(|(needed, free)| needed <= MAX_TRIED * free as f64)
         });
         if !fits {
             break;
@@ -175,7 +175,7 @@ fn try_size<T: Task>(
     }
     let (mut pass, mut update, mut first) = (0.0, 0.0, 0.0);
     let mut steps = 0;
-    for at in 0..=MOST_STEPS {
+    for at in 0..=MAX_STEPS {
         if stop() || (steps >= STEPS && pass + update > ENOUGH_SECONDS) {
             break;
         }

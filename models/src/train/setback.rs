@@ -18,7 +18,7 @@ use crate::{
 
 /// How often a run goes back: for numbers that are not finite, after which it fails, and as often for spikes, after
 /// which it only warns.
-const MOST_ROLLBACKS: usize = 3;
+const MAX_ROLLBACKS: usize = 3;
 
 /// Why a step was not taken.
 pub(super) enum Setback {
@@ -32,7 +32,7 @@ pub(super) enum Setback {
 /// then its batch is odd and not the state, nor if it did so often enough. It must not do so for ever.
 pub(super) fn goes_back(state: &TrainState) -> bool {
     let spikes = &state.progress.spikes;
-    spikes.len() < MOST_ROLLBACKS && !spikes.contains(&(state.progress.step + 1))
+    spikes.len() < MAX_ROLLBACKS && !spikes.contains(&(state.progress.step + 1))
 }
 
 /// Goes back to the newest checkpoint, to go on from there at half the learning rate.
@@ -94,7 +94,7 @@ fn last_good(
 ) -> Result<Checkpoint> {
     let progress = &state.progress;
     let mut newest = checkpoints.newest_before(usize::MAX, tell)?;
-    let Some(good) = newest.take_if(|_| progress.rollbacks < MOST_ROLLBACKS) else {
+    let Some(good) = newest.take_if(|_| progress.rollbacks < MAX_ROLLBACKS) else {
         return Err(Error::NotFinite {
             what,
             step: progress.step + 1,

@@ -34,7 +34,7 @@ use crate::{
 const SHORT_COMMIT: usize = 8;
 
 /// Fewer letters of a commit mean none.
-const LEAST_COMMIT: usize = 7;
+const MIN_COMMIT: usize = 7;
 
 /// Find, fetch and delete models and data of the Hugging Face Hub.
 #[derive(Debug, clap::Args)]
@@ -453,7 +453,7 @@ fn commit_meant(known: &CachedRepository, revision: &str, named: Option<String>)
         .filter(|commit| commit.starts_with(revision))
         .collect();
     match begin[..] {
-        [commit] if revision.len() >= LEAST_COMMIT => Ok(commit.clone()),
+        [commit] if revision.len() >= MIN_COMMIT => Ok(commit.clone()),
         _ => Err(AppError::invalid(format!(
             "the cache has no revision `{revision}` of `{}`",
             known.id

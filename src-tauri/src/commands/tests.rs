@@ -23,7 +23,7 @@ mod fetching;
 mod measuring;
 mod running;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An address at which nothing answers.
 const NOBODY: &str = "http://127.0.0.1:9";
@@ -519,18 +519,18 @@ fn channel<T>() -> (Channel<T>, Receiver<Value>) {
 
 fn heard(news: &Receiver<Value>, is_it: impl Fn(&Value) -> bool) {
     let started = Instant::now();
-    while started.elapsed() < PATIENCE {
-        if is_it(&news.recv_timeout(PATIENCE).unwrap()) {
+    while started.elapsed() < TIMEOUT {
+        if is_it(&news.recv_timeout(TIMEOUT).unwrap()) {
             return;
         }
     }
-    panic!("waited {PATIENCE:?} for news");
+    panic!("waited {TIMEOUT:?} for news");
 }
 
 fn until(is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?}");
+        assert!(started.elapsed() < TIMEOUT, "waited {TIMEOUT:?}");
         thread::sleep(Duration::from_millis(20));
     }
 }

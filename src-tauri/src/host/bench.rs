@@ -33,7 +33,7 @@ use crate::{
 /// How long a case is measured when nothing else is asked for.
 pub(crate) const SECONDS: f64 = 5.0;
 /// A case that says nothing for so long beyond its time hangs. A large model takes a while to be made.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// How often is looked whether a run that goes on has ended.
 const LOOK: Duration = Duration::from_millis(300);
 
@@ -272,7 +272,7 @@ impl Host {
             Ok(engine) => engine,
             Err(error) => return Ok(Row::not_measured(case.clone(), error.message)),
         };
-        engine.limit(PATIENCE + Duration::from_secs_f64(seconds));
+        engine.limit(TIMEOUT + Duration::from_secs_f64(seconds));
         let ask = Ask::Bench {
             case: case.clone(),
             device: plan.device.requested(),

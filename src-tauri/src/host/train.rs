@@ -44,7 +44,7 @@ const START_AGAIN: Duration = Duration::from_secs(5);
 /// How often what the disk does not take is tried again.
 const WRITE_AGAIN: Duration = Duration::from_millis(500);
 /// How often a run is begun again from the same checkpoint. A fault that comes back at once is none of chance.
-const MOST_DEATHS: usize = 3;
+const MAX_DEATHS: usize = 3;
 
 /// What ended an engine before its run was over.
 struct End {
@@ -100,7 +100,7 @@ impl Host {
         loop {
             let ended = match self.train_in_one_engine(run, force, started, show, wish) {
                 // What ended the last engine may keep the next one from starting for a while.
-                Err(_) if has_ended && failed_starts < MOST_DEATHS && wish() != Wish::Stop => {
+                Err(_) if has_ended && failed_starts < MAX_DEATHS && wish() != Wish::Stop => {
                     // A disk that went away may come back at any time.
                     failed_starts += usize::from(run.folder.is_dir());
                     thread::sleep(START_AGAIN);
@@ -193,7 +193,7 @@ impl Host {
             let words = end.last_words.map(|words| format!(" ({words})"));
             let message = end.error.message.clone() + &words.unwrap_or_default();
             return Ok(match end.is_death {
-                true if care.deaths < MOST_DEATHS => Next::GoOn {
+                true if care.deaths < MAX_DEATHS => Next::GoOn {
                     plan: None,
                     event: TrainEvent::Warned {
                         message: format!("{message}; another goes on from step {to_step}"),

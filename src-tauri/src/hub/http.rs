@@ -24,23 +24,23 @@ use crate::{
 /// How often a question is asked before it is given up.
 pub(super) const TRIES: usize = 3;
 /// How long an answer may take in all that is no file.
-pub(super) const PATIENCE: Duration = Duration::from_secs(90);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(90);
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a connection may be silent.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 /// How many addresses may follow one another.
-const MOST_REDIRECTS: usize = 8;
+const MAX_REDIRECTS: usize = 8;
 /// The shortest that a server can have us wait.
-const LEAST_WAIT: Duration = Duration::from_secs(1);
+const MIN_WAIT: Duration = Duration::from_secs(1);
 /// Who is looked at by somebody does not wait longer than this for an answer.
 const PATIENT: Duration = Duration::from_secs(10);
 /// The longest that a server may have us wait.
-const MOST_WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 /// The longest answer that is not a file.
-const MOST_JSON_BYTES: usize = 64 << 20;
+const MAX_JSON_BYTES: usize = 64 << 20;
 /// The longest list of files, in answers of a thousand each.
-const MOST_PAGES: usize = 100;
+const MAX_PAGES: usize = 100;
 
 /// One way to ask for files and lists.
 #[derive(Clone)]
@@ -250,12 +250,12 @@ impl Http {
         url.set_query(Some("recursive=true"));
         let mut entries = Vec::new();
         let mut next = Some(url);
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let Some(url) = next.take() else { break };
             let ask = || async {
                 let response = self.get(action, &url, HeaderMap::new()).await?;
                 let next = next_page(&url, response.headers());
-                let bytes = self.body(action, response, MOST_JSON_BYTES).await?;
+                let bytes = self.body(action, response, MAX_JSON_BYTES).await?;
                 let page: Vec<Json> = serde_json::from_slice(&bytes).map_err(|error| {
                     no_hub(action, &format!("the answer is no list of files: {error}"))
                 })?;
@@ -359,7 +359,7 @@ impl Http {
         let wait = header(RETRY_AFTER.as_str())
             .and_then(|value| value.trim().parse().ok())
             .or_else(|| seconds_left(&header("ratelimit")?));
-        let wait = wait.map(|seconds| Duration::from_secs(seconds).clamp(LEAST_WAIT, MOST_WAIT));
+        let wait = wait.map(|seconds| Duration::from_secs(seconds).clamp(MIN_WAIT, MAX_WAIT));
         let error = refusal_of(
             action,
             status,
@@ -428,7 +428,7 @@ fn is_passing(status: StatusCode) -> bool {
 /// Follows a redirect, unless it gives up a secret connection. Another host never gets the token: the library takes it off.
 fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let before = attempt.previous().last().map(|url| url.scheme().to_owned());
-    if attempt.previous().len() > MOST_REDIRECTS {
+    if attempt.previous().len() > MAX_REDIRECTS {
         return attempt.error("one address leads to the next without end");
     }
     if before.as_deref() == Some("https") && attempt.url().scheme() != "https" {

@@ -191,7 +191,7 @@ impl Hub {
         has_token: bool,
         question: impl Future<Output = hf_hub::HFResult<T>> + Send + 'static,
     ) -> Result<T> {
-        let answer = wait(async move { tokio::time::timeout(http::PATIENCE, question).await })?;
+        let answer = wait(async move { tokio::time::timeout(http::TIMEOUT, question).await })?;
         let answer = answer.map_err(|_| refusal::too_slow(action))?;
         self.noted(
             answer.map_err(|error| refusal::refusal(action, &self.endpoint, has_token, &error)),

@@ -5,7 +5,7 @@
 use hf_hub::HFError;
 use reqwest::StatusCode;
 
-use super::http::PATIENCE;
+use super::http::TIMEOUT;
 use crate::{
     store::hub_cache::names::shown,
     wire::error::{AppError, Code},
@@ -14,7 +14,7 @@ use crate::{
 /// What the Hub calls a repository that asks for something first.
 pub(super) const GATED: &str = "GatedRepo";
 /// What the Hub says of itself in an error is cut after so many letters.
-const MOST_WORDS: usize = 300;
+const MAX_WORDS: usize = 300;
 
 /// What a person learns when the library that asks for facts fails.
 pub(super) fn refusal(action: &str, endpoint: &str, has_token: bool, error: &HFError) -> AppError {
@@ -68,7 +68,7 @@ pub(super) fn refusal(action: &str, endpoint: &str, has_token: bool, error: &HFE
 
 /// The error when an answer takes too long.
 pub(super) fn too_slow(action: &str) -> AppError {
-    let seconds = PATIENCE.as_secs();
+    let seconds = TIMEOUT.as_secs();
     AppError::failed(format!(
         "could not {action}: the answer took more than {seconds} s"
     ))
@@ -108,7 +108,7 @@ pub(super) fn refusal_of(
 ) -> AppError {
     let said: String = shown(message.unwrap_or_default())
         .chars()
-        .take(MOST_WORDS)
+        .take(MAX_WORDS)
         .collect();
     let said = match said.trim().trim_end_matches('.') {
         "" => String::new(),

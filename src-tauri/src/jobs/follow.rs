@@ -20,7 +20,7 @@ const PACE: Duration = Duration::from_millis(33);
 /// The time between two looks at a run that can't be read.
 const UNREADABLE_LOOK: Duration = Duration::from_secs(1);
 /// The most events of a message.
-const MOST_EVENTS: usize = 5_000;
+const MAX_EVENTS: usize = 5_000;
 /// Whether a process trains the run is asked every so many looks, when nothing new was written.
 const LOOKS_PER_STATE: usize = 10;
 
@@ -69,8 +69,8 @@ impl Follower {
         tell: &mut dyn FnMut(Vec<RecordedEvent>, RunState),
         goes_on: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let mut events = self.progress.catch_up(MOST_EVENTS)?;
-        let behind = events.len() == MOST_EVENTS;
+        let mut events = self.progress.catch_up(MAX_EVENTS)?;
+        let behind = events.len() == MAX_EVENTS;
         events.retain(|event| event.number > self.last);
         let is_known = events.is_empty();
         let is_time = !is_known || self.quiet_looks.is_multiple_of(LOOKS_PER_STATE);
@@ -102,7 +102,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = Run::at(folder.path().to_owned());
         let mut record = Record::open(&run.events_file()).unwrap();
-        let last = 2 * MOST_EVENTS + 10;
+        let last = 2 * MAX_EVENTS + 10;
         for step in 1..=last {
             record.append(TrainEvent::Continued { step }).unwrap();
         }
@@ -124,6 +124,6 @@ mod tests {
         let hears = || heard.borrow().len() < last - 6;
         follow(&run, 7, &mut tell, &hears, &|| false);
         assert!(heard.borrow().iter().copied().eq(8..=last as u64 + 1));
-        assert!(longest <= MOST_EVENTS);
+        assert!(longest <= MAX_EVENTS);
     }
 }

@@ -47,7 +47,7 @@ use crate::{
 /// How often events that can't be written are tried again.
 const DISK_LOOK: Duration = Duration::from_millis(500);
 /// A checkpoint that is larger is not written for a trial: a piece of it says how long it would take.
-const MOST_SAVED_BYTES: u64 = 2 << 30;
+const MAX_SAVED_BYTES: u64 = 2 << 30;
 
 /// What the app wants of the run.
 #[derive(Clone, Copy)]
@@ -138,11 +138,11 @@ fn save_seconds(
 ) -> Option<f64> {
     let bytes = plan.checkpoint_bytes(task.parameters().trainable_count() as u64);
     let started = Instant::now();
-    if bytes <= MOST_SAVED_BYTES {
+    if bytes <= MAX_SAVED_BYTES {
         state.save(task, folder).ok()?;
         return Some(started.elapsed().as_secs_f64());
     }
-    let written = save_piece(task, folder, MOST_SAVED_BYTES / 8).ok()?;
+    let written = save_piece(task, folder, MAX_SAVED_BYTES / 8).ok()?;
     Some(started.elapsed().as_secs_f64() * bytes as f64 / written as f64)
 }
 

@@ -10,7 +10,7 @@ use std::{
 use crate::lock::locked;
 
 /// A run that gives no sign of life for so long hangs, unless it took nearly as long before.
-const PATIENCE: Duration = Duration::from_secs(3 * 3600);
+const TIMEOUT: Duration = Duration::from_secs(3 * 3600);
 /// No sign of life for so many times the longest time without one is no accident.
 const TIMES_LONGEST: u32 = 20;
 
@@ -68,7 +68,7 @@ fn patience() -> Duration {
     let asked = std::env::var("ANNEAL_HANG_SECONDS").ok();
     let asked = asked.filter(|_| cfg!(debug_assertions));
     let seconds = asked.and_then(|seconds| seconds.parse().ok());
-    seconds.map_or(PATIENCE, Duration::from_secs)
+    seconds.map_or(TIMEOUT, Duration::from_secs)
 }
 
 #[expect(clippy::print_stderr, reason = "an engine's standard error is its log")]

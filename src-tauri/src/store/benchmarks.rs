@@ -29,7 +29,7 @@ pub(crate) const FORMAT: u32 = 1;
 /// A median that grew by this share while a case was measured, or from the beginning to the end of all, is told.
 const SLOWING: f64 = 0.1;
 /// No benchmark is a larger file.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// What a benchmark found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -324,7 +324,7 @@ pub(crate) fn read(path: &Path) -> Result<BenchReport> {
     let size = fs::metadata(path)
         .map_err(AppError::file("read the benchmark", path))?
         .len();
-    if size > MOST_BYTES {
+    if size > MAX_BYTES {
         let problem = format!(
             "not a benchmark: it has {} MB: `{}`",
             size >> 20,

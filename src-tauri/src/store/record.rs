@@ -18,13 +18,13 @@ use crate::wire::error::{AppError, Result};
 /// How many events are in memory at once where none of them is kept.
 pub(crate) const EVENTS_AT_ONCE: usize = 5_000;
 /// After how many lines the disk is waited for, where nothing is saved meanwhile.
-const MOST_UNSYNCED: usize = 10_000;
+const MAX_UNSYNCED: usize = 10_000;
 /// How often a file that can't be written is opened anew.
 const REOPEN: Duration = Duration::from_millis(500);
 /// What a line begins with.
 const BEGIN: &[u8] = b"{\"number\":";
 /// By how much a number may be ahead of the one before it: as many lines may be lost. A greater one was damaged.
-const MOST_LOST: u64 = 1_000_000;
+const MAX_LOST: u64 = 1_000_000;
 
 impl RecordedEvent {
     /// A run waits until the disk takes its events.
@@ -136,7 +136,7 @@ impl Record {
         written.map_err(AppError::file("write an event", &self.path))?;
         self.last_number = event.number;
         self.unsynced.push((event.number, line));
-        let is_due = is_mark(&event.event) || self.unsynced.len() >= MOST_UNSYNCED;
+        let is_due = is_mark(&event.event) || self.unsynced.len() >= MAX_UNSYNCED;
         if is_due && self.file.sync_data().is_ok() {
             self.unsynced.clear();
         }
@@ -266,7 +266,7 @@ impl Tail {
             };
             // Whoever follows a run asks for what comes after a number, so each is greater than the one before.
             let next = self.last_number + 1;
-            if !(next..=next + MOST_LOST).contains(&event.number) {
+            if !(next..=next + MAX_LOST).contains(&event.number) {
                 event.number = next;
             }
             self.last_number = event.number;

@@ -43,7 +43,7 @@ pub(crate) struct Run {
 }
 
 /// How long a lock is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Held while a process trains a run. The system lets go of it when the process ends, however it ends.
 #[derive(Debug)]
@@ -204,7 +204,7 @@ impl Run {
         // Whoever looks at the run holds the lock for a moment, and an engine whose app went away holds it until the run is
         // saved; so one refusal is not an answer yet.
         let started = Instant::now();
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < TIMEOUT {
             match file.try_lock() {
                 Ok(()) => return Ok(RunLock(file)),
                 Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),

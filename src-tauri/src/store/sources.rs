@@ -23,7 +23,7 @@ use crate::wire::error::{AppError, Result};
 /// How much of a file is read at once.
 const PIECE_BYTES: usize = 1 << 20;
 /// How many files an error names.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// A file as it was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,10 +67,10 @@ pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<Stri
     };
     let (problems, sources) = compare(&known, &now)?;
     if let (Some(first), false) = (problems.first(), insists) {
-        let more = problems.len().saturating_sub(MOST_NAMED);
+        let more = problems.len().saturating_sub(MAX_NAMED);
         let named: Vec<&str> = problems
             .iter()
-            .take(MOST_NAMED)
+            .take(MAX_NAMED)
             .map(String::as_str)
             .collect();
         let mut message = named.join("; ");

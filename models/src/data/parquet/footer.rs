@@ -14,9 +14,9 @@ use super::{MARK, caught, cursor::Cursor, damaged};
 /// The length of the footer in four bytes, and the mark.
 const TAIL_BYTES: usize = 8;
 /// The footer of a file of 100,000 column chunks has about half of this. Each byte can make the library ask for 200.
-const MOST_BYTES: u32 = 16 << 20;
+const MAX_BYTES: u32 = 16 << 20;
 /// Columns of data to learn from are nested three or four deep.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 const ENCRYPTED: &str = "the Parquet file is encrypted; decrypt it first";
 
@@ -50,9 +50,9 @@ pub(super) fn check(file: &impl ChunkReader) -> Result<(), String> {
     }
     let length = tail.first_chunk().filter(|_| tail.ends_with(MARK));
     let length = length.map(|it| u32::from_le_bytes(*it)).ok_or(cut_off)?;
-    if length > MOST_BYTES {
+    if length > MAX_BYTES {
         return Err(damaged(&format!(
-            "its footer would have {length} bytes, {MOST_BYTES} at most"
+            "its footer would have {length} bytes, {MAX_BYTES} at most"
         )));
     }
     let start = tail_start.checked_sub(length.into()).ok_or(cut_off)?;
@@ -80,7 +80,7 @@ fn is_a_tree(children: &[u64]) -> bool {
             return false;
         };
         *left -= 1;
-        if count > children.len() as u64 || open.len() > MOST_DEPTH {
+        if count > children.len() as u64 || open.len() > MAX_DEPTH {
             return false;
         }
         open.push(count);
@@ -153,7 +153,7 @@ impl Fields<'_> {
     }
 
     fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
-        if depth > MOST_DEPTH {
+        if depth > MAX_DEPTH {
             return None;
         }
         match kind {

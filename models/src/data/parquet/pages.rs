@@ -16,7 +16,7 @@ use parquet::{
 use super::{cursor::Cursor, delta};
 
 /// So many texts can be in a page whose lengths stand before them. Pages of most files have a few thousand.
-const MOST_LENGTHS: u64 = 1 << 26;
+const MAX_LENGTHS: u64 = 1 << 26;
 
 /// A row group that gives only pages that can be true.
 pub(super) struct CheckedGroup<'a>(pub(super) Box<dyn RowGroupReader + 'a>);
@@ -101,7 +101,7 @@ impl CheckedPages {
         if values.0.is_empty() {
             return Some(());
         }
-        let most = MOST_LENGTHS.min(page.num_values().into());
+        let most = MAX_LENGTHS.min(page.num_values().into());
         for _ in 0..times {
             delta::count_numbers(&mut values, most)?;
         }

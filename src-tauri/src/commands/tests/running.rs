@@ -50,7 +50,7 @@ fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
     );
     // A page that has all of it hears only what is new.
     let late = window.follow(&id, events["last"].as_u64().unwrap() as u32);
-    let first = late.recv_timeout(PATIENCE).unwrap();
+    let first = late.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(first["events"]["steps"], json!([]));
 
     let refused = window.refused("extend_run", json!({"id": id, "steps": 10}));

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::wire::error::{AppError, Result};
 
 /// Letters that a name of an owner or a repository may have.
-const MOST_ID_LETTERS: usize = 96;
+const MAX_ID_LETTERS: usize = 96;
 /// Bytes that one part of a path may have; most file systems take no more.
-const MOST_PART_BYTES: usize = 200;
+const MAX_PART_BYTES: usize = 200;
 /// Bytes that a path may have.
-const MOST_PATH_BYTES: usize = 800;
+const MAX_PATH_BYTES: usize = 800;
 /// Names that Windows keeps for devices, whatever follows the first dot.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
@@ -85,7 +85,7 @@ impl FromStr for RepositoryId {
     fn from_str(text: &str) -> Result<Self> {
         let is_name = |part: &str| {
             let letters = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
-            (1..=MOST_ID_LETTERS).contains(&part.len())
+            (1..=MAX_ID_LETTERS).contains(&part.len())
                 && part.chars().all(letters)
                 && !part.starts_with(['-', '.'])
                 && !part.ends_with(['-', '.'])
@@ -176,7 +176,7 @@ pub(crate) fn relative_path(name: &str) -> Option<PathBuf> {
                 .iter()
                 .any(|port| stem.as_bytes()[..3].eq_ignore_ascii_case(port.as_bytes()));
         !part.is_empty()
-            && part.len() <= MOST_PART_BYTES
+            && part.len() <= MAX_PART_BYTES
             && !part.ends_with(['.', ' '])
             && !part.contains(['\\', ':', '*', '?', '"', '<', '>', '|'])
             && !part.chars().any(is_unseen)
@@ -185,7 +185,7 @@ pub(crate) fn relative_path(name: &str) -> Option<PathBuf> {
                 .any(|device| stem.eq_ignore_ascii_case(device))
             && !numbered
     };
-    let is_path = name.len() <= MOST_PATH_BYTES && name.split('/').all(is_part);
+    let is_path = name.len() <= MAX_PATH_BYTES && name.split('/').all(is_part);
     is_path.then(|| name.split('/').collect())
 }
 
