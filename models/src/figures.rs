@@ -18,6 +18,13 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// Words as the beginning of a sentence.
+pub fn capitalized(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

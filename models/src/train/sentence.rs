@@ -1,7 +1,7 @@
 //! What happened in a run, in words: the same in the window, in the terminal and in a notice.
 
 use super::{TrainEvent, fit::amount, forecast::words_for_cost};
-use crate::figures::{count, duration};
+use crate::figures::{capitalized, count, duration};
 
 /// A clause without a capital letter and a full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,9 +15,7 @@ pub struct Sentence {
 impl Sentence {
     /// With a capital letter and a full stop.
     pub fn whole(&self) -> String {
-        let mut letters = self.text.chars();
-        let first = letters.next().into_iter().flat_map(char::to_uppercase);
-        format!("{}.", first.chain(letters).collect::<String>())
+        format!("{}.", capitalized(&self.text))
     }
 }
 

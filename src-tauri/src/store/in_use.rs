@@ -16,7 +16,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use models::device::RequestedDevice;
+use models::{device::RequestedDevice, figures::capitalized};
 
 use super::paths::Paths;
 use crate::wire::error::{AppError, Result};
@@ -142,13 +142,9 @@ pub(crate) fn warning(others: &[Work], device: &str) -> Option<String> {
     for other in rest {
         words += &format!(" and {}", other.words());
     }
-    let mut letters = words.chars();
-    let first = letters
-        .next()
-        .map(|letter| letter.to_uppercase().to_string());
-    let words = first.unwrap_or_default() + letters.as_str();
     Some(format!(
-        "{words} used {device} at the same time, so that all took longer than alone."
+        "{} used {device} at the same time, so that all took longer than alone.",
+        capitalized(&words)
     ))
 }
 

@@ -16,7 +16,7 @@ use super::{
     plan::*,
     request::*,
 };
-use crate::Error;
+use crate::{Error, figures::capitalized};
 
 /// Turns a request into a plan with its reasons, or says everything that is wrong with it.
 pub fn resolve<K: Kind>(
@@ -132,16 +132,10 @@ impl<'a, K: Kind> Resolver<'a, K> {
 
     /// Notes why a field has its value. Reasons come from many tables; here they all become sentences.
     pub fn note(&mut self, field: &str, value: &str, why: &str, automatic: bool) {
-        let mut letters = why.trim_end_matches('.').chars();
-        let first: String = letters
-            .next()
-            .into_iter()
-            .flat_map(char::to_uppercase)
-            .collect();
         self.reasons.push(Reason {
             field: field.to_owned(),
             value: value.to_owned(),
-            why: format!("{first}{}.", letters.as_str()),
+            why: format!("{}.", capitalized(why.trim_end_matches('.'))),
             automatic,
         });
     }
