@@ -1,15 +1,11 @@
 //! All fields of a run file, in the groups in which they are shown: those of every run, and those of each kind of
 //! learning.
 
-use super::language;
 use crate::train::fields::{self, Field};
-
-/// The fields that only one kind of learning has.
-const KINDS: [&[Field]; 1] = [language::fields::FIELDS];
 
 /// All fields, group by group. What only a kind of learning has comes first; in a group, it comes last.
 pub fn fields() -> Vec<Field> {
-    let of_kinds = || KINDS.iter().copied().flatten();
+    let of_kinds = || super::FIELDS.iter().copied().flatten();
     let is_shared = |group| fields::FIELDS.iter().any(|field| field.group == group);
     let own = of_kinds().filter(|field| !is_shared(field.group));
     let mut groups: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! The kinds of learning. A kind is a folder here and a name in the list below; everything else works with all of them.
+//! The kinds of learning. A kind is a folder here and a name in the lists below; everything else works with all of them.
 //!
 //! Deliberately absent: what a kind has to say, which is [`Kind`], and the loop.
 
@@ -12,6 +12,7 @@ use crate::{
     train::{
         Problem, Resolved, TrainPlan, TrainRequest,
         estimate::Estimate,
+        fields::Field,
         kind::{Kind, Subject},
         tree::Part,
     },
@@ -38,6 +39,9 @@ macro_rules! kinds {
     ($($kind:ident),+) => {
         /// The names of all kinds, as in a run file.
         pub const KINDS: &[&str] = &[$($kind::NAME),+];
+
+        /// The fields that only one kind has, kind by kind.
+        const FIELDS: &[&[Field]] = &[$($kind::FIELDS),+];
 
         kinds!(@any TaskRequest, Request, "What only the kind of a run is asked.", $($kind),+);
         kinds!(@any TaskPlan, Plan, "What only the kind of a run decides.", $($kind),+);

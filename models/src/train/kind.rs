@@ -12,6 +12,7 @@ use candle_core::Device;
 
 use super::{
     estimate::Estimate,
+    fields::Field,
     fit::Measure,
     plan::{Chosen, Problem, TrainPlan},
     request::TrainRequest,
@@ -27,6 +28,8 @@ pub trait Kind: Sized + 'static {
     const NAME: &'static str;
     /// What it learns from, in the plural: rates are in these per second.
     const UNIT: &'static str;
+    /// Its fields of a run file, as a person reads them.
+    const FIELDS: &'static [Field] = &[];
     /// What can be done with its result, as the app calls it: `chat`.
     const USES: &'static [&'static str] = &[];
     /// The fields, or sections of them, that decide the shape of the weights: with another value, what was saved does not fit.
@@ -43,7 +46,7 @@ pub trait Kind: Sized + 'static {
     /// Its part of a plan. Nothing in it is open.
     type Plan: Part + Clone + PartialEq;
     /// What was looked up before a plan can be made.
-    type Facts: Clone + Default;
+    type Facts: Clone;
     /// What was read to look it up, kept while a form asks again for the same data.
     type Read: Send + Sync + 'static;
     /// The shape of a model: all that what it takes depends on, beside the plan.

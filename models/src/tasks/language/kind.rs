@@ -12,7 +12,9 @@ use candle_core::Device;
 use serde_json::Value;
 
 use super::{
-    LanguageFacts, LanguagePlan, LanguageRequest, LanguageTask, fit, footprint,
+    LanguageFacts, LanguagePlan, LanguageRequest, LanguageTask,
+    fields::FIELDS,
+    fit, footprint,
     outlines::Outlines,
     plan::{DataFacts, ModelFacts},
     preset,
@@ -35,6 +37,7 @@ use crate::{
     train::{
         Problem, TrainPlan, TrainRequest, defaults,
         estimate::Estimate,
+        fields::Field,
         fit::Measure,
         kind::{Basis, Kind, Subject},
         resolve::Resolver,
@@ -70,6 +73,7 @@ struct Key {
 impl Kind for Language {
     const NAME: &'static str = "language";
     const UNIT: &'static str = "tokens";
+    const FIELDS: &'static [Field] = FIELDS;
     const USES: &'static [&'static str] = &["chat"];
     const SHAPED_BY: &'static [&'static str] = &[
         "method",
