@@ -62,7 +62,7 @@ fn main() {
 
 fn lora_steps(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     let (rows, length) = (options.number("rows", 2), options.number("length", 256));
-    let checkpointing = options.number("checkpointing", 0) == 1;
+    let gradient_checkpointing = options.number("gradient_checkpointing", 0) == 1;
     let (warm_up, steps) = (options.number("warm-up", 2), options.number("steps", 8));
     let device = options.device()?;
     let mut decoder = options.decoder(folder, &device)?;
@@ -107,7 +107,7 @@ fn lora_steps(folder: Option<&Path>, options: &Options) -> models::Result<Json> 
             &mut optimizer,
             input,
             &targets,
-            checkpointing,
+            gradient_checkpointing,
         )?);
         device.synchronize()?;
         let seconds = started.elapsed().as_secs_f64();
@@ -131,10 +131,10 @@ fn lora_step(
     optimizer: &mut Optimizer,
     input: Input,
     targets: &[u32],
-    checkpointing: bool,
+    gradient_checkpointing: bool,
 ) -> models::Result<f32> {
     let tape = Tape::new(0);
-    let hidden = decoder.hidden(Some(&tape), input, None, checkpointing)?;
+    let hidden = decoder.hidden(Some(&tape), input, None, gradient_checkpointing)?;
     let loss = decoder.loss(Some(&tape), &hidden, targets, targets.len() as f64)?;
     drop(hidden);
     let mut gradients = Gradients::default();

@@ -75,9 +75,9 @@ impl Bench {
         if !name.contains(&self.filter) {
             return;
         }
-        let time = |way: &dyn Fn()| {
+        let time = |fix: &dyn Fn()| {
             let start = Instant::now();
-            way();
+            fix();
             start.elapsed().as_secs_f64()
         };
         let (mut composed, mut kernel) = (f64::INFINITY, f64::INFINITY);

@@ -148,11 +148,11 @@ impl Error {
 
     /// Whether the device failed in a way that another process may be spared: a driver that was reset, a kernel that was lost.
     pub fn is_failure_of_the_device(&self) -> bool {
-        let words = match self {
+        let message = match self {
             Self::Tensor(_) | Self::Device(_) => self.to_string().to_lowercase(),
             _ => return false,
         };
-        !says_out_of_memory(&words) && DEVICE_WORDS.iter().any(|it| words.contains(it))
+        !says_out_of_memory(&message) && DEVICE_WORDS.iter().any(|it| message.contains(it))
     }
 
     /// Whether the disk can't take or give what was asked now: full, read-only, broken or gone. It may be well again.
@@ -171,7 +171,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::OutOfMemory(_) => Some(
-                "set a smaller `batch.rows`, a smaller `data.max_length`, or `checkpointing: true`"
+                "set a smaller `batch.rows`, a smaller `data.max_length`, or `gradient_checkpointing: true`"
                     .to_owned(),
             ),
             Self::NotFinite { .. } => Some("lower the learning rate, or compute in f32".to_owned()),
@@ -181,9 +181,9 @@ impl Error {
 }
 
 /// Whether words of a device, a library or a log say that memory has run out.
-pub fn says_out_of_memory(words: &str) -> bool {
-    let words = words.to_lowercase();
-    words.contains(NO_METAL_BUFFER) || OUT_OF_MEMORY_WORDS.iter().any(|it| words.contains(it))
+pub fn says_out_of_memory(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains(NO_METAL_BUFFER) || OUT_OF_MEMORY_WORDS.iter().any(|it| message.contains(it))
 }
 
 #[cfg(test)]
@@ -192,26 +192,26 @@ mod tests {
 
     #[test]
     fn memory_that_ran_out_is_recognized_in_the_words_of_every_device() {
-        for words in [
+        for message in [
             "DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")",
             "CublasError(CUBLAS_STATUS_ALLOC_FAILED)",
             "Command buffer had following error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
             "Failed to create metal resource: Buffer",
             "memory allocation of 1073741824 bytes failed",
         ] {
-            let error = Error::from(candle_core::Error::Msg(words.to_owned()));
-            assert!(error.is_out_of_memory(), "{words}");
+            let error = Error::from(candle_core::Error::Msg(message.to_owned()));
+            assert!(error.is_out_of_memory(), "{message}");
         }
-        for words in [
+        for message in [
             "shape mismatch in matmul",
             "DriverError(CUDA_ERROR_LAUNCH_FAILED, \"unspecified launch failure\")",
             "Failed to create metal resource: CommandQueue",
         ] {
-            let error = Error::from(candle_core::Error::Msg(words.to_owned()));
-            assert!(!error.is_out_of_memory(), "{words}");
+            let error = Error::from(candle_core::Error::Msg(message.to_owned()));
+            assert!(!error.is_out_of_memory(), "{message}");
             assert_eq!(
                 error.is_failure_of_the_device(),
-                words.contains("DriverError")
+                message.contains("DriverError")
             );
         }
     }

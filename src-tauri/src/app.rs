@@ -48,7 +48,7 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
         .menu(menu::menu)
         .on_menu_event(|handle, event| {
             let page = event.id().as_ref().to_owned();
-            handle.state::<App>().tell(News::Chosen { page });
+            handle.state::<App>().send(News::Chosen { page });
         })
         .invoke_handler(commands.invoke_handler())
         .setup(move |app| {
@@ -118,7 +118,7 @@ fn closes_later(handle: &AppHandle) -> bool {
     let before = locked(&app.asked).replace(Instant::now());
     let insists = before.is_some_and(|before| before.elapsed() < INSISTS);
     let asks = app.queue.going().is_some() && locked(&app.leaving).is_none() && !insists;
-    asks && app.tell(News::QuitAsked)
+    asks && app.send(News::QuitAsked)
 }
 
 fn remember_place(handle: &AppHandle) {
@@ -145,11 +145,11 @@ fn run_on_many_threads() {
 fn tell_of_files(handle: &AppHandle, event: &DragDropEvent) {
     let app = handle.state::<App>();
     match event {
-        DragDropEvent::Enter { .. } => app.tell(News::Hovered { over: true }),
-        DragDropEvent::Leave => app.tell(News::Hovered { over: false }),
+        DragDropEvent::Enter { .. } => app.send(News::Hovered { over: true }),
+        DragDropEvent::Leave => app.send(News::Hovered { over: false }),
         DragDropEvent::Drop { paths, .. } => {
             let paths = paths.iter().map(|path| path.display().to_string());
-            app.tell(News::Dropped {
+            app.send(News::Dropped {
                 paths: paths.collect(),
             })
         }

@@ -64,7 +64,7 @@ fn a_run_that_has_nothing_left_to_give_up_stops_with_what_it_has_and_says_what_t
     let (app, output) = broken("most_rows@0", STEPS);
     assert_eq!(output.code, 4, "{output:?}");
     for words in [
-        "(`checkpointing`)",
+        "(`gradient_checkpointing`)",
         "nothing is left that this run may give up",
         "shorter rows (`data.max_length` below",
     ] {

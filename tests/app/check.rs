@@ -107,7 +107,7 @@ fn a_missing_operation_has_the_devices_own_words() {
     let (_, rows, _) = check(&App::new(), &["--fault", "rope=missing"]);
     let missing = row(&rows, "rope");
     assert_eq!(missing["verdict"], "missing");
-    assert!(!missing["words"].as_str().unwrap().is_empty());
+    assert!(!missing["message"].as_str().unwrap().is_empty());
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_crash_is_a_row_and_the_check_goes_on() {
     let crashed = row(&rows, "gated");
     assert_eq!(crashed["verdict"], "crashed");
     assert!(
-        crashed["words"]
+        crashed["message"]
             .as_str()
             .unwrap()
             .starts_with("the engine "),
@@ -134,7 +134,7 @@ fn a_hang_is_ended() {
     let hung = row(&rows, "dropout");
     assert_eq!(hung["verdict"], "crashed");
     assert!(
-        hung["words"].as_str().unwrap().contains("did nothing for "),
+        hung["message"].as_str().unwrap().contains("did nothing for "),
         "{hung}"
     );
     assert_eq!(row(&rows, "rms_norm")["verdict"], "ok");

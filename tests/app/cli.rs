@@ -72,8 +72,8 @@ fn a_run_that_does_not_fit_is_refused_with_words_to_add_that_make_it_fit() {
 
     let refused = train(&["--json"]);
     let error: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
-    let way = &error["error"]["fit"]["ways"][0];
-    let changes: Vec<String> = way["changes"]
+    let fix = &error["error"]["fit"]["ways"][0];
+    let changes: Vec<String> = fix["changes"]
         .as_array()
         .unwrap()
         .iter()
@@ -88,7 +88,7 @@ fn a_run_that_does_not_fit_is_refused_with_words_to_add_that_make_it_fit() {
     let mut more: Vec<&str> = changes.iter().map(String::as_str).collect();
     more.extend(["--plan", "--json"]);
     let planned: serde_json::Value = serde_json::from_str(&train(&more).stdout).unwrap();
-    assert_eq!(planned["fit"]["fits"], true, "{way}");
+    assert_eq!(planned["fit"]["fits"], true, "{fix}");
 
     // A plan can be looked at all the same.
     assert_eq!(train(&["--plan"]).code, 0);

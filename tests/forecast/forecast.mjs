@@ -134,7 +134,7 @@ function optionsOf({ method, shape, rows, length, accumulate = 1, steps = 20, ch
   const fields = [
     ["batch.rows", rows], ["batch.length", length], ["data.max_length", length], ["batch.accumulate", accumulate],
     ["evaluate.every", Math.ceil(steps / 2)], ["evaluate.batches", 4], ["sample.every", steps], ["sample.tokens", 16], ["save.every", steps],
-    ...(checkpointing ? [["checkpointing", true]] : []),
+    ...(checkpointing ? [["gradient_checkpointing", true]] : []),
     ...(sgd ? [["optimizer.kind", "sgd"]] : []),
     ...(ema ? [["ema", 0.99]] : []),
     ...(dtype ? [["dtype.compute", dtype]] : []),

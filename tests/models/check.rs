@@ -32,7 +32,7 @@ fn every_operation_of_the_cpu_is_right() {
                 // candle are several roundings off.
                 let usual = if row.dtype == Dtype::F16 { 1.0 } else { 0.5 };
                 assert!(row.error.unwrap() <= row.tolerance * usual, "{row:?}");
-                assert_eq!((row.words, row.fallback), (None, None));
+                assert_eq!((row.message, row.fallback), (None, None));
                 let is_timed = row.operation != MEMORY;
                 assert_eq!(row.device_millis.is_some(), is_timed, "{}", row.operation);
                 assert_eq!(row.cpu_millis, None, "the CPU has nothing to compare with");
@@ -86,7 +86,7 @@ fn a_wrong_result_is_inexact_by_the_size_of_its_error() {
     assert_eq!(row.verdict, Verdict::Inexact);
     let error = row.error.unwrap();
     assert!((error - 0.25).abs() < 1e-3, "{error}");
-    let words = row.words.unwrap();
+    let words = row.message.unwrap();
     assert!(words.contains(" is off by 2.5e-1 on x ["), "{words}");
     // The kernel is wrong, and without it all is well.
     assert_eq!(row.fallback, Some(Fallback::Composed));
@@ -98,7 +98,7 @@ fn a_refusal_is_missing_with_the_words_of_the_device() {
     let row = faulty("positions", "rope", FaultKind::Missing);
     assert_eq!((row.verdict, row.error), (Verdict::Missing, None));
     let words = "the device refused, because a fault was asked for";
-    assert_eq!(row.words.as_deref(), Some(words));
+    assert_eq!(row.message.as_deref(), Some(words));
     assert_eq!(row.fallback, Some(Fallback::Composed));
 }
 
@@ -308,6 +308,6 @@ fn fail(rows: &mut [Row], operation: &str, dtype: Dtype, fallback: Option<Fallba
     let row = rows.find(|row| row.operation == operation && row.dtype == dtype);
     let row = row.unwrap();
     row.verdict = Verdict::Inexact;
-    row.words = Some("the output is off".to_owned());
+    row.message = Some("the output is off".to_owned());
     row.fallback = fallback;
 }

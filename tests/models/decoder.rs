@@ -459,8 +459,8 @@ fn logits_of(decoder: &Decoder, input: Input) -> Tensor {
 }
 
 /// Gradients of the golden's loss; the loss itself is checked on the way.
-fn gradients(decoder: &Decoder, golden: &Golden, checkpointing: bool) -> Gradients {
-    let (loss, gradients) = loss_and_gradients(decoder, golden, checkpointing);
+fn gradients(decoder: &Decoder, golden: &Golden, gradient_checkpointing: bool) -> Gradients {
+    let (loss, gradients) = loss_and_gradients(decoder, golden, gradient_checkpointing);
     let expected = golden.number("/loss");
     assert!(
         (loss - expected).abs() < 1e-4 * expected,
@@ -470,7 +470,7 @@ fn gradients(decoder: &Decoder, golden: &Golden, checkpointing: bool) -> Gradien
     gradients
 }
 
-fn loss_and_gradients(decoder: &Decoder, golden: &Golden, checkpointing: bool) -> (f64, Gradients) {
+fn loss_and_gradients(decoder: &Decoder, golden: &Golden, gradient_checkpointing: bool) -> (f64, Gradients) {
     let (tokens, rows) = golden.tokens("tokens");
     let (targets, _) = golden.tokens("targets");
     let count = targets.iter().filter(|target| **target != IGNORE).count();
@@ -488,7 +488,7 @@ fn loss_and_gradients(decoder: &Decoder, golden: &Golden, checkpointing: bool) -
         documents: None,
     };
     let hidden = decoder
-        .hidden(Some(&tape), input, None, checkpointing)
+        .hidden(Some(&tape), input, None, gradient_checkpointing)
         .unwrap();
     let loss = decoder
         .loss(Some(&tape), &hidden, &targets, count as f64)

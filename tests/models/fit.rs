@@ -99,7 +99,7 @@ fn the_ways_to_make_a_run_fit_come_in_the_order_of_what_they_cost() {
             8.0,
             &[
                 "4 rows at once instead of 8: learns the same",
-                "checkpointing: 33 % slower",
+                "gradient checkpointing: 33 % slower",
                 "rows of 512 instead of 1,024: cuts 48 rows",
                 "an adapter instead of all weights: can learn less",
             ],
@@ -108,7 +108,7 @@ fn the_ways_to_make_a_run_fit_come_in_the_order_of_what_they_cost() {
         (
             &full,
             3.5,
-            &["checkpointing: 33 % slower, and 2 rows at once instead of 8: learns the same"],
+            &["gradient checkpointing: 33 % slower, and 2 rows at once instead of 8: learns the same"],
         ),
         (
             &full,
@@ -123,7 +123,7 @@ fn the_ways_to_make_a_run_fit_come_in_the_order_of_what_they_cost() {
             4.0,
             &[
                 "2 rows at once instead of 8: learns the same",
-                "checkpointing: 50 % slower",
+                "gradient checkpointing: 50 % slower",
                 "rows of 256 instead of 1,024: cuts 400 rows",
             ],
         ),
@@ -131,7 +131,7 @@ fn the_ways_to_make_a_run_fit_come_in_the_order_of_what_they_cost() {
             &lora,
             0.8,
             &[
-                "checkpointing: 50 % slower, and frozen weights in bf16 instead of f32: fewer digits, and 1 row at once \
+                "gradient checkpointing: 50 % slower, and frozen weights in bf16 instead of f32: fewer digits, and 1 row at once \
                instead of 8: learns the same",
             ],
         ),
@@ -139,7 +139,7 @@ fn the_ways_to_make_a_run_fit_come_in_the_order_of_what_they_cost() {
     for (request, free, expected) in cases {
         let facts = model_on(DeviceKind::Cpu, (free * GB as f64) as u64);
         let fit = plan(request.clone(), facts).fit.unwrap();
-        let words: Vec<&str> = fit.ways.iter().map(|way| way.words.as_str()).collect();
+        let words: Vec<&str> = fit.fixes.iter().map(|fix| fix.message.as_str()).collect();
         assert_eq!(words, expected, "{free}: {}", fit.refusal());
     }
 }
@@ -162,17 +162,17 @@ fn each_way_is_a_change_of_the_run_file_after_which_it_fits() {
     ] {
         let facts = model_on(DeviceKind::Cpu, free);
         let fit = plan(request.clone(), facts.clone()).fit.unwrap();
-        assert!(!fit.fits && !fit.ways.is_empty(), "{free}");
-        for way in fit.ways {
+        assert!(!fit.fits && !fit.fixes.is_empty(), "{free}");
+        for fix in fit.fixes {
             let mut changed = request.clone();
             changed["data"] = json!({"files": ["a.txt"]});
-            for change in &way.changes {
+            for change in &fix.changes {
                 let pointer = format!("/{}", change.field.replace('.', "/"));
                 put(&mut changed, &pointer, &change.value);
             }
             let after = plan(changed, facts.clone()).fit.unwrap();
-            assert!(after.fits, "{}", way.words);
-            assert_eq!(after.needed_bytes, way.needed_bytes, "{}", way.words);
+            assert!(after.fits, "{}", fix.message);
+            assert_eq!(after.needed_bytes, fix.needed_bytes, "{}", fix.message);
         }
     }
 }
@@ -231,11 +231,11 @@ fn a_forecast_is_the_line_through_two_sizes() {
     // Two batches of 900 tokens on average, and the update.
     assert_eq!(forecast.step_millis, 2.0 * (20.0 + 900.0 * 0.15625) + 7.0);
     // Evaluated at 0, 10, 20 and 25; written at 0, 20 and 25; saved when evaluated.
-    let looking = 4.0 * 3.0 * 50.0 + 3.0 * 400.0 + 4.0 * 30.0;
-    assert_eq!(forecast.looking_seconds, looking / 1e3);
+    let evaluation = 4.0 * 3.0 * 50.0 + 3.0 * 400.0 + 4.0 * 30.0;
+    assert_eq!(forecast.evaluation_seconds, evaluation / 1e3);
     assert_eq!(
         forecast.seconds,
-        (25.0 * forecast.step_millis + 2.0 * 40.0 + looking) / 1e3
+        (25.0 * forecast.step_millis + 2.0 * 40.0 + evaluation) / 1e3
     );
 }
 

@@ -363,7 +363,7 @@ fn a_kind_known_only_here_is_planned_with_reasons_an_estimate_and_ways_to_fit() 
     .fit
     .unwrap();
     assert!(
-        fit.ways[0]
+        fit.fixes[0]
             .changes
             .iter()
             .any(|it| it.field == "batch.rows"),

@@ -11,7 +11,7 @@ use models::{
     arch::config::DecoderConfig,
     checkpoint::{folder::ModelFolder, keep::Checkpoints, load::LoadDtypes},
     device::dtype::Dtype,
-    generate::{Ended, Writer, sample::SamplingSettings},
+    generate::{Ended, Generator, sample::SamplingSettings},
     ops::kernels,
     tasks::language::{
         Language, LanguagePlan, LanguageTask,
@@ -358,14 +358,14 @@ fn what_was_trained_loads_and_writes_as_it_did_in_training() {
         assert!(loaded.chats, "{method}");
         let write = |model: &LanguageModel| {
             let prompt = model.prompt("2 + 3?").unwrap();
-            let mut writer = Writer::new(model.decoder.clone());
+            let mut generator = Generator::new(model.decoder.clone());
             let mut shown = String::new();
             let mut show = |piece: &str| {
                 shown.push_str(piece);
                 ControlFlow::Continue(())
             };
             let greedy = SamplingSettings::greedy();
-            let answer = writer
+            let answer = generator
                 .write(
                     &model.tokenizer,
                     &prompt,
@@ -391,7 +391,7 @@ fn a_writer_stops_at_once_when_asked_and_reads_nothing_twice() {
         compute: DType::F32,
     };
     let model = LanguageModel::open(&base, dtypes, &Device::Cpu).unwrap();
-    let mut writer = Writer::new(model.decoder.clone()).avoiding(vec!["rope".to_owned()]);
+    let mut generator = Generator::new(model.decoder.clone()).avoiding(vec!["rope".to_owned()]);
     let prompt = model.prompt("1 + 1?").unwrap();
     let sampling = SamplingSettings {
         temperature: 1.0,
@@ -409,7 +409,7 @@ fn a_writer_stops_at_once_when_asked_and_reads_nothing_twice() {
             ControlFlow::Continue(())
         }
     };
-    let answer = writer
+    let answer = generator
         .write(
             &model.tokenizer,
             &prompt,
@@ -422,7 +422,7 @@ fn a_writer_stops_at_once_when_asked_and_reads_nothing_twice() {
     // The same again with one turn more: what was read before is in the cache.
     let longer = [prompt.clone(), answer.tokens.clone(), vec![5, 6]].concat();
     let mut go_on = |_: &str| ControlFlow::Continue(());
-    let again = writer
+    let again = generator
         .write(&model.tokenizer, &longer, &sampling, &limits, &mut go_on)
         .unwrap();
     assert!(

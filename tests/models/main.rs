@@ -23,7 +23,7 @@ mod kind;
 mod language;
 mod parquet_files;
 mod plan;
-mod relief;
+mod memory_fallback;
 mod spikes;
 mod tokens;
 mod train;

@@ -14,7 +14,7 @@ const GENERAL: [&str; 12] = [
     "models/src/checkpoint/whole.rs",
     "src-tauri/src/jobs/",
     "src-tauri/src/store/plan_changes.rs",
-    "src-tauri/src/store/reliefs.rs",
+    "src-tauri/src/store/memory_fallbacks.rs",
     "src-tauri/src/store/run_state.rs",
     "src-tauri/src/store/sources.rs",
     "src-tauri/src/wire/view/run.rs",

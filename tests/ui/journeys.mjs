@@ -33,9 +33,9 @@ describe("a person", { concurrency: 2 }, () => {
     await button(page, "Start").click();
     await button(page, "Start anyway").waitFor();
     assert.equal((await asked(page, "startRun")).length, 0);
-    await page.getByRole("main").getByRole("button", { name: "Checkpointing: 33 % slower" }).click();
+    await page.getByRole("main").getByRole("button", { name: "Gradient checkpointing: 33 % slower" }).click();
     await until(() => button(page, "Start anyway").count(), (count) => count === 0);
-    await until(() => asked(page, "planRun"), (all) => all.at(-1)?.[0].checkpointing === "true");
+    await until(() => asked(page, "planRun"), (all) => all.at(-1)?.[0].gradient_checkpointing === "true");
     await button(page, "Start").click();
     await button(page, "Start anyway").click();
     await shows(heading(page), "My run");

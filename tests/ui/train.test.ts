@@ -178,9 +178,9 @@ describe("the form", () => {
     expect(draft.memory?.fits).toBe(false);
     expect(await draft.start()).toBeUndefined();
     expect(draft.refused).toBe(draft.key);
-    const way = draft.plan?.fit?.ways[0];
-    expect(way?.words).toBe("8 rows at once instead of 64: learns the same");
-    draft.change((way?.fields ?? {}) as Record<string, string>);
+    const fix = draft.plan?.fit?.fixes[0];
+    expect(fix?.message).toBe("8 rows at once instead of 64: learns the same");
+    draft.change((fix?.fields ?? {}) as Record<string, string>);
     expect(draft.refused).not.toBe(draft.key);
     await waitFor(() => expect(draft.pending).toBe(false));
     expect(draft.memory?.fits).toBe(true);

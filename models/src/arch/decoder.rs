@@ -176,16 +176,16 @@ impl Decoder {
 
     /// The hidden states after the last norm, [b, t, d].
     ///
-    /// With a cache, the tokens continue what it has seen, and it sees them too. With `checkpointing`, a recorded pass
+    /// With a cache, the tokens continue what it has seen, and it sees them too. With `gradient_checkpointing`, a recorded pass
     /// keeps one activation per layer and computes the rest again in backward.
     pub fn hidden(
         &self,
         tape: Option<&Tape>,
         input: Input,
         cache: Option<&mut KvCache>,
-        checkpointing: bool,
+        gradient_checkpointing: bool,
     ) -> Result<Value> {
-        self.pass(tape, input, cache, checkpointing, Site::Final, |_, _| ())
+        self.pass(tape, input, cache, gradient_checkpointing, Site::Final, |_, _| ())
     }
 
     /// Runs the decoder up to the site `end`, and shows the hidden states of each site on the way.
@@ -194,7 +194,7 @@ impl Decoder {
         tape: Option<&Tape>,
         input: Input,
         mut cache: Option<&mut KvCache>,
-        checkpointing: bool,
+        gradient_checkpointing: bool,
         end: Site,
         mut reached: impl FnMut(Site, &Value),
     ) -> Result<Value> {
@@ -214,7 +214,7 @@ impl Decoder {
             }
             let cache = cache.as_deref_mut().map(|cache| cache.layer(index));
             x = match tape {
-                Some(tape) if checkpointing => {
+                Some(tape) if gradient_checkpointing => {
                     let (block, shared) = (block.clone(), shared.clone());
                     tape.checkpoint(&x, move |tape, x| {
                         block.forward(Some(tape), x, &shared, None)

@@ -43,13 +43,13 @@ pub fn ratios(devices: &[OnDevice]) -> Vec<String> {
     let others = devices.iter().filter(|it| it.setting != best.setting);
     let sentences = others.flat_map(|other| {
         shared(best, other).into_iter().map(|shared| {
-            let words = compare::words(shared.ratio);
+            let message = compare::describe(shared.ratio);
             let [one, another] = match shared.ways {
                 [one, another] if one != another => [format!(" ({one})"), format!(" ({another})")],
                 _ => Default::default(),
             };
             let (title, name, other) = (shared.title, best.name, other.name);
-            format!("{name}{one} is {words} than {other}{another} at: {title}.")
+            format!("{name}{one} is {message} than {other}{another} at: {title}.")
                 .replace("as fast than", "as fast as")
         })
     });

@@ -22,9 +22,9 @@ impl Change<'_> {
     }
 
     /// What came of it, in words: `3 % slower`.
-    pub fn words(&self) -> String {
+    pub fn message(&self) -> String {
         match self.is_clear {
-            true => words(self.ratio()),
+            true => describe(self.ratio()),
             false => "no clear change".to_owned(),
         }
     }
@@ -53,7 +53,7 @@ pub fn mean(ratios: &[f64]) -> Option<f64> {
 }
 
 /// A ratio of rates in words: `1.69x faster`, `3 % slower`, `as fast`.
-pub fn words(ratio: f64) -> String {
+pub fn describe(ratio: f64) -> String {
     let (times, word) = match ratio >= 1.0 {
         true => (ratio, "faster"),
         false => (1.0 / ratio, "slower"),

@@ -273,7 +273,7 @@ impl Task for RandomTokens {
         };
         let hidden = self
             .decoder
-            .hidden(Some(tape), input, None, self.plan.run.checkpointing)?;
+            .hidden(Some(tape), input, None, self.plan.run.gradient_checkpointing)?;
         self.decoder.loss(Some(tape), &hidden, targets, count)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     advice::{OnDevice, advice, ratios, roofline_share},
-    compare::{changes, mean, words},
+    compare::{changes, mean, message},
     published::PUBLISHED,
     *,
 };
@@ -224,12 +224,12 @@ fn a_change_within_the_spread_is_none() {
     let (before, twice, close) = (case(100.0), case(200.0), case(103.0));
     let slower = changes(&before, &twice).remove(0);
     assert_eq!(
-        (slower.is_clear, slower.words().as_str()),
+        (slower.is_clear, slower.describe().as_str()),
         (true, "2.00x slower")
     );
     let same = changes(&before, &close).remove(0);
     assert_eq!(
-        (same.is_clear, same.words().as_str()),
+        (same.is_clear, same.describe().as_str()),
         (false, "no clear change")
     );
     let other = vec![row("lora_step", F32, rows(8), 100.0, work)];
@@ -240,7 +240,7 @@ fn a_change_within_the_spread_is_none() {
 fn ratios_are_said_as_people_say_them() {
     let said: Vec<String> = [1.69, 1.031, 1.001, 0.97, 0.5]
         .into_iter()
-        .map(words)
+        .map(message)
         .collect();
     assert_eq!(
         said,

@@ -53,12 +53,12 @@ pub(super) fn row(
         Ok((worst, millis))
     });
     match tried {
-        Err(error) => (row.verdict, row.words) = (Verdict::Missing, Some(error.to_string())),
+        Err(error) => (row.verdict, row.message) = (Verdict::Missing, Some(error.to_string())),
         Ok((worst, millis)) => {
             row.error = Some(worst.error).filter(|error| error.is_finite());
             row.device_millis = millis;
             if worst.error > tolerance || worst.error.is_nan() {
-                (row.verdict, row.words) = (Verdict::Inexact, Some(worst.place));
+                (row.verdict, row.message) = (Verdict::Inexact, Some(worst.place));
             }
         }
     }
@@ -173,8 +173,8 @@ fn act_out(fault: Option<FaultKind>) -> Result<()> {
     match fault {
         None | Some(FaultKind::Wrong) => Ok(()),
         Some(FaultKind::Missing) => {
-            let words = "the device refused, because a fault was asked for";
-            Err(Error::Device(words.to_owned()))
+            let message = "the device refused, because a fault was asked for";
+            Err(Error::Device(message.to_owned()))
         }
         Some(FaultKind::Crash) => process::abort(),
         Some(FaultKind::Hang) => loop {

@@ -108,7 +108,8 @@ pub struct Row {
     /// The same on the CPU in f32, with its own kernels. Nothing when the device is the CPU.
     pub cpu_millis: Option<f64>,
     /// The device's words when it refused, or what was wrong and where. Nothing when all is well.
-    pub words: Option<String>,
+    #[serde(alias = "words")]
+    pub message: Option<String>,
     /// What to do instead. Nothing when all is well, or nobody could try.
     pub fallback: Option<Fallback>,
 }
@@ -117,13 +118,13 @@ impl Row {
     /// The row of a case whose process ended or hung: in which words that is told, and what works instead.
     pub fn crashed(
         case: &Case,
-        words: impl Into<String>,
+        message: impl Into<String>,
         fallback: Option<Fallback>,
     ) -> Result<Self> {
         let tolerance = operation_of(case, DeviceClass::Cpu)?.tolerance;
         Ok(Self {
             verdict: Verdict::Crashed,
-            words: Some(words.into()),
+            message: Some(message.into()),
             fallback,
             ..Self::of(case, tolerance.of(case.dtype))
         })
@@ -140,7 +141,7 @@ impl Row {
             tolerance,
             device_millis: None,
             cpu_millis: None,
-            words: None,
+            message: None,
             fallback: None,
         }
     }
@@ -242,7 +243,7 @@ pub fn cases(group: &str, class: DeviceClass) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Tries cases on a device, and tells a row after each. `tell` can break, to stop there.
+/// Tries cases on a device, and tells a row after each. `report` can break, to stop there.
 ///
 /// Errors: a reference that could not be computed. What the device does wrong is in the rows.
 pub fn run_cases(
@@ -250,13 +251,13 @@ pub fn run_cases(
     device: &Device,
     class: DeviceClass,
     fault: Option<&Fault>,
-    tell: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    report: &mut dyn FnMut(Row) -> ControlFlow<()>,
 ) -> Result<()> {
     for case in cases {
         let fault = fault.filter(|fault| fault.operation == case.operation);
         let fault = fault.map(|fault| fault.kind);
         let row = measure::row(case, operation_of(case, class)?, device, fault)?;
-        if tell(row).is_break() {
+        if report(row).is_break() {
             break;
         }
     }

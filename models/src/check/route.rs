@@ -62,8 +62,8 @@ fn is_whole(rows: &[&Row], dtype: Dtype) -> bool {
 /// What failed, as the end of a sentence.
 fn failure(row: &Row) -> String {
     let what = format!("{} in {}", row.operation, row.dtype);
-    match &row.words {
-        Some(words) => format!("{what}: {words}"),
+    match &row.message {
+        Some(message) => format!("{what}: {message}"),
         None => what,
     }
 }

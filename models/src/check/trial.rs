@@ -158,7 +158,7 @@ impl Input {
         self.dims().last().copied().unwrap_or(1)
     }
 
-    fn words(&self) -> String {
+    fn message(&self) -> String {
         let dims = self.numbers.dims();
         let stored = match self.kept {
             Kept::Stored(dtype) => format!(" in {}", dtype.as_str()),
@@ -246,7 +246,7 @@ pub(super) fn trial(
     inputs: Vec<Input>,
     operation: impl Fn(&Tape, &[Value]) -> Result<Value> + Clone + 'static,
 ) -> Trial {
-    let what: Vec<String> = inputs.iter().map(Input::words).collect();
+    let what: Vec<String> = inputs.iter().map(Input::message).collect();
     Trial::of(what.join(", "), move |place| {
         let tensors = inputs.iter().map(|input| input.at(place));
         let tensors: Vec<Tensor> = tensors.collect::<Result<_>>()?;

@@ -93,11 +93,11 @@ impl Checkpoints {
     /// The newest checkpoint before `step` that is what was written, to the last bit: the one to go on from.
     ///
     /// Damaged ones on the way are put aside under another name, so that they are neither met again nor written over.
-    /// `tell` gets a sentence for each.
+    /// `report` gets a sentence for each.
     pub fn newest_before(
         &self,
         step: usize,
-        tell: &mut dyn FnMut(String),
+        report: &mut dyn FnMut(String),
     ) -> Result<Option<Checkpoint>> {
         for checkpoint in self.list()?.into_iter().rev() {
             if checkpoint.step >= step {
@@ -111,7 +111,7 @@ impl Checkpoints {
             };
             let aside = save::put_aside(&checkpoint.path)?;
             let (step, name) = (checkpoint.step, save::name_of(&aside));
-            tell(format!(
+            report(format!(
                 "the checkpoint of step {step} is damaged and was put aside as `{name}`: {damage}"
             ));
         }
@@ -133,20 +133,20 @@ impl Checkpoints {
     /// What the whole checkpoint of `step` is kept for, in words such as `newest`. `newest` are the steps of all that
     /// are whole, the oldest first.
     pub fn kept_for(&self, step: usize, whole: &[Checkpoint], best: Option<usize>) -> Vec<String> {
-        let mut words = Vec::new();
+        let mut message = Vec::new();
         let after = whole.iter().filter(|other| other.step > step).count();
         if after == 0 {
-            words.push("newest".to_owned());
+            message.push("newest".to_owned());
         } else if after < self.keep_last {
-            words.push(format!("one of the last {}", self.keep_last));
+            message.push(format!("one of the last {}", self.keep_last));
         }
         if best == Some(step) {
-            words.push("best".to_owned());
+            message.push("best".to_owned());
         }
         if is_multiple(step, self.keep_every) {
-            words.push(format!("every {}", self.keep_every));
+            message.push(format!("every {}", self.keep_every));
         }
-        words
+        message
     }
 
     /// Removes a checkpoint.
@@ -229,13 +229,13 @@ mod tests {
         assert_eq!(steps(&checkpoints.list().unwrap()), [10, 15, 20]);
         assert_eq!(checkpoints.newest().unwrap().unwrap().step, 15);
 
-        let mut told = Vec::new();
-        let newest = checkpoints.newest_before(usize::MAX, &mut |it| told.push(it));
+        let mut reported = Vec::new();
+        let newest = checkpoints.newest_before(usize::MAX, &mut |it| reported.push(it));
         assert_eq!(newest.unwrap().unwrap().step, 10);
         let begins = "the checkpoint of step 20 is damaged and was put aside as \
                       `step-000020.damaged`: `model` has 4 of 12 bytes";
-        assert!(told[0].starts_with(begins), "{told:?}");
-        assert!(told[1].contains("step 15") && told.len() == 2, "{told:?}");
+        assert!(reported[0].starts_with(begins), "{reported:?}");
+        assert!(reported[1].contains("step 15") && reported.len() == 2, "{reported:?}");
         assert_eq!(steps(&checkpoints.list().unwrap()), [10]);
         let aside = checkpoints.path(20).with_extension("damaged");
         assert_eq!(fs::read(aside.join("model")).unwrap(), b"some");

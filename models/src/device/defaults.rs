@@ -35,15 +35,15 @@ pub struct DeviceDefaults {
 impl DeviceDefaults {
     /// Each setting as a person reads it: its name, its value, and why.
     pub fn rows(&self) -> [(&'static str, String, &'static str); 3] {
-        let (rows, checkpointing, devices) =
+        let (rows, gradient_checkpointing, devices) =
             (self.batch_rows, self.gradient_checkpointing, self.devices);
-        let switch = if checkpointing.value { "on" } else { "off" };
+        let switch = if gradient_checkpointing.value { "on" } else { "off" };
         [
             ("batch rows", rows.value.to_string(), rows.reason),
             (
                 "gradient checkpointing",
                 switch.to_owned(),
-                checkpointing.reason,
+                gradient_checkpointing.reason,
             ),
             ("devices", devices.value.to_string(), devices.reason),
         ]
@@ -143,7 +143,7 @@ pub fn markdown() -> String {
             };
             page += &format!(
                 "| {} | **{}** | {} |\n",
-                role.words(),
+                role.describe(),
                 default.dtype,
                 default.reason
             );

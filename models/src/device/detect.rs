@@ -144,13 +144,13 @@ fn cuda_device(ordinal: usize) -> FoundDevice {
             ..FoundDevice::named(DeviceKind::Cuda, ordinal, context.name()?)
         })
     });
-    let words = match asked {
+    let message = match asked {
         Ok(Ok(device)) => return device,
         Ok(Err(error)) => error.to_string(),
-        Err(panic) => super::panic_words(&*panic),
+        Err(panic) => super::panic_message(&*panic),
     };
     FoundDevice {
-        problem: Some(format!("its driver answered: {words}")),
+        problem: Some(format!("its driver answered: {message}")),
         ..FoundDevice::named(DeviceKind::Cuda, ordinal, format!("NVIDIA card {ordinal}"))
     }
 }

@@ -115,7 +115,7 @@ impl Role {
     pub const ALL: [Self; 4] = [Self::Compute, Self::Storage, Self::Accumulate, Self::Master];
 
     /// What it is, for a person.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::Compute => "computing",
             Self::Storage => "frozen weights",

@@ -297,9 +297,9 @@ pub fn open(choice: &Choice) -> Result<Device> {
             )));
         }
         Err(panic) => {
-            let words = panic_words(&*panic);
+            let message = panic_message(&*panic);
             return Err(Error::Device(format!(
-                "could not open {}: {words}",
+                "could not open {}: {message}",
                 device.name
             )));
         }
@@ -309,7 +309,7 @@ pub fn open(choice: &Choice) -> Result<Device> {
 }
 
 /// What a caught panic said.
-pub fn panic_words(panic: &(dyn std::any::Any + Send)) -> String {
+pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("it failed without saying why").to_owned()

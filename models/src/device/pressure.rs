@@ -28,7 +28,7 @@ const STALLED_PERCENT: f64 = 20.0;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scarce {
     /// By which figures.
-    pub words: String,
+    pub message: String,
     /// Whether it stayed so after unused memory was given back.
     pub is_lasting: bool,
 }
@@ -49,15 +49,15 @@ impl PressureWatch {
             return None;
         }
         self.looked = Some(now);
-        let words = scarce();
-        let own = words.as_ref().and_then(|_| host().ok());
+        let message = scarce();
+        let own = message.as_ref().and_then(|_| host().ok());
         let is_ours =
             own.is_none_or(|own| own.used_bytes as f64 > own.total_bytes as f64 * OWN_SHARE);
-        self.after(words, is_ours, now)
+        self.after(message, is_ours, now)
     }
 
-    fn after(&mut self, words: Option<String>, is_ours: bool, now: Instant) -> Option<Scarce> {
-        let Some(words) = words else {
+    fn after(&mut self, message: Option<String>, is_ours: bool, now: Instant) -> Option<Scarce> {
+        let Some(message) = message else {
             self.scarce_since = None;
             return None;
         };
@@ -69,7 +69,7 @@ impl PressureWatch {
         };
         // Whoever is told twice has given back what it can; then the count begins anew.
         self.scarce_since = (!is_lasting).then_some(now);
-        Some(Scarce { words, is_lasting })
+        Some(Scarce { message, is_lasting })
     }
 }
 
@@ -223,8 +223,8 @@ mod tests {
         let mut watch = PressureWatch::default();
         let start = Instant::now();
         let mut at = |seconds, is_scarce: bool, is_ours: bool| {
-            let words = is_scarce.then(|| "little".to_owned());
-            let said = watch.after(words, is_ours, start + Duration::from_secs(seconds));
+            let message = is_scarce.then(|| "little".to_owned());
+            let said = watch.after(message, is_ours, start + Duration::from_secs(seconds));
             said.map(|it| it.is_lasting)
         };
         assert_eq!(at(0, false, true), None);

@@ -84,7 +84,7 @@ impl Answer {
 }
 
 /// A model that writes, with what it has read so far.
-pub struct Writer {
+pub struct Generator {
     decoder: Decoder,
     cache: KvCache,
     /// The tokens the cache holds.
@@ -102,7 +102,7 @@ impl Default for Limits {
     }
 }
 
-impl Writer {
+impl Generator {
     /// A writer that has read nothing.
     pub fn new(decoder: Decoder) -> Self {
         Self {

@@ -21,7 +21,7 @@ use crate::{
     Error, Result,
     checkpoint::save::replace_file,
     data::starter::{Category, Exchange, StarterData},
-    generate::{Writer, sample::SamplingSettings},
+    generate::{Generator, sample::SamplingSettings},
     train::{
         TrainRequest,
         request::{BatchRequest, EvaluateRequest, RunRequest, SampleRequest, SaveRequest},
@@ -202,11 +202,11 @@ pub fn examine(
     let limits = model.limits(LONGEST_ANSWER_TOKENS);
     let mut examination = Examination::default();
     // One writer: the beginning of every prompt is the same and is read once.
-    let mut writer = Writer::new(model.decoder.clone());
+    let mut generator = Generator::new(model.decoder.clone());
     for exchange in questions {
         let prompt = model.prompt(&exchange.question)?;
         let mut go_on = |_: &str| ControlFlow::Continue(());
-        let answer = writer.write(
+        let answer = generator.write(
             &model.tokenizer,
             &prompt,
             &SamplingSettings::greedy(),

@@ -115,8 +115,9 @@ pub enum TrainEvent {
         learning_rate: f64,
     },
 
-    /// Memory ran out, or nearly; the run gave something up and goes on.
-    Relieved {
+    /// Memory ran out, or nearly; the run gave something up and continues.
+    #[serde(alias = "relieved")]
+    MemoryFallback {
         /// The step that could not be taken.
         step: usize,
         /// The last good state, where it goes on.
@@ -257,7 +258,7 @@ impl TrainEvent {
     /// The last step that counts after an event, for those that know it: where a run went back, the one it went back to.
     pub fn last_step(&self) -> Option<usize> {
         match *self {
-            Self::RolledBack { to_step, .. } | Self::Relieved { to_step, .. } => Some(to_step),
+            Self::RolledBack { to_step, .. } | Self::MemoryFallback { to_step, .. } => Some(to_step),
             _ => self.step(),
         }
     }
@@ -271,7 +272,7 @@ impl TrainEvent {
             | Self::Showed(Showed { step, .. })
             | Self::Saved { step, .. }
             | Self::RolledBack { step, .. }
-            | Self::Relieved { step, .. }
+            | Self::MemoryFallback { step, .. }
             | Self::Waiting { step, .. }
             | Self::Failed { step, .. }
             | Self::Paused { step, .. }

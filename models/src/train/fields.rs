@@ -247,6 +247,12 @@ const SCHEDULES: &[Choice] = &[
 
 const OPTIMIZERS: &[Choice] = &[choice("adamw", "AdamW"), choice("sgd", "SGD")];
 
+/// What a field or section was called in run files of earlier versions, which are still read.
+pub const FORMER_NAMES: [(&str, &str); 2] = [
+    ("checkpointing", "gradient_checkpointing"),
+    ("relief", "memory_fallback"),
+];
+
 /// The fields that every run has.
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
@@ -258,7 +264,7 @@ pub const FIELDS: &[Field] = &[
     Field::new("Batch", "batch.rows", "Batch size", Count, "Rows computed at once. Memory grows with it.").unit("rows").at_least(1.0),
     Field::new("Batch", "batch.length", "Sequence length", Count, "Units in a row of a batch, such as the tokens of a text. Memory grows with it.").at_least(2.0),
     Field::new("Batch", "batch.accumulate", "Gradient accumulation", Count, "Batches whose gradients are added up before the weights change. Time grows with it, memory does not.").unit("batches").at_least(1.0).advanced(),
-    Field::new("Batch", "checkpointing", "Gradient checkpointing", Flag, "Compute activations twice instead of keeping them: less memory, about a third more time.").advanced(),
+    Field::new("Batch", "gradient_checkpointing", "Gradient checkpointing", Flag, "Compute activations twice instead of keeping them: less memory, about a third more time.").advanced(),
 
     Field::new("Learning", "learning_rate", "Learning rate", Number, "The highest learning rate of the run, such as 2e-4.").above(0.0).at_most(10.0),
     Field::new("Learning", "schedule.kind", "Schedule", Word, "How the learning rate falls after the warm-up.").choices(SCHEDULES).advanced(),
@@ -277,8 +283,8 @@ pub const FIELDS: &[Field] = &[
     Field::new("Device", "dtype.compute", "Compute precision", Word, "The number format of activations and gradients. precision: bf16 at the top of a run file means the same.").choices(DTYPES).advanced(),
     Field::new("Device", "dtype.storage", "Storage precision", Word, "The number format of weights that aren’t trained. Weights that are trained are always f32.").choices(DTYPES).advanced(),
     Field::new("Device", "strict", "Strict", Flag, "Refuse what the device can’t do safely, instead of taking the next best with a warning.").advanced(),
-    Field::new("Device", "relief.narrower_dtype", "Allow narrower precision", Flag, "Continue in a narrower number format when memory runs out, if the device check passed it.").advanced(),
-    Field::new("Device", "relief.cpu", "Allow the CPU", Flag, "Continue on the CPU when the memory of the device runs out.").advanced(),
+    Field::new("Device", "memory_fallback.narrower_dtype", "Allow narrower precision", Flag, "Continue in a narrower number format when memory runs out, if the device check passed it.").advanced(),
+    Field::new("Device", "memory_fallback.cpu", "Allow the CPU", Flag, "Continue on the CPU when the memory of the device runs out.").advanced(),
     Field::new("Device", "avoid_kernels", "Avoided kernels", List, "Operations computed without the kernels made for them, such as rms_norm. Those that failed the device check are added.").advanced(),
 
     Field::new("Evaluation", "evaluate.every", "Evaluate every", Count, "After how many steps the held-out data is evaluated. 0 turns it off.").unit("steps").advanced(),

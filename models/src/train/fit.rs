@@ -32,16 +32,16 @@ pub struct Fit {
     /// The most rows at once that fit, if any do, with the rows of an update kept.
     pub most_rows: Option<usize>,
     /// What would make it fit, the cheapest first. Empty when it fits, or nothing that can be changed here is enough.
-    pub ways: Vec<Way>,
+    pub fixes: Vec<Fix>,
 }
 
 /// A change of a run that makes it fit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Way {
+pub struct Fix {
     /// What is changed.
     pub changes: Vec<Change>,
-    /// What that is and what it costs: `checkpointing: 33 % slower`.
-    pub words: String,
+    /// What that is and what it costs: `gradient_checkpointing: 33 % slower`.
+    pub message: String,
     /// What the run needs then.
     pub needed_bytes: u64,
 }
@@ -70,13 +70,13 @@ impl Fit {
             facts,
             room: room(free_bytes),
         };
-        let ways = if fits { Vec::new() } else { search.ways(plan) };
+        let fixes = if fits { Vec::new() } else { search.fixes(plan) };
         Some(Self {
             fits,
             needed_bytes,
             free_bytes,
             most_rows: most_rows::<K>(plan, shape, room(free_bytes)),
-            ways,
+            fixes,
         })
     }
 
@@ -138,7 +138,7 @@ pub struct Changed<K: Kind> {
     /// The plan as it would be.
     pub plan: TrainPlan<K::Plan>,
     changes: Vec<Change>,
-    words: Vec<String>,
+    message: Vec<String>,
 }
 
 /// A single kind of change: makes the plan need less, as little changed as is enough, or as much as can be. Nothing where
@@ -159,7 +159,7 @@ const fn measures<K: Kind>() -> [Measure<K>; 3] {
             turn: 0,
         },
         Measure {
-            change: |search, from| search.checkpointing(from),
+            change: |search, from| search.gradient_checkpointing(from),
             turn: 1,
         },
         Measure {
@@ -174,37 +174,37 @@ const ROWS: usize = 0;
 
 impl<'a, K: Kind> Search<'a, K> {
     /// Each change that is enough by itself, and the cheapest that are together where none of them is.
-    fn ways(&self, plan: &TrainPlan<K::Plan>) -> Vec<Way> {
+    fn fixes(&self, plan: &TrainPlan<K::Plan>) -> Vec<Fix> {
         let begin = Changed {
             plan: plan.clone(),
             changes: Vec::new(),
-            words: Vec::new(),
+            message: Vec::new(),
         };
-        let mut ways = Vec::new();
+        let mut fixes = Vec::new();
         for at in 0..measures::<K>().len() + K::MEASURES.len() {
             let alone = self
                 .change(at, &begin)
-                .and_then(|changed| self.way(&changed));
-            let way = match ways.is_empty() {
+                .and_then(|changed| self.fix(&changed));
+            let fix = match fixes.is_empty() {
                 true => alone.or_else(|| self.cheapest(&begin, at)),
                 false => alone,
             };
-            ways.extend(way);
+            fixes.extend(fix);
         }
-        ways
+        fixes
     }
 
     /// The changes up to this one, without those that are not needed beside it.
-    fn cheapest(&self, begin: &Changed<K>, last: usize) -> Option<Way> {
+    fn cheapest(&self, begin: &Changed<K>, last: usize) -> Option<Fix> {
         let mut measures: Vec<usize> = (0..=last).collect();
-        let mut way = self.way(&self.together(begin, &measures))?;
+        let mut fix = self.fix(&self.together(begin, &measures))?;
         for at in (0..last).rev() {
             let fewer: Vec<usize> = measures.iter().copied().filter(|it| *it != at).collect();
-            if let Some(enough) = self.way(&self.together(begin, &fewer)) {
-                (measures, way) = (fewer, enough);
+            if let Some(enough) = self.fix(&self.together(begin, &fewer)) {
+                (measures, fix) = (fewer, enough);
             }
         }
-        Some(way)
+        Some(fix)
     }
 
     /// The plan with several changes, as many rows at once as they let it have.
@@ -251,11 +251,11 @@ impl<'a, K: Kind> Search<'a, K> {
         K::estimate(plan, self.shape).bytes()
     }
 
-    fn way(&self, changed: &Changed<K>) -> Option<Way> {
+    fn fix(&self, changed: &Changed<K>) -> Option<Fix> {
         let needed_bytes = self.needed(&changed.plan);
-        (needed_bytes <= self.room).then(|| Way {
+        (needed_bytes <= self.room).then(|| Fix {
             changes: changed.changes.clone(),
-            words: changed.words.join(", and "),
+            message: changed.message.join(", and "),
             needed_bytes,
         })
     }
@@ -269,24 +269,24 @@ impl<'a, K: Kind> Search<'a, K> {
             ("batch.rows", rows.to_string()),
             ("batch.accumulate", plan.run.batch.accumulate.to_string()),
         ];
-        let words = format!(
+        let message = format!(
             "{} at once instead of {before}: learns the same",
             counted(rows, "row")
         );
-        (rows < before).then(|| from.with(plan, &changes, words))
+        (rows < before).then(|| from.with(plan, &changes, message))
     }
 
-    fn checkpointing(&self, from: &Changed<K>) -> Option<Changed<K>> {
-        if from.plan.run.checkpointing {
+    fn gradient_checkpointing(&self, from: &Changed<K>) -> Option<Changed<K>> {
+        if from.plan.run.gradient_checkpointing {
             return None;
         }
         let mut plan = from.plan.clone();
-        plan.run.checkpointing = true;
+        plan.run.gradient_checkpointing = true;
         let operations = |plan| K::estimate(plan, self.shape).operations;
         let slower = operations(&plan) / operations(&from.plan) - 1.0;
-        let words = format!("checkpointing: {:.0} % slower", slower * 100.0);
-        let changes = [("checkpointing", "true".to_owned())];
-        Some(from.with(plan, &changes, words))
+        let message = format!("gradient checkpointing: {:.0} % slower", slower * 100.0);
+        let changes = [("gradient_checkpointing", "true".to_owned())];
+        Some(from.with(plan, &changes, message))
     }
 
     /// Formats that the device's table allows and the device check has not found wrong.
@@ -307,7 +307,7 @@ impl<'a, K: Kind> Search<'a, K> {
                 Role::Storage => "frozen weights",
                 _ => "computing",
             };
-            to.words.push(format!(
+            to.message.push(format!(
                 "{what} in {dtype} instead of {present}: fewer digits"
             ));
             to.change(role.field(), dtype.to_string());
@@ -340,7 +340,7 @@ impl<K: Kind> Clone for Changed<K> {
         Self {
             plan: self.plan.clone(),
             changes: self.changes.clone(),
-            words: self.words.clone(),
+            message: self.message.clone(),
         }
     }
 }
@@ -351,7 +351,7 @@ impl<K: Kind> Changed<K> {
         &self,
         plan: TrainPlan<K::Plan>,
         changes: &[(&str, String)],
-        words: String,
+        message: String,
     ) -> Self {
         let mut changed = Self {
             plan,
@@ -360,7 +360,7 @@ impl<K: Kind> Changed<K> {
         for (field, value) in changes {
             changed.change(field, value.clone());
         }
-        changed.words.push(words);
+        changed.message.push(message);
         changed
     }
 

@@ -93,7 +93,7 @@ pub struct Forecast {
     /// The whole run, after it was opened.
     pub seconds: f64,
     /// Of it, evaluations, samples and saves.
-    pub looking_seconds: f64,
+    pub evaluation_seconds: f64,
     /// Reading the data and the model, before that.
     pub opening_seconds: f64,
 }
@@ -270,7 +270,7 @@ impl Forecast {
         let (fixed_millis, millis_per_unit) = line(&passes);
         let pass_millis = fixed_millis + millis_per_unit * trial.mean_units;
         let step_millis = plan.batch.accumulate as f64 * pass_millis + last.update_millis;
-        let looking_seconds = looking_millis(plan, trial) / 1e3;
+        let evaluation_seconds = evaluation_millis(plan, trial) / 1e3;
         // A run warms up as its trial did, at both sizes together.
         let warm_up_millis: f64 = trial.sizes.iter().map(|it| it.warm_up_millis).sum();
         let steps_millis = step_millis * plan.steps as f64 + warm_up_millis;
@@ -283,8 +283,8 @@ impl Forecast {
             fixed_millis,
             millis_per_unit,
             step_millis,
-            seconds: steps_millis / 1e3 + looking_seconds,
-            looking_seconds,
+            seconds: steps_millis / 1e3 + evaluation_seconds,
+            evaluation_seconds,
             opening_seconds: trial.opening_seconds,
         })
     }
@@ -298,7 +298,7 @@ pub fn words_for_cost(seconds: f64, peak_bytes: Option<u64>, free_bytes: Option<
 }
 
 /// Milliseconds of all evaluations, samples and saves: once before the first step, when they are due, and at the end.
-fn looking_millis(plan: &RunPlan, trial: &Trial) -> f64 {
+fn evaluation_millis(plan: &RunPlan, trial: &Trial) -> f64 {
     let count =
         |is_due: &dyn Fn(usize) -> bool| 1 + (1..=plan.steps).filter(|&it| is_due(it)).count();
     let evaluations = count(&|step| plan.evaluates_after(step));

@@ -13,12 +13,12 @@ pub mod forecast;
 pub mod kind;
 pub mod loss_scale;
 pub mod plan;
-pub mod relief;
+pub mod memory_fallback;
 pub mod request;
 pub mod resolve;
 mod saving;
 pub mod sentence;
-mod setback;
+mod rejected_step;
 pub mod spike;
 pub mod state;
 pub mod task;
@@ -52,7 +52,7 @@ use crate::{
 use event::Showed;
 use loss_scale::LossScale;
 use saving::Saver;
-use setback::{Setback, goes_back, roll_back, words_for_taken};
+use rejected_step::{RejectedStep, goes_back, roll_back, message_for_taken};
 use spike::Spike;
 use state::Best;
 use task::BatchSize;
@@ -79,7 +79,7 @@ struct Learned {
 }
 
 /// A step, or why it was not taken. Then no weight was changed.
-type Attempt = std::result::Result<Learned, Setback>;
+type Attempt = std::result::Result<Learned, RejectedStep>;
 
 /// What all micro-batches of a step said.
 struct Pass {
@@ -138,8 +138,8 @@ pub fn train<T: Task>(
         let step_started = Instant::now();
         let learned = match learn_with_memory(plan, task, state, &mut saver, observer)? {
             Ok(learned) => learned,
-            Err(setback) => {
-                roll_back(plan, task, state, checkpoints, setback, observer)?;
+            Err(rejected_step) => {
+                roll_back(plan, task, state, checkpoints, rejected_step, observer)?;
                 continue;
             }
         };
@@ -242,19 +242,19 @@ fn yield_memory<T: Task>(
     task: &mut T,
     state: &mut TrainState,
     saver: &mut Saver,
-    Scarce { words, is_lasting }: Scarce,
+    Scarce { message, is_lasting }: Scarce,
     observer: &mut dyn Observer,
 ) -> Result<()> {
     // What comes next may be the end of this process, which should cost nothing.
     saver.save_if_new(task, state, observer)?;
     let (step, plan) = (state.progress.step, saver.plan);
-    let words = format!("memory is scarce after step {step}: {words}");
+    let message = format!("memory is scarce after step {step}: {message}");
     // A card has memory of its own. And a run that has given up all it can goes on as long as it is let.
     let on_card = device_of(task).is_some_and(|device| device.is_cuda());
-    let helps = !on_card && (plan.batch.rows > 1 || !plan.checkpointing);
+    let helps = !on_card && (plan.batch.rows > 1 || !plan.gradient_checkpointing);
     match is_lasting && helps {
-        true => Err(Error::OutOfMemory(words)),
-        false => give_back(task, step, words, observer),
+        true => Err(Error::OutOfMemory(message)),
+        false => give_back(task, step, message, observer),
     }
 }
 
@@ -266,7 +266,7 @@ fn give_back<T: Task>(
     observer: &mut dyn Observer,
 ) -> Result<()> {
     release_unused(task)?;
-    observer.event(TrainEvent::Relieved {
+    observer.event(TrainEvent::MemoryFallback {
         step: step + 1,
         to_step: step,
         why,
@@ -310,7 +310,7 @@ fn learn_from<T: Task>(
         let pass = pass(plan, task, step, batches, size, loss_scale)?;
         if !pass.loss.is_finite() {
             task.undo_losses()?;
-            return Ok(Err(Setback::NotFinite("loss")));
+            return Ok(Err(RejectedStep::NotFinite("loss")));
         }
         if pass.gradient_norm.is_finite() {
             break (pass, loss_scale);
@@ -319,7 +319,7 @@ fn learn_from<T: Task>(
         // With a lower scale the same batches are learned from again: none is lost.
         let lower = state.progress.loss_scale.as_mut();
         if !lower.is_some_and(LossScale::overflowed) {
-            return Ok(Err(Setback::NotFinite("gradient")));
+            return Ok(Err(RejectedStep::NotFinite("gradient")));
         }
     };
     let Pass {
@@ -331,7 +331,7 @@ fn learn_from<T: Task>(
     let spike = state.progress.norms.spike(gradient_norm, plan.clip_norm);
     if let Some(spike) = spike.filter(|_| goes_back(state)) {
         task.undo_losses()?;
-        return Ok(Err(Setback::Spike(spike)));
+        return Ok(Err(RejectedStep::Spike(spike)));
     }
 
     let learning_rate = schedule(plan).at(step) * state.progress.rate_factor;
@@ -533,7 +533,7 @@ fn tell_step<T: Task>(
         peak_bytes: memory.and_then(|memory| memory.peak_bytes),
     });
     if let Some(spike) = learned.spike {
-        let message = words_for_taken(spike, plan, state);
+        let message = message_for_taken(spike, plan, state);
         observer.event(TrainEvent::Warned { message });
     }
 }

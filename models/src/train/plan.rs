@@ -76,12 +76,13 @@ pub struct RunPlan {
     /// The share of the previous average of the weights that is kept. 0 is off.
     pub ema: f64,
     /// Whether activations are computed twice instead of kept.
-    pub checkpointing: bool,
+    #[serde(alias = "checkpointing")]
+    pub gradient_checkpointing: bool,
     /// The kinds of numbers.
     pub dtype: DtypePlan,
     /// What may be given up when memory runs out.
-    #[serde(default)]
-    pub relief: ReliefPlan,
+    #[serde(default, alias = "relief")]
+    pub memory_fallback: MemoryFallbackPlan,
     /// The operations that are computed without the kernels made for them, since those are wrong on this device.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub avoid_kernels: Vec<String>,
@@ -230,7 +231,7 @@ impl DtypePlan {
 
 /// What may be given up when memory runs out, beside what leaves the result as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ReliefPlan {
+pub struct MemoryFallbackPlan {
     /// The width of the numbers that are computed in, where the device check found a narrower format right.
     pub narrower_dtype: bool,
     /// The device: the processor may go on instead.

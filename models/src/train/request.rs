@@ -86,11 +86,11 @@ pub struct RunRequest {
     /// How much of the previous average of the weights is kept at each step, such as 0.999. 0 turns it off.
     pub ema: Option<f64>,
     /// Compute activations twice instead of keeping them: less memory, about a third more time.
-    pub checkpointing: Option<bool>,
+    pub gradient_checkpointing: Option<bool>,
     /// In which numbers to compute.
     pub dtype: DtypeRequest,
     /// What may be given up when memory runs out.
-    pub relief: ReliefRequest,
+    pub memory_fallback: MemoryFallbackRequest,
     /// Operations to compute without the kernels made for them, such as `rms_norm`. What the device check found wrong is
     /// added.
     pub avoid_kernels: Option<Vec<String>>,
@@ -161,10 +161,10 @@ pub struct DtypeRequest {
     pub storage: Option<Dtype>,
 }
 
-/// What may be given up when memory runs out, after fewer rows at once and `checkpointing`, which leave the result as it is.
+/// What may be given up when memory runs out, after fewer rows at once and `gradient_checkpointing`, which leave the result as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ReliefRequest {
+pub struct MemoryFallbackRequest {
     /// Go on in narrower numbers, if the device check found them right.
     pub narrower_dtype: Option<bool>,
     /// Go on on the processor.

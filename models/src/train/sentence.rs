@@ -36,9 +36,9 @@ impl TrainEvent {
                     step => format!("resumed at step {step}"),
                 };
                 let (trained, all) = (count(*trainable_parameters), count(*parameters));
-                let words =
+                let message =
                     format!("{began} on {device}; {trained} of {all} parameters are trained");
-                (words, false)
+                (message, false)
             }
             Self::Tried {
                 steps,
@@ -65,7 +65,7 @@ impl TrainEvent {
                     format!("back to step {to_step}, on with learning rate {learning_rate:.1e}");
                 (format!("step {step}: {why}; {back}"), true)
             }
-            Self::Relieved {
+            Self::MemoryFallback {
                 to_step, why, how, ..
             } => (format!("{why}; on from step {to_step}: {how}"), true),
             Self::Waiting {
@@ -168,7 +168,7 @@ mod tests {
                 true,
             ),
             (
-                TrainEvent::Relieved {
+                TrainEvent::MemoryFallback {
                     step: 4,
                     to_step: 2,
                     why: why(),

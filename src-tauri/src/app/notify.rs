@@ -2,17 +2,17 @@
 
 /// Shows a notification. A system that shows none, or a user who allows none, is no error: the window says the same.
 #[cfg(not(target_os = "macos"))]
-pub(super) fn notify(title: &str, words: &str) {
+pub(super) fn notify(title: &str, message: &str) {
     let _ = notify_rust::Notification::new()
         .appname("Anneal")
         .summary(title)
-        .body(words)
+        .body(message)
         .show();
 }
 
 /// Asks whether it may, the first time, and shows a notification.
 #[cfg(target_os = "macos")]
-pub(super) fn notify(title: &str, words: &str) {
+pub(super) fn notify(title: &str, message: &str) {
     use block2::RcBlock;
     use objc2::runtime::Bool;
     use objc2_foundation::{NSBundle, NSError, NSString, NSUUID};
@@ -27,7 +27,7 @@ pub(super) fn notify(title: &str, words: &str) {
     }
     let content = UNMutableNotificationContent::new();
     content.setTitle(&NSString::from_str(title));
-    content.setBody(&NSString::from_str(words));
+    content.setBody(&NSString::from_str(message));
     let id = NSUUID::UUID().UUIDString();
     let request = UNNotificationRequest::requestWithIdentifier_content_trigger(&id, &content, None);
     let center = UNUserNotificationCenter::currentNotificationCenter();

@@ -42,7 +42,7 @@ pub(super) fn tell_downloads(handle: AppHandle) {
         let (app, mut told) = (handle.state::<App>(), Told::default());
         while let Some(downloads) = app.downloads.next(&mut told) {
             let downloads = downloads.into_iter().map(DownloadView::from).collect();
-            app.tell(News::Downloads { downloads });
+            app.send(News::Downloads { downloads });
         }
     });
 }
@@ -112,7 +112,7 @@ impl Watch {
         if looks || !app.host.settings().notifications {
             return;
         }
-        let words = match state.status {
+        let message = match state.status {
             RunStatus::Finished => match state.best_loss {
                 Some(loss) => format!("Finished. Best held-out loss {loss:.3}."),
                 None => "Finished.".to_owned(),
@@ -122,7 +122,7 @@ impl Watch {
             RunStatus::Running | RunStatus::Paused | RunStatus::Stopped => return,
         };
         let name = plan.map_or_else(|| run.id.clone(), |plan| plan.run.name);
-        notify(&name, &words);
+        notify(&name, &message);
     }
 
     fn keep_awake(&mut self, state: Option<&RunState>, app: &App) {
@@ -137,8 +137,8 @@ impl Watch {
         if self.awake.as_mut().is_some_and(|awake| !awake.holds()) {
             self.awake = None;
         }
-        let words = self.awake.as_ref().map(|_| "kept awake while it trains");
-        *locked(&app.awake) = words.map(str::to_owned);
+        let message = self.awake.as_ref().map(|_| "kept awake while it trains");
+        *locked(&app.awake) = message.map(str::to_owned);
     }
 
     /// Shows how far a run is on the app's icon. The window's thread is asked only for what is new.

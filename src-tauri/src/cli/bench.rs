@@ -130,7 +130,7 @@ fn tell(news: &BenchNews<'_>, bar: &ProgressBar, began: &mut Option<Instant>, te
             terminal.note_above(bar, format_args!("waiting until `{}` has ended", run.id));
         }
         BenchNews::WaitsFor { work, device } => {
-            let (work, device) = (work.words(), &device.name);
+            let (work, device) = (work.describe(), &device.name);
             terminal.note_above(
                 bar,
                 format_args!("waiting until {work} on {device} has ended"),
@@ -238,9 +238,9 @@ fn compare(earlier: &BenchReport, later: &BenchReport, terminal: &Terminal) -> R
         let mut lines = vec![heads.map(|head| style(head).dim().to_string()).to_vec()];
         lines.extend(rows.iter().map(|row| {
             let words = match (row.is_clear, row.ratio < 1.0) {
-                (false, _) => style(&row.words).dim(),
-                (true, true) => style(&row.words).red(),
-                (true, false) => style(&row.words).green(),
+                (false, _) => style(&row.message).dim(),
+                (true, true) => style(&row.message).red(),
+                (true, false) => style(&row.message).green(),
             };
             let [config, before, after] = [&row.config, &row.before, &row.after].map(String::clone);
             vec![config, before, after, words.to_string()]
@@ -282,7 +282,7 @@ fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
                 report.time.get(..16).unwrap_or_default().replace('T', " "),
                 report.size.to_string(),
                 devices.join(", "),
-                report.power.words().unwrap_or_default(),
+                report.power.describe().unwrap_or_default(),
                 origin.to_owned(),
             ]
         })

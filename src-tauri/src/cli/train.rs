@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     host::Host,
-    jobs::engine::Wish,
+    jobs::engine::Control,
     store::{
         record::RecordedEvent,
         run_file,
@@ -157,8 +157,8 @@ fn show_plan(
     }
     if let Some(fit) = resolved.misfit() {
         terminal.warn(fit.refusal());
-        for way in cost::ways(&fit.ways) {
-            terminal.note(way);
+        for fix in cost::fixes(&fit.fixes) {
+            terminal.note(fix);
         }
     }
     let forecast = match measure {
@@ -256,7 +256,7 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
         terminal.note("a few steps are tried first");
     }
     let mut view = View::new(terminal, run.plan()?.task.unit());
-    let wish = || Wish::stop_if(interrupts.load(Ordering::SeqCst) > 0);
+    let control = || Control::stop_if(interrupts.load(Ordering::SeqCst) > 0);
     let mut started = |engine| {
         if terminal.json {
             let opened =
@@ -269,7 +269,7 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
         force,
         &mut started,
         &mut |event| view.show(event),
-        &wish,
+        &control,
     );
     view.bar.finish_and_clear();
     trained.map_err(|error| say_how_to_force(error, run))?;

@@ -59,7 +59,7 @@ pub(super) fn run_benchmark(
     app.stop_bench.store(false, Ordering::SeqCst);
     let stop = || app.stop_bench.load(Ordering::SeqCst);
     let mut teller = Teller::new(progress);
-    let mut waits = |run: &Run| teller.say(waits_for(run));
+    let mut waits = |run: &Run| teller.send(waits_for(run));
     let Some(_turn) = app.queue.turn(&mut waits, &stop) else {
         return Err(AppError::failed("the benchmark was stopped; nothing was measured").into());
     };
@@ -157,19 +157,19 @@ impl Teller {
 
     fn hear(&mut self, news: BenchNews<'_>) {
         match news {
-            BenchNews::Waits { run } => self.say(waits_for(&run)),
+            BenchNews::Waits { run } => self.send(waits_for(&run)),
             BenchNews::WaitsFor { work, device } => {
-                self.say(format!(
+                self.send(format!(
                     "Waits until {} on {} has ended",
-                    work.words(),
+                    work.describe(),
                     device.name
                 ));
             }
-            BenchNews::Checks { device } => self.say(format!("Checks {} first", device.name)),
+            BenchNews::Checks { device } => self.send(format!("Checks {} first", device.name)),
             BenchNews::Begun { cases } => self.cases = cases,
             BenchNews::Measures { device, case } => {
                 self.began.get_or_insert_with(Instant::now);
-                self.say(format!("{} on {}", words_of_case(case), device.name));
+                self.send(format!("{} on {}", words_of_case(case), device.name));
             }
             BenchNews::Measured { device, row } => {
                 self.done += 1;
@@ -194,7 +194,7 @@ impl Teller {
         }
     }
 
-    fn say(&self, now: String) {
+    fn send(&self, now: String) {
         let each = self
             .began
             .map(|began| began.elapsed().as_secs_f64() / self.done.max(1) as f64);

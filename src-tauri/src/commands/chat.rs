@@ -98,8 +98,8 @@ pub(super) fn stop_answer(app: State<'_, App>, place: u32) -> Answer<()> {
 /// The conversations that have these words in them, the newest first. Without words, all.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn conversations(app: State<'_, App>, words: String) -> Answer<Vec<ConversationView>> {
-    let found = conversations::list(&app.host.paths.conversations, &words);
+pub(super) fn conversations(app: State<'_, App>, query: String) -> Answer<Vec<ConversationView>> {
+    let found = conversations::list(&app.host.paths.conversations, &query);
     Ok(found.into_iter().map(ConversationView::from).collect())
 }
 

@@ -115,7 +115,7 @@ impl App {
         Self {
             queue: Queue::new(host.paths.waiting.clone(), {
                 let host = host.clone();
-                move |run, force, heard, wish| host.train(run, force, &mut |_| {}, heard, wish)
+                move |run, force, heard, control| host.train(run, force, &mut |_| {}, heard, control)
             }),
             downloads: Downloads::new(host.hub.clone(), host.paths.clone()),
             host,
@@ -137,7 +137,7 @@ impl App {
     }
 
     /// Tells the window something. Whether there is a page to hear it.
-    pub(crate) fn tell(&self, news: News) -> bool {
+    pub(crate) fn send(&self, news: News) -> bool {
         let window = locked(&self.window);
         window
             .as_ref()

@@ -66,7 +66,7 @@ pub(super) fn follow_run(
     thread::spawn(move || {
         let gone = std::cell::Cell::new(false);
         let mut last = after;
-        let mut tell = |events, state| {
+        let mut report = |events, state| {
             let events = EventsView::new(last, events);
             last = events.last();
             // The place in the queue is part of what the window asks for every second.
@@ -74,7 +74,7 @@ pub(super) fn follow_run(
             gone.set(news.send(RunNews { run, events }).is_err());
         };
         let hears = || !gone.get() && follower.load(Ordering::SeqCst) == number;
-        follow::follow(&run, u64::from(after), &mut tell, &hears, &goes_on);
+        follow::follow(&run, u64::from(after), &mut report, &hears, &goes_on);
     });
     Ok(number)
 }

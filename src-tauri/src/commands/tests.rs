@@ -205,13 +205,13 @@ fn a_run_that_does_not_fit_is_refused_with_ways_that_fit() {
     assert_eq!(fit["fits"], json!(false));
     let refused = window.refused("start_run", json!({ "filled": filled, "force": false }));
     assert_eq!(refused["message"], fit["refusal"]);
-    let way = &fit["ways"][0];
-    let changed = with(filled, way["fields"].clone());
+    let fix = &fit["ways"][0];
+    let changed = with(filled, fix["fields"].clone());
     let plan = window.call("plan_run", json!({ "filled": changed }));
-    assert_eq!(plan["fit"]["fits"], json!(true), "{way}");
-    assert_eq!(plan["fit"]["neededBytes"], way["neededBytes"]);
+    assert_eq!(plan["fit"]["fits"], json!(true), "{fix}");
+    assert_eq!(plan["fit"]["neededBytes"], fix["neededBytes"]);
     let rows = |field: &str| {
-        way["fields"][field]
+        fix["fields"][field]
             .as_str()
             .unwrap()
             .parse::<u64>()

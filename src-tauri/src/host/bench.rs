@@ -16,7 +16,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    jobs::engine::{Engine, Wish},
+    jobs::engine::{Engine, Control},
     power::supply::Power,
     store::{
         benchmarks::{self, BenchReport, FORMAT, MeasuredDevice, words_of},
@@ -81,21 +81,21 @@ impl Host {
     pub(crate) fn bench(
         &self,
         request: &BenchRequest,
-        tell: &mut dyn FnMut(BenchNews<'_>),
+        on_news: &mut dyn FnMut(BenchNews<'_>),
         stop: &dyn Fn() -> bool,
     ) -> Result<BenchReport> {
         refuse_unknown(&request.only)?;
-        self.wait_for_runs(tell, stop);
+        self.wait_for_runs(on_news, stop);
         let devices = self.devices_to_measure(&request.devices)?;
         for device in &devices {
-            self.wait_for_others(device, tell, stop);
+            self.wait_for_others(device, on_news, stop);
         }
         let (start, power) = (Instant::now(), Power::now());
         let size = request.size.unwrap_or_else(|| size_for(&devices));
         let mut warnings = Vec::new();
         let mut plans = Vec::new();
         for device in devices {
-            match self.checked_for(&device, tell, stop)? {
+            match self.checked_for(&device, on_news, stop)? {
                 Checked {
                     training_failed: Some(failed),
                     ..
@@ -104,7 +104,7 @@ impl Host {
             }
         }
         // The first case is measured once more at the end.
-        tell(BenchNews::Begun {
+        on_news(BenchNews::Begun {
             cases: plans.iter().map(|plan| plan.cases.len() + 1).sum(),
         });
         let seconds = request.seconds.unwrap_or(SECONDS);
@@ -112,7 +112,7 @@ impl Host {
         for plan in plans {
             let device = plan.device.clone();
             let in_use = self.use_device(device.requested(), Work::Benchmark);
-            measured.push(self.measure_device(plan, seconds, tell, stop)?);
+            measured.push(self.measure_device(plan, seconds, on_news, stop)?);
             let others = in_use.map_or_else(Vec::new, |in_use| in_use.others());
             warnings.extend(in_use::warning(&others, &device.name));
         }
@@ -150,11 +150,11 @@ impl Host {
         benchmarks::since_last(report, &benchmarks::list(&self.paths))
     }
 
-    fn wait_for_runs(&self, tell: &mut dyn FnMut(BenchNews<'_>), stop: &dyn Fn() -> bool) {
+    fn wait_for_runs(&self, on_news: &mut dyn FnMut(BenchNews<'_>), stop: &dyn Fn() -> bool) {
         let mut waits_for = None;
         while let Some(run) = self.run_that_goes_on().filter(|_| !stop()) {
             if waits_for.as_ref() != Some(&run) {
-                tell(BenchNews::Waits { run: run.clone() });
+                on_news(BenchNews::Waits { run: run.clone() });
                 waits_for = Some(run);
             }
             thread::sleep(LOOK);
@@ -164,14 +164,14 @@ impl Host {
     fn wait_for_others(
         &self,
         device: &FoundDevice,
-        tell: &mut dyn FnMut(BenchNews<'_>),
+        on_news: &mut dyn FnMut(BenchNews<'_>),
         stop: &dyn Fn() -> bool,
     ) {
         let folder = self.in_use_folder(device.requested());
         let mut waits_for = None;
         while let Some(&work) = in_use::now(&folder).first().filter(|_| !stop()) {
             if waits_for != Some(work) {
-                tell(BenchNews::WaitsFor { work, device });
+                on_news(BenchNews::WaitsFor { work, device });
                 waits_for = Some(work);
             }
             thread::sleep(LOOK);
@@ -207,13 +207,13 @@ impl Host {
     fn checked_for(
         &self,
         device: &FoundDevice,
-        tell: &mut dyn FnMut(BenchNews<'_>),
+        on_news: &mut dyn FnMut(BenchNews<'_>),
         stop: &dyn Fn() -> bool,
     ) -> Result<Checked> {
         if let Some(report) = checks::find(&self.paths, device) {
             return Ok(report.checked());
         }
-        tell(BenchNews::Checks { device });
+        on_news(BenchNews::Checks { device });
         let report = self.check(Some(device.requested()), None, &mut |_| {}, stop)?;
         Ok(report.checked())
     }
@@ -222,7 +222,7 @@ impl Host {
         &self,
         plan: Plan,
         seconds: f64,
-        tell: &mut dyn FnMut(BenchNews<'_>),
+        on_news: &mut dyn FnMut(BenchNews<'_>),
         stop: &dyn Fn() -> bool,
     ) -> Result<MeasuredDevice> {
         let device = &plan.device;
@@ -231,22 +231,22 @@ impl Host {
             if stop() {
                 break;
             }
-            tell(BenchNews::Measures { device, case });
+            on_news(BenchNews::Measures { device, case });
             let row = self.measure_case(&plan, case, seconds, stop)?;
             if stop() && row.measured.is_none() {
                 break;
             }
-            tell(BenchNews::Measured { device, row: &row });
+            on_news(BenchNews::Measured { device, row: &row });
             rows.push(row);
         }
         let mut sustained = None;
         let first = rows.first().filter(|row| row.case.workload == MATMUL);
         if let (Some(case), Some(first), false) = (plan.cases.first(), first, stop()) {
-            tell(BenchNews::Measures { device, case });
+            on_news(BenchNews::Measures { device, case });
             let again = self.measure_case(&plan, case, seconds, stop)?;
             let rates = again.per_second().zip(first.per_second());
             sustained = rates.map(|(again, first)| again / first);
-            tell(BenchNews::Measured {
+            on_news(BenchNews::Measured {
                 device,
                 row: &again,
             });
@@ -285,7 +285,7 @@ impl Host {
                 measured = Some(*row);
             }
         };
-        let asked = engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()));
+        let asked = engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()));
         Ok(match (measured, asked) {
             (Some(row), _) => row,
             (None, Err(error)) => Row::not_measured(case.clone(), error.message),

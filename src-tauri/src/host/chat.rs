@@ -16,7 +16,7 @@ use models::{
 
 use super::{Host, hub};
 use crate::{
-    jobs::engine::{Engine, Wish},
+    jobs::engine::{Engine, Control},
     store::{
         self,
         in_use::{self, InUse, Work},
@@ -160,7 +160,7 @@ impl OpenModel {
             device: place.device,
             checked,
         };
-        engine.ask(&ask, &mut hear, &|| Wish::GoOn)?;
+        engine.ask(&ask, &mut hear, &|| Control::Continue)?;
         let opened = opened.ok_or_else(|| AppError::failed("the engine opened nothing"));
         let (answers, context, warnings) = opened?;
         Ok(Self {
@@ -208,7 +208,7 @@ impl OpenModel {
             _ => {}
         };
         self.engine
-            .ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
+            .ask(&ask, &mut hear, &|| Control::stop_if(stop()))?;
         answer.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
     }
 }
@@ -271,26 +271,26 @@ impl Conversation {
     }
 
     /// Sets the scene, or with no words removes it, and forgets what was said.
-    pub(crate) fn set_system(&mut self, words: &str) {
+    pub(crate) fn set_system(&mut self, text: &str) {
         self.messages.clear();
         self.text.clear();
-        if !words.is_empty() {
-            self.messages.push(Message::new(Role::System, words));
+        if !text.is_empty() {
+            self.messages.push(Message::new(Role::System, text));
         }
     }
 
-    /// Answers. A model that continues text does so from `words`, or with no words from where it stopped.
+    /// Answers. A model that continues text does so from `text`, or with no words from where it stopped.
     ///
     /// What got no answer was not said, so that the next attempt starts where this one did.
     pub(crate) fn say(
         &mut self,
-        words: &str,
+        text: &str,
         show: &mut dyn FnMut(&str),
         stop: &dyn Fn() -> bool,
     ) -> Result<Said> {
         if !self.model.answers {
-            if !words.is_empty() {
-                self.text = words.to_owned();
+            if !text.is_empty() {
+                self.text = text.to_owned();
             }
             let prompt = Prompt::Text(self.text.clone());
             let said = self.model.answer(prompt, &self.settings, show, stop)?;
@@ -298,7 +298,7 @@ impl Conversation {
             return Ok(said);
         }
         let mut messages = self.messages.clone();
-        messages.push(Message::new(Role::User, words));
+        messages.push(Message::new(Role::User, text));
         let prompt = Prompt::Messages(messages.clone());
         let said = self.model.answer(prompt, &self.settings, show, stop)?;
         messages.push(Message::new(Role::Assistant, &said.answer.text));
@@ -314,11 +314,11 @@ impl Conversation {
 impl ChatSettings {
     /// The settings with one of them changed, given as `temperature=0.2`.
     pub(crate) fn with(&self, change: &str) -> Result<Self> {
-        let wrong = |words: String| AppError::invalid(format!("`{change}`: {words}"));
-        let (name, words) = change
+        let wrong = |text: String| AppError::invalid(format!("`{change}`: {text}"));
+        let (name, text) = change
             .split_once('=')
             .ok_or_else(|| wrong("write it like `temperature=0.2`".to_owned()))?;
-        let value = parse_scalar(words).map_err(wrong)?;
+        let value = parse_scalar(text).map_err(wrong)?;
         let mut tree = serde_json::to_value(self).map_err(|error| wrong(error.to_string()))?;
         if let Some(fields) = tree.as_object_mut() {
             fields.insert(name.trim().to_owned(), value);

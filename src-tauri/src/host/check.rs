@@ -15,7 +15,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    jobs::engine::{Engine, Wish},
+    jobs::engine::{Engine, Control},
     store::{
         checks::{self, CheckReport, Step},
         in_use::{self, Work},
@@ -65,7 +65,7 @@ impl Host {
         &self,
         device: Option<RequestedDevice>,
         fault: Option<&Fault>,
-        tell: &mut dyn FnMut(CheckNews<'_>),
+        on_news: &mut dyn FnMut(CheckNews<'_>),
         stop: &dyn Fn() -> bool,
     ) -> Result<CheckReport> {
         let start = Instant::now();
@@ -78,14 +78,14 @@ impl Host {
             .iter()
             .map(|group| cases(group.name, class))
             .collect::<Result<_, _>>()?;
-        tell(CheckNews::Begun {
+        on_news(CheckNews::Begun {
             cases: all.iter().map(Vec::len).sum(),
         });
         let mut check = Check {
             host: self,
             device: &device,
             fault,
-            tell,
+            on_news,
             stop,
             engine: None,
             rows: Vec::new(),
@@ -156,7 +156,7 @@ struct Check<'a> {
     host: &'a Host,
     device: &'a FoundDevice,
     fault: Option<&'a Fault>,
-    tell: &'a mut dyn FnMut(CheckNews<'_>),
+    on_news: &'a mut dyn FnMut(CheckNews<'_>),
     stop: &'a dyn Fn() -> bool,
     /// The engine that tries. None before the first, and after one ended.
     engine: Option<Engine>,
@@ -195,7 +195,7 @@ impl Check<'_> {
                     self.add(row);
                 }
             },
-            &|| Wish::stop_if(stop()),
+            &|| Control::stop_if(stop()),
         );
         // One that refused is well; one that ended is not asked again.
         if asked.is_ok() {
@@ -223,7 +223,7 @@ impl Check<'_> {
                     found = fallback;
                 }
             };
-            engine.ask(&ask, &mut hear, &|| Wish::GoOn)?;
+            engine.ask(&ask, &mut hear, &|| Control::Continue)?;
             Ok(engine)
         });
         self.engine = tried.ok();
@@ -231,7 +231,7 @@ impl Check<'_> {
     }
 
     fn add(&mut self, row: Row) {
-        (self.tell)(CheckNews::Tried(&row));
+        (self.on_news)(CheckNews::Tried(&row));
         self.rows.push(row);
     }
 

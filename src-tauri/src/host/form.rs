@@ -72,7 +72,7 @@ pub(crate) const FIELDS: &[Field] = &[
     any("Step", "batch.rows", "Rows at once", &[], "Rows computed at once. Memory grows with it."),
     any("Step", "batch.length", "Row length", &[], "Tokens in a row. Memory grows with it."),
     any("Step", "batch.accumulate", "Accumulate", &[], "Batches added up before the weights change. Time grows with it, memory does not."),
-    any("Step", "checkpointing", "Checkpointing", BOOL, "Compute activations twice instead of keeping them: less memory, about a third more time."),
+    any("Step", "gradient_checkpointing", "Checkpointing", BOOL, "Compute activations twice instead of keeping them: less memory, about a third more time."),
     any("Learning", "learning_rate", "Learning rate", &[], "The highest of the run, such as 2e-4."),
     any("Learning", "schedule.kind", "Schedule", &["cosine", "linear", "constant"], "How the learning rate falls after the warm-up."),
     any("Learning", "schedule.warmup_steps", "Warm-up", &[], "Steps in which the learning rate rises from 0."),

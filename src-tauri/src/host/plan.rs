@@ -14,7 +14,7 @@ use super::{Host, locked};
 use crate::{
     store::{
         self,
-        reliefs::{self, Relief},
+        memory_fallbacks::{self, KnownFallback},
     },
     wire::error::Result,
 };
@@ -53,7 +53,7 @@ impl Host {
         };
         let mut resolved = resolve::<K>(&request, &facts)?;
         let subject = K::subject(&resolved.plan.task);
-        if let Some(known) = reliefs::find(&self.paths.reliefs, &resolved.plan.run, &subject) {
+        if let Some(known) = memory_fallbacks::find(&self.paths.memory_fallbacks, &resolved.plan.run, &subject) {
             resolved = start_where_memory_sufficed::<K>(&request, &facts, resolved, &known)?;
         }
         K::check(&resolved.plan.task)?;
@@ -90,7 +90,7 @@ fn start_where_memory_sufficed<K: Kind>(
     request: &TrainRequest<K::Request>,
     facts: &Facts<K::Facts>,
     resolved: Resolved<K::Plan>,
-    known: &Relief,
+    known: &KnownFallback,
 ) -> Result<Resolved<K::Plan>> {
     let (mut asked, mut plan) = (request.clone(), resolved.plan.run.clone());
     let mut changed = Vec::new();
@@ -101,9 +101,9 @@ fn start_where_memory_sufficed<K: Kind>(
         asked.run.evaluate.batches = Some(plan.evaluate.batches);
         changed.extend(["batch.rows", "batch.accumulate", "evaluate.batches"]);
     }
-    if request.run.checkpointing.is_none() && known.checkpointing && !plan.checkpointing {
-        asked.run.checkpointing = Some(true);
-        changed.push("checkpointing");
+    if request.run.gradient_checkpointing.is_none() && known.gradient_checkpointing && !plan.gradient_checkpointing {
+        asked.run.gradient_checkpointing = Some(true);
+        changed.push("gradient_checkpointing");
     }
     if changed.is_empty() {
         return Ok(resolved);

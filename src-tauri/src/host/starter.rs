@@ -13,7 +13,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    jobs::engine::{Engine, Wish},
+    jobs::engine::{Engine, Control},
     store::{in_use::Work, runs::Run},
     wire::{
         engine::{Ask, Reply},
@@ -61,7 +61,7 @@ impl Host {
         };
         let mut engine = Engine::start(self.kind_of(device), None)?;
         let _in_use = self.use_device(device, Work::Examination);
-        engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()))?;
+        engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()))?;
         examination
             .ok_or_else(|| AppError::failed("the engine ended the examination without a word"))
     }

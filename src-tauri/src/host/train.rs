@@ -18,19 +18,19 @@ use models::{
     train::{
         RunPlan, TrainEvent,
         fit::narrower,
-        relief::{Allowed, Relief, Relieved, relieve},
+        memory_fallback::{Allowed, MemoryFallback, FallbackPlan, next_fallback},
     },
 };
 
 use super::Host;
 use crate::{
-    jobs::engine::{Ending, Engine, Wish},
+    jobs::engine::{ExitReason, Engine, Control},
     power::watch::PowerWatch,
     store::{
         checks,
         in_use::Work,
         record::{Record, RecordedEvent},
-        reliefs,
+        memory_fallbacks,
         runs::{Run, RunLock},
     },
     wire::{
@@ -47,10 +47,10 @@ const WRITE_AGAIN: Duration = Duration::from_millis(500);
 const MAX_DEATHS: usize = 3;
 
 /// What ended an engine before its run was over.
-struct End {
+struct EngineFailure {
     error: AppError,
     /// The last line of the engine's log, if it is gone.
-    last_words: Option<String>,
+    last_line: Option<String>,
     /// In which words memory ran out, if that was it.
     ran_out: Option<String>,
     /// Whether the engine is gone, rather than having said that it can't go on.
@@ -59,7 +59,7 @@ struct End {
 
 /// What is known of a run over the engines that trained it.
 #[derive(Default)]
-struct Care {
+struct RecoveryState {
     /// The newest checkpoint when the last engine ended.
     saved: Option<usize>,
     /// How many engines have ended since that was saved.
@@ -69,7 +69,7 @@ struct Care {
 }
 
 impl Host {
-    /// Trains a run in an engine, from its newest checkpoint if it has one, until it is done or `wish` ends it.
+    /// Trains a run in an engine, from its newest checkpoint if it has one, until it is done or `control` ends it.
     ///
     /// Every event is on disk before it is shown. `started` is told the engine's number among the system's processes. With
     /// `force` it also goes on with data, a model or settings that are not what they were.
@@ -79,28 +79,28 @@ impl Host {
         force: bool,
         started: &mut dyn FnMut(u32),
         show: &mut dyn FnMut(&RecordedEvent),
-        wish: &dyn Fn() -> Wish,
+        control: &dyn Fn() -> Control,
     ) -> Result<()> {
-        let mut care = Care::default();
+        let mut recovery = RecoveryState::default();
         let power = RefCell::new(PowerWatch::new());
-        let wish = &|| match wish() {
-            Wish::GoOn => match power.borrow_mut().why_pause(self.settings().pause_rules()) {
-                Some(why) => Wish::Pause(Some(why)),
-                None => Wish::GoOn,
+        let control = &|| match control() {
+            Control::Continue => match power.borrow_mut().why_pause(self.settings().pause_rules()) {
+                Some(why) => Control::Pause(Some(why)),
+                None => Control::Continue,
             },
-            wish => wish,
+            control => control,
         };
         if self.tries_first(run) {
-            self.try_first(run, show, wish)?;
-            if wish() == Wish::Stop {
-                return write(run, None, TrainEvent::Stopped { step: 0 }, show, wish);
+            self.try_first(run, show, control)?;
+            if control() == Control::Stop {
+                return write(run, None, TrainEvent::Stopped { step: 0 }, show, control);
             }
         }
         let (mut has_ended, mut failed_starts) = (false, 0);
         loop {
-            let ended = match self.train_in_one_engine(run, force, started, show, wish) {
+            let ended = match self.train_in_one_engine(run, force, started, show, control) {
                 // What ended the last engine may keep the next one from starting for a while.
-                Err(_) if has_ended && failed_starts < MAX_DEATHS && wish() != Wish::Stop => {
+                Err(_) if has_ended && failed_starts < MAX_DEATHS && control() != Control::Stop => {
                     // A disk that went away may come back at any time.
                     failed_starts += usize::from(run.folder.is_dir());
                     thread::sleep(START_AGAIN);
@@ -112,15 +112,15 @@ impl Host {
                 return Ok(());
             };
             (has_ended, failed_starts) = (true, 0);
-            if wish() == Wish::Stop {
+            if control() == Control::Stop {
                 return Err(end.error);
             }
-            match self.after(run, end, &mut care)? {
-                Next::GoOn { plan, event } => write(run, plan, event, show, wish)?,
-                Next::Told(error) => return Err(error),
+            match self.after(run, end, &mut recovery)? {
+                Next::Continue { plan, event } => write(run, plan, event, show, control)?,
+                Next::Reported(error) => return Err(error),
                 Next::Fail(error) => {
                     let failure = error.failure(saved_step(run).unwrap_or_default());
-                    write(run, None, failure, show, wish)?;
+                    write(run, None, failure, show, control)?;
                     return Err(error);
                 }
             }
@@ -134,8 +134,8 @@ impl Host {
         force: bool,
         started: &mut dyn FnMut(u32),
         show: &mut dyn FnMut(&RecordedEvent),
-        wish: &dyn Fn() -> Wish,
-    ) -> Result<Option<End>> {
+        control: &dyn Fn() -> Control,
+    ) -> Result<Option<EngineFailure>> {
         let device = run.plan()?.run.device;
         let kind = self.kind_of(device);
         let _in_use = self.use_device(device, Work::Run);
@@ -151,18 +151,18 @@ impl Host {
                 show(&event);
             }
         };
-        let Err(error) = engine.ask(&ask, &mut hear, wish) else {
+        let Err(error) = engine.ask(&ask, &mut hear, control) else {
             return Ok(None);
         };
-        let ending = engine.ending();
-        let log = ending.map(|_| engine.last_words()).unwrap_or_default();
-        let ran_out = match ending {
+        let exit_reason = engine.exit_reason();
+        let log = exit_reason.map(|_| engine.last_line()).unwrap_or_default();
+        let ran_out = match exit_reason {
             None => (error.code == Code::OutOfMemory).then(|| error.message.clone()),
-            Some(Ending::Killed) if oom_kills() > kills => {
+            Some(ExitReason::Killed) if oom_kills() > kills => {
                 Some("memory ran out: the system ended the engine".to_owned())
             }
             // A system without such a count ends processes all the same.
-            Some(Ending::Killed) if kills.is_none() => {
+            Some(ExitReason::Killed) if kills.is_none() => {
                 Some("the engine was killed, as happens when memory runs out".to_owned())
             }
             Some(_) => {
@@ -170,30 +170,30 @@ impl Host {
                 line.map(|line| format!("memory ran out: {line}"))
             }
         };
-        Ok(Some(End {
-            last_words: log.lines().last().map(str::to_owned),
-            is_death: ending.is_some(),
+        Ok(Some(EngineFailure {
+            last_line: log.lines().last().map(str::to_owned),
+            is_death: exit_reason.is_some(),
             error,
             ran_out,
         }))
     }
 
     /// What follows on the end of an engine.
-    fn after(&self, run: &Run, end: End, care: &mut Care) -> Result<Next> {
+    fn after(&self, run: &Run, end: EngineFailure, recovery: &mut RecoveryState) -> Result<Next> {
         let saved = saved_step(run);
-        if care.saved != saved {
-            *care = Care {
+        if recovery.saved != saved {
+            *recovery = RecoveryState {
                 saved,
-                ..Care::default()
+                ..RecoveryState::default()
             };
         }
-        care.deaths += usize::from(end.is_death && end.ran_out.is_none());
+        recovery.deaths += usize::from(end.is_death && end.ran_out.is_none());
         let to_step = saved.unwrap_or_default();
         let Some(why) = end.ran_out else {
-            let words = end.last_words.map(|words| format!(" ({words})"));
-            let message = end.error.message.clone() + &words.unwrap_or_default();
+            let message = end.last_line.map(|message| format!(" ({message})"));
+            let message = end.error.message.clone() + &message.unwrap_or_default();
             return Ok(match end.is_death {
-                true if care.deaths < MAX_DEATHS => Next::GoOn {
+                true if recovery.deaths < MAX_DEATHS => Next::Continue {
                     plan: None,
                     event: TrainEvent::Warned {
                         message: format!("{message}; another goes on from step {to_step}"),
@@ -203,10 +203,10 @@ impl Host {
                     message,
                     ..end.error
                 }),
-                false => Next::Told(end.error),
+                false => Next::Reported(end.error),
             });
         };
-        self.with_less_memory(run, why, end.is_death, to_step, care)
+        self.with_less_memory(run, why, end.is_death, to_step, recovery)
     }
 
     /// What follows where memory ran out: the run gives something up, or has nothing left.
@@ -216,7 +216,7 @@ impl Host {
         why: String,
         is_death: bool,
         to_step: usize,
-        care: &mut Care,
+        recovery: &mut RecoveryState,
     ) -> Result<Next> {
         let whole = run.plan()?;
         let plan = &whole.run;
@@ -224,17 +224,17 @@ impl Host {
         let allowed = Allowed {
             // An engine that could say so has tried that already, but not on Metal, where only another process is safe.
             unused_memory: (is_death || plan.device == RequestedDevice::Metal)
-                && !care.unused_memory_given,
+                && !recovery.unused_memory_given,
             narrower_storage: self.narrower(plan, Role::Storage).filter(|_| frozen),
             narrower_dtype: self.narrower(plan, Role::Compute),
-            cpu: plan.relief.cpu,
+            cpu: plan.memory_fallback.cpu,
         };
-        care.unused_memory_given = true;
-        let Some(Relieved {
-            plan: relieved,
-            words: how,
-            relief,
-        }) = relieve(plan, &allowed)
+        recovery.unused_memory_given = true;
+        let Some(FallbackPlan {
+            plan: fallback,
+            message: how,
+            memory_fallback,
+        }) = next_fallback(plan, &allowed)
         else {
             let message = format!("{why}; nothing is left that this run may give up");
             let error = AppError {
@@ -245,22 +245,22 @@ impl Host {
         };
         let why_changed = "less memory is needed so: it ran out with more";
         let (subject, before) = (whole.task.subject(), whole.run);
-        let relieved = AnyPlan {
-            run: relieved,
+        let fallback = AnyPlan {
+            run: fallback,
             task: whole.task,
         };
-        let changed = match relieved.run == before {
+        let changed = match fallback.run == before {
             true => None,
-            false => Some(run.changed_plan(&relieved, why_changed)?),
+            false => Some(run.changed_plan(&fallback, why_changed)?),
         };
-        if matches!(relief, Relief::Rows | Relief::Activations) {
+        if matches!(memory_fallback, MemoryFallback::Rows | MemoryFallback::Activations) {
             // The next plan only starts better for it.
-            let _ = reliefs::remember(&self.paths.reliefs, &subject, &before, &relieved.run);
+            let _ = memory_fallbacks::remember(&self.paths.memory_fallbacks, &subject, &before, &fallback.run);
         }
         let reached = reached(run);
-        Ok(Next::GoOn {
+        Ok(Next::Continue {
             plan: changed,
-            event: TrainEvent::Relieved {
+            event: TrainEvent::MemoryFallback {
                 step: reached.max(to_step) + 1,
                 to_step,
                 why,
@@ -275,7 +275,7 @@ impl Host {
         let device = devices
             .iter()
             .find(|it| it.requested() == plan.device)
-            .filter(|_| plan.relief.narrower_dtype)?;
+            .filter(|_| plan.memory_fallback.narrower_dtype)?;
         // What others are compared with needs no check.
         let checked = match (checks::find(&self.paths, device), device.kind) {
             (Some(report), _) => report.checked(),
@@ -290,25 +290,25 @@ impl Host {
 /// What is done after an engine ended.
 enum Next {
     /// This is said, and another engine goes on, with this text as its plan if that has to change.
-    GoOn {
+    Continue {
         plan: Option<String>,
         event: TrainEvent,
     },
     /// It ends, as its engine has said in the run.
-    Told(AppError),
+    Reported(AppError),
     /// It ends, which nobody has said in the run yet.
     Fail(AppError),
 }
 
 /// What a person can still do about memory.
 fn give_up_more(plan: &AnyPlan) -> String {
-    let mut ways: Vec<String> = plan.task.smaller().into_iter().collect();
+    let mut fixes: Vec<String> = plan.task.smaller().into_iter().collect();
     let plan = &plan.run;
-    if !plan.relief.cpu && plan.device != RequestedDevice::Cpu {
-        ways.push("let it use the processor (`relief.cpu: true`)".to_owned());
+    if !plan.memory_fallback.cpu && plan.device != RequestedDevice::Cpu {
+        fixes.push("let it use the processor (`memory_fallback.cpu: true`)".to_owned());
     }
-    ways.push("choose a smaller model".to_owned());
-    ways.join(", or ")
+    fixes.push("choose a smaller model".to_owned());
+    fixes.join(", or ")
 }
 
 /// The step of the newest checkpoint.
@@ -324,7 +324,7 @@ pub(super) fn write(
     plan: Option<String>,
     event: TrainEvent,
     show: &mut dyn FnMut(&RecordedEvent),
-    wish: &dyn Fn() -> Wish,
+    control: &dyn Fn() -> Control,
 ) -> Result<()> {
     let mut lock = None;
     let attempt = |lock: &mut Option<RunLock>| {
@@ -347,7 +347,7 @@ pub(super) fn write(
         };
         // A run that another process trains is no matter of waiting.
         let is_anothers = lock.is_none() && run.is_locked().unwrap_or(false);
-        if wish() == Wish::Stop || is_anothers {
+        if control() == Control::Stop || is_anothers {
             return Err(error);
         }
         if !waits {
@@ -376,7 +376,7 @@ mod tests {
         // A folder takes no events.
         fs::create_dir(run.events_file()).unwrap();
         let event = TrainEvent::Continued { step: 7 };
-        let refused = write(&run, None, event.clone(), &mut |_| {}, &|| Wish::Stop);
+        let refused = write(&run, None, event.clone(), &mut |_| {}, &|| Control::Stop);
         assert!(refused.is_err());
         let numbers = Cell::new(Vec::new());
         let mut show = |recorded: &RecordedEvent| {
@@ -386,7 +386,7 @@ mod tests {
             numbers.set([numbers.take(), vec![recorded.number]].concat());
         };
         let plan = Some("name: other".to_owned());
-        write(&run, plan, event, &mut show, &|| Wish::GoOn).unwrap();
+        write(&run, plan, event, &mut show, &|| Control::Continue).unwrap();
         assert_eq!(numbers.take(), [0, 1]);
         assert_eq!(fs::read(run.plan_file()).unwrap(), b"name: other");
     }
@@ -405,7 +405,7 @@ mod tests {
             }
         };
         let event = TrainEvent::Continued { step: 7 };
-        write(&run, None, event, &mut show, &|| Wish::GoOn).unwrap();
+        write(&run, None, event, &mut show, &|| Control::Continue).unwrap();
         assert_eq!(numbers, [0, 1]);
     }
 
@@ -415,7 +415,7 @@ mod tests {
         let run = Run::at(folder.path().to_owned());
         let _lock = run.lock().unwrap();
         let event = TrainEvent::Continued { step: 7 };
-        let refused = write(&run, None, event, &mut |_| {}, &|| Wish::GoOn);
+        let refused = write(&run, None, event, &mut |_| {}, &|| Control::Continue);
         assert!(refused.unwrap_err().message.contains("another process"));
     }
 }

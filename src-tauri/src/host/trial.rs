@@ -15,7 +15,7 @@ use models::{
         TrainEvent,
         fit::{amount, fewer_rows, room, with_rows},
         forecast::Forecast,
-        relief::words_for_rows,
+        memory_fallback::message_for_rows,
     },
 };
 
@@ -24,7 +24,7 @@ use super::{
     train::{saved_step, write},
 };
 use crate::{
-    jobs::engine::{Engine, Wish},
+    jobs::engine::{Engine, Control},
     store::{
         in_use::{self, Work},
         record::RecordedEvent,
@@ -82,7 +82,7 @@ impl Host {
             .filter(|device| device.requested() == plan.run.device)
             .find_map(|device| device.free_bytes);
         let in_use = self.use_device(plan.run.device, Work::Trial);
-        let asked = engine.ask(&ask, &mut hear, &|| Wish::stop_if(stop()));
+        let asked = engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()));
         // An engine that was ended in the middle of a save leaves what it had written.
         for left in [name.clone(), format!(".{name}.writing")] {
             let _ = fs::remove_dir_all(self.paths.runs.join(left));
@@ -115,10 +115,10 @@ impl Host {
         &self,
         run: &Run,
         show: &mut dyn FnMut(&RecordedEvent),
-        wish: &dyn Fn() -> Wish,
+        control: &dyn Fn() -> Control,
     ) -> Result<()> {
         let plan = run.plan()?;
-        let tried = self.try_steps(&plan, &|| wish() != Wish::GoOn);
+        let tried = self.try_steps(&plan, &|| control() != Control::Continue);
         let Ok(Some(Tried {
             forecast,
             free_bytes,
@@ -133,9 +133,9 @@ impl Host {
             peak_bytes: forecast.peak_bytes,
             free_bytes,
         };
-        write(run, None, event, show, wish)?;
+        write(run, None, event, show, control)?;
         if let Some(message) = warning {
-            write(run, None, TrainEvent::Warned { message }, show, wish)?;
+            write(run, None, TrainEvent::Warned { message }, show, control)?;
         }
         // Whoever changed the plan meanwhile, or had it start though it was said not to fit, knows better.
         let was_forced = free_bytes.is_some_and(|free| {
@@ -150,7 +150,7 @@ impl Host {
             return Ok(());
         };
         let changed = run.changed_plan(&fitting, "what was tried first needed more")?;
-        write(run, Some(changed), event, show, wish)
+        write(run, Some(changed), event, show, control)
     }
 }
 
@@ -166,7 +166,7 @@ fn give_up(plan: &AnyPlan, forecast: &Forecast, free: u64) -> Option<(AnyPlan, T
     let mut fewer = fewer_rows(&plan.run).filter(|&fewer| fewer < plan.run.batch.rows);
     let fitting = fewer.find(|&fewer| needed(fewer as u64) <= free)?;
     let fitting = with_rows(plan, fitting);
-    let event = TrainEvent::Relieved {
+    let event = TrainEvent::MemoryFallback {
         step: 1,
         to_step: 0,
         why: format!(
@@ -174,7 +174,7 @@ fn give_up(plan: &AnyPlan, forecast: &Forecast, free: u64) -> Option<(AnyPlan, T
             amount(peak),
             amount(free)
         ),
-        how: words_for_rows(&plan.run, &fitting.run),
+        how: message_for_rows(&plan.run, &fitting.run),
     };
     Some((fitting, event))
 }
@@ -204,7 +204,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (host, run) = a_run(folder.path());
         assert!(!host.tries_first(&run), "a run of a second");
-        host.try_first(&run, &mut |_| {}, &|| Wish::GoOn).unwrap();
+        host.try_first(&run, &mut |_| {}, &|| Control::Continue).unwrap();
         let events = run.events().unwrap();
         let [RecordedEvent { event, .. }] = &events[..] else {
             panic!("{events:?}");
@@ -230,7 +230,7 @@ mod tests {
     fn a_trial_that_is_stopped_says_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (host, run) = a_run(folder.path());
-        host.try_first(&run, &mut |_| {}, &|| Wish::Stop).unwrap();
+        host.try_first(&run, &mut |_| {}, &|| Control::Stop).unwrap();
         assert_eq!(run.events().unwrap(), []);
     }
 
@@ -250,7 +250,7 @@ mod tests {
             millis_per_unit: 1.0,
             step_millis: 1.0,
             seconds: 1.0,
-            looking_seconds: 1.0,
+            evaluation_seconds: 1.0,
             opening_seconds: 1.0,
         };
         for (free, rows) in [
@@ -263,7 +263,7 @@ mod tests {
             let given_up = give_up(&plan, &forecast, free);
             let found = given_up.as_ref().map(|(plan, _)| plan.run.batch.rows);
             assert_eq!(found, rows, "{free}");
-            if let Some((fewer, TrainEvent::Relieved { how, .. })) = given_up {
+            if let Some((fewer, TrainEvent::MemoryFallback { how, .. })) = given_up {
                 assert_eq!(fewer.run.batch.rows * fewer.run.batch.accumulate, 8);
                 assert!(how.contains("instead of 8 rows at once"), "{how}");
             }

@@ -13,14 +13,14 @@ use models::{
         self, Checked, Choice,
         dtype::{self, DeviceClass, choose_dtype},
     },
-    generate::Writer,
+    generate::Generator,
     tasks::language::model::LanguageModel,
 };
 
 /// A model that is talked to. It remembers no conversation, only what it has read of the last one.
 pub(crate) struct Chat {
     model: LanguageModel,
-    writer: Writer,
+    generator: Generator,
     /// What a person should know about where it computes.
     warnings: Vec<String>,
 }
@@ -30,7 +30,7 @@ impl Chat {
     pub(crate) fn open(folder: &Path, device: &Choice, checked: &Checked) -> Result<Self> {
         let model = open_model(folder, device, checked)?;
         Ok(Self {
-            writer: Writer::new(model.decoder.clone()).avoiding(checked.composed.clone()),
+            generator: Generator::new(model.decoder.clone()).avoiding(checked.composed.clone()),
             model,
             warnings: device.warnings.clone(),
         })
@@ -71,7 +71,7 @@ impl Chat {
         let sampling = settings.sampling(turn);
         let tokenizer = &self.model.tokenizer;
         let answer = self
-            .writer
+            .generator
             .write(tokenizer, &tokens, &sampling, &limits, show)?;
         Ok(Said {
             answer,

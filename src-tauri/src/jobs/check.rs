@@ -16,11 +16,11 @@ pub(super) fn check(
     from: usize,
     device: RequestedDevice,
     fault: Option<&Fault>,
-    tell: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    report: &mut dyn FnMut(Row) -> ControlFlow<()>,
 ) -> Result<()> {
     let (device, class, cases) = open(group, device)?;
     let cases = cases.get(from..).unwrap_or_default();
-    Ok(check::run_cases(cases, &device, class, fault, tell)?)
+    Ok(check::run_cases(cases, &device, class, fault, report)?)
 }
 
 /// What works instead of a case that ended its process.

@@ -34,28 +34,28 @@ const LOOK: Duration = Duration::from_millis(30);
 
 /// What the app wants of what goes on in an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Control {
     /// Go on.
-    GoOn,
+    Continue,
     /// Save, and wait in memory; for this reason, if nobody asked for it.
     Pause(Option<String>),
     /// Save, and end it.
     Stop,
 }
 
-impl Wish {
+impl Control {
     /// To end it, or to go on.
     pub(crate) fn stop_if(stop: bool) -> Self {
         match stop {
             true => Self::Stop,
-            false => Self::GoOn,
+            false => Self::Continue,
         }
     }
 }
 
 /// How an engine ended that nobody asked to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ExitReason {
     /// Ended from outside, by somebody or by the system.
     Killed,
     /// Gave up by itself, as a program does that can't go on.
@@ -70,7 +70,7 @@ pub(crate) enum Ending {
     Unknown,
 }
 
-impl Ending {
+impl ExitReason {
     fn of(status: ExitStatus) -> Self {
         #[cfg(unix)]
         if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
@@ -88,7 +88,7 @@ impl Ending {
         }
     }
 
-    fn words(self) -> String {
+    fn describe(self) -> String {
         match self {
             Self::Killed => "was killed, by somebody or because memory ran out".to_owned(),
             Self::Aborted => "gave up".to_owned(),
@@ -116,7 +116,7 @@ pub(crate) struct Engine {
     /// How long the log was when it started.
     log_start: u64,
     /// How it ended, once it did without being asked to.
-    ending: Option<Ending>,
+    exit_reason: Option<ExitReason>,
     /// How long what it does may take between two replies, beats aside. Who trains has no limit.
     limit: Option<Duration>,
 }
@@ -182,7 +182,7 @@ impl Engine {
             devices: Vec::new(),
             log: log.map(Path::to_owned),
             log_start,
-            ending: None,
+            exit_reason: None,
             limit: None,
         };
         engine.greeted(program)
@@ -230,29 +230,29 @@ impl Engine {
         self.child.id()
     }
 
-    /// Asks, and passes every reply to `hear`, until it is done. What `wish` says besides is passed on when it changes.
+    /// Asks, and passes every reply to `hear`, until it is done. What `control` says besides is passed on when it changes.
     pub(crate) fn ask(
         &mut self,
         ask: &Ask,
         hear: &mut dyn FnMut(Reply),
-        wish: &dyn Fn() -> Wish,
+        control: &dyn Fn() -> Control,
     ) -> Result<()> {
         // Beats of an engine that nobody asked anything say nothing of what it does now.
         while let Ok(Reply::Beat) = self.replies.try_recv() {}
-        self.say(ask)?;
-        let mut wished = Wish::GoOn;
+        self.send(ask)?;
+        let mut sent = Control::Continue;
         // Counted rather than timed: a machine that slept was not silent.
         let mut silent_looks = 0;
         let mut idle_beats = 0;
         loop {
-            let now = wish();
+            let now = control();
             // The reason of a pause may get other figures while it lasts.
-            if discriminant(&now) != discriminant(&wished) && wished != Wish::Stop {
-                wished = now.clone();
-                self.say(&match now {
-                    Wish::GoOn => Ask::GoOn,
-                    Wish::Pause(why) => Ask::Pause { why },
-                    Wish::Stop => Ask::Stop,
+            if discriminant(&now) != discriminant(&sent) && sent != Control::Stop {
+                sent = now.clone();
+                self.send(&match now {
+                    Control::Continue => Ask::Continue,
+                    Control::Pause(why) => Ask::Pause { why },
+                    Control::Stop => Ask::Stop,
                 })?;
             }
             match self.replies.recv_timeout(LOOK) {
@@ -279,7 +279,7 @@ impl Engine {
         }
     }
 
-    fn say(&mut self, ask: &Ask) -> Result<()> {
+    fn send(&mut self, ask: &Ask) -> Result<()> {
         let line =
             serde_json::to_string(ask).map_err(|error| AppError::failed(error.to_string()))?;
         let written = self
@@ -296,18 +296,18 @@ impl Engine {
     /// Ends an engine that does not answer, so it can't be asked to leave.
     fn end(&mut self, why: &str, time: Duration) -> AppError {
         let _ = self.child.kill();
-        self.ending = Some(Ending::Silent);
+        self.exit_reason = Some(ExitReason::Silent);
         let seconds = time.as_secs();
         AppError::failed(format!("the engine {why} for {seconds} s and was ended"))
     }
 
     /// How it ended, if it did so without being asked to.
-    pub(crate) fn ending(&self) -> Option<Ending> {
-        self.ending
+    pub(crate) fn exit_reason(&self) -> Option<ExitReason> {
+        self.exit_reason
     }
 
     /// The end of what it wrote into its log. Nothing without a log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn last_line(&self) -> String {
         let read = || {
             let mut file = File::open(self.log.as_ref()?).ok()?;
             let length = file.metadata().ok()?.len();
@@ -324,7 +324,7 @@ impl Engine {
     fn ended(&mut self) -> AppError {
         self.stdin = None;
         let how = match self.child.wait() {
-            Ok(status) => self.ending.insert(Ending::of(status)).words(),
+            Ok(status) => self.exit_reason.insert(ExitReason::of(status)).describe(),
             Err(error) => format!("could not be waited for: {error}"),
         };
         let error = AppError::failed(format!("the engine {how}"));
@@ -352,8 +352,8 @@ pub(crate) fn devices() -> (Vec<FoundDevice>, Vec<String>) {
     let mut seen_by = |program: Result<PathBuf>, what: &str| {
         let engine = program.and_then(|program| Engine::start_program(&program, None));
         let seen = engine.map(|engine| engine.devices().to_vec());
-        let mut tell = |error: AppError| problems.push(format!("{what}: {}", error.message));
-        seen.map_err(&mut tell).ok()
+        let mut report = |error: AppError| problems.push(format!("{what}: {}", error.message));
+        seen.map_err(&mut report).ok()
     };
     let own = own_program();
     let beside = own.as_deref().ok().and_then(cuda_program);

@@ -27,23 +27,23 @@ const LOOKS_PER_STATE: usize = 10;
 /// Tells what happened in a run after event number `after`, and then what happens, as long as somebody `hears` it. Whether the
 /// app has taken the run on says `goes_on`.
 ///
-/// `tell` gets events, none where only the state changed, and the state after them. The first call comes as soon as the
+/// `report` gets events, none where only the state changed, and the state after them. The first call comes as soon as the
 /// events that are known already were read over. A run that can't be read now may be on a disk that comes back.
 pub(crate) fn follow(
     run: &Run,
     after: u64,
-    tell: &mut dyn FnMut(Vec<RecordedEvent>, RunState),
+    report: &mut dyn FnMut(Vec<RecordedEvent>, RunState),
     hears: &dyn Fn() -> bool,
     goes_on: &dyn Fn() -> bool,
 ) {
     let mut follower = Follower {
         progress: RunProgress::new(run),
         last: after,
-        told: None,
+        reported: None,
         quiet_looks: 0,
     };
     while hears() {
-        match follower.look(run, tell, goes_on) {
+        match follower.look(run, report, goes_on) {
             Ok(true) => {}
             Ok(false) => thread::sleep(PACE),
             Err(_) => thread::sleep(UNREADABLE_LOOK),
@@ -56,7 +56,7 @@ struct Follower {
     progress: RunProgress,
     /// The number of the last event that was told, or was known before.
     last: u64,
-    told: Option<RunState>,
+    reported: Option<RunState>,
     /// How often nothing new was found.
     quiet_looks: usize,
 }
@@ -66,7 +66,7 @@ impl Follower {
     fn look(
         &mut self,
         run: &Run,
-        tell: &mut dyn FnMut(Vec<RecordedEvent>, RunState),
+        report: &mut dyn FnMut(Vec<RecordedEvent>, RunState),
         goes_on: &dyn Fn() -> bool,
     ) -> Result<bool> {
         let mut events = self.progress.catch_up(MAX_EVENTS)?;
@@ -77,10 +77,10 @@ impl Follower {
         // What the page has already is read over without a word.
         if is_time && !(behind && is_known) {
             let state = self.progress.state(run, goes_on())?;
-            if !is_known || self.told.as_ref() != Some(&state) {
+            if !is_known || self.reported.as_ref() != Some(&state) {
                 self.last = events.last().map_or(self.last, |event| event.number);
-                self.told = Some(state.clone());
-                tell(events, state);
+                self.reported = Some(state.clone());
+                report(events, state);
             }
         }
         self.quiet_looks = if behind { 0 } else { self.quiet_looks + 1 };
@@ -107,7 +107,7 @@ mod tests {
             record.append(TrainEvent::Continued { step }).unwrap();
         }
         let (heard, mut longest) = (RefCell::new(Vec::new()), 0);
-        let mut tell = |events: Vec<RecordedEvent>, _| {
+        let mut report = |events: Vec<RecordedEvent>, _| {
             longest = longest.max(events.len());
             let mut heard = heard.borrow_mut();
             heard.extend(events.iter().map(|event| event.number));
@@ -122,7 +122,7 @@ mod tests {
             }
         };
         let hears = || heard.borrow().len() < last - 6;
-        follow(&run, 7, &mut tell, &hears, &|| false);
+        follow(&run, 7, &mut report, &hears, &|| false);
         assert!(heard.borrow().iter().copied().eq(8..=last as u64 + 1));
         assert!(longest <= MAX_EVENTS);
     }

@@ -25,7 +25,7 @@ pub(crate) struct Pace {
     best: Option<f64>,
     slow_windows: usize,
     /// Whether it was said, and the machine has not recovered since.
-    told: bool,
+    reported: bool,
 }
 
 impl Pace {
@@ -51,16 +51,16 @@ impl Pace {
         self.best = Some(best.min(median));
 
         let times = median / best;
-        self.told &= times > RECOVERED;
+        self.reported &= times > RECOVERED;
         self.slow_windows = if times >= SLOWER {
             self.slow_windows + 1
         } else {
             0
         };
-        if self.told || self.slow_windows < SLOW_WINDOWS {
+        if self.reported || self.slow_windows < SLOW_WINDOWS {
             return None;
         }
-        self.told = true;
+        self.reported = true;
         Some(times)
     }
 }
@@ -75,8 +75,8 @@ mod tests {
     fn said(steps: usize, millis: impl Fn(usize, &mut Random) -> f64) -> Vec<(usize, f64)> {
         let mut random = Random::new(2);
         let mut pace = Pace::new();
-        let mut say = |step| Some((step, pace.stepped(millis(step, &mut random))?));
-        (0..steps).filter_map(&mut say).collect()
+        let mut report = |step| Some((step, pace.stepped(millis(step, &mut random))?));
+        (0..steps).filter_map(&mut report).collect()
     }
 
     fn noisy(random: &mut Random) -> f64 {
@@ -105,9 +105,9 @@ mod tests {
     fn a_machine_that_slows_down_is_noticed_once() {
         let throttled =
             |step: usize, random: &mut Random| noisy(random) * if step < 600 { 1.0 } else { 1.6 };
-        let told = said(5_000, throttled);
-        let [(step, times)] = told[..] else {
-            panic!("{told:?}");
+        let reported = said(5_000, throttled);
+        let [(step, times)] = reported[..] else {
+            panic!("{reported:?}");
         };
         assert!((660..=720).contains(&step), "{step}");
         assert!((1.4..2.0).contains(&times), "{times}");
@@ -121,8 +121,8 @@ mod tests {
                 2 => recovered,
                 _ => 1.0,
             };
-            let told = said(1_500, move |step, _| 2.0 * factor(step));
-            told.iter().map(|it| it.0 / 300).collect::<Vec<_>>()
+            let reported = said(1_500, move |step, _| 2.0 * factor(step));
+            reported.iter().map(|it| it.0 / 300).collect::<Vec<_>>()
         };
         assert_eq!(again(1.0), [1, 3]);
         assert_eq!(again(1.25), [1]);

@@ -16,7 +16,7 @@ use std::{
 
 use models::train::TrainEvent;
 
-use super::engine::Wish;
+use super::engine::Control;
 use crate::{
     lock::locked,
     store::{
@@ -87,13 +87,13 @@ struct GoingState {
 }
 
 impl GoingState {
-    fn wish(&self) -> Wish {
+    fn control(&self) -> Control {
         if self.stop.load(Ordering::SeqCst) {
-            Wish::Stop
+            Control::Stop
         } else if self.pause.load(Ordering::SeqCst) {
-            Wish::Pause(None)
+            Control::Pause(None)
         } else {
-            Wish::GoOn
+            Control::Continue
         }
     }
 }
@@ -103,7 +103,7 @@ impl Queue {
     /// changed, who hears its events, and what is wished of it.
     pub(crate) fn new(
         file: PathBuf,
-        train: impl Fn(&Run, bool, &mut dyn FnMut(&RecordedEvent), &dyn Fn() -> Wish) -> Result<()>
+        train: impl Fn(&Run, bool, &mut dyn FnMut(&RecordedEvent), &dyn Fn() -> Control) -> Result<()>
         + Send
         + 'static,
     ) -> Self {
@@ -132,9 +132,9 @@ impl Queue {
                         state.over.store(is_last, Ordering::SeqCst);
                         *locked(&state.unwritten) = why_unwritten(recorded);
                     };
-                    let trained = train(&run, force, &mut heard, &|| state.wish());
+                    let trained = train(&run, force, &mut heard, &|| state.control());
                     let begun = state.begun.load(Ordering::SeqCst);
-                    let problem = trained.err().and_then(|error| told(&run, error, begun));
+                    let problem = trained.err().and_then(|error| reported(&run, error, begun));
                     let mut line = shared.line();
                     line.problem = problem;
                     line.going = None;
@@ -347,7 +347,7 @@ fn why_unwritten(recorded: &RecordedEvent) -> Option<String> {
 /// Writes into a run's events why it did not go on, unless its engine did so. Returns what could not be written there.
 ///
 /// A run that had begun stays interrupted: it can go on. One that had not has failed.
-fn told(run: &Run, error: AppError, begun: bool) -> Option<String> {
+fn reported(run: &Run, error: AppError, begun: bool) -> Option<String> {
     let Ok(_lock) = run.lock() else {
         return Some(error.message);
     };

@@ -176,19 +176,19 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
         Checkpoints::new(&run.checkpoints(), plan.save.keep_last).keep_every(plan.save.keep_every);
     let newest = newest(&checkpoints, observer)?;
     let last_event = observer.writer.get_mut().record.last_event();
-    let was_relieved = matches!(last_event, Some(TrainEvent::Relieved { .. }));
-    let mut told = Vec::new();
+    let had_fallback = matches!(last_event, Some(TrainEvent::MemoryFallback { .. }));
+    let mut reported = Vec::new();
     if let Some(newest) = &newest {
         let saved = read_saved(&newest.path)?;
-        let changes = plan_changes::check(&saved, &whole, force, was_relieved)?;
-        told.extend(changes);
+        let changes = plan_changes::check(&saved, &whole, force, had_fallback)?;
+        reported.extend(changes);
     }
-    told.extend(sources::check(run, &whole, force)?);
+    reported.extend(sources::check(run, &whole, force)?);
     let choice = choose(plan.device, plan.strict)?;
     if newest.is_some() {
         stay_on_device(plan, &choice)?;
     }
-    for message in told.into_iter().chain(choice.warnings.iter().cloned()) {
+    for message in reported.into_iter().chain(choice.warnings.iter().cloned()) {
         observer.event(TrainEvent::Warned { message });
     }
     let device = device::open(&choice)?;
@@ -248,13 +248,13 @@ fn train_task<P: Serialize>(
 
 /// An error where a run that has begun would go on on another device, which nobody has allowed.
 fn stay_on_device(plan: &RunPlan, choice: &Choice) -> Result<()> {
-    if choice.device.requested() == plan.device || plan.relief.cpu {
+    if choice.device.requested() == plan.device || plan.memory_fallback.cpu {
         return Ok(());
     }
     let (device, other) = (plan.device, &choice.device.name);
     let message = format!("the run was trained on {device}, which can't be used now");
     let hint = format!(
-        "bring it back, or change `device` or `relief.cpu` in the run's `run.yaml` to go on with {other}"
+        "bring it back, or change `device` or `memory_fallback.cpu` in the run's `run.yaml` to go on with {other}"
     );
     Err(AppError::failed(message).with_hint(hint))
 }
@@ -269,11 +269,11 @@ fn give_up(error: &models::Error) -> ! {
 /// The checkpoint to go on from. Damaged ones that are newer are told of.
 fn newest(checkpoints: &Checkpoints, observer: &mut Recorder) -> Result<Option<Checkpoint>> {
     let mut damaged = 0;
-    let mut tell = |message| {
+    let mut report = |message| {
         damaged += 1;
         observer.event(TrainEvent::Warned { message });
     };
-    let newest = checkpoints.newest_before(usize::MAX, &mut tell)?;
+    let newest = checkpoints.newest_before(usize::MAX, &mut report)?;
     if newest.is_none() && damaged > 0 {
         let message = "no checkpoint is whole, so the run begins anew".to_owned();
         observer.event(TrainEvent::Warned { message });

@@ -72,6 +72,6 @@ fn patience() -> Duration {
 }
 
 #[expect(clippy::print_stderr, reason = "an engine's standard error is its log")]
-fn log(words: &str) {
-    eprintln!("{words}");
+fn log(message: &str) {
+    eprintln!("{message}");
 }

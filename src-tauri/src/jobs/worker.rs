@@ -67,7 +67,7 @@ impl Wishes {
 }
 
 /// Writes a reply, a whole line from any thread. An app that is gone is noticed where asks are read.
-fn say(reply: &Reply) {
+fn send(reply: &Reply) {
     let Ok(mut line) = serde_json::to_vec(reply) else {
         return;
     };
@@ -79,7 +79,7 @@ fn say(reply: &Reply) {
 /// Works until standard input ends.
 pub(crate) fn run() -> Result<()> {
     keep_memory();
-    say(&Reply::Hello {
+    send(&Reply::Hello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         devices: device::detect::detect(),
     });
@@ -92,7 +92,7 @@ pub(crate) fn run() -> Result<()> {
     thread::spawn(|| {
         loop {
             thread::sleep(BEAT);
-            say(&Reply::Beat);
+            send(&Reply::Beat);
         }
     });
     let engine = thread::Builder::new()
@@ -115,7 +115,7 @@ fn read(asks: &Sender<Ask>, wishes: &Wishes) {
                 *locked(&wishes.why_pause) = why;
                 wishes.pause.store(true, Ordering::SeqCst);
             }
-            Ok(Ask::GoOn) => wishes.pause.store(false, Ordering::SeqCst),
+            Ok(Ask::Continue) => wishes.pause.store(false, Ordering::SeqCst),
             Ok(Ask::Stop) => wishes.stop.store(true, Ordering::SeqCst),
             Ok(ask) => {
                 wishes.pause.store(false, Ordering::SeqCst);
@@ -124,7 +124,7 @@ fn read(asks: &Sender<Ask>, wishes: &Wishes) {
                     break;
                 }
             }
-            Err(error) => say(&Reply::Refused {
+            Err(error) => send(&Reply::Refused {
                 error: AppError::failed(format!("the engine does not know what is asked: {error}")),
             }),
         }
@@ -137,7 +137,7 @@ fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
     for ask in asks {
         let trains = matches!(ask, Ask::Train { .. });
         let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut chat, wishes)));
-        say(&match done {
+        send(&match done {
             Ok(Ok(())) => Reply::Done,
             Ok(Err(error)) => Reply::Refused { error },
             // What a panic says is in the log. Another engine goes on with the run, or gives up memory if that was it.
@@ -145,7 +145,7 @@ fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
             Err(panic) => Reply::Refused {
                 error: AppError::failed(format!(
                     "the engine made a mistake: {}",
-                    device::panic_words(&*panic)
+                    device::panic_message(&*panic)
                 ))
                 .with_hint("this is a bug of Anneal; the log has the place"),
             },
@@ -158,7 +158,7 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
         Ask::Train { folder, force } => {
             // A run needs the memory that a model to talk to may hold.
             *chat = None;
-            let mut show = |event| say(&Reply::Happened { event });
+            let mut show = |event| send(&Reply::Happened { event });
             let wishes = train::Wishes {
                 pause: &|| wishes.pause.load(Ordering::SeqCst),
                 why_pause: &|| locked(&wishes.why_pause).clone(),
@@ -170,7 +170,7 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
         Ask::Try { plan, folder } => {
             *chat = None;
             if let Some(forecast) = train::try_steps(*plan, &folder, &|| wishes.stop())? {
-                say(&Reply::Tried { forecast });
+                send(&Reply::Tried { forecast });
             }
             Ok(())
         }
@@ -181,7 +181,7 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
         } => {
             let device = choose(device, false)?;
             let opened = chat.insert(Chat::open(&folder, &device, &checked)?);
-            say(&Reply::Opened {
+            send(&Reply::Opened {
                 answers: opened.answers(),
                 context: opened.context(),
                 warnings: opened.warnings().to_vec(),
@@ -191,14 +191,14 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
         Ask::Answer { prompt, settings } => {
             let mut show = |piece: &str| {
                 if !piece.is_empty() {
-                    say(&Reply::Wrote {
+                    send(&Reply::Wrote {
                         piece: piece.to_owned(),
                     });
                 }
                 wishes.flow()
             };
             let said = open(chat)?.answer(prompt, &settings, &mut show)?;
-            say(&Reply::Answered { said });
+            send(&Reply::Answered { said });
             Ok(())
         }
         Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::Bench { .. } => {
@@ -212,15 +212,15 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
         } => {
             let model = chat::open_model(&folder, &choose(device, false)?, &Checked::default())?;
             let mut progress = |count| {
-                say(&Reply::Examined { count });
+                send(&Reply::Examined { count });
                 wishes.flow()
             };
             let examination = starter::examine(&model, &questions, &mut progress)?;
-            say(&Reply::Passed { examination });
+            send(&Reply::Passed { examination });
             Ok(())
         }
         // Heard where asks are read.
-        Ask::Pause { .. } | Ask::GoOn | Ask::Stop => Ok(()),
+        Ask::Pause { .. } | Ask::Continue | Ask::Stop => Ok(()),
     }
 }
 
@@ -233,11 +233,11 @@ fn try_device(ask: Ask, wishes: &Wishes) -> Result<()> {
             device,
             fault,
         } => {
-            let mut tell = |row| {
-                say(&Reply::Checked { row });
+            let mut report = |row| {
+                send(&Reply::Checked { row });
                 wishes.flow()
             };
-            check::check(&group, from, device, fault.as_ref(), &mut tell)
+            check::check(&group, from, device, fault.as_ref(), &mut report)
         }
         Ask::CheckFallback {
             group,
@@ -246,7 +246,7 @@ fn try_device(ask: Ask, wishes: &Wishes) -> Result<()> {
             fault,
         } => {
             let fallback = check::fallback(&group, at, device, fault.as_ref())?;
-            say(&Reply::FellBack { fallback });
+            send(&Reply::FellBack { fallback });
             Ok(())
         }
         Ask::Bench {
@@ -257,7 +257,7 @@ fn try_device(ask: Ask, wishes: &Wishes) -> Result<()> {
         } => {
             let stop = || wishes.stop();
             let row = bench::measure(case, device, avoid_kernels, seconds, &stop)?;
-            say(&Reply::Measured { row: Box::new(row) });
+            send(&Reply::Measured { row: Box::new(row) });
             Ok(())
         }
         _ => Ok(()),

@@ -50,7 +50,7 @@ impl Power {
     }
 
     /// What a person should know of it: `on battery, in low-power mode`. Nothing when it is as it should be.
-    pub(crate) fn words(self) -> Option<String> {
+    pub(crate) fn describe(self) -> Option<String> {
         let known = [
             (self.on_battery, "on battery"),
             (self.low_power_mode, "in low-power mode"),
@@ -261,7 +261,7 @@ mod tests {
             ],
         );
         assert_eq!((read().on_battery, percent()), (Some(false), Some(80)));
-        assert_eq!(read().words(), None);
+        assert_eq!(read().describe(), None);
 
         // One that does not say how full it is is left out, and of several the mean is told.
         supply("BAT1", &[("type", "Battery"), ("status", "Discharging")]);
@@ -269,7 +269,7 @@ mod tests {
         supply("BAT1", &[("capacity", "31")]);
         assert_eq!(percent(), Some(55));
         fs::write(&profile, "low-power\n").unwrap();
-        assert_eq!(read().words().unwrap(), "on battery, in low-power mode");
+        assert_eq!(read().describe().unwrap(), "on battery, in low-power mode");
     }
 
     #[test]

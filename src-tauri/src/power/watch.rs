@@ -104,11 +104,11 @@ mod tests {
     fn said(rules: PauseRules, readings: &[Supply]) -> Vec<Option<String>> {
         let mut watch = PowerWatch::new();
         let mut now = Instant::now();
-        let mut say = |reading: &Supply| {
+        let mut report = |reading: &Supply| {
             now += LOOK;
             watch.why_pause_at(rules, now, || *reading)
         };
-        readings.iter().map(&mut say).collect()
+        readings.iter().map(&mut report).collect()
     }
 
     #[test]
@@ -128,8 +128,8 @@ mod tests {
             supply(false, 99),
             Supply::default(),
         ];
-        let words = Some("on battery".to_owned());
-        let expected = [None, words, None, None];
+        let message = Some("on battery".to_owned());
+        let expected = [None, message, None, None];
         assert_eq!(said(rules(true, 0), &readings), expected);
     }
 

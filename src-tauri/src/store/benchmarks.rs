@@ -90,7 +90,7 @@ pub(crate) struct ComparedRow {
     /// The same after.
     pub(crate) after: String,
     /// `3 % slower`.
-    pub(crate) words: String,
+    pub(crate) message: String,
     /// The rate after over the rate before.
     pub(crate) ratio: f64,
     /// Whether it is more than chance.
@@ -132,9 +132,9 @@ impl BenchReport {
     /// What may have made it slower than the machine is, and what could not be measured: whole sentences.
     pub(crate) fn all_warnings(&self) -> Vec<String> {
         let mut sentences = self.warnings.clone();
-        if let Some(words) = self.power.words() {
+        if let Some(message) = self.power.describe() {
             sentences.push(format!(
-                "The machine was {words}; it may be faster otherwise."
+                "The machine was {message}; it may be faster otherwise."
             ));
         }
         for measured in &self.devices {
@@ -164,7 +164,7 @@ impl BenchReport {
         sentences
     }
 
-    fn with_devices<T>(&self, say: impl FnOnce(&[OnDevice]) -> T) -> T {
+    fn with_devices<T>(&self, report: impl FnOnce(&[OnDevice]) -> T) -> T {
         let names = self
             .devices
             .iter()
@@ -178,7 +178,7 @@ impl BenchReport {
                 rows: &measured.rows,
             })
             .collect();
-        say(&devices)
+        report(&devices)
     }
 
     /// How it compares with an earlier one: device by device of the same setting, or the only two.
@@ -204,11 +204,11 @@ impl BenchReport {
     }
 
     /// How it compares with one of the same machine before it, in a sentence for each device.
-    pub(crate) fn since_words(&self, earlier: &Self) -> Vec<String> {
+    pub(crate) fn since_messages(&self, earlier: &Self) -> Vec<String> {
         let day = earlier.time.get(..10).unwrap_or(&earlier.time);
-        let power = earlier.power.words();
-        let power = power.map_or(String::new(), |words| format!(", {words} then"));
-        let say = |comparison: Comparison| {
+        let power = earlier.power.describe();
+        let power = power.map_or(String::new(), |message| format!(", {message} then"));
+        let report = |comparison: Comparison| {
             // Of another machine, the day says nothing.
             let then = match &comparison.devices {
                 [before, after] if before == after => format!("on {day}"),
@@ -218,9 +218,9 @@ impl BenchReport {
             let of = comparison.rows.len();
             let change = match comparison.mean {
                 Some(mean) if clear > 0 => {
-                    let words = compare::words(mean);
-                    let words = words.replace("as fast", "as fast on average");
-                    format!("{words} than {then}").replace("average than", "average as")
+                    let message = compare::describe(mean);
+                    let message = message.replace("as fast", "as fast on average");
+                    format!("{message} than {then}").replace("average than", "average as")
                 }
                 _ => format!("as fast as {then}, within the spread of its steps"),
             };
@@ -229,7 +229,7 @@ impl BenchReport {
                 comparison.devices[1]
             )
         };
-        self.since(earlier).into_iter().map(say).collect()
+        self.since(earlier).into_iter().map(report).collect()
     }
 
     /// Whether another is of the same machine and the same work.
@@ -248,7 +248,7 @@ fn compared_row(change: &Change) -> ComparedRow {
         config: words_of(change.row),
         before: rate(change.before, change.row.unit),
         after: rate(change.after, change.row.unit),
-        words: change.words(),
+        message: change.describe(),
         ratio: change.ratio(),
         is_clear: change.is_clear,
     }
@@ -294,7 +294,7 @@ pub(crate) fn list(paths: &Paths) -> Vec<BenchReport> {
 /// has none before it.
 pub(crate) fn since_last(report: &BenchReport, kept: &[BenchReport]) -> Vec<String> {
     let before = before(report, kept);
-    before.map_or_else(Vec::new, |before| report.since_words(before))
+    before.map_or_else(Vec::new, |before| report.since_messages(before))
 }
 
 fn before<'a>(report: &BenchReport, kept: &'a [BenchReport]) -> Option<&'a BenchReport> {

@@ -106,7 +106,7 @@ impl CheckReport {
             format!("{error:.1e} of {:.1e}", row.tolerance)
         });
         let instead = row.fallback.map(instead);
-        let words = [instead, row.words.as_deref()]
+        let message = [instead, row.message.as_deref()]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()
@@ -119,7 +119,7 @@ impl CheckReport {
             millis(row.device_millis),
             row.cpu_millis
                 .map_or(String::new(), |it| format!("CPU {it:.2} ms")),
-            words,
+            message,
         ]
     }
 

@@ -43,15 +43,15 @@ pub(crate) struct TurnFile {
 }
 
 /// All conversations that have these words in them, the newest first. Without words, all.
-pub(crate) fn list(folder: &Path, words: &str) -> Vec<ConversationFile> {
+pub(crate) fn list(folder: &Path, query: &str) -> Vec<ConversationFile> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let words = words.trim().to_lowercase();
+    let query = query.trim().to_lowercase();
     let mut found: Vec<ConversationFile> = entries
         .map(|entry| entry.path())
         // What is being written has another ending.
         .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
         .filter_map(|path| read_file(&path).ok())
-        .filter(|conversation| words.is_empty() || conversation.holds(&words))
+        .filter(|conversation| query.is_empty() || conversation.holds(&query))
         .collect();
     found.sort_by(|a, b| b.changed.cmp(&a.changed).then(b.id.cmp(&a.id)));
     found
@@ -76,8 +76,8 @@ pub(crate) fn save(folder: &Path, mut conversation: ConversationFile) -> Result<
     }
     if conversation.title.trim().is_empty() {
         let begin = conversation.turns.first().map(|turn| turn.said.as_str());
-        let words: String = begin.unwrap_or("Conversation").chars().take(60).collect();
-        conversation.title = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        let query: String = begin.unwrap_or("Conversation").chars().take(60).collect();
+        conversation.title = query.split_whitespace().collect::<Vec<_>>().join(" ");
     }
     super::write_json(&path(folder, &conversation.id)?, &conversation)?;
     Ok(conversation)
@@ -172,7 +172,7 @@ mod tests {
         let second = save(&folder, said("Is ice cold?")).unwrap();
         assert_eq!(first.title, "Is steel hot?");
         assert_eq!(read(&folder, &first.id).unwrap(), first);
-        let found = |words| list(&folder, words).into_iter().map(|it| it.id);
+        let found = |query| list(&folder, query).into_iter().map(|it| it.id);
         assert_eq!(found("").count(), 2);
         assert!(found("STEEL").eq([first.id.clone()]));
         delete(&folder, &first.id).unwrap();

@@ -52,7 +52,7 @@ impl Work {
     }
 
     /// As a sentence names it: `a benchmark`.
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn describe(self) -> &'static str {
         Self::ALL[self as usize].2
     }
 
@@ -138,13 +138,13 @@ impl InUse {
 /// A sentence that marks figures, if anything else was computed while they were measured.
 pub(crate) fn warning(others: &[Work], device: &str) -> Option<String> {
     let (first, rest) = others.split_first()?;
-    let mut words = first.words().to_owned();
+    let mut message = first.describe().to_owned();
     for other in rest {
-        words += &format!(" and {}", other.words());
+        message += &format!(" and {}", other.describe());
     }
     Some(format!(
         "{} used {device} at the same time, so that all took longer than alone.",
-        capitalized(&words)
+        capitalized(&message)
     ))
 }
 

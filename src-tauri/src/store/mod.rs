@@ -11,7 +11,7 @@ pub(crate) mod models;
 pub(crate) mod paths;
 pub(crate) mod plan_changes;
 pub(crate) mod record;
-pub(crate) mod reliefs;
+pub(crate) mod memory_fallbacks;
 pub(crate) mod run_checkpoints;
 pub(crate) mod run_file;
 mod run_plan;

@@ -40,7 +40,7 @@ pub(crate) struct Paths {
     /// One folder per device, with a file for each who computes on it.
     pub(crate) in_use: PathBuf,
     /// What runs gave up when memory ran out.
-    pub(crate) reliefs: PathBuf,
+    pub(crate) memory_fallbacks: PathBuf,
     /// The token for the Hub, where the system has no keychain.
     pub(crate) hub_token: PathBuf,
     /// Whether these are the folders that the platform has for an application, and no others.
@@ -78,7 +78,7 @@ impl Paths {
             checks: data.join("checks.json"),
             check_log: data.join("check-log.txt"),
             in_use: data.join("in-use"),
-            reliefs: data.join("reliefs.json"),
+            memory_fallbacks: data.join("reliefs.json"),
             hub_token: config.join("hub-token"),
             are_of_system,
         }

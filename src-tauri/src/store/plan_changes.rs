@@ -26,7 +26,7 @@ const GIVEN_UP: [&str; 7] = [
     "batch.rows",
     "batch.accumulate",
     "evaluate.batches",
-    "checkpointing",
+    "gradient_checkpointing",
     "dtype",
     "device",
     "avoid_kernels",
@@ -40,7 +40,7 @@ pub(crate) fn check(
     saved: &Saved,
     now: &AnyPlan,
     insists: bool,
-    was_relieved: bool,
+    had_fallback: bool,
 ) -> Result<Option<String>> {
     let before = saved.plan.as_ref();
     let Some((tree, before)) = before.and_then(|it| Some((it, RunPlan::deserialize(it).ok()?)))
@@ -64,11 +64,11 @@ pub(crate) fn check(
     {
         let (was, is) = (old.get(field), new.get(field));
         let longer = field == "steps" && now.steps > before.steps;
-        let given_up = was_relieved && is_in(field, &GIVEN_UP);
+        let given_up = had_fallback && is_in(field, &GIVEN_UP);
         if was == is || longer || given_up || is_in(field, &silent) {
             continue;
         }
-        let (was, is) = (words(was), words(is));
+        let (was, is) = (describe(was), describe(is));
         let sentence = match sentences.is_empty() {
             true => format!("`{field}` was {was} when step {step} was saved, and is {is} now"),
             false => format!("`{field}` was {was}, and is {is}"),
@@ -120,10 +120,10 @@ fn fields(tree: Value) -> BTreeMap<String, Value> {
     fields
 }
 
-fn words(value: Option<&Value>) -> String {
+fn describe(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "not set".to_owned(),
-        Some(Value::String(words)) => format!("`{words}`"),
+        Some(Value::String(message)) => format!("`{message}`"),
         Some(value) => value.to_string(),
     }
 }

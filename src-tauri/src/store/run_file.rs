@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use models::{
     device::dtype::Role,
     tasks::{AnyPlan, AnyRequest, AnyResolved},
-    train::{Kind, Problem},
+    train::{Kind, Problem, fields::FORMER_NAMES},
     with_kind,
 };
 use serde::Serialize;
@@ -37,6 +37,12 @@ pub(crate) fn read(path: &Path) -> Result<AnyRequest> {
 
 /// The fields of a file, with those that other trainers write at the top level where they belong.
 fn understood(mut tree: Value) -> Result<Value, Problem> {
+    for (former, name) in FORMER_NAMES {
+        let fields = tree.as_object_mut().filter(|it| !it.contains_key(name));
+        if let Some((fields, value)) = fields.and_then(|it| it.shift_remove(former).map(|value| (it, value))) {
+            fields.insert(name.to_owned(), value);
+        }
+    }
     let compute = Role::Compute.field();
     let precision = tree
         .as_object_mut()
@@ -61,6 +67,15 @@ fn understood(mut tree: Value) -> Result<Value, Problem> {
     Ok(tree)
 }
 
+/// What a field is called today.
+fn current_name(field: &str) -> String {
+    let renamed = FORMER_NAMES.iter().find_map(|(former, name)| {
+        let rest = field.strip_prefix(former)?;
+        (rest.is_empty() || rest.starts_with('.')).then(|| format!("{name}{rest}"))
+    });
+    renamed.unwrap_or_else(|| field.to_owned())
+}
+
 /// A dtype that is written as a number: 16 is `16`.
 fn as_dtype(value: Value) -> Value {
     match value {
@@ -76,7 +91,7 @@ fn with_advice(problem: Problem, tree: &Value, text: &str, path: &Path) -> AppEr
     }
     let mut problems = unknown::names_in(tree).into_iter().map(|field| {
         let advice = unknown::advice(&field);
-        let problem = advice.words.clone();
+        let problem = advice.message.clone();
         (Problem { field, problem }, advice)
     });
     let Some((first, advice)) = problems.next() else {
@@ -100,18 +115,19 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
     }
     let mut tree = tree_of(&request)?;
     for change in changes {
-        let (name, words) = change.split_once('=').ok_or_else(|| {
+        let (name, message) = change.split_once('=').ok_or_else(|| {
             AppError::invalid(format!("`--set {change}` has no `=`"))
                 .with_hint("write it like `--set lora.rank=16`")
         })?;
-        let wrong = |words: String| {
-            AppError::invalid(format!("`--set {change}`: {words}")).with_field(name)
+        let wrong = |message: String| {
+            AppError::invalid(format!("`--set {change}`: {message}")).with_field(name)
         };
         let field = match name {
-            PRECISION => Role::Compute.field(),
-            name => name,
+            PRECISION => Role::Compute.field().to_owned(),
+            name => current_name(name),
         };
-        let value = yaml::parse_scalar(words).map_err(wrong)?;
+        let field = field.as_str();
+        let value = yaml::parse_scalar(message).map_err(wrong)?;
         let value = match field.starts_with("dtype.") {
             true => as_dtype(value),
             false => value,
@@ -123,12 +139,12 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
             let names = unknown::names_in(&alone);
             if let Some(name) = names.first().filter(|_| unknown::is_said(&problem)) {
                 let advice = unknown::advice(name);
-                return wrong(format!("`{name}` {}", advice.words)).with_hint(advice.hint());
+                return wrong(format!("`{name}` {}", advice.message)).with_hint(advice.hint());
             }
-            let words = yaml::expected_in_words(&problem.problem);
+            let message = yaml::expected_in_words(&problem.problem);
             // What was expected is what to do about it.
-            let Some((_, expected)) = words.split_once(", expected ") else {
-                return wrong(words);
+            let Some((_, expected)) = message.split_once(", expected ") else {
+                return wrong(message);
             };
             AppError::invalid(format!("`--set {change}` can't be read"))
                 .with_field(field)
@@ -153,8 +169,8 @@ pub(crate) fn put_fields(
 
 /// What is wrong with a field, as an error that names it.
 fn wrong(Problem { field, problem }: Problem) -> AppError {
-    let words = yaml::expected_in_words(&problem);
-    AppError::invalid(format!("`{field}`: {words}")).with_field(field)
+    let message = yaml::expected_in_words(&problem);
+    AppError::invalid(format!("`{field}`: {message}")).with_field(field)
 }
 
 fn tree_of(value: &impl Serialize) -> Result<Value> {
@@ -228,8 +244,8 @@ pub(crate) fn fields(request: &AnyRequest) -> Result<BTreeMap<String, String>> {
                 }
             }
             Value::Object(columns) if columns.is_empty() => {}
-            Value::String(words) if yaml::parse_scalar(words) == Ok(value.clone()) => {
-                fields.insert(prefix.to_owned(), words.clone());
+            Value::String(message) if yaml::parse_scalar(message) == Ok(value.clone()) => {
+                fields.insert(prefix.to_owned(), message.clone());
             }
             // JSON is YAML too.
             value => {
@@ -425,13 +441,13 @@ mod tests {
             let tree = serde_json::json!({"seed": 1, "dtype": {"compute": dtype}});
             request_from(tree)
         };
-        for (words, dtype) in [
+        for (message, dtype) in [
             ("bf16", "bf16"),
             ("16-mixed  # as in Lightning", "f16"),
             ("32", "f32"),
         ] {
-            let request = read_text(&format!("seed: 1\nprecision: {words}\n")).unwrap();
-            assert_eq!(request, expected(dtype), "{words}");
+            let request = read_text(&format!("seed: 1\nprecision: {message}\n")).unwrap();
+            assert_eq!(request, expected(dtype), "{message}");
         }
         let changes = ["seed=1", "precision=16"].map(str::to_owned);
         assert_eq!(

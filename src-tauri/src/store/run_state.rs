@@ -409,7 +409,7 @@ impl RunState {
             } => self.fail(message, hint, *force_helps),
             TrainEvent::Tried { .. }
             | TrainEvent::RolledBack { .. }
-            | TrainEvent::Relieved { .. }
+            | TrainEvent::MemoryFallback { .. }
             | TrainEvent::Showed(_)
             | TrainEvent::Warned { .. } => {}
         }

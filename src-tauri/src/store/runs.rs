@@ -110,9 +110,9 @@ fn is_run(folder: &Path) -> bool {
 }
 
 /// The run with this id, or the only one whose id contains these words, or the run in this folder.
-pub(crate) fn find(paths: &Paths, words: &str) -> Result<Run> {
-    let stored = find_stored(paths, words);
-    let folder = Path::new(words);
+pub(crate) fn find(paths: &Paths, name: &str) -> Result<Run> {
+    let stored = find_stored(paths, name);
+    let folder = Path::new(name);
     if stored.is_err() && is_run(folder) {
         let folder = std::path::absolute(folder).map_err(AppError::file("find the run", folder))?;
         return Ok(Run::at(folder));
@@ -121,15 +121,15 @@ pub(crate) fn find(paths: &Paths, words: &str) -> Result<Run> {
 }
 
 /// The run with this id, or the only one whose id contains these words, among those that the app keeps.
-pub(crate) fn find_stored(paths: &Paths, words: &str) -> Result<Run> {
+pub(crate) fn find_stored(paths: &Paths, name: &str) -> Result<Run> {
     let runs = list(paths);
-    if let Some(run) = runs.iter().find(|run| run.id == words) {
+    if let Some(run) = runs.iter().find(|run| run.id == name) {
         return Ok(run.clone());
     }
     // A name is a part of the id in the form in which ids have it.
-    let in_id = slug(words);
+    let in_id = slug(name);
     let fits = |run: &&Run| {
-        run.id.contains(words) || (words.contains(char::is_alphanumeric) && run.id.contains(&in_id))
+        run.id.contains(name) || (name.contains(char::is_alphanumeric) && run.id.contains(&in_id))
     };
     let mut matching: Vec<&Run> = runs.iter().filter(fits).collect();
     match (matching.pop(), matching.len()) {
@@ -138,13 +138,13 @@ pub(crate) fn find_stored(paths: &Paths, words: &str) -> Result<Run> {
             matching.push(last);
             let ids: Vec<&str> = matching.iter().map(|run| run.id.as_str()).collect();
             Err(AppError::invalid(format!(
-                "`{words}` fits {} runs: {}",
+                "`{name}` fits {} runs: {}",
                 ids.len(),
                 ids.join(", ")
             ))
             .with_hint("name more of it"))
         }
-        (None, _) => Err(AppError::invalid(format!("there is no run `{words}`"))
+        (None, _) => Err(AppError::invalid(format!("there is no run `{name}`"))
             .with_hint("`anneal runs` lists them")),
     }
 }
@@ -301,8 +301,8 @@ impl Run {
 
 /// A name that every file system takes: letters, digits and single dashes.
 fn slug(name: &str) -> String {
-    let words = name.split(|letter: char| !letter.is_alphanumeric());
-    let slug: Vec<String> = words
+    let name = name.split(|letter: char| !letter.is_alphanumeric());
+    let slug: Vec<String> = name
         .filter(|word| !word.is_empty())
         .map(str::to_lowercase)
         .collect();

@@ -45,7 +45,7 @@ type Sources = BTreeMap<String, Source>;
 pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<String>> {
     let file = run.sources_file();
     let now = plan.task.sources();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let known: Option<Sources> = match fs::read(&file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         read => {
@@ -53,7 +53,7 @@ pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<Stri
             let known = serde_json::from_slice(&text).ok();
             if known.is_none() {
                 let aside = name_of(&put_aside(&file)?);
-                told.push(format!(
+                reported.push(format!(
                     "`sources.json` is damaged, so whether data or model changed is not known; it was put aside as \
                      `{aside}`, and the files are noted anew"
                 ));
@@ -63,7 +63,7 @@ pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<Stri
     };
     let Some(known) = known else {
         write_json(&file, &note(&now)?)?;
-        return Ok(told);
+        return Ok(reported);
     };
     let (problems, sources) = compare(&known, &now)?;
     if let (Some(first), false) = (problems.first(), insists) {
@@ -88,8 +88,8 @@ pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<Stri
     if sources != known {
         write_json(&file, &sources)?;
     }
-    told.extend(problems);
-    Ok(told)
+    reported.extend(problems);
+    Ok(reported)
 }
 
 /// What is wrong with files that were noted, and the files as they are.

@@ -19,8 +19,8 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
         .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
     let text = if blank { "{}" } else { text };
     serde_saphyr::from_str(text).map_err(|error| {
-        let words = UserMessageFormatter.format_message(error.without_snippet());
-        let words = plain(&words);
+        let message = UserMessageFormatter.format_message(error.without_snippet());
+        let message = plain(&message);
         let line = error.location().map(|location| location.line() as usize);
         let field = line.and_then(|line| field_of_line(text, line));
         let place = match (&field, line) {
@@ -28,7 +28,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
             (None, Some(line)) => format!("line {line}: "),
             _ => String::new(),
         };
-        let mut error = AppError::invalid(format!("{place}{words}: `{}`", path.display()));
+        let mut error = AppError::invalid(format!("{place}{message}: `{}`", path.display()));
         error.field = field;
         error
     })
@@ -51,43 +51,43 @@ pub(crate) fn at_its_line(
         None if field == "." => "the file".to_owned(),
         None => format!("`{field}`"),
     };
-    let words = expected_in_words(&problem);
-    let error = |words: &str| {
-        AppError::invalid(format!("{place} {words}: `{}`", path.display())).with_field(&*field)
+    let message = expected_in_words(&problem);
+    let error = |message: &str| {
+        AppError::invalid(format!("{place} {message}: `{}`", path.display())).with_field(&*field)
     };
     // What was expected is what to do about it.
-    match words.split_once(", expected ") {
+    match message.split_once(", expected ") {
         Some((_, expected)) => error("can't be read").with_hint(format!("it takes {expected}")),
-        None => error(&words),
+        None => error(&message),
     }
 }
 
 /// What is wrong with a value, without the names of Rust's types.
-fn plain(words: &str) -> &str {
-    if words.starts_with("expected sequence start") {
+fn plain(message: &str) -> &str {
+    if message.starts_with("expected sequence start") {
         return "must be a list, such as [a, b]";
     }
-    if words.starts_with("expected mapping start") {
+    if message.starts_with("expected mapping start") {
         return "must have fields of its own, each in a line below it";
     }
-    match words.strip_prefix("invalid ") {
+    match message.strip_prefix("invalid ") {
         Some("u32" | "u64" | "usize") => "not a whole number",
         Some("f64" | "floating point") => "not a number",
         Some("bool" | "boolean") => "neither true nor false",
-        _ => words,
+        _ => message,
     }
 }
 
 /// What a value should have been, without the names of Rust's types.
-pub(crate) fn expected_in_words(words: &str) -> String {
-    let (before, expected) = words.rsplit_once("expected ").unwrap_or((words, ""));
+pub(crate) fn expected_in_words(message: &str) -> String {
+    let (before, expected) = message.rsplit_once("expected ").unwrap_or((message, ""));
     let expected = match expected {
         "u32" | "u64" | "usize" => "a whole number",
         "f64" => "a number",
         "a boolean" => "true or false",
         "a sequence" => "a list, such as [a, b]",
         "a map" => "fields with values",
-        _ => return words.to_owned(),
+        _ => return message.to_owned(),
     };
     format!("{before}expected {expected}")
 }

@@ -2,7 +2,7 @@
 //!
 //! The app asks on the engine's standard input and gets replies on its standard output, in order: any number of them
 //! for one ask, then [`Reply::Done`] or [`Reply::Refused`]. Only then it asks again, save for [`Ask::Pause`],
-//! [`Ask::GoOn`] and [`Ask::Stop`], which are heard at any time. When the app goes away, the engine's input ends; then it saves what goes on and leaves.
+//! [`Ask::Continue`] and [`Ask::Stop`], which are heard at any time. When the app goes away, the engine's input ends; then it saves what goes on and leaves.
 
 use std::path::PathBuf;
 
@@ -77,7 +77,7 @@ pub(crate) enum Ask {
     /// Save the run that goes on, and wait with it in memory; for this reason, if no person asked for it.
     Pause { why: Option<String> },
     /// Go on after a pause.
-    GoOn,
+    Continue,
     /// End what goes on: a run is saved, an answer stays as it is.
     Stop,
 }

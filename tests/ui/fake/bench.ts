@@ -208,7 +208,7 @@ function comparedRow(one: BenchRowView, other: BenchRowView): ComparedRowView[] 
       config: [other.title, other.config, other.dtype].filter(Boolean).join(", "),
       before: written(a.perSecond, one.unit),
       after: written(b.perSecond, other.unit),
-      words: isClear ? changed(ratio) : "no clear change",
+      message: isClear ? changed(ratio) : "no clear change",
       ratio,
       isClear,
     },

@@ -14,7 +14,7 @@ const row = (operation: string, dtype: string, at: number): CheckRowView => ({
   tolerance: dtype === "f32" ? 1e-5 : 2e-2,
   deviceMillis: 0.11 * (at + 1),
   cpuMillis: 0.74 * (at + 1),
-  words: null,
+  message: null,
   instead: null,
 });
 

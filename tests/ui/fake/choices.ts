@@ -68,7 +68,7 @@ function lines(settings: Settings): [string, string, string][] {
     ["optimizer.weight_decay", "0.0", "An adapter is small enough to need none."],
     ["clip_norm", "1.0", "One strange batch can't undo many good ones."],
     ["ema", "0.0", "Off: it doubles the memory of what learns."],
-    ["checkpointing", "false", "Not needed at this size; it costs a third more time."],
+    ["gradient_checkpointing", "false", "Not needed at this size; it costs a third more time."],
     ["dtype.compute", "bf16", "Passed the check of the device; sums stay in f32."],
     ["dtype.storage", "bf16", "As the weights are on disk."],
     ["device", "metal", "Apple M3 Max, the fastest device that was found."],

@@ -39,7 +39,7 @@ function plan(settings: Settings): PlanView {
   const accumulate = Number(settings["batch.accumulate"]) || 4;
   const small = method === "scratch";
   const full = method === "full";
-  const kept = settings["checkpointing"] === "true" ? 0.2 : 1;
+  const kept = settings["gradient_checkpointing"] === "true" ? 0.2 : 1;
   const weights = small ? 12_589_056 : full ? 6_845_505_536 : 3_422_752_768;
   const optimizer = small ? 37_767_168 : full ? 20_536_516_608 : 289_406_976;
   const activations = (small ? 60_000_000 : 1_225_000_000) * rows * kept;
@@ -86,17 +86,17 @@ const ROOM = 0.8 * FREE;
 function fit(neededBytes: number, full: boolean, rows: number, accumulate: number): PlanView["fit"] {
   const fits = neededBytes <= ROOM;
   const base = { fits, neededBytes, freeBytes: FREE };
-  if (fits) return { ...base, refusal: "", ways: [] };
+  if (fits) return { ...base, refusal: "", fixes: [] };
   const refusal = `the run needs about ${(neededBytes / 1e9).toFixed(1)} GB, and 21.4 GB are free`;
-  const adapter = { fields: { method: "lora", "batch.rows": String(rows), "batch.accumulate": String(accumulate) }, words: "an adapter instead of all weights: can learn less", neededBytes: 9_612_159_744 };
-  if (full) return { ...base, refusal, ways: [adapter] };
+  const adapter = { fields: { method: "lora", "batch.rows": String(rows), "batch.accumulate": String(accumulate) }, message: "an adapter instead of all weights: can learn less", neededBytes: 9_612_159_744 };
+  if (full) return { ...base, refusal, fixes: [adapter] };
   return {
     ...base,
     refusal,
-    ways: [
-      { fields: { "batch.rows": "8", "batch.accumulate": String((rows * accumulate) / 8) }, words: `8 rows at once instead of ${rows}: learns the same`, neededBytes: 14_512_159_744 },
-      { fields: { checkpointing: "true" }, words: "checkpointing: 33 % slower", neededBytes: neededBytes * 0.2 },
-      { fields: { "batch.length": "512", "data.max_length": "512" }, words: "rows of 512 instead of 1,024: cuts 48 rows", neededBytes: 14_700_000_000 },
+    fixes: [
+      { fields: { "batch.rows": "8", "batch.accumulate": String((rows * accumulate) / 8) }, message: `8 rows at once instead of ${rows}: learns the same`, neededBytes: 14_512_159_744 },
+      { fields: { gradient_checkpointing: "true" }, message: "gradient checkpointing: 33 % slower", neededBytes: neededBytes * 0.2 },
+      { fields: { "batch.length": "512", "data.max_length": "512" }, message: "rows of 512 instead of 1,024: cuts 48 rows", neededBytes: 14_700_000_000 },
     ],
   };
 }

@@ -223,7 +223,7 @@ export const api = {
   answer: (place: number, messages: MessageView[], sampling: SamplingView, hear: (piece: string) => void) =>
     opened(commands.answer(place, messages, sampling, channel(hear))),
   stopAnswer: (place: number) => opened(commands.stopAnswer(place)),
-  conversations: (words: string) => opened(commands.conversations(words)),
+  conversations: (query: string) => opened(commands.conversations(query)),
   conversation: (id: string) => opened(commands.conversation(id)),
   saveConversation: (conversation: NewConversation) => opened(commands.saveConversation(conversation)),
   deleteConversation: (id: string) => opened(commands.deleteConversation(id)),

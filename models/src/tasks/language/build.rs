@@ -53,7 +53,7 @@ impl LanguageTask {
             characters_per_target: characters_per_target.flatten(),
             sample: plan.task.sample.clone(),
             held_out_prompts,
-            checkpointing: plan.run.checkpointing,
+            gradient_checkpointing: plan.run.gradient_checkpointing,
             seed: plan.run.seed,
         })
     }

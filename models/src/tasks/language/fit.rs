@@ -47,7 +47,7 @@ fn shorter_rows(search: &Search, from: &Changed) -> Option<Changed> {
         Some(rows) => format!("cuts {}", counted(rows, "row")),
         None => "the model sees less text at once".to_owned(),
     };
-    let words = format!(
+    let message = format!(
         "rows of {} instead of {}: {cost}",
         count(length as u64),
         count(before as u64)
@@ -57,7 +57,7 @@ fn shorter_rows(search: &Search, from: &Changed) -> Option<Changed> {
         ("batch.length", length.to_string()),
         ("data.max_length", plan.task.data.max_length.to_string()),
     ];
-    Some(from.with(plan, &changes, words).with_its_batch())
+    Some(from.with(plan, &changes, message).with_its_batch())
 }
 
 fn adapter(search: &Search, from: &Changed) -> Option<Changed> {
@@ -75,7 +75,7 @@ fn adapter(search: &Search, from: &Changed) -> Option<Changed> {
         layers: (0..search.shape().layers.len()).collect(),
         rslora: false,
     });
-    let words = "an adapter instead of all weights: can learn less".to_owned();
+    let message = "an adapter instead of all weights: can learn less".to_owned();
     let changes = [("method", "lora".to_owned())];
-    Some(from.with(plan, &changes, words).with_its_batch())
+    Some(from.with(plan, &changes, message).with_its_batch())
 }

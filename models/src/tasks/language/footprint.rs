@@ -259,7 +259,7 @@ impl Shape {
             }
         };
         // Of checkpointed layers, each keeps its input, and the one that is gone back through all of it.
-        let (layers, inputs) = match plan.run.checkpointing {
+        let (layers, inputs) = match plan.run.gradient_checkpointing {
             true => (1, self.layers * self.tokens * self.d * bytes),
             false => (self.layers, 0),
         };
@@ -315,7 +315,7 @@ impl Shape {
             .map(|(_, numbers)| lost(self.tokens * numbers, bytes))
             .sum();
         let scores = lost(self.scores(), bytes);
-        let layers = if plan.run.checkpointing {
+        let layers = if plan.run.gradient_checkpointing {
             1
         } else {
             self.layers
@@ -349,7 +349,7 @@ impl Shape {
         let passes = match plan.task.method {
             Method::Lora => 2.0,
             Method::Full | Method::Scratch => 3.0,
-        } + if plan.run.checkpointing { 1.0 } else { 0.0 };
+        } + if plan.run.gradient_checkpointing { 1.0 } else { 0.0 };
         let weights = (self.layers * self.layer_linears + self.v * self.d) as f64;
         let attention = (self.layers * self.queries * self.length) as f64;
         let tokens = (self.tokens * plan.run.batch.accumulate as u64) as f64;

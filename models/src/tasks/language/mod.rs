@@ -32,7 +32,7 @@ use crate::{
     Error, Result,
     arch::decoder::Input,
     data::loader::{Batch, Batches},
-    generate::{Limits, Writer, sample::SamplingSettings},
+    generate::{Limits, Generator, sample::SamplingSettings},
     parameters::Parameters,
     tape::{Tape, Value},
     train::{
@@ -57,7 +57,7 @@ pub struct LanguageTask {
     pub(super) sample: PromptPlan,
     /// Prompts to write from when the plan names none, with their tokens.
     pub(super) held_out_prompts: Vec<(String, Vec<u32>)>,
-    pub(super) checkpointing: bool,
+    pub(super) gradient_checkpointing: bool,
     pub(super) seed: u64,
 }
 
@@ -103,7 +103,7 @@ impl Task for LanguageTask {
 
     fn loss(&mut self, tape: &Tape, batch: &Batch, targets: f64) -> Result<Value> {
         let decoder = &self.model.decoder;
-        let hidden = decoder.hidden(Some(tape), input(batch), None, self.checkpointing)?;
+        let hidden = decoder.hidden(Some(tape), input(batch), None, self.gradient_checkpointing)?;
         decoder.loss(Some(tape), &hidden, &batch.targets, targets)
     }
 
@@ -149,9 +149,9 @@ impl Task for LanguageTask {
         };
         let limits = self.model.limits(self.sample.tokens);
         let write = |(prompt, tokens): (String, Vec<u32>)| {
-            let mut writer = Writer::new(self.model.decoder.clone());
+            let mut generator = Generator::new(self.model.decoder.clone());
             let mut go_on = |_: &str| ControlFlow::Continue(());
-            let answer = writer.write(
+            let answer = generator.write(
                 &self.model.tokenizer,
                 &tokens,
                 &sampling,

@@ -14,9 +14,9 @@ impl<K: Kind> Resolver<'_, K> {
     /// The facts with the CPU in place of a device on which nothing can be trained; nothing when there is no need.
     pub(super) fn device_that_trains(&mut self) -> Option<Facts<K::Facts>> {
         let facts = self.facts;
-        let words = facts.checked.training_failed.as_ref()?;
+        let message = facts.checked.training_failed.as_ref()?;
         let (name, setting) = (&facts.device.device.name, facts.device.device.setting());
-        let found = format!("the device check could not train on {name} ({words})");
+        let found = format!("the device check could not train on {name} ({message})");
         if self.request.run.strict.unwrap_or_default() {
             let way_out = match facts.device.device.kind {
                 DeviceKind::Cpu => "turn `strict` off",
@@ -95,24 +95,24 @@ impl<K: Kind> Resolver<'_, K> {
     }
 
     /// What may be given up when memory runs out.
-    pub(super) fn relief(&mut self, strict: bool) -> ReliefPlan {
+    pub(super) fn memory_fallback(&mut self, strict: bool) -> MemoryFallbackPlan {
         let (request, has_asked) = (&self.request.run, self.request.run.dtype.compute.is_some());
         let narrower_dtype = self.take(
-            "relief.narrower_dtype",
-            &request.relief.narrower_dtype,
+            "memory_fallback.narrower_dtype",
+            &request.memory_fallback.narrower_dtype,
             || match (strict, has_asked) {
                 (true, _) => Chosen::new(false, "settings must be obeyed (strict)"),
                 (_, true) => Chosen::new(false, "the format was asked for"),
                 _ => Chosen::new(true, "a run that is less exact is better than none"),
             },
         );
-        let cpu = self.take("relief.cpu", &request.relief.cpu, || {
+        let cpu = self.take("memory_fallback.cpu", &request.memory_fallback.cpu, || {
             Chosen::new(
                 false,
                 "a processor may need days for what a GPU does in an hour",
             )
         });
-        ReliefPlan {
+        MemoryFallbackPlan {
             narrower_dtype,
             cpu,
         }

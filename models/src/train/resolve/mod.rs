@@ -198,12 +198,12 @@ impl<'a, K: Kind> Resolver<'a, K> {
         }
         let schedule = self.schedule(steps);
         let optimizer = self.optimizer(&basis);
-        let (clip_norm, ema, checkpointing) = self.step_switches();
+        let (clip_norm, ema, gradient_checkpointing) = self.step_switches();
         let strict = self.take("strict", &request.strict, || {
             Chosen::new(false, "the next best is taken with a warning")
         });
         let dtype = self.dtype(strict);
-        let relief = self.relief(strict);
+        let memory_fallback = self.memory_fallback(strict);
         let avoid_kernels = self.avoid_kernels(strict);
         let device = self.device();
         let seed = self.take("seed", &request.seed, || {
@@ -224,9 +224,9 @@ impl<'a, K: Kind> Resolver<'a, K> {
             optimizer,
             clip_norm,
             ema,
-            checkpointing,
+            gradient_checkpointing,
             dtype,
-            relief,
+            memory_fallback,
             avoid_kernels,
             device,
             strict,

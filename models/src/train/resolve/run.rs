@@ -182,10 +182,10 @@ impl<K: Kind> Resolver<'_, K> {
         });
         self.within("ema", ema, 0.0, 0.999_999);
         let device = device_defaults(self.facts.device.device.kind).gradient_checkpointing;
-        let checkpointing = self.take("checkpointing", &request.checkpointing, || {
+        let gradient_checkpointing = self.take("gradient_checkpointing", &request.gradient_checkpointing, || {
             Chosen::new(device.value, device.reason)
         });
-        (clip_norm, ema, checkpointing)
+        (clip_norm, ema, gradient_checkpointing)
     }
 
     pub(super) fn evaluate(

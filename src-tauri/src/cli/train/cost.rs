@@ -6,7 +6,7 @@ use models::{
     tasks::AnyResolved,
     train::{
         estimate::Estimate,
-        fit::{Fit, Way, amount},
+        fit::{Fit, Fix, amount},
         forecast::Forecast,
     },
 };
@@ -28,11 +28,11 @@ pub(in crate::cli) fn refuse_what_does_not_fit(resolved: &AnyResolved) -> Result
 }
 
 fn refusal(fit: &Fit) -> AppError {
-    let hint = match fit.ways.is_empty() {
+    let hint = match fit.fixes.is_empty() {
         true => "take a smaller model, or start anyway with `--force`".to_owned(),
         false => format!(
             "add one of these, or start anyway with `--force`:\n{}",
-            ways(&fit.ways).join("\n")
+            fixes(&fit.fixes).join("\n")
         ),
     };
     AppError {
@@ -42,16 +42,16 @@ fn refusal(fit: &Fit) -> AppError {
 }
 
 /// Each way as it is typed, what it is and what the run needs then.
-pub(super) fn ways(ways: &[Way]) -> Vec<String> {
-    let row = |way: &Way| {
-        let changes = way.changes.iter();
+pub(super) fn fixes(fixes: &[Fix]) -> Vec<String> {
+    let row = |fix: &Fix| {
+        let changes = fix.changes.iter();
         let typed = changes.map(|change| format!("--set {}={}", change.field, change.value));
         vec![
             format!("  {}", typed.collect::<Vec<_>>().join(" ")),
-            format!("{}; needs {}", way.words, amount(way.needed_bytes)),
+            format!("{}; needs {}", fix.message, amount(fix.needed_bytes)),
         ]
     };
-    table(&ways.iter().map(row).collect::<Vec<_>>())
+    table(&fixes.iter().map(row).collect::<Vec<_>>())
 }
 
 /// What a trial said, as comments below the plan.
@@ -61,7 +61,7 @@ pub(super) fn forecast(forecast: &Forecast, resolved: &AnyResolved) -> String {
         true => steps,
         false => format!("{steps} of a smaller batch, since this one would not fit"),
     };
-    let looking = match forecast.looking_seconds {
+    let evaluation = match forecast.evaluation_seconds {
         seconds if seconds > 0.0 => {
             format!(
                 ", {} of it evaluations, samples and saves",
@@ -71,7 +71,7 @@ pub(super) fn forecast(forecast: &Forecast, resolved: &AnyResolved) -> String {
         _ => String::new(),
     };
     let mut rows = vec![
-        ("time", format!("{}{looking}", duration(forecast.seconds))),
+        ("time", format!("{}{evaluation}", duration(forecast.seconds))),
         ("a step", format!("{:.0} ms", forecast.step_millis)),
         (
             "a pass",

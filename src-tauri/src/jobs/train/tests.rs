@@ -286,12 +286,12 @@ fn data_that_changed_or_moved_is_noticed_by_what_is_in_it() {
             .starts_with("`moved.txt` is not what it was")
     );
     let events = train_until(run, STEPS, true).unwrap();
-    let told = warnings(&events);
+    let reported = warnings(&events);
     assert!(
-        told[0].starts_with("`moved.txt` is not what it was"),
-        "{told:?}"
+        reported[0].starts_with("`moved.txt` is not what it was"),
+        "{reported:?}"
     );
-    assert_eq!(told[1], "the data is read from its beginning");
+    assert_eq!(reported[1], "the data is read from its beginning");
     assert!(matches!(
         events.last(),
         Some(TrainEvent::Finished { step: STEPS, .. })

@@ -248,8 +248,8 @@ pub(super) fn markdown(report: &BenchReport) -> String {
         version, system, ..
     } = report;
     let day = report.time.get(..10).unwrap_or_default();
-    let power = report.power.words();
-    let power = power.map_or(String::new(), |words| format!(", {words}"));
+    let power = report.power.describe();
+    let power = power.map_or(String::new(), |message| format!(", {message}"));
     let mut text = format!(
         "Anneal {version} on {system}, size {}, {day}{power}.\n",
         report.size

@@ -141,16 +141,16 @@ fn a_benchmark_is_compared_with_the_last_of_the_same_machine_and_size() {
     assert_eq!(before(&later, &kept), Some(&earlier));
     assert_eq!(before(&earlier, &kept), None);
 
-    let words = later.since_words(&earlier);
+    let message = later.since_messages(&earlier);
     assert_eq!(
-        words,
+        message,
         [
             "a processor: 2.00x slower than on 2026-11-14 (12 of 12 cases by more than the spread of their steps)."
         ]
     );
     let same = report(LATER, 3.0625);
     assert_eq!(
-        same.since_words(&earlier),
+        same.since_messages(&earlier),
         [
             "a processor: as fast as on 2026-11-14, within the spread of its steps (0 of 12 cases by more than the spread of their steps)."
         ]
@@ -167,12 +167,12 @@ fn what_slowed_the_machine_is_said() {
     measured.median_millis = 400.0;
     measured.step_millis = (0..20).map(|at| 300.0 + 10.0 * f64::from(at)).collect();
     let warnings = hot.all_warnings().join("\n");
-    for words in [
+    for message in [
         "was on battery",
         "30 % slower at the end",
         "became slower on the CPU while they were measured: LoRA step",
     ] {
-        assert!(warnings.contains(words), "{words}: {warnings}");
+        assert!(warnings.contains(message), "{message}: {warnings}");
     }
 }
 

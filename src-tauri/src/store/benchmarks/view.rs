@@ -143,7 +143,7 @@ pub(crate) struct ComparedRowView {
     before: String,
     after: String,
     /// `3 % slower`, `no clear change`.
-    words: String,
+    message: String,
     /// The rate after over the rate before: above 1 is faster.
     ratio: f64,
     /// Whether it is more than chance.
@@ -184,7 +184,7 @@ impl BenchView {
             size: report.size.to_string(),
             seconds: report.seconds,
             imported: report.imported,
-            power: report.power.words(),
+            power: report.power.describe(),
             devices: report.devices.iter().map(BenchDeviceView::from).collect(),
             ratios: report.ratios(),
             advice: advice.collect(),
@@ -225,7 +225,7 @@ impl BenchRowView {
             step_millis: it.step_millis.clone(),
         });
         // Title and dtype have places of their own.
-        let words = words_of(&Row {
+        let message = words_of(&Row {
             case: models::bench::Case {
                 dtype: None,
                 ..row.case.clone()
@@ -233,7 +233,7 @@ impl BenchRowView {
             ..row.clone()
         });
         let title = row.case.title().to_owned();
-        let config = words
+        let config = message
             .strip_prefix(&format!("{title}, "))
             .unwrap_or_default();
         Self {
@@ -261,7 +261,7 @@ impl From<Comparison> for ComparisonView {
             config: row.config,
             before: row.before,
             after: row.after,
-            words: row.words,
+            message: row.message,
             ratio: row.ratio,
             is_clear: row.is_clear,
         });

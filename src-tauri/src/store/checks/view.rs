@@ -70,7 +70,7 @@ pub(crate) struct CheckRowView {
     device_millis: Option<f64>,
     cpu_millis: Option<f64>,
     /// The device's own words.
-    words: Option<String>,
+    message: Option<String>,
     /// What runs do instead.
     instead: Option<String>,
 }
@@ -127,7 +127,7 @@ impl From<&Row> for CheckRowView {
             tolerance: Some(row.tolerance).filter(|tolerance| *tolerance > 0.0),
             device_millis: row.device_millis,
             cpu_millis: row.cpu_millis,
-            words: row.words.clone(),
+            message: row.message.clone(),
             instead: row.fallback.map(instead).map(str::to_owned),
         }
     }

@@ -33,7 +33,7 @@ pub(super) const NAMES: &[Named] = &[
     ("batch.accumulate", "; a step sees `batch.rows` times so many rows", &["global_batch_size", "total_batch_size", "effective_batch_size"]),
     ("batch.accumulate", "", &["gradient_accumulation_steps", "gradient_accumulation", "grad_accumulation_steps", "grad_accum_steps", "grad_accum", "accumulate_grad_batches", "accumulation_steps", "grad_accumulation"]),
     ("batch.length", "", &["max_seq_length", "max_seq_len", "max_sequence_length", "sequence_len", "sequence_length", "seq_length", "seq_len", "cutoff_len", "max_length", "max_len", "block_size", "context_length", "model_max_length"]),
-    ("checkpointing", "", &["gradient_checkpointing", "grad_checkpoint", "grad_checkpointing", "use_gradient_checkpointing", "activation_checkpointing", "enable_activation_checkpointing", "enable_gradient_checkpointing"]),
+    ("gradient_checkpointing", "", &["grad_checkpoint", "grad_checkpointing", "use_gradient_checkpointing", "activation_checkpointing", "enable_activation_checkpointing", "enable_gradient_checkpointing"]),
 
     ("learning_rate", "", &["lr", "max_lr", "peak_lr", "base_lr", "initial_lr"]),
     ("schedule.kind", "", &["lr_scheduler_type", "lr_scheduler", "lr_schedule", "scheduler", "scheduler_type", "lr_decay_style", "lr_decay"]),

@@ -26,7 +26,7 @@ static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(tasks::fields::fields);
 #[derive(Debug, PartialEq)]
 pub(super) struct Advice {
     /// What is said of the name: `is called `lora.rank` here`.
-    pub(super) words: String,
+    pub(super) message: String,
     /// The field of ours, where there is one.
     pub(super) ours: Option<&'static str>,
 }
@@ -94,24 +94,24 @@ pub(super) fn advice(path: &str) -> Advice {
     let named = NAMES.iter().find(|(.., theirs)| theirs.contains(&&*last));
     if let Some((ours, note, _)) = named {
         return Advice {
-            words: format!("is called `{ours}` here{note}"),
+            message: format!("is called `{ours}` here{note}"),
             ours: Some(ours),
         };
     }
     let answered = ANSWERS.iter().find(|(_, theirs)| theirs.contains(&&*last));
     if let Some((sentence, _)) = answered {
         return Advice {
-            words: format!("{NO_SETTING}: {sentence}"),
+            message: format!("{NO_SETTING}: {sentence}"),
             ours: None,
         };
     }
     match nearest(path, &last) {
         Some(ours) => Advice {
-            words: format!("{NO_SETTING}; the nearest is `{ours}`"),
+            message: format!("{NO_SETTING}; the nearest is `{ours}`"),
             ours: Some(ours),
         },
         None => Advice {
-            words: NO_SETTING.to_owned(),
+            message: NO_SETTING.to_owned(),
             ours: None,
         },
     }
@@ -140,8 +140,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(path: &str, words: &str) {
-        assert_eq!(advice(path).words, words, "{path}");
+    fn check(path: &str, message: &str) {
+        assert_eq!(advice(path).message, message, "{path}");
     }
 
     #[test]
@@ -171,8 +171,7 @@ mod tests {
             ("val_batches", "evaluate.batches"),
             ("model_name_or_path", "model"),
             ("base_model", "model"),
-            ("gradient_checkpointing", "checkpointing"),
-            ("grad_checkpoint", "checkpointing"),
+            ("grad_checkpoint", "gradient_checkpointing"),
             ("packing", "data.packing"),
             ("sample_packing", "data.packing"),
             ("weight_decay", "optimizer.weight_decay"),
@@ -221,8 +220,8 @@ mod tests {
             ("optimiser.kind", "optimizer.kind"),
             ("dtype.computes", "dtype.compute"),
         ] {
-            let words = format!("is not a setting; the nearest is `{ours}`");
-            check(typed, &words);
+            let message = format!("is not a setting; the nearest is `{ours}`");
+            check(typed, &message);
         }
         check("nonsense", NO_SETTING);
     }

@@ -7,7 +7,7 @@ use models::{
     train::{
         Problem,
         estimate::{Estimate, MemoryGroup},
-        fit::{Fit, Way, room},
+        fit::{Fit, Fix, room},
         forecast::Forecast,
     },
 };
@@ -107,16 +107,16 @@ pub(crate) struct RunFitView {
     /// What is wrong, in words. Empty when it fits.
     refusal: String,
     /// What would make it fit, the cheapest first.
-    ways: Vec<WayView>,
+    fixes: Vec<FixView>,
 }
 
 /// A change of the form that makes a run fit.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct WayView {
+pub(crate) struct FixView {
     /// What is changed, as in a run file.
     fields: BTreeMap<String, String>,
-    words: String,
+    message: String,
     #[specta(type = Number)]
     needed_bytes: f64,
 }
@@ -243,20 +243,20 @@ impl From<&Fit> for RunFitView {
                 true => String::new(),
                 false => fit.refusal(),
             },
-            ways: fit.ways.iter().map(WayView::from).collect(),
+            fixes: fit.fixes.iter().map(FixView::from).collect(),
         }
     }
 }
 
-impl From<&Way> for WayView {
-    fn from(way: &Way) -> Self {
-        let changes = way.changes.iter();
+impl From<&Fix> for FixView {
+    fn from(fix: &Fix) -> Self {
+        let changes = fix.changes.iter();
         Self {
             fields: changes
                 .map(|change| (change.field.clone(), change.value.clone()))
                 .collect(),
-            words: way.words.clone(),
-            needed_bytes: way.needed_bytes as f64,
+            message: fix.message.clone(),
+            needed_bytes: fix.needed_bytes as f64,
         }
     }
 }

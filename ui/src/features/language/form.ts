@@ -60,7 +60,7 @@ export const form: KindForm = {
     "batch.rows",
     "batch.accumulate",
     "batch.length",
-    "checkpointing",
+    "gradient_checkpointing",
     "learning_rate",
     "steps",
     "lora.rank",

@@ -15,7 +15,7 @@ use crate::device::{
 /// Something a run can do with less of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Relief {
+pub enum MemoryFallback {
     /// The memory that no tensor holds. The step is tried again as it was.
     UnusedMemory,
     /// Rows computed at once. More batches make up for it, so that an update sees the same rows.
@@ -29,12 +29,12 @@ pub enum Relief {
 }
 
 /// What is given up, in this order; each as often as there is something of it left.
-pub const POLICY: [Relief; 5] = [
-    Relief::UnusedMemory,
-    Relief::Rows,
-    Relief::Activations,
-    Relief::Precision,
-    Relief::Device,
+pub const POLICY: [MemoryFallback; 5] = [
+    MemoryFallback::UnusedMemory,
+    MemoryFallback::Rows,
+    MemoryFallback::Activations,
+    MemoryFallback::Precision,
+    MemoryFallback::Device,
 ];
 
 /// What a run may give up beside what changes nothing in its result.
@@ -52,50 +52,50 @@ pub struct Allowed {
 
 /// A plan that needs less memory.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Relieved {
+pub struct FallbackPlan {
     /// What was given up.
-    pub relief: Relief,
+    pub memory_fallback: MemoryFallback,
     /// What is done now.
     pub plan: RunPlan,
     /// The difference, in words.
-    pub words: String,
+    pub message: String,
 }
 
 /// The next thing to give up. Nothing when a run has nothing left.
-pub fn relieve(plan: &RunPlan, allowed: &Allowed) -> Option<Relieved> {
-    POLICY.iter().find_map(|&relief| {
-        let (plan, words) = relief.of(plan, allowed)?;
-        Some(Relieved {
-            relief,
+pub fn next_fallback(plan: &RunPlan, allowed: &Allowed) -> Option<FallbackPlan> {
+    POLICY.iter().find_map(|&memory_fallback| {
+        let (plan, message) = memory_fallback.of(plan, allowed)?;
+        Some(FallbackPlan {
+            memory_fallback,
             plan,
-            words,
+            message,
         })
     })
 }
 
 /// What is different with fewer rows at once.
-pub fn words_for_rows(before: &RunPlan, after: &RunPlan) -> String {
+pub fn message_for_rows(before: &RunPlan, after: &RunPlan) -> String {
     format!(
         "{} instead of {} rows at once, {} instead of {} times for each update; the result is the same",
         after.batch.rows, before.batch.rows, after.batch.accumulate, before.batch.accumulate
     )
 }
 
-impl Relief {
+impl MemoryFallback {
     fn of(self, plan: &RunPlan, allowed: &Allowed) -> Option<(RunPlan, String)> {
         let mut plan = plan.clone();
-        let words = match self {
+        let message = match self {
             Self::UnusedMemory if allowed.unused_memory => {
                 "unused memory was given back, and nothing else is changed".to_owned()
             }
             Self::Rows if plan.batch.rows > 1 => {
                 let before = plan.clone();
                 plan.limit_rows(before.batch.rows / 2);
-                words_for_rows(&before, &plan)
+                message_for_rows(&before, &plan)
             }
-            Self::Activations if !plan.checkpointing => {
-                plan.checkpointing = true;
-                "activations are computed twice instead of kept (`checkpointing`), which takes about a third longer; \
+            Self::Activations if !plan.gradient_checkpointing => {
+                plan.gradient_checkpointing = true;
+                "activations are computed twice instead of kept (`gradient_checkpointing`), which takes about a third longer; \
                  the result is the same"
                     .to_owned()
             }
@@ -119,16 +119,16 @@ impl Relief {
                 }
             }
             Self::Device if allowed.cpu && plan.device != RequestedDevice::Cpu => {
-                let words = format!("the CPU instead of {}, which is slower", plan.device);
+                let message = format!("the CPU instead of {}, which is slower", plan.device);
                 let usual = |role| dtype_rule(DeviceClass::Cpu, role).allowed[0].dtype;
                 plan.device = RequestedDevice::Cpu;
                 plan.dtype.compute = usual(Role::Compute);
                 plan.dtype.storage = usual(Role::Storage);
                 plan.avoid_kernels.clear();
-                words
+                message
             }
             _ => return None,
         };
-        Some((plan, words))
+        Some((plan, message))
     }
 }

@@ -2,7 +2,7 @@
 
 use models::{
     device::{RequestedDevice, dtype::Dtype},
-    train::relief::{Allowed, POLICY, Relief, relieve},
+    train::memory_fallback::{Allowed, POLICY, MemoryFallback, next_fallback},
 };
 
 use crate::plan::scratch_plan;
@@ -12,7 +12,7 @@ fn a_run_gives_up_in_order_what_costs_least_until_nothing_is_left() {
     let mut plan = scratch_plan().run;
     plan.device = RequestedDevice::Metal;
     (plan.batch.rows, plan.batch.accumulate) = (4, 3);
-    plan.checkpointing = false;
+    plan.gradient_checkpointing = false;
     plan.dtype.compute = Dtype::F32;
     let mut allowed = Allowed {
         unused_memory: true,
@@ -21,14 +21,14 @@ fn a_run_gives_up_in_order_what_costs_least_until_nothing_is_left() {
         cpu: true,
     };
     let mut given = Vec::new();
-    while let Some(relieved) = relieve(&plan, &allowed) {
+    while let Some(fallback) = next_fallback(&plan, &allowed) {
         assert_eq!(
-            relieved.plan.batch.rows * relieved.plan.batch.accumulate,
+            fallback.plan.batch.rows * fallback.plan.batch.accumulate,
             12
         );
-        let batch = &relieved.plan.batch;
-        given.push((relieved.relief, batch.rows, batch.accumulate));
-        plan = relieved.plan;
+        let batch = &fallback.plan.batch;
+        given.push((fallback.memory_fallback, batch.rows, batch.accumulate));
+        plan = fallback.plan;
         allowed.unused_memory = false;
         // Each device has its own formats.
         if plan.device == RequestedDevice::Cpu {
@@ -38,12 +38,12 @@ fn a_run_gives_up_in_order_what_costs_least_until_nothing_is_left() {
     assert_eq!(
         given,
         [
-            (Relief::UnusedMemory, 4, 3),
-            (Relief::Rows, 2, 6),
-            (Relief::Rows, 1, 12),
-            (Relief::Activations, 1, 12),
-            (Relief::Precision, 1, 12),
-            (Relief::Device, 1, 12),
+            (MemoryFallback::UnusedMemory, 4, 3),
+            (MemoryFallback::Rows, 2, 6),
+            (MemoryFallback::Rows, 1, 12),
+            (MemoryFallback::Activations, 1, 12),
+            (MemoryFallback::Precision, 1, 12),
+            (MemoryFallback::Device, 1, 12),
         ]
     );
     assert_eq!(POLICY.len(), 5);
@@ -56,15 +56,15 @@ fn weights_that_do_not_learn_become_narrower_before_what_is_computed() {
     let mut plan = scratch_plan().run;
     plan.device = RequestedDevice::Metal;
     plan.batch.rows = 1;
-    plan.checkpointing = true;
+    plan.gradient_checkpointing = true;
     let allowed = Allowed {
         narrower_storage: Some(Dtype::Bf16),
         narrower_dtype: Some(Dtype::Bf16),
         ..Allowed::default()
     };
     let mut given = Vec::new();
-    while let Some(relieved) = relieve(&plan, &allowed) {
-        plan = relieved.plan;
+    while let Some(fallback) = next_fallback(&plan, &allowed) {
+        plan = fallback.plan;
         given.push((plan.dtype.storage, plan.dtype.compute));
     }
     let (f32, bf16) = (Dtype::F32, Dtype::Bf16);
@@ -76,15 +76,15 @@ fn what_is_not_allowed_is_kept() {
     let mut plan = scratch_plan().run;
     plan.device = RequestedDevice::Metal;
     plan.batch.rows = 1;
-    plan.checkpointing = true;
-    assert_eq!(relieve(&plan, &Allowed::default()), None);
-    // The same width is no relief.
+    plan.gradient_checkpointing = true;
+    assert_eq!(next_fallback(&plan, &Allowed::default()), None);
+    // The same width is no memory_fallback.
     plan.dtype.compute = Dtype::Bf16;
     let allowed = Allowed {
         narrower_dtype: Some(Dtype::F16),
         ..Allowed::default()
     };
-    assert_eq!(relieve(&plan, &allowed), None);
+    assert_eq!(next_fallback(&plan, &allowed), None);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::wire::error::Result;
 
 /// What was enough, after more was too much.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Relief {
+pub(crate) struct KnownFallback {
     /// The folder of the model, or a number that stands for the shape of a new one.
     model: String,
     method: String,
@@ -25,7 +25,8 @@ pub(crate) struct Relief {
     pub(crate) failed_rows: usize,
     pub(crate) rows: usize,
     /// Whether activations are computed twice.
-    pub(crate) checkpointing: bool,
+    #[serde(alias = "checkpointing")]
+    pub(crate) gradient_checkpointing: bool,
     /// The day it was found out: `2026-11-21`.
     pub(crate) day: String,
 }
@@ -37,7 +38,7 @@ pub(crate) fn remember(
     before: &RunPlan,
     after: &RunPlan,
 ) -> Result<()> {
-    let relief = Relief {
+    let known = KnownFallback {
         model: subject.model.clone(),
         method: subject.method.clone(),
         device: after.device,
@@ -45,30 +46,30 @@ pub(crate) fn remember(
         length: after.batch.length,
         failed_rows: before.batch.rows,
         rows: after.batch.rows,
-        checkpointing: after.checkpointing,
+        gradient_checkpointing: after.gradient_checkpointing,
         day: jiff::Zoned::now().strftime("%Y-%m-%d").to_string(),
     };
-    let mut reliefs = read(path);
-    reliefs.retain(|it| !(is_about(it, subject, after) && it.length == after.batch.length));
-    reliefs.push(relief);
-    write_json(path, &reliefs)
+    let mut all = read(path);
+    all.retain(|it| !(is_about(it, subject, after) && it.length == after.batch.length));
+    all.push(known);
+    write_json(path, &all)
 }
 
 /// What is known about plans like this one: of rows as long, or shorter.
-pub(crate) fn find(path: &Path, plan: &RunPlan, subject: &Subject) -> Option<Relief> {
-    let mut reliefs = read(path);
-    reliefs.retain(|it| is_about(it, subject, plan) && it.length <= plan.batch.length);
-    reliefs.into_iter().max_by_key(|it| it.length)
+pub(crate) fn find(path: &Path, plan: &RunPlan, subject: &Subject) -> Option<KnownFallback> {
+    let mut all = read(path);
+    all.retain(|it| is_about(it, subject, plan) && it.length <= plan.batch.length);
+    all.into_iter().max_by_key(|it| it.length)
 }
 
 /// Nothing is known from a file that is not there or can't be read: a run then finds out again.
-fn read(path: &Path) -> Vec<Relief> {
+fn read(path: &Path) -> Vec<KnownFallback> {
     read_list(path, "list of what runs gave up").unwrap_or_default()
 }
 
-fn is_about(relief: &Relief, subject: &Subject, plan: &RunPlan) -> bool {
-    relief.model == subject.model
-        && relief.method == subject.method
-        && relief.device == plan.device
-        && relief.compute == plan.dtype.compute
+fn is_about(known: &KnownFallback, subject: &Subject, plan: &RunPlan) -> bool {
+    known.model == subject.model
+        && known.method == subject.method
+        && known.device == plan.device
+        && known.compute == plan.dtype.compute
 }

@@ -21,7 +21,7 @@ use crate::{
 const MAX_ROLLBACKS: usize = 3;
 
 /// Why a step was not taken.
-pub(super) enum Setback {
+pub(super) enum RejectedStep {
     /// The loss or a gradient, by its name, is not finite.
     NotFinite(&'static str),
     /// The gradient is out of all proportion.
@@ -44,23 +44,23 @@ pub(super) fn roll_back<T: Task>(
     task: &mut T,
     state: &mut TrainState,
     checkpoints: &Checkpoints,
-    setback: Setback,
+    rejected_step: RejectedStep,
     observer: &mut dyn Observer,
 ) -> Result<()> {
     let mut after = state.progress.clone();
     let step = after.step + 1;
-    let mut tell = |message| observer.event(TrainEvent::Warned { message });
-    let (good, why) = match setback {
-        Setback::NotFinite(what) => {
-            let good = last_good(state, checkpoints, what, &mut tell)?;
+    let mut report = |message| observer.event(TrainEvent::Warned { message });
+    let (good, why) = match rejected_step {
+        RejectedStep::NotFinite(what) => {
+            let good = last_good(state, checkpoints, what, &mut report)?;
             after.rollbacks += 1;
             after.rolled_back_to = Some(good.step);
             (good, format!("the {what} was not finite"))
         }
-        Setback::Spike(spike) => {
+        RejectedStep::Spike(spike) => {
             after.spikes.push(step);
             after.rolled_back_to = None;
-            let Some(newest) = checkpoints.newest_before(usize::MAX, &mut tell)? else {
+            let Some(newest) = checkpoints.newest_before(usize::MAX, &mut report)? else {
                 // Somebody removed them all. A spike is no reason to end, so this batch is left out.
                 state.progress.spikes = after.spikes;
                 return Ok(());
@@ -90,10 +90,10 @@ fn last_good(
     state: &TrainState,
     checkpoints: &Checkpoints,
     what: &'static str,
-    tell: &mut dyn FnMut(String),
+    report: &mut dyn FnMut(String),
 ) -> Result<Checkpoint> {
     let progress = &state.progress;
-    let mut newest = checkpoints.newest_before(usize::MAX, tell)?;
+    let mut newest = checkpoints.newest_before(usize::MAX, report)?;
     let Some(good) = newest.take_if(|_| progress.rollbacks < MAX_ROLLBACKS) else {
         return Err(Error::NotFinite {
             what,
@@ -103,7 +103,7 @@ fn last_good(
         });
     };
     if progress.rolled_back_to == Some(progress.step)
-        && let Some(before) = checkpoints.newest_before(good.step, tell)?
+        && let Some(before) = checkpoints.newest_before(good.step, report)?
     {
         // Nothing is deleted that somebody may want to look at.
         put_aside(&good.path)?;
@@ -113,7 +113,7 @@ fn last_good(
 }
 
 /// What is said of a spike whose step was taken: the last one done.
-pub(super) fn words_for_taken(spike: Spike, plan: &RunPlan, state: &TrainState) -> String {
+pub(super) fn message_for_taken(spike: Spike, plan: &RunPlan, state: &TrainState) -> String {
     let step = state.progress.step;
     let why = match state.progress.spikes.contains(&step) {
         true => "also after going back, so its batch is odd and not the model",
