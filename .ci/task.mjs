@@ -18,7 +18,7 @@ const here = process.platform === "darwin" ? features : [];
 /** Checkpoints written by both must load. tests/goldens/requirements.txt has everything else. */
 const transformersVersions = ["4.57.6", "5.23.0"];
 
-/** The tasks that go on after a command that failed, unless what follows needs what it makes, or the user wants no more. */
+/** The tasks that continue after a command that failed, unless what follows needs what it makes, or the user wants no more. */
 const goOn = ["check", "test"];
 const interrupted = ["SIGHUP", "SIGINT", "SIGTERM"].map((signal) => 128 + constants.signals[signal]);
 

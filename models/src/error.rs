@@ -82,11 +82,11 @@ pub enum Error {
     #[error("{0}")]
     Device(String),
 
-    /// Memory ran out, or was about to, in a run that could not go on by itself: when, and in which words.
+    /// Memory ran out, or was about to, in a run that could not continue by itself: when, and in which words.
     #[error("{0}")]
     OutOfMemory(String),
 
-    /// Training went on with half the learning rate as often as it may, and the numbers still were not finite.
+    /// Training continued with half the learning rate as often as it may, and the numbers still were not finite.
     #[error(
         "the {what} is not a number at step {step}, also after {rollbacks} attempts at half the learning rate; \
          last saved: {saved}"

@@ -26,7 +26,7 @@ const COMMAND_THREADS: usize = 16;
 /// Who closes the window again within this time means it.
 const INSISTS: Duration = Duration::from_secs(5);
 
-/// Opens the window and returns when the app ends. The run that goes on is saved first.
+/// Opens the window and returns when the app ends. The run that is running is saved first.
 ///
 /// A window that is open already is shown instead.
 pub(crate) fn run(home: Option<&Path>) -> Result<()> {
@@ -110,7 +110,7 @@ fn hide_console() {
 #[cfg(not(windows))]
 fn hide_console() {}
 
-/// Whether the window stays, because the user is asked what happens to the run that goes on.
+/// Whether the window stays, because the user is asked what happens to the run that is running.
 fn closes_later(handle: &AppHandle) -> bool {
     remember_place(handle);
     let app = handle.state::<App>();

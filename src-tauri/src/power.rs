@@ -1,4 +1,4 @@
-//! The machine's power: keeping it awake while a run goes on, and knowing what feeds it.
+//! The machine's power: keeping it awake while a run is running, and knowing what feeds it.
 
 #[cfg(feature = "gui")]
 pub(crate) mod awake;

@@ -101,7 +101,7 @@ fn a_benchmark_waits_for_the_run_that_goes_on() {
     let app = tiny("steps: 1000000\n");
     let (mut run, mut events) = start(&app, &["train", "run.yaml", "--json"]);
     wait_for(&mut events, "stepped");
-    // Who is not heard can't go on.
+    // Who is not heard can't continue.
     thread::spawn(move || io::copy(&mut events, &mut io::sink()));
     let mut measuring = app.command(&QUICK).spawn().unwrap();
     let mut said = BufReader::new(measuring.stderr.take().unwrap()).lines();

@@ -16,10 +16,10 @@ const STEPS: &str = "steps: 12\nsave: {every: 4}\nsample: {every: 0}\n";
 fn a_run_goes_on_after_every_single_fault_and_says_what_it_was() {
     for (fault, said) in [
         ("oom@7", "unused memory was given back"),
-        ("abort@6", "another goes on from step 4"),
+        ("abort@6", "another resumes from step 4"),
         ("alloc@300", "memory allocation of"),
         ("nan@8", "back to step 6"),
-        ("hang@6", "another goes on from step 4"),
+        ("hang@6", "another resumes from step 4"),
         ("lost@7", "CUDA_ERROR_LAUNCH_FAILED"),
         ("disk@2000", "waits for the disk"),
     ] {

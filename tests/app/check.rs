@@ -134,7 +134,10 @@ fn a_hang_is_ended() {
     let hung = row(&rows, "dropout");
     assert_eq!(hung["verdict"], "crashed");
     assert!(
-        hung["message"].as_str().unwrap().contains("did nothing for "),
+        hung["message"]
+            .as_str()
+            .unwrap()
+            .contains("did nothing for "),
         "{hung}"
     );
     assert_eq!(row(&rows, "rms_norm")["verdict"], "ok");

@@ -178,7 +178,7 @@ fn a_newer_revision_fetches_only_what_changed_and_each_is_deleted_alone() {
         fs::read(folder.join("model.safetensors")).unwrap().len(),
         100_000
     );
-    // The name goes on to mean the new one, also for other programs.
+    // The name means the new one from here on, also for other programs.
     let main = app.hub_home().join("hub/models--Maker--Tiny/refs/main");
     assert_eq!(fs::read_to_string(main).unwrap(), new);
 }

@@ -112,7 +112,7 @@ fn check_passes(fault: &str, times: u64, what: Fault) -> Trial {
     trial
 }
 
-/// A fault that lasts: there is a sentence, nothing wrong is in the cache, and what came is gone on with once it is over.
+/// A fault that lasts: there is a sentence, nothing wrong is in the cache, and what came is continued once it is over.
 #[track_caller]
 fn check_fails(fault: &str, what: Fault, sentence: &str) -> Trial {
     let trial = Trial::new(3_000_000);
@@ -304,7 +304,7 @@ fn a_download_survives_twenty_kills_and_fetches_nothing_twice() {
     let (starts, sent) = trial.ranges();
     assert!(
         starts.is_sorted(),
-        "each goes on where the last one ended: {starts:?}"
+        "each continues where the last one ended: {starts:?}"
     );
     assert!(
         sent <= 200_000_000 + 20 * ON_THE_WAY,
@@ -389,7 +389,7 @@ fn ctrl_c_keeps_what_came_and_the_same_command_goes_on() {
     assert!(
         String::from_utf8(output.stderr)
             .unwrap()
-            .contains("the same command goes on with it")
+            .contains("the same command continues with it")
     );
     let here = trial.incomplete();
     assert!((3_000_000..20_000_000).contains(&here));

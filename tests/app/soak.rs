@@ -164,7 +164,8 @@ fn check_faults(wanted: usize) {
         no_saved_step_was_lost(&recorded);
         let all = losses(&recorded);
         assert_eq!(all.len() as u64, STEPS, "{faults}");
-        let is_other = |how: &str| how.contains("rows at once") || how.contains("gradient_checkpointing");
+        let is_other =
+            |how: &str| how.contains("rows at once") || how.contains("gradient_checkpointing");
         let fallback = of_kind(&recorded, "relieved");
         let changed = fallback
             .iter()
@@ -195,7 +196,7 @@ fn no_saved_step_was_lost(events: &str) {
         let step = event["step"].as_u64().unwrap_or_default();
         match event["kind"].as_str() {
             Some("saved") => saved = step,
-            Some("started") => assert!(step >= saved, "saved {saved}, went on from {step}"),
+            Some("started") => assert!(step >= saved, "saved {saved}, resumed from {step}"),
             _ => {}
         }
     }
@@ -251,7 +252,7 @@ impl Running {
                 self.engine
             }
             Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("nothing goes on"),
+            Err(RecvTimeoutError::Timeout) => panic!("nothing continues"),
         }
     }
 }

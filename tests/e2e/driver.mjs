@@ -46,7 +46,7 @@ export class Window {
     this.#session = `/session/${sessionId}`;
   }
 
-  /** Quits, as the menu does, and waits until the process is gone: it saves what goes on. */
+  /** Quits, as the menu does, and waits until the process is gone: it saves what is running. */
   async close() {
     if (this.#session) await this.run("window.__TAURI_INTERNALS__.invoke('leave', { how: 'save' })").catch(() => {});
     await until(() => this.processes().length === 0, "the window and its engines are gone");

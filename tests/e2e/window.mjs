@@ -36,9 +36,9 @@ test("a newcomer starts a first model, watches it, and talks to it", PATIENCE, a
   const stopped = await step(window);
   await window.click("//button[. = 'Continue']");
   await window.find(`//li[contains(., 'Resumed at step ${stopped}')]`);
-  await until(async () => (await step(window)) > stopped, "steps go on");
+  await until(async () => (await step(window)) > stopped, "steps continue");
 
-  // What was saved is talked to while the run goes on.
+  // What was saved is talked to while the run is running.
   await window.click("//button[. = 'Try it now']");
   await say(window, "What is 2 plus 3?");
   await window.find("//*[contains(., 'tokens a second') or contains(., 'a second')]");
@@ -84,12 +84,12 @@ test("data is added, trained on through a pause and the death of its engine, and
   await badge(window, "paused");
   const paused = await step(window);
   await window.click("//button[. = 'Resume']");
-  await until(async () => (await step(window)) > paused, "steps go on");
+  await until(async () => (await step(window)) > paused, "steps continue");
 
   const engine = window.processes().find(({ isEngine }) => isEngine);
   process.kill(engine.id, "SIGKILL");
-  // Another engine goes on by itself, and the run says so.
-  await window.find("//li[contains(., 'another goes on from step')]");
+  // Another engine continues by itself, and the run says so.
+  await window.find("//li[contains(., 'another resumes from step')]");
   await window.picture("another-engine");
   await badge(window, "finished");
   await window.picture("finished");
@@ -113,7 +113,7 @@ test("a run outlives its window, and the death of its app", PATIENCE, async (jou
   await window.click("//button[. = 'Resume']");
   await window.find("//li[contains(., 'Resumed at step')]");
 
-  // The window goes and the run goes on. Another start shows this window instead of opening a second one.
+  // The window goes and the run continues. Another start shows this window instead of opening a second one.
   const before = await step(window);
   await window.run("window.dispatchEvent(new KeyboardEvent('keydown', { key: 'q', ctrlKey: true }))");
   await window.click("//dialog//button[. = 'Keep in the background']");
@@ -121,7 +121,7 @@ test("a run outlives its window, and the death of its app", PATIENCE, async (jou
   execFileSync(program, [], { env: { ...process.env, ANNEAL_HOME: window.home } });
   await until(async () => (await window.run("return document.visibilityState")) === "visible", "the window is back");
   assert.equal(window.processes().filter(({ isEngine }) => !isEngine).length, 1);
-  await until(async () => (await step(window)) > before, "the run went on");
+  await until(async () => (await step(window)) > before, "the run continued");
   // A window that was hidden does not always take the driver's pointer on a busy machine.
   await window.run("[...document.querySelectorAll('button')].find((it) => it.textContent.trim() === 'Stop and save').click()");
   await badge(window, "stopped");

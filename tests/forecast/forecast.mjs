@@ -3,8 +3,8 @@
 //
 //   node tests/forecast/forecast.mjs PROGRAM [cpu|cuda] [FOLDER] [WORDS]
 //
-// PROGRAM is `anneal`; for `cuda`, its CUDA engine stands beside it. FOLDER keeps the models and runs, so that a second call goes
-// on with them; without it they are in a temporary folder that is removed. WORDS leave out the settings that have none of them in
+// PROGRAM is `anneal`; for `cuda`, its CUDA engine stands beside it. FOLDER keeps the models and runs, so that a second call continues
+//  with them; without it they are in a temporary folder that is removed. WORDS leave out the settings that have none of them in
 // their name: `full 1B`. Nothing is fetched: models are made by short runs from nothing, and the text by this script. What is
 // compared is written to the standard output, progress to the other.
 

@@ -470,7 +470,11 @@ fn gradients(decoder: &Decoder, golden: &Golden, gradient_checkpointing: bool) -
     gradients
 }
 
-fn loss_and_gradients(decoder: &Decoder, golden: &Golden, gradient_checkpointing: bool) -> (f64, Gradients) {
+fn loss_and_gradients(
+    decoder: &Decoder,
+    golden: &Golden,
+    gradient_checkpointing: bool,
+) -> (f64, Gradients) {
     let (tokens, rows) = golden.tokens("tokens");
     let (targets, _) = golden.tokens("targets");
     let count = targets.iter().filter(|target| **target != IGNORE).count();

@@ -108,7 +108,9 @@ fn the_ways_to_make_a_run_fit_come_in_the_order_of_what_they_cost() {
         (
             &full,
             3.5,
-            &["gradient checkpointing: 33 % slower, and 2 rows at once instead of 8: learns the same"],
+            &[
+                "gradient checkpointing: 33 % slower, and 2 rows at once instead of 8: learns the same",
+            ],
         ),
         (
             &full,

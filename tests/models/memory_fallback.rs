@@ -2,7 +2,7 @@
 
 use models::{
     device::{RequestedDevice, dtype::Dtype},
-    train::memory_fallback::{Allowed, POLICY, MemoryFallback, next_fallback},
+    train::memory_fallback::{Allowed, MemoryFallback, POLICY, next_fallback},
 };
 
 use crate::plan::scratch_plan;

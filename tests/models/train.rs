@@ -306,7 +306,7 @@ fn ten_steps_are_five_and_five_to_the_last_bit() {
     }
 }
 
-/// Asks for a pause after some steps, and to go on once it was waited for a while.
+/// Asks for a pause after some steps, and to continue once it was waited for a while.
 #[derive(Default)]
 struct Pause {
     events: Vec<TrainEvent>,

@@ -63,7 +63,7 @@ describe("a person in the window", { concurrency: 2 }, () => {
     await shows(heading(page), "Settings");
   });
 
-  scenario("a reload in the middle of a run shows all of its curve again, and goes on", going, async (page) => {
+  scenario("a reload in the middle of a run shows all of its curve again, and continues", going, async (page) => {
     const chart = page.getByRole("main").locator("canvas").first();
     const drawn = () =>
       chart.evaluate((canvas) => {
@@ -83,7 +83,7 @@ describe("a person in the window", { concurrency: 2 }, () => {
     await until(step, (now) => now > first);
   });
 
-  scenario("closing the window while a run goes on asks what is to become of it", { page: "home" }, async (page) => {
+  scenario("closing the window while a run is running asks what is to become of it", { page: "home" }, async (page) => {
     await news(page, { kind: "quit_asked" });
     const dialog = page.getByRole("dialog");
     await dialog.waitFor();
@@ -131,10 +131,10 @@ describe("a person in the window", { concurrency: 2 }, () => {
   );
 
   scenario(
-    "runs that were going on when the app ended are offered again",
+    "runs that were running when the app ended are offered again",
     { page: "home" },
     async (page) => {
-      await page.getByRole("button", { name: /go on|continue|resume/i }).first().click();
+      await page.getByRole("button", { name: /continue|resume/i }).first().click();
       await until(() => asked(page, "resumeOffered"), (all) => all.length === 1);
       await page.getByRole("complementary").getByText("Support tone").waitFor();
     },

@@ -140,7 +140,7 @@ describe("benchmarks over time", () => {
   });
 });
 
-describe("a benchmark that goes on", () => {
+describe("a benchmark that is running", () => {
   beforeAll(install);
 
   test("is one at a time, tells how far it is, and can be stopped with what it has", async () => {

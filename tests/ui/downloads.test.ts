@@ -100,7 +100,7 @@ describe("the foot of the sidebar", () => {
     expect(gistOf([download(), { ...waiting, totalBytes: 0 }])?.pace).toBe("12 MB/s");
   });
 
-  test("speaks of what goes on, and beside it of what waits for somebody", () => {
+  test("speaks of what is running, and beside it of what waits for somebody", () => {
     const held = [download({ state: "paused", totalBytes: 9e9 }), download({ state: "failed", totalBytes: 9e9 })];
     expect(gistOf([download(), ...held])).toMatchObject({ title: "small", amount: "43 MB of 271 MB", held: "1 paused, 1 failed", isHeld: false });
     expect(gistOf(held)).toMatchObject({ title: "2 downloads", pace: "1 paused, 1 failed", held: "", isHeld: true });
@@ -143,7 +143,7 @@ describe("the window", () => {
 });
 
 describe("a list of downloads", () => {
-  test("pauses what goes on, and goes on with what does not", async () => {
+  test("pauses what is running, and continues with what does not", async () => {
     const pause = vi.spyOn(api, "pauseDownload").mockResolvedValue(null);
     const resume = vi.spyOn(api, "resumeDownload").mockResolvedValue(null);
     const { rerender } = render(DownloadList, { downloads: [download()] });

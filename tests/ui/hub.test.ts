@@ -218,7 +218,7 @@ describe("the page of a repository", () => {
     expect(start).not.toHaveBeenCalled();
     await userEvent.click(button);
     expect(start.mock.calls).toEqual([[{ kind: "model", id: "HuggingFaceTB/SmolLM2-135M-Instruct", revision: "", files: [], config: "", split: "" }]]);
-    // What goes on is shown in place of the button, and can be paused.
+    // What is running is shown in place of the button, and can be paused.
     await screen.findByRole("button", { name: /^Pause: / });
     expect(screen.queryByRole("button", { name: /^Download \d/ })).toBeNull();
   });

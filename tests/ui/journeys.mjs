@@ -21,7 +21,7 @@ describe("a person", { concurrency: 2 }, () => {
     await until(() => asked(page, "planRun"), (all) => all.at(-1)?.[0]["data.encoding"] === "latin-1");
   });
 
-  scenario("starts a run that waits for the one that goes on", { page: "train", filled }, async (page) => {
+  scenario("starts a run that waits for the one that is running", { page: "train", filled }, async (page) => {
     await page.getByText("9.6 GB").first().waitFor();
     await button(page, "Start").click();
     await shows(heading(page), "My run");
@@ -51,7 +51,7 @@ describe("a person", { concurrency: 2 }, () => {
     await until(() => button(page, "Start").isEnabled(), Boolean);
   });
 
-  scenario("pauses a run, goes on with it, and stops it", going, async (page) => {
+  scenario("pauses a run, continues with it, and stops it", going, async (page) => {
     await button(page, "Pause").click();
     await shows(heading(page), "paused");
     await button(page, "Resume").click();
@@ -62,7 +62,7 @@ describe("a person", { concurrency: 2 }, () => {
     await page.getByRole("complementary").getByText("Sums, step by step").waitFor();
   });
 
-  scenario("goes on with a run whose data changed only when that is insisted on", { page: "run", id: "2026-11-08-desk-77b0" }, async (page) => {
+  scenario("continues with a run whose data changed only when that is insisted on", { page: "run", id: "2026-11-08-desk-77b0" }, async (page) => {
     await shows(page.getByRole("alert"), "is not what it was when the run began");
     await button(page, "Continue").click();
     await until(() => asked(page, "resumeRun"), (all) => all.length === 1);

@@ -38,7 +38,7 @@ const hub = [
 ];
 const files = (page) => page.getByRole("radio", { name: "Files" }).check({ force: true });
 
-/** A benchmark that waits or goes on until it is stopped. */
+/** A benchmark that waits or runs until it is stopped. */
 const measure = (page, said) => page.getByRole("button", { name: /^Measure/ }).click().then(() => page.getByRole("main").getByText(said).waitFor());
 const history = { page: "bench", part: "history" };
 

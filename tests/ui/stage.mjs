@@ -85,7 +85,7 @@ export async function settled(page, millis = 300) {
   await page.waitForFunction(() => window.annealFake?.open === 0 && document.querySelector("main")?.childElementCount > 0);
   await page.evaluate(async (millis) => {
     const { asked } = window.annealFake;
-    // What goes on is asked for every second, and says nothing about the page.
+    // What is running is asked for every second, and says nothing about the page.
     const count = () => asked.filter(([name]) => name !== "status").length;
     let [before, since] = [count(), performance.now()];
     while (performance.now() - since < millis || window.annealFake.open > 0) {

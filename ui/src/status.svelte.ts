@@ -1,9 +1,9 @@
-// What every page can see of the app: what goes on, what the user prefers, and what is held over the window.
+// What every page can see of the app: what is running, what the user prefers, and what is held over the window.
 
 import { api, type DownloadView, type News, type SettingsView, type StatusView } from "./api";
 import { go, type Route } from "./routes.svelte";
 
-/** How often the app is asked what goes on, in milliseconds. */
+/** How often the app is asked what is running, in milliseconds. */
 const LOOK = 1000;
 
 interface AppState {
@@ -11,7 +11,7 @@ interface AppState {
   /** All downloads, in order, as last heard of. */
   downloads: DownloadView[];
   theme: SettingsView["theme"];
-  /** Whether the user wants to close the window while a run goes on. */
+  /** Whether the user wants to close the window while a run is running. */
   leaves: boolean;
   /** Whether anything can be gone to by typing. */
   searches: boolean;
@@ -33,7 +33,7 @@ export const app = $state<AppState>({
 
 let looking: Promise<void> | undefined;
 
-/** Asks what goes on; one look at a time. A look that fails leaves what was seen before. */
+/** Asks what is running; one look at a time. A look that fails leaves what was seen before. */
 export function look(): Promise<void> {
   looking ??= api
     .status()
@@ -115,7 +115,7 @@ async function pickData() {
   if (path) await addData([path]);
 }
 
-/** Closes the app; asks first while a run goes on. */
+/** Closes the app; asks first while a run is running. */
 export function leave() {
   if (app.status?.going) app.leaves = true;
   else void api.leave("save");

@@ -185,7 +185,14 @@ impl Decoder {
         cache: Option<&mut KvCache>,
         gradient_checkpointing: bool,
     ) -> Result<Value> {
-        self.pass(tape, input, cache, gradient_checkpointing, Site::Final, |_, _| ())
+        self.pass(
+            tape,
+            input,
+            cache,
+            gradient_checkpointing,
+            Site::Final,
+            |_, _| (),
+        )
     }
 
     /// Runs the decoder up to the site `end`, and shows the hidden states of each site on the way.

@@ -271,9 +271,12 @@ impl Task for RandomTokens {
             positions: None,
             documents: None,
         };
-        let hidden = self
-            .decoder
-            .hidden(Some(tape), input, None, self.plan.run.gradient_checkpointing)?;
+        let hidden = self.decoder.hidden(
+            Some(tape),
+            input,
+            None,
+            self.plan.run.gradient_checkpointing,
+        )?;
         self.decoder.loss(Some(tape), &hidden, targets, count)
     }
 

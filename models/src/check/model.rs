@@ -33,7 +33,7 @@ const PROMPT: usize = 9;
 
 /// The losses of 20 steps of AdamW, from the same weights and on the same tokens.
 ///
-/// Each step goes on from what rounding left of the one before it, so the tolerance is wider than that of an operation.
+/// Each step resumes from what rounding left of the one before it, so the tolerance is wider than that of an operation.
 pub(super) fn training(dtype: Dtype) -> Result<Operation> {
     let trial = Trial::of("a decoder of 2 layers", |place| {
         let place = place.clone();

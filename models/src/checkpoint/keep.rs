@@ -1,6 +1,6 @@
 //! The checkpoints of a run: what they are called, which is the newest that is whole, and which are kept.
 //!
-//! A damaged one is never deleted: it is not counted, and gets another name once a run goes on from the one before.
+//! A damaged one is never deleted: it is not counted, and gets another name once a run resumes from the one before.
 
 use std::{
     fs,
@@ -90,7 +90,7 @@ impl Checkpoints {
         Ok(all.find(|checkpoint| whole::verify_lengths(&checkpoint.path).is_ok()))
     }
 
-    /// The newest checkpoint before `step` that is what was written, to the last bit: the one to go on from.
+    /// The newest checkpoint before `step` that is what was written, to the last bit: the one to resume from.
     ///
     /// Damaged ones on the way are put aside under another name, so that they are neither met again nor written over.
     /// `report` gets a sentence for each.
@@ -235,7 +235,10 @@ mod tests {
         let begins = "the checkpoint of step 20 is damaged and was put aside as \
                       `step-000020.damaged`: `model` has 4 of 12 bytes";
         assert!(reported[0].starts_with(begins), "{reported:?}");
-        assert!(reported[1].contains("step 15") && reported.len() == 2, "{reported:?}");
+        assert!(
+            reported[1].contains("step 15") && reported.len() == 2,
+            "{reported:?}"
+        );
         assert_eq!(steps(&checkpoints.list().unwrap()), [10]);
         let aside = checkpoints.path(20).with_extension("damaged");
         assert_eq!(fs::read(aside.join("model")).unwrap(), b"some");

@@ -1,7 +1,7 @@
 //! Whether a checkpoint is whole: `state.json` lists every other file with its length and its sum, and seals itself.
 //!
 //! A checkpoint gets its name only when all of it is on disk. Disks fail, programs that copy folders are stopped, and
-//! machines lose power all the same, so who is about to go on from a checkpoint asks whether it is what was written.
+//! machines lose power all the same, so who is about to resume from a checkpoint asks whether it is what was written.
 //! The sums are CRC-32: they find accidents, and are no defence against somebody who means harm.
 
 use std::{

@@ -1,7 +1,7 @@
 //! Token rows to batches, epoch after epoch, in an order that depends on nothing but the seed.
 //!
 //! The order of an epoch is a function of the seed and the epoch's number, so the whole position in the data is two
-//! numbers, and a run resumes exactly from them. A batch is always full: it goes on into the next epoch where one
+//! numbers, and a run resumes exactly from them. A batch is always full: it continues into the next epoch where one
 //! ends. The size of a batch may change between batches, for a run that ran out of memory, without any row being
 //! skipped or seen twice.
 //!
@@ -243,11 +243,11 @@ impl Batches {
         self.position
     }
 
-    /// Goes on from a saved position. An error if it was saved with other data, length, packing or seed.
+    /// Continues from a saved position. An error if it was saved with other data, length, packing or seed.
     pub fn resume(&mut self, position: Position) -> Result<()> {
         if position.data != self.position.data {
             return Err(Error::Data(
-                "the run can't go on where it stopped: the data, its order or its length is not what it was; start a \
+                "the run can't continue where it stopped: the data, its order or its length is not what it was; start a \
                  new run, or bring back the files and settings"
                     .to_owned(),
             ));

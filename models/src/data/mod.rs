@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Nothing is dropped in silence: a row that can't be used is a [`Problem`] with its line, field and reason, and the
-//! caller decides whether to go on without it. Everything is a function of the files, the settings and a seed.
+//! caller decides whether to continue without it. Everything is a function of the files, the settings and a seed.
 //!
 //! Deliberately absent: tensors (a batch is plain numbers, which the task uploads), and worker threads for loading
 //! (see `loader.rs`).
@@ -57,7 +57,7 @@ pub struct DataRequest {
     /// What a row of a plain text file is. Without it, the files are one stream of text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<TextRows>,
-    /// Go on without the rows that can't be used. Without it, one such row is an error.
+    /// Continue without the rows that can't be used. Without it, one such row is an error.
     pub skip_bad_rows: bool,
 }
 
@@ -197,7 +197,7 @@ impl Dataset {
             return Ok(());
         }
         Err(Error::Data(format!(
-            "{} of {all} rows can't be used: {problems}. Correct them, or set `skip_bad_rows: true` to go on without",
+            "{} of {all} rows can't be used: {problems}. Correct them, or set `skip_bad_rows: true` to continue without",
             self.problems.len()
         )))
     }

@@ -37,7 +37,11 @@ impl DeviceDefaults {
     pub fn rows(&self) -> [(&'static str, String, &'static str); 3] {
         let (rows, gradient_checkpointing, devices) =
             (self.batch_rows, self.gradient_checkpointing, self.devices);
-        let switch = if gradient_checkpointing.value { "on" } else { "off" };
+        let switch = if gradient_checkpointing.value {
+            "on"
+        } else {
+            "off"
+        };
         [
             ("batch rows", rows.value.to_string(), rows.reason),
             (

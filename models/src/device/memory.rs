@@ -47,7 +47,7 @@ pub fn release(device: &Device) -> Result<()> {
     trim(device)
 }
 
-/// Counts the peak anew from here, where the system can (Linux and CUDA). Elsewhere it goes on.
+/// Counts the peak anew from here, where the system can (Linux and CUDA). Elsewhere it continues.
 pub fn reset_peak(device: &Device) {
     match device {
         // The kernel's word for "set the resident high-water mark to what is resident now" (proc(5), since Linux 4.0).

@@ -69,7 +69,10 @@ impl PressureWatch {
         };
         // Whoever is told twice has given back what it can; then the count begins anew.
         self.scarce_since = (!is_lasting).then_some(now);
-        Some(Scarce { message, is_lasting })
+        Some(Scarce {
+            message,
+            is_lasting,
+        })
     }
 }
 

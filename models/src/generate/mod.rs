@@ -1,6 +1,6 @@
 //! Writing text: one token after another, each from what came before it.
 //!
-//! No tape is used. The keys and values of everything read so far stay in a cache, so that a conversation that goes on
+//! No tape is used. The keys and values of everything read so far stay in a cache, so that a conversation that continues
 //! reads only what is new.
 
 pub mod sample;

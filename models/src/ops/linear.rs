@@ -194,7 +194,7 @@ pub(crate) fn weight_gradient(
     if kernels::cuda::serves(kernel, &[gradient, x]) {
         return kernels::cuda::linear::weight_gradient(gradient, x, factor);
     }
-    // The factor goes on the smaller operand.
+    // The factor goes with the smaller operand.
     let (gradient, x) = match gradient.elem_count() < x.elem_count() {
         true => (gradient.affine(factor, 0.0)?, x.clone()),
         false => (gradient.clone(), x.affine(factor, 0.0)?),

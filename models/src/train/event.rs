@@ -1,4 +1,4 @@
-//! What a run tells while it goes on, and who listens.
+//! What a run tells while it is running, and who listens.
 //!
 //! An event is small, complete in itself and safe to write to a file: a page that opens late reads the file and has
 //! seen everything. Deliberately absent: the number and the time of an event, which the writer of the file adds, and
@@ -102,12 +102,12 @@ pub enum TrainEvent {
         bytes: u64,
     },
 
-    /// A loss or gradient was not finite, or a gradient out of all proportion; the run went back and goes on more
+    /// A loss or gradient was not finite, or a gradient out of all proportion; the run went back and continues more
     /// carefully.
     RolledBack {
         /// The step that could not be taken.
         step: usize,
-        /// The last good state, where it goes on.
+        /// The last good state, where it continues.
         to_step: usize,
         /// What was wrong.
         why: String,
@@ -120,7 +120,7 @@ pub enum TrainEvent {
     MemoryFallback {
         /// The step that could not be taken.
         step: usize,
-        /// The last good state, where it goes on.
+        /// The last good state, where it continues.
         to_step: usize,
         /// When and in which words memory ran out.
         why: String,
@@ -128,7 +128,7 @@ pub enum TrainEvent {
         how: String,
     },
 
-    /// The disk can't take what is to be saved. What was saved before stands, and the run goes on when there is room.
+    /// The disk can't take what is to be saved. What was saved before stands, and the run continues when there is room.
     Waiting {
         /// The last step done.
         step: usize,
@@ -138,7 +138,7 @@ pub enum TrainEvent {
         missing_bytes: Option<u64>,
     },
 
-    /// Something the user should know. The run goes on.
+    /// Something the user should know. The run continues.
     Warned {
         /// One sentence.
         message: String,
@@ -153,7 +153,7 @@ pub enum TrainEvent {
         why: Option<String>,
     },
 
-    /// The run goes on after a pause.
+    /// The run continues after a pause.
     Continued {
         /// The last step done.
         step: usize,
@@ -173,7 +173,7 @@ pub enum TrainEvent {
         message: String,
         /// What to try next, if we know.
         hint: Option<String>,
-        /// Whether it goes on from here when that is forced: what it learns from, or how, is not what it was.
+        /// Whether it resumes from here when that is forced: what it learns from, or how, is not what it was.
         #[serde(default)]
         force_helps: bool,
     },
@@ -258,7 +258,9 @@ impl TrainEvent {
     /// The last step that counts after an event, for those that know it: where a run went back, the one it went back to.
     pub fn last_step(&self) -> Option<usize> {
         match *self {
-            Self::RolledBack { to_step, .. } | Self::MemoryFallback { to_step, .. } => Some(to_step),
+            Self::RolledBack { to_step, .. } | Self::MemoryFallback { to_step, .. } => {
+                Some(to_step)
+            }
             _ => self.step(),
         }
     }

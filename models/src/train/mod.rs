@@ -12,13 +12,13 @@ pub mod fit;
 pub mod forecast;
 pub mod kind;
 pub mod loss_scale;
-pub mod plan;
 pub mod memory_fallback;
+pub mod plan;
+mod rejected_step;
 pub mod request;
 pub mod resolve;
 mod saving;
 pub mod sentence;
-mod rejected_step;
 pub mod spike;
 pub mod state;
 pub mod task;
@@ -51,8 +51,8 @@ use crate::{
 };
 use event::Showed;
 use loss_scale::LossScale;
+use rejected_step::{RejectedStep, goes_back, message_for_taken, roll_back};
 use saving::Saver;
-use rejected_step::{RejectedStep, goes_back, roll_back, message_for_taken};
 use spike::Spike;
 use state::Best;
 use task::BatchSize;
@@ -242,14 +242,17 @@ fn yield_memory<T: Task>(
     task: &mut T,
     state: &mut TrainState,
     saver: &mut Saver,
-    Scarce { message, is_lasting }: Scarce,
+    Scarce {
+        message,
+        is_lasting,
+    }: Scarce,
     observer: &mut dyn Observer,
 ) -> Result<()> {
     // What comes next may be the end of this process, which should cost nothing.
     saver.save_if_new(task, state, observer)?;
     let (step, plan) = (state.progress.step, saver.plan);
     let message = format!("memory is scarce after step {step}: {message}");
-    // A card has memory of its own. And a run that has given up all it can goes on as long as it is let.
+    // A card has memory of its own. And a run that has given up all it can continues as long as it is let.
     let on_card = device_of(task).is_some_and(|device| device.is_cuda());
     let helps = !on_card && (plan.batch.rows > 1 || !plan.gradient_checkpointing);
     match is_lasting && helps {

@@ -234,7 +234,7 @@ impl DtypePlan {
 pub struct MemoryFallbackPlan {
     /// The width of the numbers that are computed in, where the device check found a narrower format right.
     pub narrower_dtype: bool,
-    /// The device: the processor may go on instead.
+    /// The device: the processor may continue instead.
     pub cpu: bool,
 }
 

@@ -35,7 +35,7 @@ pub(super) fn goes_back(state: &TrainState) -> bool {
     spikes.len() < MAX_ROLLBACKS && !spikes.contains(&(state.progress.step + 1))
 }
 
-/// Goes back to the newest checkpoint, to go on from there at half the learning rate.
+/// Goes back to the newest checkpoint, to resume from there at half the learning rate.
 ///
 /// The attempt is remembered on disk, so that starting the run again does not begin to count anew. Spikes are counted
 /// apart: they never end a run.

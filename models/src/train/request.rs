@@ -165,9 +165,9 @@ pub struct DtypeRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemoryFallbackRequest {
-    /// Go on in narrower numbers, if the device check found them right.
+    /// Continue in narrower numbers, if the device check found them right.
     pub narrower_dtype: Option<bool>,
-    /// Go on on the processor.
+    /// Continue on the processor.
     pub cpu: Option<bool>,
 }
 

@@ -13,7 +13,7 @@ use std::{
 use super::{Observer, RunPlan, Task, TrainEvent, TrainState, device_of};
 use crate::{Error, Result, checkpoint::keep::Checkpoints};
 
-/// How often a run that waits asks whether to go on.
+/// How often a run that waits asks whether to continue.
 const PAUSE_LOOK: Duration = Duration::from_millis(50);
 /// How often a run that waits for the disk tries again.
 const DISK_LOOK: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ impl<'a> Saver<'a> {
         }
     }
 
-    /// Saves, and waits until the observer asks to go on or to stop. What waits is on disk, so a pause can't lose anything.
+    /// Saves, and waits until the observer asks to continue or to stop. What waits is on disk, so a pause can't lose anything.
     pub(super) fn pause<T: Task>(
         &mut self,
         task: &mut T,

@@ -130,7 +130,7 @@ impl TrainState {
     /// Writes the model and this state into `folder`, whole or not at all. Returns the bytes written.
     ///
     /// Of a run that keeps an average of its weights, the model is the average, since that is what was measured; the
-    /// weights that go on learning stand beside it.
+    /// weights that keep learning stand beside it.
     pub fn save<T: Task>(&mut self, task: &T, folder: &Path) -> Result<u64> {
         self.progress.task = task.state();
         save::replace_folder(folder, |folder| {

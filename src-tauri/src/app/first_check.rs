@@ -13,7 +13,7 @@ use crate::{
 
 /// The window opens first, and whoever starts a run at once is not disturbed.
 const AFTER_START: Duration = Duration::from_secs(3);
-/// How often is looked whether what goes on has ended.
+/// How often is looked whether what is running has ended.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Checks the devices that were never checked, on a thread of its own.
@@ -28,7 +28,7 @@ pub(super) fn start(handle: AppHandle) {
     });
 }
 
-/// Checks a device when nothing else goes on. What begins meanwhile ends the check, which then begins anew; a user who ends
+/// Checks a device when nothing else is running. What begins meanwhile ends the check, which then begins anew; a user who ends
 /// it has ended it for now, and one who asks for a check has the next turn.
 fn check(app: &App, device: &FoundDevice) {
     loop {

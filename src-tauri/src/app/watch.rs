@@ -1,5 +1,5 @@
 //! What the app does beside its window, twice a second: progress on its icon, a word when a run ended, the machine kept
-//! awake, and its own end when it went on in the background and nothing is left to do.
+//! awake, and its own end when it continued in the background and nothing is left to do.
 
 use std::{thread, time::Duration};
 
@@ -64,7 +64,7 @@ type Progress = Option<(RunStatus, usize)>;
 struct Watch {
     going: Option<Run>,
     awake: Option<Awake>,
-    /// Whether keeping awake was tried for the run that goes on.
+    /// Whether keeping awake was tried for the run that is running.
     tried: bool,
     /// What the icon shows.
     progress: Progress,
@@ -118,7 +118,9 @@ impl Watch {
                 None => "Finished.".to_owned(),
             },
             RunStatus::Failed => state.problem.unwrap_or_else(|| "Failed.".to_owned()),
-            RunStatus::Interrupted => "Its engine ended without a word. It can go on.".to_owned(),
+            RunStatus::Interrupted => {
+                "Its engine ended without a word. It can be resumed.".to_owned()
+            }
             RunStatus::Running | RunStatus::Paused | RunStatus::Stopped => return,
         };
         let name = plan.map_or_else(|| run.id.clone(), |plan| plan.run.name);

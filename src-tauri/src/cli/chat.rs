@@ -156,7 +156,7 @@ fn edit_lines(
     terminal.note(match chat.model().answers() {
         true => "say something, or /help",
         false => {
-            "this model continues text: give it a beginning, or nothing to let it go on; /help"
+            "this model continues text: give it a beginning, or nothing to let it continue; /help"
         }
     });
     let failed = |error: ReadlineError| AppError::failed(format!("could not read a line: {error}"));

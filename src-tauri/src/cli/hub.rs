@@ -42,7 +42,7 @@ const MIN_COMMIT: usize = 7;
 Examples:
   anneal hub search smollm2                         models to talk to, the most used first
   anneal hub show HuggingFaceTB/SmolLM2-135M        what it is, and what fetching it takes
-  anneal hub get HuggingFaceTB/SmolLM2-135M         fetch it, or go on where it was left
+  anneal hub get HuggingFaceTB/SmolLM2-135M         fetch it, or continue where it was left
   anneal hub get openai/gsm8k --data --split train  rows to learn from
 
 HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE mean what they mean to other programs of the Hub.")]
@@ -58,7 +58,7 @@ enum Command {
     Search(SearchArguments),
     /// Show a model or data set before anything is fetched: size, licence, whether Anneal can use it, files.
     Show(Named),
-    /// Fetch a model or data set. What was begun is gone on with.
+    /// Fetch a model or data set. What was begun is continued.
     Get {
         #[command(flatten)]
         named: Named,

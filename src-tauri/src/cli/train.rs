@@ -98,7 +98,7 @@ pub(super) struct Arguments {
         "run_file", "model", "data", "column", "encoding", "method", "name", "steps", "device", "strict", "set", "plan",
     ])]
     resume: Option<String>,
-    /// Start a run that does not fit into memory all the same. With --resume: go on although data or model are not what they
+    /// Start a run that does not fit into memory all the same. With --resume: continue although data or model are not what they
     /// were when the run began.
     #[arg(long)]
     force: bool,
@@ -296,14 +296,14 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
     Ok(ended(state.status))
 }
 
-/// Adds the command that goes on all the same, where there is one.
+/// Adds the command that is running all the same, where there is one.
 fn say_how_to_force(error: AppError, run: &Run) -> AppError {
     if !error.force_helps {
         return error;
     }
     let forced = format!("anneal train --resume {} --force", run.id);
     let hint = error.hint.as_deref().unwrap_or_default();
-    let hint = format!("{hint}, or go on all the same with `{forced}`");
+    let hint = format!("{hint}, or continue all the same with `{forced}`");
     error.with_hint(hint.trim_start_matches(", ").to_owned())
 }
 

@@ -53,7 +53,7 @@ pub(super) fn run_benchmark(
         ..BenchRequest::default()
     };
     if app.queue.has_turn() {
-        let problem = "another benchmark goes on; it has to end first";
+        let problem = "another benchmark is running; it has to end first";
         return Err(AppError::invalid(problem).into());
     }
     app.stop_bench.store(false, Ordering::SeqCst);
@@ -69,7 +69,7 @@ pub(super) fn run_benchmark(
     Ok(BenchView::new(&report, app.host.since_last(&report)))
 }
 
-/// Ends the benchmark that goes on. What it measured is kept.
+/// Ends the benchmark that is running. What it measured is kept.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn stop_benchmark(app: State<'_, App>) -> Answer<()> {

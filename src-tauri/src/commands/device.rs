@@ -45,7 +45,7 @@ pub(super) fn check_device(app: State<'_, App>, device: String) -> Answer<CheckV
     Ok(CheckView::from(&report))
 }
 
-/// Ends the check that goes on. Nothing of it is kept.
+/// Ends the check that is running. Nothing of it is kept.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn stop_check(app: State<'_, App>) -> Answer<()> {

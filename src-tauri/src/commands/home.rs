@@ -1,4 +1,4 @@
-//! The app as a whole: what it computes on, what goes on, what it offers, and how it is left.
+//! The app as a whole: what it computes on, what is running, what it offers, and how it is left.
 
 pub(crate) mod view;
 
@@ -43,7 +43,7 @@ pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
     })
 }
 
-/// What goes on.
+/// What is running.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
@@ -83,7 +83,7 @@ pub(super) fn listen(app: State<'_, App>, news: Channel<News>) -> Answer<()> {
     Ok(())
 }
 
-/// Closes the window. What happens to the run that goes on was asked before.
+/// Closes the window. What happens to the run that is running was asked before.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn leave<R: Runtime>(
@@ -107,7 +107,7 @@ pub(super) fn leave<R: Runtime>(
     Ok(())
 }
 
-/// Goes on with the runs that were going on or waiting when the app last ended.
+/// Continues with the runs that were running or waiting when the app last ended.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn resume_offered(app: State<'_, App>) -> Answer<()> {

@@ -84,7 +84,7 @@ pub(super) fn pause_download(app: State<'_, App>, key: String) -> Answer<()> {
     Ok(app.downloads.pause(&key)?)
 }
 
-/// Has a download go on from where it is.
+/// Has a download resume from where it is.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn resume_download(app: State<'_, App>, key: String) -> Answer<()> {

@@ -54,7 +54,7 @@ const BENCH_ENDS: Duration = Duration::from_secs(5);
 pub(crate) struct App {
     /// Everything the app can do.
     pub(crate) host: Arc<Host>,
-    /// The runs that go on and wait.
+    /// The runs that are running and wait.
     pub(crate) queue: Queue,
     /// What is fetched from the Hub.
     pub(crate) downloads: Downloads,
@@ -70,9 +70,9 @@ pub(crate) struct App {
     picked: Mutex<HashSet<PathBuf>>,
     /// How often a check was asked for, or its end: one that began before ends.
     pub(crate) checks_asked: AtomicU32,
-    /// Held by the check that goes on: one at a time.
+    /// Held by the check that is running: one at a time.
     pub(crate) check_turn: Mutex<()>,
-    /// How far the check is that goes on.
+    /// How far the check is that is running.
     checking: Mutex<Option<CheckProgressView>>,
     /// Whether the benchmark should end.
     stop_bench: AtomicBool,
@@ -88,11 +88,11 @@ pub(crate) struct App {
     pub(crate) asked: Mutex<Option<Instant>>,
 }
 
-/// What happens to the run that goes on when the window closes.
+/// What happens to the run that is running when the window closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, specta::Type)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Leaving {
-    /// It goes on without a window, and the app ends after it.
+    /// It continues without a window, and the app ends after it.
     Background,
     /// It is saved and stopped.
     Save,
@@ -115,7 +115,9 @@ impl App {
         Self {
             queue: Queue::new(host.paths.waiting.clone(), {
                 let host = host.clone();
-                move |run, force, heard, control| host.train(run, force, &mut |_| {}, heard, control)
+                move |run, force, heard, control| {
+                    host.train(run, force, &mut |_| {}, heard, control)
+                }
             }),
             downloads: Downloads::new(host.hub.clone(), host.paths.clone()),
             host,
@@ -144,7 +146,7 @@ impl App {
             .is_some_and(|window| window.send(news).is_ok())
     }
 
-    /// Ends the benchmark that goes on, and waits a while until what it measured is kept.
+    /// Ends the benchmark that is running, and waits a while until what it measured is kept.
     pub(crate) fn stop_benchmark(&self) {
         self.stop_bench.store(true, Ordering::SeqCst);
         let asked = Instant::now();

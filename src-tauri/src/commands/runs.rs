@@ -174,7 +174,7 @@ pub(super) fn run_log(app: State<'_, App>, id: String) -> Answer<String> {
     Ok(String::from_utf8_lossy(&end).into_owned())
 }
 
-/// Has the run that goes on saved, to wait in memory.
+/// Has the run that is running saved, to wait in memory.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn pause_run(app: State<'_, App>, id: String) -> Answer<()> {
@@ -190,7 +190,7 @@ pub(super) fn stop_run(app: State<'_, App>, id: String) -> Answer<()> {
     Ok(())
 }
 
-/// Goes on with a run, from its last checkpoint or after its pause, when no other is in the way. With `force` it goes on
+/// Continues with a run, from its last checkpoint or after its pause, when no other is in the way. With `force` it continues
 /// although data, model or settings are not what they were.
 #[tauri::command(async)]
 #[specta::specta]
@@ -199,7 +199,7 @@ pub(super) fn resume_run(app: State<'_, App>, id: String, force: bool) -> Answer
     Ok(())
 }
 
-/// Has a run end at a later step, and goes on with it.
+/// Has a run end at a later step, and continues with it.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn extend_run(app: State<'_, App>, id: String, steps: u32) -> Answer<()> {
@@ -210,7 +210,7 @@ pub(super) fn extend_run(app: State<'_, App>, id: String, steps: u32) -> Answer<
     Ok(())
 }
 
-/// Has the runs that wait go on in this order.
+/// Has the runs that wait continue in this order.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn order_runs(app: State<'_, App>, ids: Vec<String>) -> Answer<()> {
@@ -244,11 +244,13 @@ pub(super) fn delete_run(app: State<'_, App>, id: String) -> Answer<f64> {
     Ok(bytes as f64)
 }
 
-/// A run that neither goes on nor waits.
+/// A run that neither is running nor waits.
 fn idle(app: &App, id: &str) -> Result<Run> {
     let going = app.queue.going().is_some_and(|run| run.id == id);
     if going || app.queue.place(id).is_some() {
-        return Err(AppError::invalid("the run goes on or waits; stop it first"));
+        return Err(AppError::invalid(
+            "the run is running or waiting; stop it first",
+        ));
     }
     runs::exact(&app.host.paths, id)
 }

@@ -485,7 +485,7 @@ impl Window {
         json!([path]).to_string()
     }
 
-    /// Starts a run of quick steps that goes on until it is stopped. Returns its id.
+    /// Starts a run of quick steps that is running until it is stopped. Returns its id.
     fn start(&self) -> String {
         let filled = with(self.small_run(), json!({"steps": "1000000"}));
         let asked = json!({ "filled": filled, "force": false });

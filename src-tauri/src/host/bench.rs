@@ -16,7 +16,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    jobs::engine::{Engine, Control},
+    jobs::engine::{Control, Engine},
     power::supply::Power,
     store::{
         benchmarks::{self, BenchReport, FORMAT, MeasuredDevice, words_of},
@@ -34,7 +34,7 @@ use crate::{
 pub(crate) const SECONDS: f64 = 5.0;
 /// A case that says nothing for so long beyond its time hangs. A large model takes a while to be made.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// How often is looked whether a run that goes on has ended.
+/// How often is looked whether a run that is running has ended.
 const LOOK: Duration = Duration::from_millis(300);
 
 /// What is asked for.
@@ -76,7 +76,7 @@ pub(crate) enum BenchNews<'a> {
 impl Host {
     /// Measures devices, keeps what was found, and returns it.
     ///
-    /// It waits until no run goes on and nothing else is computed on its devices, in this process or another. A benchmark that
+    /// It waits until no run is running and nothing else is computed on its devices, in this process or another. A benchmark that
     /// `stop` ends is kept as far as it came, unless it has nothing.
     pub(crate) fn bench(
         &self,

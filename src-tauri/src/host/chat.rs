@@ -16,7 +16,7 @@ use models::{
 
 use super::{Host, hub};
 use crate::{
-    jobs::engine::{Engine, Control},
+    jobs::engine::{Control, Engine},
     store::{
         self,
         in_use::{self, InUse, Work},

@@ -15,7 +15,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    jobs::engine::{Engine, Control},
+    jobs::engine::{Control, Engine},
     store::{
         checks::{self, CheckReport, Step},
         in_use::{self, Work},
@@ -151,7 +151,7 @@ impl Host {
     }
 }
 
-/// A check that goes on.
+/// A check that is running.
 struct Check<'a> {
     host: &'a Host,
     device: &'a FoundDevice,
@@ -164,7 +164,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Tries the cases of a group. One that ends its process, or hangs, is a row, and the next goes on in another.
+    /// Tries the cases of a group. One that ends its process, or hangs, is a row, and the next continues in another.
     fn group(&mut self, cases: &[Case]) -> Result<()> {
         let mut at = 0;
         while at < cases.len() && !(self.stop)() {

@@ -35,7 +35,7 @@ impl Devices {
         self.seen().problems
     }
 
-    /// Has the engines asked again, if that was a while ago. Not while a run goes on: asking a card takes memory of it.
+    /// Has the engines asked again, if that was a while ago. Not while a run is running: asking a card takes memory of it.
     #[cfg(feature = "gui")]
     pub(crate) fn look_again(&self) {
         let mut seen = locked(&self.seen);

@@ -53,7 +53,9 @@ impl Host {
         };
         let mut resolved = resolve::<K>(&request, &facts)?;
         let subject = K::subject(&resolved.plan.task);
-        if let Some(known) = memory_fallbacks::find(&self.paths.memory_fallbacks, &resolved.plan.run, &subject) {
+        if let Some(known) =
+            memory_fallbacks::find(&self.paths.memory_fallbacks, &resolved.plan.run, &subject)
+        {
             resolved = start_where_memory_sufficed::<K>(&request, &facts, resolved, &known)?;
         }
         K::check(&resolved.plan.task)?;
@@ -101,7 +103,10 @@ fn start_where_memory_sufficed<K: Kind>(
         asked.run.evaluate.batches = Some(plan.evaluate.batches);
         changed.extend(["batch.rows", "batch.accumulate", "evaluate.batches"]);
     }
-    if request.run.gradient_checkpointing.is_none() && known.gradient_checkpointing && !plan.gradient_checkpointing {
+    if request.run.gradient_checkpointing.is_none()
+        && known.gradient_checkpointing
+        && !plan.gradient_checkpointing
+    {
         asked.run.gradient_checkpointing = Some(true);
         changed.push("gradient_checkpointing");
     }

@@ -13,7 +13,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    jobs::engine::{Engine, Control},
+    jobs::engine::{Control, Engine},
     store::{in_use::Work, runs::Run},
     wire::{
         engine::{Ask, Reply},

@@ -1,7 +1,7 @@
-//! Training a run to its end: an engine does it, and another goes on where one ends before its time.
+//! Training a run to its end: an engine does it, and another continues where one ends before its time.
 //!
 //! Whatever happens to an engine, what it saved is on disk. So the answer to memory that ran out, to a crash and to a kill is
-//! the same: look at what happened, change the plan if that helps, say it in the run, and start another engine, which goes on
+//! the same: look at what happened, change the plan if that helps, say it in the run, and start another engine, which continues
 //! from the newest checkpoint. Deliberately absent: what is given up in which order, which is a table of the models' crate.
 
 use std::{cell::RefCell, thread, time::Duration};
@@ -18,19 +18,19 @@ use models::{
     train::{
         RunPlan, TrainEvent,
         fit::narrower,
-        memory_fallback::{Allowed, MemoryFallback, FallbackPlan, next_fallback},
+        memory_fallback::{Allowed, FallbackPlan, MemoryFallback, next_fallback},
     },
 };
 
 use super::Host;
 use crate::{
-    jobs::engine::{ExitReason, Engine, Control},
+    jobs::engine::{Control, Engine, ExitReason},
     power::watch::PowerWatch,
     store::{
         checks,
         in_use::Work,
-        record::{Record, RecordedEvent},
         memory_fallbacks,
+        record::{Record, RecordedEvent},
         runs::{Run, RunLock},
     },
     wire::{
@@ -53,7 +53,7 @@ struct EngineFailure {
     last_line: Option<String>,
     /// In which words memory ran out, if that was it.
     ran_out: Option<String>,
-    /// Whether the engine is gone, rather than having said that it can't go on.
+    /// Whether the engine is gone, rather than having said that it can't continue.
     is_death: bool,
 }
 
@@ -72,7 +72,7 @@ impl Host {
     /// Trains a run in an engine, from its newest checkpoint if it has one, until it is done or `control` ends it.
     ///
     /// Every event is on disk before it is shown. `started` is told the engine's number among the system's processes. With
-    /// `force` it also goes on with data, a model or settings that are not what they were.
+    /// `force` it also continues with data, a model or settings that are not what they were.
     pub(crate) fn train(
         &self,
         run: &Run,
@@ -84,10 +84,12 @@ impl Host {
         let mut recovery = RecoveryState::default();
         let power = RefCell::new(PowerWatch::new());
         let control = &|| match control() {
-            Control::Continue => match power.borrow_mut().why_pause(self.settings().pause_rules()) {
-                Some(why) => Control::Pause(Some(why)),
-                None => Control::Continue,
-            },
+            Control::Continue => {
+                match power.borrow_mut().why_pause(self.settings().pause_rules()) {
+                    Some(why) => Control::Pause(Some(why)),
+                    None => Control::Continue,
+                }
+            }
             control => control,
         };
         if self.tries_first(run) {
@@ -196,7 +198,7 @@ impl Host {
                 true if recovery.deaths < MAX_DEATHS => Next::Continue {
                     plan: None,
                     event: TrainEvent::Warned {
-                        message: format!("{message}; another goes on from step {to_step}"),
+                        message: format!("{message}; another resumes from step {to_step}"),
                     },
                 },
                 true => Next::Fail(AppError {
@@ -253,9 +255,17 @@ impl Host {
             true => None,
             false => Some(run.changed_plan(&fallback, why_changed)?),
         };
-        if matches!(memory_fallback, MemoryFallback::Rows | MemoryFallback::Activations) {
+        if matches!(
+            memory_fallback,
+            MemoryFallback::Rows | MemoryFallback::Activations
+        ) {
             // The next plan only starts better for it.
-            let _ = memory_fallbacks::remember(&self.paths.memory_fallbacks, &subject, &before, &fallback.run);
+            let _ = memory_fallbacks::remember(
+                &self.paths.memory_fallbacks,
+                &subject,
+                &before,
+                &fallback.run,
+            );
         }
         let reached = reached(run);
         Ok(Next::Continue {
@@ -289,7 +299,7 @@ impl Host {
 
 /// What is done after an engine ended.
 enum Next {
-    /// This is said, and another engine goes on, with this text as its plan if that has to change.
+    /// This is said, and another engine continues, with this text as its plan if that has to change.
     Continue {
         plan: Option<String>,
         event: TrainEvent,

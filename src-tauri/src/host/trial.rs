@@ -24,7 +24,7 @@ use super::{
     train::{saved_step, write},
 };
 use crate::{
-    jobs::engine::{Engine, Control},
+    jobs::engine::{Control, Engine},
     store::{
         in_use::{self, Work},
         record::RecordedEvent,
@@ -60,7 +60,7 @@ impl Host {
         plan: &AnyPlan,
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Tried>> {
-        /// Two may go on at once, each with a folder for what it saves.
+        /// Two may proceed at once, each with a folder for what it saves.
         static TRIALS: AtomicUsize = AtomicUsize::new(0);
 
         let mut tried = None;
@@ -103,7 +103,7 @@ impl Host {
 
     /// Whether a run is tried before it starts: one that has not begun, and takes long enough to be worth it.
     pub(crate) fn tries_first(&self, run: &Run) -> bool {
-        // The events of a run that goes on are many, so they are asked last.
+        // The events of a run that is running are many, so they are asked last.
         run.plan().is_ok_and(|plan| !is_short(&plan))
             && saved_step(run).is_none()
             && run.state().is_ok_and(|state| state.started.is_none())
@@ -204,7 +204,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (host, run) = a_run(folder.path());
         assert!(!host.tries_first(&run), "a run of a second");
-        host.try_first(&run, &mut |_| {}, &|| Control::Continue).unwrap();
+        host.try_first(&run, &mut |_| {}, &|| Control::Continue)
+            .unwrap();
         let events = run.events().unwrap();
         let [RecordedEvent { event, .. }] = &events[..] else {
             panic!("{events:?}");
@@ -230,7 +231,8 @@ mod tests {
     fn a_trial_that_is_stopped_says_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (host, run) = a_run(folder.path());
-        host.try_first(&run, &mut |_| {}, &|| Control::Stop).unwrap();
+        host.try_first(&run, &mut |_| {}, &|| Control::Stop)
+            .unwrap();
         assert_eq!(run.events().unwrap(), []);
     }
 

@@ -34,7 +34,7 @@ const FILES_AT_ONCE: usize = 3;
 /// What makes a folder a model. It gets its name last, so that half a model is none.
 const LAST: &str = "config.json";
 
-/// What is to be fetched: files of one commit. It is all that is needed to go on in another process.
+/// What is to be fetched: files of one commit. It is all that is needed to continue in another process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) kind: RepositoryKind,
@@ -172,7 +172,7 @@ impl Wanted {
         })
     }
 
-    /// Whether it can be gone on with: it may have been read from a file that somebody changed.
+    /// Whether it can be continued: it may have been read from a file that somebody changed.
     #[cfg(feature = "gui")]
     pub(crate) fn is_sound(&self) -> bool {
         use crate::store::hub_cache::names::{is_commit, relative_path};

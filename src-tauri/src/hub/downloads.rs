@@ -1,4 +1,4 @@
-//! What the window has fetched: several at once, the rest in line; paused, gone on with, and kept through the end of the app.
+//! What the window has fetched: several at once, the rest in line; paused, continued, and kept through the end of the app.
 //!
 //! What is not done is on disk, so the next start shows it, paused: nothing is fetched that nobody asked for just now.
 
@@ -110,7 +110,7 @@ pub(crate) struct Told {
 impl Downloads {
     /// The downloads that were not done when the app last ended, paused.
     pub(crate) fn new(hub: Arc<Hub>, paths: Paths) -> Self {
-        // A list that can't be read is no reason not to start: its files are in the cache, and are gone on with.
+        // A list that can't be read is no reason not to start: its files are in the cache, and are continued.
         let unfinished: Vec<Wanted> =
             read_list(&paths.downloads, "list of downloads").unwrap_or_default();
         let unfinished = unfinished.into_iter().filter(Wanted::is_sound);
@@ -133,7 +133,7 @@ impl Downloads {
         }
     }
 
-    /// Starts to fetch something, or has it wait. Returns its key. What was paused or failed goes on.
+    /// Starts to fetch something, or has it wait. Returns its key. What was paused or failed continues.
     pub(crate) fn start(&self, wanted: Wanted) -> Result<String> {
         self.begin(wanted.into())
     }
@@ -162,7 +162,7 @@ impl Downloads {
         })
     }
 
-    /// Has a download go on from where it is.
+    /// Has a download resume from where it is.
     pub(crate) fn resume(&self, key: &str) -> Result<()> {
         let wanted = self
             .shared
@@ -329,7 +329,7 @@ impl Shared {
             ended => ended,
         };
         let mut line = self.line();
-        // It may have been taken out, or gone on with by another thread.
+        // It may have been taken out, or continued by another thread.
         let entry = line
             .entries
             .iter_mut()
@@ -412,7 +412,7 @@ impl Entry {
         }
     }
 
-    /// Whether it goes on, or will.
+    /// Whether it is running, or will be.
     fn is_open(&self) -> bool {
         matches!(self.state, DownloadState::Waiting | DownloadState::Going)
     }

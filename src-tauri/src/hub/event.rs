@@ -28,7 +28,7 @@ const TELL: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum HubEvent {
-    /// It begins, or goes on.
+    /// It begins, or continues.
     Started {
         id: String,
         commit: String,

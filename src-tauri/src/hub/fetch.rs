@@ -83,7 +83,7 @@ pub(crate) enum Patience {
     Endless,
 }
 
-/// How others see what goes on, and end it.
+/// How others see what is running, and end it.
 pub(super) struct Watch<'a> {
     pub(super) progress: &'a Arc<FileProgress>,
     /// Whether to leave it at that.
@@ -507,7 +507,7 @@ fn not_written(error: io::Error, path: &Path, file: &RemoteFile) -> AppError {
         .parent()
         .and_then(|folder| fs4::available_space(folder).ok());
     no_room(
-        &format!("go on with `{}`", file.path),
+        &format!("continue with `{}`", file.path),
         missing,
         free,
         path.parent().unwrap_or(path),
@@ -526,7 +526,7 @@ pub(super) fn no_room(action: &str, missing: u64, free: Option<u64>, place: &Pat
         "could not {action}: {missing} are missing and {free} free, so {more} more are needed where the cache lies: `{}`",
         place.display()
     ))
-    .with_hint("make room and go on; what was fetched so far is kept. HF_HUB_CACHE moves the cache")
+    .with_hint("make room and continue; what was fetched so far is kept. HF_HUB_CACHE moves the cache")
 }
 
 /// Bytes for an error. A little too many is better than too few.

@@ -7,8 +7,8 @@
 //! - [`preview`]: the first rows of data that is not here
 //! - [`fetch`]: one file, from where it was left to its last byte, checked
 //! - [`download`]: the files of one revision, into the cache that all programs of the Hub share
-//! - [`event`]: the same, told to a terminal as it goes on
-//! - [`downloads`]: what the window has fetched, pauses and goes on with
+//! - [`event`]: the same, told to a terminal as it proceeds
+//! - [`downloads`]: what the window has fetched, pauses and continues with
 //! - [`token`]: who asks
 //!
 //! Nothing is asked before somebody asks for it, and nothing from the network is believed: not a name, not a size, not a

@@ -99,7 +99,7 @@ impl Chat {
         }
     }
 
-    /// The tokens of a text, without its beginning when it leaves no room to go on.
+    /// The tokens of a text, without its beginning when it leaves no room to continue.
     fn text_prompt(&self, text: &str, max_tokens: usize) -> Result<Vec<u32>> {
         if text.is_empty() {
             return Err(AppError::invalid(

@@ -32,10 +32,10 @@ const LAST_WORDS_BYTES: u64 = 64_000;
 /// How often the wish to stop is looked at.
 const LOOK: Duration = Duration::from_millis(30);
 
-/// What the app wants of what goes on in an engine.
+/// What the app wants of what is running in an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// Go on.
+    /// Continue.
     Continue,
     /// Save, and wait in memory; for this reason, if nobody asked for it.
     Pause(Option<String>),
@@ -44,7 +44,7 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// To end it, or to go on.
+    /// To end it, or to continue.
     pub(crate) fn stop_if(stop: bool) -> Self {
         match stop {
             true => Self::Stop,
@@ -58,7 +58,7 @@ impl Control {
 pub(crate) enum ExitReason {
     /// Ended from outside, by somebody or by the system.
     Killed,
-    /// Gave up by itself, as a program does that can't go on.
+    /// Gave up by itself, as a program does that can't continue.
     Aborted,
     /// Ended by another signal.
     Signal(i32),

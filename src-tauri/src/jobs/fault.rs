@@ -1,7 +1,7 @@
 //! Faults on purpose, for tests: in test builds only, and only in an engine whose environment asks for one.
 //!
 //! `ANNEAL_FAULT` is a list such as `nan@7,abort@12`. Each fault happens once: where `ANNEAL_FAULT_ONCE` names a folder, a
-//! file in it says which have happened, so that the engine which goes on is spared. What a test can do from outside, such as
+//! file in it says which have happened, so that the engine which continues is spared. What a test can do from outside, such as
 //! killing a process, is not here.
 
 use std::{

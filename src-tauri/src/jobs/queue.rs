@@ -1,7 +1,7 @@
-//! Runs one after the other: one goes on, the rest wait in an order that the user can change.
+//! Runs one after the other: one is running, the rest wait in an order that the user can change.
 //!
-//! What happens in a run is in its events on disk, so the queue tells nobody anything but who goes on and who waits.
-//! That too is on disk, so that the app can offer to go on after it ended, however it ended.
+//! What happens in a run is in its events on disk, so the queue tells nobody anything but who is running and who waits.
+//! That too is on disk, so that the app can offer to continue after it ended, however it ended.
 
 use std::{
     collections::VecDeque,
@@ -30,7 +30,7 @@ use crate::{
 /// How often whoever waits for a turn looks.
 const TURN_LOOK: Duration = Duration::from_millis(100);
 
-/// The runs that go on and wait.
+/// The runs that are running and wait.
 pub(crate) struct Queue {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
 struct Shared {
     line: Mutex<Line>,
     changed: Condvar,
-    /// Where it stands who goes on and who waits.
+    /// Where it stands who is running and who waits.
     file: PathBuf,
 }
 
@@ -47,19 +47,19 @@ struct Shared {
 struct Line {
     going: Option<Going>,
     waiting: VecDeque<Waiting>,
-    /// Whoever needs the machine for themselves, once this many of the runs that wait have gone on. 0 is theirs as soon as
-    /// no run goes on.
+    /// Whoever needs the machine for themselves, once this many of the runs that wait have continued. 0 is theirs as soon as
+    /// no run is running.
     turn: Option<usize>,
-    /// The ids of runs that were going on or waiting when the app last ended, and that nobody has decided about.
+    /// The ids of runs that were running or waiting when the app last ended, and that nobody has decided about.
     offered: Vec<String>,
-    /// Why the last run that was to go on did not.
+    /// Why the last run that was to continue did not.
     problem: Option<String>,
     closed: bool,
 }
 
 struct Waiting {
     run: Run,
-    /// To go on although data, model or settings are not what they were.
+    /// To continue although data, model or settings are not what they were.
     force: bool,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Turn {
     shared: Arc<Shared>,
 }
 
-/// What the user wants of the run that goes on, and what is known of it.
+/// What the user wants of the run that is running, and what is known of it.
 #[derive(Default)]
 struct GoingState {
     pause: AtomicBool,
@@ -99,7 +99,7 @@ impl GoingState {
 }
 
 impl Queue {
-    /// The queue that stands in `file`. `train` has one run go on until it is over: whether data, model or settings may have
+    /// The queue that stands in `file`. `train` trains one run until it is over: whether data, model or settings may have
     /// changed, who hears its events, and what is wished of it.
     pub(crate) fn new(
         file: PathBuf,
@@ -138,7 +138,7 @@ impl Queue {
                     let mut line = shared.line();
                     line.problem = problem;
                     line.going = None;
-                    // Closing stops the run that goes on; then it is one to be offered again.
+                    // Closing stops the run that is running; then it is one to be offered again.
                     if !line.closed {
                         shared.remember(&line);
                     }
@@ -151,8 +151,8 @@ impl Queue {
         }
     }
 
-    /// Has a run trained after those that wait already. A run that goes on or waits stays where it is, and no longer pauses;
-    /// one whose engine is just leaving goes on next. With `force` it goes on although data, model or settings are not what they
+    /// Has a run trained after those that wait already. A run that is running or waits stays where it is, and no longer pauses;
+    /// one whose engine is just leaving continues next. With `force` it continues although data, model or settings are not what they
     /// were.
     pub(crate) fn add(&self, run: Run, force: bool) {
         let mut line = self.shared.line();
@@ -170,7 +170,7 @@ impl Queue {
         self.shared.changed.notify_all();
     }
 
-    /// The runs that were going on or waiting when the app last ended.
+    /// The runs that were running or waiting when the app last ended.
     pub(crate) fn offered(&self) -> Vec<String> {
         self.shared.line().offered.clone()
     }
@@ -183,7 +183,7 @@ impl Queue {
         offered
     }
 
-    /// Why the last run that was to go on did not, or why the one that goes on can't say why it waits.
+    /// Why the last run that was to continue did not, or why the one that is running can't say why it waits.
     pub(crate) fn problem(&self) -> Option<String> {
         let line = self.shared.line();
         let going = line.going.as_ref();
@@ -198,7 +198,7 @@ impl Queue {
         }
     }
 
-    /// Has the run that goes on saved, to wait in memory. It keeps its place.
+    /// Has the run that is running saved, to wait in memory. It keeps its place.
     pub(crate) fn pause(&self, id: &str) {
         let line = self.shared.line();
         if let Some(going) = line.going.as_ref().filter(|going| going.run.id == id) {
@@ -219,7 +219,7 @@ impl Queue {
         }
     }
 
-    /// Has the runs that wait go on in this order. Those that are not named follow.
+    /// Has the runs that wait continue in this order. Those that are not named follow.
     pub(crate) fn order(&self, ids: &[String]) {
         let mut line = self.shared.line();
         let place = |waiting: &Waiting| ids.iter().position(|id| *id == waiting.run.id);
@@ -230,7 +230,7 @@ impl Queue {
     }
 
     /// Waits until the runs that are there now are over, and starts none until the turn is dropped. `waits` is told each run
-    /// that goes on meanwhile. Nothing when `stop` ends it, or somebody else has the turn.
+    /// that is running meanwhile. Nothing when `stop` ends it, or somebody else has the turn.
     pub(crate) fn turn(
         &self,
         waits: &mut dyn FnMut(&Run),
@@ -266,7 +266,7 @@ impl Queue {
         }
     }
 
-    /// Has the run that goes on saved and stopped, waits for that, and starts no other.
+    /// Has the run that is running saved and stopped, waits for that, and starts no other.
     pub(crate) fn close(&self) {
         {
             let mut line = self.shared.line();
@@ -287,19 +287,19 @@ impl Queue {
         self.shared.line().turn.is_some()
     }
 
-    /// Whether a run goes on, or somebody has or waits for the machine without one.
+    /// Whether a run is running, or somebody has or waits for the machine without one.
     pub(crate) fn is_busy(&self) -> bool {
         let line = self.shared.line();
         line.going.is_some() || line.turn.is_some()
     }
 
-    /// The run that goes on, paused or not.
+    /// The run that is running, paused or not.
     pub(crate) fn going(&self) -> Option<Run> {
         let line = self.shared.line();
         line.going.as_ref().map(|going| going.run.clone())
     }
 
-    /// Asks whether a run goes on, again and again and from anywhere.
+    /// Asks whether a run is running, again and again and from anywhere.
     pub(crate) fn whether_goes_on(&self, id: &str) -> impl Fn() -> bool + Send + use<> {
         let (shared, id) = (self.shared.clone(), id.to_owned());
         move || {
@@ -344,9 +344,9 @@ fn why_unwritten(recorded: &RecordedEvent) -> Option<String> {
     }
 }
 
-/// Writes into a run's events why it did not go on, unless its engine did so. Returns what could not be written there.
+/// Writes into a run's events why it did not continue, unless its engine did so. Returns what could not be written there.
 ///
-/// A run that had begun stays interrupted: it can go on. One that had not has failed.
+/// A run that had begun stays interrupted: it can continue. One that had not has failed.
 fn reported(run: &Run, error: AppError, begun: bool) -> Option<String> {
     let Ok(_lock) = run.lock() else {
         return Some(error.message);
@@ -382,7 +382,7 @@ impl Shared {
         locked(&self.line)
     }
 
-    /// Writes down who goes on and who waits. When that fails, nothing will be offered; the runs themselves are safe.
+    /// Writes down who is running and who waits. When that fails, nothing will be offered; the runs themselves are safe.
     fn remember(&self, line: &Line) {
         let going = line.going.iter().map(|going| going.run.id.clone());
         let waiting = line.waiting.iter().map(|waiting| waiting.run.id.clone());

@@ -55,7 +55,7 @@ pub(super) struct Wishes<'a> {
     pub(super) pause: &'a dyn Fn() -> bool,
     pub(super) why_pause: &'a dyn Fn() -> Option<String>,
     pub(super) stop: &'a dyn Fn() -> bool,
-    /// To go on although data, model or settings are not what they were.
+    /// To continue although data, model or settings are not what they were.
     pub(super) force: bool,
 }
 
@@ -239,14 +239,14 @@ fn train_task<P: Serialize>(
         }
     }
     match train::train(&plan.run, &mut task, &mut state, checkpoints, observer) {
-        // A process whose device was lost can't get it back; the next one goes on.
+        // A process whose device was lost can't get it back; the next one continues.
         Err(error) if error.is_failure_of_the_device() => give_up(&error),
         Err(error) => Err(error.into()),
         Ok(_) => Ok(()),
     }
 }
 
-/// An error where a run that has begun would go on on another device, which nobody has allowed.
+/// An error where a run that has begun would continue on another device, which nobody has allowed.
 fn stay_on_device(plan: &RunPlan, choice: &Choice) -> Result<()> {
     if choice.device.requested() == plan.device || plan.memory_fallback.cpu {
         return Ok(());
@@ -254,7 +254,7 @@ fn stay_on_device(plan: &RunPlan, choice: &Choice) -> Result<()> {
     let (device, other) = (plan.device, &choice.device.name);
     let message = format!("the run was trained on {device}, which can't be used now");
     let hint = format!(
-        "bring it back, or change `device` or `memory_fallback.cpu` in the run's `run.yaml` to go on with {other}"
+        "bring it back, or change `device` or `memory_fallback.cpu` in the run's `run.yaml` to continue with {other}"
     );
     Err(AppError::failed(message).with_hint(hint))
 }
@@ -266,7 +266,7 @@ fn give_up(error: &models::Error) -> ! {
     process::abort();
 }
 
-/// The checkpoint to go on from. Damaged ones that are newer are told of.
+/// The checkpoint to resume from. Damaged ones that are newer are told of.
 fn newest(checkpoints: &Checkpoints, observer: &mut Recorder) -> Result<Option<Checkpoint>> {
     let mut damaged = 0;
     let mut report = |message| {
@@ -292,7 +292,7 @@ struct Recorder<'a> {
     faults: Faults,
 }
 
-/// The way of events to disk. What can't be written now waits in memory, and the run with it: nobody would know how it went on.
+/// The way of events to disk. What can't be written now waits in memory, and the run with it: nobody would know how it continued.
 struct Writer<'a> {
     run: &'a Run,
     /// The run, for as long as this lives.

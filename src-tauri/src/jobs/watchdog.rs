@@ -1,4 +1,4 @@
-//! Ends an engine whose run hangs: a driver that never answers holds a thread for ever, and only another process can go on.
+//! Ends an engine whose run hangs: a driver that never answers holds a thread for ever, and only another process can continue.
 
 use std::{
     process,

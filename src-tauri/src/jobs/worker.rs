@@ -42,7 +42,7 @@ const STACK_BYTES: usize = 256 << 20;
 /// How often the engine says that it lives.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 
-/// Whether what goes on should wait or end, and whether nobody is there to ask for more.
+/// Whether what is running should wait or end, and whether nobody is there to ask for more.
 #[derive(Debug, Default)]
 struct Wishes {
     pause: AtomicBool,
@@ -140,7 +140,7 @@ fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
         send(&match done {
             Ok(Ok(())) => Reply::Done,
             Ok(Err(error)) => Reply::Refused { error },
-            // What a panic says is in the log. Another engine goes on with the run, or gives up memory if that was it.
+            // What a panic says is in the log. Another engine continues with the run, or gives up memory if that was it.
             Err(_) if trains => process::abort(),
             Err(panic) => Reply::Refused {
                 error: AppError::failed(format!(

@@ -1,4 +1,4 @@
-//! Keeping the machine awake while a run goes on. The screen may go dark.
+//! Keeping the machine awake while a run is running. The screen may go dark.
 //!
 //! Every system has its own way, and each ends by itself when this process does, however it ends. macOS and Linux have a
 //! program for it; Windows has a call.

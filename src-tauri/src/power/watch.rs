@@ -9,7 +9,7 @@ use super::supply::Supply;
 /// How often the system is asked: macOS and Linux start a program or read files for it.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// How many percent above the limit a run goes on, so that it does not pause and go on by turns.
+/// How many percent above the limit a run continues, so that it does not pause and continue by turns.
 const ABOVE: u8 = 5;
 
 /// When the user wants a run to wait for the machine's power.
@@ -36,7 +36,7 @@ impl PowerWatch {
         Self::default()
     }
 
-    /// Why a run should pause now, as the end of a sentence: `on battery`. Nothing when it may go on.
+    /// Why a run should pause now, as the end of a sentence: `on battery`. Nothing when it may continue.
     ///
     /// Cheap enough to ask before every step. The system is asked every 15 s at most, and never when no rule wants it.
     pub(crate) fn why_pause(&mut self, rules: PauseRules) -> Option<String> {
@@ -76,7 +76,7 @@ impl PowerWatch {
                 Some(format!("the battery is at {percent} %, below {limit} %"))
             }
             percent => Some(format!(
-                "the battery is at {percent} %, and the run goes on from {goes_on_at} %"
+                "the battery is at {percent} %, and the run resumes at {goes_on_at} %"
             )),
         }
     }
@@ -139,8 +139,8 @@ mod tests {
         let expected = [
             None,
             Some("the battery is at 18 %, below 20 %".to_owned()),
-            Some("the battery is at 22 %, and the run goes on from 25 %".to_owned()),
-            Some("the battery is at 24 %, and the run goes on from 25 %".to_owned()),
+            Some("the battery is at 22 %, and the run resumes at 25 %".to_owned()),
+            Some("the battery is at 24 %, and the run resumes at 25 %".to_owned()),
             None,
             None,
             Some("the battery is at 19 %, below 20 %".to_owned()),

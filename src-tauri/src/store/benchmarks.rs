@@ -48,7 +48,7 @@ pub(crate) struct BenchReport {
     pub(crate) seconds: f64,
     /// What fed the machine, at its beginning or its end.
     pub(crate) power: Power,
-    /// What was odd while it went on: whole sentences.
+    /// What was odd while it ran: whole sentences.
     #[serde(default)]
     pub(crate) warnings: Vec<String>,
     /// Whether it was brought from elsewhere.

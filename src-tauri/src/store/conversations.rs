@@ -90,7 +90,7 @@ pub(crate) fn delete(folder: &Path, id: &str) -> Result<()> {
     fs::remove_file(&path).map_err(AppError::file("delete the conversation", &path))
 }
 
-/// Has the conversations with a run go on with it under another id and title.
+/// Has the conversations with a run continue with it under another id and title.
 pub(crate) fn rename_run(folder: &Path, from: &str, to: &str, title: &str) -> Result<()> {
     let with_it = list(folder, "").into_iter().filter(|it| it.model == from);
     for conversation in with_it {

@@ -1,4 +1,4 @@
-//! Who computes on which device: a file for each, locked for as long as it goes on, by whichever process of this home.
+//! Who computes on which device: a file for each, locked for as long as it computes, by whichever process of this home.
 //!
 //! ```text
 //! in-use/cpu/

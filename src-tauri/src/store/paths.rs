@@ -19,7 +19,7 @@ pub(crate) struct Paths {
     pub(crate) data_sets: PathBuf,
     /// One file per conversation.
     pub(crate) conversations: PathBuf,
-    /// The runs that go on and wait.
+    /// The runs that are running and wait.
     pub(crate) waiting: PathBuf,
     /// Where the window was.
     pub(crate) window: PathBuf,

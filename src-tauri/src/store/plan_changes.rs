@@ -1,6 +1,6 @@
 //! What of a run's settings was changed since its newest checkpoint was saved.
 //!
-//! Most may change: the run goes on with them, and says so. Some decide the shape of what was saved, or which row of the
+//! Most may change: the run continues with them, and says so. Some decide the shape of what was saved, or which row of the
 //! data is next; with another value there, the checkpoint does not fit.
 
 use std::collections::BTreeMap;

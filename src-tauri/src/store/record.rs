@@ -1,6 +1,6 @@
 //! The events of a run on disk: one per line, numbered, appended before anyone sees them.
 //!
-//! A last line that a crash cut short is forgotten: the run goes on from its last checkpoint anyway. Any other line that
+//! A last line that a crash cut short is forgotten: the run resumes from its last checkpoint anyway. Any other line that
 //! can't be read is left out, counted, and stays in the file.
 
 use std::{

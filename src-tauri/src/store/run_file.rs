@@ -39,7 +39,9 @@ pub(crate) fn read(path: &Path) -> Result<AnyRequest> {
 fn understood(mut tree: Value) -> Result<Value, Problem> {
     for (former, name) in FORMER_NAMES {
         let fields = tree.as_object_mut().filter(|it| !it.contains_key(name));
-        if let Some((fields, value)) = fields.and_then(|it| it.shift_remove(former).map(|value| (it, value))) {
+        if let Some((fields, value)) =
+            fields.and_then(|it| it.shift_remove(former).map(|value| (it, value)))
+        {
             fields.insert(name.to_owned(), value);
         }
     }

@@ -1,6 +1,6 @@
 //! The plan of a run: from its file, or from the newest checkpoint that has it, where the file is damaged.
 //!
-//! A damaged file is left as it is until the run goes on: somebody may want to repair it.
+//! A damaged file is left as it is until the run continues: somebody may want to repair it.
 
 use std::fs;
 

@@ -36,7 +36,7 @@ const LOOK_BESIDE: Duration = Duration::from_secs(1);
 pub(crate) struct RunState {
     /// The run.
     pub(crate) id: String,
-    /// Whether it goes on, and if not, why.
+    /// Whether it continues, and if not, why.
     pub(crate) status: RunStatus,
     /// The last step done.
     pub(crate) step: usize,
@@ -52,7 +52,7 @@ pub(crate) struct RunState {
     pub(crate) problem: Option<String>,
     /// What to try then, if we know.
     pub(crate) hint: Option<String>,
-    /// Whether it goes on all the same when that is forced.
+    /// Whether it continues all the same when that is forced.
     pub(crate) force_helps: bool,
     /// When it first started, and when something last happened, in UTC.
     pub(crate) started: Option<String>,
@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(after(vec![stepped(102, 1_000.0)]), Some(898.0));
         // A run that has become slower says so after some steps.
         assert_eq!(after(steps(103, 160, 2_000.0)), Some(840.0 * 2.0));
-        // And one that goes on elsewhere begins anew.
+        // And one that is running elsewhere begins anew.
         assert_eq!(
             after(vec![started(), stepped(161, 500.0)]),
             Some(839.0 * 0.5)

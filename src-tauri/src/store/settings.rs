@@ -34,13 +34,13 @@ theme: system
 # Whether the system tells you that a run ended while you look at something else.
 notifications: true
 
-# Whether the machine stays awake while a run goes on.
+# Whether the machine stays awake while a run is running.
 keep_awake: true
 
 # Whether a run waits while the machine runs on its battery.
 pause_on_battery: false
 
-# How full the battery has to be for a run to go on without mains power, in percent. 0 lets it go on to the end.
+# How full the battery has to be for a run to continue without mains power, in percent. 0 lets it continue to the end.
 pause_below_percent: 0
 ";
 
@@ -69,7 +69,7 @@ pub(crate) struct Settings {
     pub(crate) theme: Theme,
     /// Whether the system tells that a run ended while the window is not looked at.
     pub(crate) notifications: bool,
-    /// Whether the machine stays awake while a run goes on.
+    /// Whether the machine stays awake while a run is running.
     pub(crate) keep_awake: bool,
     /// Whether a run waits while the machine runs on its battery.
     pub(crate) pause_on_battery: bool,
@@ -133,7 +133,7 @@ impl Settings {
         let line = format!("{field}: {value}");
         let begin = format!("{field}:");
         let mut found = false;
-        // A value that goes on in the lines below is replaced with them.
+        // A value that continues in the lines below is replaced with them.
         let mut inside = false;
         let mut lines = Vec::new();
         for old in text.lines() {

@@ -1,5 +1,5 @@
 //! What a run learns from and starts from: each file with its length, its time and its SHA-256, noted when the run first
-//! starts in `sources.json`, so that one that moved or changed is noticed before the run goes on.
+//! starts in `sources.json`, so that one that moved or changed is noticed before the run continues.
 //!
 //! A file of the same length and time is taken to be unchanged. Otherwise its sum decides, wherever it lies now.
 
@@ -38,7 +38,7 @@ struct Source {
 /// Files by what they are for the run: `data/1`, `data/1/rows.jsonl` of a folder, `model/config.json`.
 type Sources = BTreeMap<String, Source>;
 
-/// Notes the files of a run that starts for the first time, and compares those of one that goes on.
+/// Notes the files of a run that starts for the first time, and compares those of one that is running.
 ///
 /// Returns what the user should know. A file that is missing or changed is an error that names it; who insists gets a
 /// sentence instead, and the files as they are now are noted.

@@ -1,10 +1,10 @@
-//! Which runs go on and wait, on disk, so that the app can offer them again after it ended, however it ended.
+//! Which runs are running and waiting, on disk, so that the app can offer them again after it ended, however it ended.
 
 use std::{fs, path::Path};
 
 use crate::wire::error::Result;
 
-/// The ids of the runs, the one that goes on first. A file that is not there or can't be read names none: it only offers.
+/// The ids of the runs, the one that is running first. A file that is not there or can't be read names none: it only offers.
 pub(crate) fn read(path: &Path) -> Vec<String> {
     let text = fs::read(path).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()

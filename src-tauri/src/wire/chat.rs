@@ -14,7 +14,7 @@ use super::error::{AppError, Result};
 pub(crate) enum Prompt {
     /// A conversation that ends with the user's words.
     Messages(Vec<Message>),
-    /// A text to go on with.
+    /// A text to continue with.
     Text(String),
 }
 

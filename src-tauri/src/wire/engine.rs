@@ -2,7 +2,7 @@
 //!
 //! The app asks on the engine's standard input and gets replies on its standard output, in order: any number of them
 //! for one ask, then [`Reply::Done`] or [`Reply::Refused`]. Only then it asks again, save for [`Ask::Pause`],
-//! [`Ask::Continue`] and [`Ask::Stop`], which are heard at any time. When the app goes away, the engine's input ends; then it saves what goes on and leaves.
+//! [`Ask::Continue`] and [`Ask::Stop`], which are heard at any time. When the app goes away, the engine's input ends; then it saves what is running and leaves.
 
 use std::path::PathBuf;
 
@@ -74,11 +74,11 @@ pub(crate) enum Ask {
         device: RequestedDevice,
         questions: Vec<Exchange>,
     },
-    /// Save the run that goes on, and wait with it in memory; for this reason, if no person asked for it.
+    /// Save the run that is running, and wait with it in memory; for this reason, if no person asked for it.
     Pause { why: Option<String> },
-    /// Go on after a pause.
+    /// Continue after a pause.
     Continue,
-    /// End what goes on: a run is saved, an answer stays as it is.
+    /// End what is running: a run is saved, an answer stays as it is.
     Stop,
 }
 

@@ -1,4 +1,4 @@
-// The app as a whole: its device, its settings, what goes on, and what it tells the window.
+// The app as a whole: its device, its settings, what is running, and what it tells the window.
 
 import type { Channel } from "@tauri-apps/api/core";
 import type { DeviceView_Serialize as DeviceView, News, Pick, SettingsView } from "../../../ui/src/api/bindings";

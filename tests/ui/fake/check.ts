@@ -43,7 +43,7 @@ const view = (): CheckView => ({
 
 let stopped = false;
 
-/** How far the check is that goes on. */
+/** How far the check is that is running. */
 export let checking: CheckProgressView | null = null;
 
 export const checkAnswers = {

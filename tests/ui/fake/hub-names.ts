@@ -1,4 +1,4 @@
-// What a search of the Hub finds: enough of it for a list that goes on.
+// What a search of the Hub finds: enough of it for a list that continues.
 
 import type { FoundView_Serialize as FoundView } from "../../../ui/src/api/bindings";
 import { ago, chance } from "./scene";

@@ -1,8 +1,8 @@
 // A made-up app behind the window, for tests and for pictures. Only a build in the mode `fake` has it.
 //
 // The address says what is shown. `?scene=` is `full`, `empty` (the first start), `broken` (commands refuse), `offered`
-// (runs were going on when the app last ended) or `offline` (the Hub can't be asked). `?points=` gives the run that goes
-// on so many steps, and `?rate=` has it do so many a second. `?bench=`
+// (runs were running when the app last ended) or `offline` (the Hub can't be asked). `?points=` gives the run that is running
+//  so many steps, and `?rate=` has it do so many a second. `?bench=`
 // has a benchmark wait for a run (`waits`) or stay at a case (`stays`) until it is stopped. `#` and a route as JSON opens a
 // page.
 

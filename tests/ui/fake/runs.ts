@@ -8,7 +8,7 @@ import { ago, filled, HOME, points, rate, refuse, scene, type Some } from "./sce
 interface Made {
   view: RunView;
   curve: Curve;
-  /** When it began to go on, and the step it began at. */
+  /** When it was last started, and the step it began at. */
   since: number;
   from: number;
 }
@@ -107,11 +107,11 @@ function first(): Made[] {
 }
 
 let runs: Made[] = filled ? first() : [];
-/** The run that goes on here, paused or not. Another that is paused is held by a terminal. */
+/** The run that is running here, paused or not. Another that is paused is held by a terminal. */
 let going = runs.find((made) => made.view.status === "running");
 let offered: string[] = scene === "offered" ? runs.slice(0, 3).map((run) => run.view.id) : [];
 
-/** The run as it is now: the one that goes on has done more since. */
+/** The run as it is now: the one that is running has done more since. */
 function now(made: Made): RunView {
   const { view } = made;
   if (view.status === "running") {
@@ -274,7 +274,7 @@ export const runAnswers = {
 
   deleteRun: (id) => {
     const made = found(id);
-    if (going === made || made.view.place !== null) refuse("the run goes on or waits", "stop it first");
+    if (going === made || made.view.place !== null) refuse("the run is running or waiting", "stop it first");
     runs = runs.filter((each) => each !== made);
     return 254_905_600;
   },

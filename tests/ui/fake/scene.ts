@@ -15,7 +15,7 @@ const address = new URLSearchParams(location.search);
 
 export const scene = (address.get("scene") ?? "full") as "full" | "empty" | "broken" | "offered" | "offline";
 
-/** How many steps the run that goes on has done. */
+/** How many steps the run that is running has done. */
 export const points = Number(address.get("points") ?? 1284);
 
 /** How many steps it does in a second. */

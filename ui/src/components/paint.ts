@@ -62,7 +62,7 @@ const DOTS_APART = 12;
 export function look(lines: Line[], from: number, to: number, pixels: number): Seen[] {
   return lines.map((line) => {
     const { xs, unit = 1 } = line;
-    // One more on either side: lines go on beyond the edge.
+    // One more on either side: lines continue beyond the edge.
     const first = Math.max(countBelow(xs, from / unit) - 1, 0);
     const end = Math.min(countBelow(xs, to / unit) + 2, xs.length, line.ys.values.length);
     if (end <= first) return { line, picked: [] };

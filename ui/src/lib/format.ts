@@ -51,7 +51,7 @@ export function date(then: Date, now: Date): string {
   return then.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
 }
 
-/** Hot is what goes on, bad what needs somebody. */
+/** Hot is what is running, bad what needs somebody. */
 export function toneOf(status: string): "plain" | "hot" | "bad" {
   if (status === "running") return "hot";
   return status === "failed" || status === "interrupted" ? "bad" : "plain";

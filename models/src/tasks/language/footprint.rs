@@ -349,7 +349,11 @@ impl Shape {
         let passes = match plan.task.method {
             Method::Lora => 2.0,
             Method::Full | Method::Scratch => 3.0,
-        } + if plan.run.gradient_checkpointing { 1.0 } else { 0.0 };
+        } + if plan.run.gradient_checkpointing {
+            1.0
+        } else {
+            0.0
+        };
         let weights = (self.layers * self.layer_linears + self.v * self.d) as f64;
         let attention = (self.layers * self.queries * self.length) as f64;
         let tokens = (self.tokens * plan.run.batch.accumulate as u64) as f64;

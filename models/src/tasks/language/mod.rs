@@ -32,7 +32,7 @@ use crate::{
     Error, Result,
     arch::decoder::Input,
     data::loader::{Batch, Batches},
-    generate::{Limits, Generator, sample::SamplingSettings},
+    generate::{Generator, Limits, sample::SamplingSettings},
     parameters::Parameters,
     tape::{Tape, Value},
     train::{

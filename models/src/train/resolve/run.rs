@@ -182,9 +182,11 @@ impl<K: Kind> Resolver<'_, K> {
         });
         self.within("ema", ema, 0.0, 0.999_999);
         let device = device_defaults(self.facts.device.device.kind).gradient_checkpointing;
-        let gradient_checkpointing = self.take("gradient_checkpointing", &request.gradient_checkpointing, || {
-            Chosen::new(device.value, device.reason)
-        });
+        let gradient_checkpointing = self.take(
+            "gradient_checkpointing",
+            &request.gradient_checkpointing,
+            || Chosen::new(device.value, device.reason),
+        );
         (clip_norm, ema, gradient_checkpointing)
     }
 

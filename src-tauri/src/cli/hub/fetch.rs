@@ -29,7 +29,7 @@ use crate::{
 /// Without a terminal there is no progress bar, but a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
-/// Fetches what is missing. Ctrl-C leaves; the same command goes on.
+/// Fetches what is missing. Ctrl-C leaves; the same command continues.
 pub(super) fn fetch(wanted: &Wanted, host: &Host, terminal: &Terminal) -> Result<Ended> {
     for file in &wanted.files {
         if let Some(warning) = warning(&file.path) {
@@ -38,7 +38,7 @@ pub(super) fn fetch(wanted: &Wanted, host: &Host, terminal: &Terminal) -> Result
     }
     match follow(wanted, host, terminal)? {
         download::Ended::Stopped => {
-            terminal.note("stopped; what came is kept, and the same command goes on with it");
+            terminal.note("stopped; what came is kept, and the same command continues with it");
             Ok(Ended::Stopped)
         }
         download::Ended::Whole(path) => {
@@ -50,7 +50,7 @@ pub(super) fn fetch(wanted: &Wanted, host: &Host, terminal: &Terminal) -> Result
     }
 }
 
-/// Offers to fetch a model that is asked for by its name on the Hub and is not here. Returns whether to go on.
+/// Offers to fetch a model that is asked for by its name on the Hub and is not here. Returns whether to continue.
 pub(in crate::cli) fn offer(
     name: &str,
     yes: bool,
@@ -120,7 +120,7 @@ fn follow(wanted: &Wanted, host: &Host, terminal: &Terminal) -> Result<download:
     view.bar.finish_and_clear();
     ended.map_err(|error| match &error.hint {
         Some(_) => error,
-        None => error.with_hint("what came is kept; the same command goes on with it"),
+        None => error.with_hint("what came is kept; the same command continues with it"),
     })
 }
 

@@ -71,7 +71,10 @@ pub(super) fn forecast(forecast: &Forecast, resolved: &AnyResolved) -> String {
         _ => String::new(),
     };
     let mut rows = vec![
-        ("time", format!("{}{evaluation}", duration(forecast.seconds))),
+        (
+            "time",
+            format!("{}{evaluation}", duration(forecast.seconds)),
+        ),
         ("a step", format!("{:.0} ms", forecast.step_millis)),
         (
             "a pass",

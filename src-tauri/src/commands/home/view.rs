@@ -1,4 +1,4 @@
-//! The app as a whole: its device, its settings, what goes on, and what the window has to know at once.
+//! The app as a whole: its device, its settings, what is running, and what the window has to know at once.
 
 use models::device::FoundDevice;
 use serde::Serialize;
@@ -63,7 +63,7 @@ pub(crate) struct ReasonView {
     pub(crate) why: String,
 }
 
-/// What goes on. The window asks for it once a second.
+/// What is running. The window asks for it once a second.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StatusView {
@@ -71,15 +71,15 @@ pub(crate) struct StatusView {
     pub(crate) going: Option<RunView>,
     /// The runs that wait, in order.
     pub(crate) waiting: Vec<RunView>,
-    /// Runs that were going on or waiting when the app last ended.
+    /// Runs that were running or waiting when the app last ended.
     pub(crate) offered: Vec<RunView>,
     /// The device in one line.
     pub(crate) device: DeviceView,
-    /// Why the last run that was to go on did not.
+    /// Why the last run that was to continue did not.
     pub(crate) problem: Option<String>,
     /// How the machine is kept awake, while it is.
     pub(crate) awake: Option<String>,
-    /// How far the check of a device is, while one goes on.
+    /// How far the check of a device is, while one is running.
     pub(crate) checking: Option<CheckProgressView>,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct FolderView {
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum News {
-    /// The user wants to close the window while a run goes on.
+    /// The user wants to close the window while a run is running.
     QuitAsked,
     /// A page was chosen in the menu: `home`, `search`, `settings`.
     Chosen { page: String },

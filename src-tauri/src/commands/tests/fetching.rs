@@ -64,7 +64,7 @@ fn a_model_is_found_fetched_through_a_pause_and_the_end_of_the_app_and_deleted()
     assert_eq!(
         window.start_download("model", "Maker/Tiny", ""),
         key,
-        "one that goes on is not begun again"
+        "one that is running is not begun again"
     );
     until(|| window.download(&key)["doneBytes"].as_f64().unwrap() > 3e6);
     let cached = json!({"kind": "model", "id": "Maker/Tiny", "commit": commit});
@@ -87,7 +87,7 @@ fn a_model_is_found_fetched_through_a_pause_and_the_end_of_the_app_and_deleted()
     assert_eq!(
         again["state"],
         json!("paused"),
-        "nothing goes on that nobody asked for"
+        "nothing is running that nobody asked for"
     );
     assert!(again["doneBytes"].as_f64() >= paused["doneBytes"].as_f64());
     let page = window.call("hub_repository", asked.clone());

@@ -4,7 +4,7 @@ use std::thread;
 
 use super::*;
 
-/// What the page hears of a benchmark while it goes on, and its result.
+/// What the page hears of a benchmark while it is running, and its result.
 type Going = (
     Receiver<Value>,
     thread::JoinHandle<Answer<crate::store::benchmarks::view::BenchView>>,

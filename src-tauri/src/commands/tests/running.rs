@@ -14,7 +14,10 @@ fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
     heard(&news, |news| news["run"]["status"] == "paused");
     let step = window.run(&id)["step"].clone();
     let error = window.refused("delete_run", json!({ "id": id }));
-    assert_eq!(error["message"], "the run goes on or waits; stop it first");
+    assert_eq!(
+        error["message"],
+        "the run is running or waiting; stop it first"
+    );
     window.call("resume_run", json!({ "id": id, "force": false }));
     heard(&news, |news| news["run"]["step"].as_u64() > step.as_u64());
     let recorded = window
@@ -121,7 +124,7 @@ fn runs_wait_in_an_order_that_can_be_changed_and_are_offered_again() {
     window.call("stop_run", json!({"id": ids[1]}));
     assert_eq!(waiting(), [&ids[3], &ids[2]].map(String::clone));
 
-    // The window closes: what goes on is saved, and the next start offers it and what waited.
+    // The window closes: what is running is saved, and the next start offers it and what waited.
     let home = window.close();
     let window = Window::at(home);
     let offered = window.call("status", json!({}))["offered"].clone();

@@ -172,7 +172,7 @@ fn a_run_with_a_file_cut_anywhere_is_listed_goes_on_and_loses_nothing() {
                 "{what}: looking changed something"
             );
 
-            // Training is dearer, so it goes on after some of them.
+            // Training is dearer, so it continues after some of them.
             if index % 8 == 3 {
                 let events = train_until(run, STEPS, false).unwrap();
                 assert!(

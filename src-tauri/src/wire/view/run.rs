@@ -52,7 +52,7 @@ pub(crate) struct RunView {
     problem: Option<String>,
     /// What to try then, if we know.
     hint: Option<String>,
-    /// Whether it goes on all the same when that is forced.
+    /// Whether it continues all the same when that is forced.
     force_helps: bool,
     /// When it first started, and when something last happened, in UTC.
     started: Option<String>,

@@ -1,11 +1,11 @@
-// The benchmark that goes on, for as long as the window is open: leaving the page does not end it.
+// The benchmark that is running, for as long as the window is open: leaving the page does not end it.
 
 import { api, type BenchProgressView } from "../../api";
 
 export type Size = "auto" | "small" | "medium" | "large";
 
 interface Measuring {
-  /** Nothing while none goes on. */
+  /** Nothing while none is running. */
   progress: BenchProgressView | undefined;
   /** Whether it is about to end. */
   isStopping: boolean;

@@ -4,7 +4,7 @@ import type { DownloadState, DownloadView } from "../../api";
 import { bytes, count, duration } from "../../lib/format";
 import { nameOf } from "../../lib/paths";
 
-/** What a state is called. What goes on shows it by its rate. */
+/** What a state is called. What is running shows it by its rate. */
 export const STATES: Record<DownloadState, string> = {
   waiting: "waiting",
   going: "",

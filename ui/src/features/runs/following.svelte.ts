@@ -1,4 +1,4 @@
-// A run as it goes on, for a page that looks at it.
+// A run as it proceeds, for a page that looks at it.
 
 import { api, type EventsView, type RunNews, type RunView } from "../../api";
 import { Columns } from "./columns";

@@ -47,7 +47,7 @@ const MARKS: Mark[] = COLOURS.map((colour, at) => ({ colour, dash: DASHES[at] ??
 const SMOOTHING = 1 / 60;
 /** Rows that are added before the page may do something else. */
 const ROWS = 5000;
-/** How often runs that go on are read again, in milliseconds. */
+/** How often runs that are running are read again, in milliseconds. */
 const LOOK = 10_000;
 
 export class Sides {
@@ -71,7 +71,7 @@ export class Sides {
     this.all = this.all.filter((side) => side.id !== id);
   }
 
-  /** Starts to read runs that go on again and again. Returns how to stop. */
+  /** Starts to read runs that are running again and again. Returns how to stop. */
   follow(): () => void {
     const timer = setInterval(() => {
       if (document.hidden) return;

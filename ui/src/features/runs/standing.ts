@@ -29,12 +29,12 @@ export function ordinal(place: number): string {
   return `${place}${(!teens && ["th", "st", "nd", "rd"][place % 10]) || "th"}`;
 }
 
-/** What happened to a run that is not going on by itself, and what continuing it does. */
+/** What happened to a run that is not running by itself, and what continuing it does. */
 export function explanation(run: RunView, stands: Standing): string | undefined {
   const again = run.saved
     ? "Continue resumes from the last checkpoint, with identical results."
     : "Nothing was saved yet, so Continue begins at the first step.";
-  if (stands === "paused" && run.problem !== null) return `Waits, saved, and goes on by itself: ${run.problem}.`;
+  if (stands === "paused" && run.problem !== null) return `Waits, saved, and continues by itself: ${run.problem}.`;
   if (stands === "interrupted") return `The run was cut off at step ${count(run.step)}: the app or the computer went down. ${again}`;
   if (stands === "stopped") return `Stopped at step ${count(run.step)}${run.saved ? " and saved" : ""}. ${again}`;
   if (stands === "failed" && run.forceHelps) {
