@@ -5,7 +5,7 @@ use crate::{
     ops::{
         self,
         dropout::Dropout,
-        elementwise::columns,
+        elementwise::narrow,
         lora::Adapter,
         weight::{Quantized, Weight},
     },
@@ -291,7 +291,7 @@ impl Projections {
                 let mut start = 0;
                 let part = |width: &usize| {
                     start += width;
-                    columns(&all, start - width, *width)
+                    narrow(&all, start - width, *width)
                 };
                 widths.iter().map(part).collect::<Result<_>>()?
             }

@@ -7,7 +7,7 @@ use crate::{
     Result,
     ops::{
         dropout::{Dropout, dropout},
-        elementwise::{add, columns, convert, reshape, scale},
+        elementwise::{add, convert, narrow, reshape, scale},
         gated::{Activation, gated},
     },
     tape::{Tape, Value},
@@ -64,7 +64,7 @@ pub(super) fn scaling() -> Result<Operation> {
 
 /// A part of each row, as of projections that are computed as one.
 pub(super) fn parts_of_rows() -> Result<Operation> {
-    on_each_layout(|_, v| columns(&v[0], 7, 20))
+    on_each_layout(|_, v| narrow(&v[0], 7, 20))
 }
 
 pub(super) fn shapes() -> Result<Operation> {

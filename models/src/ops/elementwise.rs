@@ -30,7 +30,7 @@ pub fn scale(x: &Value, factor: f64) -> Result<Value> {
 /// Columns `start..start + width` of the last dimension: x [.., d] -> [.., width].
 ///
 /// Backward: the gradient, with zeros around it. Saves nothing.
-pub fn columns(x: &Value, start: usize, width: usize) -> Result<Value> {
+pub fn narrow(x: &Value, start: usize, width: usize) -> Result<Value> {
     let all = x.tensor().dim(D::Minus1)?;
     let y = x
         .tensor()
@@ -80,7 +80,7 @@ mod tests {
         let inputs = [normal(1, &[2, 6]), normal(2, &[2, 6])];
         check_gradients(&inputs, |_, v| add(&v[0], &v[1]));
         check_gradients(&inputs[..1], |_, v| scale(&v[0], -1.5));
-        check_gradients(&inputs[..1], |_, v| columns(&v[0], 2, 3));
+        check_gradients(&inputs[..1], |_, v| narrow(&v[0], 2, 3));
     }
 
     #[test]
