@@ -296,7 +296,7 @@ fn whole_check() -> Vec<Row> {
         .flat_map(|it| cases(it.name, DeviceClass::Cuda80).unwrap());
     let row = |case| Row {
         verdict: Verdict::Ok,
-        words: None,
+        message: None,
         ..Row::crashed(&case, "", None).unwrap()
     };
     cases.map(row).collect()

@@ -176,6 +176,13 @@ pub(crate) struct Watch {
     enough: fn(&[TrainEvent]) -> bool,
 }
 
+impl Watch {
+    pub(crate) fn until(enough: fn(&[TrainEvent]) -> bool) -> Self {
+        let events = Vec::new();
+        Self { events, enough }
+    }
+}
+
 impl Observer for Watch {
     fn event(&mut self, event: TrainEvent) {
         self.events.push(event);
@@ -255,10 +262,7 @@ pub(crate) fn train_line(
     let checkpoints =
         Checkpoints::new(folder, plan.run.save.keep_last).keep_every(plan.run.save.keep_every);
     let mut state = TrainState::new(plan, &line).unwrap();
-    let mut watch = Watch {
-        events: Vec::new(),
-        enough,
-    };
+    let mut watch = Watch::until(enough);
     let mut tell = |message| watch.event(TrainEvent::Warned { message });
     if let Some(newest) = checkpoints.newest_before(usize::MAX, &mut tell).unwrap() {
         state.restore(&mut line, &newest.path).unwrap();

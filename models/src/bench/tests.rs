@@ -2,7 +2,7 @@
 
 use super::{
     advice::{OnDevice, advice, ratios, roofline_share},
-    compare::{changes, mean, message},
+    compare::{changes, describe, mean},
     published::PUBLISHED,
     *,
 };
@@ -240,7 +240,7 @@ fn a_change_within_the_spread_is_none() {
 fn ratios_are_said_as_people_say_them() {
     let said: Vec<String> = [1.69, 1.031, 1.001, 0.97, 0.5]
         .into_iter()
-        .map(message)
+        .map(describe)
         .collect();
     assert_eq!(
         said,
