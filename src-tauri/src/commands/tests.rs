@@ -46,7 +46,7 @@ fn the_form_that_the_windows_tests_show_is_the_real_one() {
         .map(|field| serde_json::to_string(field).unwrap())
         .collect();
     check_written(
-        "../tests/ui/fake/fields.json",
+        "../tests/ui/fake/answers/fields.json",
         &format!("[\n{}\n]\n", lines.join(",\n")),
     );
 }
