@@ -3,9 +3,8 @@
 import assert from "node:assert/strict";
 import { describe } from "node:test";
 
-import { asked, heading, scenario, shows, until } from "./scenario.mjs";
+import { asked, going, heading, scenario, shows, until } from "./scenario.mjs";
 
-const going = { page: "run", id: "2026-11-21-support-tone-7f3a" };
 const filled = { name: "My run", method: "lora", model: "SmolLM2-1.7B-Instruct", "data.files": "[/Users/mira/Documents/support.jsonl]" };
 const button = (page, name) => page.getByRole("main").getByRole("button", { name, exact: true });
 
