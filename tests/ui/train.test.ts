@@ -12,6 +12,7 @@ import { memoryOf, widths } from "../../ui/src/features/train/memory";
 import { waits } from "../../ui/src/features/train/waits";
 import { said, sentence, shown, typed } from "../../ui/src/features/train/words";
 import { latest } from "../../ui/src/lib/latest";
+import { held } from "./made";
 
 describe("a value of a run file", () => {
   test("is read back as it was typed, whatever YAML would make of it", () => {
@@ -111,8 +112,8 @@ describe("questions that change while they are answered", () => {
   afterEach(() => vi.useRealTimers());
 
   test("are asked once the typing stops, and only the latest is heard", async () => {
-    const open: ((answer: string) => void)[] = [];
-    const ask = vi.fn(() => new Promise<string>((done) => open.push(done)));
+    const ask = vi.fn<(question: string) => Promise<string>>();
+    const { answer } = held(ask);
     const heard: unknown[] = [];
     const questions = latest(ask, (question: string, outcome) => heard.push([question, outcome]), 300);
     questions.soon("a");
@@ -122,8 +123,8 @@ describe("questions that change while they are answered", () => {
     expect(ask.mock.calls).toEqual([["ab"]]);
     questions.soon("abc");
     await vi.advanceTimersByTimeAsync(300);
-    open[1]?.("new");
-    open[0]?.("old");
+    answer("new", 1);
+    answer("old", 0);
     await vi.advanceTimersByTimeAsync(0);
     expect(heard).toEqual([["abc", { answer: "new" }]]);
   });
