@@ -15,11 +15,10 @@ import { canDo, named, sentence } from "../../ui/src/features/hub/words";
 import { route } from "../../ui/src/routes.svelte";
 import { app } from "../../ui/src/status.svelte";
 import { EVENLY, growth } from "./growth";
-import * as made from "./made";
-import { held, refused } from "./made";
+import { download as downloadOfAny, held, refused } from "./made";
 
 const offline = () => refused("offline", "no answer from `huggingface.co` after 10 s", "check the connection");
-const download = (part: string | null, state: DownloadView["state"], doneBytes = 0) => made.download({ key: `${part}`, part, state, doneBytes, totalBytes: 1000 });
+const download = (part: string | null, state: DownloadView["state"], doneBytes = 0) => downloadOfAny({ key: `${part}`, part, state, doneBytes, totalBytes: 1000 });
 
 beforeAll(install);
 
