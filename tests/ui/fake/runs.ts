@@ -31,7 +31,7 @@ function catchUp() {
   const { steps, step: before, seconds } = going;
   const step = Math.min(from + Math.floor(((Date.now() - since) / 1000) * rate), steps);
   const perStep = before > 0 ? seconds / before : 0.1;
-  Object.assign(going, { step, loss: lossAt(going, step), seconds: step * perStep, secondsLeft: (steps - step) / rate, changed: now() });
+  Object.assign(going, { step, loss: lossAt(step), seconds: step * perStep, secondsLeft: (steps - step) / rate, changed: now() });
   if (step === steps) end(going, "finished");
 }
 
