@@ -1,10 +1,11 @@
 // The app as a whole: its device, its settings, its models, what goes on, and what it tells the window.
 
 import type { Channel } from "@tauri-apps/api/core";
-import type { CheckView, HomeView, ModelView, News, Pick, SettingsView } from "../../../ui/src/api";
+import type { CheckView, HomeView, ModelView, News, SettingsView } from "../../../ui/src/api";
 import checked from "./answers/check.json";
 import machine from "./answers/home.json";
 import listed from "./answers/models.json";
+import picked from "./answers/picked.json";
 import preferred from "./answers/settings.json";
 import { forgetOffered, goingRun, offeredRuns, runAnswers, starterRun, visibleRuns, waitingRuns } from "./runs";
 import { filled, recorded, type Some } from "./scene";
@@ -19,18 +20,6 @@ export function tell(news: News) {
 const home = recorded<Omit<HomeView, "runs" | "warnings">>(machine);
 const settings = recorded<SettingsView>(preferred);
 if (!filled) Object.assign(settings, { modelFolders: [], folders: settings.folders.map((folder) => ({ ...folder, bytes: 0 })) });
-
-/** What is picked: in which folder, and what it is called unless that was said. */
-const PICKED: Record<Pick, [folder: string, name: string]> = {
-  data: ["Documents", "letters.jsonl"],
-  folder: ["Models", "Qwen2.5-0.5B-Instruct"],
-  run_file: ["Documents", "support.yaml"],
-  new_run_file: ["Documents", "run.yaml"],
-  new_conversation: ["Documents", "conversation.md"],
-  benchmark: ["Downloads", "bench-of-a-friend.json"],
-  new_benchmark: ["Documents", "bench.json"],
-  new_picture: ["Pictures", "bench.png"],
-};
 
 export const appAnswers = {
   home: () => ({ ...home, warnings: filled ? [] : ["The processor is an efficiency model and will be slow; everything works."], runs: visibleRuns() }),
@@ -58,7 +47,7 @@ export const appAnswers = {
   },
 
   pick: (what, name) => {
-    const [folder, usual] = PICKED[what];
+    const [folder, usual] = picked[what];
     return `/Users/mira/${folder}/${name ?? usual}`;
   },
 

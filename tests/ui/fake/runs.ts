@@ -3,6 +3,7 @@
 import type { Channel } from "@tauri-apps/api/core";
 import type { FileView, Filled, RunNews, RunView } from "../../../ui/src/api";
 import files from "./answers/run-files.json";
+import log from "./answers/run-log.json";
 import listed from "./answers/runs.json";
 import { eventsAfter, follow, lossAt, unfollow } from "./events";
 import { planOf } from "./plan";
@@ -91,13 +92,6 @@ export function beginRun(filled: Filled, steps: number): string {
 
 export const starterRun = () => beginRun({ name: "starter", method: "scratch", "data.files": "[starter.jsonl]" }, 600);
 
-const LOG = `loading /Users/mira/Documents/support.jsonl
-5986 rows, 3 left out
-metal: 28.9 GB, 21.4 GB free
-step 212: out of memory with 4 x 1024 tokens; back to step 200 with 2 x 1024
-thermal state: fair
-`;
-
 export const runAnswers = {
   runs: () => visibleRuns(),
   run: (id) => structuredClone(find(id)),
@@ -121,7 +115,7 @@ export const runAnswers = {
   },
 
   runFiles: (id) => (find(id).saved ? files : files.slice(0, 4)) satisfies FileView[],
-  runLog: (id) => (find(id).step > 0 ? LOG : ""),
+  runLog: (id) => (find(id).step > 0 ? log.join("\n") : ""),
   pauseRun: (id) => void (find(id).status = "paused"),
 
   stopRun: (id) => {
