@@ -30,7 +30,7 @@ describe("data", () => {
     const [sums, questions] = inspections.map(({ answer }) => answer).filter(({ problem }) => problem !== null) as InspectionView[];
     expect(proposalsOf(questions!.problem!, [])).toEqual([{ text: "Read it as Latin-1", change: { encoding: "latin-1" } }]);
     expect([sums, questions].map((it) => controlOf(it!.problem!))).toEqual(["columns", "encoding"]);
-    expect(proposalsOf(sums!.problem!, sums!.columns)[0]?.change.columns).toEqual({ prompt: "question", completion: "answer" });
+    expect(proposalsOf(sums!.problem!, sums!.columns)[0]?.change.columns).toEqual({ prompt: "problem", completion: "solution" });
     // A column that is not there is no proposal.
     expect(proposalsOf(sums!.problem!, ["other"])).toEqual([]);
     const fault = { code: "failed" as const, message: "say which column is what, for example `columns: {prompt: question, completion: the answer}`", hint: null, field: null };

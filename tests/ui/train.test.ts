@@ -173,14 +173,14 @@ describe("the form", () => {
   });
 
   test("what does not fit starts only when that is wanted, or after a change that makes it fit", async () => {
-    const filled = { model: "/m", "data.files": "[/a.jsonl]", "batch.rows": "64" };
+    const filled = { model: "/m", "data.files": "[/a.jsonl]", "batch.rows": "2" };
     draft.enter(filled);
     await waitFor(() => expect(draft.ready).toBe(true));
     expect(draft.memory?.fits).toBe(false);
     expect(await draft.start()).toBeUndefined();
     expect(draft.refused).toBe(draft.key);
     const way = draft.plan?.fit?.ways[0];
-    expect(way?.words).toBe("8 rows at once instead of 64: learns the same");
+    expect(way?.words).toBe("1 row at once instead of 2: learns the same");
     draft.change((way?.fields ?? {}) as Record<string, string>);
     expect(draft.refused).not.toBe(draft.key);
     await waitFor(() => expect(draft.pending).toBe(false));

@@ -7,7 +7,7 @@ import { beginRun, runAnswers } from "./runs";
 import { asks, recorded, refuse, scene, type Some, wait } from "./scene";
 
 /** A problem with no field of the form. */
-const LOST: FieldProblemView = { field: "", text: "`` could not ask the device: the engine ended without a word", hint: "look into the log" };
+const LOST: FieldProblemView = { field: "", text: "could not ask the device: the engine ended without a word", hint: "look into the log" };
 
 /** What was said of the first form that has what this one has, and lacks what it lacks. */
 export function planOf(filled: Filled): PlanView {
