@@ -354,7 +354,7 @@ export class Draft {
     await tick();
     const found = document.getElementById(idOf(home));
     // A picker without anything to pick from has a button beside it.
-    const place = found?.matches(":disabled") ? found.closest(".row") : found;
+    const place = found?.matches(":disabled") ? found.closest(".form-row") : found;
     const control = place?.matches(CONTROL) ? place : (place?.querySelector("input:checked") ?? place?.querySelector(CONTROL));
     if (control instanceof HTMLElement) control.focus();
   }
