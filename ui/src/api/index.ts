@@ -39,6 +39,7 @@ export type {
   DownloadView_Serialize as DownloadView,
   EstimateView_Serialize as EstimateView,
   EventsView_Serialize as EventsView,
+  Exhibit_Serialize as Exhibit,
   FieldProblemView_Serialize as FieldProblemView,
   FirstRowsView_Serialize as FirstRowsView,
   FitView_Serialize as FitView,
