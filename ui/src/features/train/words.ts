@@ -3,6 +3,7 @@
 import type { ChoiceView, FieldProblemView } from "../../api";
 import { count } from "../../lib/format";
 import { nameOf } from "../../lib/paths";
+import { capital, whole } from "../../lib/words";
 import type { KindForm } from "../kind";
 import { readList } from "./filled";
 
@@ -36,8 +37,7 @@ const SPELLINGS: Record<string, string> = {
 export function labelOf(field: string, names: Names): string {
   const known = LABELS[field] ?? names.find((it) => it.field === field)?.label;
   if (known) return known;
-  const words = (field.split(".").at(-1) ?? field).replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
+  return capital((field.split(".").at(-1) ?? field).replaceAll("_", " "));
 }
 
 /** A value of the plan as it is read. */
@@ -92,9 +92,7 @@ export function sentence(text: string, names: Names): string {
     const isField = inside in LABELS || names.some((it) => it.field === inside);
     return isField || inside === "" ? `“${labelOf(inside, names)}”` : `“${inside}”`;
   });
-  const grouped = words.replace(/(^|[\s(])(\d{4,})(?=[\s,.;)]|$)/g, (_, before: string, digits: string) => before + count(Number(digits)));
-  const whole = grouped.charAt(0).toUpperCase() + grouped.slice(1);
-  return /[.!?:…]$/.test(whole) || whole === "" ? whole : `${whole}.`;
+  return whole(words.replace(/(^|[\s(])(\d{4,})(?=[\s,.;)]|$)/g, (_, before: string, digits: string) => before + count(Number(digits))));
 }
 
 /** What is wrong with a field, and what to try next. A problem may begin with the name of its field. */
