@@ -3,6 +3,7 @@
 import { Channel } from "@tauri-apps/api/core";
 import {
   commands,
+  trainFields,
   type BenchProgressView_Deserialize as HeardBenchProgress,
   type BenchProgressView_Serialize as BenchProgressView,
   type ErrorView_Serialize as ErrorView,
@@ -64,6 +65,12 @@ export type {
 
 /** What the form has in its fields: values as in a run file, by field. */
 export type Filled = Record<string, string>;
+
+/** What can be chosen for a setting of a run. */
+export function choicesOf(field: string): { value: string; text: string }[] {
+  const choices = trainFields.find(({ name }) => name === field)?.choices ?? [];
+  return choices.map(({ value, label }) => ({ value, text: label }));
+}
 
 /** What a command refused, with what to try next. */
 export class Refused extends Error {
