@@ -41,6 +41,7 @@ export type {
   EstimateView_Serialize as EstimateView,
   EventsView_Serialize as EventsView,
   Exhibit_Serialize as Exhibit,
+  ExhibitView_Serialize as ExhibitView,
   FieldProblemView_Serialize as FieldProblemView,
   FirstRowsView_Serialize as FirstRowsView,
   FitView_Serialize as FitView,

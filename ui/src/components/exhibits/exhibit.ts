@@ -2,13 +2,7 @@
 
 import type { Exhibit } from "../../api";
 
-export type { Exhibit };
-
-/** Something that a model showed at a step. */
-export interface Shown {
-  step: number;
-  exhibit: Exhibit;
-}
+export type { Exhibit, ExhibitView as Shown } from "../../api";
 
 /** The pixels as a canvas takes them. Nothing where they are no rectangle. */
 export function imageOf({ width, pixels }: Extract<Exhibit, { kind: "image" }>): { width: number; height: number; rgba: Uint8ClampedArray<ArrayBuffer> } | undefined {
