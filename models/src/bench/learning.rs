@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use candle_core::DType;
 use serde_json::Value as Json;
 
-use super::{Case, Clock, Place, StepWork, Unit, Variation, Work, Workload, size::RepeatedWeights};
+use super::{
+    BenchCase, BenchDevice, Clock, StepWork, Unit, Variation, Work, Workload, size::RepeatedWeights,
+};
 use crate::{
     Error, Result,
     arch::{
@@ -77,7 +79,7 @@ fn of_rows(rows: usize) -> Variation {
     }
 }
 
-fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
+fn learn(case: &BenchCase, place: &BenchDevice, method: Method) -> Result<Work> {
     let plan = plan(case, place, method)?;
     let config = shape(case, &plan)?;
     let estimate = Language::estimate(&plan, &config);
@@ -110,7 +112,11 @@ fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
 }
 
 /// What a run would do that was asked for no more than this.
-pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPlan<LanguagePlan>> {
+pub(super) fn plan(
+    case: &BenchCase,
+    place: &BenchDevice,
+    method: Method,
+) -> Result<TrainPlan<LanguagePlan>> {
     let device = &place.choice.device;
     let length = match method {
         Method::Scratch => match case.size.preset().config().get("max_position_embeddings") {
@@ -187,7 +193,7 @@ fn random_text(length: usize) -> LanguageFacts {
     }
 }
 
-fn shape(case: &Case, plan: &TrainPlan<LanguagePlan>) -> Result<DecoderConfig> {
+fn shape(case: &BenchCase, plan: &TrainPlan<LanguagePlan>) -> Result<DecoderConfig> {
     match &plan.task.scratch {
         Some(scratch) => DecoderConfig::from_json(&Json::Object(scratch.config.clone())),
         None => case.size.config(),
@@ -195,7 +201,7 @@ fn shape(case: &Case, plan: &TrainPlan<LanguagePlan>) -> Result<DecoderConfig> {
 }
 
 /// A step that does not fit would have the system take memory from everything else, or end the process.
-pub(super) fn refuse_what_does_not_fit(needed: u64, place: &Place) -> Result<()> {
+pub(super) fn refuse_what_does_not_fit(needed: u64, place: &BenchDevice) -> Result<()> {
     let free = crate::device::memory::memory(&place.device)?.available_bytes;
     if needed <= free {
         return Ok(());
@@ -211,7 +217,7 @@ pub(super) fn refuse_what_does_not_fit(needed: u64, place: &Place) -> Result<()>
 fn decoder(
     plan: &TrainPlan<LanguagePlan>,
     config: DecoderConfig,
-    place: &Place,
+    place: &BenchDevice,
 ) -> Result<Decoder> {
     let stored: DType = match plan.task.method {
         Method::Lora => plan.run.dtype.storage.into(),

@@ -12,9 +12,9 @@ use crate::{
 };
 
 /// The processor, as a place.
-fn processor() -> Place {
+fn processor() -> BenchDevice {
     let found = [FoundDevice::named(DeviceKind::Cpu, 0, "a processor")];
-    Place {
+    BenchDevice {
         device: Device::Cpu,
         choice: choose(Default::default(), &found).unwrap(),
         avoid_kernels: Vec::new(),
@@ -28,8 +28,8 @@ fn row(
     variation: Variation,
     millis: f64,
     [amount, operations, bytes]: [f64; 3],
-) -> Row {
-    let case = Case {
+) -> BenchRow {
+    let case = BenchCase {
         workload: workload.to_owned(),
         size: Size::Small,
         dtype,
@@ -38,7 +38,7 @@ fn row(
     let steps: Vec<f64> = (0..23)
         .map(|at| millis * (0.9 + 0.1 * (at % 3) as f64))
         .collect();
-    Row {
+    BenchRow {
         unit: case.workload().unwrap().unit,
         measured: Some({
             let step = StepWork {
@@ -100,7 +100,7 @@ fn cases_have_each_dtype_and_batches_have_none() {
 #[test]
 fn what_passed_the_check_in_bf16_learns_in_bf16() {
     let metal = [FoundDevice::named(DeviceKind::Metal, 0, "Apple M3")];
-    let place = Place {
+    let place = BenchDevice {
         choice: choose(Default::default(), &metal).unwrap(),
         ..processor()
     };
@@ -116,7 +116,7 @@ fn what_passed_the_check_in_bf16_learns_in_bf16() {
 #[test]
 fn what_does_not_fit_or_is_unknown_is_a_row_with_a_reason() {
     let place = processor();
-    let case = Case {
+    let case = BenchCase {
         workload: "full_step".to_owned(),
         size: Size::Large,
         dtype: F32,
@@ -125,7 +125,7 @@ fn what_does_not_fit_or_is_unknown_is_a_row_with_a_reason() {
     let row = measure(case.clone(), &place, 0.0, &|| false);
     let problem = row.problem.unwrap();
     assert!(problem.contains("it needs about "), "{problem}");
-    let unknown = Case {
+    let unknown = BenchCase {
         workload: "dreams".to_owned(),
         ..case
     };
@@ -261,7 +261,7 @@ fn a_row_is_read_back_as_it_was_written() {
     let row = row("lora_step", BF16, rows(4), 3.0, [1.0, 2.0, 0.0]);
     let text = serde_json::to_string(&row).unwrap();
     assert!(text.starts_with(r#"{"workload":"lora_step","size":"small","dtype":"bf16","rows":4"#));
-    assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
+    assert_eq!(serde_json::from_str::<BenchRow>(&text).unwrap(), row);
 }
 
 #[test]

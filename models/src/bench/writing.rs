@@ -3,8 +3,8 @@
 use candle_core::{D, DType, Device, Tensor};
 
 use super::{
-    Case, Place, StepWork, Unit, Work, Workload, just_one, learning::refuse_what_does_not_fit,
-    size::RepeatedWeights, timed,
+    BenchCase, BenchDevice, StepWork, Unit, Work, Workload, just_one,
+    learning::refuse_what_does_not_fit, size::RepeatedWeights, timed,
 };
 use crate::{
     Result,
@@ -38,7 +38,7 @@ pub(super) static GENERATION: Workload = Workload {
 /// Tokens that each token is written after: the same for all, since more take longer.
 const BEFORE: usize = 128;
 
-fn read(case: &Case, place: &Place) -> Result<Work> {
+fn read(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let length = 2 * case.size.row_length();
     let (decoder, estimated_bytes) = decoder(case, place, length)?;
     let tokens = tokens(&decoder, length);
@@ -64,7 +64,7 @@ fn read(case: &Case, place: &Place) -> Result<Work> {
     })
 }
 
-fn write(case: &Case, place: &Place) -> Result<Work> {
+fn write(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let (decoder, estimated_bytes) = decoder(case, place, BEFORE + 1)?;
     let mut cache = decoder.new_cache();
     let first = next(&decoder, &tokens(&decoder, BEFORE), &mut cache)?;
@@ -85,7 +85,7 @@ fn write(case: &Case, place: &Place) -> Result<Work> {
 }
 
 /// A model to read and write with, and the bytes that a talk of so many tokens is expected to take.
-fn decoder(case: &Case, place: &Place, tokens: usize) -> Result<(Decoder, u64)> {
+fn decoder(case: &BenchCase, place: &BenchDevice, tokens: usize) -> Result<(Decoder, u64)> {
     let class = DeviceClass::of(&place.choice.device, case.dtype.is_some());
     // Frozen weights are kept as a chat keeps them, and in f32 where that is computed in.
     let storage = choose_dtype(class, Role::Storage, case.dtype, &[], false)?.dtype;

@@ -1,6 +1,6 @@
 //! Attention: every kind of mask, one query before a long cache, heads that share keys, and scores of any size.
 
-use super::trial::{Input, Operation, Tolerance, Trial, trial};
+use super::trial::{Input, Operation, StepTrial, Tolerance, trial};
 use crate::{
     Result,
     device::dtype::Dtype,
@@ -49,7 +49,7 @@ fn trained(
     size: f64,
     soft_cap: Option<f64>,
     spans: MakeSpans,
-) -> Result<Trial> {
+) -> Result<StepTrial> {
     let [b, _, _, e] = queries;
     let keys = [b, spans(queries).keys, key_heads, e];
     let inputs = vec![
@@ -69,7 +69,7 @@ fn generated(
     key_heads: usize,
     past: usize,
     window: Option<usize>,
-) -> Result<Trial> {
+) -> Result<StepTrial> {
     let [b, t, _, e] = queries;
     let keys = [b, past + t, key_heads, e];
     let inputs = vec![

@@ -2,7 +2,7 @@
 
 use candle_core::DType;
 
-use super::trial::{Input, Operation, Tolerance, Trial, trial};
+use super::trial::{Input, Operation, StepTrial, Tolerance, trial};
 use crate::{
     Result,
     ops::{
@@ -111,7 +111,7 @@ fn on_each_layout(
     Ok(elementwise(trials.into()))
 }
 
-fn elementwise(trials: Vec<Trial>) -> Operation {
+fn elementwise(trials: Vec<StepTrial>) -> Operation {
     let tolerance = Tolerance::Terms(1);
     Operation { trials, tolerance }
 }

@@ -6,7 +6,7 @@ use candle_core::{
     quantized::{GgmlDType, QTensor},
 };
 
-use super::trial::{Input, Operation, Tolerance, Trial, stored_dtypes, trial};
+use super::trial::{Input, Operation, StepTrial, Tolerance, stored_dtypes, trial};
 use crate::{
     Result,
     device::dtype::{DeviceClass, Dtype},
@@ -24,7 +24,7 @@ const DEEPEST: usize = 1536;
 
 pub(super) fn linear_layers(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
     let x = |shape: &[usize]| Input::activation("x", shape);
-    let layer = |x: Input, columns: usize| -> Result<Trial> {
+    let layer = |x: Input, columns: usize| -> Result<StepTrial> {
         let weight = Input::master("weight", &[columns, x.width()])?;
         let bias = Input::master("bias", &[columns])?;
         let inputs = vec![x, weight, bias];
@@ -65,7 +65,7 @@ pub(super) fn linear_layers(class: DeviceClass, dtype: Dtype) -> Result<Operatio
 }
 
 /// A frozen weight in quantized blocks.
-fn in_blocks(x: Input, columns: usize) -> Result<Trial> {
+fn in_blocks(x: Input, columns: usize) -> Result<StepTrial> {
     let weight = Input::activation("weight", &[columns, x.width()])?.frozen();
     Ok(trial(vec![x, weight], |_, v| {
         let numbers = v[1].tensor().to_device(&Device::Cpu)?.force_contiguous()?;
@@ -99,7 +99,7 @@ pub(super) fn adapters(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
     })
 }
 
-fn with_adapter(x: Input, weight: Input, rank: usize, dropout: f64) -> Result<Trial> {
+fn with_adapter(x: Input, weight: Input, rank: usize, dropout: f64) -> Result<StepTrial> {
     let [columns, width] = [weight.dims()[0], weight.width()];
     let a = Input::master("A", &[rank, width])?.affine(0.1, 0.0)?;
     let b = Input::master("B", &[columns, rank])?;

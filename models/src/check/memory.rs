@@ -2,14 +2,14 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::trial::{Named, Operation, Tolerance, Trial};
+use super::trial::{Named, Operation, StepTrial, Tolerance};
 use crate::{Error, Result, device::memory};
 
 /// What is held while the device is asked.
 const HELD_BYTES: usize = 16 << 20;
 
 pub(super) fn reads() -> Result<Operation> {
-    let trial = Trial::of(format!("{HELD_BYTES} bytes that are held"), |place| {
+    let trial = StepTrial::of(format!("{HELD_BYTES} bytes that are held"), |place| {
         let (device, is_reference) = (place.device.clone(), place.is_reference);
         Ok(Box::new(move || {
             if !is_reference {

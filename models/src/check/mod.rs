@@ -78,7 +78,7 @@ const fn group(name: &'static str, operations: &'static [&'static str]) -> Group
 
 /// One operation in one dtype: what one row is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Case {
+pub struct CheckCase {
     /// The group's name.
     pub group: &'static str,
     /// The operation.
@@ -89,7 +89,7 @@ pub struct Case {
 
 /// How one operation did in one dtype.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct CheckRow {
     /// The group's name.
     pub group: String,
     /// The operation.
@@ -114,10 +114,10 @@ pub struct Row {
     pub fallback: Option<Fallback>,
 }
 
-impl Row {
+impl CheckRow {
     /// The row of a case whose process ended or hung: in which words that is told, and what works instead.
     pub fn crashed(
-        case: &Case,
+        case: &CheckCase,
         message: impl Into<String>,
         fallback: Option<Fallback>,
     ) -> Result<Self> {
@@ -131,7 +131,7 @@ impl Row {
     }
 
     /// A row of which nothing is known yet.
-    fn of(case: &Case, tolerance: f64) -> Self {
+    fn of(case: &CheckCase, tolerance: f64) -> Self {
         Self {
             group: case.group.to_owned(),
             operation: case.operation.to_owned(),
@@ -221,7 +221,7 @@ pub fn dtypes(class: DeviceClass) -> Vec<Dtype> {
 /// What a group tries on such a device, in this order: one row each.
 ///
 /// Errors: [`Error::Setting`] when there is no such group.
-pub fn cases(group: &str, class: DeviceClass) -> Result<Vec<Case>> {
+pub fn cases(group: &str, class: DeviceClass) -> Result<Vec<CheckCase>> {
     let Some(group) = GROUPS.iter().find(|it| it.name == group) else {
         let known: Vec<&str> = GROUPS.iter().map(|it| it.name).collect();
         let problem = format!("is `{group}`; there is `{}`", known.join("`, `"));
@@ -230,7 +230,7 @@ pub fn cases(group: &str, class: DeviceClass) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for operation in group.operations {
         for dtype in dtypes(class) {
-            let case = Case {
+            let case = CheckCase {
                 group: group.name,
                 operation,
                 dtype,
@@ -247,11 +247,11 @@ pub fn cases(group: &str, class: DeviceClass) -> Result<Vec<Case>> {
 ///
 /// Errors: a reference that could not be computed. What the device does wrong is in the rows.
 pub fn run_cases(
-    cases: &[Case],
+    cases: &[CheckCase],
     device: &Device,
     class: DeviceClass,
     fault: Option<&Fault>,
-    report: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    report: &mut dyn FnMut(CheckRow) -> ControlFlow<()>,
 ) -> Result<()> {
     for case in cases {
         let fault = fault.filter(|fault| fault.operation == case.operation);
@@ -266,7 +266,7 @@ pub fn run_cases(
 
 /// What works instead of a case whose process ended, tried without its kernel.
 pub fn fallback(
-    case: &Case,
+    case: &CheckCase,
     device: &Device,
     class: DeviceClass,
     fault: Option<&Fault>,
@@ -284,7 +284,7 @@ fn is_always_f32(operation: &str) -> bool {
     )
 }
 
-fn operation_of(case: &Case, class: DeviceClass) -> Result<Operation> {
+fn operation_of(case: &CheckCase, class: DeviceClass) -> Result<Operation> {
     let dtype = case.dtype;
     match case.operation {
         "gated" => elementwise::gates(),

@@ -3,7 +3,7 @@
 use candle_core::{D, DType, Device, Tensor};
 use serde_json::json;
 
-use super::trial::{Named, Operation, Place, Tolerance, Trial};
+use super::trial::{Named, Operation, Place, StepTrial, Tolerance};
 use crate::{
     Result,
     arch::{
@@ -35,7 +35,7 @@ const PROMPT: usize = 9;
 ///
 /// Each step resumes from what rounding left of the one before it, so the tolerance is wider than that of an operation.
 pub(super) fn training(dtype: Dtype) -> Result<Operation> {
-    let trial = Trial::of("a decoder of 2 layers", |place| {
+    let trial = StepTrial::of("a decoder of 2 layers", |place| {
         let place = place.clone();
         Ok(Box::new(move || {
             let decoder = decoder(&place, true)?;
@@ -56,7 +56,7 @@ pub(super) fn training(dtype: Dtype) -> Result<Operation> {
 /// likely, the logits of a text.
 pub(super) fn generation(dtype: Dtype) -> Result<Operation> {
     let writes = dtype == Dtype::F32;
-    let trial = Trial::of("a decoder of 2 layers", move |place| {
+    let trial = StepTrial::of("a decoder of 2 layers", move |place| {
         let decoder = decoder(place, false)?;
         Ok(Box::new(move || {
             let result = match writes {

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::trial::{Named, Operation, Place, Run, Tolerance, Trial, normal};
+use super::trial::{Named, Operation, Place, Run, StepTrial, Tolerance, normal};
 use crate::{
     Result,
     optim::{DecayScope, Optimizer, Rule, adamw::AdamW, clip::gradient_norm, ema::Ema, sgd::Sgd},
@@ -87,7 +87,7 @@ fn operation(
             .map(|(name, shape)| format!("{name} {shape:?}"))
             .collect();
         let prepare = prepare.clone();
-        Trial::of(shapes.join(", "), move |place| prepare(place, weights))
+        StepTrial::of(shapes.join(", "), move |place| prepare(place, weights))
     });
     Operation {
         trials: trials.into(),

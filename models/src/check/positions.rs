@@ -1,6 +1,6 @@
 //! Rotary positions: whole heads and parts of them, far positions, and rows that stand at different ones.
 
-use super::trial::{Input, Operation, Tolerance, Trial, trial};
+use super::trial::{Input, Operation, StepTrial, Tolerance, trial};
 use crate::{
     Result,
     ops::rope::{Rope, RopeScaling, rope},
@@ -27,7 +27,7 @@ pub(super) fn rope_of_heads() -> Result<Operation> {
 }
 
 /// Turns so many numbers of each head by the angles of these positions.
-fn on(x: Input, rotated: usize, positions: Vec<u32>) -> Trial {
+fn on(x: Input, rotated: usize, positions: Vec<u32>) -> StepTrial {
     let rows = x.dims()[0];
     trial(vec![x], move |_, v| {
         let table = Rope::new(rotated, 1e4, &RopeScaling::None);
