@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use models::{
     arch::decoder::{Decoder, Input},
     checkpoint::{
@@ -81,21 +81,12 @@ fn check(
 }
 
 fn load(folder: &ModelFolder) -> Decoder {
-    let dtypes = LoadDtypes {
-        storage: DType::F32,
-        compute: DType::F32,
-    };
-    load_decoder(folder, dtypes, false, &Device::Cpu).unwrap()
+    load_decoder(folder, LoadDtypes::F32, false, &Device::Cpu).unwrap()
 }
 
 /// [b, t, v].
 fn logits(decoder: &Decoder, tokens: &[u32], rows: usize) -> Tensor {
-    let input = Input {
-        tokens,
-        rows,
-        positions: None,
-        documents: None,
-    };
+    let input = Input::new(tokens, rows);
     let hidden = decoder.hidden(None, input, None, false).unwrap();
     let logits = decoder.logits(&hidden.tensor().flatten_to(1).unwrap());
     logits

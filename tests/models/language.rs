@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{Device, Tensor};
 use models::{
     arch::config::DecoderConfig,
     checkpoint::{folder::ModelFolder, keep::Checkpoints, load::LoadDtypes},
@@ -350,11 +350,7 @@ fn what_was_trained_loads_and_writes_as_it_did_in_training() {
             .newest()
             .unwrap()
             .unwrap();
-        let dtypes = LoadDtypes {
-            storage: DType::F32,
-            compute: DType::F32,
-        };
-        let loaded = LanguageModel::open(&saved.path, dtypes, &Device::Cpu).unwrap();
+        let loaded = LanguageModel::open(&saved.path, LoadDtypes::F32, &Device::Cpu).unwrap();
         assert!(loaded.chats, "{method}");
         let write = |model: &LanguageModel| {
             let prompt = model.prompt("2 + 3?").unwrap();
@@ -386,11 +382,7 @@ fn a_writer_stops_at_once_when_asked_and_reads_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     let data = chat_file(folder.path());
     let base = base_model(folder.path(), &data);
-    let dtypes = LoadDtypes {
-        storage: DType::F32,
-        compute: DType::F32,
-    };
-    let model = LanguageModel::open(&base, dtypes, &Device::Cpu).unwrap();
+    let model = LanguageModel::open(&base, LoadDtypes::F32, &Device::Cpu).unwrap();
     let mut generator = Generator::new(model.decoder.clone()).avoiding(vec!["rope".to_owned()]);
     let prompt = model.prompt("1 + 1?").unwrap();
     let sampling = SamplingSettings {

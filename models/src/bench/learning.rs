@@ -271,18 +271,11 @@ impl Task for RandomTokens {
     }
 
     fn loss(&mut self, tape: &Tape, (tokens, targets): &Self::Batch, count: f64) -> Result<Value> {
-        let input = Input {
-            tokens,
-            rows: self.plan.run.batch.rows,
-            positions: None,
-            documents: None,
-        };
-        let hidden = self.decoder.hidden(
-            Some(tape),
-            input,
-            None,
-            self.plan.run.gradient_checkpointing,
-        )?;
+        let run = &self.plan.run;
+        let input = Input::new(tokens, run.batch.rows);
+        let hidden = self
+            .decoder
+            .hidden(Some(tape), input, None, run.gradient_checkpointing)?;
         self.decoder.loss(Some(tape), &hidden, targets, count)
     }
 

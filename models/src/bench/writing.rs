@@ -1,6 +1,6 @@
 //! What talking needs: reading a prompt, and writing token after token.
 
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{DType, Device};
 
 use super::{
     BenchCase, BenchDevice, StepWork, Unit, Work, Workload, just_one,
@@ -8,10 +8,7 @@ use super::{
 };
 use crate::{
     Result,
-    arch::{
-        decoder::{Decoder, Input},
-        kv_cache::KvCache,
-    },
+    arch::{decoder::Decoder, kv_cache::KvCache},
     device::dtype::{DeviceClass, Role, choose_dtype},
     random::Random,
     tasks::language::footprint::inference_bytes,
@@ -116,17 +113,8 @@ fn weights_of(decoder: &Decoder) -> (f64, f64) {
 
 /// Reads tokens, and says which is the likeliest next, as an answer does: chosen on the host.
 fn next(decoder: &Decoder, tokens: &[u32], cache: &mut KvCache) -> Result<Vec<u32>> {
-    let input = Input {
-        tokens,
-        rows: 1,
-        positions: None,
-        documents: None,
-    };
-    let hidden = decoder.hidden(None, input, Some(cache), false)?;
-    let last: Tensor = hidden.tensor().narrow(1, tokens.len() - 1, 1)?.squeeze(0)?;
-    let logits = decoder.logits(&last.contiguous()?)?;
-    Ok(logits
-        .to_device(&Device::Cpu)?
-        .argmax(D::Minus1)?
-        .to_vec1()?)
+    let logits = decoder
+        .next_logits(tokens, cache)?
+        .to_device(&Device::Cpu)?;
+    Ok(vec![logits.argmax(0)?.to_scalar()?])
 }
