@@ -266,7 +266,8 @@ fn a_row_is_read_back_as_it_was_written() {
 
 #[test]
 fn what_others_published_names_its_work_its_hardware_and_its_source() {
-    for published in PUBLISHED {
+    assert_eq!(PUBLISHED.len(), 16);
+    for published in PUBLISHED.iter() {
         assert!(published.source.starts_with("https://"));
         assert!(!published.work.is_empty() && !published.hardware.is_empty());
         assert!(published.tokens_per_second > 0.0);

@@ -277,16 +277,16 @@ impl From<&Published> for PublishedView {
     fn from(published: &Published) -> Self {
         let workload = WORKLOADS.iter().find(|it| it.name == published.workload);
         Self {
-            tool: published.tool.to_owned(),
-            workload: published.workload.to_owned(),
+            tool: published.tool.clone(),
+            workload: published.workload.clone(),
             title: workload
-                .map_or(published.workload, |it| it.title)
+                .map_or(published.workload.as_str(), |it| it.title)
                 .to_owned(),
-            work: published.work.to_owned(),
-            hardware: published.hardware.to_owned(),
+            work: published.work.clone(),
+            hardware: published.hardware.clone(),
             tokens_per_second: published.tokens_per_second,
-            date: published.date.to_owned(),
-            source: published.source.to_owned(),
+            date: published.date.clone(),
+            source: published.source.clone(),
         }
     }
 }
