@@ -6,7 +6,7 @@ use candle_core::{
     quantized::{GgmlDType, QTensor},
 };
 
-use super::trial::{Input, Operation, StepTrial, Tolerance, stored_dtypes, trial};
+use super::trial::{Input, Operation, StepTrial, stored_dtypes, trial};
 use crate::{
     Result,
     device::dtype::{DeviceClass, Dtype},
@@ -58,10 +58,7 @@ pub(super) fn linear_layers(class: DeviceClass, dtype: Dtype) -> Result<Operatio
     }
     trials.push(in_blocks(x(&[70, 256])?, 330)?);
     trials.push(layer(x(&[2, 256, 512])?, 768)?);
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(DEEPEST),
-    })
+    Operation::of(DEEPEST, trials)
 }
 
 /// A frozen weight in quantized blocks.
@@ -93,10 +90,7 @@ pub(super) fn adapters(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
         trials.push(with_adapter(x(&[70, 130])?, weight, 8, 0.0)?);
     }
     trials.push(with_adapter(x(&[2, 256, 512])?, kept(768, 512)?, 16, 0.0)?);
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(DEEPEST),
-    })
+    Operation::of(DEEPEST, trials)
 }
 
 fn with_adapter(x: Input, weight: Input, rank: usize, dropout: f64) -> Result<StepTrial> {

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::trial::{Input, Operation, StepTrial, Tolerance, stored_dtypes, trial};
+use super::trial::{Input, Operation, StepTrial, stored_dtypes, trial};
 use crate::{
     Result,
     device::dtype::{DeviceClass, Dtype},
@@ -34,10 +34,7 @@ pub(super) fn embeddings(class: DeviceClass, dtype: Dtype) -> Result<Operation> 
         ));
     }
     trials.push(look_up(learned(&[VOCABULARY, 256])?, &[4, 256]));
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(1),
-    })
+    Operation::of(1, trials)
 }
 
 fn look_up(table: Input, shape: &'static [usize; 2]) -> StepTrial {
@@ -91,10 +88,7 @@ pub(super) fn head_and_loss(class: DeviceClass, dtype: Dtype) -> Result<Operatio
         head(&[VOCABULARY, 128])?,
         None,
     ));
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(VOCABULARY),
-    })
+    Operation::of(VOCABULARY, trials)
 }
 
 /// Every fifth token has no target.

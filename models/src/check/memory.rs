@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::trial::{Named, Operation, StepTrial, Tolerance};
+use super::trial::{Named, Operation, StepTrial};
 use crate::{Error, Result, device::memory};
 
 /// What is held while the device is asked.
@@ -20,10 +20,7 @@ pub(super) fn reads() -> Result<Operation> {
             Ok(vec![Named::new("the answer", &answer)])
         }))
     });
-    Ok(Operation {
-        trials: vec![trial],
-        tolerance: Tolerance::Exactly(0.0),
-    })
+    Operation::within(0.0, trial)
 }
 
 fn ask(device: &Device) -> Result<()> {

@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 
-use super::trial::{Named, Operation, Place, StepTrial, Tolerance};
+use super::trial::{Named, Operation, Place, StepTrial};
 use crate::{
     Result,
     arch::{
@@ -43,13 +43,7 @@ pub(super) fn training(dtype: Dtype) -> Result<Operation> {
             Ok(vec![Named::new("the loss", &losses)])
         }))
     });
-    Ok(Operation {
-        trials: vec![trial],
-        tolerance: Tolerance::Exactly(match dtype {
-            Dtype::F32 => 1e-3,
-            Dtype::Bf16 | Dtype::F16 => 5e-2,
-        }),
-    })
+    Operation::within(if dtype == Dtype::F32 { 1e-3 } else { 5e-2 }, trial)
 }
 
 /// In f32 the tokens of greedy generation, which have to be the same; in narrower dtypes, where two tokens may be as
@@ -66,13 +60,7 @@ pub(super) fn generation(dtype: Dtype) -> Result<Operation> {
             Ok(vec![result])
         }))
     });
-    Ok(Operation {
-        trials: vec![trial],
-        tolerance: Tolerance::Exactly(match dtype {
-            Dtype::F32 => 0.0,
-            Dtype::Bf16 | Dtype::F16 => 5e-2,
-        }),
-    })
+    Operation::within(if writes { 0.0 } else { 5e-2 }, trial)
 }
 
 /// Weights as a device keeps them: rounded to what they are stored in, and widened again for the reference.

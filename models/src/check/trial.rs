@@ -17,6 +17,22 @@ pub(super) struct Operation {
     pub(super) tolerance: Tolerance,
 }
 
+impl Operation {
+    /// One whose longest sum has so many terms.
+    pub(super) fn of(longest_sum: usize, trials: Vec<StepTrial>) -> Result<Self> {
+        let tolerance = Tolerance::Terms(longest_sum);
+        Ok(Self { trials, tolerance })
+    }
+
+    /// One try of what is more than one operation, which may be so far off.
+    pub(super) fn within(tolerance: f64, trial: StepTrial) -> Result<Self> {
+        Ok(Self {
+            trials: vec![trial],
+            tolerance: Tolerance::Exactly(tolerance),
+        })
+    }
+}
+
 /// How far off a result may be.
 #[derive(Clone, Copy)]
 pub(super) enum Tolerance {
