@@ -296,7 +296,7 @@ mod tests {
         request: RequestedDevice,
         #[serde(default)]
         strict: bool,
-        found: Vec<Found>,
+        found: Vec<FoundDevice>,
         /// How the chosen device is asked for; nothing when the request is refused.
         chosen: Option<String>,
         reason: String,
@@ -304,35 +304,16 @@ mod tests {
         warnings: Vec<String>,
     }
 
-    #[derive(Deserialize)]
-    struct Found {
-        kind: DeviceKind,
-        #[serde(default)]
-        ordinal: usize,
-        name: String,
-        problem: Option<String>,
-    }
-
-    impl From<&Found> for FoundDevice {
-        fn from(found: &Found) -> Self {
-            Self {
-                problem: found.problem.clone(),
-                ..Self::named(found.kind, found.ordinal, &found.name)
-            }
-        }
-    }
-
     #[test]
     fn a_device_is_chosen_replaced_or_refused_with_a_reason() {
         let cases: Vec<Case> = serde_json::from_str(include_str!("choices.json")).unwrap();
         for case in cases {
-            let found: Vec<FoundDevice> = case.found.iter().map(FoundDevice::from).collect();
             let request = DeviceRequest {
                 device: case.request,
                 strict: case.strict,
             };
             let what = &case.what;
-            match choose(request, &found) {
+            match choose(request, &case.found) {
                 Ok(choice) => {
                     assert_eq!(Some(choice.device.setting()), case.chosen, "{what}");
                     assert_eq!(choice.reason, case.reason, "{what}");
