@@ -292,7 +292,7 @@ fn whole_check() -> Vec<CheckRow> {
         .flat_map(|it| cases(it.name, DeviceClass::Cuda80).unwrap());
     let row = |case| CheckRow {
         verdict: Verdict::Ok,
-        words: None,
+        message: None,
         ..CheckRow::crashed(&case, "", None).unwrap()
     };
     cases.map(row).collect()

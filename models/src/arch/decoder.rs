@@ -79,33 +79,33 @@ impl<'a> Input<'a> {
 
 /// One layer.
 #[derive(Debug, Clone)]
-pub(crate) struct Block {
+struct Block {
     kind: LayerKind,
     input_norm: RmsNorm,
-    pub(crate) attention: Attention,
+    attention: Attention,
     post_attention_norm: Option<RmsNorm>,
     feed_forward_norm: RmsNorm,
-    pub(crate) feed_forward: FeedForward,
+    feed_forward: FeedForward,
     post_feed_forward_norm: Option<RmsNorm>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Attention {
+struct Attention {
     heads: usize,
     key_heads: usize,
     head_dim: usize,
     scoring: Scoring,
-    pub(crate) input: Projections,
-    pub(crate) output: Linear,
+    input: Projections,
+    output: Linear,
     qk_norms: Option<(RmsNorm, RmsNorm)>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct FeedForward {
+struct FeedForward {
     width: usize,
     activation: Activation,
-    pub(crate) input: Projections,
-    pub(crate) down: Linear,
+    input: Projections,
+    down: Linear,
 }
 
 /// What all layers of one pass share.
@@ -273,7 +273,7 @@ impl Decoder {
     }
 
     /// Every linear layer that can carry an adapter: its layer number, its name in the layer, and itself.
-    pub(crate) fn for_each_linear(
+    pub(super) fn for_each_linear(
         &mut self,
         mut visit: impl FnMut(usize, &str, &mut Linear, &mut Parameters) -> Result<()>,
     ) -> Result<()> {

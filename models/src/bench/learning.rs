@@ -1,9 +1,9 @@
 //! Steps of learning, by the loop that runs learn by, on random tokens.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::DType;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::{
     BenchCase, BenchDevice, Clock, StepWork, Unit, Variation, Work, Workload, size::RepeatedWeights,
@@ -22,10 +22,10 @@ use crate::{
     tasks::language::{
         Language, LanguageFacts, LanguagePlan, LanguageRequest,
         plan::{DataFacts, ModelFacts},
-        request::{Method, ScratchRequest},
+        request::Method,
     },
     train::{
-        Facts, Kind, RunRequest, TrainPlan, TrainRequest, resolve,
+        Facts, Kind, TrainPlan, TrainRequest, resolve,
         task::{BatchSize, Evaluation, Task},
         try_steps,
     },
@@ -125,38 +125,25 @@ pub(super) fn plan(
         },
         Method::Lora | Method::Full => case.size.row_length(),
     };
-    let mut run = RunRequest {
-        device: Some(device.requested()),
-        avoid_kernels: Some(place.avoid_kernels.clone()),
-        steps: Some(Clock::most()),
-        ..RunRequest::default()
-    };
-    run.batch.rows = Some(case.rows());
-    run.batch.length = Some(length);
-    run.batch.accumulate = Some(1);
-    run.dtype.compute = case.dtype;
-    let mut task = LanguageRequest {
-        method: Some(method),
-        ..LanguageRequest::default()
-    };
-    task.data.files = vec![PathBuf::from("tokens")];
-    task.data.max_length = Some(length);
+    let is_new = method == Method::Scratch;
+    let request = json!({
+        "device": device.requested(), "avoid_kernels": place.avoid_kernels, "steps": Clock::most(),
+        "batch": {"rows": case.rows(), "length": length, "accumulate": 1},
+        "dtype": {"compute": case.dtype}, "method": method,
+        "model": (!is_new).then_some("model"),
+        "scratch": is_new.then(|| json!({"preset": case.size.preset()})),
+        "data": {"files": ["tokens"], "max_length": length},
+    });
+    let request: TrainRequest<LanguageRequest> = serde_json::from_value(request)
+        .map_err(|error| Error::Data(format!("the benchmark asks for no run: {error}")))?;
     let mut facts = random_text(length);
-    match method {
-        Method::Scratch => {
-            task.scratch = Some(ScratchRequest {
-                preset: Some(case.size.preset()),
-                ..ScratchRequest::default()
-            });
-            let known = case.size.preset().config().get("vocab_size").cloned();
-            facts.vocab_size = known.and_then(|it| it.as_u64()).unwrap_or_default() as usize;
-        }
-        Method::Lora | Method::Full => {
-            let config = case.size.config()?;
-            task.model = Some(PathBuf::from("model"));
-            facts.vocab_size = config.vocab_size;
-            facts.model = Some(ModelFacts::of(&config));
-        }
+    if is_new {
+        let known = case.size.preset().config().get("vocab_size").cloned();
+        facts.vocab_size = known.and_then(|it| it.as_u64()).unwrap_or_default() as usize;
+    } else {
+        let config = case.size.config()?;
+        facts.vocab_size = config.vocab_size;
+        facts.model = Some(ModelFacts::of(&config));
     }
     let facts = Facts {
         task: facts,
@@ -167,7 +154,7 @@ pub(super) fn plan(
             ..Checked::default()
         },
     };
-    let plan = resolve::<Language>(&TrainRequest { run, task }, &facts)?.plan;
+    let plan = resolve::<Language>(&request, &facts)?.plan;
     match case.dtype {
         Some(dtype) if dtype != plan.run.dtype.compute => Err(Error::setting(
             "dtype.compute",
@@ -255,10 +242,9 @@ impl Task for RandomTokens {
     fn next_batch(&mut self) -> Result<Self::Batch> {
         let count = self.plan.run.batch.rows * self.plan.run.batch.length;
         let known = self.decoder.config().vocab_size;
-        let mut draw = || {
-            (0..count)
-                .map(|_| self.random.below(known) as u32)
-                .collect()
+        let mut draw = || -> Vec<u32> {
+            let numbers = (0..count).map(|_| self.random.below(known));
+            numbers.map(|it| it as u32).collect()
         };
         Ok((draw(), draw()))
     }
