@@ -215,7 +215,8 @@ impl DecoderConfig {
         let fields = Fields { fields: map };
         let model_type = fields.text("model_type").unwrap_or_default();
         let Some(family) = FAMILIES.iter().find(|it| it.model_type == model_type) else {
-            let known = FAMILIES.map(|family| family.model_type).join("`, `");
+            let known: Vec<&str> = FAMILIES.iter().map(|it| it.model_type.as_str()).collect();
+            let known = known.join("`, `");
             let problem = format!("is `{model_type}`; known are `{known}`");
             return Err(Error::setting("model_type", problem));
         };
@@ -240,7 +241,7 @@ impl DecoderConfig {
             max_position_embeddings: fields.count("max_position_embeddings")?.unwrap_or(2048),
             rms_norm_eps: fields.number_or("rms_norm_eps", 1e-6)?,
             norm_offset: family.norm_offset,
-            activation: activation(&fields, family.activation)?,
+            activation: activation(&fields, &family.activation)?,
             tie_word_embeddings: fields.flag("tie_word_embeddings", family.tied)?,
             qkv_bias: family.qkv_bias || attention_bias,
             output_bias: attention_bias && !family.qkv_bias,
@@ -466,7 +467,7 @@ fn longrope(
     })
 }
 
-fn activation(fields: &Fields, (field, default): (&str, &str)) -> Result<Activation> {
+fn activation(fields: &Fields, (field, default): &(String, String)) -> Result<Activation> {
     match fields.text(field).unwrap_or(default) {
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu" => Ok(Activation::Gelu),

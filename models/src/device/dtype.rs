@@ -287,44 +287,23 @@ mod tests {
     }
 
     #[test]
-    fn each_device_computes_in_its_safe_format() {
-        for (class, expected) in [
-            (DeviceClass::Cpu, Dtype::F32),
-            (DeviceClass::Metal, Dtype::F32),
-            (DeviceClass::MetalChecked, Dtype::Bf16),
-            (DeviceClass::CudaBefore80, Dtype::F32),
-            (DeviceClass::Cuda80, Dtype::Bf16),
+    fn each_device_computes_in_its_safe_format_and_others_are_lowered_or_refused() {
+        let (f32, bf16, f16) = (Dtype::F32, Dtype::Bf16, Dtype::F16);
+        for (class, role, requested, expected, lowered) in [
+            (DeviceClass::Cpu, Role::Compute, None, f32, false),
+            (DeviceClass::Metal, Role::Compute, None, f32, false),
+            (DeviceClass::MetalChecked, Role::Compute, None, bf16, false),
+            (DeviceClass::CudaBefore80, Role::Compute, None, f32, false),
+            (DeviceClass::Cuda80, Role::Compute, None, bf16, false),
+            (DeviceClass::Cpu, Role::Compute, Some(bf16), f32, true),
+            (DeviceClass::Metal, Role::Compute, Some(bf16), f32, true),
+            (DeviceClass::Cpu, Role::Storage, Some(f16), f32, true),
+            (DeviceClass::Cuda80, Role::Accumulate, Some(bf16), f32, true),
+            (DeviceClass::Cuda80, Role::Master, Some(bf16), f32, true),
+            (DeviceClass::Cpu, Role::Storage, Some(bf16), bf16, false),
+            (DeviceClass::Cuda80, Role::Compute, Some(f32), f32, false),
         ] {
-            check(class, Role::Compute, None, expected, false);
-        }
-    }
-
-    #[test]
-    fn an_unsafe_format_is_lowered_or_refused() {
-        let bf16 = Some(Dtype::Bf16);
-        for (class, role, requested, expected) in [
-            (DeviceClass::Cpu, Role::Compute, bf16, Dtype::F32),
-            (DeviceClass::Metal, Role::Compute, bf16, Dtype::F32),
-            (
-                DeviceClass::Cpu,
-                Role::Storage,
-                Some(Dtype::F16),
-                Dtype::F32,
-            ),
-            (DeviceClass::Cuda80, Role::Accumulate, bf16, Dtype::F32),
-            (DeviceClass::Cuda80, Role::Master, bf16, Dtype::F32),
-        ] {
-            check(class, role, requested, expected, true);
-        }
-    }
-
-    #[test]
-    fn a_safe_format_is_used_as_asked() {
-        for (class, role, dtype) in [
-            (DeviceClass::Cpu, Role::Storage, Dtype::Bf16),
-            (DeviceClass::Cuda80, Role::Compute, Dtype::F32),
-        ] {
-            check(class, role, Some(dtype), dtype, false);
+            check(class, role, requested, expected, lowered);
         }
     }
 
@@ -360,29 +339,15 @@ mod tests {
 
     #[test]
     fn a_lowered_format_says_why() {
-        let chosen = choose_dtype(
-            DeviceClass::Cpu,
-            Role::Compute,
-            Some(Dtype::Bf16),
-            &[],
-            false,
-        )
-        .unwrap();
+        let bf16 =
+            |class, strict| choose_dtype(class, Role::Compute, Some(Dtype::Bf16), &[], strict);
         assert_eq!(
-            chosen.reason,
+            bf16(DeviceClass::Cpu, false).unwrap().reason,
             "bf16 was asked for and f32 is used. The CPU widens bf16 matrices to f32 again on every product, so it \
              is slower than f32."
         );
-        let refused = choose_dtype(
-            DeviceClass::Metal,
-            Role::Compute,
-            Some(Dtype::Bf16),
-            &[],
-            true,
-        )
-        .unwrap_err();
         assert_eq!(
-            refused.to_string(),
+            bf16(DeviceClass::Metal, true).unwrap_err().to_string(),
             "`dtype.compute` is bf16 and must be obeyed (strict), but on Metal, not checked in bf16 only f32 is \
              safe. The device check has not passed bf16 on this GPU."
         );
@@ -408,17 +373,18 @@ mod tests {
             compute_capability: Some((major, minor)),
             ..FoundDevice::named(DeviceKind::Cuda, 0, "NVIDIA")
         };
-        assert_eq!(
-            DeviceClass::of(&cuda(7, 5), true),
-            DeviceClass::CudaBefore80
-        );
-        assert_eq!(DeviceClass::of(&cuda(8, 0), false), DeviceClass::Cuda80);
-        assert_eq!(DeviceClass::of(&cuda(9, 0), false), DeviceClass::Cuda80);
         let unknown = FoundDevice::named(DeviceKind::Cuda, 0, "NVIDIA");
-        assert_eq!(DeviceClass::of(&unknown, true), DeviceClass::CudaBefore80);
         let metal = FoundDevice::named(DeviceKind::Metal, 0, "Apple M3");
-        assert_eq!(DeviceClass::of(&metal, false), DeviceClass::Metal);
-        assert_eq!(DeviceClass::of(&metal, true), DeviceClass::MetalChecked);
+        for (device, bf16_checked, expected) in [
+            (&cuda(7, 5), true, DeviceClass::CudaBefore80),
+            (&cuda(8, 0), false, DeviceClass::Cuda80),
+            (&cuda(9, 0), false, DeviceClass::Cuda80),
+            (&unknown, true, DeviceClass::CudaBefore80),
+            (&metal, false, DeviceClass::Metal),
+            (&metal, true, DeviceClass::MetalChecked),
+        ] {
+            assert_eq!(DeviceClass::of(device, bf16_checked), expected);
+        }
     }
 
     #[test]
@@ -436,12 +402,7 @@ mod tests {
             assert_eq!(serde_json::from_value::<Dtype>(text.into()).unwrap(), dtype);
         }
         assert_eq!(serde_json::to_value(Dtype::Bf16).unwrap(), "bf16");
-        assert!(
-            "int8"
-                .parse::<Dtype>()
-                .unwrap_err()
-                .to_string()
-                .contains("int8")
-        );
+        let unknown = "int8".parse::<Dtype>().unwrap_err().to_string();
+        assert!(unknown.contains("int8"), "{unknown}");
     }
 }
