@@ -3,7 +3,7 @@
 use std::{fs, path::Path, sync::atomic::Ordering, time::Instant};
 
 use models::{
-    bench::{Row, Size, published::PUBLISHED},
+    bench::{BenchRow, Size, published::PUBLISHED},
     device::{FoundDevice, RequestedDevice},
 };
 use tauri::{State, ipc::Channel};
@@ -178,7 +178,7 @@ impl Teller {
         }
     }
 
-    fn add(&mut self, device: &FoundDevice, row: &Row) {
+    fn add(&mut self, device: &FoundDevice, row: &BenchRow) {
         if self.devices.last().is_none_or(|it| it.device != *device) {
             self.devices.push(MeasuredDevice {
                 device: device.clone(),

@@ -56,7 +56,7 @@ impl<K: Kind> Resolver<'_, K> {
         let mut stored = dtype_rule(class, Role::Storage).allowed.iter();
         let storage = match stored.find(|it| it.dtype == compute && compute == Dtype::F16) {
             Some(f16) => self.take(Role::Storage.field(), &storage, || {
-                Chosen::new(f16.dtype, f16.reason)
+                Chosen::new(f16.dtype, f16.reason.as_str())
             }),
             None => self.one_dtype(Role::Storage, storage, strict),
         };

@@ -1,6 +1,6 @@
 //! What a benchmark found, as the window shows it.
 
-use models::bench::{Row, Unit, WORKLOADS, published::Published};
+use models::bench::{BenchRow, Unit, WORKLOADS, published::Published};
 use serde::Serialize;
 use specta::Type;
 
@@ -210,7 +210,7 @@ impl From<&MeasuredDevice> for BenchDeviceView {
 }
 
 impl BenchRowView {
-    fn new(row: &Row, on: &MeasuredDevice) -> Self {
+    fn new(row: &BenchRow, on: &MeasuredDevice) -> Self {
         let measured = row.measured.as_ref().map(|it| BenchMeasuredView {
             first_millis: it.first_millis,
             median_millis: it.median_millis,
@@ -225,8 +225,8 @@ impl BenchRowView {
             step_millis: it.step_millis.clone(),
         });
         // Title and dtype have places of their own.
-        let message = words_of(&Row {
-            case: models::bench::Case {
+        let message = words_of(&BenchRow {
+            case: models::bench::BenchCase {
                 dtype: None,
                 ..row.case.clone()
             },
@@ -277,16 +277,16 @@ impl From<&Published> for PublishedView {
     fn from(published: &Published) -> Self {
         let workload = WORKLOADS.iter().find(|it| it.name == published.workload);
         Self {
-            tool: published.tool.to_owned(),
-            workload: published.workload.to_owned(),
+            tool: published.tool.clone(),
+            workload: published.workload.clone(),
             title: workload
-                .map_or(published.workload, |it| it.title)
+                .map_or(published.workload.as_str(), |it| it.title)
                 .to_owned(),
-            work: published.work.to_owned(),
-            hardware: published.hardware.to_owned(),
+            work: published.work.clone(),
+            hardware: published.hardware.clone(),
             tokens_per_second: published.tokens_per_second,
-            date: published.date.to_owned(),
-            source: published.source.to_owned(),
+            date: published.date.clone(),
+            source: published.source.clone(),
         }
     }
 }

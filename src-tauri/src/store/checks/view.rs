@@ -1,6 +1,6 @@
 //! What the device check found, as the window shows it.
 
-use models::check::{Row, Verdict};
+use models::check::{CheckRow, Verdict};
 use serde::Serialize;
 use specta::Type;
 
@@ -110,8 +110,8 @@ impl From<&CheckReport> for CheckView {
     }
 }
 
-impl From<&Row> for CheckRowView {
-    fn from(row: &Row) -> Self {
+impl From<&CheckRow> for CheckRowView {
+    fn from(row: &CheckRow) -> Self {
         Self {
             group: row.group.clone(),
             operation: row.operation.clone(),
