@@ -23,7 +23,7 @@ use super::{
 use crate::{
     lock::locked,
     store::hub_cache::{
-        HubCache,
+        HubCache, RepositoryFolder,
         names::{RepositoryId, RepositoryKind},
     },
     wire::error::{AppError, Result},
@@ -197,32 +197,27 @@ impl Wanted {
 
     /// What of it is not here yet.
     pub(crate) fn missing_bytes(&self, cache: &HubCache) -> u64 {
-        let here = |file: &RemoteFile| self.file_here(cache, file);
-        let here: u64 = self.files.iter().map(here).sum();
+        let here: u64 = self.here(cache).sum();
         self.bytes().saturating_sub(here)
     }
 
-    /// The folder that it comes to lie in.
-    pub(crate) fn folder(&self, cache: &HubCache) -> PathBuf {
-        cache.snapshot(self.kind, &self.id, &self.commit)
-    }
-
-    fn file_here(&self, cache: &HubCache, file: &RemoteFile) -> u64 {
-        file.bytes_here(cache, self.kind, &self.id, &self.commit)
+    /// Of each file, how many bytes are here.
+    fn here(&self, cache: &HubCache) -> impl Iterator<Item = u64> {
+        let folder = cache.repository(self.kind, &self.id);
+        let files = self.files.iter();
+        files.map(move |file| file.bytes_here(&folder, &self.commit))
     }
 }
 
 impl Progress {
     /// Nothing of it is fetched yet; what is here already counts.
     pub(crate) fn new(wanted: &Wanted, cache: &HubCache) -> Self {
-        let file = |file: &RemoteFile| {
-            Arc::new(FileProgress {
-                bytes: wanted.file_here(cache, file).into(),
-                ..FileProgress::default()
-            })
+        let file = |bytes: u64| FileProgress {
+            bytes: bytes.into(),
+            ..FileProgress::default()
         };
         Self {
-            files: wanted.files.iter().map(file).collect(),
+            files: wanted.here(cache).map(file).map(Arc::new).collect(),
             stop: Arc::default(),
         }
     }
@@ -264,14 +259,14 @@ impl Hub {
                 cache.root(),
             ));
         }
-        let (work, watched) = (wanted.clone(), progress.clone());
-        let ended = wait(async move { fetch_all(&http, &cache, &work, &watched, patience).await })?;
+        let folder = cache.repository(wanted.kind, &wanted.id);
+        let (work, into, watched) = (wanted.clone(), folder.clone(), progress.clone());
+        let ended = wait(async move { fetch_all(&http, &into, &work, &watched, patience).await })?;
         match self.noted(ended)? {
             Fetched::Stopped => Ok(Ended::Stopped),
             Fetched::Whole => {
-                let cache = self.cache()?;
-                cache.name_commit(wanted.kind, &wanted.id, &wanted.revision, &wanted.commit)?;
-                Ok(Ended::Whole(wanted.folder(cache)))
+                folder.name_commit(&wanted.revision, &wanted.commit)?;
+                Ok(Ended::Whole(folder.snapshot(&wanted.commit)))
             }
         }
     }
@@ -279,17 +274,15 @@ impl Hub {
 
 async fn fetch_all(
     http: &Http,
-    cache: &HubCache,
+    folder: &RepositoryFolder,
     wanted: &Wanted,
     progress: &Progress,
     patience: Patience,
 ) -> Result<Fetched> {
     let place = Place {
         http,
-        cache,
-        kind: wanted.kind,
-        id: &wanted.id,
-        commit: &wanted.commit,
+        wanted,
+        folder,
     };
     let files = wanted.files.iter().zip(&progress.files);
     // What makes the folder a model comes last.
@@ -313,8 +306,7 @@ async fn fetch_all(
         }
         fetched?;
     }
-    let is_here =
-        |file: &&RemoteFile| cache.has(wanted.kind, &wanted.id, &wanted.commit, &file.path);
+    let is_here = |file: &RemoteFile| folder.has(&wanted.commit, &file.path);
     match wanted.files.iter().find(|file| !is_here(file)) {
         None => Ok(Fetched::Whole),
         Some(file) => Err(AppError::failed(format!(
@@ -326,25 +318,17 @@ async fn fetch_all(
 
 /// Fetches a file unless it is here, and gives it its name.
 async fn fetch_one(place: &Place<'_>, file: &RemoteFile, watch: Watch<'_>) -> Result<()> {
-    if !place
-        .cache
-        .has(place.kind, place.id, place.commit, &file.path)
-    {
+    let (folder, commit) = (place.folder, &place.wanted.commit);
+    if !folder.has(commit, &file.path) {
         if fetch(place, file, &watch).await? == Fetched::Stopped {
-            return Err(stopped());
+            // Ends the files beside it. Nobody is shown this.
+            return Err(AppError::failed("the download was stopped"));
         }
-        place
-            .cache
-            .link(place.kind, place.id, place.commit, &file.path, &file.digest)?;
+        folder.link(commit, &file.path, &file.digest)?;
     }
     *locked(&watch.progress.retrying) = None;
     watch.progress.bytes.store(file.bytes, Ordering::SeqCst);
     Ok(())
-}
-
-/// Ends the files beside one that is no longer wanted. Nobody is shown it.
-fn stopped() -> AppError {
-    AppError::failed("the download was stopped")
 }
 
 fn file_of(repository: &Repository, name: &str) -> Result<RemoteFile> {

@@ -190,22 +190,15 @@ impl Downloads {
         let hub = self.shared.hub.clone();
         thread::spawn(move || {
             let Ok(cache) = hub.cache() else { return };
-            let Wanted {
-                kind, id, files, ..
-            } = &*entry.wanted;
-            for file in files
-                .iter()
-                .filter(|file| !others.contains(file.digest.hex()))
-            {
+            let folder = cache.repository(entry.wanted.kind, &entry.wanted.id);
+            let digests = entry.wanted.files.iter().map(|file| &file.digest);
+            for digest in digests.filter(|digest| !others.contains(digest.hex())) {
                 // Who is just writing it first ends. Another process that writes it keeps it.
-                let mut looks = 0;
-                while looks < CANCEL_LOOKS
-                    && !cache
-                        .delete_incomplete(*kind, id, &file.digest)
-                        .unwrap_or(true)
-                {
+                for _ in 0..CANCEL_LOOKS {
+                    if folder.delete_incomplete(digest).unwrap_or(true) {
+                        break;
+                    }
                     thread::sleep(CANCEL_LOOK);
-                    looks += 1;
                 }
             }
         });

@@ -26,16 +26,14 @@ use tokio::sync::{
 };
 
 use super::{
+    download::Wanted,
     http::{Http, Trouble, pause},
     needed::RemoteFile,
 };
 use crate::{
     lock::locked,
     store::{
-        hub_cache::{
-            HubCache,
-            names::{Digest, RepositoryId, RepositoryKind},
-        },
+        hub_cache::{RepositoryFolder, names::Digest},
         make_folder_of,
     },
     wire::error::{AppError, Result},
@@ -59,10 +57,8 @@ pub(super) const RESERVE: u64 = 64 << 20;
 /// Where a file comes from and goes to.
 pub(super) struct Place<'a> {
     pub(super) http: &'a Http,
-    pub(super) cache: &'a HubCache,
-    pub(super) kind: RepositoryKind,
-    pub(super) id: &'a RepositoryId,
-    pub(super) commit: &'a str,
+    pub(super) wanted: &'a Wanted,
+    pub(super) folder: &'a RepositoryFolder,
 }
 
 /// What others see of a file that is fetched.
@@ -118,8 +114,8 @@ pub(super) async fn fetch(
     file: &RemoteFile,
     watch: &Watch<'_>,
 ) -> Result<Fetched> {
-    let blob = place.cache.blob(place.kind, place.id, &file.digest);
-    let incomplete = place.cache.incomplete(place.kind, place.id, &file.digest);
+    let blob = place.folder.blob(&file.digest);
+    let incomplete = place.folder.incomplete(&file.digest);
     let Some(lock) = lock(place, file, &blob, watch).await? else {
         return Ok(if blob.exists() {
             Fetched::Whole
@@ -128,9 +124,10 @@ pub(super) async fn fetch(
         });
     };
     make_folder_of(&blob)?;
-    let url = place
-        .http
-        .file_url(place.kind, place.id, place.commit, &file.path);
+    let Wanted {
+        kind, id, commit, ..
+    } = place.wanted;
+    let url = place.http.file_url(*kind, id, commit, &file.path);
     let (mut failures, mut wrong) = (0, 0);
     loop {
         let before = size(&incomplete);
@@ -181,7 +178,7 @@ async fn lock(
     blob: &Path,
     watch: &Watch<'_>,
 ) -> Result<Option<Arc<File>>> {
-    let path = place.cache.lock(place.kind, place.id, &file.digest);
+    let path = place.folder.lock(&file.digest);
     make_folder_of(&path)?;
     let lock = File::create(&path).map_err(AppError::file("lock the file", &path))?;
     loop {
@@ -192,7 +189,7 @@ async fn lock(
                 return Err(AppError::file("lock the file", &path)(error));
             }
         };
-        let here = place.cache.bytes_here(place.kind, place.id, &file.digest);
+        let here = place.folder.bytes_here(&file.digest);
         watch
             .progress
             .bytes
@@ -489,7 +486,7 @@ fn ended(action: &str, missing: u64) -> Trouble {
 fn damaged(place: &Place<'_>, file: &RemoteFile) -> AppError {
     AppError::failed(format!(
         "could not fetch `{}` of `{}`: what arrived twice is not what the Hub lists, so it was thrown away",
-        file.path, place.id
+        file.path, place.wanted.id
     ))
     .with_hint("something between the Hub and this machine changes files; try another network")
 }

@@ -323,7 +323,7 @@ impl FoundListView {
         cache: Option<&HubCache>,
     ) -> Self {
         let view = |found: Found| FoundView {
-            here: cache.is_some_and(|cache| cache.knows(kind, &found.id)),
+            here: cache.is_some_and(|cache| cache.repository(kind, &found.id).is_here()),
             id: found.id.to_string(),
             task: found.task,
             license: found.license,
@@ -342,20 +342,12 @@ impl FoundListView {
 impl RepositoryView {
     /// A repository, what can be done with it here, and what of it is in a cache.
     pub(crate) fn new(repository: Repository, uses: Uses, cache: &HubCache) -> Self {
-        let is_here = |file: &RemoteFile| {
-            cache.has(
-                repository.kind,
-                &repository.id,
-                &repository.commit,
-                &file.path,
-            )
-        };
-        let bytes_here = |file: &RemoteFile| {
-            file.bytes_here(cache, repository.kind, &repository.id, &repository.commit)
-        };
+        let folder = cache.repository(repository.kind, &repository.id);
+        let is_here = |file: &RemoteFile| folder.has(&repository.commit, &file.path);
+        let bytes_here = |file: &RemoteFile| file.bytes_here(&folder, &repository.commit);
         let needed = repository.needed();
         let needed_paths: HashSet<&str> = needed.iter().map(|file| file.path.as_str()).collect();
-        let path = cache.snapshot(repository.kind, &repository.id, &repository.commit);
+        let path = folder.snapshot(&repository.commit);
         let is_whole = !needed.is_empty() && needed.iter().all(|file| is_here(file));
         let files = repository.files.iter().map(|file| HubFileView {
             path: file.path.clone(),

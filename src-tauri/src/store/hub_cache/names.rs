@@ -1,10 +1,6 @@
 //! Names that come from the network, and what they may be. Nothing else is ever made into a path.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -187,11 +183,6 @@ pub(crate) fn relative_path(name: &str) -> Option<PathBuf> {
     };
     let is_path = name.len() <= MAX_PATH_BYTES && name.split('/').all(is_part);
     is_path.then(|| name.split('/').collect())
-}
-
-/// The path of a branch or tag below the folder of such names.
-pub(super) fn revision_path(folder: &Path, name: &str) -> Option<PathBuf> {
-    Some(folder.join(relative_path(name)?))
 }
 
 /// Text from the network, without what would steer a screen or hide on it. Lines and tabs stay.
