@@ -16,7 +16,7 @@ use super::{
     fetch::{Fetched, FileProgress, Patience, Place, RESERVE, Watch, fetch, no_room},
     http::Http,
     needed::RemoteFile,
-    repository::Repository,
+    repository::{Repository, part_of},
     splits::{DEFAULT, Split},
     wait,
 };
@@ -121,11 +121,7 @@ impl Wanted {
         }
         // The only configuration has no name worth saying.
         let config = if config == DEFAULT { "" } else { config };
-        let words: Vec<&str> = [split, config]
-            .into_iter()
-            .filter(|it| !it.is_empty())
-            .collect();
-        let part = (!words.is_empty()).then(|| words.join(" of "));
+        let part = Some(part_of(split, config)).filter(|part| !part.is_empty());
         Self::splits(repository, &found, part)
     }
 
@@ -248,7 +244,7 @@ impl Hub {
         progress: &Arc<Progress>,
         patience: Patience,
     ) -> Result<Ended> {
-        let (http, cache) = (self.clients()?.http, self.cache()?.clone());
+        let (http, cache) = (self.http()?, self.cache()?.clone());
         let missing = wanted.missing_bytes(&cache);
         let free = cache.free_bytes();
         if missing > 0 && free.is_some_and(|free| missing + RESERVE > free) {

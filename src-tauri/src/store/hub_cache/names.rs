@@ -57,8 +57,8 @@ impl RepositoryId {
     }
 
     /// Who made it, if it says, and how it is called.
-    pub(crate) fn parts(&self) -> (&str, &str) {
-        self.0.split_once('/').unwrap_or(("", &self.0))
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        self.0.split('/').collect()
     }
 
     /// `models--maker--name`, as its folder in the cache is called.
