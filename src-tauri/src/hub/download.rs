@@ -3,9 +3,10 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -16,6 +17,7 @@ use super::{
     fetch::{Fetched, FileProgress, Patience, Place, RESERVE, Watch, fetch, no_room},
     http::Http,
     needed::RemoteFile,
+    pace::Pace,
     repository::{Repository, part_of},
     splits::{DEFAULT, Split},
     wait,
@@ -57,8 +59,21 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Progress {
     files: Vec<Arc<FileProgress>>,
+    total_bytes: u64,
+    pace: Mutex<Pace>,
     /// Set by who no longer wants it.
     pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// How far a download is at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Look {
+    /// Of each file, how many bytes are here.
+    pub(crate) done: Vec<u64>,
+    pub(crate) bytes_per_second: Option<f64>,
+    pub(crate) seconds_left: Option<f64>,
+    /// Why a file is tried again, while one is.
+    pub(crate) retrying: Option<AppError>,
 }
 
 /// How a download ended that did not fail.
@@ -214,25 +229,37 @@ impl Progress {
         };
         Self {
             files: wanted.here(cache).map(file).map(Arc::new).collect(),
+            total_bytes: wanted.bytes(),
+            pace: Mutex::default(),
             stop: Arc::default(),
         }
     }
 
-    /// Of each file, how many bytes are here.
-    pub(crate) fn of_files(&self) -> Vec<u64> {
+    /// Looks at it. It has a pace while it goes on and nothing is in its way.
+    pub(crate) fn look(&self, is_going: bool) -> Look {
+        let why = |file: &Arc<FileProgress>| locked(&file.retrying).clone();
+        let retrying = self.files.iter().find_map(why).filter(|_| is_going);
         let bytes = |file: &Arc<FileProgress>| file.bytes.load(Ordering::SeqCst);
-        self.files.iter().map(bytes).collect()
+        let done: Vec<u64> = self.files.iter().map(bytes).collect();
+        let here = done.iter().sum();
+        let mut pace = locked(&self.pace);
+        match is_going && retrying.is_none() {
+            true => pace.note(Instant::now(), here),
+            false => *pace = Pace::default(),
+        }
+        Look {
+            bytes_per_second: pace.bytes_per_second(),
+            seconds_left: pace.seconds_for(self.total_bytes.saturating_sub(here)),
+            done,
+            retrying,
+        }
     }
+}
 
+impl Look {
     /// How many bytes are here.
     pub(crate) fn bytes(&self) -> u64 {
-        self.of_files().iter().sum()
-    }
-
-    /// Why a file is being tried again, while one is.
-    pub(crate) fn retrying(&self) -> Option<AppError> {
-        let why = |file: &Arc<FileProgress>| locked(&file.retrying).clone();
-        self.files.iter().find_map(why)
+        self.done.iter().sum()
     }
 }
 

@@ -256,7 +256,7 @@ impl Http {
         id: &RepositoryId,
         commit: &str,
     ) -> Result<Vec<Json>, Trouble> {
-        let parts = [&[kind.plural()], &*id.parts(), &["tree", commit]].concat();
+        let parts = [&[kind.plural()][..], &id.parts(), &["tree", commit]].concat();
         let mut next = Some(self.api_url(&parts, &[("recursive", true.to_string())]));
         let mut entries = Vec::new();
         for _ in 0..MAX_PAGES {

@@ -108,7 +108,7 @@ impl Hub {
         let http = self.http()?;
         let revision = if revision.is_empty() { MAIN } else { revision }.to_owned();
         let action = format!("look at `{id}`");
-        let parts = [&[kind.plural()], &*id.parts(), &["revision", &revision]].concat();
+        let parts = [&[kind.plural()][..], &id.parts(), &["revision", &revision]].concat();
         let info: Info = self.ask(&http, &action, &parts, &[])?;
         let commit = info.sha.clone().filter(|commit| is_commit(commit));
         let commit = commit.ok_or_else(|| {

@@ -435,7 +435,7 @@ impl From<Download> for DownloadView {
         let files = wanted
             .files
             .iter()
-            .zip(&download.done)
+            .zip(&download.look.done)
             .map(|(file, done)| DownloadFileView {
                 path: file.path.clone(),
                 done_bytes: *done as f64,
@@ -446,10 +446,10 @@ impl From<Download> for DownloadView {
             kind: wanted.kind,
             id: wanted.id.to_string(),
             state: download.state,
-            done_bytes: download.done.iter().sum::<u64>() as f64,
+            done_bytes: download.look.bytes() as f64,
             total_bytes: wanted.bytes() as f64,
-            bytes_per_second: download.bytes_per_second,
-            seconds_left: download.seconds_left,
+            bytes_per_second: download.look.bytes_per_second,
+            seconds_left: download.look.seconds_left,
             files: files.collect(),
             problem: download.problem.map(ErrorView::from),
             path: download.path.map(|path| path.display().to_string()),
