@@ -230,7 +230,7 @@ fn a_disk_that_is_too_small_is_said_before_anything_is_fetched() {
     }
     server.add(huge);
     let words = [
-        "4000000.0 GB are missing and ",
+        "4000.0 TB are missing and ",
         " more are needed where the cache lies",
     ];
     ask(&app, &server, "hub get Maker/Tiny").check(1, &words);
