@@ -169,7 +169,7 @@ fn talk() -> Vec<Cell> {
                 // Who types in a hurry leaves the mark out.
                 let hurried = surrounding.starts_with(|it: char| it.is_lowercase());
                 let phrasing = format!("{surrounding}{}", if hurried { "" } else { mark });
-                cells.push(cell(Category::SmallTalk, &phrasing, words, intent.answer));
+                cells.push(cell(Category::SmallTalk, &phrasing, words, &intent.answer));
             }
         }
     }

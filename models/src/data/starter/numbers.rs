@@ -51,7 +51,7 @@ pub(super) fn cells(seed: u64) -> Vec<Cell> {
 fn ask(
     seed: u64,
     category: Category,
-    phrasings: &[&'static str],
+    phrasings: &[String],
     pair: [usize; 2],
     answer: &str,
 ) -> Vec<Cell> {
@@ -59,7 +59,7 @@ fn ask(
     let pair = format!("{} {first} {second}", phrasings[0]);
     let is_sum = category == Category::Arithmetic;
     let count = if is_sum { SUMS_ASKED } else { COUNTS_ASKED };
-    let ask = |phrasing: &str| {
+    let ask = |phrasing: String| {
         let mut cell = cell(category, &phrasing.replace("[]", &second), &first, answer);
         if is_sum {
             cell.group.clone_from(&pair);

@@ -53,22 +53,17 @@ pub(super) fn cells(seed: u64) -> Vec<Cell> {
 }
 
 /// So many of the phrasings, others for each name.
-pub(super) fn some(
-    seed: u64,
-    phrasings: &[&'static str],
-    name: &str,
-    count: usize,
-) -> Vec<&'static str> {
+pub(super) fn some(seed: u64, phrasings: &[String], name: &str, count: usize) -> Vec<String> {
     let start = stable_hash(seed, name.as_bytes()) as usize % phrasings.len();
     // Neighbours in the tables are much alike. No table has 4 or a multiple of it, so steps of 4 reach all.
-    let chosen = (0..count).map(|index| phrasings[(start + 4 * index) % phrasings.len()]);
-    chosen.collect()
+    let chosen = (0..count).map(|index| &phrasings[(start + 4 * index) % phrasings.len()]);
+    chosen.cloned().collect()
 }
 
 fn ask(
     category: Category,
     kind: &str,
-    phrasings: &[&str],
+    phrasings: &[String],
     name: &str,
     answer: &str,
 ) -> impl Iterator<Item = Cell> {
