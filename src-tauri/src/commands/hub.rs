@@ -119,7 +119,8 @@ pub(super) fn delete_cached(
     if app.downloads.fetches(kind, &id) {
         return Err(being_fetched(&id).into());
     }
-    Ok(app.host.hub.cache()?.delete(kind, &id, &commit)? as f64)
+    let folder = app.host.hub.cache()?.repository(kind, &id);
+    Ok(folder.delete(&commit)? as f64)
 }
 
 /// Who the token belongs to. Nobody without a token.
