@@ -275,18 +275,15 @@ fn published(terminal: &Terminal) -> Result<()> {
     };
     let rows = PUBLISHED.iter().map(|it| {
         let rate = benchmarks::rate(it.tokens_per_second, Unit::Tokens);
-        let title = title(it.workload);
-        [
-            &*title,
-            it.tool,
-            it.work,
-            it.hardware,
-            &rate,
-            it.date,
-            it.source,
+        vec![
+            title(&it.workload),
+            it.tool.clone(),
+            it.work.clone(),
+            it.hardware.clone(),
+            rate,
+            it.date.clone(),
+            it.source.clone(),
         ]
-        .map(str::to_owned)
-        .into()
     });
     terminal.table(&rows.collect::<Vec<_>>());
     Ok(())

@@ -20,8 +20,8 @@ use tables::TABLES;
 
 /// The share of each category's cells that is held out: one in eight.
 const HELD_OUT_ONE_IN: usize = 8;
-/// Of the conversations, how many are two questions in a row: one in eight.
-const TWO_TURNS_ONE_IN: usize = 8;
+/// The most exchanges in a conversation.
+const MAX_TURNS: usize = 6;
 
 /// What a question is about. Results are counted by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ pub struct Exchange {
 /// The conversations to learn from, and the questions to be asked at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StarterData {
-    /// Conversations of one or two exchanges, in random order.
+    /// Conversations of one to six exchanges, in random order.
     pub train: Vec<Vec<Exchange>>,
     /// Questions that occur in no conversation, in random order.
     pub held_out: Vec<Exchange>,
@@ -195,18 +195,19 @@ fn split(seed: u64, cells: Vec<Cell>) -> (Vec<Cell>, Vec<Cell>) {
     })
 }
 
-/// Puts some exchanges behind others, so that the model has seen a conversation go on.
+/// Makes conversations of the exchanges. One in two has a single exchange, as the model is asked in the end; the others
+/// have two to six, each as often as the others.
 fn conversations(exchanges: Vec<Exchange>, random: &mut Random) -> Vec<Vec<Exchange>> {
-    let mut conversations: Vec<Vec<Exchange>> = Vec::new();
-    for exchange in exchanges {
-        match conversations.last_mut() {
-            Some(last) if last.len() == 1 && random.below(TWO_TURNS_ONE_IN) == 0 => {
-                last.push(exchange);
-            }
-            _ => conversations.push(vec![exchange]),
-        }
-    }
-    conversations
+    let mut exchanges = exchanges.into_iter();
+    let mut next = || {
+        let turns = match random.below(2) {
+            0 => 1,
+            _ => 2 + random.below(MAX_TURNS - 1),
+        };
+        let conversation: Vec<Exchange> = exchanges.by_ref().take(turns).collect();
+        (!conversation.is_empty()).then_some(conversation)
+    };
+    std::iter::from_fn(&mut next).collect()
 }
 
 #[cfg(test)]

@@ -43,6 +43,17 @@ fn no_question_is_there_twice_or_has_two_answers() {
 }
 
 #[test]
+fn a_conversation_has_one_to_six_turns() {
+    for seed in SEEDS {
+        let train = starter_data(seed).train;
+        let with = |turns: usize| train.iter().filter(|it| it.len() == turns).count();
+        assert_eq!((1..=6).map(with).sum::<usize>(), train.len());
+        assert!(with(1) > train.len() * 2 / 5);
+        assert!((2..=6).all(|turns| with(turns) > train.len() / 20));
+    }
+}
+
+#[test]
 fn a_seed_decides_everything() {
     assert_eq!(starter_data(7), starter_data(7));
     assert_ne!(starter_data(7).held_out, starter_data(8).held_out);

@@ -33,7 +33,7 @@ fn cache() -> (tempfile::TempDir, HubCache, RepositoryFolder) {
 
 #[test]
 fn a_repository_is_listed_with_its_revisions_and_what_each_would_free() {
-    let (_folder, cache, tiny) = cache();
+    let (_folder, _, tiny) = cache();
     let listed = cache.list();
     assert_eq!(listed.len(), 1);
     assert_eq!(
@@ -61,7 +61,7 @@ fn a_repository_is_listed_with_its_revisions_and_what_each_would_free() {
 
 #[test]
 fn deleting_a_revision_frees_what_nobody_else_uses() {
-    let (_folder, cache, tiny) = cache();
+    let (_folder, _, tiny) = cache();
     assert_eq!(tiny.delete(OLD).unwrap(), 200);
     assert!(tiny.has(NEW, "config.json"));
     assert!(!tiny.blob(&digest('b')).exists());
@@ -83,7 +83,7 @@ fn deleting_a_revision_frees_what_nobody_else_uses() {
 
 #[test]
 fn what_is_being_fetched_is_not_deleted() {
-    let (_folder, cache, tiny) = cache();
+    let (_folder, _, tiny) = cache();
     tiny.delete(OLD).unwrap();
     let lock = tiny.lock(&digest('d'));
     crate::store::make_folder_of(&lock).unwrap();
@@ -103,7 +103,7 @@ fn what_is_being_fetched_is_not_deleted() {
 #[cfg(unix)]
 #[test]
 fn a_link_out_of_the_cache_is_neither_counted_nor_deleted() {
-    let (_folder, cache, tiny) = cache();
+    let (_folder, _, tiny) = cache();
     let outside = tempfile::tempdir().unwrap();
     let precious = outside.path().join("precious");
     fs::write(&precious, [0; 500]).unwrap();
