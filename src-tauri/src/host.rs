@@ -4,7 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod check;
 mod device_use;
-mod devices;
+pub(crate) mod devices;
 #[cfg(feature = "gui")]
 pub(crate) mod form;
 pub(crate) mod hub;

@@ -46,11 +46,9 @@ export const form: KindForm = {
   paths: ["model", "scratch.tokenizer"],
   labels: {
     method: "How",
-    model: "Model",
     lora: "Adapter",
     scratch: "New model",
     "lora.rank": "Adapter rank",
-    "scratch.preset": "Size",
     "scratch.config.model_type": "Architecture",
   },
   spellings: { method: { lora: "adapter", full: "full fine-tune", scratch: "from scratch" } },

@@ -1,25 +1,22 @@
 // How fields, values and problems of a run file are said to a person.
 
-import type { ChoiceView, FieldProblemView } from "../../api";
+import { trainFields, type ChoiceView, type FieldProblemView } from "../../api";
 import { count } from "../../lib/format";
 import { nameOf } from "../../lib/paths";
+import { capital, whole } from "../../lib/words";
 import type { KindForm } from "../kind";
 import { readList } from "./filled";
 
 /** What a field is called. The first that names it counts. */
 export type Names = { field: string; label: string }[];
 
-/** Fields that stand in the form itself, or nowhere in it. */
-const LABELS: Record<string, string> = {
-  name: "Name",
-  steps: "Steps",
-  epochs: "Passes",
-  "data.files": "Data",
-  "data.format": "Format",
-  "data.columns": "Columns",
-  "data.encoding": "Encoding",
-  "data.rows": "Rows of text",
-};
+/** What the form calls in its own way. */
+const LABELS: Record<string, string> = { epochs: "Passes" };
+
+/** What a field is called, if it is one. */
+function knownLabel(field: string, names: Names): string | undefined {
+  return LABELS[field] ?? names.find((it) => it.field === field)?.label ?? trainFields.find(({ name }) => name === field)?.label;
+}
 
 /** Names that have their own spelling. */
 const SPELLINGS: Record<string, string> = {
@@ -34,10 +31,7 @@ const SPELLINGS: Record<string, string> = {
 
 /** What a field is called. */
 export function labelOf(field: string, names: Names): string {
-  const known = LABELS[field] ?? names.find((it) => it.field === field)?.label;
-  if (known) return known;
-  const words = (field.split(".").at(-1) ?? field).replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
+  return knownLabel(field, names) ?? capital((field.split(".").at(-1) ?? field).replaceAll("_", " "));
 }
 
 /** A value of the plan as it is read. */
@@ -89,12 +83,9 @@ export function ordered(choices: ChoiceView[], { telling }: KindForm): { telling
 /** A text with the names of fields said as the form says them: a sentence. */
 export function sentence(text: string, names: Names): string {
   const words = text.trim().replace(/`([^`]*)`/g, (_, inside: string) => {
-    const isField = inside in LABELS || names.some((it) => it.field === inside);
-    return isField || inside === "" ? `“${labelOf(inside, names)}”` : `“${inside}”`;
+    return `“${knownLabel(inside, names) ?? inside}”`;
   });
-  const grouped = words.replace(/(^|[\s(])(\d{4,})(?=[\s,.;)]|$)/g, (_, before: string, digits: string) => before + count(Number(digits)));
-  const whole = grouped.charAt(0).toUpperCase() + grouped.slice(1);
-  return /[.!?:…]$/.test(whole) || whole === "" ? whole : `${whole}.`;
+  return whole(words.replace(/(^|[\s(])(\d{4,})(?=[\s,.;)]|$)/g, (_, before: string, digits: string) => before + count(Number(digits))));
 }
 
 /** What is wrong with a field, and what to try next. A problem may begin with the name of its field. */

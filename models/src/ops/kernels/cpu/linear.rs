@@ -11,7 +11,7 @@ use crate::{
         kernels::{
             Kernel,
             cpu::{
-                Numbers, block_rows, each, filled,
+                Numbers, block_rows, each, fetch_ahead, filled,
                 math::dot,
                 product::{Matrix, Output, Size, Stored, multiply_on_threads, widened},
                 simd, tensor, try_filled, with_scratch,
@@ -189,6 +189,7 @@ fn project_few<T: Stored>(
                     #[inline(always)]
                     || {
                         for (out, weight) in out.chunks_mut(size.rows).zip(weights.clone()) {
+                            fetch_ahead(weight);
                             let weight = widened(weight, scratch);
                             for (out, x) in out.iter_mut().zip(x.chunks(depth)) {
                                 *out = factor * dot(x, weight);
