@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use models::{
     check::{
-        CheckRow, Fallback, Fault, FaultKind, GENERATION, GROUPS, MEMORY, TRAINING, Verdict, cases,
-        dtypes, fallback, run_cases,
+        CheckCase, CheckRow, Fallback, Fault, FaultKind, GENERATION, GROUPS, MEMORY, TRAINING,
+        Verdict, cases, dtypes, fallback, run_cases,
     },
     device::{
         Checked, Device,
@@ -133,13 +133,9 @@ fn who_listens_can_stop_after_a_row_and_go_on_with_the_rest_elsewhere() {
     })
     .unwrap();
     assert_eq!(heard, ["rms_norm"]);
-    let rest = &all[heard.len()..];
-    run_cases(rest, &Device::Cpu, class, None, &mut |row| {
-        heard.push(row.operation);
-        ControlFlow::Continue(())
-    })
-    .unwrap();
-    assert_eq!(heard, ["rms_norm", "layer_norm"]);
+    let rest = rows_of(&all[heard.len()..], class, None);
+    let rest = rest.into_iter().map(|row| row.operation);
+    assert!(rest.eq(["layer_norm"]));
 }
 
 #[test]
@@ -173,10 +169,7 @@ fn a_row_is_written_in_words_and_read_back() {
 #[test]
 fn a_device_that_is_right_or_slow_changes_nothing_but_what_is_known_of_bf16() {
     let mut rows = whole_check();
-    let checked = Checked {
-        bf16: true,
-        ..Checked::default()
-    };
+    let checked = known(true, &[], &[]);
     assert_eq!(Checked::from_rows(&rows), checked);
     rows[3].verdict = Verdict::Slow;
     assert_eq!(Checked::from_rows(&rows), checked);
@@ -194,12 +187,8 @@ fn an_operation_that_needs_no_kernel_does_without_it() {
     let mut rows = whole_check();
     fail(&mut rows, "rope", Dtype::Bf16, Some(Fallback::Composed));
     fail(&mut rows, "rms_norm", Dtype::F32, Some(Fallback::Composed));
-    let checked = Checked {
-        bf16: true,
-        composed: vec!["rms_norm".to_owned(), "rope".to_owned()],
-        ..Checked::default()
-    };
-    assert_eq!(Checked::from_rows(&rows), checked);
+    let composed = known(true, &[], &["rms_norm", "rope"]);
+    assert_eq!(Checked::from_rows(&rows), composed);
     // Nobody knows which kernel it is that a whole model can't stand.
     fail(&mut rows, TRAINING, Dtype::F32, Some(Fallback::Composed));
     assert_eq!(Checked::from_rows(&rows).composed, kernels::NAMES);
@@ -209,11 +198,7 @@ fn an_operation_that_needs_no_kernel_does_without_it() {
 fn a_dtype_in_which_something_does_not_work_is_refused() {
     let mut rows = whole_check();
     fail(&mut rows, "attention", Dtype::Bf16, Some(Fallback::Cpu));
-    let checked = Checked {
-        refused_dtypes: vec![Dtype::Bf16],
-        ..Checked::default()
-    };
-    assert_eq!(Checked::from_rows(&rows), checked);
+    assert_eq!(Checked::from_rows(&rows), known(false, &[Dtype::Bf16], &[]));
     // Then f32 too, in a process that ended.
     fail(&mut rows, "linear", Dtype::F32, None);
     let checked = Checked::from_rows(&rows);
@@ -236,44 +221,40 @@ fn what_is_always_f32_counts_in_every_dtype() {
 fn for_f16_no_other_dtype_loses_a_kernel() {
     let mut rows = whole_check();
     fail(&mut rows, "rope", Dtype::F16, Some(Fallback::Composed));
-    let checked = Checked {
-        bf16: true,
-        refused_dtypes: vec![Dtype::F16],
-        ..Checked::default()
-    };
-    assert_eq!(Checked::from_rows(&rows), checked);
+    assert_eq!(Checked::from_rows(&rows), known(true, &[Dtype::F16], &[]));
+}
+
+/// What is known of a device on which something can be trained.
+fn known(bf16: bool, refused_dtypes: &[Dtype], composed: &[&str]) -> Checked {
+    Checked {
+        bf16,
+        refused_dtypes: refused_dtypes.to_vec(),
+        composed: composed.iter().map(|&it| it.to_owned()).collect(),
+        training_failed: None,
+    }
 }
 
 /// What the check of a group on the CPU says, as if it were a device of this class.
 fn rows(group: &str, class: DeviceClass, fault: Option<&Fault>) -> Vec<CheckRow> {
+    rows_of(&cases(group, class).unwrap(), class, fault)
+}
+
+fn rows_of(cases: &[CheckCase], class: DeviceClass, fault: Option<&Fault>) -> Vec<CheckRow> {
     let mut rows = Vec::new();
-    let cases = cases(group, class).unwrap();
-    run_cases(&cases, &Device::Cpu, class, fault, &mut |row| {
+    let mut keep = |row| {
         rows.push(row);
         ControlFlow::Continue(())
-    })
-    .unwrap();
+    };
+    run_cases(cases, &Device::Cpu, class, fault, &mut keep).unwrap();
     rows
 }
 
 /// The row of an operation that fails as asked.
 fn faulty(group: &str, operation: &str, kind: FaultKind) -> CheckRow {
-    let mut cases = cases(group, DeviceClass::Cpu).unwrap();
+    let class = DeviceClass::Cpu;
+    let mut cases = cases(group, class).unwrap();
     cases.retain(|case| case.operation == operation);
-    let mut rows = Vec::new();
-    let fault = fault(operation, kind);
-    let mut keep = |row| {
-        rows.push(row);
-        ControlFlow::Continue(())
-    };
-    run_cases(
-        &cases,
-        &Device::Cpu,
-        DeviceClass::Cpu,
-        Some(&fault),
-        &mut keep,
-    )
-    .unwrap();
+    let mut rows = rows_of(&cases, class, Some(&fault(operation, kind)));
     assert_eq!(rows.len(), 1);
     rows.remove(0)
 }

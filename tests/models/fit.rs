@@ -3,7 +3,7 @@
 use models::{
     arch::config::DecoderConfig,
     device::{DeviceKind, FoundDevice},
-    tasks::language::{Language, LanguageFacts, LanguagePlan, plan::ModelFacts, request::Preset},
+    tasks::language::{Language, LanguageFacts, LanguagePlan, request::Preset},
     train::{
         Facts, Kind, Resolved, TrainPlan,
         fit::{most_rows, room, with_rows},
@@ -334,7 +334,7 @@ fn on_device(
 fn model_on(kind: DeviceKind, free_bytes: u64) -> Facts<LanguageFacts> {
     let config = DecoderConfig::from_json(&Json::Object(Preset::Small.config())).unwrap();
     let mut facts = lora_facts();
-    facts.task.model = Some(ModelFacts::of(&config));
+    facts.task.model = Some(config);
     on_device(facts, kind, Some(free_bytes))
 }
 

@@ -1,7 +1,8 @@
 //! From a request to a plan.
 
-use models::device::{self, Checked, DeviceKind, FoundDevice, dtype::Dtype};
 use models::{
+    arch::config::DecoderConfig,
+    device::{self, Checked, DeviceKind, FoundDevice, dtype::Dtype},
     tasks::language::{
         Language, LanguageFacts, LanguagePlan, LanguageRequest,
         plan::*,
@@ -34,7 +35,7 @@ fn a_request_for_an_adapter_puts_it_beside_every_linear_weight() {
     let lora = plan.task.lora.unwrap();
     assert_eq!(plan.task.method, Method::Lora);
     assert_eq!((lora.rank, lora.alpha, lora.scale()), (16, 32.0, 2.0));
-    assert_eq!(lora.targets, ["q_proj", "v_proj", "down_proj"]);
+    assert_eq!(lora.targets.len(), 7, "{:?}", lora.targets);
     assert_eq!(lora.layers, (0..30).collect::<Vec<_>>());
     assert_eq!(plan.task.data.learn, Learn::Assistant);
     // 19 of 20 rows have at most 300 tokens.
@@ -346,14 +347,12 @@ pub(crate) fn scratch_facts() -> Facts<LanguageFacts> {
 }
 
 pub(crate) fn lora_facts() -> Facts<LanguageFacts> {
-    let linears = ["q_proj", "v_proj", "down_proj"];
+    let shape = json!({
+        "model_type": "llama", "vocab_size": 49_152, "hidden_size": 576, "intermediate_size": 1536,
+        "num_hidden_layers": 30, "num_attention_heads": 9, "max_position_embeddings": 2048,
+    });
     facts(LanguageFacts {
-        model: Some(ModelFacts {
-            config: None,
-            context: 2048,
-            layers: 30,
-            linears: linears.map(str::to_owned).to_vec(),
-        }),
+        model: DecoderConfig::from_json(&shape).ok(),
         data: DataFacts {
             read_as: "messages".to_owned(),
             chat: true,

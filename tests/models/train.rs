@@ -184,13 +184,6 @@ impl Watch {
     }
 }
 
-impl Watch {
-    pub(crate) fn until(enough: fn(&[TrainEvent]) -> bool) -> Self {
-        let events = Vec::new();
-        Self { events, enough }
-    }
-}
-
 impl Observer for Watch {
     fn event(&mut self, event: TrainEvent) {
         self.events.push(event);

@@ -20,9 +20,7 @@ use crate::{
     random::Random,
     tape::{Tape, Value},
     tasks::language::{
-        Language, LanguageFacts, LanguagePlan, LanguageRequest,
-        plan::{DataFacts, ModelFacts},
-        request::Method,
+        Language, LanguageFacts, LanguagePlan, LanguageRequest, plan::DataFacts, request::Method,
     },
     train::{
         Facts, Kind, TrainPlan, TrainRequest, resolve,
@@ -143,7 +141,7 @@ pub(super) fn plan(
     } else {
         let config = case.size.config()?;
         facts.vocab_size = config.vocab_size;
-        facts.model = Some(ModelFacts::of(&config));
+        facts.model = Some(config);
     }
     let facts = Facts {
         task: facts,
@@ -182,7 +180,7 @@ fn random_text(length: usize) -> LanguageFacts {
 
 fn shape(case: &BenchCase, plan: &TrainPlan<LanguagePlan>) -> Result<DecoderConfig> {
     match &plan.task.scratch {
-        Some(scratch) => DecoderConfig::from_json(&Json::Object(scratch.config.clone())),
+        Some(scratch) => scratch.shape(),
         None => case.size.config(),
     }
 }

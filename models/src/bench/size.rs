@@ -31,29 +31,38 @@ impl Size {
     /// All, from small to large.
     pub const ALL: [Self; 3] = [Self::Small, Self::Medium, Self::Large];
 
-    /// As in a report and on the command line.
-    pub fn name(self) -> &'static str {
+    /// Its name, whose shape the model has that is fine-tuned and talked to, the preset of which a new model is trained, and
+    /// tokens in a row that is learned from.
+    fn row(self) -> (&'static str, &'static str, Preset, usize) {
         match self {
-            Self::Small => "small",
-            Self::Medium => "medium",
-            Self::Large => "large",
+            Self::Small => ("small", "a shape of 4 M parameters", Preset::Nano, 128),
+            Self::Medium => ("medium", "shape of SmolLM2-135M", Preset::Micro, 256),
+            Self::Large => ("large", "shape of Qwen2.5-1.5B", Preset::Small, 512),
         }
     }
 
-    /// Whose shape the model has that is fine-tuned and talked to.
+    /// As in a report and on the command line.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
     pub(super) fn shape_name(self) -> &'static str {
-        match self {
-            Self::Small => "a shape of 4 M parameters",
-            Self::Medium => "shape of SmolLM2-135M",
-            Self::Large => "shape of Qwen2.5-1.5B",
-        }
+        self.row().1
+    }
+
+    pub(super) fn preset(self) -> Preset {
+        self.row().2
+    }
+
+    pub(super) fn row_length(self) -> usize {
+        self.row().3
     }
 
     /// The model that is fine-tuned and talked to.
     pub(super) fn config(self) -> Result<DecoderConfig> {
         DecoderConfig::from_json(&match self {
-            Self::Small => llama(4096, 256, 4, 4, 4, 688),
-            Self::Medium => llama(49_152, 576, 30, 9, 3, 1536),
+            Self::Small => llama([4096, 256, 4, 4, 4, 688]),
+            Self::Medium => llama([49_152, 576, 30, 9, 3, 1536]),
             Self::Large => json!({
                 "model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 1536, "intermediate_size": 8960,
                 "num_hidden_layers": 28, "num_attention_heads": 12, "num_key_value_heads": 2,
@@ -61,24 +70,6 @@ impl Size {
                 "tie_word_embeddings": true,
             }),
         })
-    }
-
-    /// The preset of which a new model is trained.
-    pub(super) fn preset(self) -> Preset {
-        match self {
-            Self::Small => Preset::Nano,
-            Self::Medium => Preset::Micro,
-            Self::Large => Preset::Small,
-        }
-    }
-
-    /// Tokens in a row that is learned from.
-    pub(super) fn row_length(self) -> usize {
-        match self {
-            Self::Small => 128,
-            Self::Medium => 256,
-            Self::Large => 512,
-        }
     }
 }
 
@@ -101,15 +92,17 @@ impl FromStr for Size {
 }
 
 fn llama(
-    vocabulary: usize,
-    hidden: usize,
-    layers: usize,
-    heads: usize,
-    key_value_heads: usize,
-    intermediate: usize,
+    [
+        vocabulary,
+        width,
+        layers,
+        heads,
+        key_value_heads,
+        feed_forward,
+    ]: [usize; 6],
 ) -> Json {
     json!({
-        "model_type": "llama", "vocab_size": vocabulary, "hidden_size": hidden, "intermediate_size": intermediate,
+        "model_type": "llama", "vocab_size": vocabulary, "hidden_size": width, "intermediate_size": feed_forward,
         "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": key_value_heads,
         "max_position_embeddings": 8192, "rope_theta": 1e5, "rms_norm_eps": 1e-5, "tie_word_embeddings": true,
     })
@@ -140,14 +133,11 @@ impl Weights for RepeatedWeights {
             shape: &[DRAWN],
             ..*request
         })?;
-        let repeated = drawn
-            .unsqueeze(0)?
-            .broadcast_as((count.div_ceil(DRAWN), DRAWN))?;
-        let flat = repeated.contiguous()?.flatten_all()?;
+        let times = count.div_ceil(DRAWN);
+        let repeated = drawn.unsqueeze(0)?.broadcast_as((times, DRAWN))?;
+        let repeated = repeated.contiguous()?.flatten_all()?;
         // A part of its own: what it was cut from would be kept with it.
-        Ok(flat
-            .narrow(0, 0, count)?
-            .force_contiguous()?
-            .reshape(request.shape)?)
+        let part = repeated.narrow(0, 0, count)?.force_contiguous()?;
+        Ok(part.reshape(request.shape)?)
     }
 }

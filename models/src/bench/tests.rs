@@ -206,10 +206,10 @@ fn a_change_within_the_spread_is_none() {
     let (before, twice, close) = (case(100.0), case(200.0), case(103.0));
     let slower = changes(&before, &twice).remove(0);
     assert!(slower.is_clear);
-    assert_eq!(slower.message(), "2.00x slower");
+    assert_eq!(slower.describe(), "2.00x slower");
     let same = changes(&before, &close).remove(0);
     assert!(!same.is_clear);
-    assert_eq!(same.message(), "no clear change");
+    assert_eq!(same.describe(), "no clear change");
     let other = vec![row("lora_step", F32, rows(8), 100.0, work)];
     assert!(changes(&before, &other).is_empty());
 }

@@ -225,13 +225,13 @@ mod tests {
         scale: 0.4,
         soft_cap: None,
     };
+    const CAPPED: Scoring = Scoring {
+        soft_cap: Some(0.8),
+        ..PLAIN
+    };
 
     #[test]
     fn the_kernel_for_the_cpu_equals_the_composition() {
-        let capped = Scoring {
-            scale: 0.4,
-            soft_cap: Some(0.8),
-        };
         let check = |[b, t, h, e]: [usize; 4], key_heads, spans: Spans, scoring| {
             let keys = [b, spans.keys, key_heads, e];
             let inputs = [normal(1, &[b, t, h, e]), normal(2, &keys), normal(3, &keys)];
@@ -241,35 +241,19 @@ mod tests {
         };
         check([1, 1, 1, 1], 1, Spans::causal(1, 1, 0, None), PLAIN);
         check([2, 37, 4, 6], 2, Spans::causal(2, 37, 0, None), PLAIN);
-        check([1, 130, 6, 16], 1, Spans::causal(1, 130, 5, None), capped);
+        check([1, 130, 6, 16], 1, Spans::causal(1, 130, 5, None), CAPPED);
         check([2, 200, 3, 33], 3, Spans::causal(2, 200, 0, Some(9)), PLAIN);
         let documents: Vec<u32> = (0..400).map(|token| token % 200 / 60).collect();
-        check(
-            [2, 200, 2, 8],
-            1,
-            Spans::documents(2, &documents, Some(50)),
-            capped,
-        );
+        let spans = Spans::documents(2, &documents, Some(50));
+        check([2, 200, 2, 8], 1, spans, CAPPED);
     }
 
     #[test]
     fn scores_of_any_size_give_finite_weights() {
         let [q, k, v] = inputs(5, 5).map(|x| x.to_dtype(DType::F32).unwrap());
-        let large = |x: Tensor| Value::constant((x * 1e3).unwrap());
-        let y = attention(
-            &large(q),
-            &large(k),
-            &Value::constant(v),
-            &Spans::causal(2, 5, 0, None),
-            PLAIN,
-        );
-        let y: Vec<f32> = y
-            .unwrap()
-            .tensor()
-            .flatten_all()
-            .unwrap()
-            .to_vec1()
-            .unwrap();
+        let [q, k] = [q, k].map(|x| (x * 1e3).unwrap());
+        let y = run([q, k, v], Spans::causal(2, 5, 0, None));
+        let y: Vec<f32> = y.flatten_all().unwrap().to_vec1().unwrap();
         assert!(y.iter().all(|y| y.is_finite()));
     }
 
@@ -278,21 +262,20 @@ mod tests {
         let cache = normal(2, &[2, 50, 2, 6]);
         for (past, window) in [(0, None), (29, None), (29, Some(7))] {
             let run = |dtype| {
-                let [q, k, v] = [
-                    normal(1, &[2, 1, 4, 6]),
-                    cache.clone(),
-                    (&cache * 0.5).unwrap(),
-                ]
-                .map(|x| x.to_dtype(dtype).unwrap());
-                let part = |x: &Tensor| Value::constant(x.narrow(1, 0, past + 1).unwrap());
-                let spans = Spans::causal(2, 1, past, window);
-                attention(&Value::constant(q), &part(&k), &part(&v), &spans, PLAIN)
-                    .unwrap()
-                    .tensor()
-                    .clone()
+                let [q, k, v] = [&normal(1, &[2, 1, 4, 6]), &cache, &(&cache * 0.5).unwrap()]
+                    .map(|x| x.to_dtype(dtype).unwrap());
+                let [k, v] = [k, v].map(|x| x.narrow(1, 0, past + 1).unwrap());
+                run([q, k, v], Spans::causal(2, 1, past, window))
             };
             check_close("y", &run(DType::F32), &run(DType::F64), 1e-5);
         }
+    }
+
+    /// The output without a gradient.
+    fn run(inputs: [Tensor; 3], spans: Spans) -> Tensor {
+        let [q, k, v] = inputs.map(Value::constant);
+        let y = attention(&q, &k, &v, &spans, PLAIN).unwrap();
+        y.tensor().clone()
     }
 
     fn inputs(queries: usize, keys: usize) -> [Tensor; 3] {
@@ -315,42 +298,21 @@ mod tests {
         check(4, Spans::causal(2, 4, 0, None), PLAIN);
         check(4, Spans::causal(2, 4, 0, Some(2)), PLAIN);
         check(2, Spans::causal(2, 2, 3, None), PLAIN);
-        check(
-            4,
-            Spans::documents(2, &[0, 0, 1, 1, 0, 1, 1, 1], Some(2)),
-            PLAIN,
-        );
-        check(
-            4,
-            Spans::causal(2, 4, 0, None),
-            Scoring {
-                scale: 0.4,
-                soft_cap: Some(0.8),
-            },
-        );
+        let documents = [0, 0, 1, 1, 0, 1, 1, 1];
+        check(4, Spans::documents(2, &documents, Some(2)), PLAIN);
+        check(4, Spans::causal(2, 4, 0, None), CAPPED);
     }
 
     #[test]
     fn documents_in_one_row_do_not_see_each_other() {
-        let run = |[q, k, v]: [Tensor; 3], spans: Spans| {
-            let [q, k, v] = [q, k, v].map(Value::constant);
-            attention(&q, &k, &v, &spans, PLAIN)
-                .unwrap()
-                .tensor()
-                .clone()
+        let documents = [0, 0, 1, 1, 1, 0, 0, 1, 1, 1];
+        let both = run(inputs(5, 5), Spans::documents(2, &documents, None));
+        let [both, q, k, v] = {
+            let [q, k, v] = inputs(5, 5);
+            [both, q, k, v].map(|x| x.narrow(1, 2, 3).unwrap())
         };
-        let both = run(
-            inputs(5, 5),
-            Spans::documents(2, &[0, 0, 1, 1, 1, 0, 0, 1, 1, 1], None),
-        );
-        let second = inputs(5, 5).map(|x| x.narrow(1, 2, 3).unwrap());
-        let alone = run(second, Spans::causal(2, 3, 0, None));
-        check_close(
-            "second document",
-            &both.narrow(1, 2, 3).unwrap(),
-            &alone,
-            1e-12,
-        );
+        let alone = run([q, k, v], Spans::causal(2, 3, 0, None));
+        check_close("second document", &both, &alone, 1e-12);
     }
 
     #[test]

@@ -86,12 +86,8 @@ mod tests {
         let tape = Tape::new(1);
         let x = normal(1, &[64]);
         let at = |place| {
-            Dropout::new(Some(&tape), 0.5, place)
-                .unwrap()
-                .apply(&x)
-                .unwrap()
-                .to_vec1::<f64>()
-                .unwrap()
+            let dropout = Dropout::new(Some(&tape), 0.5, place).unwrap();
+            dropout.apply(&x).unwrap().to_vec1::<f64>().unwrap()
         };
         assert_eq!(at("here"), at("here"));
         assert_ne!(at("here"), at("there"));

@@ -111,20 +111,13 @@ mod tests {
             };
             let [y, gradient] = run(Tensor::new(&x[..], &Device::Cpu).unwrap());
             for (index, x) in x.iter().enumerate() {
-                let expected = if *x > 50.0 { (*x, 1.0) } else { (0.0, 0.0) };
-                if x.abs() > 50.0 {
-                    assert_eq!(
-                        (y[index], gradient[index]),
-                        expected,
-                        "{activation:?} at {x}"
-                    );
-                } else {
-                    assert_eq!(
-                        (y[index], gradient[index]),
-                        (x * 0.5, 0.5),
-                        "{activation:?} at {x}"
-                    );
-                }
+                let expected = match *x {
+                    50.0.. => (*x, 1.0),
+                    ..-50.0 => (0.0, 0.0),
+                    _ => (x * 0.5, 0.5),
+                };
+                let found = (y[index], gradient[index]);
+                assert_eq!(found, expected, "{activation:?} at {x}");
             }
         }
     }

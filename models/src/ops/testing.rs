@@ -27,10 +27,7 @@ pub(crate) fn check_gradients(
 ) {
     let run = |inputs: &[Tensor]| {
         let tape = Tape::new(5);
-        let values: Vec<Value> = inputs
-            .iter()
-            .map(|input| tape.input(input.clone()))
-            .collect();
+        let values: Vec<Value> = inputs.iter().map(|it| tape.input(it.clone())).collect();
         let output = operation(&tape, &values).unwrap();
         (tape, values, output)
     };
@@ -38,31 +35,18 @@ pub(crate) fn check_gradients(
     assert!(output.wants_gradient(), "the operation recorded nothing");
     let projection = normal(99, output.tensor().dims());
     let wanted: Vec<&Value> = values.iter().collect();
-    let gradients = tape
-        .backward_to(
-            &output,
-            projection.clone(),
-            &wanted,
-            &mut Gradients::default(),
-        )
-        .unwrap();
+    let seed = projection.clone();
+    let gradients = tape.backward_to(&output, seed, &wanted, &mut Gradients::default());
+    let gradients = gradients.unwrap();
 
     let project = |inputs: &[Tensor]| {
         let output = run(inputs).2.tensor().to_dtype(DType::F64).unwrap();
-        (output * &projection)
-            .unwrap()
-            .sum_all()
-            .unwrap()
-            .to_scalar::<f64>()
-            .unwrap()
+        let sum = (output * &projection).unwrap().sum_all().unwrap();
+        sum.to_scalar::<f64>().unwrap()
     };
     for (index, gradient) in gradients.into_iter().enumerate() {
         let gradient = gradient.unwrap_or_else(|| panic!("input {index} got no gradient"));
-        assert_eq!(
-            gradient.dims(),
-            inputs[index].dims(),
-            "shape of the gradient of input {index}"
-        );
+        assert_eq!(gradient.dims(), inputs[index].dims(), "input {index}");
         let gradient = flat(&gradient);
         let numbers = flat(&inputs[index]);
         for element in 0..numbers.len() {
@@ -113,34 +97,26 @@ pub(crate) fn check_kernel_on(
         let values: Vec<Value> = inputs.into_iter().map(|input| tape.input(input)).collect();
         let output = operation(&values).unwrap();
         let wanted: Vec<&Value> = values.iter().collect();
-        let seed = normal(99, output.tensor().dims())
-            .to_dtype(output.tensor().dtype())
-            .unwrap();
-        let seed = seed.to_device(output.tensor().device()).unwrap();
-        let mut results = tape
-            .backward_to(&output, seed, &wanted, &mut Gradients::default())
-            .unwrap();
+        let y = output.tensor();
+        let seed = normal(99, y.dims()).to_dtype(y.dtype()).unwrap();
+        let seed = seed.to_device(y.device()).unwrap();
+        let results = tape.backward_to(&output, seed, &wanted, &mut Gradients::default());
+        let mut results = results.unwrap();
         results.push(Some(output.tensor().clone()));
         results
     };
     let expected = run(inputs.to_vec());
     let narrow = |input: &Tensor| input.to_dtype(dtype).unwrap().to_device(device).unwrap();
     let plain = inputs.iter().map(narrow).collect();
-    let inside = inputs
-        .iter()
-        .map(|input| inside_of_larger(&narrow(input)))
-        .collect();
+    let inside = |input| inside_of_larger(&narrow(input));
+    let inside = inputs.iter().map(inside).collect();
     for (layout, inputs) in [("plain", plain), ("inside", inside)] {
         for (index, (got, expected)) in run(inputs).iter().zip(&expected).enumerate() {
             let (Some(got), Some(expected)) = (got, expected) else {
                 panic!("input {index} got no gradient");
             };
-            check_close(
-                &format!("{layout}, result {index}"),
-                got,
-                expected,
-                tolerance,
-            );
+            let what = format!("{layout}, result {index}");
+            check_close(&what, got, expected, tolerance);
         }
     }
 }
@@ -175,11 +151,6 @@ fn inside_of_larger(tensor: &Tensor) -> Tensor {
 }
 
 fn flat(tensor: &Tensor) -> Vec<f64> {
-    tensor
-        .flatten_all()
-        .unwrap()
-        .to_dtype(DType::F64)
-        .unwrap()
-        .to_vec1()
-        .unwrap()
+    let wide = tensor.flatten_all().unwrap().to_dtype(DType::F64).unwrap();
+    wide.to_vec1().unwrap()
 }

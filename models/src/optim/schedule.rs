@@ -78,23 +78,29 @@ mod tests {
     use super::*;
     use crate::optim::testing::golden;
 
+    fn schedule(kind: ScheduleKind, warmup_steps: usize, steps: usize) -> Schedule {
+        Schedule {
+            peak: 1.0,
+            kind,
+            warmup_steps,
+            steps,
+            min_ratio: 0.0,
+        }
+    }
+
     #[track_caller]
     fn check(name: &str, kind: ScheduleKind) {
         let schedule = Schedule {
             peak: 2.0,
-            kind,
-            warmup_steps: 3,
-            steps: 13,
             min_ratio: 0.1,
+            ..schedule(kind, 3, 13)
         };
         let expected = golden();
         let expected = expected["schedules"][name].as_array().unwrap();
         for (step, expected) in expected.iter().enumerate() {
             let (rate, expected) = (schedule.at(step + 3), expected.as_f64().unwrap());
-            assert!(
-                (rate - expected).abs() < 1e-9,
-                "step {step}: {rate}, not {expected}"
-            );
+            let off = (rate - expected).abs();
+            assert!(off < 1e-9, "step {step}: {rate}, not {expected}");
         }
     }
 
@@ -107,13 +113,7 @@ mod tests {
 
     #[test]
     fn the_warm_up_rises_evenly_from_above_zero_to_the_peak() {
-        let schedule = Schedule {
-            peak: 1.0,
-            kind: ScheduleKind::Cosine,
-            warmup_steps: 3,
-            steps: 10,
-            min_ratio: 0.0,
-        };
+        let schedule = schedule(ScheduleKind::Cosine, 3, 10);
         let rates: Vec<f64> = (0..4).map(|step| schedule.at(step)).collect();
         assert_eq!(rates, [0.25, 0.5, 0.75, 1.0]);
         assert_eq!(schedule.at(10), 0.0);
@@ -122,13 +122,7 @@ mod tests {
 
     #[test]
     fn a_warm_up_longer_than_the_run_is_refused() {
-        let schedule = Schedule {
-            peak: 1.0,
-            kind: ScheduleKind::Linear,
-            warmup_steps: 500,
-            steps: 300,
-            min_ratio: 0.0,
-        };
+        let schedule = schedule(ScheduleKind::Linear, 500, 300);
         assert_eq!(
             schedule.check().unwrap_err().to_string(),
             "`schedule.warmup_steps` is 500, longer than the whole run of 300 steps"
@@ -137,11 +131,7 @@ mod tests {
             peak: f64::NAN,
             ..schedule
         };
-        assert!(
-            bad.check()
-                .unwrap_err()
-                .to_string()
-                .starts_with("`learning_rate` is NaN")
-        );
+        let error = bad.check().unwrap_err().to_string();
+        assert!(error.starts_with("`learning_rate` is NaN"), "{error}");
     }
 }

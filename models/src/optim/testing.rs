@@ -85,10 +85,9 @@ pub(super) fn assert_close(tensor: &Tensor, expected: &Value, name: &str) {
 /// Trains with the gradients and learning rates of the reference and compares the weights, and the norms if clipped.
 #[track_caller]
 pub(super) fn check_golden(case: &str, rule: Rule, decay_all: bool, max_norm: Option<f64>) {
-    let scope = if decay_all {
-        DecayScope::All
-    } else {
-        DecayScope::Matrices
+    let scope = match decay_all {
+        true => DecayScope::All,
+        false => DecayScope::Matrices,
     };
     let (parameters, expected) = train(case, rule, scope, max_norm, |_, _| {});
     for parameter in parameters.iter() {
@@ -102,21 +101,19 @@ pub(super) fn train_golden(
     case: &str,
     watch: impl FnMut(&Parameters, bool),
 ) -> (Parameters, Value) {
+    let adamw = super::AdamW {
+        beta2: 0.95,
+        weight_decay: 0.1,
+        ..super::AdamW::default()
+    };
+    let sgd = super::Sgd {
+        momentum: 0.9,
+        nesterov: false,
+        weight_decay: 0.01,
+    };
     let rule = match case {
-        "adamw_all" => {
-            let adamw = super::AdamW {
-                beta2: 0.95,
-                weight_decay: 0.1,
-                ..super::AdamW::default()
-            };
-            adamw.into()
-        }
-        _ => super::Sgd {
-            momentum: 0.9,
-            nesterov: false,
-            weight_decay: 0.01,
-        }
-        .into(),
+        "adamw_all" => adamw.into(),
+        _ => sgd.into(),
     };
     train(case, rule, DecayScope::All, None, watch)
 }

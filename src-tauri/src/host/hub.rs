@@ -17,11 +17,8 @@ use models::{
         dtype::{DeviceClass, Role, choose_dtype},
     },
     tasks::language::{
-        Language, LanguageFacts, LanguageRequest,
-        footprint::inference_bytes,
-        model::base_of,
-        plan::{DataFacts, ModelFacts},
-        request::Method,
+        Language, LanguageFacts, LanguageRequest, footprint::inference_bytes, model::base_of,
+        plan::DataFacts, request::Method,
     },
     train::{Facts, Kind, RunRequest, TrainRequest, resolve},
 };
@@ -182,7 +179,7 @@ fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Re
     task.data.files = vec![PathBuf::from("data.jsonl")];
     task.data.learn = Some(Learn::default());
     let facts = LanguageFacts {
-        model: Some(ModelFacts::of(config)),
+        model: Some(config.clone()),
         data: DataFacts {
             read_as: String::new(),
             chat: true,

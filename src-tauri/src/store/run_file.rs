@@ -472,11 +472,15 @@ mod tests {
 
     #[test]
     fn former_names_of_fields_mean_what_they_meant() {
-        let now = serde_json::json!({"gradient_checkpointing": true, "memory_fallback": {"cpu": true}});
+        let now =
+            serde_json::json!({"gradient_checkpointing": true, "memory_fallback": {"cpu": true}});
         let former = read_text("checkpointing: true\nrelief:\n  cpu: true\n").unwrap();
         assert_eq!(former, request_from(now.clone()));
         let changes = ["checkpointing=true", "relief.cpu=true"].map(str::to_owned);
-        assert_eq!(set(AnyRequest::default(), &changes).unwrap(), request_from(now));
+        assert_eq!(
+            set(AnyRequest::default(), &changes).unwrap(),
+            request_from(now)
+        );
         let both = read_text("checkpointing: true\ngradient_checkpointing: false\n").unwrap_err();
         assert_eq!(both.field.as_deref(), Some("checkpointing"));
     }

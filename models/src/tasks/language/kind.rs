@@ -9,14 +9,13 @@ use std::{
 };
 
 use candle_core::Device;
-use serde_json::Value;
 
 use super::{
     LanguageFacts, LanguagePlan, LanguageRequest, LanguageTask,
     fields::FIELDS,
     fit, footprint,
     outlines::Outlines,
-    plan::{DataFacts, ModelFacts},
+    plan::DataFacts,
     preset,
     request::{Method, TokenizerSource},
     resolve,
@@ -117,12 +116,11 @@ impl Kind for Language {
     }
 
     fn read_shape(plan: &LanguagePlan) -> Result<DecoderConfig> {
-        let config = match (&plan.scratch, &plan.model) {
-            (Some(scratch), _) => Value::Object(scratch.config.clone()),
-            (None, Some(model)) => ModelFolder::open(model)?.config,
-            (None, None) => return Err(no_model()),
-        };
-        DecoderConfig::from_json(&config)
+        match (&plan.scratch, &plan.model) {
+            (Some(scratch), _) => scratch.shape(),
+            (None, Some(model)) => DecoderConfig::from_json(&ModelFolder::open(model)?.config),
+            (None, None) => Err(no_model()),
+        }
     }
 
     fn estimate(plan: &TrainPlan<LanguagePlan>, shape: &DecoderConfig) -> Estimate {
@@ -193,14 +191,10 @@ impl Kind for Language {
         read: Option<&ReadText>,
     ) -> Result<LanguageFacts> {
         let model = request.task.model.as_deref();
-        let config = match model.filter(|_| needs_model(&request.task)) {
-            Some(folder) => Some(DecoderConfig::from_json(
-                &ModelFolder::open(folder)?.config,
-            )?),
-            None => None,
-        };
+        let model = model.filter(|_| needs_model(&request.task));
+        let shape = |folder| DecoderConfig::from_json(&ModelFolder::open(folder)?.config);
         Ok(LanguageFacts {
-            model: config.as_ref().map(ModelFacts::of),
+            model: model.map(shape).transpose()?,
             data: read.map(|read| read.facts.clone()).unwrap_or_default(),
             vocab_size: read.map_or(0, |read| read.text.tokenizer.vocabulary_size()),
         })
@@ -210,7 +204,7 @@ impl Kind for Language {
         let Some(scratch) = &plan.scratch else {
             return Ok(());
         };
-        match DecoderConfig::from_json(&Value::Object(scratch.config.clone())) {
+        match scratch.shape() {
             Err(Error::Setting { field, problem }) => {
                 Err(Error::setting(format!("scratch.config.{field}"), problem))
             }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::request::{Learn, Method, TokenizerSource};
 use crate::{
+    Result,
     arch::{config::DecoderConfig, lora::LoraConfig},
     data::{DataRequest, TextRows, format::Format},
     train::tree::Part,
@@ -43,6 +44,13 @@ pub struct ScratchPlan {
     pub tokenizer: TokenizerSource,
     /// The most tokens a tokenizer trained for it may have.
     pub vocab_size: usize,
+}
+
+impl ScratchPlan {
+    /// What its config means.
+    pub fn shape(&self) -> Result<DecoderConfig> {
+        DecoderConfig::from_json(&Value::Object(self.config.clone()))
+    }
 }
 
 /// What to learn from.
@@ -117,8 +125,7 @@ impl LoraPlan {
 
     /// What the adapter's output is multiplied with.
     pub fn scale(&self) -> f64 {
-        let rank = self.rank as f64;
-        self.alpha / if self.rslora { rank.sqrt() } else { rank }
+        self.config().scale()
     }
 }
 
@@ -134,38 +141,12 @@ pub struct PromptPlan {
 /// What was looked up before a language run can be planned.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LanguageFacts {
-    /// The model the request names. `None` from scratch.
-    pub model: Option<ModelFacts>,
+    /// The shape of the model the request names. `None` from scratch.
+    pub model: Option<DecoderConfig>,
     /// The data the request names.
     pub data: DataFacts,
     /// How many tokens the tokenizer really has: one trained on little text may have fewer than asked.
     pub vocab_size: usize,
-}
-
-/// A model on disk.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ModelFacts {
-    /// Its shape, where that is known.
-    pub config: Option<DecoderConfig>,
-    /// The longest text it was made for, in tokens.
-    pub context: usize,
-    /// How many layers.
-    pub layers: usize,
-    /// The linear weights of a layer, by the last part of their names: what LoRA can be put beside.
-    pub linears: Vec<String>,
-}
-
-impl ModelFacts {
-    /// The facts about a model of this shape.
-    pub fn of(config: &DecoderConfig) -> Self {
-        let linears = config.linears().iter();
-        Self {
-            config: Some(config.clone()),
-            context: config.max_position_embeddings,
-            layers: config.layers.len(),
-            linears: linears.map(|&name| name.to_owned()).collect(),
-        }
-    }
 }
 
 /// Data on disk.
@@ -203,11 +184,9 @@ impl DataFacts {
 impl LanguageFacts {
     /// The shape of the model that a plan trains, if it can be read.
     pub fn shape(&self, plan: &LanguagePlan) -> Option<DecoderConfig> {
-        match (&plan.scratch, &self.model) {
-            (Some(scratch), _) => {
-                DecoderConfig::from_json(&Value::Object(scratch.config.clone())).ok()
-            }
-            (None, model) => model.as_ref()?.config.clone(),
+        match &plan.scratch {
+            Some(scratch) => scratch.shape().ok(),
+            None => self.model.clone(),
         }
     }
 }

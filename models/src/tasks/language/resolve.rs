@@ -7,7 +7,7 @@ use super::{
     request::*,
 };
 use crate::{
-    arch::config::unread,
+    arch::config::{DecoderConfig, unread},
     data::{TextRows, format::Format},
     train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
 };
@@ -174,7 +174,12 @@ impl Resolver<'_> {
                 .get("max_position_embeddings")
                 .and_then(|context| context.as_u64())
                 .map(|context| context as usize),
-            None => self.facts.task.model.as_ref().map(|model| model.context),
+            None => self
+                .facts
+                .task
+                .model
+                .as_ref()
+                .map(|model| model.max_position_embeddings),
         };
         found.unwrap_or(preset::LONGEST_ROW)
     }
@@ -310,7 +315,8 @@ impl Resolver<'_> {
             Chosen::new(0.0, "small adapters rarely gain from it")
         });
         self.within("lora.dropout", dropout, 0.0, 0.9);
-        let known = facts.map(|model| model.linears.clone()).unwrap_or_default();
+        let known = facts.map(DecoderConfig::linears).unwrap_or_default();
+        let known: Vec<String> = known.iter().map(|&name| name.to_owned()).collect();
         let targets = self.take("lora.targets", &request.targets, || {
             Chosen::new(
                 known.clone(),
@@ -327,7 +333,7 @@ impl Resolver<'_> {
                 format!("has `{target}`, which this model lacks; it has {known}"),
             );
         }
-        let count = facts.map(|model| model.layers).unwrap_or_default();
+        let count = facts.map_or(0, |model| model.layers.len());
         let layers = self.take("lora.layers", &request.layers, || {
             Chosen::new((0..count).collect(), "all of them")
         });
