@@ -16,7 +16,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    jobs::engine::{Control, Engine},
+    jobs::engine::Engine,
     power::supply::Power,
     store::{
         benchmarks::{self, BenchReport, FORMAT, MeasuredDevice, words_of},
@@ -279,18 +279,16 @@ impl Host {
             avoid_kernels: plan.checked.composed.clone(),
             seconds,
         };
-        let mut measured = None;
-        let mut hear = |reply| {
-            if let Reply::Measured { row } = reply {
-                measured = Some(*row);
-            }
+        let mut hear = |reply| match reply {
+            Reply::Measured { row } => Some(*row),
+            _ => None,
         };
-        let asked = engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()));
-        Ok(match (measured, asked) {
-            (Some(row), _) => row,
-            (None, Err(error)) => Row::not_measured(case.clone(), error.message),
-            (None, Ok(())) => Row::not_measured(case.clone(), "the engine said nothing"),
-        })
+        let why = match engine.ask_for(&ask, &mut hear, stop) {
+            Ok(Some(row)) => return Ok(row),
+            Ok(None) => "the engine said nothing".to_owned(),
+            Err(error) => error.message,
+        };
+        Ok(Row::not_measured(case.clone(), why))
     }
 }
 
