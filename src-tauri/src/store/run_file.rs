@@ -1,6 +1,5 @@
 //! Run files: requests that people write, and plans that are kept with a run.
 
-mod names;
 mod unknown;
 
 use std::{collections::BTreeMap, fs, path::Path};
