@@ -1,60 +1,44 @@
 // How fields, values and problems of a run file are said to a person.
 
-import type { ChoiceView, FieldProblemView } from "../../api";
+import { FIELDS, type ChoiceView, type Field, type FieldProblemView } from "../../api";
 import { count } from "../../lib/format";
 import { nameOf } from "../../lib/paths";
 import type { KindForm } from "../kind";
 import { readList } from "./filled";
 
 /** What a field is called. The first that names it counts. */
-export type Names = { field: string; label: string }[];
-
-/** Fields that stand in the form itself, or nowhere in it. */
-const LABELS: Record<string, string> = {
-  name: "Name",
-  steps: "Steps",
-  epochs: "Passes",
-  "data.files": "Data",
-  "data.format": "Format",
-  "data.columns": "Columns",
-  "data.encoding": "Encoding",
-  "data.rows": "Rows of text",
-};
-
-/** Names that have their own spelling. */
-const SPELLINGS: Record<string, string> = {
-  true: "on",
-  false: "off",
-  adamw: "AdamW",
-  sgd: "SGD",
-  cpu: "CPU",
-  metal: "Metal",
-  "": "",
-};
+export type Names = Pick<Field, "name" | "label">[];
 
 /** What a field is called. */
 export function labelOf(field: string, names: Names): string {
-  const known = LABELS[field] ?? names.find((it) => it.field === field)?.label;
+  const known = names.find(({ name }) => name === field)?.label;
   if (known) return known;
   const words = (field.split(".").at(-1) ?? field).replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** Which numbers a field takes: a sentence. */
+export function allowed({ bounds }: Field): string {
+  if (!bounds) return "";
+  const { min, max, above } = bounds;
+  const least = above ? `Above ${typed(String(min))}` : `At least ${typed(String(min))}`;
+  return max === null ? `${least}.` : `${least}, at most ${typed(String(max))}.`;
+}
+
 /** A value of the plan as it is read. */
-export function shown(field: string, value: string, { spellings, paths }: KindForm): string {
-  const spelling = spellings[field]?.[value];
-  if (spelling !== undefined) return spelling;
+export function shown(field: string, value: string, { paths }: KindForm): string {
   if (field === "data.files") return readList(value).map(nameOf).join(", ");
   if (paths.includes(field)) return nameOf(value);
   if (/^cuda(:\d+)?$/.test(value)) return value.replace("cuda", "CUDA").replace(":", " ");
   if (field !== "seed" && field !== "name" && /^\d+$/.test(value)) return count(Number(value));
-  return typed(value);
+  return typed(value, field);
 }
 
-/** A value of the plan as it could be typed into its field. */
-export function typed(value: string): string {
-  const spelling = SPELLINGS[value];
-  if (spelling !== undefined) return spelling;
+/** A value of the plan as it could be typed into its field, or is chosen there. */
+export function typed(value: string, field?: string): string {
+  const choice = FIELDS.find(({ name }) => name === field)?.choices.find((it) => it.value === value);
+  if (choice) return choice.label;
+  if (value === "true" || value === "false") return value === "true" ? "on" : "off";
   if (value === "{}") return "none";
   if (value.startsWith("[")) return listed(value);
   if (!/^-?\d+(\.\d+)?(e-?\d+)?$/.test(value)) return value;
@@ -73,7 +57,7 @@ function listed(value: string): string {
 /** What stands in an empty field: what the plan chose for it. */
 export function hint(choice: ChoiceView | undefined): string {
   if (!choice?.automatic) return "automatic";
-  return choice.value === "[]" ? choice.why.replace(/\.$/, "") : typed(choice.value);
+  return choice.value === "[]" ? choice.why.replace(/\.$/, "") : typed(choice.value, choice.field);
 }
 
 /** The choices that were made for the user, the most telling ones first, and all others. */
@@ -89,7 +73,7 @@ export function ordered(choices: ChoiceView[], { telling }: KindForm): { telling
 /** A text with the names of fields said as the form says them: a sentence. */
 export function sentence(text: string, names: Names): string {
   const words = text.trim().replace(/`([^`]*)`/g, (_, inside: string) => {
-    const isField = inside in LABELS || names.some((it) => it.field === inside);
+    const isField = names.some(({ name }) => name === inside);
     return isField || inside === "" ? `“${labelOf(inside, names)}”` : `“${inside}”`;
   });
   const grouped = words.replace(/(^|[\s(])(\d{4,})(?=[\s,.;)]|$)/g, (_, before: string, digits: string) => before + count(Number(digits)));
