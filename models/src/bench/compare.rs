@@ -22,7 +22,7 @@ impl Change<'_> {
     }
 
     /// What came of it, in words: `3 % slower`.
-    pub fn message(&self) -> String {
+    pub fn describe(&self) -> String {
         match self.is_clear {
             true => describe(self.ratio()),
             false => "no clear change".to_owned(),

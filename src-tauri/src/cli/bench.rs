@@ -250,7 +250,7 @@ fn compare(earlier: &BenchReport, later: &BenchReport, terminal: &Terminal) -> R
         }
         terminal.line("");
     }
-    for sentence in later.since_words(earlier) {
+    for sentence in later.since_messages(earlier) {
         terminal.line(sentence);
     }
     Ok(Ended::Done)

@@ -34,12 +34,9 @@ use crate::{
     store::{
         checks::view::CheckProgressView,
         run_state::{RunProgress, RunState},
-        runs::Run,
+        runs::{self as stored_runs, Run, view::RunView},
     },
-    wire::{
-        error::AppError,
-        view::{ErrorView, RunView},
-    },
+    wire::error::{AppError, Result},
 };
 
 use home::view::News;
@@ -106,9 +103,6 @@ struct ChatPlace {
     stop: AtomicBool,
 }
 
-/// The result of every command.
-type Answer<T> = Result<T, ErrorView>;
-
 impl App {
     pub(crate) fn new(host: Host, warnings: Vec<String>) -> Self {
         let host = Arc::new(host);
@@ -156,7 +150,7 @@ impl App {
     }
 
     /// How far a run is, and its plan if it still has one. Of its events only the new ones are read.
-    pub(crate) fn state(&self, run: &Run) -> Result<(RunState, Option<AnyPlan>), AppError> {
+    pub(crate) fn state(&self, run: &Run) -> Result<(RunState, Option<AnyPlan>)> {
         let mut known = locked(&self.known);
         let progress = known
             .entry(run.id.clone())
@@ -167,7 +161,7 @@ impl App {
     }
 
     /// A run as the window shows it.
-    fn view(&self, run: &Run) -> Result<RunView, AppError> {
+    fn view(&self, run: &Run) -> Result<RunView> {
         Ok(self.show(run, self.state(run)?))
     }
 
@@ -176,9 +170,14 @@ impl App {
         RunView::new(state, plan.as_ref(), self.queue.place(&run.id))
     }
 
+    /// The run with an id.
+    fn run(&self, id: &str) -> Result<Run> {
+        stored_runs::exact(&self.host.paths, id)
+    }
+
     /// All runs, the newest first. One that can't be read is left out; its folder stays.
     fn views(&self) -> Vec<RunView> {
-        let runs = crate::store::runs::list(&self.host.paths);
+        let runs = stored_runs::list(&self.host.paths);
         runs.iter()
             .rev()
             .filter_map(|run| self.view(run).ok())
@@ -191,7 +190,7 @@ impl App {
     }
 
     /// A path to write to, which the user has chosen in a dialog: the page alone can't name one.
-    fn picked(&self, path: &str) -> Result<PathBuf, AppError> {
+    fn picked(&self, path: &str) -> Result<PathBuf> {
         let path = PathBuf::from(path);
         match locked(&self.picked).contains(&path) {
             true => Ok(path),
@@ -202,7 +201,7 @@ impl App {
         }
     }
 
-    fn place(&self, place: u32) -> Result<&ChatPlace, AppError> {
+    fn place(&self, place: u32) -> Result<&ChatPlace> {
         let found = self.chats.get(place as usize);
         found.ok_or_else(|| AppError::invalid(format!("there is no place {place} for a model")))
     }
@@ -244,7 +243,6 @@ macro_rules! commands_on {
             bench::export_benchmark,
             bench::save_picture,
             bench::delete_benchmark,
-            bench::published_figures,
             hub::hub,
             hub::hub_search,
             hub::hub_repository,
@@ -259,7 +257,6 @@ macro_rules! commands_on {
             hub::hub_user,
             hub::hub_login,
             hub::hub_logout,
-            train::train_fields,
             train::plan_run,
             train::try_run,
             train::stop_trial,
@@ -298,7 +295,13 @@ macro_rules! commands_on {
 
 /// All commands, with the types that the window's code is checked against.
 pub(crate) fn builder() -> tauri_specta::Builder<Wry> {
-    commands_on!(Wry).constant("trainFields", tasks::fields::fields())
+    commands_on!(Wry)
+        // What is sent is what is read: neither leaves a field out.
+        .disable_serde_phases()
+        // A page counts exactly up to 2^53, and nothing here is more.
+        .dangerously_cast_bigints_to_number()
+        .constant("trainFields", tasks::fields::fields())
+        .constant("publishedFigures", bench::published_figures())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // The app as a whole: its device, its settings, what is running, and what it tells the window.
 
 import type { Channel } from "@tauri-apps/api/core";
-import type { DeviceView_Serialize as DeviceView, News, Pick, SettingsView } from "../../../ui/src/api/bindings";
+import type { DeviceView, News, Pick, SettingsView } from "../../../ui/src/api/bindings";
 import { checking } from "./check";
 import { goingRun, offeredRuns, forgetOffered, runAnswers, starterRun, visibleRuns, waitingRuns } from "./runs";
 import { filled, HOME, refuse, type Some } from "./scene";

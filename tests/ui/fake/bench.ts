@@ -1,18 +1,18 @@
 // The benchmarks of the made-up app: four of this machine, one from elsewhere, and one that is done when it is asked for.
 
 import type {
-  AdviceView,
-  BenchDeviceView_Serialize as BenchDeviceView,
-  BenchRowView_Serialize as BenchRowView,
-  BenchUnit,
-  BenchView_Serialize as BenchView,
-  ComparedRowView,
-  ComparisonView,
+  Advice,
+  BenchDeviceView,
+  BenchRowView,
+  BenchView,
+  ComparedRow,
+  Comparison,
+  Unit,
 } from "../../../ui/src/api/bindings";
 import { ago, chance, filled, noise, refuse, wait, type Some } from "./scene";
 
 /** A workload: its name, its title and what is counted. */
-type Workload = readonly [workload: string, title: string, unit: BenchUnit];
+type Workload = readonly [workload: string, title: string, unit: Unit];
 
 /** A case: what it is of, how it differs, what a step does and takes, its peak in GB, and its share of the roofline. */
 type Case = readonly [of: Workload, config: string, dtype: string | null, rows: number | null, amount: number, millis: number, peak: number, share?: number];
@@ -125,7 +125,7 @@ const ratios = [
   "Metal is 8.56x faster than the CPU at: Full step.",
   "Metal is 5.62x faster than the CPU at: From-scratch step.",
 ];
-const advice: AdviceView[] = [
+const advice: Advice[] = [
   { setting: "device", value: "metal", why: "It learns at 6.12 times the rate of the CPU, on average over what both did." },
   { setting: "dtype.compute", value: "bf16", why: "It learns at 1.34 times the rate of f32." },
   { setting: "batch.rows", value: "8", why: "97 % of the best rate, with the least memory. Tokens a second by rows: 2: 5257, 8: 7787, 16: 8063." },
@@ -186,7 +186,7 @@ let kept: BenchView[] = !filled
 
 const find = (id: string) => kept.find((one) => one.id === id) ?? refuse(`there is no benchmark \`${id}\``);
 
-function written(perSecond: number, unit: BenchUnit): string {
+function written(perSecond: number, unit: Unit): string {
   const [by, name] = { tokens: [1, "tokens/s"], operations: [1e12, "TFLOP/s"], bytes: [1e9, "GB/s"], batches: [1, "batches/s"] }[unit] as [number, string];
   const value = perSecond / by;
   return `${value >= 100 ? Math.round(value).toLocaleString("en-US") : value.toPrecision(3)} ${name}`;
@@ -198,7 +198,7 @@ function changed(ratio: number): string {
   return times >= 1.2 ? `${times.toFixed(2)}x ${word}` : `${Math.round(Math.abs(ratio - 1) * 100)} % ${word}`;
 }
 
-function comparedRow(one: BenchRowView, other: BenchRowView): ComparedRowView[] {
+function comparedRow(one: BenchRowView, other: BenchRowView): ComparedRow[] {
   const [a, b] = [one.measured, other.measured];
   if (!a?.perSecond || !b?.perSecond) return [];
   const ratio = b.perSecond / a.perSecond;
@@ -210,12 +210,12 @@ function comparedRow(one: BenchRowView, other: BenchRowView): ComparedRowView[] 
       after: written(b.perSecond, other.unit),
       message: isClear ? changed(ratio) : "no clear change",
       ratio,
-      isClear,
+      is_clear: isClear,
     },
   ];
 }
 
-function compared(earlier: BenchView, later: BenchView): ComparisonView[] {
+function compared(earlier: BenchView, later: BenchView): Comparison[] {
   return later.devices.flatMap((after) => {
     const only = earlier.devices.length === 1 && later.devices.length === 1 ? earlier.devices[0] : undefined;
     const before = only ?? earlier.devices.find(({ setting }) => setting === after.setting);
@@ -224,23 +224,9 @@ function compared(earlier: BenchView, later: BenchView): ComparisonView[] {
       const same = before.rows.find((it) => it.workload === row.workload && it.dtype === row.dtype && it.config === row.config);
       return same ? comparedRow(same, row) : [];
     });
-    return rows.length === 0 ? [] : [{ before: before.name, after: after.name, rows }];
+    return rows.length === 0 ? [] : [{ devices: [before.name, after.name], rows, mean: null }];
   });
 }
-
-/** What others have published: of what, by which tool, on what, tokens a second, when and where. */
-const PUBLISHED = (
-  [
-    [LORA, "MLX LM", "Mistral 7B, 4 layers, batch of 1, WikiSQL", "Apple M1 Max, 32 GB", 250, "2023-12", "https://github.com/ml-explore/mlx-lm/blob/main/mlx_lm/LORA.md"],
-    [LORA, "torchtune", "Llama 3.1 8B, 2 x 2048 tokens, compiled", "NVIDIA RTX 4090", 3083, "2024-09", "https://github.com/meta-pytorch/torchtune/blob/main/README.md"],
-    [FULL, "torchtune", "Llama 3.1 8B, 2 x 2048 tokens, compiled", "NVIDIA RTX 4090", 1650, "2024-09", "https://github.com/meta-pytorch/torchtune/blob/main/README.md"],
-    [SCRATCH, "LLMs from scratch (PyTorch)", "GPT-2 124M, 32 x 1024 tokens, bf16, compiled", "NVIDIA A100", 142156, "2025-02", "https://github.com/rasbt/LLMs-from-scratch/tree/main/ch05/10_llm-training-speed"],
-    [PROMPT, "MLX LM", "Qwen3 4B, bf16, 2048 tokens", "Apple M4 Max, 64 GB", 1780.6, "2025-10", "https://github.com/ml-explore/mlx-lm/blob/main/mlx_lm/BENCHMARKS.md"],
-    [GENERATION, "MLX LM", "Qwen3 4B, bf16", "Apple M4 Max, 64 GB", 52.5, "2025-10", "https://github.com/ml-explore/mlx-lm/blob/main/mlx_lm/BENCHMARKS.md"],
-    [GENERATION, "llama.cpp", "Llama 3 8B, f16", "Apple M3 Max, 40 GPU cores", 22.4, "2024-05", "https://github.com/XiongjieDai/GPU-Benchmarks-on-LLM-Inference"],
-    [GENERATION, "gpt-fast", "Llama 3.1 8B, bf16", "NVIDIA A100, 330 W", 93.9, "2024-09", "https://github.com/meta-pytorch/gpt-fast/blob/main/README.md"],
-  ] as [Workload, string, string, string, number, string, string][]
-).map(([[workload, title], tool, work, hardware, tokensPerSecond, date, source]) => ({ tool, workload, title, work, hardware, tokensPerSecond, date, source }));
 
 const how = new URLSearchParams(location.search).get("bench");
 /** Where a benchmark stays that stays. */
@@ -310,5 +296,4 @@ export const benchAnswers = {
     kept = kept.filter((one) => one.id !== gone);
   },
 
-  publishedFigures: () => PUBLISHED,
 } satisfies Some;

@@ -1,6 +1,6 @@
 // Conversations, and models that answer them in Markdown.
 
-import type { ConversationFile_Deserialize as NewConversation, ConversationFile_Serialize as Conversation } from "../../../ui/src/api/bindings";
+import type { ConversationFile as Conversation } from "../../../ui/src/api/bindings";
 import { ago, filled, refuse, type Some, wait } from "./scene";
 
 type Row = [id: string, title: string, model: string, modelTitle: string, minutes: number, turns: Conversation["turns"], system?: string];
@@ -59,7 +59,7 @@ function found(id: string): Conversation {
   return conversations.find((each) => each.id === id) ?? refuse(`there is no conversation \`${id}\``);
 }
 
-function kept(it: NewConversation): Conversation {
+function kept(it: Conversation): Conversation {
   const turns = (it.turns ?? []).map((turn) => ({ said: turn.said ?? "", answer: turn.answer ?? "", beside: turn.beside ?? null }));
   const id = it.id || `2026-11-21-${conversations.length + 1}`;
   const title = it.title || (turns[0]?.said.slice(0, 60) ?? "") || "Nothing said yet";
@@ -75,7 +75,7 @@ export const chatAnswers = {
     return {
       answers: !continues,
       context: continues ? 256 : 8192,
-      sampling: { temperature: 0.7, topK: 0, topP: 0.9, minP: 0, repetitionPenalty: 1, seed: 42, maxTokens: 512 },
+      sampling: { temperature: 0.7, top_k: 0, top_p: 0.9, min_p: 0, repetition_penalty: 1, seed: 42, max_tokens: 512 },
       warnings: [],
       base: isRun && !continues ? "/Users/mira/Library/Application Support/app.anneal.desktop/models/SmolLM2-1.7B-Instruct" : null,
     };
@@ -88,7 +88,7 @@ export const chatAnswers = {
 
   answer: async (place, messages, sampling, pieces) => {
     if (!opened[place]) refuse("no model is open", "choose one first");
-    const said = messages.at(-1)?.text ?? "";
+    const said = messages.at(-1)?.content ?? "";
     if (said.includes("fail")) refuse("out of memory: the answer needs 2.1 GB and 0.9 GB are free", "close the model beside it, or begin a new conversation");
     stopped[place] = false;
     const whole = place === 0 ? MARKDOWN : PLAIN;
@@ -98,14 +98,14 @@ export const chatAnswers = {
     let tokens = 0;
     for (const word of words) {
       await wait(12);
-      if (stopped[place] || tokens >= sampling.maxTokens) break;
+      if (stopped[place] || tokens >= sampling.max_tokens) break;
       text += word;
       tokens += 1;
       pieces.onmessage(word);
     }
-    const cut = stopped[place] ? "stopped" : tokens < words.length ? `after ${sampling.maxTokens} tokens, as asked` : null;
+    const cut = stopped[place] ? "stopped" : tokens < words.length ? `after ${sampling.max_tokens} tokens, as asked` : null;
     const seconds = (performance.now() - began) / 1000;
-    const contextUsed = Math.round(messages.reduce((sum, message) => sum + message.text.length, text.length) / 4);
+    const contextUsed = Math.round(messages.reduce((sum, message) => sum + message.content.length, text.length) / 4);
     return { text, tokens, tokensPerSecond: tokens / seconds, firstSeconds: 0.14, contextUsed, forgottenTurns: messages.length > 9 ? 1 : 0, cut };
   },
 

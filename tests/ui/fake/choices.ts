@@ -1,6 +1,6 @@
 // The plan of a run: every value, and why.
 
-import type { ChoiceView, PlanLineView } from "../../../ui/src/api/bindings";
+import type { PlanLine as PlanLineView, Reason as ChoiceView } from "../../../ui/src/api/bindings";
 
 type Settings = Partial<Record<string, string>>;
 

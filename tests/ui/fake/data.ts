@@ -1,11 +1,10 @@
 // Data: four sets, one of each trouble.
 
 import type {
-  BinView,
-  DataRequestView_Deserialize as NewRequest,
-  DataRequestView_Serialize as DataRequest,
-  DataSetView_Serialize as DataSetView,
-  InspectionView_Serialize as InspectionView,
+  Bin,
+  DataRequestView as DataRequest,
+  DataSetView,
+  InspectionView,
 } from "../../../ui/src/api/bindings";
 import { ago, chance, filled, HOME, refuse, type Some, wait } from "./scene";
 
@@ -29,12 +28,12 @@ function found(id: string): DataSetView {
   return sets.find((each) => each.id === id) ?? refuse(`there is no data \`${id}\``);
 }
 
-function whole(request: NewRequest): DataRequest {
+function whole(request: DataRequest): DataRequest {
   const { format = null, columns, encoding = null, rows = null, skipBadRows } = request;
   return { format, columns, encoding, rows, skipBadRows };
 }
 
-function histogram(longest: number, rows: number): BinView[] {
+function histogram(longest: number, rows: number): Bin[] {
   const width = Math.ceil(longest / 20);
   const shares = Array.from({ length: 20 }, (_, at) => Math.exp(-(((at - 5.5) / 3.4) ** 2)) * (0.9 + 0.2 * chance(5, at)) + 0.004);
   const sum = shares.reduce((a, b) => a + b, 0);
@@ -88,7 +87,7 @@ function support(path: string, model: string | null): InspectionView {
   });
 }
 
-function sums(path: string, request: NewRequest, model: string | null): InspectionView {
+function sums(path: string, request: DataRequest, model: string | null): InspectionView {
   const columns = ["question", "answer"];
   const { prompt, completion } = request.columns;
   if (!prompt || !completion) {
@@ -111,7 +110,7 @@ function sums(path: string, request: NewRequest, model: string | null): Inspecti
   });
 }
 
-function trec(path: string, request: NewRequest, model: string | null): InspectionView {
+function trec(path: string, request: DataRequest, model: string | null): InspectionView {
   if (request.encoding === "latin-1" || request.encoding === "iso-8859-1") return text(path, request, model);
   return refused(
     `not UTF-8 at byte 4231 (0xE9, line 87); if the text has another encoding, name it, for example \`encoding: latin-1\`: \`${path}\``,
@@ -120,7 +119,7 @@ function trec(path: string, request: NewRequest, model: string | null): Inspecti
   );
 }
 
-function text(path: string, request: NewRequest, model: string | null): InspectionView {
+function text(path: string, request: DataRequest, model: string | null): InspectionView {
   const isStream = request.rows !== "lines" && request.rows !== "paragraphs";
   const rows = isStream ? 1 : 500;
   const reason = "plain text, one stream learned in windows, because nothing marks its rows; set `rows: lines` or `rows: paragraphs` to have rows";

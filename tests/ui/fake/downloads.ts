@@ -1,12 +1,12 @@
 // Downloads that move, the cache they go to, and the account they are fetched with.
 
 import type {
-  CachedView_Serialize as CachedView,
+  CachedView,
   DownloadFileView,
-  DownloadView_Serialize as DownloadView,
-  HubFileView_Serialize as HubFileView,
+  DownloadView,
+  HubFileView,
   RepositoryKind,
-  UserView_Serialize as UserView,
+  UserView,
   WantedView,
 } from "../../../ui/src/api/bindings";
 import { tell } from "./app";

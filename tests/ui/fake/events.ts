@@ -3,7 +3,7 @@
 // Everything follows from the step, so that nothing is kept and a page that asks again sees the same.
 
 import type { Channel } from "@tauri-apps/api/core";
-import type { EventsView_Serialize as EventsView, RunNews_Serialize as RunNews, RunView_Serialize as RunView } from "../../../ui/src/api/bindings";
+import type { EventsView, RunNews, RunView } from "../../../ui/src/api/bindings";
 import { ago, chance, noise } from "./scene";
 
 /** An event's number is its step times this, and what is told is whole steps. */

@@ -1,6 +1,6 @@
 // What a search of the Hub finds: enough of it for a list that continues.
 
-import type { FoundView_Serialize as FoundView } from "../../../ui/src/api/bindings";
+import type { FoundView } from "../../../ui/src/api/bindings";
 import { ago, chance } from "./scene";
 
 /** Its name, its downloads in thirty days and its likes, both in thousands, and what else is different from most. */

@@ -2,12 +2,12 @@
 // is made up with the downloads.
 
 import type {
-  FitView_Serialize as FitView,
-  FoundView_Serialize as FoundView,
-  HubFileView_Serialize as HubFileView,
+  FitView,
+  FoundView,
+  HubFileView,
   RepositoryKind,
-  RepositoryView_Serialize as RepositoryView,
-  SplitView_Serialize as SplitView,
+  RepositoryView,
+  SplitView,
 } from "../../../ui/src/api/bindings";
 import { downloadAnswers, fetchedTo, tokenPlace } from "./downloads";
 import { foundData, foundModels } from "./hub-names";

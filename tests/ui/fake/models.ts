@@ -1,6 +1,6 @@
 // Models, each with something that others lack.
 
-import type { ModelView_Serialize as ModelView } from "../../../ui/src/api/bindings";
+import type { ModelView } from "../../../ui/src/api/bindings";
 import { CACHE, filled, HOME, refuse, type Some } from "./scene";
 
 const cached = (name: string, hash: string) => `${CACHE}/models--${name.replace("/", "--")}/snapshots/${hash}`;

@@ -1,8 +1,7 @@
 // A run before it starts.
 
-import type { FieldProblemView_Serialize as FieldProblem, PlanView_Serialize as PlanView } from "../../../ui/src/api/bindings";
+import type { FieldProblemView as FieldProblem, PlanView } from "../../../ui/src/api/bindings";
 import { choices, planOf } from "./choices";
-import fields from "./fields.json";
 import { beginRun } from "./runs";
 import { refuse, scene, type Some, wait } from "./scene";
 
@@ -110,8 +109,6 @@ function check(settings: Settings) {
 let stopped = false;
 
 export const planAnswers = {
-  trainFields: () => fields,
-
   planRun: async (settings) => {
     await wait(40);
     return plan(settings);

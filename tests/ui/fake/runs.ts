@@ -1,6 +1,6 @@
 // Runs: one of every status, and what can be done with them.
 
-import type { RunStatus, RunView_Serialize as RunView } from "../../../ui/src/api/bindings";
+import type { RunStatus, RunView } from "../../../ui/src/api/bindings";
 import { type Curve, eventsAfter, every, follow, heldOutAt, lossAt, unfollow } from "./events";
 import { planOf, planLines } from "./choices";
 import { ago, filled, HOME, points, rate, refuse, scene, type Some } from "./scene";

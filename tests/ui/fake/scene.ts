@@ -1,6 +1,6 @@
 // What the address asks for, and what everything made up is made with.
 
-import type { commands, ErrorView_Serialize as ErrorView } from "../../../ui/src/api/bindings";
+import type { commands, AppError } from "../../../ui/src/api/bindings";
 
 type Commands = typeof commands;
 type Returned<Name extends keyof Commands> = Extract<Awaited<ReturnType<Commands[Name]>>, { status: "ok" }>["data"];
@@ -25,8 +25,8 @@ export const rate = Number(address.get("rate") ?? 3);
 export const filled = scene === "full" || scene === "offered" || scene === "offline";
 
 /** What a command says that can't do what it was asked. */
-export function refuse(message: string, hint: string | null = null, field: string | null = null, code: ErrorView["code"] = field ? "invalid_request" : "failed"): never {
-  throw { code, message, hint, field } satisfies ErrorView;
+export function refuse(message: string, hint: string | null = null, field: string | null = null, code: AppError["code"] = field ? "invalid_request" : "failed"): never {
+  throw { code, message, hint, field } satisfies AppError;
 }
 
 /** What commands do where everything is broken: what they can't read, what they can't write, and what else they say. */
