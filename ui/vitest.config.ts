@@ -13,7 +13,7 @@ export default defineConfig({
     dir: new URL("../tests/ui", import.meta.url).pathname,
     include: ["**/*.test.ts"],
     environment: "happy-dom",
-    setupFiles: [new URL("../tests/ui/patience.ts", import.meta.url).pathname],
+    setupFiles: [new URL("../tests/ui/setup.ts", import.meta.url).pathname],
     testTimeout: 60_000,
     globals: false,
   },

@@ -75,11 +75,7 @@ fn lora_steps(folder: Option<&Path>, options: &Options) -> models::Result<Json> 
         targets: linears.map(|&name| name.to_owned()).collect(),
         layers: None,
     };
-    let mut weights = InitialWeights {
-        seed: 1,
-        dtype: DType::F32,
-        device: device.clone(),
-    };
+    let mut weights = InitialWeights::new(1, &device);
     lora::attach(&mut decoder, &config, &mut weights)?;
     let mut optimizer = Optimizer::new(
         AdamW::default().into(),
@@ -95,12 +91,7 @@ fn lora_steps(folder: Option<&Path>, options: &Options) -> models::Result<Json> 
                 .collect::<Vec<_>>()
         };
         let (tokens, targets) = (draw(), draw());
-        let input = Input {
-            tokens: &tokens,
-            rows,
-            positions: None,
-            documents: None,
-        };
+        let input = Input::new(&tokens, rows);
         let started = Instant::now();
         losses.push(lora_step(
             &decoder,
@@ -163,19 +154,8 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
         written.clear();
         let mut started = Instant::now();
         for index in 0..tokens {
-            let input = Input {
-                tokens: &next,
-                rows: 1,
-                positions: None,
-                documents: None,
-            };
-            let hidden = decoder.hidden(None, input, Some(&mut cache), false)?;
-            let last = hidden
-                .tensor()
-                .narrow(1, next.len() - 1, 1)?
-                .squeeze(0)?
-                .contiguous()?;
-            next = decoder.logits(&last)?.argmax(1)?.to_vec1::<u32>()?;
+            let logits = decoder.next_logits(&next, &mut cache)?;
+            next = vec![logits.argmax(0)?.to_scalar()?];
             written.extend(&next);
             if index == 0 {
                 // The first token pays for the prompt.

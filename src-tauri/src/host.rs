@@ -4,7 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod check;
 mod device_use;
-mod devices;
+pub(crate) mod devices;
 pub(crate) mod hub;
 pub(crate) mod inspect;
 pub(crate) mod plan;

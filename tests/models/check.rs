@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use models::{
     check::{
-        Fallback, Fault, FaultKind, GENERATION, GROUPS, MEMORY, Row, TRAINING, Verdict, cases,
+        CheckRow, Fallback, Fault, FaultKind, GENERATION, GROUPS, MEMORY, TRAINING, Verdict, cases,
         dtypes, fallback, run_cases,
     },
     device::{
@@ -43,11 +43,7 @@ fn every_operation_of_the_cpu_is_right() {
 
 #[test]
 fn every_kernel_is_checked_under_its_name() {
-    let checked: Vec<&str> = GROUPS
-        .iter()
-        .flat_map(|it| it.operations)
-        .copied()
-        .collect();
+    let checked: Vec<&str> = GROUPS.iter().flat_map(|it| it.operations()).collect();
     for name in kernels::NAMES {
         assert!(checked.contains(name), "{name}");
     }
@@ -154,7 +150,7 @@ fn a_case_whose_process_ended_is_tried_without_its_kernel() {
     let crash = fault("rms_norm", FaultKind::Crash);
     let works = fallback(case, &Device::Cpu, class, Some(&crash)).unwrap();
     assert_eq!(works, Fallback::Composed);
-    let row = Row::crashed(case, "it was killed", Some(works)).unwrap();
+    let row = CheckRow::crashed(case, "it was killed", Some(works)).unwrap();
     assert_eq!(
         (row.group.as_str(), row.operation.as_str()),
         ("norms", "rms_norm")
@@ -171,7 +167,7 @@ fn a_row_is_written_in_words_and_read_back() {
         (&json["verdict"], &json["fallback"]),
         (&"inexact".into(), &"composed".into())
     );
-    assert_eq!(serde_json::from_value::<Row>(json).unwrap(), row);
+    assert_eq!(serde_json::from_value::<CheckRow>(json).unwrap(), row);
 }
 
 #[test]
@@ -249,7 +245,7 @@ fn for_f16_no_other_dtype_loses_a_kernel() {
 }
 
 /// What the check of a group on the CPU says, as if it were a device of this class.
-fn rows(group: &str, class: DeviceClass, fault: Option<&Fault>) -> Vec<Row> {
+fn rows(group: &str, class: DeviceClass, fault: Option<&Fault>) -> Vec<CheckRow> {
     let mut rows = Vec::new();
     let cases = cases(group, class).unwrap();
     run_cases(&cases, &Device::Cpu, class, fault, &mut |row| {
@@ -261,7 +257,7 @@ fn rows(group: &str, class: DeviceClass, fault: Option<&Fault>) -> Vec<Row> {
 }
 
 /// The row of an operation that fails as asked.
-fn faulty(group: &str, operation: &str, kind: FaultKind) -> Row {
+fn faulty(group: &str, operation: &str, kind: FaultKind) -> CheckRow {
     let mut cases = cases(group, DeviceClass::Cpu).unwrap();
     cases.retain(|case| case.operation == operation);
     let mut rows = Vec::new();
@@ -290,20 +286,20 @@ fn fault(operation: &str, kind: FaultKind) -> Fault {
 }
 
 /// All rows of a GPU that is right.
-fn whole_check() -> Vec<Row> {
+fn whole_check() -> Vec<CheckRow> {
     let cases = GROUPS
         .iter()
         .flat_map(|it| cases(it.name, DeviceClass::Cuda80).unwrap());
-    let row = |case| Row {
+    let row = |case| CheckRow {
         verdict: Verdict::Ok,
-        words: None,
-        ..Row::crashed(&case, "", None).unwrap()
+        message: None,
+        ..CheckRow::crashed(&case, "", None).unwrap()
     };
     cases.map(row).collect()
 }
 
 /// Makes one of the rows inexact.
-fn fail(rows: &mut [Row], operation: &str, dtype: Dtype, fallback: Option<Fallback>) {
+fn fail(rows: &mut [CheckRow], operation: &str, dtype: Dtype, fallback: Option<Fallback>) {
     let mut rows = rows.iter_mut();
     let row = rows.find(|row| row.operation == operation && row.dtype == dtype);
     let row = row.unwrap();

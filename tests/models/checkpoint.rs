@@ -7,20 +7,18 @@ use std::{
 
 use models::{
     checkpoint::{keep::Checkpoints, whole},
-    train::{Outcome, TrainEvent, TrainState, state::read_saved},
+    tasks::language::LanguagePlan,
+    train::{Outcome, TrainEvent, TrainPlan, TrainState, state::read_saved},
 };
 use serde_json::json;
 
-use crate::train::{Line, never, plan, run, train_line};
+use crate::train::{Line, never, plan, rolled_back, run, train_line};
 
 /// Places of a long file that are tried; of a shorter one all are.
 const MAX_PLACES: usize = 1_000;
 
 /// A run of ten steps with an average, saved after steps 5 and 10, that was then asked for ten more.
-fn saved_twice() -> (
-    tempfile::TempDir,
-    models::train::TrainPlan<models::tasks::language::LanguagePlan>,
-) {
+fn saved_twice() -> (tempfile::TempDir, TrainPlan<LanguagePlan>) {
     let folder = tempfile::tempdir().unwrap();
     let save = json!({ "every": 5, "keep_last": 2, "keep_best": false });
     let plan = plan(10, json!({ "ema": 0.9, "save": save }));
@@ -111,11 +109,8 @@ fn a_run_goes_back_over_a_damaged_checkpoint_to_a_whole_one() {
     (line.broken, line.times) = (Some(25), 1);
     let (outcome, _, watch) = train_line(line, &plan, folder.path(), damage);
     assert_eq!(outcome.unwrap(), Outcome::Finished);
-    let back = watch.events.iter().find_map(|event| match event {
-        TrainEvent::RolledBack { step, to_step, .. } => Some((*step, *to_step)),
-        _ => None,
-    });
-    assert_eq!(back, Some((13, 5)));
+    let back = watch.all(|event| rolled_back(event).map(|it| (it.0, it.1)));
+    assert_eq!(back, [(13, 5)]);
     let whole = Checkpoints::new(folder.path(), 3).whole().unwrap();
     let steps: Vec<usize> = whole.iter().map(|it| it.step).collect();
     assert_eq!(steps, [10, 15, 20], "step 10 was saved again");

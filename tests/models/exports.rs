@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Device;
 use models::{
     arch::decoder::{Decoder, Input},
     checkpoint::{
@@ -14,7 +14,10 @@ use models::{
 };
 use serde_json::json;
 
-use crate::golden::{Golden, cases, is_adapter, largest_difference};
+use crate::{
+    decoder::logits,
+    golden::{Golden, cases, is_adapter, largest_difference},
+};
 
 /// With this variable, the saved folders stay in the folder it names, each with the logits that
 /// `tests/goldens/check_exports.py` compares.
@@ -55,10 +58,8 @@ fn check(
     let temporary = tempfile::tempdir().unwrap();
     let kept = std::env::var_os(KEEP).map(PathBuf::from);
     for golden in cases(wanted) {
-        let folder = kept
-            .as_deref()
-            .unwrap_or(temporary.path())
-            .join(&golden.name);
+        let parent = kept.as_deref().unwrap_or(temporary.path());
+        let folder = parent.join(&golden.name);
         fs::create_dir_all(&folder).unwrap();
         let decoder = golden.decoder();
         for parameter in decoder.parameters().trainable() {
@@ -67,7 +68,8 @@ fn check(
         }
         let loaded = save_and_load(&golden, &decoder, &folder);
         let (tokens, rows) = golden.tokens("tokens");
-        let [trained, loaded] = [&decoder, &loaded].map(|it| logits(it, &tokens, rows));
+        let logits = |it: &Decoder| logits(it, Input::new(&tokens, rows));
+        let (trained, loaded) = (logits(&decoder), logits(&loaded));
         assert_eq!(
             largest_difference(&trained, &loaded),
             0.0,
@@ -81,25 +83,5 @@ fn check(
 }
 
 fn load(folder: &ModelFolder) -> Decoder {
-    let dtypes = LoadDtypes {
-        storage: DType::F32,
-        compute: DType::F32,
-    };
-    load_decoder(folder, dtypes, false, &Device::Cpu).unwrap()
-}
-
-/// [b, t, v].
-fn logits(decoder: &Decoder, tokens: &[u32], rows: usize) -> Tensor {
-    let input = Input {
-        tokens,
-        rows,
-        positions: None,
-        documents: None,
-    };
-    let hidden = decoder.hidden(None, input, None, false).unwrap();
-    let logits = decoder.logits(&hidden.tensor().flatten_to(1).unwrap());
-    logits
-        .unwrap()
-        .reshape((rows, (), decoder.config().vocab_size))
-        .unwrap()
+    load_decoder(folder, LoadDtypes::F32, false, &Device::Cpu).unwrap()
 }

@@ -15,7 +15,7 @@ use models::{
 };
 use serde_json::{Value, json};
 
-use crate::plan::{leaves, lora_facts, scratch_facts};
+use crate::plan::{leaves, lora_facts, put, scratch_facts};
 
 /// A value that the field may have.
 fn example(field: &Field) -> Value {
@@ -33,16 +33,6 @@ fn example(field: &Field) -> Value {
         FieldKind::Map => json!({"a": "b"}),
         FieldKind::Text | FieldKind::Path => json!("a"),
     }
-}
-
-/// Puts a value where a name like `lora.rank` says.
-fn put(tree: &mut Value, name: &str, value: Value) {
-    // Indexing an object that lacks the name makes it, and so it does with null.
-    let mut place = tree;
-    for section in name.split('.') {
-        place = &mut place[section];
-    }
-    *place = value;
 }
 
 /// A request with one field, beside what a plan needs.

@@ -3,19 +3,16 @@
 use models::{
     arch::config::DecoderConfig,
     device::{DeviceKind, FoundDevice},
-    tasks::language::{
-        Language, LanguageFacts, LanguagePlan, LanguageRequest, plan::ModelFacts, request::Preset,
-    },
+    tasks::language::{Language, LanguageFacts, LanguagePlan, plan::ModelFacts, request::Preset},
     train::{
-        Facts, Kind, Resolved, TrainPlan, TrainRequest,
+        Facts, Kind, Resolved, TrainPlan,
         fit::{most_rows, room, with_rows},
         forecast::{Forecast, Trial, TriedSize},
-        resolve,
     },
 };
 use serde_json::{Value as Json, json};
 
-use crate::plan::{lora_facts, scratch_facts, scratch_plan};
+use crate::plan::{lora_facts, put, scratch_facts, scratch_plan, why, with};
 
 const GB: u64 = 1_000_000_000;
 const ROUNDING: &str = "rounding to powers of two";
@@ -43,10 +40,7 @@ fn the_rows_that_nobody_asked_for_are_the_most_that_fit_and_an_update_stays_what
         );
     }
     let resolved = plan(json!({}), small_on(DeviceKind::Cuda, Some(12 * GB)));
-    let why = |field: &str| {
-        let reason = resolved.reasons.iter().find(|it| it.field == field);
-        reason.unwrap().why.clone()
-    };
+    let why = |field: &str| why(&resolved, field);
     assert_eq!(
         why("batch.rows"),
         "The largest that fits in 12.0 GB free with 20 % to spare."
@@ -148,20 +142,10 @@ fn the_ways_to_make_a_run_fit_come_in_the_order_of_what_they_cost() {
 
 #[test]
 fn each_way_is_a_change_of_the_run_file_after_which_it_fits() {
-    for (free, request) in [
-        (
-            8 * GB,
-            json!({"model": "m", "method": "full", "batch": {"rows": 8, "length": 1024}}),
-        ),
-        (
-            3 * GB,
-            json!({"model": "m", "method": "full", "batch": {"rows": 8, "length": 1024}}),
-        ),
-        (
-            1300 * GB / 1000,
-            json!({"model": "m", "batch": {"rows": 8, "length": 1024}}),
-        ),
-    ] {
+    let lora = json!({"model": "m", "batch": {"rows": 8, "length": 1024}});
+    let full = with(lora.clone(), json!({"method": "full"}));
+    for (free, request) in [(8.0, &full), (3.0, &full), (1.3, &lora)] {
+        let free = (free * GB as f64) as u64;
         let facts = model_on(DeviceKind::Cpu, free);
         let fit = plan(request.clone(), facts.clone()).fit.unwrap();
         assert!(!fit.fits && !fit.fixes.is_empty(), "{free}");
@@ -169,8 +153,9 @@ fn each_way_is_a_change_of_the_run_file_after_which_it_fits() {
             let mut changed = request.clone();
             changed["data"] = json!({"files": ["a.txt"]});
             for change in &fix.changes {
-                let pointer = format!("/{}", change.field.replace('.', "/"));
-                put(&mut changed, &pointer, &change.value);
+                let value = serde_json::from_str(&change.value);
+                let value = value.unwrap_or_else(|_| json!(change.value));
+                put(&mut changed, &change.field, value);
             }
             let after = plan(changed, facts.clone()).fit.unwrap();
             assert!(after.fits, "{}", fix.message);
@@ -330,6 +315,14 @@ fn small_on(kind: DeviceKind, free_bytes: Option<u64>) -> Facts<LanguageFacts> {
     let mut facts = scratch_facts();
     facts.task.vocab_size = 49_152;
     facts.task.data.tokens = 50_000_000;
+    on_device(facts, kind, free_bytes)
+}
+
+fn on_device(
+    mut facts: Facts<LanguageFacts>,
+    kind: DeviceKind,
+    free_bytes: Option<u64>,
+) -> Facts<LanguageFacts> {
     facts.device.device = FoundDevice {
         free_bytes,
         ..FoundDevice::named(kind, 0, "a device")
@@ -342,11 +335,7 @@ fn model_on(kind: DeviceKind, free_bytes: u64) -> Facts<LanguageFacts> {
     let config = DecoderConfig::from_json(&Json::Object(Preset::Small.config())).unwrap();
     let mut facts = lora_facts();
     facts.task.model = Some(ModelFacts::of(&config));
-    facts.device.device = FoundDevice {
-        free_bytes: Some(free_bytes),
-        ..FoundDevice::named(kind, 0, "a device")
-    };
-    facts
+    on_device(facts, kind, Some(free_bytes))
 }
 
 #[track_caller]
@@ -355,17 +344,5 @@ fn plan(changes: Json, facts: Facts<LanguageFacts>) -> Resolved<LanguagePlan> {
     if facts.task.model.is_none() {
         request["scratch"] = json!({"preset": "small"});
     }
-    let fields = request.as_object_mut().unwrap();
-    fields.extend(changes.as_object().unwrap().clone());
-    let request: TrainRequest<LanguageRequest> = serde_json::from_value(request).unwrap();
-    resolve::<Language>(&request, &facts).unwrap()
-}
-
-/// Puts a value of a run file where a pointer says, making sections on the way.
-fn put(tree: &mut Json, pointer: &str, value: &str) {
-    let mut place = tree;
-    for name in pointer.split('/').skip(1) {
-        place = &mut place[name];
-    }
-    *place = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+    crate::plan::plan(with(request, changes), facts)
 }

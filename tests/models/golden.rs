@@ -67,12 +67,8 @@ impl Golden {
     /// The decoder in f32 on the CPU, all of it trainable, or with its adapter, which then alone is.
     pub(crate) fn decoder(&self) -> Decoder {
         let folder = ModelFolder::open(&self.folder).unwrap();
-        let dtypes = LoadDtypes {
-            storage: DType::F32,
-            compute: DType::F32,
-        };
         let adapted = is_adapter(&self.name);
-        let mut decoder = load_decoder(&folder, dtypes, !adapted, &Device::Cpu)
+        let mut decoder = load_decoder(&folder, LoadDtypes::F32, !adapted, &Device::Cpu)
             .unwrap_or_else(|error| panic!("{}: {error}", self.name));
         if adapted {
             adapter::load_adapter(&mut decoder, &self.folder.join("adapter")).unwrap();

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::Device;
 use models::{
     arch::config::DecoderConfig,
     checkpoint::{folder::ModelFolder, keep::Checkpoints, load::LoadDtypes},
@@ -18,9 +18,14 @@ use models::{
         model::LanguageModel,
         text::{Text, TokenizerFrom},
     },
-    train::{Kind, Observer, Outcome, TrainEvent, TrainPlan, TrainState, task::Task, train},
+    train::{Kind, Outcome, TrainEvent, TrainPlan, TrainState, task::Task, train},
 };
 use serde_json::{Value as Json, json};
+
+use crate::{
+    plan::with,
+    train::{Watch, numbers, steps_taken},
+};
 
 /// Some chat rows about sums, as a JSONL file in `folder`.
 fn chat_file(folder: &Path) -> PathBuf {
@@ -37,7 +42,7 @@ fn chat_file(folder: &Path) -> PathBuf {
 
 /// A plan of ten steps on a tiny model.
 fn plan(method: &str, files: &Path, model: Option<&Path>) -> TrainPlan<LanguagePlan> {
-    let mut plan = serde_json::to_value(crate::plan::scratch_plan()).unwrap();
+    let plan = serde_json::to_value(crate::plan::scratch_plan()).unwrap();
     let changes = json!({
         "method": method,
         "steps": 10,
@@ -52,9 +57,7 @@ fn plan(method: &str, files: &Path, model: Option<&Path>) -> TrainPlan<LanguageP
         "sample": { "every": 0, "prompts": [], "tokens": 8 },
         "save": { "every": 3, "keep_last": 2, "keep_best": false },
     });
-    for (key, value) in changes.as_object().unwrap() {
-        plan[key] = value.clone();
-    }
+    let mut plan = with(plan, changes);
     let fields = plan.as_object_mut().unwrap();
     if method == "scratch" {
         fields["scratch"]["config"] = tiny_config();
@@ -87,33 +90,13 @@ fn base_model(folder: &Path, data: &Path) -> PathBuf {
     plan.run.steps = 1;
     let (outcome, _, _) = run(&plan, &folder.join("base-run"), None);
     assert_eq!(outcome, Outcome::Finished);
-    Checkpoints::new(&folder.join("base-run"), 1)
-        .newest()
-        .unwrap()
-        .unwrap()
-        .path
+    newest(&folder.join("base-run"))
 }
 
-/// Collects events and stops after some steps.
-#[derive(Default)]
-struct Watch {
-    events: Vec<TrainEvent>,
-    stop_after: Option<usize>,
-}
-
-impl Observer for Watch {
-    fn event(&mut self, event: TrainEvent) {
-        self.events.push(event);
-    }
-
-    fn should_stop(&self) -> bool {
-        let steps = self
-            .events
-            .iter()
-            .filter(|event| matches!(event, TrainEvent::Stepped { .. }))
-            .count();
-        self.stop_after.is_some_and(|after| steps >= after)
-    }
+/// The newest checkpoint in a folder.
+fn newest(folder: &Path) -> PathBuf {
+    let newest = Checkpoints::new(folder, 1).newest().unwrap();
+    newest.unwrap().path
 }
 
 /// Runs a plan in a folder, on from its newest checkpoint if it has one.
@@ -126,29 +109,23 @@ fn run(
         Some(model) => TokenizerFrom::Folder(model),
         None => TokenizerFrom::Data { vocab_size: 300 },
     };
-    let text = Text::open(
-        &plan.task.data.source(),
-        plan.task.data.held_out,
-        tokenizer,
-        plan.run.seed,
-    )
-    .unwrap();
-    let mut task = LanguageTask::new(plan, text, &Device::Cpu).unwrap();
+    let data = &plan.task.data;
+    let text = Text::open(&data.source(), data.held_out, tokenizer, plan.run.seed);
+    let mut task = LanguageTask::new(plan, text.unwrap(), &Device::Cpu).unwrap();
     let mut state = TrainState::new(plan, &task).unwrap();
     let checkpoints = Checkpoints::new(folder, plan.run.save.keep_last);
     if let Some(newest) = checkpoints.newest().unwrap() {
         state.restore(&mut task, &newest.path).unwrap();
     }
-    let mut watch = Watch {
-        stop_after,
-        ..Watch::default()
-    };
+    let enough =
+        move |events: &[TrainEvent]| stop_after.is_some_and(|it| steps_taken(events) >= it);
+    let mut watch = Watch::until(enough);
     let outcome = train(&plan.run, &mut task, &mut state, &checkpoints, &mut watch).unwrap();
-    let losses = watch.events.iter().filter_map(|event| match event {
+    let losses = watch.all(|event| match event {
         TrainEvent::Stepped { loss, .. } => Some(*loss),
         _ => None,
     });
-    (outcome, task, losses.collect())
+    (outcome, task, losses)
 }
 
 #[test]
@@ -157,13 +134,7 @@ fn an_estimate_counts_the_numbers_that_a_run_has() {
     let data = chat_file(folder.path());
     let model = base_model(folder.path(), &data);
     for method in ["scratch", "full", "lora"] {
-        let plan = plan(
-            method,
-            &data,
-            Some(&model)
-                .filter(|_| method != "scratch")
-                .map(PathBuf::as_path),
-        );
+        let plan = plan(method, &data, Some(&model));
         let config = match &plan.task.scratch {
             Some(scratch) => Json::Object(scratch.config.clone()),
             None => ModelFolder::open(&model).unwrap().config,
@@ -171,12 +142,9 @@ fn an_estimate_counts_the_numbers_that_a_run_has() {
         let estimate = Language::estimate(&plan, &DecoderConfig::from_json(&config).unwrap());
         let (_, task, _) = run(&plan, &folder.path().join(method), Some(1));
         let parameters = task.parameters();
-        let counted = (
-            parameters.count() as u64,
-            parameters.trainable_count() as u64,
-        );
-        let estimated = (estimate.parameters, estimate.trainable_parameters);
-        assert_eq!(estimated, counted, "{method}");
+        let counted = [parameters.count(), parameters.trainable_count()];
+        let estimated = [estimate.parameters, estimate.trainable_parameters];
+        assert_eq!(estimated, counted.map(|it| it as u64), "{method}");
     }
 }
 
@@ -215,11 +183,9 @@ fn a_run_does_without_the_kernels_that_its_plan_avoids() {
 }
 
 fn trained(task: &LanguageTask) -> Vec<(String, Vec<f32>)> {
-    let numbers = |tensor: Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    task.parameters()
-        .trainable()
-        .map(|it| (it.name().to_owned(), numbers(it.tensor())))
-        .collect()
+    let weights = task.parameters().trainable();
+    let named = weights.map(|it| (it.name().to_owned(), numbers(&it.tensor())));
+    named.collect()
 }
 
 /// Trains a plan of ten steps with a stop after five, and compares with one that was not stopped.
@@ -235,11 +201,8 @@ fn check_five_and_five(
     assert_eq!(outcome, Outcome::Stopped, "{method:?}");
     let (outcome, resumed, last_losses) = run(plan, folder, None);
     assert_eq!(outcome, Outcome::Finished, "{method:?}");
-    assert_eq!(
-        [first_losses, last_losses].concat(),
-        expected_losses,
-        "{method:?}"
-    );
+    let losses = [first_losses, last_losses].concat();
+    assert_eq!(losses, expected_losses, "{method:?}");
     assert_eq!(trained(&resumed), trained(expected), "{method:?}");
 }
 
@@ -295,8 +258,8 @@ fn a_step_learns_the_same_however_its_rows_are_split_into_micro_batches() {
 
 /// What the loop remembers of the newest checkpoint in `folder`.
 fn saved_progress(folder: &Path) -> Json {
-    let newest = Checkpoints::new(folder, 1).newest().unwrap().unwrap();
-    serde_json::from_slice(&fs::read(newest.path.join("state.json")).unwrap()).unwrap()
+    let state = fs::read(newest(folder).join("state.json")).unwrap();
+    serde_json::from_slice(&state).unwrap()
 }
 
 #[test]
@@ -319,10 +282,8 @@ fn in_f16_a_run_lowers_its_loss_scale_and_learns_from_the_same_rows_as_in_f32() 
         assert_eq!(outcome, Outcome::Finished);
         for (step, (loss, expected)) in losses.iter().zip(&expected).enumerate() {
             let off = (loss - expected).abs() / expected;
-            assert!(
-                off < 0.02,
-                "{method}, step {step}: {loss} and not {expected}"
-            );
+            let place = format!("{method}, step {step}");
+            assert!(off < 0.02, "{place}: {loss} and not {expected}");
         }
         let (f16, f32) = (saved_progress(&path("f16")), saved_progress(&path("f32")));
         let factor = f16["loss_scale"]["factor"].as_f64().unwrap();
@@ -341,20 +302,9 @@ fn what_was_trained_loads_and_writes_as_it_did_in_training() {
     let data = chat_file(folder.path());
     let base = base_model(folder.path(), &data);
     for method in ["scratch", "lora"] {
-        let (_, task, _) = run(
-            &plan(method, &data, Some(&base)),
-            &folder.path().join(method),
-            None,
-        );
-        let saved = Checkpoints::new(&folder.path().join(method), 1)
-            .newest()
-            .unwrap()
-            .unwrap();
-        let dtypes = LoadDtypes {
-            storage: DType::F32,
-            compute: DType::F32,
-        };
-        let loaded = LanguageModel::open(&saved.path, dtypes, &Device::Cpu).unwrap();
+        let path = folder.path().join(method);
+        let (_, task, _) = run(&plan(method, &data, Some(&base)), &path, None);
+        let loaded = LanguageModel::open(&newest(&path), LoadDtypes::F32, &Device::Cpu).unwrap();
         assert!(loaded.chats, "{method}");
         let write = |model: &LanguageModel| {
             let prompt = model.prompt("2 + 3?").unwrap();
@@ -364,16 +314,9 @@ fn what_was_trained_loads_and_writes_as_it_did_in_training() {
                 shown.push_str(piece);
                 ControlFlow::Continue(())
             };
-            let greedy = SamplingSettings::greedy();
-            let answer = generator
-                .write(
-                    &model.tokenizer,
-                    &prompt,
-                    &greedy,
-                    &model.limits(12),
-                    &mut show,
-                )
-                .unwrap();
+            let (greedy, limits) = (SamplingSettings::greedy(), model.limits(12));
+            let answer = generator.write(&model.tokenizer, &prompt, &greedy, &limits, &mut show);
+            let answer = answer.unwrap();
             assert_eq!(answer.text, shown, "{method}");
             answer.tokens
         };
@@ -386,11 +329,7 @@ fn a_writer_stops_at_once_when_asked_and_reads_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     let data = chat_file(folder.path());
     let base = base_model(folder.path(), &data);
-    let dtypes = LoadDtypes {
-        storage: DType::F32,
-        compute: DType::F32,
-    };
-    let model = LanguageModel::open(&base, dtypes, &Device::Cpu).unwrap();
+    let model = LanguageModel::open(&base, LoadDtypes::F32, &Device::Cpu).unwrap();
     let mut generator = Generator::new(model.decoder.clone()).avoiding(vec!["rope".to_owned()]);
     let prompt = model.prompt("1 + 1?").unwrap();
     let sampling = SamplingSettings {
@@ -403,31 +342,21 @@ fn a_writer_stops_at_once_when_asked_and_reads_nothing_twice() {
     let mut pieces = 0;
     let mut stop_at_third = |_: &str| {
         pieces += 1;
-        if pieces == 3 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+        match pieces {
+            3 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
     };
-    let answer = generator
-        .write(
-            &model.tokenizer,
-            &prompt,
-            &sampling,
-            &limits,
-            &mut stop_at_third,
-        )
-        .unwrap();
+    let mut write = |prompt: &[u32], show: &mut dyn FnMut(&str) -> ControlFlow<()>| {
+        let written = generator.write(&model.tokenizer, prompt, &sampling, &limits, show);
+        written.unwrap()
+    };
+    let answer = write(&prompt, &mut stop_at_third);
     assert_eq!((answer.ended, answer.cached_tokens), (Ended::Asked, 0));
     // The same again with one turn more: what was read before is in the cache.
     let longer = [prompt.clone(), answer.tokens.clone(), vec![5, 6]].concat();
-    let mut go_on = |_: &str| ControlFlow::Continue(());
-    let again = generator
-        .write(&model.tokenizer, &longer, &sampling, &limits, &mut go_on)
-        .unwrap();
-    assert!(
-        again.cached_tokens >= prompt.len() + answer.tokens.len() - 1,
-        "{again:?}"
-    );
+    let again = write(&longer, &mut |_: &str| ControlFlow::Continue(()));
+    let known = prompt.len() + answer.tokens.len();
+    assert!(again.cached_tokens >= known - 1, "{again:?}");
     assert_eq!(again.cached_tokens + again.prompt_tokens, longer.len());
 }

@@ -24,6 +24,7 @@ mod language;
 mod memory_fallback;
 mod parquet_files;
 mod plan;
+mod share;
 mod spikes;
 mod tokens;
 mod train;

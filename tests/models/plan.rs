@@ -8,28 +8,18 @@ use models::{
         preset,
         request::{Learn, Method},
     },
-    train::{Facts, Resolved, TrainPlan, TrainRequest, resolve},
+    train::{Facts, Resolved, TrainPlan, TrainRequest, plan::Reason, resolve},
 };
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 #[test]
 fn a_request_for_a_new_model_becomes_a_whole_plan() {
-    let resolved = plan(
-        json!({"data": {"files": ["shakespeare/input.txt"]}}),
-        scratch_facts(),
-    );
-    let plan = &resolved.plan;
+    let plan = &plan(new_model(), scratch_facts()).plan;
     let config = &plan.task.scratch.as_ref().unwrap().config;
     assert_eq!(plan.run.name, "shakespeare");
     assert_eq!(plan.task.method, Method::Scratch);
-    assert_eq!(
-        (
-            plan.run.batch.rows,
-            plan.run.batch.length,
-            plan.run.batch.accumulate
-        ),
-        (4, 256, 2)
-    );
+    let batch = &plan.run.batch;
+    assert_eq!((batch.rows, batch.length, batch.accumulate), (4, 256, 2));
     // 500,000 tokens in rows of 256, 8 rows per step, 6 passes.
     assert_eq!(plan.run.steps, 1466);
     assert_eq!(config["vocab_size"], 1000);
@@ -39,8 +29,8 @@ fn a_request_for_a_new_model_becomes_a_whole_plan() {
 
 #[test]
 fn a_request_for_an_adapter_puts_it_beside_every_linear_weight() {
-    let request = json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "lora": {"rank": 16}});
-    let plan = plan(request, lora_facts()).plan;
+    let asked = with(request(), json!({"lora": {"rank": 16}}));
+    let plan = plan(asked, lora_facts()).plan;
     let lora = plan.task.lora.unwrap();
     assert_eq!(plan.task.method, Method::Lora);
     assert_eq!((lora.rank, lora.alpha, lora.scale()), (16, 32.0, 2.0));
@@ -54,44 +44,30 @@ fn a_request_for_an_adapter_puts_it_beside_every_linear_weight() {
 
 #[test]
 fn every_value_has_a_reason_and_knows_whether_it_was_asked_for() {
-    let request = json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "seed": 7});
-    let resolved = plan(request, lora_facts());
-    let why = |field: &str| {
-        resolved
-            .reasons
-            .iter()
-            .find(|it| it.field == field)
-            .unwrap()
-    };
-    assert!(why("learning_rate").automatic && why("learning_rate").why.contains("adapters"));
-    assert!(!why("seed").automatic && why("seed").value == "7");
+    let resolved = plan(with(request(), json!({"seed": 7})), lora_facts());
+    let (rate, seed) = (
+        reason(&resolved, "learning_rate"),
+        reason(&resolved, "seed"),
+    );
+    assert!(rate.automatic && rate.why.contains("adapters"));
+    assert!(!seed.automatic && seed.value == "7");
 
     // Everything in the plan that is a value of its own is explained.
     let plan = serde_json::to_value(&resolved.plan).unwrap();
     for (field, value) in leaves("", &plan) {
         let explained = resolved.reasons.iter().any(|it| it.field == field);
-        assert!(
-            explained || field.starts_with("data.files") || value.is_object(),
-            "{field}"
-        );
+        let needs_none = field.starts_with("data.files") || value.is_object();
+        assert!(explained || needs_none, "{field}");
     }
 }
 
 #[test]
 fn a_plan_is_a_request_for_the_same_plan() {
+    let full = json!({"method": "full", "epochs": 1});
     for (request, facts) in [
-        (
-            json!({"data": {"files": ["shakespeare/input.txt"]}}),
-            scratch_facts(),
-        ),
-        (
-            json!({"model": "smol", "data": {"files": ["chat.jsonl"]}}),
-            lora_facts(),
-        ),
-        (
-            json!({"model": "smol", "method": "full", "epochs": 1, "data": {"files": ["a.txt"]}}),
-            lora_facts(),
-        ),
+        (new_model(), scratch_facts()),
+        (request(), lora_facts()),
+        (with(request(), full), lora_facts()),
     ] {
         let first = plan(request, facts.clone()).plan;
         let second = plan(serde_json::to_value(&first).unwrap(), facts).plan;
@@ -101,88 +77,10 @@ fn a_plan_is_a_request_for_the_same_plan() {
 
 #[test]
 fn each_wrong_value_is_a_problem_of_its_field() {
-    let cases = [
-        (
-            json!({"steps": 300, "schedule": {"warmup_steps": 500}}),
-            "`schedule.warmup_steps` is 500, longer than the whole run of 300 steps",
-        ),
-        (
-            json!({"steps": 3, "epochs": 1}),
-            "`epochs` is given together with `steps`; remove one of the two",
-        ),
-        (
-            json!({"steps": 0}),
-            "`steps` is 0, and has to be at least 1",
-        ),
-        (
-            json!({"epochs": -1}),
-            "`epochs` is -1, and has to be above 0",
-        ),
-        (
-            json!({"learning_rate": 0}),
-            "`learning_rate` is 0, and has to be above 0 and at most 10",
-        ),
-        (
-            json!({"batch": {"rows": 0}}),
-            "`batch.rows` is 0, and has to be at least 1",
-        ),
-        (
-            json!({"batch": {"length": 4096}}),
-            "`batch.length` is 4096, longer than the 2048 tokens the model can see",
-        ),
-        (
-            json!({"lora": {"rank": 0}}),
-            "`lora.rank` is 0, and has to be at least 1",
-        ),
-        (
-            json!({"lora": {"dropout": 1}}),
-            "`lora.dropout` is 1, and has to be from 0 to 0.9",
-        ),
-        (
-            json!({"lora": {"targets": ["qproj"]}}),
-            "`lora.targets` has `qproj`, which this model lacks; it has q_proj, v_proj, down_proj",
-        ),
-        (
-            json!({"lora": {"layers": [29, 30]}}),
-            "`lora.layers` has 30, and the 30 layers are counted from 0",
-        ),
-        (
-            json!({"optimizer": {"beta2": 1.0}}),
-            "`optimizer.beta2` is 1, and has to be from 0 to 0.999999",
-        ),
-        (
-            json!({"data": {"files": ["a"], "held_out": 0.9}}),
-            "`data.held_out` is 0.9, and has to be from 0 to 0.5",
-        ),
-        (
-            json!({"data": {"files": ["a"], "max_length": 99}, "batch": {"length": 64}}),
-            "`data.max_length` is 99, longer than `batch.length`, which is 64",
-        ),
-        (
-            json!({"data": {}}),
-            "`data.files` is missing: name at least one file",
-        ),
-        (
-            json!({"method": "full", "lora": {"rank": 4}}),
-            "`lora` is given, but the method has no adapter; remove it, or set `method: lora`",
-        ),
-        (
-            json!({"method": "scratch"}),
-            "`model` is given, but a new model starts from nothing; remove it, or set `method: full`",
-        ),
-        (
-            json!({"strict": true, "dtype": {"compute": "bf16"}}),
-            "`dtype.compute` is bf16 and must be obeyed (strict), but on CPU only f32 is safe. The CPU widens bf16 \
-             matrices to f32 again on every product, so it is slower than f32.",
-        ),
-    ];
+    let cases: Vec<(Json, String)> =
+        serde_json::from_str(include_str!("wrong_values.json")).unwrap();
     for (change, expected) in cases {
-        let mut request = json!({"model": "smol", "data": {"files": ["chat.jsonl"]}});
-        request
-            .as_object_mut()
-            .unwrap()
-            .extend(change.as_object().unwrap().clone());
-        assert_eq!(problems(request, lora_facts()), [expected]);
+        assert_eq!(problems(with(request(), change), lora_facts()), [expected]);
     }
 }
 
@@ -203,7 +101,8 @@ fn all_problems_are_told_at_once() {
 
 #[test]
 fn a_field_of_a_config_that_changes_nothing_is_refused_by_its_name() {
-    let with_config = |config: serde_json::Value| json!({"data": {"files": ["a.txt"]}, "scratch": {"config": config}});
+    let with_config =
+        |config: Json| json!({"data": {"files": ["a.txt"]}, "scratch": {"config": config}});
     let refused =
         json!({"hiden_size": 64, "num_layers": 2, "colour": "red", "attention_dropout": 0.1});
     assert_eq!(
@@ -222,9 +121,8 @@ fn a_field_of_a_config_that_changes_nothing_is_refused_by_its_name() {
 
 #[test]
 fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
-    let request =
-        json!({"model": "smol", "data": {"files": ["chat.jsonl"]}, "dtype": {"compute": "bf16"}});
-    let resolved = plan(request, lora_facts());
+    let asked = with(request(), json!({"dtype": {"compute": "bf16"}}));
+    let resolved = plan(asked, lora_facts());
     assert_eq!(resolved.plan.run.dtype.compute, Dtype::F32);
     assert_eq!(
         resolved.warnings,
@@ -238,7 +136,7 @@ fn what_the_device_cannot_do_safely_is_replaced_with_a_warning() {
 
 #[test]
 fn in_f16_what_does_not_learn_is_stored_in_f16_unless_something_else_is_asked_for() {
-    let stored = |facts, dtype: serde_json::Value| {
+    let stored = |facts, dtype: Json| {
         let resolved = plan(with(request(), json!({ "dtype": dtype })), facts);
         assert_eq!(resolved.plan.run.dtype.compute, Dtype::F16);
         resolved.plan.run.dtype.storage
@@ -257,15 +155,15 @@ fn a_dtype_that_the_check_found_wrong_is_never_chosen() {
         refused_dtypes: vec![Dtype::Bf16],
         ..Checked::default()
     };
-    let usual = plan(request(), gpu_facts(Checked::default()))
-        .plan
-        .run
-        .dtype;
-    assert_eq!((usual.compute, usual.storage), (Dtype::Bf16, Dtype::Bf16));
+    let dtypes = |resolved: &Resolved<LanguagePlan>| {
+        let dtype = &resolved.plan.run.dtype;
+        (dtype.compute, dtype.storage)
+    };
+    let usual = plan(request(), gpu_facts(Checked::default()));
+    assert_eq!(dtypes(&usual), (Dtype::Bf16, Dtype::Bf16));
 
     let resolved = plan(request(), gpu_facts(checked()));
-    let dtype = &resolved.plan.run.dtype;
-    assert_eq!((dtype.compute, dtype.storage), (Dtype::F32, Dtype::F32));
+    assert_eq!(dtypes(&resolved), (Dtype::F32, Dtype::F32));
     assert_eq!(
         why(&resolved, "dtype.compute"),
         "The device check found bf16 wrong here. f32 keeps 7 digits, at twice the memory and more time."
@@ -294,27 +192,19 @@ fn a_dtype_that_the_check_found_wrong_is_never_chosen() {
              turn `strict` off"
         ]
     );
-    let way_out = with(
-        request(),
-        json!({"strict": true, "dtype": {"compute": "f32"}}),
-    );
-    let dtype = plan(way_out, gpu_facts(checked())).plan.run.dtype;
-    assert_eq!((dtype.compute, dtype.storage), (Dtype::F32, Dtype::F32));
+    let way_out = json!({"strict": true, "dtype": {"compute": "f32"}});
+    let resolved = plan(with(request(), way_out), gpu_facts(checked()));
+    assert_eq!(dtypes(&resolved), (Dtype::F32, Dtype::F32));
 }
 
 #[test]
 fn bf16_is_chosen_on_metal_after_it_passed_the_check() {
     for (bf16, expected) in [(false, Dtype::F32), (true, Dtype::Bf16)] {
-        let facts = Facts {
-            device: device::Choice {
-                device: FoundDevice::named(DeviceKind::Metal, 0, "Apple M3"),
-                ..cpu()
-            },
-            ..gpu_facts(Checked {
-                bf16,
-                ..Checked::default()
-            })
-        };
+        let mut facts = gpu_facts(Checked {
+            bf16,
+            ..Checked::default()
+        });
+        facts.device.device = FoundDevice::named(DeviceKind::Metal, 0, "Apple M3");
         assert_eq!(plan(request(), facts).plan.run.dtype.compute, expected);
     }
 }
@@ -341,12 +231,9 @@ fn kernels_that_the_check_found_wrong_are_avoided() {
     assert_eq!(second.plan, resolved.plan);
     assert_eq!(why(&second, "avoid_kernels"), "As asked.");
 
-    let strict = with(
-        request(),
-        json!({"strict": true, "avoid_kernels": ["rope"]}),
-    );
+    let strict = json!({"strict": true, "avoid_kernels": ["rope"]});
     assert_eq!(
-        problems(strict, gpu_facts(checked())),
+        problems(with(request(), strict), gpu_facts(checked())),
         [
             "`avoid_kernels` lacks `rms_norm`, whose kernels the device check found wrong on H100; name them, or turn \
              `strict` off"
@@ -363,12 +250,8 @@ fn what_is_not_avoided_is_not_in_the_plan() {
     let resolved = plan(request(), lora_facts());
     let json = serde_json::to_value(&resolved.plan).unwrap();
     assert_eq!(json.get("avoid_kernels"), None);
-    assert!(
-        resolved
-            .reasons
-            .iter()
-            .all(|it| it.field != "avoid_kernels")
-    );
+    let mut reasons = resolved.reasons.iter();
+    assert!(reasons.all(|it| it.field != "avoid_kernels"));
     let unknown = with(request(), json!({"avoid_kernels": ["softmax"]}));
     let problem = &problems(unknown, lora_facts())[0];
     let begin =
@@ -419,39 +302,34 @@ fn fields_of_a_config_replace_those_of_the_preset() {
         "data": {"files": ["a.txt"]}});
     let plan = plan(request, scratch_facts()).plan;
     let config = plan.task.scratch.unwrap().config;
-    assert_eq!(
-        (&config["num_hidden_layers"], &config["hidden_size"]),
-        (&json!(2), &json!(128))
-    );
+    assert_eq!(config["num_hidden_layers"], 2);
+    assert_eq!(config["hidden_size"], 128);
 }
 
 #[track_caller]
-fn plan(request: serde_json::Value, facts: Facts<LanguageFacts>) -> Resolved<LanguagePlan> {
+pub(crate) fn plan(request: Json, facts: Facts<LanguageFacts>) -> Resolved<LanguagePlan> {
     let request: TrainRequest<LanguageRequest> = serde_json::from_value(request).unwrap();
     resolve::<Language>(&request, &facts).unwrap()
 }
 
 #[track_caller]
-fn problems(request: serde_json::Value, facts: Facts<LanguageFacts>) -> Vec<String> {
+fn problems(request: Json, facts: Facts<LanguageFacts>) -> Vec<String> {
     let request: TrainRequest<LanguageRequest> = serde_json::from_value(request).unwrap();
     let problems = resolve::<Language>(&request, &facts).unwrap_err();
     problems.0.iter().map(ToString::to_string).collect()
 }
 
 /// Every value with its path, down to what is not an object.
-pub(crate) fn leaves(path: &str, value: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
-    match value
-        .as_object()
-        .filter(|_| path != "scratch.config" && path != "data.columns")
-    {
-        Some(fields) => fields
-            .iter()
-            .flat_map(|(name, value)| {
-                leaves(format!("{path}.{name}").trim_start_matches('.'), value)
-            })
-            .collect(),
-        None => vec![(path.to_owned(), value.clone())],
-    }
+pub(crate) fn leaves(path: &str, value: &Json) -> Vec<(String, Json)> {
+    let is_whole = ["scratch.config", "data.columns"].contains(&path);
+    let Some(fields) = value.as_object().filter(|_| !is_whole) else {
+        return vec![(path.to_owned(), value.clone())];
+    };
+    let below = |name: &str| format!("{path}.{name}").trim_start_matches('.').to_owned();
+    let fields = fields.iter();
+    fields
+        .flat_map(|(name, value)| leaves(&below(name), value))
+        .collect()
 }
 
 pub(crate) fn scratch_facts() -> Facts<LanguageFacts> {
@@ -459,96 +337,108 @@ pub(crate) fn scratch_facts() -> Facts<LanguageFacts> {
         model: None,
         data: DataFacts {
             read_as: "text".to_owned(),
-            chat: false,
-            rows: 1000,
-            held_out_rows: 50,
             tokens: 500_000,
             length_95: 600,
-            length_longest: 900,
-            longer: vec![(64, 900), (128, 700), (256, 400), (512, 48)],
+            ..thousand_rows()
         },
         vocab_size: 1000,
     })
 }
 
 pub(crate) fn lora_facts() -> Facts<LanguageFacts> {
+    let linears = ["q_proj", "v_proj", "down_proj"];
     facts(LanguageFacts {
         model: Some(ModelFacts {
             config: None,
             context: 2048,
             layers: 30,
-            linears: ["q_proj", "v_proj", "down_proj"]
-                .map(str::to_owned)
-                .to_vec(),
+            linears: linears.map(str::to_owned).to_vec(),
         }),
         data: DataFacts {
             read_as: "messages".to_owned(),
             chat: true,
-            rows: 1000,
-            held_out_rows: 50,
             tokens: 150_000,
             length_95: 300,
-            length_longest: 900,
-            longer: vec![(64, 900), (128, 700), (256, 400), (512, 48)],
+            ..thousand_rows()
         },
         vocab_size: 49_152,
     })
 }
 
+fn thousand_rows() -> DataFacts {
+    DataFacts {
+        rows: 1000,
+        held_out_rows: 50,
+        length_longest: 900,
+        longer: vec![(64, 900), (128, 700), (256, 400), (512, 48)],
+        ..DataFacts::default()
+    }
+}
+
 fn facts(task: LanguageFacts) -> Facts<LanguageFacts> {
+    let device = device::Choice {
+        device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
+        reason: "There is no GPU.".to_owned(),
+        warnings: Vec::new(),
+    };
     Facts {
         task,
-        device: cpu(),
+        device,
         checked: Checked::default(),
     }
 }
 
 /// An adapter on a GPU that computes in bf16 unless something speaks against it.
 fn gpu_facts(checked: Checked) -> Facts<LanguageFacts> {
-    Facts {
-        device: device::Choice {
-            device: FoundDevice {
-                compute_capability: Some((9, 0)),
-                ..FoundDevice::named(DeviceKind::Cuda, 0, "H100")
-            },
-            ..cpu()
-        },
+    let mut facts = Facts {
         checked,
         ..lora_facts()
-    }
+    };
+    facts.device.device = FoundDevice {
+        compute_capability: Some((9, 0)),
+        ..FoundDevice::named(DeviceKind::Cuda, 0, "H100")
+    };
+    facts
+}
+
+/// A request for a new model.
+fn new_model() -> Json {
+    json!({"data": {"files": ["shakespeare/input.txt"]}})
 }
 
 /// A request for an adapter.
-fn request() -> serde_json::Value {
+fn request() -> Json {
     json!({"model": "smol", "data": {"files": ["chat.jsonl"]}})
 }
 
 /// A request with some fields changed.
-fn with(mut request: serde_json::Value, changes: serde_json::Value) -> serde_json::Value {
+pub(crate) fn with(mut request: Json, changes: Json) -> Json {
     let fields = request.as_object_mut().unwrap();
     fields.extend(changes.as_object().unwrap().clone());
     request
 }
 
-/// Why a field has its value.
-fn why<'a>(resolved: &'a Resolved<LanguagePlan>, field: &str) -> &'a str {
-    let reason = resolved.reasons.iter().find(|it| it.field == field);
-    &reason.unwrap().why
+/// Puts a value where a name like `lora.rank` says, making sections on the way.
+pub(crate) fn put(tree: &mut Json, name: &str, value: Json) {
+    let mut place = tree;
+    for section in name.split('.') {
+        place = &mut place[section];
+    }
+    *place = value;
 }
 
-fn cpu() -> device::Choice {
-    device::Choice {
-        device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
-        reason: "There is no GPU.".to_owned(),
-        warnings: Vec::new(),
-    }
+/// What is said of a field.
+fn reason<'a>(resolved: &'a Resolved<LanguagePlan>, field: &str) -> &'a Reason {
+    let reason = resolved.reasons.iter().find(|it| it.field == field);
+    reason.unwrap()
+}
+
+/// Why a field has its value.
+pub(crate) fn why<'a>(resolved: &'a Resolved<LanguagePlan>, field: &str) -> &'a str {
+    &reason(resolved, field).why
 }
 
 /// A plan for a new model, for tests that change what they need.
 pub(crate) fn scratch_plan() -> TrainPlan<LanguagePlan> {
-    plan(
-        json!({"data": {"files": ["shakespeare/input.txt"]}}),
-        scratch_facts(),
-    )
-    .plan
+    plan(new_model(), scratch_facts()).plan
 }

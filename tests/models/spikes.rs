@@ -28,7 +28,7 @@ fn run_poisoned(
     poisoned: &[u64],
     plan: &TrainPlan<LanguagePlan>,
     folder: &Path,
-    enough: fn(&[TrainEvent]) -> bool,
+    enough: impl Fn(&[TrainEvent]) -> bool + 'static,
 ) -> (Line, Watch) {
     let mut line = Line::new();
     line.poisoned = poisoned.to_vec();
@@ -41,19 +41,19 @@ fn run_poisoned(
 fn a_gradient_out_of_proportion_is_gone_back_for_once_and_then_taken_with_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let (line, watch) = run_poisoned(&[110], &long_plan(80), folder.path(), never);
-    let told: Vec<(usize, usize, f64)> = watch.events.iter().filter_map(rolled_back).collect();
-    assert_eq!(told, [(56, 50, 5e-5)]);
-    let why = watch.events.iter().find_map(|event| match event {
-        TrainEvent::RolledBack { why, .. } => Some(why.as_str()),
+    assert_eq!(watch.all(rolled_back), [(56, 50, 5e-5)]);
+    let why = watch.all(|event| match event {
+        TrainEvent::RolledBack { why, .. } => Some(why.clone()),
         _ => None,
     });
-    let why = why.unwrap();
+    let (begins, ends) = ("the gradient norm was ", " times the usual");
     assert!(
-        why.starts_with("the gradient norm was ") && why.ends_with(" times the usual"),
-        "{why}"
+        why[0].starts_with(begins) && why[0].ends_with(ends),
+        "{why:?}"
     );
-    let [warning] = warnings(&watch)[..] else {
-        panic!("{:?}", warnings(&watch));
+    let warnings = warnings(&watch);
+    let [warning] = warnings.as_slice() else {
+        panic!("{warnings:?}");
     };
     let end = ", in step 56, also after going back, so its batch is odd and not the model; the step was taken, clipped \
                to 1 as always";
@@ -72,12 +72,7 @@ fn spikes_never_end_a_run_and_are_gone_back_for_three_times_at_most() {
     // Each further apart than a step is remembered, so that each is news.
     let poisoned = [200, 600, 1_000, 1_400, 1_800];
     let (line, watch) = run_poisoned(&poisoned, &long_plan(1_000), folder.path(), never);
-    let steps: Vec<usize> = watch
-        .events
-        .iter()
-        .filter_map(rolled_back)
-        .map(|it| it.0)
-        .collect();
+    let steps = watch.all(|event| rolled_back(event).map(|it| it.0));
     assert_eq!(steps, [101, 301, 501]);
     let warnings = warnings(&watch);
     assert_eq!(warnings.len(), 5, "{warnings:?}");

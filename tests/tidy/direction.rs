@@ -1,6 +1,6 @@
 //! Who may know whom. The picture is in docs/ARCHITECTURE.md; here is what a program can check of it.
 
-use crate::rust;
+use crate::rust::{self, Token};
 use crate::tree::{Tree, Violation};
 
 /// The modules of a crate, from the ground up, each with those that it may import: all of them stand above it here.
@@ -350,22 +350,17 @@ fn files_of<'a>(map: &Map, tree: &'a Tree) -> impl Iterator<Item = (&'a str, Vec
 
 fn mentions<'a>(
     banned: &[&'a str],
-    code: &str,
+    code: &[Token],
     paths: &[(usize, Vec<String>)],
 ) -> Vec<(usize, &'a str)> {
     let mut found = Vec::new();
-    for (at, word) in rust::words(code) {
-        let is_macro = code[at + word.len()..].starts_with('!');
+    for (at, token) in code.iter().enumerate() {
+        let is_macro = code.get(at + 1).is_some_and(|next| next.text == "!");
         let is_banned = |it: &&&str| match it.strip_suffix('!') {
-            Some(name) => is_macro && name == word,
-            None => **it == word,
+            Some(name) => is_macro && name == token.text,
+            None => **it == token.text,
         };
-        found.extend(
-            banned
-                .iter()
-                .find(is_banned)
-                .map(|it| (rust::line_of(code, at), *it)),
-        );
+        found.extend(banned.iter().find(is_banned).map(|it| (token.line, *it)));
     }
     for (line, path) in paths {
         let is_banned = |it: &&&str| match it.strip_suffix("::") {

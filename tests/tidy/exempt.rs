@@ -31,9 +31,4 @@ pub(crate) const LONG: &[Exempt] = &[
         function: None,
         reason: "generated from the commands and the types of the window",
     },
-    Exempt {
-        path: "tests/models/plan.rs",
-        function: Some("each_wrong_value_is_a_problem_of_its_field"),
-        reason: "a table of wrong values and what is said of them",
-    },
 ];

@@ -5,10 +5,8 @@ import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 
-import { asked, heading, news, scenario, shows, until } from "./scenario.mjs";
+import { asked, going, heading, news, scenario, shows, stepOf, until } from "./scenario.mjs";
 import { build, open, settled } from "./stage.mjs";
-
-const going = { page: "run", id: "2026-11-21-support-tone-7f3a" };
 
 describe("a person in the window", { concurrency: 2 }, () => {
   scenario("the keyboard alone reaches every page of the sidebar and opens it", { page: "home" }, async (page) => {
@@ -77,10 +75,9 @@ describe("a person in the window", { concurrency: 2 }, () => {
     await settled(page);
     const again = await until(drawn, (share) => share > before * 0.8);
     assert.ok(Math.abs(again - before) < before * 0.3, `${before} of the chart was painted before, ${again} after`);
-    const step = async () => Number((await page.getByRole("main").innerText()).match(/([\d,]+)\s+of\s+[\d,]+/)[1].replaceAll(",", ""));
-    const first = await step();
+    const first = await stepOf(page);
     assert.ok(first >= 1284, `at step ${first}`);
-    await until(step, (now) => now > first);
+    await until(() => stepOf(page), (now) => now > first);
   });
 
   scenario("closing the window while a run is running asks what is to become of it", { page: "home" }, async (page) => {

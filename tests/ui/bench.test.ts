@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 
 import { api, type BenchDeviceView, type BenchRowView, type BenchView } from "../../ui/src/api";
 import { install } from "./fake";
+import benchmarks from "./fake/answers/benchmarks.json";
 import { byWorkload, groupsOf, shortNames } from "../../ui/src/features/bench/bars";
 import { measure, measuring, stop } from "../../ui/src/features/bench/measuring.svelte";
 import { inColumns } from "../../ui/src/features/bench/picture";
@@ -12,22 +13,11 @@ import { axisWords, measureOf, millis, percent, rate, spread } from "../../ui/sr
 import { comparable, seriesOf, workloadsOf } from "../../ui/src/features/bench/series";
 import { devicesOf, fileName, moment, nameOf } from "../../ui/src/features/bench/words";
 
-function row(more: Partial<BenchRowView> & { perSecond?: number }): BenchRowView {
-  const { perSecond = 1000, ...named } = more;
-  const measured = {
-    firstMillis: 9,
-    medianMillis: 2,
-    lowMillis: 1.9,
-    highMillis: 2.1,
-    perSecond,
-    lowPerSecond: perSecond * 0.95,
-    highPerSecond: perSecond * 1.05,
-    peakBytes: 1e9,
-    rooflineShare: 0.4,
-    steps: 3,
-    stepMillis: [2, 2, 2],
-  };
-  return { workload: "lora_step", title: "LoRA step", config: "a shape, 4 x 256 tokens", dtype: "f32", rows: 4, unit: "tokens", problem: null, measured, ...named };
+const [recorded] = benchmarks[0]!.devices[0]!.rows.filter(({ measured }) => measured !== null) as BenchRowView[];
+
+function row({ perSecond = 1000, ...more }: Partial<BenchRowView> & { perSecond?: number }): BenchRowView {
+  const measured = { ...recorded!.measured!, perSecond, lowPerSecond: perSecond * 0.95, highPerSecond: perSecond * 1.05 };
+  return { workload: "lora_step", title: "LoRA step", config: "a shape, 4 x 256 tokens", dtype: "f32", rows: 4, unit: "tokens", problem: null, measured, ...more };
 }
 
 const device = (kind: string, setting: string, rows: BenchRowView[]): BenchDeviceView => ({ name: `Some ${kind}`, kind, setting, rows });

@@ -3,14 +3,15 @@
 import { render, screen } from "@testing-library/svelte";
 import { userEvent } from "@testing-library/user-event";
 import { createRawSnippet } from "svelte";
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 
-import { Refused } from "../../ui/src/api";
+import type { Refused } from "../../ui/src/api";
 import Dialog from "../../ui/src/components/Dialog.svelte";
 import Problem from "../../ui/src/components/Problem.svelte";
 import Progress from "../../ui/src/components/Progress.svelte";
 import Segmented from "../../ui/src/components/Segmented.svelte";
 import ModelUnavailable from "../../ui/src/features/chat/ModelUnavailable.svelte";
+import { refused } from "./made";
 
 const words = (text: string) => createRawSnippet(() => ({ render: () => `<p>${text}</p>` }));
 const buttons = (...names: string[]) => createRawSnippet(() => ({ render: () => `<div>${names.map((name) => `<button>${name}</button>`).join("")}</div>` }));
@@ -50,8 +51,7 @@ describe("a choice of a few", () => {
 
 describe("a problem", () => {
   test("is said aloud, with what to try next", () => {
-    const error = new Refused({ code: "failed", message: "the plan needs 14.2 GB and 9.8 GB are free", hint: "shorten the rows", field: null });
-    render(Problem, { error });
+    render(Problem, { error: refused("failed", "the plan needs 14.2 GB and 9.8 GB are free", "shorten the rows") });
     const { textContent } = screen.getByRole("alert");
     expect(textContent).toMatch(/the plan needs 14\.2 GB and 9\.8 GB are free/i);
     expect(textContent).toMatch(/shorten the rows/i);
@@ -66,7 +66,7 @@ describe("a problem", () => {
 describe("a model that can't be opened", () => {
   const shown = { title: "Large", isKept: false, conversation: "", runs: [], models: [] };
   const again = (code: Refused["code"]) => {
-    const problem = new Refused({ code, message: "talking to the model needs about 9.1 GB, and 4.0 GB are free on the CPU", hint: null, field: null });
+    const problem = refused(code, "talking to the model needs about 9.1 GB, and 4.0 GB are free on the CPU");
     const onretry = vi.fn();
     render(ModelUnavailable, { ...shown, problem, onretry });
     return onretry;
@@ -98,13 +98,6 @@ describe("progress", () => {
 });
 
 describe("a dialog", () => {
-  beforeAll(() => {
-    // Without a screen there is no top layer.
-    HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
-      this.open = true;
-    };
-  });
-
   const show = () => {
     const onclose = vi.fn();
     render(Dialog, { title: "Delete the run", onclose, children: words("It can't be brought back."), actions: buttons("Cancel", "Delete") });

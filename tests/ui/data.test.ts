@@ -2,6 +2,8 @@
 
 import { describe, expect, test } from "vitest";
 
+import type { InspectionView } from "../../ui/src/api";
+import inspections from "./fake/answers/inspections.json";
 import { filledFrom, laidOut, mapped, partsFor } from "../../ui/src/features/data/parts";
 import { isPasted } from "../../ui/src/features/data/pasted";
 import { folderOf, nameOf } from "../../ui/src/lib/paths";
@@ -25,13 +27,14 @@ describe("data", () => {
   });
 
   test("that can't be read proposes what would help", () => {
-    const fault = { code: "invalid_request" as const, message: "not UTF-8 at byte 3; for example `encoding: latin-1`: `a.txt`", hint: null, field: null };
-    expect(proposalsOf(fault, [])).toEqual([{ text: "Read it as Latin-1", change: { encoding: "latin-1" } }]);
-    expect(controlOf(fault)).toBe("encoding");
-    const columns = { ...fault, message: "say which column is what, for example `columns: {prompt: question, completion: the answer}`" };
-    expect(proposalsOf(columns, ["question", "the answer"])[0]?.change.columns).toEqual({ prompt: "question", completion: "the answer" });
+    const [sums, questions] = inspections.map(({ answer }) => answer).filter(({ problem }) => problem !== null) as InspectionView[];
+    expect(proposalsOf(questions!.problem!, [])).toEqual([{ text: "Read it as Latin-1", change: { encoding: "latin-1" } }]);
+    expect([sums, questions].map((it) => controlOf(it!.problem!))).toEqual(["columns", "encoding"]);
+    expect(proposalsOf(sums!.problem!, sums!.columns)[0]?.change.columns).toEqual({ prompt: "problem", completion: "solution" });
     // A column that is not there is no proposal.
-    expect(proposalsOf(columns, ["other"])).toEqual([]);
+    expect(proposalsOf(sums!.problem!, ["other"])).toEqual([]);
+    const fault = { code: "failed" as const, message: "say which column is what, for example `columns: {prompt: question, completion: the answer}`", hint: null, field: null };
+    expect(proposalsOf(fault, ["question", "the answer"])[0]?.change.columns).toEqual({ prompt: "question", completion: "the answer" });
     expect(controlOf({ ...fault, message: "No such file" })).toBeUndefined();
   });
 

@@ -2,9 +2,9 @@
 
 import { render, screen, waitFor, within } from "@testing-library/svelte";
 import { userEvent } from "@testing-library/user-event";
-import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 
-import { api, Refused, type CachedRevisionView, type CachedView, type DownloadFileView, type DownloadView, type HubView, type News, type RunView } from "../../ui/src/api";
+import { api, type CachedRevisionView, type CachedView, type DownloadFileView, type DownloadView, type HubView, type News, type RunView } from "../../ui/src/api";
 import Sidebar from "../../ui/src/components/Sidebar.svelte";
 import { adaptersFor, contents, largestFirst, titleOf } from "../../ui/src/features/downloads/cached";
 import DeleteCached from "../../ui/src/features/downloads/DeleteCached.svelte";
@@ -14,13 +14,7 @@ import { amount, gistOf, lostBytes, pace, share, wholeFiles } from "../../ui/src
 import HuggingFace from "../../ui/src/features/settings/HuggingFace.svelte";
 import { go, route } from "../../ui/src/routes.svelte";
 import { app, follow } from "../../ui/src/status.svelte";
-
-const MB = 1e6;
-
-function download(more: Partial<DownloadView> = {}): DownloadView {
-  const made = { key: "a", kind: "model", id: "maker/small", part: null, state: "going", doneBytes: 43 * MB, totalBytes: 271 * MB, bytesPerSecond: 12 * MB, secondsLeft: 19, files: [], problem: null, usable: true, path: null };
-  return { ...made, ...more } as DownloadView;
-}
+import { download, held, MB, refused } from "./made";
 
 const file = (doneBytes: number, totalBytes: number): DownloadFileView => ({ path: `${doneBytes}-of-${totalBytes}`, doneBytes, totalBytes });
 const revision = (more: Partial<CachedRevisionView> = {}): CachedRevisionView => ({
@@ -35,15 +29,7 @@ const revision = (more: Partial<CachedRevisionView> = {}): CachedRevisionView =>
 });
 const repository = (id: string, bytes: number, kind: CachedView["kind"] = "model"): CachedView => ({ kind, id, bytes, revisions: [revision({ bytes, freedBytes: bytes })] });
 const hub: HubView = { endpoint: "https://huggingface.co", offline: null, tokenPlace: null, cache: "/cache", freeBytes: 9.8e9 };
-const refused = (code: Refused["code"], message: string) => new Refused({ code, message, hint: null, field: null });
 const button = (name: string | RegExp) => screen.getByRole("button", { name });
-
-beforeAll(() => {
-  // Without a screen there is no top layer.
-  HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
-    this.open = true;
-  };
-});
 
 beforeEach(() => {
   vi.spyOn(api, "hub").mockResolvedValue(hub);
@@ -53,7 +39,6 @@ beforeEach(() => {
 });
 
 afterEach(() => {
-  vi.restoreAllMocks();
   app.downloads = [];
   go({ page: "home" });
 });
@@ -128,11 +113,10 @@ describe("the foot of the sidebar", () => {
 describe("the window", () => {
   test("shows the downloads as they were told last, even when an older answer comes later", async () => {
     let hear: (news: News) => void = () => undefined;
-    let answer: (downloads: DownloadView[]) => void = () => undefined;
     vi.spyOn(api, "listen").mockImplementation(async (heard) => ((hear = heard), null));
     vi.spyOn(api, "settings").mockRejectedValue(new Error("none"));
     vi.spyOn(api, "status").mockRejectedValue(new Error("none"));
-    vi.mocked(api.downloads).mockImplementation(() => new Promise((done) => (answer = done)));
+    const { answer } = held(vi.mocked(api.downloads));
     const stop = follow();
     hear({ kind: "downloads", downloads: [download({ doneBytes: 200 * MB })] });
     answer([download({ doneBytes: 0 })]);
@@ -181,7 +165,7 @@ describe("a list of downloads", () => {
   });
 
   test("says why one failed, and what could not be done", async () => {
-    const problem = { code: "failed" as const, message: "the download needs 2.1 GB more and 0.3 GB are free", hint: "free some space", field: null };
+    const problem = refused("failed", "the download needs 2.1 GB more and 0.3 GB are free", "free some space");
     vi.spyOn(api, "resumeDownload").mockRejectedValue(refused("failed", "the disk is still full"));
     render(DownloadList, { downloads: [download({ state: "failed", problem })] });
     expect(screen.getByRole("alert").textContent).toMatch(/needs 2\.1 GB more.*free some space/s);
@@ -190,7 +174,7 @@ describe("a list of downloads", () => {
   });
 
   test("is calm about one that waits for the network", () => {
-    const problem = { code: "offline" as const, message: "The Hub can't be reached.", hint: null, field: null };
+    const problem = refused("offline", "The Hub can't be reached.");
     render(DownloadList, { downloads: [download({ state: "retrying", problem })] });
     expect(screen.queryByRole("alert")).toBeNull();
     expect(screen.getByText("The Hub can't be reached.")).toBeTruthy();
@@ -293,8 +277,8 @@ describe("the account", () => {
 
   test("takes a token that is never shown, and gone once it was sent", async () => {
     vi.spyOn(api, "hubUser").mockResolvedValue(null);
-    let answer: (found: typeof user) => void = () => undefined;
-    const login = vi.spyOn(api, "hubLogin").mockImplementation(() => new Promise((done) => (answer = done)));
+    const login = vi.spyOn(api, "hubLogin");
+    const { answer } = held(login);
     render(HuggingFace);
     const field = await screen.findByLabelText<HTMLInputElement>("Token");
     expect(field.type).toBe("password");
@@ -318,8 +302,7 @@ describe("the account", () => {
 
   test("shows the rest while the Hub is asked, and says quietly that it can't be", async () => {
     vi.mocked(api.hub).mockResolvedValue({ ...hub, tokenPlace: user.tokenPlace, endpoint: "https://hub.example.org" });
-    let refuse: (problem: Refused) => void = () => undefined;
-    vi.spyOn(api, "hubUser").mockImplementation(() => new Promise((_, reject) => (refuse = reject)));
+    const { refuse } = held(vi.spyOn(api, "hubUser"));
     render(HuggingFace);
     await screen.findByText(/Asking whose it is/);
     expect(screen.getByText("/cache")).toBeTruthy();

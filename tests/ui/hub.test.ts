@@ -15,33 +15,14 @@ import { canDo, named, sentence } from "../../ui/src/features/hub/words";
 import { route } from "../../ui/src/routes.svelte";
 import { app } from "../../ui/src/status.svelte";
 import { EVENLY, growth } from "./growth";
+import { download as downloadOfAny, held, refused } from "./made";
 
-const offline = () => new Refused({ code: "offline", message: "no answer from `huggingface.co` after 10 s", hint: "check the connection", field: null });
-const download = (part: string | null, state: DownloadView["state"], doneBytes = 0): DownloadView => ({
-  key: `${part}`,
-  kind: "model",
-  id: "a/b",
-  part,
-  state,
-  doneBytes,
-  totalBytes: 1000,
-  bytesPerSecond: null,
-  secondsLeft: null,
-  files: [],
-  problem: null,
-  path: null,
-});
+const offline = () => refused("offline", "no answer from `huggingface.co` after 10 s", "check the connection");
+const download = (part: string | null, state: DownloadView["state"], doneBytes = 0) => downloadOfAny({ key: `${part}`, part, state, doneBytes, totalBytes: 1000 });
 
-beforeAll(async () => {
-  await install();
-  // Without a screen there is no top layer.
-  HTMLDialogElement.prototype.showModal ??= function (this: HTMLDialogElement) {
-    this.open = true;
-  };
-});
+beforeAll(install);
 
 afterEach(() => {
-  vi.restoreAllMocks();
   app.downloads = [];
 });
 
@@ -137,13 +118,12 @@ describe("a search", () => {
   });
 
   test("drops an answer that comes after that to a newer question", async () => {
-    const open: ((list: FoundListView) => void)[] = [];
-    vi.spyOn(api, "hubSearch").mockImplementation(() => new Promise((done) => open.push(done)));
+    const { answer } = held(vi.spyOn(api, "hubSearch"));
     const search = new HubSearch("data");
     search.choose({ sort: "likes" });
     search.choose({ sort: "recent" });
-    open[1]?.(list("new/one"));
-    open[0]?.(list("old/one"));
+    answer(list("new/one"), 1);
+    answer(list("old/one"), 0);
     await vi.advanceTimersByTimeAsync(0);
     expect(ids(search)).toEqual(["new/one"]);
   });

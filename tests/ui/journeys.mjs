@@ -3,15 +3,14 @@
 import assert from "node:assert/strict";
 import { describe } from "node:test";
 
-import { asked, heading, scenario, shows, until } from "./scenario.mjs";
+import { asked, going, heading, scenario, shows, until } from "./scenario.mjs";
 
-const going = { page: "run", id: "2026-11-21-support-tone-7f3a" };
 const filled = { name: "My run", method: "lora", model: "SmolLM2-1.7B-Instruct", "data.files": "[/Users/mira/Documents/support.jsonl]" };
 const button = (page, name) => page.getByRole("main").getByRole("button", { name, exact: true });
 
 describe("a person", { concurrency: 2 }, () => {
   scenario("takes what is proposed for data that can't be read, and trains with it", { page: "data", id: "trec-77d0" }, async (page) => {
-    await shows(page.getByRole("alert"), "not UTF-8 at byte 4231");
+    await shows(page.getByRole("alert"), "not UTF-8 at byte 425");
     await page.getByRole("button", { name: "Read it as Latin-1" }).click();
     await until(() => asked(page, "changeData"), (all) => all.at(-1)?.[1].encoding === "latin-1");
     await page.getByText("How far is it from Denver to Aspen").waitFor();
@@ -22,20 +21,26 @@ describe("a person", { concurrency: 2 }, () => {
   });
 
   scenario("starts a run that waits for the one that is running", { page: "train", filled }, async (page) => {
-    await page.getByText("9.6 GB").first().waitFor();
+    await page.getByText("14 GB").first().waitFor();
     await button(page, "Start").click();
     await shows(heading(page), "My run");
     await page.getByText(/waiting/).first().waitFor();
     assert.equal((await asked(page, "startRun")).length, 1);
   });
 
-  scenario("is offered what makes a run fit, one click each, and can start it anyway", { page: "train", filled: { ...filled, "batch.rows": "64" } }, async (page) => {
+  scenario("is offered what makes a run fit, one click each", { page: "train", filled: { ...filled, "batch.rows": "2" } }, async (page) => {
     await button(page, "Start").click();
     await button(page, "Start anyway").waitFor();
     assert.equal((await asked(page, "startRun")).length, 0);
-    await page.getByRole("main").getByRole("button", { name: "Gradient checkpointing: 33 % slower" }).click();
+    await page.getByRole("main").getByRole("button", { name: "Gradient checkpointing: 50 % slower" }).click();
     await until(() => button(page, "Start anyway").count(), (count) => count === 0);
     await until(() => asked(page, "planRun"), (all) => all.at(-1)?.[0].gradient_checkpointing === "true");
+    await button(page, "Start").click();
+    await shows(heading(page), "My run");
+    assert.deepEqual((await asked(page, "startRun")).map(([, force]) => force), [false]);
+  });
+
+  scenario("can start a run anyway that does not fit", { page: "train", filled: { ...filled, "batch.rows": "2" } }, async (page) => {
     await button(page, "Start").click();
     await button(page, "Start anyway").click();
     await shows(heading(page), "My run");

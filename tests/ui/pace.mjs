@@ -6,9 +6,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { going, stepOf, until } from "./scenario.mjs";
 import { open } from "./stage.mjs";
 
-const going = { page: "run", id: "2026-11-21-support-tone-7f3a" };
 const TRIES = 3;
 const WATCHED = 2000;
 
@@ -17,8 +17,7 @@ async function watch(more, from) {
   const { page, faults, close } = await open(going, { more });
   try {
     await page.locator("main canvas").first().waitFor();
-    const step = async () => Number((await page.getByRole("main").innerText()).match(/([\d,]+)\s+of\s+[\d,]+/)[1].replaceAll(",", ""));
-    while ((await step()) < from) await page.waitForTimeout(100);
+    await until(() => stepOf(page), (step) => step >= from);
     await page.waitForTimeout(500);
     const seen = await page.evaluate(async (watched) => {
       const frames = [];
@@ -31,7 +30,7 @@ async function watch(more, from) {
       return { frames };
     }, WATCHED);
     assert.deepEqual(faults, []);
-    return { ...seen, step: await step() };
+    return { ...seen, step: await stepOf(page) };
   } finally {
     close();
   }

@@ -22,6 +22,10 @@ export function scenario(sentence, route, act, options) {
   });
 }
 
+/** The page of the run that is running, and the step it shows. */
+export const going = { page: "run", id: "2026-11-21-support-tone-7f3a" };
+export const stepOf = async (page) => Number((await page.getByRole("main").innerText()).match(/([\d,]+)\s+of\s+[\d,]+/)[1].replaceAll(",", ""));
+
 export const heading = (page) => page.getByRole("heading", { level: 1 });
 export const news = (page, what) => page.evaluate((what) => window.annealFake.news(what), what);
 export const asked = (page, command) =>

@@ -1,25 +1,21 @@
 // A build of the window with the made-up app behind it, served under the rules of the real one, in a browser.
 
-import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { extname, join } from "node:path";
+import { join } from "node:path";
 import { after } from "node:test";
-import { promisify } from "node:util";
 
 import { chromium } from "playwright-core";
+import * as vite from "vite";
 
 import { findBrowser, root } from "../../.ci/setup.mjs";
 
-const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+const ui = { root: join(root, "ui"), logLevel: "error" };
 
 /** Builds the pages into a folder of its own, in a mode. */
 export async function build(mode) {
   const folder = mkdtempSync(join(tmpdir(), "anneal-pages-"));
-  const vite = join(root, "node_modules", "vite", "bin", "vite.js");
-  const words = ["build", "ui", "--mode", mode, "--outDir", folder, "--emptyOutDir", "--logLevel", "error"];
-  await promisify(execFile)(process.execPath, [vite, ...words], { cwd: root });
+  await vite.build({ ...ui, mode, build: { outDir: folder, emptyOutDir: true } });
   return folder;
 }
 
@@ -32,26 +28,15 @@ function policy() {
     .join("; ");
 }
 
-function serve(folder) {
-  const headers = { "content-security-policy": policy() };
-  const server = createServer((request, response) => {
-    const { pathname } = new URL(request.url, "http://localhost");
-    const file = join(folder, pathname === "/" ? "index.html" : pathname);
-    if (!existsSync(file)) return response.writeHead(204).end();
-    response.writeHead(200, { ...headers, "content-type": types[extname(file)] ?? "application/octet-stream" });
-    response.end(readFileSync(file));
-  });
-  return new Promise((done) => server.listen(0, "127.0.0.1", () => done(server)));
-}
-
 const folder = await build("fake");
-const server = await serve(folder);
+const headers = { "content-security-policy": policy() };
+const server = await vite.preview({ ...ui, build: { outDir: folder }, preview: { host: "127.0.0.1", port: 0, headers } });
 const browser = await chromium.launch({ executablePath: findBrowser(), headless: true });
-const address = `http://127.0.0.1:${server.address().port}`;
+const address = `http://127.0.0.1:${server.httpServer.address().port}`;
 
 after(async () => {
   await browser.close();
-  server.close();
+  await server.close();
   rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
 });
 
@@ -64,7 +49,9 @@ export async function open(route, { scene = "full", more = "" } = {}) {
   const page = idle.pop() ?? (await browser.newPage({ locale: "en-US" }));
   const faults = [];
   const fail = (error) => faults.push(`error: ${error.message}`);
-  const hear = (message) => message.type() === "error" && faults.push(`console: ${message.text()}`);
+  // A browser asks for an icon, which the window has no use for.
+  const isFault = (message) => message.type() === "error" && !message.location().url.endsWith("/favicon.ico");
+  const hear = (message) => isFault(message) && faults.push(`console: ${message.text()}`);
   page.on("pageerror", fail);
   page.on("console", hear);
   await page.setViewportSize({ width: 1280, height: 800 });

@@ -12,6 +12,7 @@ import { memoryOf, widths } from "../../ui/src/features/train/memory";
 import { waits } from "../../ui/src/features/train/waits";
 import { said, sentence, shown, typed } from "../../ui/src/features/train/words";
 import { latest } from "../../ui/src/lib/latest";
+import { held } from "./made";
 
 describe("a value of a run file", () => {
   test("is read back as it was typed, whatever YAML would make of it", () => {
@@ -111,8 +112,8 @@ describe("questions that change while they are answered", () => {
   afterEach(() => vi.useRealTimers());
 
   test("are asked once the typing stops, and only the latest is heard", async () => {
-    const open: ((answer: string) => void)[] = [];
-    const ask = vi.fn(() => new Promise<string>((done) => open.push(done)));
+    const ask = vi.fn<(question: string) => Promise<string>>();
+    const { answer } = held(ask);
     const heard: unknown[] = [];
     const questions = latest(ask, (question: string, outcome) => heard.push([question, outcome]), 300);
     questions.soon("a");
@@ -122,8 +123,8 @@ describe("questions that change while they are answered", () => {
     expect(ask.mock.calls).toEqual([["ab"]]);
     questions.soon("abc");
     await vi.advanceTimersByTimeAsync(300);
-    open[1]?.("new");
-    open[0]?.("old");
+    answer("new", 1);
+    answer("old", 0);
     await vi.advanceTimersByTimeAsync(0);
     expect(heard).toEqual([["abc", { answer: "new" }]]);
   });
@@ -172,14 +173,14 @@ describe("the form", () => {
   });
 
   test("what does not fit starts only when that is wanted, or after a change that makes it fit", async () => {
-    const filled = { model: "/m", "data.files": "[/a.jsonl]", "batch.rows": "64" };
+    const filled = { model: "/m", "data.files": "[/a.jsonl]", "batch.rows": "2" };
     draft.enter(filled);
     await waitFor(() => expect(draft.ready).toBe(true));
     expect(draft.memory?.fits).toBe(false);
     expect(await draft.start()).toBeUndefined();
     expect(draft.refused).toBe(draft.key);
     const fix = draft.plan?.fit?.fixes[0];
-    expect(fix?.message).toBe("8 rows at once instead of 64: learns the same");
+    expect(fix?.message).toBe("1 row at once instead of 2: learns the same");
     draft.change((fix?.fields ?? {}) as Record<string, string>);
     expect(draft.refused).not.toBe(draft.key);
     await waitFor(() => expect(draft.pending).toBe(false));

@@ -1,6 +1,5 @@
 import "./lib/locale";
-import "./styles/tokens.css";
-import "./styles/base.css";
+import "./styles/index.css";
 import { mount } from "svelte";
 import App from "./App.svelte";
 

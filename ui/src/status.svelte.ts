@@ -6,30 +6,21 @@ import { go, type Route } from "./routes.svelte";
 /** How often the app is asked what is running, in milliseconds. */
 const LOOK = 1000;
 
-interface AppState {
-  status: StatusView | undefined;
+class App {
+  status = $state<StatusView>();
   /** All downloads, in order, as last heard of. */
-  downloads: DownloadView[];
-  theme: SettingsView["theme"];
+  downloads = $state<DownloadView[]>([]);
   /** Whether the user wants to close the window while a run is running. */
-  leaves: boolean;
+  leaves = $state(false);
   /** Whether anything can be gone to by typing. */
-  searches: boolean;
+  searches = $state(false);
   /** Whether files are held over the window. */
-  dropping: boolean;
+  dropping = $state(false);
   /** What happened to files that were dropped or added from the menu. */
-  problem: unknown;
+  problem = $state<unknown>();
 }
 
-export const app = $state<AppState>({
-  status: undefined,
-  downloads: [],
-  theme: "system",
-  leaves: false,
-  searches: false,
-  dropping: false,
-  problem: undefined,
-});
+export const app = new App();
 
 let looking: Promise<void> | undefined;
 
@@ -55,7 +46,6 @@ export async function lookAtDownloads(): Promise<void> {
 
 /** Has the page look light or dark. */
 export function wear(theme: SettingsView["theme"]) {
-  app.theme = theme;
   document.documentElement.dataset.theme = theme;
 }
 

@@ -4,6 +4,7 @@
 //! `rope_theta`, or `rope_parameters`; `layer_types`, or a pattern), and leave out what is the default of their family.
 //! All of that is settled here, by the row of the family in [`FAMILIES`]; the decoder knows no family.
 
+use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::families::{FAMILIES, Family, Slides};
@@ -77,6 +78,19 @@ const OTHER_FIELDS: [(&str, Option<f64>); 19] = [
     ("transformers_version", None),
     ("use_bidirectional_attention", Some(0.0)),
     ("use_cache", None),
+];
+
+/// The most of each size that a model can have. What is far larger than any that exists is a damaged file, and would take
+/// memory or overflow before anything was read.
+const MOST: [(&str, usize); 8] = [
+    ("vocab_size", 1 << 24),
+    ("hidden_size", 1 << 18),
+    ("intermediate_size", 1 << 20),
+    ("num_hidden_layers", 1 << 10),
+    ("num_attention_heads", 1 << 10),
+    ("num_key_value_heads", 1 << 10),
+    ("head_dim", 1 << 13),
+    ("max_position_embeddings", 1 << 24),
 ];
 
 /// Names that share a smaller part of their pairs of letters than this are not alike.
@@ -201,11 +215,10 @@ impl DecoderConfig {
         let fields = Fields { fields: map };
         let model_type = fields.text("model_type").unwrap_or_default();
         let Some(family) = FAMILIES.iter().find(|it| it.model_type == model_type) else {
-            let known = FAMILIES.map(|family| family.model_type).join("`, `");
-            return Err(Error::setting(
-                "model_type",
-                format!("is `{model_type}`; known are `{known}`"),
-            ));
+            let known: Vec<&str> = FAMILIES.iter().map(|it| it.model_type.as_str()).collect();
+            let known = known.join("`, `");
+            let problem = format!("is `{model_type}`; known are `{known}`");
+            return Err(Error::setting("model_type", problem));
         };
         let hidden_size = fields.required("hidden_size")?;
         let num_attention_heads = fields.required("num_attention_heads")?;
@@ -226,9 +239,9 @@ impl DecoderConfig {
                 .unwrap_or(num_attention_heads),
             head_dim,
             max_position_embeddings: fields.count("max_position_embeddings")?.unwrap_or(2048),
-            rms_norm_eps: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
+            rms_norm_eps: fields.number_or("rms_norm_eps", 1e-6)?,
             norm_offset: family.norm_offset,
-            activation: activation(&fields, family.activation)?,
+            activation: activation(&fields, &family.activation)?,
             tie_word_embeddings: fields.flag("tie_word_embeddings", family.tied)?,
             qkv_bias: family.qkv_bias || attention_bias,
             output_bias: attention_bias && !family.qkv_bias,
@@ -244,7 +257,7 @@ impl DecoderConfig {
                 soft_cap: cap("attn_logit_softcapping")?,
             },
             final_soft_cap: cap("final_logit_softcapping")?,
-            initializer_range: fields.number("initializer_range")?.unwrap_or(0.02),
+            initializer_range: fields.number_or("initializer_range", 0.02)?,
             layers,
             ropes,
         };
@@ -254,24 +267,21 @@ impl DecoderConfig {
 
     /// Whether the sizes fit together.
     fn check(&self) -> Result<()> {
-        let positive = [
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("num_hidden_layers", self.layers.len()),
-            ("num_attention_heads", self.num_attention_heads),
-            ("num_key_value_heads", self.num_key_value_heads),
-            ("head_dim", self.head_dim),
-            ("max_position_embeddings", self.max_position_embeddings),
+        let sizes = [
+            self.vocab_size,
+            self.hidden_size,
+            self.intermediate_size,
+            self.layers.len(),
+            self.num_attention_heads,
+            self.num_key_value_heads,
+            self.head_dim,
+            self.max_position_embeddings,
         ];
-        if let Some((field, _)) = positive.into_iter().find(|(_, size)| *size == 0) {
-            return Err(Error::setting(field, "is 0"));
+        if let Some(((field, _), _)) = MOST.iter().zip(sizes).find(|(_, size)| *size == 0) {
+            return Err(Error::setting(*field, "is 0"));
         }
-        if !self
-            .num_attention_heads
-            .is_multiple_of(self.num_key_value_heads)
-        {
-            let (heads, keys) = (self.num_attention_heads, self.num_key_value_heads);
+        let (heads, keys) = (self.num_attention_heads, self.num_key_value_heads);
+        if !heads.is_multiple_of(keys) {
             let problem = format!("is {keys}, which does not divide the {heads} attention heads");
             return Err(Error::setting("num_key_value_heads", problem));
         }
@@ -295,11 +305,11 @@ fn layers(
         Some(_) if fields.has("sliding_window") => fields.count("sliding_window")?,
         it => it.and_then(|it| it.default),
     };
-    let slides: Vec<bool> = match fields.get("layer_types").and_then(Json::as_array) {
-        Some(types) => types
-            .iter()
-            .map(|kind| kind.as_str() == Some("sliding_attention"))
-            .collect(),
+    let slides: Vec<bool> = match fields.list("layer_types") {
+        Some(types) => {
+            let slides = |kind: &Json| kind.as_str() == Some("sliding_attention");
+            types.iter().map(slides).collect()
+        }
         None => {
             let pattern = fields.count("sliding_window_pattern")?;
             let first = fields.count("max_window_layers")?;
@@ -314,10 +324,8 @@ fn layers(
         }
     };
     if slides.len() != count {
-        let problem = format!(
-            "names {} layers, and `num_hidden_layers` is {count}",
-            slides.len()
-        );
+        let named = slides.len();
+        let problem = format!("names {named} layers, and `num_hidden_layers` is {count}");
         return Err(Error::setting("layer_types", problem));
     }
     let mut ropes = vec![rope(fields, family.rope_theta, head_dim, false)?];
@@ -333,13 +341,11 @@ fn layers(
 
 /// Whether a layer of SmolLM3 has rotary positions; every fourth has none unless the config says otherwise.
 fn uses_rope(fields: &Fields, layer: usize) -> bool {
-    match fields.get("no_rope_layers").and_then(Json::as_array) {
+    match fields.list("no_rope_layers") {
         Some(layers) => layers.get(layer).and_then(Json::as_u64) != Some(0),
         None => {
-            let interval = fields
-                .get("no_rope_layer_interval")
-                .and_then(Json::as_u64)
-                .unwrap_or(4);
+            let interval = fields.get("no_rope_layer_interval");
+            let interval = interval.and_then(Json::as_u64).unwrap_or(4);
             interval == 0 || !(layer as u64 + 1).is_multiple_of(interval)
         }
     }
@@ -351,31 +357,22 @@ fn rope(fields: &Fields, default_theta: f64, head_dim: usize, local: bool) -> Re
     // transformers 5 has everything in `rope_parameters`, by layer type where types differ; 4 has it in two places.
     let parameters = fields.get("rope_parameters").and_then(Json::as_object);
     let by_type = |name: &str| parameters?.get(name)?.as_object();
-    let kind = if local {
-        "sliding_attention"
-    } else {
-        "full_attention"
+    let older = || fields.get("rope_scaling").and_then(Json::as_object);
+    let scaling = match local {
+        true => by_type("sliding_attention").or(parameters),
+        false => by_type("full_attention").or(parameters).or_else(older),
     };
-    let scaling = by_type(kind).or(parameters).or(match local {
-        true => None,
-        false => fields.get("rope_scaling").and_then(Json::as_object),
-    });
     let scaling = Fields {
         fields: scaling.unwrap_or(&empty),
     };
-    let theta_field = if local && parameters.is_none() {
-        "rope_local_base_freq"
-    } else {
-        "rope_theta"
+    let theta_field = match local && parameters.is_none() {
+        true => "rope_local_base_freq",
+        false => "rope_theta",
     };
-    let theta = scaling
-        .number("rope_theta")?
-        .or(fields.number(theta_field)?)
-        .unwrap_or(default_theta);
-    let partial = scaling
-        .number("partial_rotary_factor")?
-        .or(fields.number("partial_rotary_factor")?);
-    let partial = partial.unwrap_or(1.0);
+    let theta = fields.number_or(theta_field, default_theta)?;
+    let theta = scaling.number_or("rope_theta", theta)?;
+    let partial = fields.number_or("partial_rotary_factor", 1.0)?;
+    let partial = scaling.number_or("partial_rotary_factor", partial)?;
     if !(0.0..=1.0).contains(&partial) {
         let problem = format!("is {partial}; it must be from 0 to 1");
         return Err(Error::setting("partial_rotary_factor", problem));
@@ -389,42 +386,30 @@ fn rope(fields: &Fields, default_theta: f64, head_dim: usize, local: bool) -> Re
 }
 
 fn rope_scaling(scaling: &Fields, fields: &Fields, pairs: usize) -> Result<RopeScaling> {
-    let context = fields.number("max_position_embeddings")?.unwrap_or(2048.0);
+    let context = fields.number_or("max_position_embeddings", 2048.0)?;
     let original = scaling.number("original_max_position_embeddings")?;
     let original = original.or(fields.number("original_max_position_embeddings")?);
     let factor = || -> Result<f64> {
         let ratio = original.map(|original| context / original);
+        let factor = scaling.number("factor")?.or(ratio);
         let missing = || Error::setting("rope_scaling.factor", "is missing");
-        scaling
-            .number("factor")?
-            .or(ratio)
-            .filter(|factor| *factor > 0.0)
-            .ok_or_else(missing)
+        factor.filter(|factor| *factor > 0.0).ok_or_else(missing)
     };
-    let number =
-        |name: &str, default: f64| Ok::<_, Error>(scaling.number(name)?.unwrap_or(default));
-    let kind = scaling
-        .text("rope_type")
-        .or(scaling.text("type"))
-        .unwrap_or("default");
-    Ok(match kind {
+    let kind = scaling.text("rope_type").or(scaling.text("type"));
+    Ok(match kind.unwrap_or("default") {
         "default" => RopeScaling::None,
         "linear" => RopeScaling::Linear { factor: factor()? },
         "llama3" => RopeScaling::Llama3 {
             factor: factor()?,
-            low_frequency_factor: number("low_freq_factor", 1.0)?,
-            high_frequency_factor: number("high_freq_factor", 4.0)?,
+            low_frequency_factor: scaling.number_or("low_freq_factor", 1.0)?,
+            high_frequency_factor: scaling.number_or("high_freq_factor", 4.0)?,
             original_context: original.unwrap_or(context),
         },
         "yarn" => yarn(scaling, factor()?, original.unwrap_or(context))?,
         "longrope" | "su" => {
-            let missing = || {
-                Error::setting(
-                    "rope_scaling.original_max_position_embeddings",
-                    "is missing",
-                )
-            };
-            longrope(scaling, factor()?, original.ok_or_else(missing)?, pairs)?
+            let field = "rope_scaling.original_max_position_embeddings";
+            let original = original.ok_or_else(|| Error::setting(field, "is missing"))?;
+            longrope(scaling, factor()?, original, pairs)?
         }
         other => {
             let problem = format!(
@@ -436,14 +421,10 @@ fn rope_scaling(scaling: &Fields, fields: &Fields, pairs: usize) -> Result<RopeS
 }
 
 fn yarn(scaling: &Fields, factor: f64, original_context: f64) -> Result<RopeScaling> {
-    let number =
-        |name: &str, default: f64| Ok::<_, Error>(scaling.number(name)?.unwrap_or(default));
-    let magnitude = |slope: f64| {
-        if factor <= 1.0 {
-            1.0
-        } else {
-            0.1 * slope * factor.ln() + 1.0
-        }
+    let number = |name: &str, default: f64| scaling.number_or(name, default);
+    let magnitude = |slope: f64| match factor <= 1.0 {
+        true => 1.0,
+        false => 0.1 * slope * factor.ln() + 1.0,
     };
     let (mscale, all) = (number("mscale", 0.0)?, number("mscale_all_dim", 0.0)?);
     let default = match mscale != 0.0 && all != 0.0 {
@@ -474,20 +455,19 @@ fn longrope(
         }
         Ok(factors)
     };
-    let default = if factor <= 1.0 {
-        1.0
-    } else {
-        (1.0 + factor.ln() / original_context.ln()).sqrt()
+    let default = match factor <= 1.0 {
+        true => 1.0,
+        false => (1.0 + factor.ln() / original_context.ln()).sqrt(),
     };
     Ok(RopeScaling::LongRope {
         short_factors: factors("short_factor")?,
         long_factors: factors("long_factor")?,
         original_context,
-        attention_factor: scaling.number("attention_factor")?.unwrap_or(default),
+        attention_factor: scaling.number_or("attention_factor", default)?,
     })
 }
 
-fn activation(fields: &Fields, (field, default): (&str, &str)) -> Result<Activation> {
+fn activation(fields: &Fields, (field, default): &(String, String)) -> Result<Activation> {
     match fields.text(field).unwrap_or(default) {
         "silu" | "swish" => Ok(Activation::Silu),
         "gelu" => Ok(Activation::Gelu),
@@ -512,47 +492,79 @@ impl Fields<'_> {
         self.get(name)?.as_str()
     }
 
-    fn number(&self, name: &str) -> Result<Option<f64>> {
-        let wrong =
-            |value: &Json| Error::setting(name, format!("is {value}, which is not a number"));
-        self.get(name)
-            .map(|value| value.as_f64().ok_or_else(|| wrong(value)))
-            .transpose()
+    fn list(&self, name: &str) -> Option<&Vec<Json>> {
+        self.get(name)?.as_array()
     }
 
-    fn count(&self, name: &str) -> Result<Option<usize>> {
-        let wrong =
-            |value: &Json| Error::setting(name, format!("is {value}, which is not a whole number"));
-        self.get(name)
-            .map(|value| {
-                value
-                    .as_u64()
-                    .map(|count| count as usize)
-                    .ok_or_else(|| wrong(value))
-            })
-            .transpose()
+    fn read<'a, T: Deserialize<'a>>(&'a self, name: &str, what: &str) -> Result<Option<T>> {
+        let Some(value) = self.get(name) else {
+            return Ok(None);
+        };
+        let wrong = |_| Error::setting(name, format!("is {value}, which is not {what}"));
+        T::deserialize(value).map(Some).map_err(wrong)
+    }
+
+    fn number(&self, name: &str) -> Result<Option<f64>> {
+        self.read(name, "a number")
+    }
+
+    fn number_or(&self, name: &str, default: f64) -> Result<f64> {
+        Ok(self.number(name)?.unwrap_or(default))
     }
 
     fn numbers(&self, name: &str) -> Result<Vec<f64>> {
-        let list = self
-            .get(name)
-            .and_then(Json::as_array)
-            .map(|list| list.iter().map(Json::as_f64).collect());
-        list.flatten()
-            .ok_or_else(|| Error::setting(name, "is not a list of numbers"))
-    }
-
-    fn required(&self, name: &str) -> Result<usize> {
-        self.count(name)?
-            .ok_or_else(|| Error::setting(name, "is missing from the model's config"))
+        Ok(self.read(name, "a list of numbers")?.unwrap_or_default())
     }
 
     fn flag(&self, name: &str, default: bool) -> Result<bool> {
-        let wrong = |value: &Json| {
-            Error::setting(name, format!("is {value}, which is neither true nor false"))
+        Ok(self.read(name, "true or false")?.unwrap_or(default))
+    }
+
+    fn count(&self, name: &str) -> Result<Option<usize>> {
+        let count = self.read(name, "a whole number")?;
+        let most = MOST.iter().find(|(field, _)| *field == name);
+        match (count, most) {
+            (Some(count), Some((_, most))) if count > *most => {
+                let problem = format!("is {count}; no model here has more than {most}");
+                Err(Error::setting(name, problem))
+            }
+            _ => Ok(count),
+        }
+    }
+
+    fn required(&self, name: &str) -> Result<usize> {
+        let missing = || Error::setting(name, "is missing from the model's config");
+        self.count(name)?.ok_or_else(missing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_size_that_no_model_has_is_refused_by_its_field() {
+        let problem = |field: &str, value: Json| {
+            let mut config = json!({
+                "model_type": "llama", "vocab_size": 7, "hidden_size": 4, "intermediate_size": 4,
+                "num_hidden_layers": 2, "num_attention_heads": 2,
+            });
+            config[field] = value;
+            let config = DecoderConfig::from_json(&config);
+            config.map_or_else(|error| error.to_string(), |_| String::new())
         };
-        self.get(name).map_or(Ok(default), |value| {
-            value.as_bool().ok_or_else(|| wrong(value))
-        })
+        for (field, most) in MOST {
+            let expected =
+                format!("`{field}` is 1000000000000; no model here has more than {most}");
+            assert_eq!(problem(field, json!(1_000_000_000_000u64)), expected);
+        }
+        assert_eq!(problem("head_dim", json!(2)), "");
+        assert_eq!(problem("head_dim", json!(0)), "`head_dim` is 0");
+        let words = "`head_dim` is \"2\", which is not a whole number";
+        assert_eq!(problem("head_dim", json!("2")), words);
+        let words = "`mlp_bias` is 1, which is not true or false";
+        assert_eq!(problem("mlp_bias", json!(1)), words);
     }
 }

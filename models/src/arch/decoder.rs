@@ -16,7 +16,7 @@ use std::rc::Rc;
 use candle_core::{DType, Device, Tensor};
 
 use super::{
-    Initial, Weights,
+    Weights,
     config::{DecoderConfig, LayerKind},
     kv_cache::{KvCache, LayerCache},
     layers::{Builder, Linear, Projections, RmsNorm},
@@ -65,35 +65,47 @@ pub struct Input<'a> {
     pub documents: Option<&'a [u32]>,
 }
 
+impl<'a> Input<'a> {
+    /// Rows that are one document each, and follow what a cache holds.
+    pub fn new(tokens: &'a [u32], rows: usize) -> Self {
+        Self {
+            tokens,
+            rows,
+            positions: None,
+            documents: None,
+        }
+    }
+}
+
 /// One layer.
 #[derive(Debug, Clone)]
-pub(crate) struct Block {
+struct Block {
     kind: LayerKind,
     input_norm: RmsNorm,
-    pub(crate) attention: Attention,
+    attention: Attention,
     post_attention_norm: Option<RmsNorm>,
     feed_forward_norm: RmsNorm,
-    pub(crate) feed_forward: FeedForward,
+    feed_forward: FeedForward,
     post_feed_forward_norm: Option<RmsNorm>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Attention {
+struct Attention {
     heads: usize,
     key_heads: usize,
     head_dim: usize,
     scoring: Scoring,
-    pub(crate) input: Projections,
-    pub(crate) output: Linear,
+    input: Projections,
+    output: Linear,
     qk_norms: Option<(RmsNorm, RmsNorm)>,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct FeedForward {
+struct FeedForward {
     width: usize,
     activation: Activation,
-    pub(crate) input: Projections,
-    pub(crate) down: Linear,
+    input: Projections,
+    down: Linear,
 }
 
 /// What all layers of one pass share.
@@ -115,33 +127,23 @@ impl Decoder {
         device: &Device,
     ) -> Result<Self> {
         let mut parameters = Parameters::default();
-        let mut builder = Builder::new(weights, &mut parameters, trainable);
-        let deviation = Initial::Normal(config.initializer_range);
-        let table = [config.vocab_size, config.hidden_size];
-        let head = match config.tie_word_embeddings {
-            true => None,
-            false => Some(builder.at("lm_head").weight("weight", &table, deviation)?),
+        let mut builder = Builder {
+            weights,
+            parameters: &mut parameters,
+            config: &config,
+            trainable,
+            prefix: String::new(),
         };
+        let head = (!config.tie_word_embeddings).then(|| builder.at("lm_head").head());
+        let head = head.transpose()?;
         let mut model = builder.at("model");
-        let embedding = model
-            .at("embed_tokens")
-            .embedding("weight", &table, deviation)?;
-        let blocks = config.layers.iter().enumerate();
-        let blocks = blocks
-            .map(|(index, kind)| {
-                Ok(Rc::new(Block::new(
-                    &config,
-                    *kind,
-                    model.at("layers").at(index),
-                )?))
-            })
-            .collect::<Result<_>>()?;
-        let norm = model.rms_norm(
-            "norm",
-            config.hidden_size,
-            config.norm_offset,
-            config.rms_norm_eps,
-        )?;
+        let embedding = model.at("embed_tokens").embedding()?;
+        let mut blocks = Vec::new();
+        for (index, kind) in config.layers.iter().enumerate() {
+            let block = Block::new(*kind, model.at("layers").at(index))?;
+            blocks.push(Rc::new(block));
+        }
+        let norm = model.norm("norm")?;
         Ok(Self {
             config,
             parameters,
@@ -185,13 +187,14 @@ impl Decoder {
         cache: Option<&mut KvCache>,
         gradient_checkpointing: bool,
     ) -> Result<Value> {
+        let nobody = |_, _: &Value| ();
         self.pass(
             tape,
             input,
             cache,
             gradient_checkpointing,
             Site::Final,
-            |_, _| (),
+            nobody,
         )
     }
 
@@ -262,8 +265,15 @@ impl Decoder {
         })
     }
 
+    /// Scores [v] for the token after these, which continue what the cache has seen.
+    pub fn next_logits(&self, tokens: &[u32], cache: &mut KvCache) -> Result<Tensor> {
+        let hidden = self.hidden(None, Input::new(tokens, 1), Some(cache), false)?;
+        let last = hidden.tensor().narrow(1, tokens.len() - 1, 1)?.squeeze(0)?;
+        Ok(self.logits(&last.contiguous()?)?.squeeze(0)?)
+    }
+
     /// Every linear layer that can carry an adapter: its layer number, its name in the layer, and itself.
-    pub(crate) fn for_each_linear(
+    pub(super) fn for_each_linear(
         &mut self,
         mut visit: impl FnMut(usize, &str, &mut Linear, &mut Parameters) -> Result<()>,
     ) -> Result<()> {
@@ -335,37 +345,26 @@ impl Decoder {
 }
 
 impl Block {
-    fn new(config: &DecoderConfig, kind: LayerKind, mut builder: Builder) -> Result<Self> {
-        let mut norm = |name: &str| {
-            builder.rms_norm(
-                name,
-                config.hidden_size,
-                config.norm_offset,
-                config.rms_norm_eps,
-            )
-        };
+    fn new(kind: LayerKind, mut builder: Builder) -> Result<Self> {
         // The same name means the norm before feed-forward in most families, and the one after attention in others.
-        let input_norm = norm("input_layernorm")?;
-        let after_attention = norm("post_attention_layernorm")?;
+        let input_norm = builder.norm("input_layernorm")?;
+        let after_attention = builder.norm("post_attention_layernorm")?;
         let (post_attention_norm, feed_forward_norm, post_feed_forward_norm) =
-            match config.post_norms {
+            match builder.config.post_norms {
                 false => (None, after_attention, None),
                 true => {
-                    let before = norm("pre_feedforward_layernorm")?;
-                    (
-                        Some(after_attention),
-                        before,
-                        Some(norm("post_feedforward_layernorm")?),
-                    )
+                    let before = builder.norm("pre_feedforward_layernorm")?;
+                    let after = builder.norm("post_feedforward_layernorm")?;
+                    (Some(after_attention), before, Some(after))
                 }
             };
         Ok(Self {
             kind,
             input_norm,
-            attention: Attention::new(config, builder.at("self_attn"))?,
+            attention: Attention::new(builder.at("self_attn"))?,
             post_attention_norm,
             feed_forward_norm,
-            feed_forward: FeedForward::new(config, builder.at("mlp"))?,
+            feed_forward: FeedForward::new(builder.at("mlp"))?,
             post_feed_forward_norm,
         })
     }
@@ -391,49 +390,23 @@ impl Block {
 }
 
 impl Attention {
-    fn new(config: &DecoderConfig, mut builder: Builder) -> Result<Self> {
-        let (heads, key_heads, head_dim) = (
-            config.num_attention_heads,
-            config.num_key_value_heads,
-            config.head_dim,
-        );
-        let widths = [config.query_width(), config.key_width(), config.key_width()];
-        let names = ["q_proj", "k_proj", "v_proj"];
-        let deviation = config.initializer_range;
-        let input = match config.fused_projections {
-            true => Projections::fused(
-                &mut builder,
-                "qkv_proj",
-                config.hidden_size,
-                &widths,
-                deviation,
-            )?,
-            false => Projections::separate(
-                &mut builder,
-                &names,
-                config.hidden_size,
-                &widths,
-                config.qkv_bias,
-                deviation,
-            )?,
+    fn new(mut builder: Builder) -> Result<Self> {
+        let config = builder.config;
+        let names: &[&str] = match config.fused_projections {
+            true => &["qkv_proj"],
+            false => &["q_proj", "k_proj", "v_proj"],
         };
-        let output = builder.linear(
-            "o_proj",
-            widths[0],
-            config.hidden_size,
-            config.output_bias,
-            into_sum(config),
-        )?;
-        let mut norm =
-            |name: &str| builder.rms_norm(name, head_dim, config.norm_offset, config.rms_norm_eps);
-        let qk_norms = config
-            .qk_norm
-            .then(|| Ok::<_, Error>((norm("q_norm")?, norm("k_norm")?)))
-            .transpose()?;
+        let input = builder.projections(names, config.qkv_bias && !config.fused_projections)?;
+        let output = builder.into_sum("o_proj", config.output_bias)?;
+        let mut norm = |name: &str| builder.rms_norm(name, config.head_dim);
+        let qk_norms = match config.qk_norm {
+            true => Some((norm("q_norm")?, norm("k_norm")?)),
+            false => None,
+        };
         Ok(Self {
-            heads,
-            key_heads,
-            head_dim,
+            heads: config.num_attention_heads,
+            key_heads: config.num_key_value_heads,
+            head_dim: config.head_dim,
             scoring: config.scoring,
             input,
             output,
@@ -477,39 +450,17 @@ impl Attention {
 }
 
 impl FeedForward {
-    fn new(config: &DecoderConfig, mut builder: Builder) -> Result<Self> {
-        let (width, deviation) = (config.intermediate_size, config.initializer_range);
-        let widths = [width, width];
-        let names = ["gate_proj", "up_proj"];
-        let input = match config.fused_projections {
-            true => Projections::fused(
-                &mut builder,
-                "gate_up_proj",
-                config.hidden_size,
-                &widths,
-                deviation,
-            )?,
-            false => Projections::separate(
-                &mut builder,
-                &names,
-                config.hidden_size,
-                &widths,
-                config.mlp_bias,
-                deviation,
-            )?,
+    fn new(mut builder: Builder) -> Result<Self> {
+        let config = builder.config;
+        let names: &[&str] = match config.fused_projections {
+            true => &["gate_up_proj"],
+            false => &["gate_proj", "up_proj"],
         };
-        let down = builder.linear(
-            "down_proj",
-            width,
-            config.hidden_size,
-            config.mlp_bias,
-            into_sum(config),
-        )?;
         Ok(Self {
-            width,
+            width: config.intermediate_size,
             activation: config.activation,
-            input,
-            down,
+            input: builder.projections(names, config.mlp_bias && !config.fused_projections)?,
+            down: builder.into_sum("down_proj", config.mlp_bias)?,
         })
     }
 
@@ -519,11 +470,6 @@ impl FeedForward {
         self.down
             .forward(tape, &gated(&gate, &up, self.activation)?)
     }
-}
-
-/// Deviation of a projection into the residual sum, narrowed by the number of sums (as in GPT-2).
-fn into_sum(config: &DecoderConfig) -> f64 {
-    config.initializer_range / (2.0 * config.layers.len() as f64).sqrt()
 }
 
 fn apply(norm: &Option<RmsNorm>, tape: Option<&Tape>, x: Value) -> Result<Value> {

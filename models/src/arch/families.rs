@@ -1,13 +1,18 @@
-//! The families of checkpoints that the decoder can be: one row for each `model_type`, its switches as data.
+//! The families of checkpoints that the decoder can be: one row for each `model_type`, its switches in `families.json`.
 //!
 //! A row says what `config.json` leaves out because its family has it always, or has it unless the file says otherwise.
 //! Every family is written as what differs from Llama.
 
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
 /// What a `model_type` means beyond what stands in its `config.json`.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Family {
     /// The `model_type` of `config.json`.
-    pub model_type: &'static str,
+    pub model_type: String,
     /// e when the file has none; `hidden_size / num_attention_heads` when absent here too.
     pub head_dim: Option<usize>,
     /// Whether embeddings are multiplied with √d.
@@ -15,7 +20,7 @@ pub struct Family {
     /// Whether the head is the embedding table, unless the file says otherwise.
     pub tied: bool,
     /// The field that names φ, and its value when it is missing.
-    pub activation: (&'static str, &'static str),
+    pub activation: (String, String),
     /// Added to norm weights.
     pub norm_offset: f64,
     /// Norms after attention and feed-forward too, before the sums.
@@ -39,18 +44,21 @@ pub struct Family {
 }
 
 /// The sliding windows of a family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Window {
     /// Its size when the file has no `sliding_window`.
     pub default: Option<usize>,
     /// Whether windows count only with `use_sliding_window`.
+    #[serde(default)]
     pub needs_switch: bool,
     /// Which layers slide when the file has no `layer_types`.
     pub slides: Slides,
 }
 
 /// Which layers see a window only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Slides {
     /// All.
     All,
@@ -62,105 +70,29 @@ pub enum Slides {
     WithoutRope,
 }
 
-const LLAMA: Family = Family {
-    model_type: "llama",
-    head_dim: None,
-    scaled_embeddings: false,
-    tied: false,
-    activation: ("hidden_act", "silu"),
-    norm_offset: 0.0,
-    post_norms: false,
-    qk_norm: false,
-    qkv_bias: false,
-    fused_projections: false,
-    soft_caps: false,
-    rope_theta: 1e4,
-    local_rope: false,
-    layers_without_rope: false,
-    window: None,
-};
-
-const GEMMA2: Family = Family {
-    model_type: "gemma2",
-    head_dim: Some(256),
-    scaled_embeddings: true,
-    tied: true,
-    activation: ("hidden_activation", "gelu_pytorch_tanh"),
-    norm_offset: 1.0,
-    post_norms: true,
-    soft_caps: true,
-    window: Some(Window {
-        default: Some(4096),
-        needs_switch: false,
-        slides: Slides::ExceptEvery(2),
-    }),
-    ..LLAMA
-};
-
-const QWEN2: Family = Family {
-    model_type: "qwen2",
-    qkv_bias: true,
-    window: Some(Window {
-        default: Some(4096),
-        needs_switch: true,
-        slides: Slides::From(28),
-    }),
-    ..LLAMA
-};
+impl Default for Family {
+    /// Llama.
+    fn default() -> Self {
+        Self {
+            model_type: String::new(),
+            head_dim: None,
+            scaled_embeddings: false,
+            tied: false,
+            activation: ("hidden_act".to_owned(), "silu".to_owned()),
+            norm_offset: 0.0,
+            post_norms: false,
+            qk_norm: false,
+            qkv_bias: false,
+            fused_projections: false,
+            soft_caps: false,
+            rope_theta: 1e4,
+            local_rope: false,
+            layers_without_rope: false,
+            window: None,
+        }
+    }
+}
 
 /// Every family that can be trained and talked to.
-pub const FAMILIES: [Family; 8] = [
-    GEMMA2,
-    Family {
-        model_type: "gemma3_text",
-        qk_norm: true,
-        rope_theta: 1e6,
-        local_rope: true,
-        window: Some(Window {
-            default: Some(4096),
-            needs_switch: false,
-            slides: Slides::ExceptEvery(6),
-        }),
-        ..GEMMA2
-    },
-    LLAMA,
-    Family {
-        model_type: "mistral",
-        window: Some(Window {
-            default: Some(4096),
-            needs_switch: false,
-            slides: Slides::All,
-        }),
-        ..LLAMA
-    },
-    Family {
-        model_type: "phi3",
-        fused_projections: true,
-        window: Some(Window {
-            default: None,
-            needs_switch: false,
-            slides: Slides::All,
-        }),
-        ..LLAMA
-    },
-    QWEN2,
-    Family {
-        model_type: "qwen3",
-        head_dim: Some(128),
-        qk_norm: true,
-        qkv_bias: false,
-        ..QWEN2
-    },
-    Family {
-        model_type: "smollm3",
-        tied: true,
-        rope_theta: 2e6,
-        layers_without_rope: true,
-        window: Some(Window {
-            default: None,
-            needs_switch: true,
-            slides: Slides::WithoutRope,
-        }),
-        ..LLAMA
-    },
-];
+pub static FAMILIES: LazyLock<Vec<Family>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("families.json")).unwrap_or_default());

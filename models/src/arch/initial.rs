@@ -16,6 +16,17 @@ pub struct InitialWeights {
     pub device: Device,
 }
 
+impl InitialWeights {
+    /// Weights that are kept in f32.
+    pub fn new(seed: u64, device: &Device) -> Self {
+        Self {
+            seed,
+            dtype: DType::F32,
+            device: device.clone(),
+        }
+    }
+}
+
 impl Weights for InitialWeights {
     fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
         let count = request.shape.iter().product();

@@ -13,23 +13,24 @@ use crate::{
     tape::{Tape, Value},
 };
 
-use super::{Initial, WeightRequest, Weights};
+use super::{Initial, WeightRequest, Weights, config::DecoderConfig};
 
-/// Asks a source for weights under a growing name, as they stand in the checkpoint.
-pub struct Builder<'a> {
-    weights: &'a mut dyn Weights,
-    parameters: &'a mut Parameters,
-    trainable: bool,
-    prefix: String,
+/// Asks a source for weights under a growing name, as they stand in the checkpoint. The sizes are those of a config.
+pub(super) struct Builder<'a> {
+    pub(super) weights: &'a mut dyn Weights,
+    pub(super) parameters: &'a mut Parameters,
+    pub(super) config: &'a DecoderConfig,
+    pub(super) trainable: bool,
+    pub(super) prefix: String,
 }
 
 /// y = x Wᵀ + c, with an adapter if one was attached.
 #[derive(Debug, Clone)]
-pub struct Linear {
+pub(super) struct Linear {
     name: String,
     weight: LinearWeight,
     bias: Option<Parameter>,
-    adapter: Option<LinearAdapter>,
+    pub(super) adapter: Option<LinearAdapter>,
 }
 
 /// W [o, i].
@@ -41,109 +42,104 @@ enum LinearWeight {
 
 /// The low-rank adapter of one linear layer. See [`ops::lora`].
 #[derive(Debug, Clone)]
-pub struct LinearAdapter {
-    pub(crate) a: Parameter,
-    pub(crate) b: Parameter,
-    pub(crate) scale: f64,
-    pub(crate) dropout: f64,
+pub(super) struct LinearAdapter {
+    pub(super) a: Parameter,
+    pub(super) b: Parameter,
+    pub(super) scale: f64,
+    pub(super) dropout: f64,
 }
 
 /// Several projections of one input: one matrix each, or all in one.
 #[derive(Debug, Clone)]
-pub(crate) enum Projections {
-    Separate(Vec<Linear>),
-    Fused(Linear),
-}
+pub(super) struct Projections(Vec<Linear>);
 
 /// RMS norm over the last dimension.
 #[derive(Debug, Clone)]
-pub struct RmsNorm {
+pub(super) struct RmsNorm {
     weight: Parameter,
     offset: f64,
     epsilon: f64,
 }
 
-impl<'a> Builder<'a> {
-    /// Takes weights from `weights` and notes each in `parameters`.
-    pub fn new(
-        weights: &'a mut dyn Weights,
-        parameters: &'a mut Parameters,
-        trainable: bool,
-    ) -> Self {
-        Self {
-            weights,
-            parameters,
-            trainable,
-            prefix: String::new(),
-        }
-    }
-
+impl Builder<'_> {
     /// The same source, for names that continue with `part`.
-    pub fn at(&mut self, part: impl std::fmt::Display) -> Builder<'_> {
-        let prefix = format!("{}{part}.", self.prefix);
+    pub(super) fn at(&mut self, part: impl std::fmt::Display) -> Builder<'_> {
         Builder {
             weights: self.weights,
             parameters: self.parameters,
+            config: self.config,
             trainable: self.trainable,
-            prefix,
+            prefix: format!("{}{part}.", self.prefix),
         }
     }
 
-    /// One weight.
-    pub fn weight(&mut self, name: &str, shape: &[usize], initial: Initial) -> Result<Parameter> {
+    fn weight(&mut self, name: &str, shape: &[usize], initial: Initial) -> Result<Parameter> {
         let parameter = self.read(name, shape, initial)?;
         self.parameters.insert(parameter.clone());
         Ok(parameter)
     }
 
-    /// A table [v, d] whose rows are looked up.
-    pub fn embedding(
-        &mut self,
-        name: &str,
-        shape: &[usize],
-        initial: Initial,
-    ) -> Result<Parameter> {
-        let parameter = self.read(name, shape, initial)?.as_embedding();
+    /// The head [v, d], where it is not the embedding table.
+    pub(super) fn head(&mut self) -> Result<Parameter> {
+        let (shape, initial) = self.table();
+        self.weight("weight", &shape, initial)
+    }
+
+    /// The table [v, d] whose rows are looked up.
+    pub(super) fn embedding(&mut self) -> Result<Parameter> {
+        let (shape, initial) = self.table();
+        let parameter = self.read("weight", &shape, initial)?.as_embedding();
         self.parameters.insert(parameter.clone());
         Ok(parameter)
     }
 
+    fn table(&self) -> ([usize; 2], Initial) {
+        let shape = [self.config.vocab_size, self.config.hidden_size];
+        (shape, Initial::Normal(self.config.initializer_range))
+    }
+
     fn read(&mut self, name: &str, shape: &[usize], initial: Initial) -> Result<Parameter> {
-        let name = format!("{}{name}", self.prefix);
+        let name = &format!("{}{name}", self.prefix);
         let tensor = self.weights.tensor(&WeightRequest {
-            name: &name,
+            name,
             shape,
             initial,
         })?;
-        Parameter::new(&name, &tensor, self.trainable)
+        Parameter::new(name, &tensor, self.trainable)
     }
 
-    /// A linear layer from `inputs` to `outputs` numbers.
-    pub fn linear(
-        &mut self,
-        name: &str,
-        inputs: usize,
-        outputs: usize,
-        bias: bool,
-        deviation: f64,
-    ) -> Result<Linear> {
+    /// One of the config's linear layers. `narrowed` is what its deviation is divided by.
+    fn linear(&mut self, name: &str, bias: bool, narrowed: f64) -> Result<Linear> {
+        let shape = self.config.linear_shape(name);
+        let shape = shape.ok_or_else(|| Error::Data(format!("no linear layer is `{name}`")))?;
+        let deviation = self.config.initializer_range / narrowed;
         let mut at = self.at(name);
-        let weight = at.linear_weight(&[outputs, inputs], Initial::Normal(deviation))?;
-        let bias = bias
-            .then(|| at.weight("bias", &[outputs], Initial::Constant(0.0)))
-            .transpose()?;
+        let weight = at.linear_weight(&shape, Initial::Normal(deviation))?;
+        let bias = bias.then(|| at.weight("bias", &shape[..1], Initial::Constant(0.0)));
         Ok(Linear {
             name: at.prefix.trim_end_matches('.').to_owned(),
             weight,
-            bias,
+            bias: bias.transpose()?,
             adapter: None,
         })
     }
 
+    /// A linear layer into the residual sum: its deviation is narrowed by the number of sums (as in GPT-2).
+    pub(super) fn into_sum(&mut self, name: &str, bias: bool) -> Result<Linear> {
+        let sums = 2.0 * self.config.layers.len() as f64;
+        self.linear(name, bias, sums.sqrt())
+    }
+
+    /// Linear layers of one input.
+    pub(super) fn projections(&mut self, names: &[&str], bias: bool) -> Result<Projections> {
+        let linears = names.iter().map(|name| self.linear(name, bias, 1.0));
+        Ok(Projections(linears.collect::<Result<_>>()?))
+    }
+
     fn linear_weight(&mut self, shape: &[usize], initial: Initial) -> Result<LinearWeight> {
-        let name = format!("{}weight", self.prefix);
+        let name = &format!("{}weight", self.prefix);
         let request = WeightRequest {
-            name: &name,
+            name,
             shape,
             initial,
         };
@@ -158,156 +154,95 @@ impl<'a> Builder<'a> {
         }
         let weight = Quantized::new(blocks)?;
         let blocks = weight.blocks().clone();
-        self.parameters.insert_quantized(&name, blocks);
+        self.parameters.insert_quantized(name, blocks);
         Ok(LinearWeight::Quantized(weight))
     }
 
-    /// An RMS norm over `width` numbers; `offset` is what its checkpoint leaves out of the weight.
-    pub fn rms_norm(
-        &mut self,
-        name: &str,
-        width: usize,
-        offset: f64,
-        epsilon: f64,
-    ) -> Result<RmsNorm> {
-        let weight = self
-            .at(name)
-            .weight("weight", &[width], Initial::Constant(1.0 - offset))?;
+    /// An RMS norm over rows of the model's width.
+    pub(super) fn norm(&mut self, name: &str) -> Result<RmsNorm> {
+        self.rms_norm(name, self.config.hidden_size)
+    }
+
+    /// An RMS norm over `width` numbers.
+    pub(super) fn rms_norm(&mut self, name: &str, width: usize) -> Result<RmsNorm> {
+        let offset = self.config.norm_offset;
+        let ones = Initial::Constant(1.0 - offset);
         Ok(RmsNorm {
-            weight,
+            weight: self.at(name).weight("weight", &[width], ones)?,
             offset,
-            epsilon,
+            epsilon: self.config.rms_norm_eps,
         })
     }
 }
 
 impl Linear {
     /// x [.., i] -> [.., o].
-    pub fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
+    pub(super) fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
         let weight = match &self.weight {
             LinearWeight::Dense(weight) => Weight::Dense(weight.on(tape)),
             LinearWeight::Quantized(weight) => Weight::Quantized(weight.clone()),
         };
         let bias = self.bias.as_ref().map(|bias| bias.on(tape));
-        match &self.adapter {
-            None => ops::linear::linear(x, weight, bias.as_ref()),
-            Some(adapter) => {
-                // The place has the name of the weight.
-                let place = format!("{}.weight", self.name);
-                let dropout = Dropout::new(tape, adapter.dropout, &place);
-                let (a, b) = (adapter.a.on(tape), adapter.b.on(tape));
-                let adapter = Adapter {
-                    a,
-                    b,
-                    scale: adapter.scale,
-                    dropout,
-                };
-                ops::lora::linear_with_adapter(x, weight, bias.as_ref(), &adapter)
-            }
-        }
+        let Some(adapter) = &self.adapter else {
+            return ops::linear::linear(x, weight, bias.as_ref());
+        };
+        // The place has the name of the weight.
+        let place = format!("{}.weight", self.name);
+        let adapter = Adapter {
+            a: adapter.a.on(tape),
+            b: adapter.b.on(tape),
+            scale: adapter.scale,
+            dropout: Dropout::new(tape, adapter.dropout, &place),
+        };
+        ops::lora::linear_with_adapter(x, weight, bias.as_ref(), &adapter)
     }
 
     /// The name in the checkpoint: `model.layers.3.self_attn.q_proj`.
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// How many numbers come out and go in: o and i.
-    pub fn dims2(&self) -> Result<(usize, usize)> {
+    pub(super) fn dims2(&self) -> Result<(usize, usize)> {
         match &self.weight {
             LinearWeight::Dense(weight) => Ok(weight.tensor().dims2()?),
             LinearWeight::Quantized(weight) => weight.dims2(),
         }
     }
-
-    /// The adapter, if there is one.
-    pub fn adapter(&self) -> Option<&LinearAdapter> {
-        self.adapter.as_ref()
-    }
-
-    /// Attaches an adapter, or takes it off.
-    pub fn set_adapter(&mut self, adapter: Option<LinearAdapter>) {
-        self.adapter = adapter;
-    }
 }
 
 impl Projections {
-    pub(crate) fn separate(
-        builder: &mut Builder,
-        names: &[&str],
-        inputs: usize,
-        widths: &[usize],
-        bias: bool,
-        deviation: f64,
-    ) -> Result<Self> {
-        let linear =
-            |(name, width): (&&str, &usize)| builder.linear(name, inputs, *width, bias, deviation);
-        Ok(Self::Separate(
-            names
-                .iter()
-                .zip(widths)
-                .map(linear)
-                .collect::<Result<_>>()?,
-        ))
-    }
-
-    pub(crate) fn fused(
-        builder: &mut Builder,
-        name: &str,
-        inputs: usize,
-        widths: &[usize],
-        deviation: f64,
-    ) -> Result<Self> {
-        Ok(Self::Fused(builder.linear(
-            name,
-            inputs,
-            widths.iter().sum(),
-            false,
-            deviation,
-        )?))
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Linear> {
-        match self {
-            Self::Separate(linears) => linears.iter_mut(),
-            Self::Fused(linear) => std::slice::from_mut(linear).iter_mut(),
-        }
+    pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Linear> {
+        self.0.iter_mut()
     }
 
     /// x [.., d] -> one [.., width] for each of `widths`.
-    pub(crate) fn forward<const N: usize>(
+    pub(super) fn forward<const N: usize>(
         &self,
         tape: Option<&Tape>,
         x: &Value,
         widths: [usize; N],
     ) -> Result<[Value; N]> {
-        let parts: Vec<Value> = match self {
-            Self::Separate(linears) => linears
-                .iter()
-                .map(|it| it.forward(tape, x))
-                .collect::<Result<_>>()?,
-            Self::Fused(linear) => {
-                let all = linear.forward(tape, x)?;
-                let mut start = 0;
-                let part = |width: &usize| {
-                    start += width;
-                    narrow(&all, start - width, *width)
-                };
-                widths.iter().map(part).collect::<Result<_>>()?
-            }
-        };
+        let outputs = self.0.iter().map(|linear| linear.forward(tape, x));
+        let mut parts: Vec<Value> = outputs.collect::<Result<_>>()?;
+        if let [all] = parts.as_slice() {
+            let mut start = 0;
+            let part = |width: &usize| {
+                start += width;
+                narrow(all, start - width, *width)
+            };
+            parts = widths.iter().map(part).collect::<Result<_>>()?;
+        }
         parts.try_into().map_err(|parts: Vec<Value>| {
-            Error::Data(format!(
-                "{} projections where {N} were expected",
-                parts.len()
-            ))
+            let count = parts.len();
+            Error::Data(format!("{count} projections where {N} were expected"))
         })
     }
 }
 
 impl RmsNorm {
     /// x [.., d] -> [.., d].
-    pub fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
+    pub(super) fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
         ops::norm::rms_norm(x, &self.weight.on(tape), self.offset, self.epsilon)
     }
 }
@@ -323,7 +258,6 @@ mod tests {
     use super::*;
     use crate::{
         arch::{
-            config::DecoderConfig,
             decoder::{Decoder, Input},
             initial::InitialWeights,
             lora::{self, LoraConfig},
@@ -365,11 +299,7 @@ mod tests {
             "model_type": "llama", "vocab_size": 40, "hidden_size": 32, "intermediate_size": 64,
             "num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 16,
         }));
-        let initial = InitialWeights {
-            seed: 1,
-            dtype: DType::F32,
-            device: Device::Cpu,
-        };
+        let initial = InitialWeights::new(1, &Device::Cpu);
         let mut weights = Rounded {
             initial: initial.clone(),
             in_blocks,
@@ -394,12 +324,7 @@ mod tests {
     fn a_decoder_in_quantized_blocks_learns_as_one_of_the_numbers_they_stand_for() {
         let learn = |decoder: &Decoder| {
             let tape = Tape::new(1);
-            let input = Input {
-                tokens: &[3, 1, 4, 1, 5, 9],
-                rows: 2,
-                positions: None,
-                documents: None,
-            };
+            let input = Input::new(&[3, 1, 4, 1, 5, 9], 2);
             let hidden = decoder.hidden(Some(&tape), input, None, true).unwrap();
             let targets = [1, 4, 1, 5, 9, 2];
             let loss = decoder.loss(Some(&tape), &hidden, &targets, 6.0).unwrap();

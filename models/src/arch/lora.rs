@@ -84,12 +84,12 @@ pub fn attach(decoder: &mut Decoder, config: &LoraConfig, weights: &mut dyn Weig
         };
         let a = weight("lora_A", &[config.rank, inputs], Initial::Normal(deviation))?;
         let b = weight("lora_B", &[outputs, config.rank], Initial::Constant(0.0))?;
-        linear.set_adapter(Some(LinearAdapter {
+        linear.adapter = Some(LinearAdapter {
             a,
             b,
             scale: config.scale(),
             dropout: config.dropout,
-        }));
+        });
         attached += 1;
         Ok(())
     })?;

@@ -10,7 +10,7 @@ pub mod decoder;
 pub mod families;
 pub mod initial;
 pub mod kv_cache;
-pub mod layers;
+mod layers;
 pub mod lora;
 pub mod sites;
 mod size;

@@ -85,19 +85,10 @@ mod tests {
             "model_type": "llama", "vocab_size": 7, "hidden_size": 4, "intermediate_size": 4,
             "num_hidden_layers": 2, "num_attention_heads": 1, "max_position_embeddings": 8,
         });
-        let mut weights = InitialWeights {
-            seed: 1,
-            dtype: DType::F32,
-            device: Device::Cpu,
-        };
+        let mut weights = InitialWeights::new(1, &Device::Cpu);
         let config = DecoderConfig::from_json(&config).unwrap();
         let decoder = Decoder::new(config, &mut weights, false, DType::F32, &Device::Cpu).unwrap();
-        let input = Input {
-            tokens: &[3, 1],
-            rows: 1,
-            positions: None,
-            documents: None,
-        };
+        let input = Input::new(&[3, 1], 1);
         let whole = [Site::Embed, Site::Block(0), Site::Block(1), Site::Final];
         for (index, end) in whole.into_iter().enumerate() {
             let mut reached = Vec::new();

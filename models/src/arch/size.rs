@@ -32,9 +32,8 @@ impl DecoderConfig {
     /// Values of the linear weights of one layer, without biases.
     pub fn layer_linear_parameters(&self) -> u64 {
         let shapes = self.linears().iter().filter_map(|it| self.linear_shape(it));
-        shapes
-            .map(|[outputs, inputs]| (outputs * inputs) as u64)
-            .sum()
+        let sizes = shapes.map(|[outputs, inputs]| (outputs * inputs) as u64);
+        sizes.sum()
     }
 
     /// Values of one layer: its linear weights, biases and norms.
@@ -68,72 +67,36 @@ impl DecoderConfig {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value as Json, json};
 
     use super::*;
 
     #[test]
     fn published_models_have_as_many_parameters_as_their_cards_say() {
-        // The counts of transformers' `num_parameters()`.
-        let cases = [
-            // SmolLM2 135M.
-            ("llama", [49152, 576, 1536, 30, 9, 3, 64], true, 134_515_008),
-            // Mistral 7B v0.1.
-            (
-                "mistral",
-                [32000, 4096, 14336, 32, 32, 8, 128],
-                false,
-                7_241_732_096,
-            ),
-            // Phi 3 mini, 4k.
-            (
-                "phi3",
-                [32064, 3072, 8192, 32, 32, 32, 96],
-                false,
-                3_821_079_552,
-            ),
-            // Qwen 2.5 0.5B.
-            (
-                "qwen2",
-                [151_936, 896, 4864, 24, 14, 2, 64],
-                true,
-                494_032_768,
-            ),
-            // Qwen 3 0.6B.
-            (
-                "qwen3",
-                [151_936, 1024, 3072, 28, 16, 8, 128],
-                true,
-                596_049_920,
-            ),
-            // Gemma 2 2B.
-            (
-                "gemma2",
-                [256_000, 2304, 9216, 26, 8, 4, 256],
-                true,
-                2_614_341_888,
-            ),
-            // Gemma 3 1B.
-            (
-                "gemma3_text",
-                [262_144, 1152, 6912, 26, 4, 1, 256],
-                true,
-                999_885_952,
-            ),
-            // SmolLM 3 3B.
-            (
-                "smollm3",
-                [128_256, 2048, 11008, 36, 16, 4, 128],
-                true,
-                3_075_098_624,
-            ),
-        ];
-        for (model_type, [v, d, f, l, h, k, e], tied, parameters) in cases {
+        // SmolLM2 135M, Mistral 7B v0.1, Phi 3 mini 4k, Qwen 2.5 0.5B, Qwen 3 0.6B, Gemma 2 2B, Gemma 3 1B, SmolLM 3 3B, with
+        // the counts of transformers' `num_parameters()`.
+        let cases = "
+            llama 49152 576 1536 30 9 3 64 true 134515008
+            mistral 32000 4096 14336 32 32 8 128 false 7241732096
+            phi3 32064 3072 8192 32 32 32 96 false 3821079552
+            qwen2 151936 896 4864 24 14 2 64 true 494032768
+            qwen3 151936 1024 3072 28 16 8 128 true 596049920
+            gemma2 256000 2304 9216 26 8 4 256 true 2614341888
+            gemma3_text 262144 1152 6912 26 4 1 256 true 999885952
+            smollm3 128256 2048 11008 36 16 4 128 true 3075098624";
+        for case in cases.trim().lines() {
+            let mut words = case.split_whitespace();
+            let (model_type, parameters) = (words.next(), words.next_back());
+            let numbers: Vec<Json> = words.map(|it| it.parse().unwrap()).collect();
+            let [v, d, f, l, h, k, e, tied] = numbers.as_slice() else {
+                unreachable!("{case}");
+            };
             let config = json!({"model_type": model_type, "vocab_size": v, "hidden_size": d, "intermediate_size": f,
                 "num_hidden_layers": l, "num_attention_heads": h, "num_key_value_heads": k, "head_dim": e,
                 "tie_word_embeddings": tied});
             let config = DecoderConfig::from_json(&config).unwrap();
-            assert_eq!(config.parameters(), parameters, "{model_type}");
+            let parameters: u64 = parameters.unwrap().parse().unwrap();
+            assert_eq!(config.parameters(), parameters, "{case}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{BANDWIDTH, Case, MATMUL, Row, compare};
+use super::{BANDWIDTH, BenchCase, BenchRow, MATMUL, compare};
 use crate::device::dtype::Dtype;
 
 /// Learning, as far as it decides which device and dtype to train with.
@@ -23,7 +23,7 @@ pub struct OnDevice<'a> {
     /// How a run asks for it: `metal`.
     pub setting: &'a str,
     /// What was measured there.
-    pub rows: &'a [Row],
+    pub rows: &'a [BenchRow],
 }
 
 /// A choice that the figures speak for.
@@ -85,15 +85,15 @@ pub fn advice(devices: &[OnDevice]) -> Vec<Advice> {
 /// The share that a row reaches of what its device could do at best in its dtype: by arithmetic, or by memory where that
 /// is what it waits for. Nothing for the two that say what could be done, where they are missing, and for what may lie in
 /// a cache.
-pub fn roofline_share(row: &Row, rows: &[Row]) -> Option<f64> {
+pub fn roofline_share(row: &BenchRow, rows: &[BenchRow]) -> Option<f64> {
     let measured = row.measured.as_ref()?;
     // Arithmetic differs between dtypes; memory doesn't know them, so its best rate is the ceiling.
     let ceiling = |workload: &str| {
-        let counts = |it: &&Row| {
+        let counts = |it: &&BenchRow| {
             let same = it.case.dtype == row.case.dtype || workload == BANDWIDTH;
             it.case.workload == workload && same
         };
-        let rates = rows.iter().filter(counts).filter_map(Row::per_second);
+        let rates = rows.iter().filter(counts).filter_map(BenchRow::per_second);
         rates.max_by(f64::total_cmp)
     };
     let is_ceiling = [MATMUL, BANDWIDTH].contains(&row.case.workload.as_str());
@@ -138,7 +138,7 @@ fn shared(one: &OnDevice, other: &OnDevice) -> Vec<Shared> {
     LEARNING.into_iter().filter_map(shared).collect()
 }
 
-fn way_of(row: &Row) -> String {
+fn way_of(row: &BenchRow) -> String {
     let dtype = row.case.dtype.map(|dtype| dtype.to_string());
     let rows = row.case.variation.rows.map(|rows| format!("{rows} rows"));
     [dtype, rows]
@@ -149,7 +149,7 @@ fn way_of(row: &Row) -> String {
 }
 
 /// The fastest row of a workload, and its rate.
-fn best_of<'a>(rows: &'a [Row], workload: &str) -> Option<(&'a Row, f64)> {
+fn best_of<'a>(rows: &'a [BenchRow], workload: &str) -> Option<(&'a BenchRow, f64)> {
     let of_it = rows.iter().filter(|row| row.case.workload == workload);
     of_it
         .filter_map(|row| Some((row, row.per_second()?)))
@@ -178,7 +178,7 @@ fn device(best: &OnDevice, devices: &[OnDevice]) -> Option<Advice> {
     })
 }
 
-fn dtype(rows: &[Row]) -> Option<Advice> {
+fn dtype(rows: &[BenchRow]) -> Option<Advice> {
     let mut dtypes: Vec<Dtype> = rows.iter().filter_map(|row| row.case.dtype).collect();
     dtypes.dedup();
     let (&first, others) = dtypes.split_first()?;
@@ -187,7 +187,7 @@ fn dtype(rows: &[Row]) -> Option<Advice> {
             .iter()
             .filter(|row| is_learning(row) && row.case.dtype == Some(dtype));
         let ratios = ratios.filter_map(|row| {
-            let case = Case {
+            let case = BenchCase {
                 dtype: Some(first),
                 ..row.case.clone()
             };
@@ -217,9 +217,10 @@ fn dtype(rows: &[Row]) -> Option<Advice> {
     })
 }
 
-fn batch(rows: &[Row]) -> Option<Advice> {
+fn batch(rows: &[BenchRow]) -> Option<Advice> {
     let (best, rate) = best_of(rows, LEARNING[0])?;
-    let same = |row: &&Row| row.case.workload == LEARNING[0] && row.case.dtype == best.case.dtype;
+    let same =
+        |row: &&BenchRow| row.case.workload == LEARNING[0] && row.case.dtype == best.case.dtype;
     let mut tried: Vec<(usize, f64)> = rows
         .iter()
         .filter(same)
@@ -245,7 +246,7 @@ fn batch(rows: &[Row]) -> Option<Advice> {
     })
 }
 
-fn workers(rows: &[Row]) -> Option<Advice> {
+fn workers(rows: &[BenchRow]) -> Option<Advice> {
     let made = rows
         .iter()
         .filter_map(|row| Some((row.case.variation.workers?, row.per_second()?)));
@@ -278,6 +279,6 @@ fn workers(rows: &[Row]) -> Option<Advice> {
     })
 }
 
-fn is_learning(row: &Row) -> bool {
+fn is_learning(row: &BenchRow) -> bool {
     LEARNING.contains(&row.case.workload.as_str())
 }

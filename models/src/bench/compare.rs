@@ -1,12 +1,12 @@
 //! One benchmark beside another: of two machines, or of one machine at two times.
 
-use super::{Measured, Row};
+use super::{BenchRow, Measured};
 
 /// How one case changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change<'a> {
     /// The later row.
-    pub row: &'a Row,
+    pub row: &'a BenchRow,
     /// What was done each second before and after.
     pub before: f64,
     /// The same after.
@@ -31,9 +31,9 @@ impl Change<'_> {
 }
 
 /// What both measured, in the order of the later one.
-pub fn changes<'a>(before: &[Row], after: &'a [Row]) -> Vec<Change<'a>> {
-    let change = |row: &'a Row| {
-        let is_same = |it: &&Row| it.case == row.case && it.config == row.config;
+pub fn changes<'a>(before: &[BenchRow], after: &'a [BenchRow]) -> Vec<Change<'a>> {
+    let change = |row: &'a BenchRow| {
+        let is_same = |it: &&BenchRow| it.case == row.case && it.config == row.config;
         let earlier = before.iter().find(is_same)?;
         let (one, other) = (earlier.measured.as_ref()?, row.measured.as_ref()?);
         Some(Change {

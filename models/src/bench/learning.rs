@@ -1,11 +1,13 @@
 //! Steps of learning, by the loop that runs learn by, on random tokens.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use candle_core::DType;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
-use super::{Case, Clock, Place, StepWork, Unit, Variation, Work, Workload, size::RepeatedWeights};
+use super::{
+    BenchCase, BenchDevice, Clock, StepWork, Unit, Variation, Work, Workload, size::RepeatedWeights,
+};
 use crate::{
     Error, Result,
     arch::{
@@ -20,10 +22,10 @@ use crate::{
     tasks::language::{
         Language, LanguageFacts, LanguagePlan, LanguageRequest,
         plan::{DataFacts, ModelFacts},
-        request::{Method, ScratchRequest},
+        request::Method,
     },
     train::{
-        Facts, Kind, RunRequest, TrainPlan, TrainRequest, resolve,
+        Facts, Kind, TrainPlan, TrainRequest, resolve,
         task::{BatchSize, Evaluation, Task},
         try_steps,
     },
@@ -77,7 +79,7 @@ fn of_rows(rows: usize) -> Variation {
     }
 }
 
-fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
+fn learn(case: &BenchCase, place: &BenchDevice, method: Method) -> Result<Work> {
     let plan = plan(case, place, method)?;
     let config = shape(case, &plan)?;
     let estimate = Language::estimate(&plan, &config);
@@ -110,7 +112,11 @@ fn learn(case: &Case, place: &Place, method: Method) -> Result<Work> {
 }
 
 /// What a run would do that was asked for no more than this.
-pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPlan<LanguagePlan>> {
+pub(super) fn plan(
+    case: &BenchCase,
+    place: &BenchDevice,
+    method: Method,
+) -> Result<TrainPlan<LanguagePlan>> {
     let device = &place.choice.device;
     let length = match method {
         Method::Scratch => match case.size.preset().config().get("max_position_embeddings") {
@@ -119,38 +125,25 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
         },
         Method::Lora | Method::Full => case.size.row_length(),
     };
-    let mut run = RunRequest {
-        device: Some(device.requested()),
-        avoid_kernels: Some(place.avoid_kernels.clone()),
-        steps: Some(Clock::most()),
-        ..RunRequest::default()
-    };
-    run.batch.rows = Some(case.rows());
-    run.batch.length = Some(length);
-    run.batch.accumulate = Some(1);
-    run.dtype.compute = case.dtype;
-    let mut task = LanguageRequest {
-        method: Some(method),
-        ..LanguageRequest::default()
-    };
-    task.data.files = vec![PathBuf::from("tokens")];
-    task.data.max_length = Some(length);
+    let is_new = method == Method::Scratch;
+    let request = json!({
+        "device": device.requested(), "avoid_kernels": place.avoid_kernels, "steps": Clock::most(),
+        "batch": {"rows": case.rows(), "length": length, "accumulate": 1},
+        "dtype": {"compute": case.dtype}, "method": method,
+        "model": (!is_new).then_some("model"),
+        "scratch": is_new.then(|| json!({"preset": case.size.preset()})),
+        "data": {"files": ["tokens"], "max_length": length},
+    });
+    let request: TrainRequest<LanguageRequest> = serde_json::from_value(request)
+        .map_err(|error| Error::Data(format!("the benchmark asks for no run: {error}")))?;
     let mut facts = random_text(length);
-    match method {
-        Method::Scratch => {
-            task.scratch = Some(ScratchRequest {
-                preset: Some(case.size.preset()),
-                ..ScratchRequest::default()
-            });
-            let known = case.size.preset().config().get("vocab_size").cloned();
-            facts.vocab_size = known.and_then(|it| it.as_u64()).unwrap_or_default() as usize;
-        }
-        Method::Lora | Method::Full => {
-            let config = case.size.config()?;
-            task.model = Some(PathBuf::from("model"));
-            facts.vocab_size = config.vocab_size;
-            facts.model = Some(ModelFacts::of(&config));
-        }
+    if is_new {
+        let known = case.size.preset().config().get("vocab_size").cloned();
+        facts.vocab_size = known.and_then(|it| it.as_u64()).unwrap_or_default() as usize;
+    } else {
+        let config = case.size.config()?;
+        facts.vocab_size = config.vocab_size;
+        facts.model = Some(ModelFacts::of(&config));
     }
     let facts = Facts {
         task: facts,
@@ -161,7 +154,7 @@ pub(super) fn plan(case: &Case, place: &Place, method: Method) -> Result<TrainPl
             ..Checked::default()
         },
     };
-    let plan = resolve::<Language>(&TrainRequest { run, task }, &facts)?.plan;
+    let plan = resolve::<Language>(&request, &facts)?.plan;
     match case.dtype {
         Some(dtype) if dtype != plan.run.dtype.compute => Err(Error::setting(
             "dtype.compute",
@@ -187,7 +180,7 @@ fn random_text(length: usize) -> LanguageFacts {
     }
 }
 
-fn shape(case: &Case, plan: &TrainPlan<LanguagePlan>) -> Result<DecoderConfig> {
+fn shape(case: &BenchCase, plan: &TrainPlan<LanguagePlan>) -> Result<DecoderConfig> {
     match &plan.task.scratch {
         Some(scratch) => DecoderConfig::from_json(&Json::Object(scratch.config.clone())),
         None => case.size.config(),
@@ -195,7 +188,7 @@ fn shape(case: &Case, plan: &TrainPlan<LanguagePlan>) -> Result<DecoderConfig> {
 }
 
 /// A step that does not fit would have the system take memory from everything else, or end the process.
-pub(super) fn refuse_what_does_not_fit(needed: u64, place: &Place) -> Result<()> {
+pub(super) fn refuse_what_does_not_fit(needed: u64, place: &BenchDevice) -> Result<()> {
     let free = crate::device::memory::memory(&place.device)?.available_bytes;
     if needed <= free {
         return Ok(());
@@ -211,7 +204,7 @@ pub(super) fn refuse_what_does_not_fit(needed: u64, place: &Place) -> Result<()>
 fn decoder(
     plan: &TrainPlan<LanguagePlan>,
     config: DecoderConfig,
-    place: &Place,
+    place: &BenchDevice,
 ) -> Result<Decoder> {
     let stored: DType = match plan.task.method {
         Method::Lora => plan.run.dtype.storage.into(),
@@ -249,10 +242,9 @@ impl Task for RandomTokens {
     fn next_batch(&mut self) -> Result<Self::Batch> {
         let count = self.plan.run.batch.rows * self.plan.run.batch.length;
         let known = self.decoder.config().vocab_size;
-        let mut draw = || {
-            (0..count)
-                .map(|_| self.random.below(known) as u32)
-                .collect()
+        let mut draw = || -> Vec<u32> {
+            let numbers = (0..count).map(|_| self.random.below(known));
+            numbers.map(|it| it as u32).collect()
         };
         Ok((draw(), draw()))
     }
@@ -265,18 +257,11 @@ impl Task for RandomTokens {
     }
 
     fn loss(&mut self, tape: &Tape, (tokens, targets): &Self::Batch, count: f64) -> Result<Value> {
-        let input = Input {
-            tokens,
-            rows: self.plan.run.batch.rows,
-            positions: None,
-            documents: None,
-        };
-        let hidden = self.decoder.hidden(
-            Some(tape),
-            input,
-            None,
-            self.plan.run.gradient_checkpointing,
-        )?;
+        let run = &self.plan.run;
+        let input = Input::new(tokens, run.batch.rows);
+        let hidden = self
+            .decoder
+            .hidden(Some(tape), input, None, run.gradient_checkpointing)?;
         self.decoder.loss(Some(tape), &hidden, targets, count)
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use candle_core::{Device, Tensor};
 
-use super::{Case, Place, StepWork, Unit, Variation, Work, Workload, timed};
+use super::{BenchCase, BenchDevice, StepWork, Unit, Variation, Work, Workload, timed};
 use crate::{
     Error, Result,
     data::{
@@ -44,7 +44,7 @@ fn with_workers(_: DeviceKind) -> Vec<Variation> {
     [0, 2, 4].map(of).to_vec()
 }
 
-fn prepare(case: &Case, place: &Place) -> Result<Work> {
+fn prepare(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let rows = device_defaults(place.choice.device.kind).batch_rows.value;
     let length = case.size.row_length();
     let mut source = Source::new(rows, length, case.variation.workers.unwrap_or(0))?;

@@ -1,7 +1,7 @@
 //! The benchmark: how fast a device does what training and talking need, and what follows from it.
 //!
 //! A [`Workload`] is something that is timed; each kind of learning brings its own in a file of its own and adds them
-//! to [`WORKLOADS`]. A [`Case`] is one workload in one size, dtype and variation. [`measure`] times one case, and is to
+//! to [`WORKLOADS`]. A [`BenchCase`] is one workload in one size, dtype and variation. [`measure`] times one case, and is to
 //! be called in a process of its own: then its peak memory is its own, and what ends it ends nothing else.
 //!
 //! Seeds and shapes are fixed, so that two machines, or one machine in two months, do the same work. Deliberately
@@ -47,7 +47,7 @@ pub struct Workload {
     pub unit: Unit,
     /// What of it there is on such a device, for a number of rows that suits it.
     variations: fn(DeviceKind) -> Vec<Variation>,
-    prepare: fn(&Case, &Place) -> Result<Work>,
+    prepare: fn(&BenchCase, &BenchDevice) -> Result<Work>,
 }
 
 /// All workloads, in the order in which they are measured: those that others are compared with come first.
@@ -88,7 +88,7 @@ pub struct Variation {
 
 /// One thing to measure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Case {
+pub struct BenchCase {
     /// The workload's name.
     pub workload: String,
     /// How large the model is.
@@ -102,10 +102,10 @@ pub struct Case {
 
 /// What came of a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct BenchRow {
     /// What was measured.
     #[serde(flatten)]
-    pub case: Case,
+    pub case: BenchCase,
     /// What a person reads: `SmolLM2-135M's shape, 4 rows of 256 tokens`.
     pub config: String,
     /// What is counted each second.
@@ -117,7 +117,7 @@ pub struct Row {
 }
 
 /// Where a case is measured.
-pub struct Place {
+pub struct BenchDevice {
     /// The device.
     pub device: Device,
     /// What was chosen, for plans.
@@ -138,7 +138,7 @@ struct Work {
 /// Takes steps until the clock says that it is enough: the milliseconds of each.
 type Steps = Box<dyn FnOnce(&Clock) -> Result<Vec<f64>>>;
 
-impl Case {
+impl BenchCase {
     /// The workload, if this version knows it.
     pub fn workload(&self) -> Option<&'static Workload> {
         WORKLOADS
@@ -163,9 +163,9 @@ impl Case {
     }
 }
 
-impl Row {
+impl BenchRow {
     /// A case that could not be measured.
-    pub fn not_measured(case: Case, problem: impl Into<String>) -> Self {
+    pub fn not_measured(case: BenchCase, problem: impl Into<String>) -> Self {
         let unit = case.workload().map_or(Unit::Tokens, |it| it.unit);
         Self {
             case,
@@ -183,7 +183,7 @@ impl Row {
 }
 
 /// What is measured on such a device in these dtypes, in order.
-pub fn cases(size: Size, kind: DeviceKind, dtypes: &[Dtype]) -> Vec<Case> {
+pub fn cases(size: Size, kind: DeviceKind, dtypes: &[Dtype]) -> Vec<BenchCase> {
     let mut cases = Vec::new();
     for workload in WORKLOADS {
         let dtypes: Vec<Option<Dtype>> = match workload.unit {
@@ -192,7 +192,7 @@ pub fn cases(size: Size, kind: DeviceKind, dtypes: &[Dtype]) -> Vec<Case> {
         };
         for dtype in dtypes {
             for variation in (workload.variations)(kind) {
-                cases.push(Case {
+                cases.push(BenchCase {
                     workload: workload.name.to_owned(),
                     size,
                     dtype,
@@ -205,10 +205,15 @@ pub fn cases(size: Size, kind: DeviceKind, dtypes: &[Dtype]) -> Vec<Case> {
 }
 
 /// Measures a case for so many seconds, or until `stop` says so. What goes wrong is in the row.
-pub fn measure(case: Case, place: &Place, seconds: f64, stop: &dyn Fn() -> bool) -> Row {
+pub fn measure(
+    case: BenchCase,
+    place: &BenchDevice,
+    seconds: f64,
+    stop: &dyn Fn() -> bool,
+) -> BenchRow {
     let Some(workload) = case.workload() else {
         let problem = format!("this version does not know `{}`", case.workload);
-        return Row::not_measured(case, problem);
+        return BenchRow::not_measured(case, problem);
     };
     let measured = (|| {
         let _avoided = kernels::avoid(&place.avoid_kernels)?;
@@ -221,14 +226,14 @@ pub fn measure(case: Case, place: &Place, seconds: f64, stop: &dyn Fn() -> bool)
         Ok::<_, crate::Error>((measured, work.config))
     })();
     match measured {
-        Ok((measured, config)) => Row {
+        Ok((measured, config)) => BenchRow {
             case,
             config,
             unit: workload.unit,
             measured: Some(measured),
             problem: None,
         },
-        Err(error) => Row::not_measured(case, error.to_string()),
+        Err(error) => BenchRow::not_measured(case, error.to_string()),
     }
 }
 

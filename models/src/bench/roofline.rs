@@ -6,7 +6,7 @@
 use candle_core::Tensor;
 
 use super::{
-    BANDWIDTH, Case, MATMUL, Place, StepWork, Unit, Work, Workload, just_one,
+    BANDWIDTH, BenchCase, BenchDevice, MATMUL, StepWork, Unit, Work, Workload, just_one,
     size::RepeatedWeights, timed,
 };
 use crate::{
@@ -45,7 +45,7 @@ fn sides(kind: DeviceKind) -> (usize, usize) {
     }
 }
 
-fn multiply(case: &Case, place: &Place) -> Result<Work> {
+fn multiply(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let (side, products) = sides(place.choice.device.kind);
     let left = Value::constant(numbers(&[side, side], case, place)?);
     let right = Value::constant(left.tensor().affine(0.5, 0.25)?);
@@ -66,7 +66,7 @@ fn multiply(case: &Case, place: &Place) -> Result<Work> {
     })
 }
 
-fn read_and_write(case: &Case, place: &Place) -> Result<Work> {
+fn read_and_write(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     // Much more than caches hold.
     let count: usize = match place.choice.device.kind {
         DeviceKind::Cuda => 1 << 28,
@@ -89,7 +89,7 @@ fn read_and_write(case: &Case, place: &Place) -> Result<Work> {
 }
 
 /// Normal numbers, few of them repeated.
-fn numbers(shape: &[usize], case: &Case, place: &Place) -> Result<Tensor> {
+fn numbers(shape: &[usize], case: &BenchCase, place: &BenchDevice) -> Result<Tensor> {
     let mut weights = RepeatedWeights {
         dtype: case.compute().into(),
         device: place.device.clone(),

@@ -2,7 +2,7 @@
 
 use super::{
     advice::{OnDevice, advice, ratios, roofline_share},
-    compare::{changes, mean, message},
+    compare::{changes, describe, mean},
     published::PUBLISHED,
     *,
 };
@@ -12,9 +12,9 @@ use crate::{
 };
 
 /// The processor, as a place.
-fn processor() -> Place {
+fn processor() -> BenchDevice {
     let found = [FoundDevice::named(DeviceKind::Cpu, 0, "a processor")];
-    Place {
+    BenchDevice {
         device: Device::Cpu,
         choice: choose(Default::default(), &found).unwrap(),
         avoid_kernels: Vec::new(),
@@ -28,44 +28,48 @@ fn row(
     variation: Variation,
     millis: f64,
     [amount, operations, bytes]: [f64; 3],
-) -> Row {
-    let case = Case {
+) -> BenchRow {
+    let case = BenchCase {
         workload: workload.to_owned(),
         size: Size::Small,
         dtype,
         variation,
     };
-    let steps: Vec<f64> = (0..23)
-        .map(|at| millis * (0.9 + 0.1 * (at % 3) as f64))
-        .collect();
-    Row {
-        unit: case.workload().unwrap().unit,
-        measured: Some({
-            let step = StepWork {
-                amount,
-                operations,
-                bytes,
-                estimated_bytes: None,
-            };
-            Measured::new(&steps, step, Some(1000)).unwrap()
-        }),
-        case,
-        config: String::new(),
+    let steps = (0..23).map(|at| millis * (0.9 + 0.1 * (at % 3) as f64));
+    let steps: Vec<f64> = steps.collect();
+    let step = StepWork {
+        amount,
+        operations,
+        bytes,
+        estimated_bytes: None,
+    };
+    let measured = Measured::new(&steps, step, Some(1000)).unwrap();
+    BenchRow {
+        measured: Some(measured),
         problem: None,
+        ..BenchRow::not_measured(case, "")
     }
 }
 
 fn rows(rows: usize) -> Variation {
     Variation {
         rows: Some(rows),
-        workers: None,
+        ..Variation::default()
     }
 }
 
 fn workers(workers: usize) -> Variation {
     Variation {
-        rows: None,
         workers: Some(workers),
+        ..Variation::default()
+    }
+}
+
+fn on<'a>(name: &'a str, setting: &'a str, rows: &'a [BenchRow]) -> OnDevice<'a> {
+    OnDevice {
+        name,
+        setting,
+        rows,
     }
 }
 
@@ -100,7 +104,7 @@ fn cases_have_each_dtype_and_batches_have_none() {
 #[test]
 fn what_passed_the_check_in_bf16_learns_in_bf16() {
     let metal = [FoundDevice::named(DeviceKind::Metal, 0, "Apple M3")];
-    let place = Place {
+    let place = BenchDevice {
         choice: choose(Default::default(), &metal).unwrap(),
         ..processor()
     };
@@ -116,7 +120,7 @@ fn what_passed_the_check_in_bf16_learns_in_bf16() {
 #[test]
 fn what_does_not_fit_or_is_unknown_is_a_row_with_a_reason() {
     let place = processor();
-    let case = Case {
+    let case = BenchCase {
         workload: "full_step".to_owned(),
         size: Size::Large,
         dtype: F32,
@@ -125,7 +129,7 @@ fn what_does_not_fit_or_is_unknown_is_a_row_with_a_reason() {
     let row = measure(case.clone(), &place, 0.0, &|| false);
     let problem = row.problem.unwrap();
     assert!(problem.contains("it needs about "), "{problem}");
-    let unknown = Case {
+    let unknown = BenchCase {
         workload: "dreams".to_owned(),
         ..case
     };
@@ -138,32 +142,14 @@ fn a_device_is_said_to_be_as_much_faster_as_it_is() {
     let work = [1024.0, 0.0, 0.0];
     let cpu = [row("lora_step", F32, rows(4), 169.0, work)];
     let metal = [row("lora_step", F32, rows(4), 100.0, work)];
-    let devices = [
-        OnDevice {
-            name: "the CPU",
-            setting: "cpu",
-            rows: &cpu,
-        },
-        OnDevice {
-            name: "Metal",
-            setting: "metal",
-            rows: &metal,
-        },
-    ];
+    let devices = [on("the CPU", "cpu", &cpu), on("Metal", "metal", &metal)];
     assert_eq!(
         ratios(&devices),
         ["Metal is 1.69x faster than the CPU at: LoRA step."]
     );
     let cpu = [row("lora_step", F32, rows(2), 169.0, work)];
-    let other_rows = [
-        devices[1],
-        OnDevice {
-            rows: &cpu,
-            ..devices[0]
-        },
-    ];
     assert_eq!(
-        ratios(&other_rows),
+        ratios(&[devices[1], on("the CPU", "cpu", &cpu)]),
         ["Metal (f32, 4 rows) is 1.69x faster than the CPU (f32, 2 rows) at: LoRA step."]
     );
     let chosen = &advice(&devices)[0];
@@ -182,11 +168,7 @@ fn advice_follows_from_the_figures() {
         row("loader", None, workers(0), 1.0, [64.0, 0.0, 0.0]),
         row("loader", None, workers(4), 0.5, [64.0, 0.0, 0.0]),
     ];
-    let only = [OnDevice {
-        name: "the CPU",
-        setting: "cpu",
-        rows: &measured,
-    }];
+    let only = [on("the CPU", "cpu", &measured)];
     let found = advice(&only);
     let chosen = |setting: &str| {
         let found = found.iter().find(|it| it.setting == setting);
@@ -223,35 +205,26 @@ fn a_change_within_the_spread_is_none() {
     let case = |millis| vec![row("lora_step", F32, rows(4), millis, work)];
     let (before, twice, close) = (case(100.0), case(200.0), case(103.0));
     let slower = changes(&before, &twice).remove(0);
-    assert_eq!(
-        (slower.is_clear, slower.describe().as_str()),
-        (true, "2.00x slower")
-    );
+    assert!(slower.is_clear);
+    assert_eq!(slower.message(), "2.00x slower");
     let same = changes(&before, &close).remove(0);
-    assert_eq!(
-        (same.is_clear, same.describe().as_str()),
-        (false, "no clear change")
-    );
+    assert!(!same.is_clear);
+    assert_eq!(same.message(), "no clear change");
     let other = vec![row("lora_step", F32, rows(8), 100.0, work)];
     assert!(changes(&before, &other).is_empty());
 }
 
 #[test]
 fn ratios_are_said_as_people_say_them() {
-    let said: Vec<String> = [1.69, 1.031, 1.001, 0.97, 0.5]
-        .into_iter()
-        .map(message)
-        .collect();
-    assert_eq!(
-        said,
-        [
-            "1.69x faster",
-            "3 % faster",
-            "as fast",
-            "3 % slower",
-            "2.00x slower"
-        ]
-    );
+    for (ratio, said) in [
+        (1.69, "1.69x faster"),
+        (1.031, "3 % faster"),
+        (1.001, "as fast"),
+        (0.97, "3 % slower"),
+        (0.5, "2.00x slower"),
+    ] {
+        assert_eq!(describe(ratio), said);
+    }
     assert_eq!(mean(&[]), None);
     assert!((mean(&[4.0, 0.25]).unwrap() - 1.0).abs() < 1e-12);
 }
@@ -261,12 +234,13 @@ fn a_row_is_read_back_as_it_was_written() {
     let row = row("lora_step", BF16, rows(4), 3.0, [1.0, 2.0, 0.0]);
     let text = serde_json::to_string(&row).unwrap();
     assert!(text.starts_with(r#"{"workload":"lora_step","size":"small","dtype":"bf16","rows":4"#));
-    assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
+    assert_eq!(serde_json::from_str::<BenchRow>(&text).unwrap(), row);
 }
 
 #[test]
 fn what_others_published_names_its_work_its_hardware_and_its_source() {
-    for published in PUBLISHED {
+    assert_eq!(PUBLISHED.len(), 16);
+    for published in PUBLISHED.iter() {
         assert!(published.source.starts_with("https://"));
         assert!(!published.work.is_empty() && !published.hardware.is_empty());
         assert!(published.tokens_per_second > 0.0);

@@ -1,17 +1,14 @@
 //! What talking needs: reading a prompt, and writing token after token.
 
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{DType, Device};
 
 use super::{
-    Case, Place, StepWork, Unit, Work, Workload, just_one, learning::refuse_what_does_not_fit,
-    size::RepeatedWeights, timed,
+    BenchCase, BenchDevice, StepWork, Unit, Work, Workload, just_one,
+    learning::refuse_what_does_not_fit, size::RepeatedWeights, timed,
 };
 use crate::{
     Result,
-    arch::{
-        decoder::{Decoder, Input},
-        kv_cache::KvCache,
-    },
+    arch::{decoder::Decoder, kv_cache::KvCache},
     device::dtype::{DeviceClass, Role, choose_dtype},
     random::Random,
     tasks::language::footprint::inference_bytes,
@@ -38,7 +35,7 @@ pub(super) static GENERATION: Workload = Workload {
 /// Tokens that each token is written after: the same for all, since more take longer.
 const BEFORE: usize = 128;
 
-fn read(case: &Case, place: &Place) -> Result<Work> {
+fn read(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let length = 2 * case.size.row_length();
     let (decoder, estimated_bytes) = decoder(case, place, length)?;
     let tokens = tokens(&decoder, length);
@@ -64,7 +61,7 @@ fn read(case: &Case, place: &Place) -> Result<Work> {
     })
 }
 
-fn write(case: &Case, place: &Place) -> Result<Work> {
+fn write(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let (decoder, estimated_bytes) = decoder(case, place, BEFORE + 1)?;
     let mut cache = decoder.new_cache();
     let first = next(&decoder, &tokens(&decoder, BEFORE), &mut cache)?;
@@ -85,7 +82,7 @@ fn write(case: &Case, place: &Place) -> Result<Work> {
 }
 
 /// A model to read and write with, and the bytes that a talk of so many tokens is expected to take.
-fn decoder(case: &Case, place: &Place, tokens: usize) -> Result<(Decoder, u64)> {
+fn decoder(case: &BenchCase, place: &BenchDevice, tokens: usize) -> Result<(Decoder, u64)> {
     let class = DeviceClass::of(&place.choice.device, case.dtype.is_some());
     // Frozen weights are kept as a chat keeps them, and in f32 where that is computed in.
     let storage = choose_dtype(class, Role::Storage, case.dtype, &[], false)?.dtype;
@@ -116,17 +113,8 @@ fn weights_of(decoder: &Decoder) -> (f64, f64) {
 
 /// Reads tokens, and says which is the likeliest next, as an answer does: chosen on the host.
 fn next(decoder: &Decoder, tokens: &[u32], cache: &mut KvCache) -> Result<Vec<u32>> {
-    let input = Input {
-        tokens,
-        rows: 1,
-        positions: None,
-        documents: None,
-    };
-    let hidden = decoder.hidden(None, input, Some(cache), false)?;
-    let last: Tensor = hidden.tensor().narrow(1, tokens.len() - 1, 1)?.squeeze(0)?;
-    let logits = decoder.logits(&last.contiguous()?)?;
-    Ok(logits
-        .to_device(&Device::Cpu)?
-        .argmax(D::Minus1)?
-        .to_vec1()?)
+    let logits = decoder
+        .next_logits(tokens, cache)?
+        .to_device(&Device::Cpu)?;
+    Ok(vec![logits.argmax(0)?.to_scalar()?])
 }

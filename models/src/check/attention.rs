@@ -1,6 +1,6 @@
 //! Attention: every kind of mask, one query before a long cache, heads that share keys, and scores of any size.
 
-use super::trial::{Input, Operation, Tolerance, Trial, trial};
+use super::trial::{Input, Operation, StepTrial, trial};
 use crate::{
     Result,
     device::dtype::Dtype,
@@ -24,8 +24,9 @@ pub(super) fn attention_under_masks(dtype: Dtype) -> Result<Operation> {
         Spans::documents(b, &documents, Some(50))
     };
     let after_five: MakeSpans = |[b, t, _, _]| Spans::causal(b, t, 5, None);
-    Ok(Operation {
-        trials: vec![
+    Operation::of(
+        1030,
+        vec![
             trained([2, 3, 1, 1], 1, 1.0, None, all)?,
             trained([2, 37, 4, 6], 2, 1.0, None, all)?,
             trained([1, 130, 6, 16], 1, 1.0, Some(0.8), after_five)?,
@@ -38,8 +39,7 @@ pub(super) fn attention_under_masks(dtype: Dtype) -> Result<Operation> {
             generated([2, 1, 4, 6], 2, 40, Some(7))?,
             trained([2, 256, 8, 64], 2, 1.0, None, all)?,
         ],
-        tolerance: Tolerance::Terms(1030),
-    })
+    )
 }
 
 /// Numbers times `size`; each of `key_heads` is shared by several query heads.
@@ -49,7 +49,7 @@ fn trained(
     size: f64,
     soft_cap: Option<f64>,
     spans: MakeSpans,
-) -> Result<Trial> {
+) -> Result<StepTrial> {
     let [b, _, _, e] = queries;
     let keys = [b, spans(queries).keys, key_heads, e];
     let inputs = vec![
@@ -69,7 +69,7 @@ fn generated(
     key_heads: usize,
     past: usize,
     window: Option<usize>,
-) -> Result<Trial> {
+) -> Result<StepTrial> {
     let [b, t, _, e] = queries;
     let keys = [b, past + t, key_heads, e];
     let inputs = vec![

@@ -2,7 +2,7 @@
 
 use candle_core::DType;
 
-use super::trial::{Input, Operation, Tolerance, Trial, trial};
+use super::trial::{Input, Operation, trial};
 use crate::{
     Result,
     ops::{
@@ -32,7 +32,7 @@ pub(super) fn gates() -> Result<Operation> {
         trials.push(trial(parts.collect(), gate));
         trials.push(trial(both(&[2, 256, 1536], 3.0)?, gate));
     }
-    Ok(elementwise(trials))
+    Operation::of(1, trials)
 }
 
 pub(super) fn sums() -> Result<Operation> {
@@ -55,7 +55,7 @@ pub(super) fn sums() -> Result<Operation> {
         pair(&[4, 256, 576])?.into(),
     ];
     let trials = trials.map(|inputs| trial(inputs, |_, v| add(&v[0], &v[1])));
-    Ok(elementwise(trials.into()))
+    Operation::of(1, trials.into())
 }
 
 pub(super) fn scaling() -> Result<Operation> {
@@ -86,7 +86,7 @@ pub(super) fn conversions() -> Result<Operation> {
     }
     let back = vec![Input::activation("x", &[33, 7])?];
     trials.insert(0, trial(back, |_, v| convert(&v[0], DType::F32)));
-    Ok(elementwise(trials))
+    Operation::of(1, trials)
 }
 
 pub(super) fn dropped() -> Result<Operation> {
@@ -108,10 +108,5 @@ fn on_each_layout(
         x(&[4, 256, 576])?,
     ];
     let trials = inputs.map(|input| trial(vec![input], operation));
-    Ok(elementwise(trials.into()))
-}
-
-fn elementwise(trials: Vec<Trial>) -> Operation {
-    let tolerance = Tolerance::Terms(1);
-    Operation { trials, tolerance }
+    Operation::of(1, trials.into())
 }

@@ -6,7 +6,7 @@ use candle_core::{
     quantized::{GgmlDType, QTensor},
 };
 
-use super::trial::{Input, Operation, Tolerance, Trial, stored_dtypes, trial};
+use super::trial::{Input, Operation, StepTrial, stored_dtypes, trial};
 use crate::{
     Result,
     device::dtype::{DeviceClass, Dtype},
@@ -24,7 +24,7 @@ const DEEPEST: usize = 1536;
 
 pub(super) fn linear_layers(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
     let x = |shape: &[usize]| Input::activation("x", shape);
-    let layer = |x: Input, columns: usize| -> Result<Trial> {
+    let layer = |x: Input, columns: usize| -> Result<StepTrial> {
         let weight = Input::master("weight", &[columns, x.width()])?;
         let bias = Input::master("bias", &[columns])?;
         let inputs = vec![x, weight, bias];
@@ -58,14 +58,11 @@ pub(super) fn linear_layers(class: DeviceClass, dtype: Dtype) -> Result<Operatio
     }
     trials.push(in_blocks(x(&[70, 256])?, 330)?);
     trials.push(layer(x(&[2, 256, 512])?, 768)?);
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(DEEPEST),
-    })
+    Operation::of(DEEPEST, trials)
 }
 
 /// A frozen weight in quantized blocks.
-fn in_blocks(x: Input, columns: usize) -> Result<Trial> {
+fn in_blocks(x: Input, columns: usize) -> Result<StepTrial> {
     let weight = Input::activation("weight", &[columns, x.width()])?.frozen();
     Ok(trial(vec![x, weight], |_, v| {
         let numbers = v[1].tensor().to_device(&Device::Cpu)?.force_contiguous()?;
@@ -93,13 +90,10 @@ pub(super) fn adapters(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
         trials.push(with_adapter(x(&[70, 130])?, weight, 8, 0.0)?);
     }
     trials.push(with_adapter(x(&[2, 256, 512])?, kept(768, 512)?, 16, 0.0)?);
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(DEEPEST),
-    })
+    Operation::of(DEEPEST, trials)
 }
 
-fn with_adapter(x: Input, weight: Input, rank: usize, dropout: f64) -> Result<Trial> {
+fn with_adapter(x: Input, weight: Input, rank: usize, dropout: f64) -> Result<StepTrial> {
     let [columns, width] = [weight.dims()[0], weight.width()];
     let a = Input::master("A", &[rank, width])?.affine(0.1, 0.0)?;
     let b = Input::master("B", &[columns, rank])?;

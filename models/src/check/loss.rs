@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::trial::{Input, Operation, Tolerance, Trial, stored_dtypes, trial};
+use super::trial::{Input, Operation, StepTrial, stored_dtypes, trial};
 use crate::{
     Result,
     device::dtype::{DeviceClass, Dtype},
@@ -34,13 +34,10 @@ pub(super) fn embeddings(class: DeviceClass, dtype: Dtype) -> Result<Operation> 
         ));
     }
     trials.push(look_up(learned(&[VOCABULARY, 256])?, &[4, 256]));
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(1),
-    })
+    Operation::of(1, trials)
 }
 
-fn look_up(table: Input, shape: &'static [usize; 2]) -> Trial {
+fn look_up(table: Input, shape: &'static [usize; 2]) -> StepTrial {
     let vocabulary = table.dims()[0] as u32;
     trial(vec![table], move |_, v| {
         let tokens = (0..(shape[0] * shape[1]) as u32).map(|at| at * at % vocabulary);
@@ -91,19 +88,16 @@ pub(super) fn head_and_loss(class: DeviceClass, dtype: Dtype) -> Result<Operatio
         head(&[VOCABULARY, 128])?,
         None,
     ));
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(VOCABULARY),
-    })
+    Operation::of(VOCABULARY, trials)
 }
 
 /// Every fifth token has no target.
-fn loss(hidden: Input, head: Input, soft_cap: Option<f64>) -> Trial {
+fn loss(hidden: Input, head: Input, soft_cap: Option<f64>) -> StepTrial {
     loss_of(hidden, head, soft_cap, |row| row % 5 != 3)
 }
 
 /// Every fifth token alone has a target, as in a talk.
-fn sparse_loss(hidden: Input, head: Input) -> Trial {
+fn sparse_loss(hidden: Input, head: Input) -> StepTrial {
     loss_of(hidden, head, None, |row| row % 5 == 3)
 }
 
@@ -112,7 +106,7 @@ fn loss_of(
     head: Input,
     soft_cap: Option<f64>,
     has_target: fn(usize) -> bool,
-) -> Trial {
+) -> StepTrial {
     let [vocabulary, width] = [head.dims()[0], head.width()];
     let rows = hidden.dims().iter().product::<usize>() / width;
     let target = move |row: usize| match has_target(row) {

@@ -5,7 +5,7 @@ use std::{process, thread, time::Duration, time::Instant};
 use candle_core::{DType, Device};
 
 use super::{
-    Case, Fallback, FaultKind, GENERATION, MEMORY, Row, TRAINING, Verdict,
+    CheckCase, CheckRow, Fallback, FaultKind, GENERATION, MEMORY, TRAINING, Verdict,
     trial::{Named, Operation, Place, Run, Tolerance},
 };
 use crate::{Error, Result, device::dtype::Dtype, ops::kernels};
@@ -35,16 +35,16 @@ struct Worst {
 
 /// Tries one operation in one dtype.
 pub(super) fn row(
-    case: &Case,
+    case: &CheckCase,
     operation: Operation,
     device: &Device,
     fault: Option<FaultKind>,
-) -> Result<Row> {
+) -> Result<CheckRow> {
     let dtype = DType::from(case.dtype);
     let tolerance = operation.tolerance.of(case.dtype);
     let reference = kernels::without(|| reference(&operation, dtype))?;
     let place = Place::device(device, dtype);
-    let mut row = Row::of(case, tolerance);
+    let mut row = CheckRow::of(case, tolerance);
     let tried = compare(&operation, &reference, &place, fault).and_then(|worst| {
         let millis = match worst.error <= tolerance && case.operation != MEMORY {
             true => Some(millis(&operation, &place)?),
@@ -80,7 +80,7 @@ pub(super) fn row(
 
 /// What works instead of an operation that failed.
 pub(super) fn fallback(
-    case: &Case,
+    case: &CheckCase,
     operation: &Operation,
     device: &Device,
     fault: Option<FaultKind>,
@@ -93,7 +93,7 @@ pub(super) fn fallback(
 
 /// Tries the same without the operation's kernel, or what is more than one operation without any.
 fn composed_or_cpu(
-    case: &Case,
+    case: &CheckCase,
     operation: &Operation,
     reference: &Reference,
     place: &Place,

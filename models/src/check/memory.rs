@@ -2,14 +2,14 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::trial::{Named, Operation, Tolerance, Trial};
+use super::trial::{Named, Operation, StepTrial};
 use crate::{Error, Result, device::memory};
 
 /// What is held while the device is asked.
 const HELD_BYTES: usize = 16 << 20;
 
 pub(super) fn reads() -> Result<Operation> {
-    let trial = Trial::of(format!("{HELD_BYTES} bytes that are held"), |place| {
+    let trial = StepTrial::of(format!("{HELD_BYTES} bytes that are held"), |place| {
         let (device, is_reference) = (place.device.clone(), place.is_reference);
         Ok(Box::new(move || {
             if !is_reference {
@@ -20,10 +20,7 @@ pub(super) fn reads() -> Result<Operation> {
             Ok(vec![Named::new("the answer", &answer)])
         }))
     });
-    Ok(Operation {
-        trials: vec![trial],
-        tolerance: Tolerance::Exactly(0.0),
-    })
+    Operation::within(0.0, trial)
 }
 
 fn ask(device: &Device) -> Result<()> {

@@ -43,14 +43,23 @@ pub const GENERATION: &str = "32 tokens of generation";
 /// The operation that asks how much memory the device has. Nothing is computed otherwise when it fails.
 pub const MEMORY: &str = "memory reads";
 
+/// Makes an operation with all it is tried on.
+type Make = fn(DeviceClass, Dtype) -> Result<Operation>;
+
 /// Operations that one process should try.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy)]
 pub struct Group {
     /// What a person reads.
     pub name: &'static str,
+    operations: &'static [(&'static str, Make)],
+}
+
+impl Group {
     /// Its operations, in the order in which they are tried. Those with a kernel have its name in
     /// [`NAMES`](crate::ops::kernels::NAMES).
-    pub operations: &'static [&'static str],
+    pub fn operations(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.operations.iter().map(|(name, _)| *name)
+    }
 }
 
 /// All groups, in the order in which they are tried: what a failure elsewhere could be caused by comes first.
@@ -58,27 +67,70 @@ pub const GROUPS: &[Group] = &[
     group(
         "gates and sums",
         &[
-            "gated", "add", "scale", "columns", "reshape", "convert", "dropout",
+            ("gated", |_, _| elementwise::gates()),
+            ("add", |_, _| elementwise::sums()),
+            ("scale", |_, _| elementwise::scaling()),
+            ("columns", |_, _| elementwise::parts_of_rows()),
+            ("reshape", |_, _| elementwise::shapes()),
+            ("convert", |_, _| elementwise::conversions()),
+            ("dropout", |_, _| elementwise::dropped()),
         ],
     ),
-    group("norms", &["rms_norm", "layer_norm"]),
-    group("positions", &["rope"]),
-    group("linear layers", &["linear"]),
-    group("adapters", &["lora"]),
-    group("attention", &["attention"]),
-    group("embedding and loss", &["embedding", "head_cross_entropy"]),
-    group("optimizer", &["adamw", "sgd", "ema", "gradient_norm"]),
-    group("training", &[MEMORY, TRAINING]),
-    group("generation", &[GENERATION]),
+    group(
+        "norms",
+        &[
+            ("rms_norm", |_, _| norms::rms_norm_on_rows()),
+            ("layer_norm", |_, _| norms::layer_norm_on_rows()),
+        ],
+    ),
+    group("positions", &[("rope", |_, _| positions::rope_of_heads())]),
+    group("linear layers", &[("linear", linear::linear_layers)]),
+    group("adapters", &[("lora", linear::adapters)]),
+    group(
+        "attention",
+        &[("attention", |_, dtype| {
+            attention::attention_under_masks(dtype)
+        })],
+    ),
+    group(
+        "embedding and loss",
+        &[
+            ("embedding", loss::embeddings),
+            ("head_cross_entropy", loss::head_and_loss),
+        ],
+    ),
+    group(
+        OPTIMIZER,
+        &[
+            ("adamw", |_, _| optimizer::adamw_steps()),
+            ("sgd", |_, _| optimizer::sgd_steps()),
+            ("ema", |_, _| optimizer::average()),
+            ("gradient_norm", |_, _| optimizer::norm_of_gradients()),
+        ],
+    ),
+    group(
+        "training",
+        &[
+            (MEMORY, |_, _| memory::reads()),
+            (TRAINING, |_, dtype| model::training(dtype)),
+        ],
+    ),
+    group(
+        "generation",
+        &[(GENERATION, |_, dtype| model::generation(dtype))],
+    ),
 ];
 
-const fn group(name: &'static str, operations: &'static [&'static str]) -> Group {
+/// The group whose operations see no narrower dtype: weights that learn and their state are f32 everywhere.
+const OPTIMIZER: &str = "optimizer";
+
+const fn group(name: &'static str, operations: &'static [(&'static str, Make)]) -> Group {
     Group { name, operations }
 }
 
 /// One operation in one dtype: what one row is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Case {
+pub struct CheckCase {
     /// The group's name.
     pub group: &'static str,
     /// The operation.
@@ -89,7 +141,7 @@ pub struct Case {
 
 /// How one operation did in one dtype.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct CheckRow {
     /// The group's name.
     pub group: String,
     /// The operation.
@@ -114,10 +166,10 @@ pub struct Row {
     pub fallback: Option<Fallback>,
 }
 
-impl Row {
+impl CheckRow {
     /// The row of a case whose process ended or hung: in which words that is told, and what works instead.
     pub fn crashed(
-        case: &Case,
+        case: &CheckCase,
         message: impl Into<String>,
         fallback: Option<Fallback>,
     ) -> Result<Self> {
@@ -131,7 +183,7 @@ impl Row {
     }
 
     /// A row of which nothing is known yet.
-    fn of(case: &Case, tolerance: f64) -> Self {
+    fn of(case: &CheckCase, tolerance: f64) -> Self {
         Self {
             group: case.group.to_owned(),
             operation: case.operation.to_owned(),
@@ -209,55 +261,49 @@ pub enum FaultKind {
 /// The dtypes that a plan may choose for computing on such a device, f32 first. On Metal, bf16 is chosen only after it
 /// passed here, so it is tried. f16 on the CPU is slow, and nobody is to wait for it.
 pub fn dtypes(class: DeviceClass) -> Vec<Dtype> {
-    let allowed = dtype_rule(class, Role::Compute).allowed.iter();
-    let allowed = allowed.filter(|it| it.dtype != Dtype::F16 || class != DeviceClass::Cpu);
-    let allowed: Vec<Dtype> = allowed.map(|it| it.dtype).collect();
-    let is_candidate = |dtype| dtype == Dtype::Bf16 && class == DeviceClass::Metal;
-    [Dtype::F32, Dtype::Bf16, Dtype::F16]
-        .into_iter()
-        .filter(|dtype| allowed.contains(dtype) || is_candidate(*dtype))
-        .collect()
+    let allowed = &dtype_rule(class, Role::Compute).allowed;
+    let is_tried = |dtype: &Dtype| match (dtype, class) {
+        (Dtype::F16, DeviceClass::Cpu) => false,
+        (Dtype::Bf16, DeviceClass::Metal) => true,
+        _ => allowed.iter().any(|it| it.dtype == *dtype),
+    };
+    let all = [Dtype::F32, Dtype::Bf16, Dtype::F16];
+    all.into_iter().filter(is_tried).collect()
 }
 
 /// What a group tries on such a device, in this order: one row each.
 ///
 /// Errors: [`Error::Setting`] when there is no such group.
-pub fn cases(group: &str, class: DeviceClass) -> Result<Vec<Case>> {
+pub fn cases(group: &str, class: DeviceClass) -> Result<Vec<CheckCase>> {
     let Some(group) = GROUPS.iter().find(|it| it.name == group) else {
         let known: Vec<&str> = GROUPS.iter().map(|it| it.name).collect();
         let problem = format!("is `{group}`; there is `{}`", known.join("`, `"));
         return Err(Error::setting("group", problem));
     };
-    let mut cases = Vec::new();
-    for operation in group.operations {
-        for dtype in dtypes(class) {
-            let case = Case {
-                group: group.name,
-                operation,
-                dtype,
-            };
-            if dtype == Dtype::F32 || !is_always_f32(operation) {
-                cases.push(case);
-            }
-        }
-    }
-    Ok(cases)
+    let case = |operation, dtype| CheckCase {
+        group: group.name,
+        operation,
+        dtype,
+    };
+    let is_tried =
+        |it: &CheckCase| it.dtype == Dtype::F32 || !is_always_f32(it.group, it.operation);
+    let of = |operation| dtypes(class).into_iter().map(move |it| case(operation, it));
+    Ok(group.operations().flat_map(of).filter(is_tried).collect())
 }
 
 /// Tries cases on a device, and tells a row after each. `report` can break, to stop there.
 ///
 /// Errors: a reference that could not be computed. What the device does wrong is in the rows.
 pub fn run_cases(
-    cases: &[Case],
+    cases: &[CheckCase],
     device: &Device,
     class: DeviceClass,
     fault: Option<&Fault>,
-    report: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    report: &mut dyn FnMut(CheckRow) -> ControlFlow<()>,
 ) -> Result<()> {
     for case in cases {
-        let fault = fault.filter(|fault| fault.operation == case.operation);
-        let fault = fault.map(|fault| fault.kind);
-        let row = measure::row(case, operation_of(case, class)?, device, fault)?;
+        let operation = operation_of(case, class)?;
+        let row = measure::row(case, operation, device, fault_of(case, fault))?;
         if report(row).is_break() {
             break;
         }
@@ -267,51 +313,34 @@ pub fn run_cases(
 
 /// What works instead of a case whose process ended, tried without its kernel.
 pub fn fallback(
-    case: &Case,
+    case: &CheckCase,
     device: &Device,
     class: DeviceClass,
     fault: Option<&Fault>,
 ) -> Result<Fallback> {
-    let fault = fault.filter(|fault| fault.operation == case.operation);
-    let fault = fault.map(|fault| fault.kind);
-    measure::fallback(case, &operation_of(case, class)?, device, fault)
+    let operation = operation_of(case, class)?;
+    measure::fallback(case, &operation, device, fault_of(case, fault))
 }
 
-/// Whether an operation never sees a narrower dtype: weights that learn and their state are f32 everywhere.
-fn is_always_f32(operation: &str) -> bool {
-    matches!(
-        operation,
-        "adamw" | "sgd" | "ema" | "gradient_norm" | MEMORY
-    )
+fn is_always_f32(group: &str, operation: &str) -> bool {
+    group == OPTIMIZER || operation == MEMORY
 }
 
-fn operation_of(case: &Case, class: DeviceClass) -> Result<Operation> {
-    let dtype = case.dtype;
-    match case.operation {
-        "gated" => elementwise::gates(),
-        "add" => elementwise::sums(),
-        "scale" => elementwise::scaling(),
-        "columns" => elementwise::parts_of_rows(),
-        "reshape" => elementwise::shapes(),
-        "convert" => elementwise::conversions(),
-        "dropout" => elementwise::dropped(),
-        "rms_norm" => norms::rms_norm_on_rows(),
-        "layer_norm" => norms::layer_norm_on_rows(),
-        "rope" => positions::rope_of_heads(),
-        "linear" => linear::linear_layers(class, dtype),
-        "lora" => linear::adapters(class, dtype),
-        "attention" => attention::attention_under_masks(dtype),
-        "embedding" => loss::embeddings(class, dtype),
-        "head_cross_entropy" => loss::head_and_loss(class, dtype),
-        "adamw" => optimizer::adamw_steps(),
-        "sgd" => optimizer::sgd_steps(),
-        "ema" => optimizer::average(),
-        "gradient_norm" => optimizer::norm_of_gradients(),
-        MEMORY => memory::reads(),
-        TRAINING => model::training(dtype),
-        GENERATION => model::generation(dtype),
-        other => Err(Error::Device(format!("nothing checks `{other}`"))),
+fn operation_of(case: &CheckCase, class: DeviceClass) -> Result<Operation> {
+    let mut all = GROUPS.iter().flat_map(|group| group.operations);
+    match all.find(|(name, _)| *name == case.operation) {
+        Some((_, make)) => make(class, case.dtype),
+        None => Err(Error::Device(format!(
+            "nothing checks `{}`",
+            case.operation
+        ))),
     }
+}
+
+/// How the operation of a case is asked to fail.
+fn fault_of(case: &CheckCase, fault: Option<&Fault>) -> Option<FaultKind> {
+    let fault = fault.filter(|fault| fault.operation == case.operation);
+    fault.map(|fault| fault.kind)
 }
 
 #[cfg(test)]
@@ -321,7 +350,9 @@ mod tests {
 
     /// What an operation computes on the CPU, as bits.
     fn bits(operation: &str) -> Vec<u32> {
-        let group = GROUPS.iter().find(|it| it.operations.contains(&operation));
+        let group = GROUPS
+            .iter()
+            .find(|it| it.operations().any(|it| it == operation));
         let cases = cases(group.unwrap().name, DeviceClass::Cpu).unwrap();
         let case = cases.iter().find(|it| it.operation == operation).unwrap();
         let checked = operation_of(case, DeviceClass::Cpu).unwrap();
@@ -338,11 +369,8 @@ mod tests {
     fn avoiding_an_operation_avoids_its_kernel_and_no_other() {
         let mut differ = Vec::new();
         for &name in kernels::NAMES {
-            let others: Vec<&str> = kernels::NAMES
-                .iter()
-                .copied()
-                .filter(|it| *it != name)
-                .collect();
+            let others = kernels::NAMES.iter().copied().filter(|it| *it != name);
+            let others: Vec<&str> = others.collect();
             let (with_kernel, composed) = (bits(name), kernels::without(|| bits(name)));
             assert!(
                 avoiding(&[name], || bits(name)) == composed,

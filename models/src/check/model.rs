@@ -1,9 +1,9 @@
 //! A small decoder, whole: whether it learns and writes as it does on the CPU.
 
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 
-use super::trial::{Named, Operation, Place, Tolerance, Trial};
+use super::trial::{Named, Operation, Place, StepTrial};
 use crate::{
     Result,
     arch::{
@@ -35,7 +35,7 @@ const PROMPT: usize = 9;
 ///
 /// Each step resumes from what rounding left of the one before it, so the tolerance is wider than that of an operation.
 pub(super) fn training(dtype: Dtype) -> Result<Operation> {
-    let trial = Trial::of("a decoder of 2 layers", |place| {
+    let trial = StepTrial::of("a decoder of 2 layers", |place| {
         let place = place.clone();
         Ok(Box::new(move || {
             let decoder = decoder(&place, true)?;
@@ -43,20 +43,14 @@ pub(super) fn training(dtype: Dtype) -> Result<Operation> {
             Ok(vec![Named::new("the loss", &losses)])
         }))
     });
-    Ok(Operation {
-        trials: vec![trial],
-        tolerance: Tolerance::Exactly(match dtype {
-            Dtype::F32 => 1e-3,
-            Dtype::Bf16 | Dtype::F16 => 5e-2,
-        }),
-    })
+    Operation::within(if dtype == Dtype::F32 { 1e-3 } else { 5e-2 }, trial)
 }
 
 /// In f32 the tokens of greedy generation, which have to be the same; in narrower dtypes, where two tokens may be as
 /// likely, the logits of a text.
 pub(super) fn generation(dtype: Dtype) -> Result<Operation> {
     let writes = dtype == Dtype::F32;
-    let trial = Trial::of("a decoder of 2 layers", move |place| {
+    let trial = StepTrial::of("a decoder of 2 layers", move |place| {
         let decoder = decoder(place, false)?;
         Ok(Box::new(move || {
             let result = match writes {
@@ -66,13 +60,7 @@ pub(super) fn generation(dtype: Dtype) -> Result<Operation> {
             Ok(vec![result])
         }))
     });
-    Ok(Operation {
-        trials: vec![trial],
-        tolerance: Tolerance::Exactly(match dtype {
-            Dtype::F32 => 0.0,
-            Dtype::Bf16 | Dtype::F16 => 5e-2,
-        }),
-    })
+    Operation::within(if writes { 0.0 } else { 5e-2 }, trial)
 }
 
 /// Weights as a device keeps them: rounded to what they are stored in, and widened again for the reference.
@@ -112,11 +100,7 @@ fn decoder(place: &Place, learns: bool) -> Result<Decoder> {
         false => (place.rounded, place.compute),
     };
     let mut weights = Rounded {
-        initial: InitialWeights {
-            seed: 3,
-            dtype: DType::F32,
-            device: Device::Cpu,
-        },
+        initial: InitialWeights::new(3, &Device::Cpu),
         rounded,
         kept,
         device: place.device.clone(),
@@ -134,15 +118,9 @@ fn learn(decoder: &Decoder) -> Result<Vec<f32>> {
     for step in 0..STEPS {
         let tokens = text(step);
         let (inputs, targets) = shifted(&tokens);
-        let input = Input {
-            tokens: &inputs,
-            rows: ROWS,
-            positions: None,
-            documents: None,
-        };
         let tape = Tape::new(step as u64);
         // Half of the steps compute activations twice.
-        let hidden = decoder.hidden(Some(&tape), input, None, step % 2 == 1)?;
+        let hidden = decoder.hidden(Some(&tape), Input::new(&inputs, ROWS), None, step % 2 == 1)?;
         let loss = decoder.loss(Some(&tape), &hidden, &targets, targets.len() as f64)?;
         losses.push(loss.tensor().to_dtype(DType::F32)?.to_scalar::<f32>()?);
         let mut gradients = Gradients::default();
@@ -177,21 +155,11 @@ fn write(decoder: &Decoder) -> Result<Tensor> {
     let mut next: Vec<u32> = text(0)[..PROMPT].to_vec();
     let mut written = Vec::new();
     while written.len() < WRITTEN {
-        let input = Input {
-            tokens: &next,
-            rows: 1,
-            positions: None,
-            documents: None,
-        };
-        let hidden = decoder.hidden(None, input, Some(&mut cache), false)?;
-        let last = hidden.tensor().narrow(1, next.len() - 1, 1)?.squeeze(0)?;
-        let logits = decoder.logits(&last.contiguous()?)?;
+        let logits = decoder.next_logits(&next, &mut cache)?;
         // Chosen on the host, as it is when a person chats.
-        next = logits
-            .to_device(&Device::Cpu)?
-            .argmax(D::Minus1)?
-            .to_vec1()?;
-        written.extend(next.iter().map(|&token| token as f32));
+        let token: u32 = logits.to_device(&Device::Cpu)?.argmax(0)?.to_scalar()?;
+        next = vec![token];
+        written.push(token as f32);
     }
     Ok(Tensor::new(written, &Device::Cpu)?)
 }
@@ -199,12 +167,6 @@ fn write(decoder: &Decoder) -> Result<Tensor> {
 /// Logits of every position of a text.
 fn logits(decoder: &Decoder) -> Result<Tensor> {
     let tokens = text(0)[..LENGTH].to_vec();
-    let input = Input {
-        tokens: &tokens,
-        rows: 1,
-        positions: None,
-        documents: None,
-    };
-    let hidden = decoder.hidden(None, input, None, false)?;
+    let hidden = decoder.hidden(None, Input::new(&tokens, 1), None, false)?;
     decoder.logits(&hidden.tensor().squeeze(0)?.contiguous()?)
 }

@@ -1,6 +1,6 @@
 //! Norms: one row, widths just over 1024, rows that are apart in memory, and numbers far from 1.
 
-use super::trial::{Input, Operation, Tolerance, trial};
+use super::trial::{Input, Operation, trial};
 use crate::{
     Result,
     ops::norm::{layer_norm, rms_norm},
@@ -25,10 +25,7 @@ pub(super) fn rms_norm_on_rows() -> Result<Operation> {
             rms_norm(&v[0], &v[1], offset, EPSILON)
         }));
     }
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(MAX_ROWS),
-    })
+    Operation::of(MAX_ROWS, trials)
 }
 
 pub(super) fn layer_norm_on_rows() -> Result<Operation> {
@@ -45,10 +42,7 @@ pub(super) fn layer_norm_on_rows() -> Result<Operation> {
             layer_norm(&v[0], &v[1], &v[2], EPSILON)
         }));
     }
-    Ok(Operation {
-        trials,
-        tolerance: Tolerance::Terms(MAX_ROWS),
-    })
+    Operation::of(MAX_ROWS, trials)
 }
 
 /// Rows with this mean, in units of their own size.

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::trial::{Named, Operation, Place, Run, Tolerance, Trial, normal};
+use super::trial::{Named, Operation, Place, Run, StepTrial, normal};
 use crate::{
     Result,
     optim::{DecayScope, Optimizer, Rule, adamw::AdamW, clip::gradient_norm, ema::Ema, sgd::Sgd},
@@ -32,9 +32,9 @@ pub(super) fn adamw_steps() -> Result<Operation> {
         weight_decay: 0.1,
         ..AdamW::default()
     };
-    Ok(operation(1, move |place, weights| {
+    operation(1, move |place, weights| {
         steps_of(rule.into(), place, weights)
-    }))
+    })
 }
 
 pub(super) fn sgd_steps() -> Result<Operation> {
@@ -43,13 +43,13 @@ pub(super) fn sgd_steps() -> Result<Operation> {
         nesterov: false,
         weight_decay: 0.01,
     };
-    Ok(operation(1, move |place, weights| {
+    operation(1, move |place, weights| {
         steps_of(rule.into(), place, weights)
-    }))
+    })
 }
 
 pub(super) fn average() -> Result<Operation> {
-    Ok(operation(1, |place, weights| {
+    operation(1, |place, weights| {
         let parameters = parameters(place, weights)?;
         let gradients = gradients(place, weights, "first")?;
         Ok(Box::new(move || {
@@ -63,36 +63,33 @@ pub(super) fn average() -> Result<Operation> {
             average.swap(&parameters)?;
             Ok(named(&parameters))
         }))
-    }))
+    })
 }
 
 pub(super) fn norm_of_gradients() -> Result<Operation> {
-    Ok(operation(2 * 768 * 512, |place, weights| {
+    operation(2 * 768 * 512, |place, weights| {
         let gradients = gradients(place, weights, "first")?;
         Ok(Box::new(move || {
             let norm = gradient_norm(&gradients)? as f32;
             let norm = Tensor::new(&[norm], &candle_core::Device::Cpu)?;
             Ok(vec![Named::new("the norm", &norm)])
         }))
-    }))
+    })
 }
 
 fn operation(
     longest_sum: usize,
     prepare: impl Fn(&Place, Weights) -> Result<Run> + Clone + 'static,
-) -> Operation {
+) -> Result<Operation> {
     let trials = [ONE, ODD, LARGE].map(|weights| {
         let shapes: Vec<String> = weights
             .iter()
             .map(|(name, shape)| format!("{name} {shape:?}"))
             .collect();
         let prepare = prepare.clone();
-        Trial::of(shapes.join(", "), move |place| prepare(place, weights))
+        StepTrial::of(shapes.join(", "), move |place| prepare(place, weights))
     });
-    Operation {
-        trials: trials.into(),
-        tolerance: Tolerance::Terms(longest_sum),
-    }
+    Operation::of(longest_sum, trials.into())
 }
 
 fn steps_of(rule: Rule, place: &Place, weights: Weights) -> Result<Run> {

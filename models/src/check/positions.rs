@@ -1,6 +1,6 @@
 //! Rotary positions: whole heads and parts of them, far positions, and rows that stand at different ones.
 
-use super::trial::{Input, Operation, Tolerance, Trial, trial};
+use super::trial::{Input, Operation, StepTrial, trial};
 use crate::{
     Result,
     ops::rope::{Rope, RopeScaling, rope},
@@ -11,8 +11,9 @@ pub(super) fn rope_of_heads() -> Result<Operation> {
     let count = |tokens: usize| (0..tokens as u32).collect::<Vec<_>>();
     let same = |rows: usize, tokens: usize| (0..rows).flat_map(|_| count(tokens)).collect();
     let apart = (0..14).map(|at| at * 3 % 11).collect();
-    Ok(Operation {
-        trials: vec![
+    Operation::of(
+        2,
+        vec![
             on(x(&[1, 1, 1, 8])?, 8, vec![1029]),
             on(x(&[2, 7, 3, 10])?, 4, apart),
             on(x(&[2, 7, 3, 64])?.inside(), 64, count(14)),
@@ -22,12 +23,11 @@ pub(super) fn rope_of_heads() -> Result<Operation> {
             on(x(&[2, 5, 2, 64])?.affine(1e-3, 0.0)?, 64, same(2, 5)),
             on(x(&[4, 256, 8, 64])?, 64, same(4, 256)),
         ],
-        tolerance: Tolerance::Terms(2),
-    })
+    )
 }
 
 /// Turns so many numbers of each head by the angles of these positions.
-fn on(x: Input, rotated: usize, positions: Vec<u32>) -> Trial {
+fn on(x: Input, rotated: usize, positions: Vec<u32>) -> StepTrial {
     let rows = x.dims()[0];
     trial(vec![x], move |_, v| {
         let table = Rope::new(rotated, 1e4, &RopeScaling::None);

@@ -1,6 +1,6 @@
 //! What a plan does with what the check found.
 
-use super::{Fallback, GROUPS, MEMORY, Row, is_always_f32};
+use super::{CheckRow, Fallback, GROUPS, Group, MEMORY, is_always_f32};
 use crate::{
     device::{Checked, dtype::Dtype},
     ops::kernels,
@@ -12,13 +12,14 @@ impl Checked {
     /// An operation that is exact, slow or not, is fine, and so is one that is exact without its kernel. What is always
     /// f32 counts in every dtype, since none can train without it. The memory's figures decide nothing here. f16 has to
     /// pass as it is: no other dtype is to lose a kernel for it, and that it passes alone is not enough to train.
-    pub fn from_rows(rows: &[Row]) -> Self {
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.operation != MEMORY).collect();
+    pub fn from_rows(rows: &[CheckRow]) -> Self {
+        let rows: Vec<&CheckRow> = rows.iter().filter(|row| row.operation != MEMORY).collect();
         let tried = |dtype| rows.iter().any(|row| row.dtype == dtype);
         let without_kernel =
-            |row: &Row| row.fallback == Some(Fallback::Composed) && row.dtype != Dtype::F16;
-        let fails = |row: &Row| !row.verdict.is_exact() && !without_kernel(row);
-        let concerns = |row: &Row, dtype| row.dtype == dtype || is_always_f32(&row.operation);
+            |row: &CheckRow| row.fallback == Some(Fallback::Composed) && row.dtype != Dtype::F16;
+        let fails = |row: &CheckRow| !row.verdict.is_exact() && !without_kernel(row);
+        let concerns =
+            |row: &CheckRow, dtype| row.dtype == dtype || is_always_f32(&row.group, &row.operation);
         let (refused_dtypes, others): (Vec<Dtype>, Vec<Dtype>) =
             [Dtype::F32, Dtype::Bf16, Dtype::F16]
                 .into_iter()
@@ -26,13 +27,10 @@ impl Checked {
                 .partition(|&dtype| rows.iter().any(|row| concerns(row, dtype) && fails(row)));
         let composed = |name: &str| {
             // A small model has no kernel of its own. When it works only without kernels, any of them may be wrong.
-            let concerned = |row: &&Row| {
-                row.operation == name || !kernels::NAMES.contains(&row.operation.as_str())
-            };
-            rows.iter()
-                .copied()
-                .filter(|row| without_kernel(row))
-                .any(|row| concerned(&row))
+            let has_kernel = |operation: &str| kernels::NAMES.contains(&operation);
+            let concerned = |it: &str| it == name || !has_kernel(it);
+            let mut rows = rows.iter();
+            rows.any(|row| without_kernel(row) && concerned(&row.operation))
         };
         let names = kernels::NAMES.iter().filter(|name| composed(name));
         let failed = rows
@@ -49,18 +47,18 @@ impl Checked {
 }
 
 /// Whether there is a row for all that computes in a dtype.
-fn is_whole(rows: &[&Row], dtype: Dtype) -> bool {
-    let operations = GROUPS.iter().flat_map(|group| group.operations);
-    let mut operations = operations.filter(|operation| **operation != MEMORY);
+fn is_whole(rows: &[&CheckRow], dtype: Dtype) -> bool {
+    let operations = GROUPS.iter().flat_map(Group::operations);
+    let mut operations = operations.filter(|operation| *operation != MEMORY);
     operations.all(|operation| {
-        let of_operation = |row: &&&Row| row.operation == *operation;
-        let counts = |row: &&Row| row.dtype == dtype || is_always_f32(operation);
-        rows.iter().filter(of_operation).any(counts)
+        let counts = |row: &CheckRow| row.dtype == dtype || is_always_f32(&row.group, operation);
+        rows.iter()
+            .any(|row| row.operation == operation && counts(row))
     })
 }
 
 /// What failed, as the end of a sentence.
-fn failure(row: &Row) -> String {
+fn failure(row: &CheckRow) -> String {
     let what = format!("{} in {}", row.operation, row.dtype);
     match &row.message {
         Some(message) => format!("{what}: {message}"),

@@ -13,8 +13,24 @@ use crate::{
 
 /// An operation with all it is tried on. The last trial is the largest, and the one that is timed.
 pub(super) struct Operation {
-    pub(super) trials: Vec<Trial>,
+    pub(super) trials: Vec<StepTrial>,
     pub(super) tolerance: Tolerance,
+}
+
+impl Operation {
+    /// One whose longest sum has so many terms.
+    pub(super) fn of(longest_sum: usize, trials: Vec<StepTrial>) -> Result<Self> {
+        let tolerance = Tolerance::Terms(longest_sum);
+        Ok(Self { trials, tolerance })
+    }
+
+    /// One try of what is more than one operation, which may be so far off.
+    pub(super) fn within(tolerance: f64, trial: StepTrial) -> Result<Self> {
+        Ok(Self {
+            trials: vec![trial],
+            tolerance: Tolerance::Exactly(tolerance),
+        })
+    }
 }
 
 /// How far off a result may be.
@@ -27,7 +43,7 @@ pub(super) enum Tolerance {
 }
 
 /// One try.
-pub(super) struct Trial {
+pub(super) struct StepTrial {
     /// On what, in words.
     pub(super) what: String,
     pub(super) prepare: Prepare,
@@ -228,7 +244,7 @@ impl Place {
     }
 }
 
-impl Trial {
+impl StepTrial {
     /// A try of something that is no single operation.
     pub(super) fn of(
         what: impl Into<String>,
@@ -245,9 +261,9 @@ impl Trial {
 pub(super) fn trial(
     inputs: Vec<Input>,
     operation: impl Fn(&Tape, &[Value]) -> Result<Value> + Clone + 'static,
-) -> Trial {
+) -> StepTrial {
     let what: Vec<String> = inputs.iter().map(Input::message).collect();
-    Trial::of(what.join(", "), move |place| {
+    StepTrial::of(what.join(", "), move |place| {
         let tensors = inputs.iter().map(|input| input.at(place));
         let tensors: Vec<Tensor> = tensors.collect::<Result<_>>()?;
         let (inputs, operation, rounded) = (inputs.clone(), operation.clone(), place.rounded);

@@ -109,6 +109,14 @@ pub struct LoadDtypes {
     pub compute: DType,
 }
 
+impl LoadDtypes {
+    /// As weights are that learn, and what a processor computes in.
+    pub const F32: Self = Self {
+        storage: DType::F32,
+        compute: DType::F32,
+    };
+}
+
 /// Loads the decoder in `folder`. Missing, extra and misshapen tensors are errors that name them.
 pub fn load_decoder(
     folder: &ModelFolder,

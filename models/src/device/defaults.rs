@@ -117,7 +117,7 @@ pub fn limits(device: &FoundDevice, bf16_checked: bool) -> Vec<Limit> {
     let mut limits: Vec<Limit> = refused
         .map(|refused| Limit {
             what: format!("No computing in {}", refused.dtype),
-            why: refused.reason,
+            why: &refused.reason,
         })
         .collect();
     let defaults = device_defaults(device.kind);
@@ -137,7 +137,7 @@ pub fn limits(device: &FoundDevice, bf16_checked: bool) -> Vec<Limit> {
 /// The page of the guide that shows this table and that of the number formats.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Devices\n\n<!-- Generated from models/src/device/defaults.rs and dtype.rs. Edit those. -->\n\n\
+        "# Devices\n\n<!-- Generated from models/src/device/defaults.rs and dtypes.json. Edit those. -->\n\n\
          What Anneal uses on each device when you don't ask for something else, and why. `anneal train --plan` shows \
          the same reasons for your run.\n\n## Number formats\n",
     );
@@ -145,7 +145,7 @@ pub fn markdown() -> String {
         page += &format!("\n### {class}\n\n| for | format | why |\n|---|---|---|\n");
         for role in Role::ALL {
             let rule = dtype_rule(class, role);
-            let [default, others @ ..] = rule.allowed else {
+            let [default, others @ ..] = rule.allowed.as_slice() else {
                 continue;
             };
             page += &format!(
@@ -157,7 +157,7 @@ pub fn markdown() -> String {
             for other in others {
                 page += &format!("| | or {} | {} |\n", other.dtype, other.reason);
             }
-            for refused in rule.refused {
+            for refused in &rule.refused {
                 page += &format!("| | not {} | {} |\n", refused.dtype, refused.reason);
             }
         }

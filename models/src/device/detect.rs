@@ -256,15 +256,13 @@ mod tests {
 
     use super::*;
 
-    /// A machine with the given cards, each a name, vendor and device, and perhaps NVIDIA's driver.
-    fn machine(cards: &[(&str, &str, &str)], driver: bool) -> tempfile::TempDir {
+    /// A machine with the given card, its name, vendor and device, and perhaps NVIDIA's driver.
+    fn machine([name, vendor, device]: [&str; 3], driver: bool) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        for (name, vendor, device) in cards {
-            let folder = root.path().join("sys/class/drm").join(name).join("device");
-            fs::create_dir_all(&folder).unwrap();
-            fs::write(folder.join("vendor"), format!("{vendor}\n")).unwrap();
-            fs::write(folder.join("device"), format!("{device}\n")).unwrap();
-        }
+        let folder = root.path().join("sys/class/drm").join(name).join("device");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("vendor"), format!("{vendor}\n")).unwrap();
+        fs::write(folder.join("device"), format!("{device}\n")).unwrap();
         if driver {
             fs::create_dir_all(root.path().join("proc/driver/nvidia")).unwrap();
             fs::write(root.path().join("proc/driver/nvidia/version"), "NVRM").unwrap();
@@ -272,88 +270,52 @@ mod tests {
         root
     }
 
-    #[track_caller]
-    fn check(
-        cards: &[(&str, &str, &str)],
-        built_with_cuda: bool,
-        driver: bool,
-        expected: &[(DeviceKind, &str, &str)],
-    ) {
-        let root = machine(cards, driver);
-        let found = unusable_cards(root.path(), built_with_cuda);
-        let found: Vec<_> = found
-            .iter()
-            .map(|device| {
-                (
-                    device.kind,
-                    device.name.as_str(),
-                    device.problem.as_deref().unwrap(),
-                )
-            })
-            .collect();
-        assert_eq!(found, expected);
-    }
-
     #[test]
-    fn an_amd_card_is_named_and_told_what_it_would_need() {
-        check(
-            &[
-                ("card0", "0x1002", "0x744c"),
-                ("card0-HDMI-A-1", "0x1002", "0x744c"),
-            ],
-            false,
-            false,
-            &[(
-                DeviceKind::Rocm,
-                "AMD graphics card (PCI 1002:744c)",
-                "it would need an engine built for AMD's ROCm, which candle has no release of",
-            )],
-        );
-    }
-
-    #[test]
-    fn an_nvidia_card_without_an_engine_or_driver_is_explained() {
-        let card = [("card1", "0x10de", "0x2336")];
-        let name = "NVIDIA graphics card (PCI 10de:2336)";
-        let cuda = DeviceKind::Cuda;
-        check(
-            &card,
-            false,
-            true,
-            &[(cuda, name, "this build has no CUDA engine")],
-        );
-        check(
-            &card,
-            false,
-            false,
-            &[(
-                cuda,
-                name,
-                "this build has no CUDA engine, and NVIDIA's driver is not installed",
-            )],
-        );
-        check(
-            &card,
-            true,
-            false,
-            &[(
-                cuda,
-                name,
-                "NVIDIA's driver is not installed; install it and start again",
-            )],
-        );
-        check(&card, true, true, &[]);
-    }
-
-    #[test]
-    fn a_card_of_another_maker_or_no_card_is_nothing_to_say() {
-        check(&[("card0", "0x8086", "0x46a6")], false, false, &[]);
-        check(&[], false, false, &[]);
+    fn a_card_without_an_engine_or_driver_is_named_and_explained() {
+        let (amd, nvidia) = (["card0", AMD, "0x744c"], ["card1", NVIDIA, "0x2336"]);
+        let rocm = "Rocm AMD graphics card (PCI 1002:744c): it would need an engine built for AMD's ROCm, which candle has \
+                    no release of";
+        let is_a_socket = ["card0-HDMI-A-1", AMD, "0x744c"];
+        for (card, built_with_cuda, driver, expected) in [
+            (amd, false, false, rocm),
+            (is_a_socket, false, false, ""),
+            (
+                nvidia,
+                false,
+                true,
+                "Cuda NVIDIA graphics card (PCI 10de:2336): this build has no CUDA engine",
+            ),
+            (
+                nvidia,
+                false,
+                false,
+                "Cuda NVIDIA graphics card (PCI 10de:2336): this build has no CUDA engine, and NVIDIA's driver is not \
+                 installed",
+            ),
+            (
+                nvidia,
+                true,
+                false,
+                "Cuda NVIDIA graphics card (PCI 10de:2336): NVIDIA's driver is not installed; install it and start again",
+            ),
+            // Asking the driver has found it.
+            (nvidia, true, true, ""),
+            // Another maker's.
+            (["card0", "0x8086", "0x46a6"], false, false, ""),
+        ] {
+            let found = unusable_cards(machine(card, driver).path(), built_with_cuda);
+            let said = found.iter().map(|it| {
+                let problem = it.problem.as_deref().unwrap();
+                format!("{:?} {}: {problem}", it.kind, it.name)
+            });
+            assert_eq!(said.collect::<String>(), expected);
+        }
+        assert_eq!(unusable_cards(Path::new("/none"), false), []);
     }
 
     #[test]
     fn a_card_gets_its_name_from_the_machines_list() {
-        let root = machine(&[("card0", "0x1002", "0x744c")], false);
+        let root = machine(["card0", AMD, "0x744c"], false);
         let list = root.path().join("usr/share/misc");
         fs::create_dir_all(&list).unwrap();
         let text = "# List\n1001  Other\n\t744c  Wrong\n1002  AMD/ATI\n\t7448  Pro\n\t744c  Navi 31 [Radeon RX 7900]\n\t\t1002 0001  Board\n1003  X\n";
@@ -372,16 +334,9 @@ mod tests {
             metal_problem(Some("14.7.1"), true).unwrap(),
             "this is macOS 14.7.1 and the Metal engine needs macOS 15 or newer; update macOS"
         );
-        assert!(
-            metal_problem(Some("15.2"), false)
-                .unwrap()
-                .contains("Apple silicon")
-        );
-        assert!(
-            metal_problem(None, true)
-                .unwrap()
-                .contains("could not be read")
-        );
+        let says = |macos, is_apple, words| metal_problem(macos, is_apple).unwrap().contains(words);
+        assert!(says(Some("15.2"), false, "Apple silicon"));
+        assert!(says(None, true, "could not be read"));
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! Which number formats compute, store and accumulate on which device, and why.
 //!
-//! One table, read by the plan, the Device page and the guide. A format that a device can't serve safely is lowered
-//! with a reason, or refused when the user asked for strictness.
+//! One table, `dtypes.json`, read by the plan, the Device page and the guide. A format that a device can't serve safely
+//! is lowered with a reason, or refused when the user asked for strictness.
 
-mod table;
-
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::LazyLock};
 
 use candle_core::DType;
 use serde::{Deserialize, Serialize};
@@ -27,27 +25,12 @@ pub enum Dtype {
 
 /// What people call the formats: our name, and those of PyTorch, Lightning and Accelerate. With `mixed`, only products are
 /// computed in the format, as they are here anyway.
-const NAMES: [(Dtype, &[&str]); 3] = [
-    (
-        Dtype::F32,
-        &["f32", "fp32", "float32", "float", "32", "32-true"],
-    ),
-    (
-        Dtype::Bf16,
-        &["bf16", "bfloat16", "bf16-mixed", "bf16-true"],
-    ),
+const NAMES: [(Dtype, &str); 3] = [
+    (Dtype::F32, "f32 fp32 float32 float 32 32-true"),
+    (Dtype::Bf16, "bf16 bfloat16 bf16-mixed bf16-true"),
     (
         Dtype::F16,
-        &[
-            "f16",
-            "fp16",
-            "float16",
-            "half",
-            "16",
-            "16-mixed",
-            "16-true",
-            "fp16-mixed",
-        ],
+        "f16 fp16 float16 half 16 16-mixed 16-true fp16-mixed",
     ),
 ];
 
@@ -80,7 +63,8 @@ impl FromStr for Dtype {
     fn from_str(text: &str) -> Result<Self> {
         let name = text.trim().to_ascii_lowercase();
         let name = name.strip_prefix("torch.").unwrap_or(&name);
-        let found = NAMES.iter().find(|(_, names)| names.contains(&name));
+        let is_one_of = |names: &str| names.split(' ').any(|it| it == name);
+        let found = NAMES.iter().find(|(_, names)| is_one_of(names));
         found.map(|(dtype, _)| *dtype).ok_or_else(|| {
             let problem = format!("is `{text}`; it can be f32, bf16 or f16");
             Error::setting("dtype", problem)
@@ -186,47 +170,39 @@ impl fmt::Display for DeviceClass {
 }
 
 /// A format with the reason why it is, or isn't, used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DtypeReason {
     /// The format.
     pub dtype: Dtype,
     /// A sentence.
-    pub reason: &'static str,
+    pub reason: String,
 }
 
-/// One line of the table: the formats for one role on one class of device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// One line of the table: the formats for one role on some classes of device.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DtypeRule {
-    /// The device.
-    pub class: DeviceClass,
+    /// The devices.
+    pub classes: Vec<DeviceClass>,
     /// What the numbers are for.
     pub role: Role,
     /// Safe formats, the default first. Never empty.
-    pub allowed: &'static [DtypeReason],
+    pub allowed: Vec<DtypeReason>,
     /// The others, with what speaks against them. With `allowed`, every format occurs once.
-    pub refused: &'static [DtypeReason],
+    pub refused: Vec<DtypeReason>,
 }
+
+static RULES: LazyLock<Vec<DtypeRule>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("dtypes.json")).unwrap_or_default());
 
 /// The formats for a role on a device.
-pub fn dtype_rule(class: DeviceClass, role: Role) -> DtypeRule {
-    let (allowed, refused) = match role {
-        Role::Compute => table::compute(class),
-        Role::Storage => table::storage(class),
-        Role::Accumulate => table::ACCUMULATE,
-        Role::Master => table::MASTER,
-    };
-    DtypeRule {
-        class,
-        role,
-        allowed,
-        refused,
-    }
+pub fn dtype_rule(class: DeviceClass, role: Role) -> &'static DtypeRule {
+    let mut rules = RULES.iter();
+    let rule = rules.find(|it| it.role == role && it.classes.contains(&class));
+    // A test reads a rule for every role on every class.
+    rule.unwrap_or_else(|| unreachable!("dtypes.json has no {role:?} on {class}"))
 }
 
-const NOTHING_IS_RIGHT: DtypeReason = DtypeReason {
-    dtype: Dtype::F32,
-    reason: "Of what is left, f32 loses the fewest digits.",
-};
+const NOTHING_IS_RIGHT: &str = "Of what is left, f32 loses the fewest digits.";
 
 /// The format that will be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,52 +230,40 @@ pub fn choose_dtype(
 ) -> Result<ChosenDtype> {
     let rule = dtype_rule(class, role);
     let is_wrong = |dtype| found_wrong.contains(&dtype);
-    let usual = rule.allowed[0];
+    let usual = rule.allowed[0].dtype;
     let is_right = |it: &&DtypeReason| it.dtype != Dtype::F16 && !is_wrong(it.dtype);
-    let mut right = rule.allowed.iter().filter(is_right);
-    let default = right.next().copied().unwrap_or(NOTHING_IS_RIGHT);
+    let right = rule.allowed.iter().find(is_right);
+    let (default, why) = right.map_or((Dtype::F32, NOTHING_IS_RIGHT), |it| {
+        (it.dtype, it.reason.as_str())
+    });
     let wrong = |dtype| format!("The device check found {dtype} wrong here.");
+    let chosen = |dtype, reason| ChosenDtype {
+        dtype,
+        reason,
+        lowered_from: None,
+    };
     let Some(requested) = requested else {
-        let reason = match is_wrong(usual.dtype) {
-            true => format!("{} {}", wrong(usual.dtype), default.reason),
-            false => default.reason.to_owned(),
-        };
-        return Ok(ChosenDtype {
-            dtype: default.dtype,
-            reason,
-            lowered_from: None,
+        return Ok(match is_wrong(usual) {
+            true => chosen(default, format!("{} {why}", wrong(usual))),
+            false => chosen(default, why.to_owned()),
         });
     };
     let is_allowed = rule.allowed.iter().any(|it| it.dtype == requested);
     if is_allowed && !is_wrong(requested) {
-        return Ok(ChosenDtype {
-            dtype: requested,
-            reason: format!("{requested} was asked for."),
-            lowered_from: None,
-        });
+        return Ok(chosen(requested, format!("{requested} was asked for.")));
     }
-    let against = rule
-        .refused
-        .iter()
-        .find(|refused| refused.dtype == requested);
-    let against = match against {
-        Some(refused) => refused.reason.to_owned(),
-        None => wrong(requested),
-    };
+    let against = rule.refused.iter().find(|it| it.dtype == requested);
+    let against = against.map_or_else(|| wrong(requested), |it| it.reason.clone());
     if strict {
         let problem = format!(
-            "is {requested} and must be obeyed (strict), but on {class} only {} is safe. {against}",
-            default.dtype
+            "is {requested} and must be obeyed (strict), but on {class} only {default} is safe. {against}"
         );
         return Err(Error::setting(role.field(), problem));
     }
+    let reason = format!("{requested} was asked for and {default} is used. {against}");
     Ok(ChosenDtype {
-        dtype: default.dtype,
-        reason: format!(
-            "{requested} was asked for and {} is used. {against}",
-            default.dtype
-        ),
         lowered_from: Some(requested),
+        ..chosen(default, reason)
     })
 }
 
@@ -323,44 +287,23 @@ mod tests {
     }
 
     #[test]
-    fn each_device_computes_in_its_safe_format() {
-        for (class, expected) in [
-            (DeviceClass::Cpu, Dtype::F32),
-            (DeviceClass::Metal, Dtype::F32),
-            (DeviceClass::MetalChecked, Dtype::Bf16),
-            (DeviceClass::CudaBefore80, Dtype::F32),
-            (DeviceClass::Cuda80, Dtype::Bf16),
+    fn each_device_computes_in_its_safe_format_and_others_are_lowered_or_refused() {
+        let (f32, bf16, f16) = (Dtype::F32, Dtype::Bf16, Dtype::F16);
+        for (class, role, requested, expected, lowered) in [
+            (DeviceClass::Cpu, Role::Compute, None, f32, false),
+            (DeviceClass::Metal, Role::Compute, None, f32, false),
+            (DeviceClass::MetalChecked, Role::Compute, None, bf16, false),
+            (DeviceClass::CudaBefore80, Role::Compute, None, f32, false),
+            (DeviceClass::Cuda80, Role::Compute, None, bf16, false),
+            (DeviceClass::Cpu, Role::Compute, Some(bf16), f32, true),
+            (DeviceClass::Metal, Role::Compute, Some(bf16), f32, true),
+            (DeviceClass::Cpu, Role::Storage, Some(f16), f32, true),
+            (DeviceClass::Cuda80, Role::Accumulate, Some(bf16), f32, true),
+            (DeviceClass::Cuda80, Role::Master, Some(bf16), f32, true),
+            (DeviceClass::Cpu, Role::Storage, Some(bf16), bf16, false),
+            (DeviceClass::Cuda80, Role::Compute, Some(f32), f32, false),
         ] {
-            check(class, Role::Compute, None, expected, false);
-        }
-    }
-
-    #[test]
-    fn an_unsafe_format_is_lowered_or_refused() {
-        let bf16 = Some(Dtype::Bf16);
-        for (class, role, requested, expected) in [
-            (DeviceClass::Cpu, Role::Compute, bf16, Dtype::F32),
-            (DeviceClass::Metal, Role::Compute, bf16, Dtype::F32),
-            (
-                DeviceClass::Cpu,
-                Role::Storage,
-                Some(Dtype::F16),
-                Dtype::F32,
-            ),
-            (DeviceClass::Cuda80, Role::Accumulate, bf16, Dtype::F32),
-            (DeviceClass::Cuda80, Role::Master, bf16, Dtype::F32),
-        ] {
-            check(class, role, requested, expected, true);
-        }
-    }
-
-    #[test]
-    fn a_safe_format_is_used_as_asked() {
-        for (class, role, dtype) in [
-            (DeviceClass::Cpu, Role::Storage, Dtype::Bf16),
-            (DeviceClass::Cuda80, Role::Compute, Dtype::F32),
-        ] {
-            check(class, role, Some(dtype), dtype, false);
+            check(class, role, requested, expected, lowered);
         }
     }
 
@@ -396,29 +339,15 @@ mod tests {
 
     #[test]
     fn a_lowered_format_says_why() {
-        let chosen = choose_dtype(
-            DeviceClass::Cpu,
-            Role::Compute,
-            Some(Dtype::Bf16),
-            &[],
-            false,
-        )
-        .unwrap();
+        let bf16 =
+            |class, strict| choose_dtype(class, Role::Compute, Some(Dtype::Bf16), &[], strict);
         assert_eq!(
-            chosen.reason,
+            bf16(DeviceClass::Cpu, false).unwrap().reason,
             "bf16 was asked for and f32 is used. The CPU widens bf16 matrices to f32 again on every product, so it \
              is slower than f32."
         );
-        let refused = choose_dtype(
-            DeviceClass::Metal,
-            Role::Compute,
-            Some(Dtype::Bf16),
-            &[],
-            true,
-        )
-        .unwrap_err();
         assert_eq!(
-            refused.to_string(),
+            bf16(DeviceClass::Metal, true).unwrap_err().to_string(),
             "`dtype.compute` is bf16 and must be obeyed (strict), but on Metal, not checked in bf16 only f32 is \
              safe. The device check has not passed bf16 on this GPU."
         );
@@ -430,11 +359,8 @@ mod tests {
             for role in Role::ALL {
                 let rule = dtype_rule(class, role);
                 for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16] {
-                    let named = rule
-                        .allowed
-                        .iter()
-                        .chain(rule.refused)
-                        .filter(|row| row.dtype == dtype);
+                    let all = rule.allowed.iter().chain(&rule.refused);
+                    let named = all.filter(|row| row.dtype == dtype);
                     assert_eq!(named.count(), 1, "{class}, {role:?}, {dtype}");
                 }
             }
@@ -447,17 +373,18 @@ mod tests {
             compute_capability: Some((major, minor)),
             ..FoundDevice::named(DeviceKind::Cuda, 0, "NVIDIA")
         };
-        assert_eq!(
-            DeviceClass::of(&cuda(7, 5), true),
-            DeviceClass::CudaBefore80
-        );
-        assert_eq!(DeviceClass::of(&cuda(8, 0), false), DeviceClass::Cuda80);
-        assert_eq!(DeviceClass::of(&cuda(9, 0), false), DeviceClass::Cuda80);
         let unknown = FoundDevice::named(DeviceKind::Cuda, 0, "NVIDIA");
-        assert_eq!(DeviceClass::of(&unknown, true), DeviceClass::CudaBefore80);
         let metal = FoundDevice::named(DeviceKind::Metal, 0, "Apple M3");
-        assert_eq!(DeviceClass::of(&metal, false), DeviceClass::Metal);
-        assert_eq!(DeviceClass::of(&metal, true), DeviceClass::MetalChecked);
+        for (device, bf16_checked, expected) in [
+            (&cuda(7, 5), true, DeviceClass::CudaBefore80),
+            (&cuda(8, 0), false, DeviceClass::Cuda80),
+            (&cuda(9, 0), false, DeviceClass::Cuda80),
+            (&unknown, true, DeviceClass::CudaBefore80),
+            (&metal, false, DeviceClass::Metal),
+            (&metal, true, DeviceClass::MetalChecked),
+        ] {
+            assert_eq!(DeviceClass::of(device, bf16_checked), expected);
+        }
     }
 
     #[test]
@@ -475,12 +402,7 @@ mod tests {
             assert_eq!(serde_json::from_value::<Dtype>(text.into()).unwrap(), dtype);
         }
         assert_eq!(serde_json::to_value(Dtype::Bf16).unwrap(), "bf16");
-        assert!(
-            "int8"
-                .parse::<Dtype>()
-                .unwrap_err()
-                .to_string()
-                .contains("int8")
-        );
+        let unknown = "int8".parse::<Dtype>().unwrap_err().to_string();
+        assert!(unknown.contains("int8"), "{unknown}");
     }
 }

@@ -187,41 +187,28 @@ pub fn choose(request: DeviceRequest, found: &[FoundDevice]) -> Result<Choice> {
 }
 
 fn reason_for_best(best: &FoundDevice, found: &[FoundDevice]) -> String {
-    let others = found
-        .iter()
-        .filter(|device| device.is_usable() && device.kind == best.kind)
-        .count()
-        - 1;
-    match best.kind {
-        DeviceKind::Cpu => "No GPU was found that can be used here.".to_owned(),
-        _ if others > 0 => format!(
-            "{} is the first of {} {} devices; name another to use it.",
-            best.name,
-            others + 1,
-            best.kind
-        ),
-        _ => format!(
-            "{} is the fastest kind of device here ({}).",
-            best.name, best.kind
-        ),
+    let FoundDevice { kind, name, .. } = best;
+    let is_alike = |device: &&FoundDevice| device.is_usable() && device.kind == *kind;
+    match (kind, found.iter().filter(is_alike).count()) {
+        (DeviceKind::Cpu, _) => "No GPU was found that can be used here.".to_owned(),
+        (_, 1) => format!("{name} is the fastest kind of device here ({kind})."),
+        (_, count) => {
+            format!("{name} is the first of {count} {kind} devices; name another to use it.")
+        }
     }
 }
 
 /// One sentence for each accelerator that is present and better than the chosen device, but can't be used.
 fn unused_accelerators(best: &FoundDevice, found: &[FoundDevice]) -> Vec<String> {
-    let usable_elsewhere = |device: &FoundDevice| {
-        found.iter().any(|other| {
-            other.is_usable() && other.kind == device.kind && other.ordinal == device.ordinal
-        })
+    let place = |it: &FoundDevice| (it.kind, it.ordinal);
+    let usable = || found.iter().filter(|it| it.is_usable()).map(place);
+    let unused = found.iter().filter(|it| it.kind < best.kind);
+    let unused = unused.filter(|it| usable().all(|other| other != place(it)));
+    let sentence = |it: &FoundDevice| {
+        let problem = it.problem.as_ref()?;
+        Some(format!("{} is not used: {problem}.", it.name))
     };
-    found
-        .iter()
-        .filter(|device| device.kind < best.kind && !usable_elsewhere(device))
-        .filter_map(|device| {
-            let problem = device.problem.as_ref()?;
-            Some(format!("{} is not used: {problem}.", device.name))
-        })
-        .collect()
+    unused.filter_map(sentence).collect()
 }
 
 fn why_not(kind: DeviceKind, ordinal: usize, found: &[FoundDevice]) -> String {
@@ -259,11 +246,8 @@ fn why_no_gpu(found: &[FoundDevice]) -> String {
 }
 
 fn usable_settings(found: &[FoundDevice]) -> String {
-    let mut settings: Vec<String> = found
-        .iter()
-        .filter(|device| device.is_usable())
-        .map(FoundDevice::setting)
-        .collect();
+    let usable = found.iter().filter(|device| device.is_usable());
+    let mut settings: Vec<String> = usable.map(FoundDevice::setting).collect();
     settings.dedup();
     settings.join(", ")
 }
@@ -276,11 +260,9 @@ fn usable_settings(found: &[FoundDevice]) -> String {
 /// Errors: [`Error::Device`] with the driver's words. A driver or library that panics is such an error too.
 pub fn open(choice: &Choice) -> Result<Device> {
     let device = &choice.device;
+    let failed = |why: &str| Error::Device(format!("could not open {}: {why}", device.name));
     if let Some(problem) = &device.problem {
-        return Err(Error::Device(format!(
-            "could not open {}: {problem}",
-            device.name
-        )));
+        return Err(failed(problem));
     }
     let opened = panic::catch_unwind(|| match device.kind {
         DeviceKind::Metal => Device::new_metal(device.ordinal),
@@ -289,20 +271,8 @@ pub fn open(choice: &Choice) -> Result<Device> {
         DeviceKind::Rocm | DeviceKind::Cpu => Ok(Device::Cpu),
     });
     let opened = match opened {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(error)) => {
-            return Err(Error::Device(format!(
-                "could not open {}: {error}",
-                device.name
-            )));
-        }
-        Err(panic) => {
-            let message = panic_message(&*panic);
-            return Err(Error::Device(format!(
-                "could not open {}: {message}",
-                device.name
-            )));
-        }
+        Ok(opened) => opened.map_err(|error| failed(&error.to_string()))?,
+        Err(panic) => return Err(failed(&panic_message(&*panic))),
     };
     memory::prepare(&opened);
     Ok(opened)
@@ -319,195 +289,42 @@ pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 mod tests {
     use super::*;
 
-    fn usable(kind: DeviceKind, ordinal: usize, name: &str) -> FoundDevice {
-        FoundDevice::named(kind, ordinal, name)
-    }
-
-    fn unusable(kind: DeviceKind, name: &str, problem: &str) -> FoundDevice {
-        FoundDevice {
-            problem: Some(problem.to_owned()),
-            ..FoundDevice::named(kind, 0, name)
-        }
-    }
-
-    fn cpu() -> FoundDevice {
-        usable(DeviceKind::Cpu, 0, "EPYC")
-    }
-
-    /// What is chosen, the reason, and the warnings; or the refusal.
-    fn chosen(
-        request: &str,
+    /// What is asked of which devices, and what comes of it.
+    #[derive(Deserialize)]
+    struct Case {
+        what: String,
+        request: RequestedDevice,
+        #[serde(default)]
         strict: bool,
-        found: &[FoundDevice],
-    ) -> Result<(String, String, Vec<String>), String> {
-        let device = request.parse().unwrap();
-        choose(DeviceRequest { device, strict }, found)
-            .map(|choice| (choice.device.setting(), choice.reason, choice.warnings))
-            .map_err(|error| error.to_string())
-    }
-
-    #[track_caller]
-    fn check(request: &str, found: &[FoundDevice], setting: &str, reason: &str, warnings: &[&str]) {
-        let warnings = warnings.iter().map(|&warning| warning.to_owned()).collect();
-        let expected = Ok((setting.to_owned(), reason.to_owned(), warnings));
-        assert_eq!(chosen(request, false, found), expected);
+        found: Vec<FoundDevice>,
+        /// How the chosen device is asked for; nothing when the request is refused.
+        chosen: Option<String>,
+        reason: String,
+        #[serde(default)]
+        warnings: Vec<String>,
     }
 
     #[test]
-    fn the_best_usable_device_is_taken_with_a_reason() {
-        let metal = usable(DeviceKind::Metal, 0, "Apple M3");
-        let reason = "Apple M3 is the fastest kind of device here (Metal).";
-        check("auto", &[metal, cpu()], "metal", reason, &[]);
-
-        let reason = "No GPU was found that can be used here.";
-        check("auto", &[cpu()], "cpu", reason, &[]);
-
-        let (first, second) = (
-            usable(DeviceKind::Cuda, 0, "H200"),
-            usable(DeviceKind::Cuda, 1, "T4"),
-        );
-        let reason = "H200 is the first of 2 CUDA devices; name another to use it.";
-        check(
-            "auto",
-            &[second.clone(), cpu(), first.clone()],
-            "cuda",
-            reason,
-            &[],
-        );
-        check(
-            "cuda:1",
-            &[first, second, cpu()],
-            "cuda:1",
-            "T4 (cuda:1) was asked for.",
-            &[],
-        );
-    }
-
-    #[test]
-    fn a_gpu_that_cannot_be_used_is_explained() {
-        let metal = unusable(
-            DeviceKind::Metal,
-            "Apple M1",
-            "this is macOS 14.7 and too old",
-        );
-        check(
-            "auto",
-            &[metal, cpu()],
-            "cpu",
-            "No GPU was found that can be used here.",
-            &["Apple M1 is not used: this is macOS 14.7 and too old."],
-        );
-        let amd = unusable(DeviceKind::Rocm, "AMD Navi 31", "it would need ROCm");
-        check(
-            "auto",
-            &[amd.clone(), cpu()],
-            "cpu",
-            "No GPU was found that can be used here.",
-            &["AMD Navi 31 is not used: it would need ROCm."],
-        );
-        // Beside a better card it is no loss.
-        let cuda = usable(DeviceKind::Cuda, 0, "H200");
-        check(
-            "auto",
-            &[amd, cuda, cpu()],
-            "cuda",
-            "H200 is the fastest kind of device here (CUDA).",
-            &[],
-        );
-    }
-
-    #[test]
-    fn a_card_that_another_engine_can_use_is_usable() {
-        let here = unusable(
-            DeviceKind::Cuda,
-            "NVIDIA graphics card",
-            "this build has no CUDA engine",
-        );
-        let there = usable(DeviceKind::Cuda, 0, "H200");
-        let found = [here, cpu(), there, cpu()];
-        check(
-            "auto",
-            &found,
-            "cuda",
-            "H200 is the fastest kind of device here (CUDA).",
-            &[],
-        );
-        check("cuda", &found, "cuda", "H200 (cuda) was asked for.", &[]);
-    }
-
-    #[test]
-    fn the_cpu_can_be_asked_for_beside_a_gpu() {
-        let found = [usable(DeviceKind::Metal, 0, "Apple M3"), cpu()];
-        check("cpu", &found, "cpu", "EPYC (cpu) was asked for.", &[]);
-    }
-
-    #[test]
-    fn a_missing_device_is_replaced_with_a_warning_or_refused() {
-        check(
-            "metal",
-            &[cpu()],
-            "cpu",
-            "metal could not be had: no Metal device was found; Metal exists only on macOS.",
-            &[
-                "metal was asked for, but no Metal device was found; Metal exists only on macOS. EPYC (cpu) is used \
-                 instead.",
-            ],
-        );
-        let two = [
-            usable(DeviceKind::Cuda, 0, "H200"),
-            usable(DeviceKind::Cuda, 1, "H200"),
-            cpu(),
-        ];
-        check(
-            "cuda:3",
-            &two,
-            "cuda",
-            "cuda:3 could not be had: there is no CUDA device 3; there is cuda, cuda:1.",
-            &[
-                "cuda:3 was asked for, but there is no CUDA device 3; there is cuda, cuda:1. H200 (cuda) is used instead.",
-            ],
-        );
-        assert_eq!(
-            chosen("cuda:3", true, &two).unwrap_err(),
-            "`device` is cuda:3 and must be obeyed (strict), but there is no CUDA device 3; there is cuda, cuda:1; \
-             usable here: cuda, cuda:1, cpu"
-        );
-        let metal = unusable(
-            DeviceKind::Metal,
-            "Apple M1",
-            "this is macOS 14.7 and too old",
-        );
-        assert_eq!(
-            chosen("metal", true, &[metal, cpu()]).unwrap_err(),
-            "`device` is metal and must be obeyed (strict), but Apple M1 can't be used: this is macOS 14.7 and too \
-             old; usable here: cpu"
-        );
-    }
-
-    #[test]
-    fn a_strict_auto_takes_what_there_is() {
-        assert_eq!(chosen("auto", true, &[cpu()]).unwrap().0, "cpu");
-        assert!(chosen("auto", false, &[]).is_err());
-    }
-
-    #[test]
-    fn a_gpu_is_the_best_there_is_and_never_the_processor_in_silence() {
-        let cuda = usable(DeviceKind::Cuda, 0, "H200");
-        let reason = "H200 is the fastest kind of device here (CUDA).";
-        check("gpu", &[cpu(), cuda], "cuda", reason, &[]);
-        check(
-            "gpu",
-            &[cpu()],
-            "cpu",
-            "gpu could not be had: no GPU was found.",
-            &["gpu was asked for, but no GPU was found. EPYC (cpu) is used instead."],
-        );
-        let amd = unusable(DeviceKind::Rocm, "AMD Navi 31", "it would need ROCm");
-        assert_eq!(
-            chosen("gpu", true, &[amd, cpu()]).unwrap_err(),
-            "`device` is gpu and must be obeyed (strict), but AMD Navi 31 can't be used: it would need ROCm; usable \
-             here: cpu"
-        );
+    fn a_device_is_chosen_replaced_or_refused_with_a_reason() {
+        let cases: Vec<Case> = serde_json::from_str(include_str!("choices.json")).unwrap();
+        for case in cases {
+            let request = DeviceRequest {
+                device: case.request,
+                strict: case.strict,
+            };
+            let what = &case.what;
+            match choose(request, &case.found) {
+                Ok(choice) => {
+                    assert_eq!(Some(choice.device.setting()), case.chosen, "{what}");
+                    assert_eq!(choice.reason, case.reason, "{what}");
+                    assert_eq!(choice.warnings, case.warnings, "{what}");
+                }
+                Err(error) => {
+                    assert_eq!(None, case.chosen, "{what}: {error}");
+                    assert_eq!(error.to_string(), case.reason, "{what}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -519,15 +336,18 @@ mod tests {
                 warnings: Vec::new(),
             })
         };
-        assert!(open(cpu()).unwrap().is_cpu());
+        let cpu = FoundDevice::named(DeviceKind::Cpu, 0, "EPYC");
+        assert!(open(cpu).unwrap().is_cpu());
         // No machine has this card: the driver, or the build, says so.
-        let absent = open(usable(DeviceKind::Cuda, 99, "T4"))
-            .unwrap_err()
-            .to_string();
+        let absent = open(FoundDevice::named(DeviceKind::Cuda, 99, "T4"));
+        let absent = absent.unwrap_err().to_string();
         assert!(absent.starts_with("could not open T4: "), "{absent}");
-        let problem = open(unusable(DeviceKind::Metal, "Apple M1", "macOS is too old"));
+        let unusable = open(FoundDevice {
+            problem: Some("macOS is too old".to_owned()),
+            ..FoundDevice::named(DeviceKind::Metal, 0, "Apple M1")
+        });
         assert_eq!(
-            problem.unwrap_err().to_string(),
+            unusable.unwrap_err().to_string(),
             "could not open Apple M1: macOS is too old"
         );
     }

@@ -12,10 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    arch::{
-        decoder::{Decoder, Input},
-        kv_cache::KvCache,
-    },
+    arch::{decoder::Decoder, kv_cache::KvCache},
     data::tokenizer::Tokenizer,
     ops::kernels,
 };
@@ -252,22 +249,9 @@ impl Generator {
 
     /// Reads tokens and returns the scores [v] after the last.
     fn step(&mut self, tokens: &[u32]) -> Result<candle_core::Tensor> {
-        let input = Input {
-            tokens,
-            rows: 1,
-            positions: None,
-            documents: None,
-        };
-        let hidden = self
-            .decoder
-            .hidden(None, input, Some(&mut self.cache), false)?;
+        let logits = self.decoder.next_logits(tokens, &mut self.cache)?;
         self.read.extend_from_slice(tokens);
-        let last = hidden
-            .tensor()
-            .narrow(1, tokens.len() - 1, 1)?
-            .squeeze(0)?
-            .contiguous()?;
-        Ok(self.decoder.logits(&last)?.squeeze(0)?)
+        Ok(logits)
     }
 }
 

@@ -56,26 +56,31 @@ impl SamplingSettings {
 
     /// Whether every number can mean something. Errors name the field.
     pub fn check(&self) -> Result<()> {
-        let problem = |field: &str, problem: String| Err(Error::setting(field, problem));
-        if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
-            return problem(
+        let (temperature, penalty) = (self.temperature, self.repetition_penalty);
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        let checks = [
+            (
                 "temperature",
-                format!("is {}; it must be 0 or more", self.temperature),
-            );
-        }
-        for (field, share) in [("top_p", self.top_p), ("min_p", self.min_p)] {
-            if !(0.0..=1.0).contains(&share) {
-                return problem(field, format!("is {share}; it must be from 0 to 1"));
-            }
-        }
-        if !(self.repetition_penalty > 0.0 && self.repetition_penalty.is_finite()) {
-            let penalty = self.repetition_penalty;
-            return problem(
+                temperature,
+                temperature >= 0.0 && temperature.is_finite(),
+                "0 or more",
+            ),
+            ("top_p", self.top_p, is_share(self.top_p), "from 0 to 1"),
+            ("min_p", self.min_p, is_share(self.min_p), "from 0 to 1"),
+            (
                 "repetition_penalty",
-                format!("is {penalty}; it must be more than 0"),
-            );
+                penalty,
+                penalty > 0.0 && penalty.is_finite(),
+                "more than 0",
+            ),
+        ];
+        match checks.iter().find(|(.., is_right, _)| !is_right) {
+            Some((field, value, _, what)) => {
+                let problem = format!("is {value}; it must be {what}");
+                Err(Error::setting(*field, problem))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -207,79 +212,42 @@ mod tests {
         drawn.into_iter().collect()
     }
 
-    #[test]
-    fn each_filter_leaves_the_tokens_it_should() {
-        let all = SamplingSettings {
+    /// Draws as the model says, but for what `change` changes.
+    fn settings(change: impl Fn(&mut SamplingSettings)) -> SamplingSettings {
+        let mut settings = SamplingSettings {
             temperature: 1.0,
             top_p: 1.0,
-            ..Default::default()
+            ..SamplingSettings::default()
         };
-        assert_eq!(drawn(all.clone()), [0, 1, 2, 3]);
+        change(&mut settings);
+        settings
+    }
+
+    #[test]
+    fn each_filter_leaves_the_tokens_it_should() {
+        assert_eq!(drawn(settings(|_| ())), [0, 1, 2, 3]);
         assert_eq!(drawn(SamplingSettings::greedy()), [0]);
-        assert_eq!(
-            drawn(SamplingSettings {
-                top_k: 2,
-                ..all.clone()
-            }),
-            [0, 1]
-        );
-        assert_eq!(
-            drawn(SamplingSettings {
-                top_p: 0.7,
-                ..all.clone()
-            }),
-            [0, 1]
-        );
-        assert_eq!(
-            drawn(SamplingSettings {
-                min_p: 0.25,
-                ..all.clone()
-            }),
-            [0, 1, 2]
-        );
+        assert_eq!(drawn(settings(|it| it.top_k = 2)), [0, 1]);
+        assert_eq!(drawn(settings(|it| it.top_p = 0.7)), [0, 1]);
+        assert_eq!(drawn(settings(|it| it.min_p = 0.25)), [0, 1, 2]);
         // Of the two that top-k leaves, the first has 0.625.
-        let both = |top_p| SamplingSettings {
-            top_k: 2,
-            top_p,
-            ..all.clone()
-        };
+        let both = |top_p| settings(|it| (it.top_k, it.top_p) = (2, top_p));
         assert_eq!(drawn(both(0.7)), [0, 1]);
         assert_eq!(drawn(both(0.6)), [0]);
     }
 
     #[test]
     fn settings_at_their_ends_leave_the_likeliest_token() {
-        for settings in [
-            SamplingSettings {
-                top_p: 0.0,
-                ..Default::default()
-            },
-            SamplingSettings {
-                temperature: 1e-40,
-                ..Default::default()
-            },
-            SamplingSettings {
-                min_p: 1.0,
-                ..Default::default()
-            },
-            SamplingSettings {
-                top_k: 1,
-                ..Default::default()
-            },
-        ] {
-            assert_eq!(drawn(settings), [0]);
-        }
+        assert_eq!(drawn(settings(|it| it.top_p = 0.0)), [0]);
+        assert_eq!(drawn(settings(|it| it.temperature = 1e-40)), [0]);
+        assert_eq!(drawn(settings(|it| it.min_p = 1.0)), [0]);
+        assert_eq!(drawn(settings(|it| it.top_k = 1)), [0]);
     }
 
     #[test]
     fn draws_come_as_often_as_their_probability_says() {
         let logits = Tensor::new(&[0.7f32.ln(), 0.3f32.ln()], &Device::Cpu).unwrap();
-        let settings = SamplingSettings {
-            temperature: 1.0,
-            top_p: 1.0,
-            ..Default::default()
-        };
-        let mut sampler = Sampler::new(&settings).unwrap();
+        let mut sampler = Sampler::new(&settings(|_| ())).unwrap();
         let draws = (0..10_000).map(|_| sampler.next(&logits, &[]).unwrap());
         let ones = draws.filter(|token| *token == 1).count();
         assert!((2_850..3_150).contains(&ones), "{ones}");
@@ -308,14 +276,9 @@ mod tests {
     fn the_same_seed_draws_the_same() {
         let logits = Tensor::zeros(64, DType::F32, &Device::Cpu).unwrap();
         let draw = |seed| {
-            let settings = SamplingSettings {
-                seed,
-                ..Default::default()
-            };
-            let mut sampler = Sampler::new(&settings).unwrap();
-            (0..20)
-                .map(|_| sampler.next(&logits, &[]).unwrap())
-                .collect::<Vec<_>>()
+            let mut sampler = Sampler::new(&settings(|it| it.seed = seed)).unwrap();
+            let draws = (0..20).map(|_| sampler.next(&logits, &[]).unwrap());
+            draws.collect::<Vec<_>>()
         };
         assert_eq!(draw(3), draw(3));
         assert_ne!(draw(3), draw(4));
@@ -323,11 +286,8 @@ mod tests {
 
     #[test]
     fn a_setting_out_of_range_is_named() {
-        let settings = SamplingSettings {
-            top_p: 1.5,
-            ..Default::default()
-        };
-        let error = Sampler::new(&settings).err().unwrap().to_string();
+        let sampler = Sampler::new(&settings(|it| it.top_p = 1.5));
+        let error = sampler.err().unwrap().to_string();
         assert_eq!(error, "`top_p` is 1.5; it must be from 0 to 1");
     }
 }

@@ -91,20 +91,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        ops::testing::{check_gradients, check_kernel, normal},
+        ops::testing::{check_gradients, normal},
         tape::{Gradients, Tape},
     };
-
-    #[test]
-    fn the_kernel_for_the_cpu_equals_the_composition() {
-        for activation in [Activation::Silu, Activation::Gelu, Activation::GeluTanh] {
-            for shape in [[1, 1], [3, 33], [70, 1001]] {
-                // Wide enough to meet both ends of the activation.
-                let inputs = [(normal(1, &shape) * 6.0).unwrap(), normal(2, &shape)];
-                check_kernel(&inputs, 1e-6, |v| gated(&v[0], &v[1], activation));
-            }
-        }
-    }
 
     #[test]
     fn numbers_of_any_size_have_finite_gates() {

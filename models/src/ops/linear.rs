@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        ops::testing::{check_gradients, check_kernel, normal},
+        ops::testing::{check_gradients, normal},
         tape::{Gradients, Tape},
     };
 
@@ -240,25 +240,6 @@ mod tests {
         let inputs = [normal(1, &[2, 3, 4]), normal(2, &[5, 4]), normal(3, &[5])];
         check_gradients(&inputs, |_, v| linear(&v[0], &v[1], Some(&v[2])));
         check_gradients(&inputs[..2], |_, v| linear(&v[0], &v[1], None));
-    }
-
-    #[test]
-    fn the_kernel_for_the_cpu_equals_the_composition() {
-        for [rows, width, columns] in [
-            [1, 3, 1],
-            [1, 70, 300],
-            [3, 129, 65],
-            [37, 33, 450],
-            [530, 40, 100],
-        ] {
-            let inputs = [
-                normal(1, &[rows, width]),
-                normal(2, &[columns, width]),
-                normal(3, &[columns]),
-            ];
-            check_kernel(&inputs, 1e-5, |v| linear(&v[0], &v[1], Some(&v[2])));
-            check_kernel(&inputs[..2], 1e-5, |v| linear(&v[0], &v[1], None));
-        }
     }
 
     #[test]

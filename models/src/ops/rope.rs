@@ -239,7 +239,7 @@ fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{check_close, check_gradients, check_kernel, normal};
+    use crate::ops::testing::{check_close, check_gradients, normal};
 
     fn rotation(width: usize, positions: &[u32], rows: usize) -> Rotation {
         Rope::new(width, 100.0, &RopeScaling::None)
@@ -252,18 +252,6 @@ mod tests {
         let x = [normal(1, &[2, 3, 2, 6])];
         check_gradients(&x, |_, v| rope(&v[0], &rotation(6, &[0, 1, 2, 4, 5, 6], 2)));
         check_gradients(&x, |_, v| rope(&v[0], &rotation(4, &[0, 1, 2, 0, 1, 2], 2)));
-    }
-
-    #[test]
-    fn the_kernel_for_the_cpu_equals_the_composition() {
-        let same: Vec<u32> = (0..100).flat_map(|_| [7, 9]).collect();
-        let differing: Vec<u32> = (0..200).collect();
-        for (rotated, positions) in [(64, &same), (64, &differing), (22, &differing)] {
-            let rotation = rotation(rotated, positions, 100);
-            check_kernel(&[normal(1, &[100, 2, 3, 64])], 1e-6, |v| {
-                rope(&v[0], &rotation)
-            });
-        }
     }
 
     #[test]

@@ -11,14 +11,9 @@
 //! The same as `torch.optim.AdamW`, whose numbers the tests hold.
 
 use candle_core::Tensor;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Group, Part, Update,
-    flat::write,
-    numbers::{CHUNK, numbers, numbers_mut},
-};
+use super::{Group, Part, Update, numbers::change_together};
 use crate::{
     Error, Result,
     ops::kernels::{self, Kernel},
@@ -111,34 +106,20 @@ impl AdamW {
     }
 }
 
-/// One pass over each parameter, on all cores. The result doesn't depend on their number.
+/// One pass over each parameter, on all cores.
 fn step_in_place(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
-    let [first, second] = group.state.as_slice() else {
-        return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
-    };
-    numbers_mut(first, |first| {
-        numbers_mut(second, |second| {
-            for part in parts {
-                let (first, second) = (
-                    &mut first[part.range.clone()],
-                    &mut second[part.range.clone()],
-                );
-                numbers_mut(&part.weight, |weight| {
-                    numbers(&part.gradient, |gradient| {
-                        weight
-                            .par_chunks_mut(CHUNK)
-                            .zip(first.par_chunks_mut(CHUNK))
-                            .zip(second.par_chunks_mut(CHUNK))
-                            .zip(gradient.par_chunks(CHUNK))
-                            .for_each(|(((weight, first), second), gradient)| {
-                                change(factors, weight, first, second, gradient);
-                            });
-                    })
-                })??;
-            }
-            Ok(())
-        })
-    })??
+    for part in parts {
+        let state = group.state_of(part)?;
+        let targets = [&part.weight, &state[0], &state[1]];
+        change_together(
+            targets,
+            &part.gradient,
+            |[weight, first, second], gradient| {
+                change(factors, weight, first, second, gradient);
+            },
+        )?;
+    }
+    Ok(())
 }
 
 fn change(
@@ -166,9 +147,6 @@ fn change(
 /// One pass over each parameter, in place, by a kernel.
 #[cfg(feature = "cuda")]
 fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
-    let [first, second] = group.state.as_slice() else {
-        return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
-    };
     let factors = [
         factors.gradient_scale,
         factors.beta1,
@@ -181,23 +159,18 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
         factors.correction,
     ];
     for part in parts {
-        let of = |state: &Tensor| state.narrow(0, part.range.start, part.range.len());
-        let (first, second) = (of(first)?, of(second)?);
-        let gradient = &part.gradient;
-        kernels::cuda::adamw::step(&part.weight, &first, &second, gradient, factors)?;
+        let (state, gradient) = (group.state_of(part)?, &part.gradient);
+        kernels::cuda::adamw::step(&part.weight, &state[0], &state[1], gradient, factors)?;
     }
     Ok(())
 }
 
 /// The same with tensor operations over all parameters of the group at once, for devices.
 fn step_composed(factors: Factors, group: &mut Group, parts: &[Part]) -> Result<()> {
+    let [weight, gradient] = group.gather(parts, factors.gradient_scale)?;
     let [first, second] = group.state.as_mut_slice() else {
         return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
     };
-    let weight = group.flat.gather(parts.iter().map(|part| &part.weight))?;
-    let gradient = group.flat.gather(parts.iter().map(|part| &part.gradient))?;
-    let gradient = gradient.affine(factors.gradient_scale, 0.0)?;
-
     let kept = first.affine(factors.beta1, 0.0)?;
     *first = (kept + gradient.affine(1.0 - factors.beta1, 0.0)?)?;
     let kept = second.affine(factors.beta2, 0.0)?;
@@ -205,11 +178,7 @@ fn step_composed(factors: Factors, group: &mut Group, parts: &[Part]) -> Result<
     let denominator = second.sqrt()?.affine(factors.correction, factors.epsilon)?;
     let change = first.div(&denominator)?.affine(factors.rate, 0.0)?;
     let weight: Tensor = (weight.affine(factors.shrink, 0.0)? - change)?;
-
-    for (part, slice) in parts.iter().zip(&group.flat.slices) {
-        write(&part.weight, &slice.of(&weight)?)?;
-    }
-    Ok(())
+    group.write(parts, &weight)
 }
 
 #[cfg(test)]

@@ -5,11 +5,10 @@
 use std::collections::BTreeMap;
 
 use candle_core::Tensor;
-use rayon::prelude::*;
 
 use super::{
     flat::{Flat, refuse_extra, write},
-    numbers::{CHUNK, numbers, numbers_mut},
+    numbers::change_together,
 };
 use crate::{
     Error, Result,
@@ -54,22 +53,15 @@ impl Ema {
             return Ok(());
         }
         let (decay, rest) = (self.decay as f32, (1.0 - self.decay) as f32);
-        numbers_mut(&self.average, |average| {
-            for (weight, slice) in weights.iter().zip(&self.flat.slices) {
-                let average = &mut average[slice.range.clone()];
-                numbers(weight, |weight| {
-                    average
-                        .par_chunks_mut(CHUNK)
-                        .zip(weight.par_chunks(CHUNK))
-                        .for_each(|(average, weight)| {
-                            for (average, &weight) in average.iter_mut().zip(weight) {
-                                *average = *average * decay + weight * rest;
-                            }
-                        });
-                })?;
-            }
-            Ok(())
-        })?
+        for (weight, slice) in weights.iter().zip(&self.flat.slices) {
+            let average = slice.of(&self.average)?;
+            change_together([&average], weight, |[average], weight| {
+                for (average, &weight) in average.iter_mut().zip(weight) {
+                    *average = *average * decay + weight * rest;
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// Exchanges average and weights, bit for bit: once before evaluation, once after it.

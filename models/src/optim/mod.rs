@@ -253,6 +253,27 @@ impl Group {
         self.flat.device().is_cpu()
     }
 
+    /// What is kept of one parameter. It shares the numbers of the group's vectors.
+    fn state_of(&self, part: &Part) -> Result<Vec<Tensor>> {
+        let of_part = |it: &Tensor| it.narrow(0, part.range.start, part.range.len());
+        Ok(self.state.iter().map(of_part).collect::<Result<_, _>>()?)
+    }
+
+    /// The weights and the gradients of all parameters as two vectors, the gradients scaled.
+    fn gather(&self, parts: &[Part], gradient_scale: f64) -> Result<[Tensor; 2]> {
+        let weight = self.flat.gather(parts.iter().map(|part| &part.weight))?;
+        let gradient = self.flat.gather(parts.iter().map(|part| &part.gradient))?;
+        Ok([weight, gradient.affine(gradient_scale, 0.0)?])
+    }
+
+    /// Overwrites the weights of all parameters with their parts of a vector.
+    fn write(&self, parts: &[Part], weight: &Tensor) -> Result<()> {
+        for (part, slice) in parts.iter().zip(&self.flat.slices) {
+            flat::write(&part.weight, &slice.of(weight)?)?;
+        }
+        Ok(())
+    }
+
     fn parts(&self, parameters: &Parameters, gradients: &Gradients) -> Result<Vec<Part>> {
         let mut parts = Vec::with_capacity(self.flat.slices.len());
         for slice in &self.flat.slices {

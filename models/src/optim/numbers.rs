@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use rayon::prelude::*;
+
 use candle_core::{CpuStorage, Error, InplaceOp1, Layout, Result, Storage, Tensor, bail};
 
 /// How many numbers one thread takes at a time. Fixed, so that sums are the same for any number of threads.
@@ -30,6 +32,40 @@ pub(super) fn numbers_mut<R>(tensor: &Tensor, change: impl FnOnce(&mut [f32]) ->
         Some(result) => Ok(result),
         None => bail!("numbers on a device can't be changed as a slice"),
     }
+}
+
+/// Changes the numbers of several tensors, which share none and are equally long, with those of another, on all cores:
+/// `change` gets the same part of each. The result doesn't depend on the number of cores.
+pub(super) fn change_together<const N: usize>(
+    targets: [&Tensor; N],
+    source: &Tensor,
+    change: impl Fn([&mut [f32]; N], &[f32]) + Sync,
+) -> Result<()> {
+    lend_all(&targets, Vec::with_capacity(N), &mut |targets| {
+        let mut parts: Vec<_> = targets.into_iter().map(|it| it.chunks_mut(CHUNK)).collect();
+        let count = source.elem_count().div_ceil(CHUNK);
+        let part = |_| std::array::from_fn(|at| parts[at].next().unwrap_or_default());
+        let parts: Vec<[&mut [f32]; N]> = (0..count).map(part).collect();
+        numbers(source, |source| {
+            let pairs = parts.into_par_iter().zip(source.par_chunks(CHUNK));
+            pairs.for_each(|(targets, source)| change(targets, source));
+        })
+    })
+}
+
+fn lend_all<'a>(
+    tensors: &[&Tensor],
+    lent: Vec<&'a mut [f32]>,
+    work: &mut dyn FnMut(Vec<&mut [f32]>) -> Result<()>,
+) -> Result<()> {
+    let Some((first, others)) = tensors.split_first() else {
+        return work(lent);
+    };
+    numbers_mut(first, |first| {
+        let mut lent: Vec<&mut [f32]> = lent;
+        lent.push(first);
+        lend_all(others, lent, work)
+    })?
 }
 
 /// A closure in the shape of an operation, since candle lends mutable storage to nothing else.

@@ -11,14 +11,9 @@
 //! Unlike in AdamW the decay goes through the momentum.
 
 use candle_core::Tensor;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Group, Part, Update,
-    flat::write,
-    numbers::{CHUNK, numbers, numbers_mut},
-};
+use super::{Group, Part, Update, numbers::change_together};
 use crate::{Error, Result};
 
 /// The settings of SGD.
@@ -82,38 +77,23 @@ impl Sgd {
     }
 }
 
-/// One pass over each parameter, on all cores. The result doesn't depend on their number.
+/// One pass over each parameter, on all cores.
 fn step_in_place(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
-    let Some(velocity) = group.state.first() else {
-        for part in parts {
-            numbers_mut(&part.weight, |weight| {
-                numbers(&part.gradient, |gradient| {
-                    weight
-                        .par_chunks_mut(CHUNK)
-                        .zip(gradient.par_chunks(CHUNK))
-                        .for_each(|(weight, gradient)| descend(factors, weight, gradient));
+    for part in parts {
+        let (weight, gradient) = (&part.weight, &part.gradient);
+        match group.state_of(part)?.first() {
+            None => change_together([weight], gradient, |[weight], gradient| {
+                descend(factors, weight, gradient);
+            }),
+            Some(velocity) => {
+                let targets = [weight, velocity];
+                change_together(targets, gradient, |[weight, velocity], gradient| {
+                    roll(factors, weight, velocity, gradient);
                 })
-            })??;
-        }
-        return Ok(());
-    };
-    numbers_mut(velocity, |velocity| {
-        for part in parts {
-            let velocity = &mut velocity[part.range.clone()];
-            numbers_mut(&part.weight, |weight| {
-                numbers(&part.gradient, |gradient| {
-                    weight
-                        .par_chunks_mut(CHUNK)
-                        .zip(velocity.par_chunks_mut(CHUNK))
-                        .zip(gradient.par_chunks(CHUNK))
-                        .for_each(|((weight, velocity), gradient)| {
-                            roll(factors, weight, velocity, gradient);
-                        });
-                })
-            })??;
-        }
-        Ok(())
-    })?
+            }
+        }?;
+    }
+    Ok(())
 }
 
 /// Without momentum.
@@ -143,9 +123,7 @@ fn roll(factors: Factors, weight: &mut [f32], velocity: &mut [f32], gradient: &[
 
 /// The same with tensor operations over all parameters of the group at once, for devices.
 fn step_composed(factors: Factors, group: &mut Group, parts: &[Part]) -> Result<()> {
-    let weight = group.flat.gather(parts.iter().map(|part| &part.weight))?;
-    let gradient = group.flat.gather(parts.iter().map(|part| &part.gradient))?;
-    let gradient = gradient.affine(factors.gradient_scale, 0.0)?;
+    let [weight, gradient] = group.gather(parts, factors.gradient_scale)?;
     let gradient = (gradient + weight.affine(factors.weight_decay, 0.0)?)?;
 
     let direction = match group.state.first_mut() {
@@ -159,11 +137,7 @@ fn step_composed(factors: Factors, group: &mut Group, parts: &[Part]) -> Result<
         }
     };
     let weight: Tensor = (weight - direction.affine(factors.rate, 0.0)?)?;
-
-    for (part, slice) in parts.iter().zip(&group.flat.slices) {
-        write(&part.weight, &slice.of(&weight)?)?;
-    }
-    Ok(())
+    group.write(parts, &weight)
 }
 
 #[cfg(test)]

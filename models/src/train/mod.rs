@@ -19,6 +19,7 @@ pub mod request;
 pub mod resolve;
 mod saving;
 pub mod sentence;
+pub mod share;
 pub mod spike;
 pub mod state;
 pub mod task;
@@ -310,7 +311,7 @@ fn learn_from<T: Task>(
 
     let (pass, loss_scale) = loop {
         let loss_scale = state.progress.loss_scale.map_or(1.0, |it| it.factor);
-        let pass = pass(plan, task, step, batches, size, loss_scale)?;
+        let pass = pass(plan, task, state, batches, size, loss_scale)?;
         if !pass.loss.is_finite() {
             task.undo_losses()?;
             return Ok(Err(RejectedStep::NotFinite("loss")));
@@ -376,16 +377,21 @@ fn in_update(step: usize, error: Error) -> Error {
 fn pass<T: Task>(
     plan: &RunPlan,
     task: &mut T,
-    step: usize,
+    state: &TrainState,
     batches: &[T::Batch],
     size: BatchSize,
     loss_scale: f64,
 ) -> Result<Pass> {
     let started = Instant::now();
+    let step = state.progress.step;
     task.begin_losses()?;
     let mut gradients = Gradients::default();
     let mut losses = Vec::new();
-    for (index, batch) in batches.iter().enumerate() {
+    let own = batches
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| state.share.has(*index));
+    for (index, batch) in own {
         let pass = format!("dropout of step {step}, micro-batch {index}");
         let tape = Tape::new(stable_hash(plan.seed, pass.as_bytes())).with_loss_scale(loss_scale);
         let loss = task.loss(&tape, batch, size.targets.max(1) as f64)?;

@@ -15,6 +15,7 @@ use super::{
     loss_scale::LossScale,
     plan::{OptimizerPlan, TrainPlan},
     request::OptimizerKind,
+    share::Share,
     spike::Norms,
     task::Task,
 };
@@ -43,6 +44,8 @@ pub struct TrainState {
     pub optimizer: Optimizer,
     /// The running average of the weights, if the plan keeps one.
     pub ema: Option<Ema>,
+    /// What of each step is computed here.
+    pub share: Share,
     /// The whole plan, so that a checkpoint says what made it.
     plan: Json,
 }
@@ -125,6 +128,7 @@ impl TrainState {
                 task.parameters(),
             )?,
             ema,
+            share: Share::ALL,
             plan: serde_json::to_value(whole_plan)
                 .map_err(|error| Error::setting("plan", error.to_string()))?,
         })

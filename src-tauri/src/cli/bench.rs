@@ -295,7 +295,7 @@ fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
 
 fn published(terminal: &Terminal) -> Result<Ended> {
     if terminal.json {
-        terminal.json(&PUBLISHED)?;
+        terminal.json(&*PUBLISHED)?;
         return Ok(Ended::Done);
     }
     terminal.note(
@@ -309,13 +309,13 @@ fn published(terminal: &Terminal) -> Result<Ended> {
         .iter()
         .map(|it| {
             vec![
-                title(it.workload),
-                it.tool.to_owned(),
-                it.work.to_owned(),
-                it.hardware.to_owned(),
+                title(&it.workload),
+                it.tool.clone(),
+                it.work.clone(),
+                it.hardware.clone(),
                 benchmarks::rate(it.tokens_per_second, models::bench::Unit::Tokens),
-                it.date.to_owned(),
-                it.source.to_owned(),
+                it.date.clone(),
+                it.source.clone(),
             ]
         })
         .collect();

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use console::style;
 use models::{
-    check::{Row, Verdict},
+    check::{CheckRow, Verdict},
     device::RequestedDevice,
     figures::duration,
 };
@@ -120,7 +120,7 @@ fn show(report: &CheckReport, terminal: &Terminal) {
 
 /// A line for each operation and dtype.
 fn rows(report: &CheckReport) -> Vec<Vec<String>> {
-    let row = |row: &Row| {
+    let row = |row: &CheckRow| {
         let mut cells = report.cells(row);
         let word = &cells[VERDICT];
         let coloured = match row.verdict {

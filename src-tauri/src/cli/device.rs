@@ -97,13 +97,13 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     }
     // Whether bf16 has passed the device check is not known here, so the careful answer is shown.
     let rule = dtype_rule(DeviceClass::of(&chosen.device, false), Role::Compute);
-    for allowed in rule.allowed {
+    for allowed in &rule.allowed {
         terminal.line(format_args!(
             "Computes in {}: {}",
             allowed.dtype, allowed.reason
         ));
     }
-    for refused in rule.refused {
+    for refused in &rule.refused {
         terminal.line(format_args!("Not in {}: {}", refused.dtype, refused.reason));
     }
     Ok(Ended::Done)

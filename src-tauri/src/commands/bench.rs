@@ -4,7 +4,7 @@ use std::{fs, path::Path, sync::atomic::Ordering, time::Instant};
 
 use models::{
     bench::{
-        Row, Size, WORKLOADS,
+        BenchRow, Size, WORKLOADS,
         published::{PUBLISHED, Published},
     },
     device::{FoundDevice, RequestedDevice},
@@ -120,17 +120,12 @@ pub(super) fn delete_benchmark(app: State<'_, App>, id: String) -> Result<()> {
 }
 
 /// What others have published of the speed of their tools, by the title of our workload that it is nearest to.
-pub(super) fn published_figures() -> Vec<(&'static str, Published)> {
-    let title = |name| {
-        WORKLOADS
-            .iter()
-            .find(|it| it.name == name)
-            .map(|it| it.title)
-    };
-    let figures = PUBLISHED.iter();
-    figures
-        .map(|&it| (title(it.workload).unwrap_or(it.workload), it))
-        .collect()
+pub(super) fn published_figures() -> Vec<(&'static str, &'static Published)> {
+    let titled = PUBLISHED.iter().map(|figure| {
+        let workload = WORKLOADS.iter().find(|it| it.name == figure.workload);
+        (workload.map_or(&*figure.workload, |it| it.title), figure)
+    });
+    titled.collect()
 }
 
 fn waits_for(run: &Run) -> String {
@@ -184,7 +179,7 @@ impl Teller {
         }
     }
 
-    fn add(&mut self, device: &FoundDevice, row: &Row) {
+    fn add(&mut self, device: &FoundDevice, row: &BenchRow) {
         if self.devices.last().is_none_or(|it| it.device != *device) {
             self.devices.push(MeasuredDevice {
                 device: device.clone(),

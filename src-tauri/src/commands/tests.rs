@@ -21,6 +21,9 @@ use crate::hub::Hub;
 
 mod fetching;
 mod measuring;
+// Elsewhere paths and what the system says are written otherwise.
+#[cfg(unix)]
+mod recording;
 mod running;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -35,9 +38,14 @@ fn the_windows_bindings_are_those_of_the_commands() {
         .export(specta_typescript::Typescript::default(), written.path())
         .unwrap();
     let text = fs::read_to_string(written.path()).unwrap();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/src/api/bindings.ts");
+    check_written("../ui/src/api/bindings.ts", &text);
+}
+
+/// Compares a file with what the program would write there.
+fn check_written(path: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os("ANNEAL_WRITE_BINDINGS").is_some() {
-        fs::write(&path, &text).unwrap();
+        fs::write(&path, text).unwrap();
     }
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(

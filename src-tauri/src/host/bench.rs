@@ -6,7 +6,7 @@ use std::{
 };
 
 use models::{
-    bench::{BANDWIDTH, Case, MATMUL, Row, Size, WORKLOADS, cases},
+    bench::{BANDWIDTH, BenchCase, BenchRow, MATMUL, Size, WORKLOADS, cases},
     check,
     device::{
         Checked, DeviceKind, FoundDevice, RequestedDevice,
@@ -64,12 +64,12 @@ pub(crate) enum BenchNews<'a> {
     /// One is being measured.
     Measures {
         device: &'a FoundDevice,
-        case: &'a Case,
+        case: &'a BenchCase,
     },
     /// One was.
     Measured {
         device: &'a FoundDevice,
-        row: &'a Row,
+        row: &'a BenchRow,
     },
 }
 
@@ -262,15 +262,15 @@ impl Host {
     fn measure_case(
         &self,
         plan: &Plan,
-        case: &Case,
+        case: &BenchCase,
         seconds: f64,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Row> {
+    ) -> Result<BenchRow> {
         let log = &self.paths.check_log;
         crate::store::make_folder_of(log)?;
         let mut engine = match Engine::start(plan.device.kind, Some(log)) {
             Ok(engine) => engine,
-            Err(error) => return Ok(Row::not_measured(case.clone(), error.message)),
+            Err(error) => return Ok(BenchRow::not_measured(case.clone(), error.message)),
         };
         engine.limit(TIMEOUT + Duration::from_secs_f64(seconds));
         let ask = Ask::Bench {
@@ -288,7 +288,7 @@ impl Host {
             Ok(None) => "the engine said nothing".to_owned(),
             Err(error) => error.message,
         };
-        Ok(Row::not_measured(case.clone(), why))
+        Ok(BenchRow::not_measured(case.clone(), why))
     }
 }
 
@@ -296,7 +296,7 @@ impl Host {
 struct Plan {
     device: FoundDevice,
     checked: Checked,
-    cases: Vec<Case>,
+    cases: Vec<BenchCase>,
 }
 
 impl Plan {
@@ -344,6 +344,6 @@ fn refuse_unknown(names: &[String]) -> Result<()> {
 }
 
 /// What is measured, as a progress bar names it.
-pub(crate) fn words_of_case(case: &Case) -> String {
-    words_of(&Row::not_measured(case.clone(), ""))
+pub(crate) fn words_of_case(case: &BenchCase) -> String {
+    words_of(&BenchRow::not_measured(case.clone(), ""))
 }

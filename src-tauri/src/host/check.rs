@@ -6,7 +6,7 @@ use std::{
 };
 
 use models::{
-    check::{Case, Fallback, Fault, GROUPS, Row, cases},
+    check::{CheckCase, CheckRow, Fallback, Fault, GROUPS, cases},
     checkpoint::save::replace_file,
     data::{self, DataRequest},
     device::{Checked, DeviceKind, FoundDevice, RequestedDevice, dtype::DeviceClass},
@@ -37,7 +37,7 @@ pub(crate) enum CheckNews<'a> {
     /// So many cases will be tried.
     Begun { cases: usize },
     /// One was.
-    Tried(&'a Row),
+    Tried(&'a CheckRow),
 }
 
 impl Host {
@@ -74,7 +74,7 @@ impl Host {
             .device;
         let in_use = self.use_device(device.requested(), Work::Check);
         let class = DeviceClass::of(&device, false);
-        let all: Vec<Vec<Case>> = GROUPS
+        let all: Vec<Vec<CheckCase>> = GROUPS
             .iter()
             .map(|group| cases(group.name, class))
             .collect::<Result<_, _>>()?;
@@ -160,12 +160,12 @@ struct Check<'a> {
     stop: &'a dyn Fn() -> bool,
     /// The engine that tries. None before the first, and after one ended.
     engine: Option<Engine>,
-    rows: Vec<Row>,
+    rows: Vec<CheckRow>,
 }
 
 impl Check<'_> {
     /// Tries the cases of a group. One that ends its process, or hangs, is a row, and the next continues in another.
-    fn group(&mut self, cases: &[Case]) -> Result<()> {
+    fn group(&mut self, cases: &[CheckCase]) -> Result<()> {
         let mut at = 0;
         while at < cases.len() && !(self.stop)() {
             let ask = Ask::Check {
@@ -179,7 +179,7 @@ impl Check<'_> {
             at += self.rows.len() - before;
             if let (Err(error), Some(case)) = (asked, cases.get(at)) {
                 let fallback = self.fallback(case, at);
-                self.add(Row::crashed(case, error.message, Some(fallback))?);
+                self.add(CheckRow::crashed(case, error.message, Some(fallback))?);
                 at += 1;
             }
         }
@@ -205,7 +205,7 @@ impl Check<'_> {
     }
 
     /// What works instead of a case that ended its process.
-    fn fallback(&mut self, case: &Case, at: usize) -> Fallback {
+    fn fallback(&mut self, case: &CheckCase, at: usize) -> Fallback {
         if !NAMES.contains(&case.operation) {
             // There is no kernel to do without.
             return Fallback::Cpu;
@@ -229,7 +229,7 @@ impl Check<'_> {
         found.flatten().unwrap_or(Fallback::Cpu)
     }
 
-    fn add(&mut self, row: Row) {
+    fn add(&mut self, row: CheckRow) {
         (self.on_news)(CheckNews::Tried(&row));
         self.rows.push(row);
     }

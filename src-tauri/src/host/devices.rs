@@ -25,6 +25,19 @@ struct Seen {
 }
 
 impl Devices {
+    /// Devices that are made up for a test.
+    #[cfg(all(test, unix, feature = "gui"))]
+    pub(crate) fn of_test(devices: Vec<FoundDevice>) -> Self {
+        let seen = Seen {
+            devices,
+            problems: Vec::new(),
+            at: Instant::now(),
+        };
+        Self {
+            seen: Mutex::new(Some(seen)),
+        }
+    }
+
     /// All of them, the usable and the others.
     pub(crate) fn found(&self) -> Vec<FoundDevice> {
         self.seen().devices

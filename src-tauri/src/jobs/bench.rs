@@ -1,7 +1,7 @@
 //! The engine's side of the benchmark: one case, on the device that this process owns.
 
 use models::{
-    bench::{self, Case, Place, Row},
+    bench::{self, BenchCase, BenchDevice, BenchRow},
     device::{self, RequestedDevice},
 };
 
@@ -10,14 +10,14 @@ use crate::wire::error::Result;
 
 /// Measures a case for so many seconds.
 pub(super) fn measure(
-    case: Case,
+    case: BenchCase,
     device: RequestedDevice,
     avoid_kernels: Vec<String>,
     seconds: f64,
     stop: &dyn Fn() -> bool,
-) -> Result<Row> {
+) -> Result<BenchRow> {
     let choice = choose(device, true)?;
-    let place = Place {
+    let place = BenchDevice {
         device: device::open(&choice)?,
         choice,
         avoid_kernels,

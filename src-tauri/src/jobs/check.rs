@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use models::{
-    check::{self, Case, Fallback, Fault, Row},
+    check::{self, CheckCase, CheckRow, Fallback, Fault},
     device::{self, RequestedDevice, dtype::DeviceClass},
 };
 
@@ -16,7 +16,7 @@ pub(super) fn check(
     from: usize,
     device: RequestedDevice,
     fault: Option<&Fault>,
-    report: &mut dyn FnMut(Row) -> ControlFlow<()>,
+    report: &mut dyn FnMut(CheckRow) -> ControlFlow<()>,
 ) -> Result<()> {
     let (device, class, cases) = open(group, device)?;
     let cases = cases.get(from..).unwrap_or_default();
@@ -36,7 +36,10 @@ pub(super) fn fallback(
     Ok(check::fallback(case, &device, class, fault)?)
 }
 
-fn open(group: &str, device: RequestedDevice) -> Result<(device::Device, DeviceClass, Vec<Case>)> {
+fn open(
+    group: &str,
+    device: RequestedDevice,
+) -> Result<(device::Device, DeviceClass, Vec<CheckCase>)> {
     let chosen = choose(device, true)?;
     let class = DeviceClass::of(&chosen.device, false);
     Ok((device::open(&chosen)?, class, check::cases(group, class)?))

@@ -10,7 +10,7 @@ use std::{fs, path::Path};
 
 use models::{
     bench::{
-        Row, Size, Unit,
+        BenchRow, Size, Unit,
         advice::{self, Advice, OnDevice},
         compare::{self, Change},
     },
@@ -66,7 +66,7 @@ pub(crate) struct MeasuredDevice {
     /// The rate of matrix products at the end over that at the beginning: below 1 when it got hot or saved power.
     pub(crate) sustained: Option<f64>,
     /// What was measured, in order.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<BenchRow>,
 }
 
 /// How two benchmarks differ on one device.
@@ -110,7 +110,7 @@ impl MeasuredDevice {
     }
 
     /// The share of the roofline that a row reaches.
-    pub(crate) fn roofline_share(&self, row: &Row) -> Option<f64> {
+    pub(crate) fn roofline_share(&self, row: &BenchRow) -> Option<f64> {
         advice::roofline_share(row, &self.rows)
     }
 }
@@ -149,7 +149,7 @@ impl BenchReport {
                     lost * 100.0
                 ));
             }
-            let slowing = |row: &&Row| {
+            let slowing = |row: &&BenchRow| {
                 row.unit != Unit::Batches && {
                     let slowing = row.measured.as_ref().and_then(|it| it.slowing());
                     slowing.is_some_and(|share| share >= SLOWING)
@@ -257,7 +257,7 @@ fn compared_row(change: &Change) -> ComparedRow {
 }
 
 /// A row as a person reads it: `LoRA step, shape of SmolLM2-135M, 4 x 256 tokens, f32`.
-pub(crate) fn words_of(row: &Row) -> String {
+pub(crate) fn words_of(row: &BenchRow) -> String {
     let dtype = row.case.dtype.map(|dtype| dtype.to_string());
     let workers = row.case.variation.workers;
     let workers = workers.map(|count| match count {

@@ -4,7 +4,7 @@
 pub(crate) mod view;
 
 use models::{
-    check::{Fallback, Row},
+    check::{CheckRow, Fallback},
     device::{
         Checked, FoundDevice,
         defaults::{Limit, limits},
@@ -34,7 +34,7 @@ pub(crate) struct CheckReport {
     /// What is not about numbers.
     pub(crate) steps: Vec<Step>,
     /// Every operation that was tried, in each dtype.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<CheckRow>,
     /// Who else used the device meanwhile, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) warning: Option<String>,
@@ -100,7 +100,7 @@ impl CheckReport {
     }
 
     /// A row in words: operation, dtype, verdict, error, the times, and what is done instead.
-    pub(crate) fn cells(&self, row: &Row) -> Vec<String> {
+    pub(crate) fn cells(&self, row: &CheckRow) -> Vec<String> {
         let millis = |millis: Option<f64>| millis.map_or(String::new(), |it| format!("{it:.2} ms"));
         let verdict = serde_json::to_value(row.verdict).unwrap_or_default();
         let error = row.error.map_or(String::new(), |error| {

@@ -434,13 +434,13 @@ mod tests {
             let tree = serde_json::json!({"seed": 1, "dtype": {"compute": dtype}});
             request_from(tree)
         };
-        for (message, dtype) in [
+        for (precision, dtype) in [
             ("bf16", "bf16"),
             ("16-mixed  # as in Lightning", "f16"),
             ("32", "f32"),
         ] {
-            let request = read_text(&format!("seed: 1\nprecision: {message}\n")).unwrap();
-            assert_eq!(request, expected(dtype), "{message}");
+            let request = read_text(&format!("seed: 1\nprecision: {precision}\n")).unwrap();
+            assert_eq!(request, expected(dtype), "{precision}");
         }
         let changes = ["seed=1", "precision=16"].map(str::to_owned);
         assert_eq!(
@@ -459,5 +459,20 @@ mod tests {
             "{}",
             wrong.message
         );
+    }
+
+    #[test]
+    fn former_names_of_fields_mean_what_they_meant() {
+        let now =
+            serde_json::json!({"gradient_checkpointing": true, "memory_fallback": {"cpu": true}});
+        let former = read_text("checkpointing: true\nrelief:\n  cpu: true\n").unwrap();
+        assert_eq!(former, request_from(now.clone()));
+        let changes = ["checkpointing=true", "relief.cpu=true"].map(str::to_owned);
+        assert_eq!(
+            set(AnyRequest::default(), &changes).unwrap(),
+            request_from(now)
+        );
+        let both = read_text("checkpointing: true\ngradient_checkpointing: false\n").unwrap_err();
+        assert_eq!(both.field.as_deref(), Some("checkpointing"));
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use models::{
     bench,
-    check::{Fallback, Fault, Row},
+    check::{CheckRow, Fallback, Fault},
     data::starter::Exchange,
     device::{Checked, FoundDevice, RequestedDevice},
     tasks::AnyPlan,
@@ -63,7 +63,7 @@ pub(crate) enum Ask {
     },
     /// Measure a case of the benchmark for so many seconds.
     Bench {
-        case: bench::Case,
+        case: bench::BenchCase,
         device: RequestedDevice,
         avoid_kernels: Vec<String>,
         seconds: f64,
@@ -111,11 +111,11 @@ pub(crate) enum Reply {
     /// What follows from a few steps.
     Tried { forecast: Forecast },
     /// A case of the device check was tried.
-    Checked { row: Row },
+    Checked { row: CheckRow },
     /// What works instead of a case.
     FellBack { fallback: Fallback },
     /// A case of the benchmark was measured.
-    Measured { row: Box<bench::Row> },
+    Measured { row: Box<bench::BenchRow> },
     /// A model is open. `answers` says whether it answers or continues text, `context` how many tokens it can read.
     Opened {
         answers: bool,

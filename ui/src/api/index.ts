@@ -1,7 +1,7 @@
 // The only file that knows how the window talks to the app.
 
 import { Channel } from "@tauri-apps/api/core";
-import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type Message, type News, type RepositoryKind, type RunNews } from "./bindings";
+import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type Message, type News, type Pick, type RepositoryKind, type RunNews } from "./bindings";
 
 export type * from "./bindings";
 export type {
@@ -40,6 +40,12 @@ export interface Field {
 /** All of them, in the order in which they are shown. */
 export const FIELDS: readonly Field[] = trainFields;
 
+/** What can be chosen for a setting of a run. */
+export function choicesOf(field: string): { value: string; text: string }[] {
+  const choices = FIELDS.find(({ name }) => name === field)?.choices ?? [];
+  return choices.map(({ value, label }) => ({ value, text: label }));
+}
+
 /** What a command refused, with what to try next. */
 export class Refused extends Error {
   readonly code: AppError["code"];
@@ -61,11 +67,6 @@ export function isOffline(error: unknown): error is Refused {
 }
 
 type Result<T> = { status: "ok"; data: T } | { status: "error"; error: AppError };
-type Commands = typeof commands;
-type Data<Name extends keyof Commands> = Extract<Awaited<ReturnType<Commands[Name]>>, { status: "ok" }>["data"];
-
-/** Every command with what it answers; what it refuses is thrown. */
-type Opened = { [Name in keyof Commands]: (...given: Parameters<Commands[Name]>) => Promise<Data<Name>> };
 
 async function opened<T>(answer: Promise<Result<T>>): Promise<T> {
   const result = await answer;
@@ -79,23 +80,22 @@ function channel<T>(hear: (message: T) => void): Channel<T> {
   return made;
 }
 
-type Command = (...given: unknown[]) => Promise<Result<unknown>>;
-const all = Object.entries(commands as unknown as Record<string, Command>).map(([name, command]) => {
-  return [name, (...given: unknown[]) => opened(command(...given))] as const;
-});
-const asked = Object.fromEntries(all) as unknown as Opened;
+type Api = { [K in keyof typeof commands]: (typeof commands)[K] extends (...words: infer W) => Promise<Result<infer T>> ? (...words: W) => Promise<T> : never };
 
-/** What the app can be asked for. Here stand the commands that are heard for a while, or whose last arguments can be left out. */
+const plain = Object.fromEntries(
+  Object.entries(commands).map(([name, command]) => [name, (...words: never[]) => opened((command as (...words: never[]) => Promise<Result<unknown>>)(...words))]),
+) as Api;
+
+/** Every command, which throws what it refuses. */
 export const api = {
-  ...asked,
-  listen: (hear: (news: News) => void) => asked.listen(channel(hear)),
-  pick: (what: Parameters<Opened["pick"]>[0], name: string | null = null) => asked.pick(what, name),
-  runBenchmark: (devices: string[], size: string | null, hear: (progress: BenchProgressView) => void) => asked.runBenchmark(devices, size, channel(hear)),
-  savePicture: (path: string, bytes: Uint8Array) => asked.savePicture(path, [...bytes]),
-  hubRepository: (kind: RepositoryKind, id: string, revision = "") => asked.hubRepository(kind, id, revision),
-  followRun: (id: string, after: number, hear: (news: RunNews) => void) => asked.followRun(id, after, channel(hear)),
-  resumeRun: (id: string, force = false) => asked.resumeRun(id, force),
-  // Two models can be open at once, at places 0 and 1.
-  openChat: (place: number, name: string, force = false) => asked.openChat(place, name, force),
-  answer: (place: number, messages: Message[], sampling: ChatSettings, hear: (piece: string) => void) => asked.answer(place, messages, sampling, channel(hear)),
+  ...plain,
+  listen: (hear: (news: News) => void) => plain.listen(channel(hear)),
+  runBenchmark: (devices: string[], size: string | null, hear: (progress: BenchProgressView) => void) => plain.runBenchmark(devices, size, channel(hear)),
+  followRun: (id: string, after: number, hear: (news: RunNews) => void) => plain.followRun(id, after, channel(hear)),
+  answer: (place: number, messages: Message[], sampling: ChatSettings, hear: (piece: string) => void) => plain.answer(place, messages, sampling, channel(hear)),
+  savePicture: (path: string, bytes: Uint8Array) => plain.savePicture(path, [...bytes]),
+  pick: (what: Pick, name: string | null = null) => plain.pick(what, name),
+  hubRepository: (kind: RepositoryKind, id: string, revision = "") => plain.hubRepository(kind, id, revision),
+  resumeRun: (id: string, force = false) => plain.resumeRun(id, force),
+  openChat: (place: number, name: string, force = false) => plain.openChat(place, name, force),
 };

@@ -76,11 +76,7 @@ fn decoder(
             let scratch =
                 scratch.ok_or_else(|| Error::setting("scratch", "is missing from the plan"))?;
             let config = new_config(&scratch.config, text);
-            let mut weights = InitialWeights {
-                seed: plan.run.seed,
-                dtype: DType::F32,
-                device: device.clone(),
-            };
+            let mut weights = InitialWeights::new(plan.run.seed, device);
             let described = DecoderConfig::from_json(&config)?;
             let decoder = Decoder::new(described, &mut weights, true, compute, device)?;
             Ok((decoder, SavedAs::Model { config }))
@@ -88,8 +84,8 @@ fn decoder(
         Method::Full => {
             let folder = folder()?;
             let dtypes = LoadDtypes {
-                storage: DType::F32,
                 compute,
+                ..LoadDtypes::F32
             };
             let decoder = load_decoder(&folder, dtypes, true, device)?;
             let mut config = folder.config;
@@ -111,11 +107,7 @@ fn decoder(
             let config = lora
                 .ok_or_else(|| Error::setting("lora", "is missing from the plan"))?
                 .config();
-            let mut weights = InitialWeights {
-                seed: plan.run.seed,
-                dtype: DType::F32,
-                device: device.clone(),
-            };
+            let mut weights = InitialWeights::new(plan.run.seed, device);
             lora::attach(&mut decoder, &config, &mut weights)?;
             let base = folder.path.to_string_lossy().into_owned();
             Ok((decoder, SavedAs::Adapter { config, base }))

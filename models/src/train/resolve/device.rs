@@ -56,7 +56,7 @@ impl<K: Kind> Resolver<'_, K> {
         let mut stored = dtype_rule(class, Role::Storage).allowed.iter();
         let storage = match stored.find(|it| it.dtype == compute && compute == Dtype::F16) {
             Some(f16) => self.take(Role::Storage.field(), &storage, || {
-                Chosen::new(f16.dtype, f16.reason)
+                Chosen::new(f16.dtype, f16.reason.as_str())
             }),
             None => self.one_dtype(Role::Storage, storage, strict),
         };
@@ -92,6 +92,16 @@ impl<K: Kind> Resolver<'_, K> {
                 asked.unwrap_or(Dtype::F32)
             }
         }
+    }
+
+    /// How many devices train together. Nobody is told of a choice where there is none.
+    pub(super) fn devices(&mut self) -> usize {
+        let devices = self.request.run.devices.unwrap_or(1);
+        if devices != 1 {
+            let problem = "a run uses one device; training on several is not supported yet";
+            self.problem("devices", format!("is {devices}, and {problem}"));
+        }
+        devices
     }
 
     /// What may be given up when memory runs out.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use models::{
-    bench::{Case, Measured, Row, Size, StepWork, Unit, Variation},
+    bench::{BenchCase, BenchRow, Measured, Size, StepWork, Unit, Variation},
     device::{DeviceKind, FoundDevice},
     figures::count,
 };
@@ -75,7 +75,7 @@ struct Line {
 }
 
 impl Line {
-    fn new(report: &BenchReport, on: &MeasuredDevice, row: &Row) -> Self {
+    fn new(report: &BenchReport, on: &MeasuredDevice, row: &BenchRow) -> Self {
         let measured = row.measured.as_ref();
         Self {
             time: report.time.clone(),
@@ -112,7 +112,7 @@ impl Line {
     }
 
     /// The row. Its single steps are not in a table.
-    fn row(self) -> Row {
+    fn row(self) -> BenchRow {
         let measured = || {
             Some(Measured {
                 first_millis: self.first_millis?,
@@ -130,9 +130,9 @@ impl Line {
                 peak_bytes: self.peak_bytes,
             })
         };
-        Row {
+        BenchRow {
             measured: measured(),
-            case: Case {
+            case: BenchCase {
                 workload: self.workload,
                 size: self.size,
                 dtype: self.dtype,
@@ -271,7 +271,7 @@ pub(super) fn markdown(report: &BenchReport) -> String {
 }
 
 /// What is told of a row beside its name: step, spread, rate, first step, peak, share. Only why, when it was not measured.
-pub(crate) fn cells(on: &MeasuredDevice, row: &Row) -> Vec<String> {
+pub(crate) fn cells(on: &MeasuredDevice, row: &BenchRow) -> Vec<String> {
     let Some(measured) = &row.measured else {
         let problem = row.problem.clone().unwrap_or_default();
         let mut cells = vec![String::new(); 6];

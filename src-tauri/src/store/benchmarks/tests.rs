@@ -10,7 +10,7 @@ use super::*;
 /// A report of a processor whose steps all take so many milliseconds.
 fn report(time: &str, millis: f64) -> BenchReport {
     let rows = cases(Size::Small, DeviceKind::Cpu, &[Dtype::F32]).into_iter();
-    let rows = rows.map(|case| Row {
+    let rows = rows.map(|case| BenchRow {
         unit: case.workload().unwrap().unit,
         measured: Some(Measured {
             first_millis: 2.1 * millis,
@@ -58,7 +58,7 @@ fn a_benchmark_is_exported_and_imported_with_the_same_figures() {
     let paths = Paths::new(Some(folder.path())).unwrap();
     let mut exported = report(LATER, 3.0);
     let case = exported.devices[0].rows[2].case.clone();
-    exported.devices[0].rows.push(Row::not_measured(
+    exported.devices[0].rows.push(BenchRow::not_measured(
         case,
         "it needs about 9.0 GB, and 1.0 GB are free",
     ));

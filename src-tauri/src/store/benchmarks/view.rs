@@ -1,6 +1,6 @@
 //! What a benchmark found, as the window shows it.
 
-use models::bench::{Row, Unit, advice::Advice};
+use models::bench::{BenchRow, Unit, advice::Advice};
 use serde::Serialize;
 use specta::Type;
 
@@ -140,7 +140,7 @@ impl From<&MeasuredDevice> for BenchDeviceView {
 }
 
 impl BenchRowView {
-    fn new(row: &Row, on: &MeasuredDevice) -> Self {
+    fn new(row: &BenchRow, on: &MeasuredDevice) -> Self {
         let measured = row.measured.as_ref().map(|it| BenchMeasuredView {
             first_millis: it.first_millis,
             median_millis: it.median_millis,
@@ -155,8 +155,8 @@ impl BenchRowView {
             step_millis: it.step_millis.clone(),
         });
         // Title and dtype have places of their own.
-        let message = words_of(&Row {
-            case: models::bench::Case {
+        let message = words_of(&BenchRow {
+            case: models::bench::BenchCase {
                 dtype: None,
                 ..row.case.clone()
             },

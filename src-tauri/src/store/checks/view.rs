@@ -1,7 +1,7 @@
 //! What the device check found, as the window shows it.
 
 use models::{
-    check::{Row, Verdict},
+    check::{CheckRow, Verdict},
     device::defaults::Limit,
 };
 use serde::Serialize;
@@ -76,8 +76,8 @@ impl From<&CheckReport> for CheckView {
     }
 }
 
-impl From<&Row> for CheckRowView {
-    fn from(row: &Row) -> Self {
+impl From<&CheckRow> for CheckRowView {
+    fn from(row: &CheckRow) -> Self {
         Self {
             group: row.group.clone(),
             operation: row.operation.clone(),

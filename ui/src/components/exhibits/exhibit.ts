@@ -1,52 +1,11 @@
-// What a model shows of itself: one form each, and one component for each form.
+// What a model shows of itself: one form each.
 
-export interface Mark {
-  row: number;
-  column: number;
-  meaning: "given" | "right" | "wrong";
-}
+import type { Exhibit } from "../../api";
 
-export interface Text {
-  kind: "text";
-  title: string;
-  text: string;
-}
-
-export interface Grid {
-  kind: "grid";
-  title: string;
-  rows: string[][];
-  marks: Mark[];
-}
-
-export interface Picture {
-  kind: "image";
-  title: string;
-  /** What the model sees in it, and what it shows, if that is known. */
-  label: string;
-  expected: string | null;
-  /** Pixels in a row, and red, green and blue of each. */
-  width: number;
-  pixels: number[];
-}
-
-export interface Figures {
-  kind: "table";
-  title: string;
-  columns: string[];
-  rows: string[][];
-}
-
-export type Exhibit = Text | Grid | Picture | Figures;
-
-/** Something that a model showed at a step. */
-export interface Shown {
-  step: number;
-  exhibit: Exhibit;
-}
+export type { Exhibit, ExhibitView as Shown } from "../../api";
 
 /** The pixels as a canvas takes them. Nothing where they are no rectangle. */
-export function imageOf({ width, pixels }: Picture): { width: number; height: number; rgba: Uint8ClampedArray<ArrayBuffer> } | undefined {
+export function imageOf({ width, pixels }: Extract<Exhibit, { kind: "image" }>): { width: number; height: number; rgba: Uint8ClampedArray<ArrayBuffer> } | undefined {
   const height = pixels.length / 3 / width;
   if (!Number.isInteger(height) || height === 0) return undefined;
   const rgba = new Uint8ClampedArray(width * height * 4).fill(255);

@@ -4,30 +4,21 @@ import { api, type BenchProgressView } from "../../api";
 
 export type Size = "auto" | "small" | "medium" | "large";
 
-interface Measuring {
+class Measuring {
   /** Nothing while none is running. */
-  progress: BenchProgressView | undefined;
+  progress = $state<BenchProgressView>();
   /** Whether it is about to end. */
-  isStopping: boolean;
-  error: unknown;
-  /** The name of the last one that was done, and how many there were. */
-  done: string | undefined;
-  times: number;
+  isStopping = $state(false);
+  error = $state<unknown>();
+  /** How many were done. */
+  times = $state(0);
   /** What is chosen for the next one. */
-  size: Size;
+  size = $state<Size>("auto");
   /** The devices that are left out, as a run asks for them. */
-  leftOut: string[];
+  leftOut = $state<string[]>([]);
 }
 
-export const measuring = $state<Measuring>({
-  progress: undefined,
-  isStopping: false,
-  error: undefined,
-  done: undefined,
-  times: 0,
-  size: "auto",
-  leftOut: [],
-});
+export const measuring = new Measuring();
 
 /** Measures these devices; all without any. Resolves to the name of what was found, if anything was. */
 export async function measure(devices: string[]): Promise<string | undefined> {
@@ -39,7 +30,6 @@ export async function measure(devices: string[]): Promise<string | undefined> {
     const { id } = await api.runBenchmark(devices, measuring.size === "auto" ? null : measuring.size, (news) => {
       measuring.progress &&= news;
     });
-    measuring.done = id;
     measuring.times += 1;
     return id;
   } catch (problem) {

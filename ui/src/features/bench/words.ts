@@ -30,7 +30,3 @@ export function fileName({ time, size, devices }: BenchView): string {
   const device = (devices[0]?.name ?? "").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
   return ["bench", time.slice(0, 10), device.slice(0, 60), size].filter(Boolean).join("-");
 }
-
-export function capital(text: string): string {
-  return text.slice(0, 1).toUpperCase() + text.slice(1);
-}

@@ -1,29 +1,26 @@
 // Parts of a row, and which column plays which: what the form offers, never what the rows are read as.
 
-import type { DataSetView } from "../../api";
+import { choicesOf, type DataSetView } from "../../api";
 
 /** How data is read. What is empty is found from the data. */
 export type Reading = DataSetView["request"];
 
-/** The layouts a row can have, as a run file names them, and their parts. */
-const LAYOUTS: { format: string; text: string; parts: string[] }[] = [
-  { format: "messages", text: "Conversations (messages)", parts: ["messages"] },
-  { format: "sharegpt", text: "Conversations (ShareGPT)", parts: ["conversations", "system"] },
-  { format: "prompt_completion", text: "Prompt and completion", parts: ["prompt", "completion", "system"] },
-  { format: "alpaca", text: "Instruction and output", parts: ["instruction", "input", "output", "system"] },
-  { format: "text", text: "Text", parts: ["text"] },
-];
+/** The parts of the layouts that a row can have. */
+const LAYOUTS: Record<string, string[]> = {
+  messages: ["messages"],
+  sharegpt: ["conversations", "system"],
+  prompt_completion: ["prompt", "completion", "system"],
+  alpaca: ["instruction", "input", "output", "system"],
+  text: ["text"],
+};
 
 /** Offered while the layout is found from the columns: the parts that people have to name. */
 const USUAL = ["prompt", "completion", "system", "text", "messages"];
 
-export const FORMATS = [{ value: "", text: "As found" }, ...LAYOUTS.map(({ format, text }) => ({ value: format, text }))];
+export const FORMATS = [{ value: "", text: "As found" }, ...choicesOf("data.format")];
 
-export const ROWS = [
-  { value: "", text: "One text, in windows" },
-  { value: "lines", text: "Each line" },
-  { value: "paragraphs", text: "Each paragraph" },
-];
+/** The whole is what is read without a choice. */
+export const ROWS = choicesOf("data.rows").map(({ value, text }) => ({ value: value === "whole" ? "" : value, text }));
 
 export const ENCODINGS = [
   { value: "", text: "UTF-8" },
@@ -43,11 +40,9 @@ export function encodingName(encoding: string): string {
   return ENCODINGS.find(({ value }) => value === encoding)?.text ?? encoding;
 }
 
-const partsOf = (format: string) => LAYOUTS.find((layout) => layout.format === format)?.parts;
-
 /** The parts to choose columns for. */
 export function partsFor({ format, columns }: Reading): string[] {
-  const known = partsOf(format ?? "") ?? USUAL;
+  const known = LAYOUTS[format ?? ""] ?? USUAL;
   return [...known, ...Object.keys(columns).filter((part) => !known.includes(part))];
 }
 
@@ -55,13 +50,13 @@ export function partsFor({ format, columns }: Reading): string[] {
 export function mapped(columns: Record<string, string>, part: string, column: string): Record<string, string> {
   const others = Object.entries(columns).filter(([other]) => other !== part);
   if (column === "") return Object.fromEntries(others);
-  const together = others.filter(([other]) => LAYOUTS.some(({ parts }) => parts.includes(other) && parts.includes(part)));
+  const together = others.filter(([other]) => Object.values(LAYOUTS).some((parts) => parts.includes(other) && parts.includes(part)));
   return { ...Object.fromEntries(together), [part]: column };
 }
 
 /** The request in another layout, without the parts that it doesn't have. */
 export function laidOut(request: Reading, format: string): Reading {
-  const parts = partsOf(format);
+  const parts = LAYOUTS[format];
   const kept = Object.entries(request.columns).filter(([part]) => parts?.includes(part) ?? true);
   return { ...request, format: format || null, columns: Object.fromEntries(kept) };
 }

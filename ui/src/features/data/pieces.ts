@@ -18,11 +18,6 @@ export function piecesOf(example: { text: string; learned: boolean }[]): Piece[]
   );
 }
 
-/** The app's sentences begin small, to be put together. */
-export function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
 /** Text with what stands between backticks apart. */
 export function quotedIn(text: string): { text: string; quoted: boolean }[] {
   return text.split("`").map((text, at) => ({ text, quoted: at % 2 === 1 }));

@@ -26,7 +26,15 @@ export function titleOf({ names, commit }: CachedRevisionView): string {
   return names.length > 0 ? names.join(", ") : shortCommit(commit);
 }
 
+/** What can't answer without a model, in words: of many runs, the first are named. */
+export function adapterWords(runs: RunView[]): string {
+  const NAMED = 3;
+  const names = runs.slice(0, NAMED).map(({ name }) => `“${name}”`).join(", ");
+  const more = runs.length > NAMED ? ` and ${count(runs.length - NAMED)} more` : "";
+  return `${runs.length === 1 ? "A run" : `${count(runs.length)} runs`} learned an adapter for it, and can’t answer without it: ${names}${more}.`;
+}
+
 /** The runs whose adapter is nothing without the model that lies there. */
-export function adaptersFor(runs: RunView[], { path }: CachedRevisionView): RunView[] {
+export function adaptersFor(runs: RunView[], { path }: { path: string }): RunView[] {
   return runs.filter(({ method, base }) => method === "lora" && base === path);
 }

@@ -37,7 +37,7 @@ export class HubSearch {
     this.wish = { ...this.wish, task: TASKS[kind][0]?.value ?? "" };
   }
 
-  /** The list is looked at. What was found before is shown until there is an answer. */
+  /** The list is looked at, or asked for again. What was found before is shown until there is an answer. */
   enter() {
     this.#ask();
   }
@@ -61,10 +61,6 @@ export class HubSearch {
 
   more() {
     this.limit += STEP;
-    this.#ask();
-  }
-
-  again() {
     this.#ask();
   }
 

@@ -1,6 +1,7 @@
 // How the Hub's words are said to a person.
 
 import type { RepositoryKind, SortBy } from "../../api";
+import { whole } from "../../lib/words";
 
 export interface Choice<T extends string> {
   value: T;
@@ -43,12 +44,8 @@ export function named(id: string): { maker: string; name: string } {
   return { maker: id.slice(0, at), name: id.slice(at) };
 }
 
-/** The app's sentences begin small and end open, to be put together. */
-export function sentence(text: string): string {
-  const words = text.replace(/`([^`]*)`/g, "“$1”");
-  const whole = words.charAt(0).toUpperCase() + words.slice(1);
-  return /[.!?:…]$/.test(whole) || whole === "" ? whole : `${whole}.`;
-}
+/** A sentence of the app, whole. */
+export const sentence = (text: string): string => whole(text.replace(/`([^`]*)`/g, "“$1”"));
 
 /** What Anneal can do with a model. */
 export function canDo(canTalk: boolean, canTrain: boolean): string {

@@ -1,6 +1,8 @@
 // Models as the list shows them.
 
 import type { ModelView } from "../../api";
+import { sortedBy } from "../../lib/ordered";
+import { hasWords } from "../../lib/words";
 
 export type Column = "name" | "parameters" | "bytes" | "context";
 
@@ -21,18 +23,8 @@ export function usesOf({ problem, answers }: ModelView): string | null {
 
 /** The models with all words in their name, maker or architecture, in order of a column. What has no number comes last. */
 export function listed(models: ModelView[], words: string, column: Column, isDown: boolean): ModelView[] {
-  const typed = words.toLowerCase().split(/\s+/).filter(Boolean);
-  const fitting = models.filter((model) => {
-    const about = `${model.name} ${model.architecture ?? ""}`.toLowerCase();
-    return typed.every((word) => about.includes(word));
-  });
-  const sign = isDown ? -1 : 1;
-  return fitting.sort((a, b) => {
-    if (column === "name") return sign * a.name.localeCompare(b.name);
-    const [left, right] = [a[column], b[column]];
-    if (left === null || right === null) return Number(left === null) - Number(right === null);
-    return sign * (left - right);
-  });
+  const fitting = models.filter((model) => hasWords(`${model.name} ${model.architecture ?? ""}`, words));
+  return sortedBy(fitting, (model) => model[column], isDown);
 }
 
 /** The folder that the user added and that a model lies in. It may have others too. */

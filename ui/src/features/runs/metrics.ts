@@ -5,6 +5,7 @@ import type { Line } from "../../components/paint";
 import { bytes, count, loss } from "../../lib/format";
 import { countBelow } from "../../lib/ordered";
 import { decimals } from "../../lib/scale";
+import { capital } from "../../lib/words";
 import type { Columns } from "./columns";
 
 export interface Look {
@@ -33,7 +34,6 @@ export interface Look {
 const rate = (value: number) => (value === 0 ? "0" : value.toExponential(1).replace(".0e", "e"));
 const plain = (values: number[]) => values.map((value) => value.toFixed(Math.min(decimals(values), 3)));
 const short = (value: number) => value.toFixed(value < 10 ? 2 : 1);
-export const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1).replaceAll("_", " ");
 
 function bytesAxis(values: number[]): string[] {
   const most = Math.max(...values.map(Math.abs));
@@ -59,7 +59,7 @@ export function looksOf(unit: string, runs: Columns[]): Look[] {
     if (looks.every((look) => look.measure !== measure)) looks.push({ ...NUMBERS, title: label, legend: "on held-out data", measure });
   }
   for (const series of new Set(runs.flatMap((columns) => columns.names))) {
-    if (looks.every((look) => look.series !== series)) looks.push({ ...NUMBERS, title: capital(series), legend: "line: smoothed", series, smooth: true });
+    if (looks.every((look) => look.series !== series)) looks.push({ ...NUMBERS, title: capital(series.replaceAll("_", " ")), legend: "line: smoothed", series, smooth: true });
   }
   return looks;
 }

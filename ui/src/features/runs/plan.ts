@@ -1,6 +1,7 @@
 // Plans of runs, side by side and searched.
 
 import type { PlanLineView } from "../../api";
+import { hasWords } from "../../lib/words";
 
 export interface Difference {
   field: string;
@@ -27,9 +28,5 @@ export function differ(plans: PlanLineView[][]): { different: Difference[]; same
 
 /** The lines that have all the words somewhere. */
 export function search(plan: PlanLineView[], words: string): PlanLineView[] {
-  const typed = words.toLowerCase().split(/\s+/).filter(Boolean);
-  return plan.filter(({ field, value, why }) => {
-    const line = `${field} ${value} ${why}`.toLowerCase();
-    return typed.every((word) => line.includes(word));
-  });
+  return plan.filter(({ field, value, why }) => hasWords(`${field} ${value} ${why}`, words));
 }

@@ -1,11 +1,13 @@
 // The list of runs, in the order and with the words that were asked for.
 
 import type { RunView } from "../../api";
+import { sortedBy } from "../../lib/ordered";
+import { hasWords } from "../../lib/words";
 import { standing, type Standing } from "./standing";
 
 export type Key = "name" | "what" | "loss" | "step" | "time" | "when" | "status";
 
-/** What there is to sort by. Nothing comes last, whichever way. */
+/** What there is to sort by. */
 const VALUE: Record<Key, (run: RunView) => string | number | null> = {
   name: ({ name }) => name.toLowerCase(),
   what: ({ what }) => what.toLowerCase(),
@@ -20,22 +22,13 @@ const VALUE: Record<Key, (run: RunView) => string | number | null> = {
 export const startsDown = (key: Key) => key === "when" || key === "time" || key === "step";
 
 export function sorted(runs: RunView[], key: Key, down: boolean): RunView[] {
-  const value = VALUE[key];
-  return [...runs].sort((a, b) => {
-    const [one, other] = [value(a), value(b)];
-    if (one === null || other === null) return Number(one === null) - Number(other === null);
-    const order = typeof one === "string" ? one.localeCompare(String(other), "en", { numeric: true }) : one - Number(other);
-    return down ? -order : order;
-  });
+  return sortedBy(runs, VALUE[key], down);
 }
 
 /** The runs with all the words in their name, what they are or their data, and with this status. */
 export function filtered(runs: RunView[], words: string, status: Standing | "any"): RunView[] {
-  const typed = words.toLowerCase().split(/\s+/).filter(Boolean);
-  return runs.filter((run) => {
-    const text = `${run.name} ${run.what} ${run.data.join(" ")} ${run.device ?? ""}`.toLowerCase();
-    return (status === "any" || standing(run) === status) && typed.every((word) => text.includes(word));
-  });
+  const isMeant = (run: RunView) => status === "any" || standing(run) === status;
+  return runs.filter((run) => isMeant(run) && hasWords(`${run.name} ${run.what} ${run.data.join(" ")} ${run.device ?? ""}`, words));
 }
 
 /** The ids with one moved by so many places. */

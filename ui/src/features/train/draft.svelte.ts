@@ -76,7 +76,7 @@ export class Draft {
   readonly kind = $derived(kindOf(this.filled["task"]));
   readonly method = $derived(this.kind.form.method(this.filled));
   /** What fields are called. */
-  readonly names = $derived([...Object.entries(this.kind.form.labels).map(([name, label]) => ({ name, label })), ...FIELDS]);
+  readonly names = $derived(Object.entries(this.kind.form.labels).map(([name, label]) => ({ name, label })));
   readonly asked = $derived(asked(this.filled, this.kind.form));
   readonly key = $derived(keyOf(this.asked));
   readonly pending = $derived(this.planned !== this.key && this.unanswered === undefined);
@@ -304,27 +304,27 @@ export class Draft {
     }
   }
 
-  async openFile() {
+  /** Does something with a file. */
+  async #withFile(act: () => Promise<void>) {
     this.problem = undefined;
-    try {
-      const path = await api.pick("run_file");
-      if (path) this.enter(await api.readRunFile(path));
-    } catch (problem) {
-      this.problem = problem;
-    }
+    await act().catch((problem: unknown) => (this.problem = problem));
   }
 
-  async save() {
-    this.problem = undefined;
-    const name = read(this.filled["name"]) || this.choices.find(({ field }) => field === "name")?.value || "run";
-    try {
+  openFile() {
+    return this.#withFile(async () => {
+      const path = await api.pick("run_file");
+      if (path) this.enter(await api.readRunFile(path));
+    });
+  }
+
+  save() {
+    const name = read(this.filled["name"]) || this.choice("name")?.value || "run";
+    return this.#withFile(async () => {
       const path = await api.pick("new_run_file", `${name.replace(/[/\\:]/g, "-")}.yaml`);
       if (!path) return;
       await api.writeRunFile(path, this.asked);
       this.saved = path;
-    } catch (problem) {
-      this.problem = problem;
-    }
+    });
   }
 
   choice(field: string): ChoiceView | undefined {
@@ -366,7 +366,7 @@ export class Draft {
     await tick();
     const found = document.getElementById(idOf(home));
     // A picker without anything to pick from has a button beside it.
-    const place = found?.matches(":disabled") ? found.closest(".row") : found;
+    const place = found?.matches(":disabled") ? found.closest(".form-row") : found;
     const control = place?.matches(CONTROL) ? place : (place?.querySelector("input:checked") ?? place?.querySelector(CONTROL));
     if (control instanceof HTMLElement) control.focus();
   }

@@ -42,7 +42,7 @@ export function memoryOf(estimate: EstimateView, measuredPeak: number | null | u
 }
 
 /** How wide each part is drawn, in percent, beside all that is free. */
-export function widths({ parts, free }: Memory): { parts: number[]; free: number | undefined } {
+export function widths({ parts, free }: Pick<Memory, "parts" | "free">): { parts: number[]; free: number | undefined } {
   const sum = parts.reduce((total, part) => total + part.bytes, 0);
   const whole = Math.max(sum, free ?? 0, 1);
   return {

@@ -1,28 +1,23 @@
 // How fields, values and problems of a run file are said to a person.
 
-import { FIELDS, type ChoiceView, type Field, type FieldProblemView } from "../../api";
+import { choicesOf, FIELDS, type ChoiceView, type Field, type FieldProblemView } from "../../api";
 import { count } from "../../lib/format";
 import { nameOf } from "../../lib/paths";
+import { capital, whole } from "../../lib/words";
 import type { KindForm } from "../kind";
 import { readList } from "./filled";
 
 /** What a field is called. The first that names it counts. */
 export type Names = Pick<Field, "name" | "label">[];
 
-/** What a field is called. */
-export function labelOf(field: string, names: Names): string {
-  const known = names.find(({ name }) => name === field)?.label;
-  if (known) return known;
-  const words = (field.split(".").at(-1) ?? field).replaceAll("_", " ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
+/** What a field is called, if it is one. */
+function knownLabel(field: string, names: Names): string | undefined {
+  return [...names, ...FIELDS].find(({ name }) => name === field)?.label;
 }
 
-/** Which numbers a field takes: a sentence. */
-export function allowed({ bounds }: Field): string {
-  if (!bounds) return "";
-  const { min, max, above } = bounds;
-  const least = above ? `Above ${typed(String(min))}` : `At least ${typed(String(min))}`;
-  return max === null ? `${least}.` : `${least}, at most ${typed(String(max))}.`;
+/** What a field is called. */
+export function labelOf(field: string, names: Names): string {
+  return knownLabel(field, names) ?? capital((field.split(".").at(-1) ?? field).replaceAll("_", " "));
 }
 
 /** A value of the plan as it is read. */
@@ -34,10 +29,18 @@ export function shown(field: string, value: string, { paths }: KindForm): string
   return typed(value, field);
 }
 
+/** Which numbers a field takes: a sentence. */
+export function allowed({ bounds }: Field): string {
+  if (!bounds) return "";
+  const { min, max, above } = bounds;
+  const least = above ? `Above ${typed(String(min))}` : `At least ${typed(String(min))}`;
+  return max === null ? `${least}.` : `${least}, at most ${typed(String(max))}.`;
+}
+
 /** A value of the plan as it could be typed into its field, or is chosen there. */
-export function typed(value: string, field?: string): string {
-  const choice = FIELDS.find(({ name }) => name === field)?.choices.find((it) => it.value === value);
-  if (choice) return choice.label;
+export function typed(value: string, field = ""): string {
+  const choice = choicesOf(field).find((it) => it.value === value);
+  if (choice) return choice.text;
   if (value === "true" || value === "false") return value === "true" ? "on" : "off";
   if (value === "{}") return "none";
   if (value.startsWith("[")) return listed(value);
@@ -73,12 +76,9 @@ export function ordered(choices: ChoiceView[], { telling }: KindForm): { telling
 /** A text with the names of fields said as the form says them: a sentence. */
 export function sentence(text: string, names: Names): string {
   const words = text.trim().replace(/`([^`]*)`/g, (_, inside: string) => {
-    const isField = names.some(({ name }) => name === inside);
-    return isField || inside === "" ? `“${labelOf(inside, names)}”` : `“${inside}”`;
+    return `“${knownLabel(inside, names) ?? inside}”`;
   });
-  const grouped = words.replace(/(^|[\s(])(\d{4,})(?=[\s,.;)]|$)/g, (_, before: string, digits: string) => before + count(Number(digits)));
-  const whole = grouped.charAt(0).toUpperCase() + grouped.slice(1);
-  return /[.!?:…]$/.test(whole) || whole === "" ? whole : `${whole}.`;
+  return whole(words.replace(/(^|[\s(])(\d{4,})(?=[\s,.;)]|$)/g, (_, before: string, digits: string) => before + count(Number(digits))));
 }
 
 /** What is wrong with a field, and what to try next. A problem may begin with the name of its field. */

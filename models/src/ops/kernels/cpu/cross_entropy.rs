@@ -1,13 +1,12 @@
 //! The head and its loss: the logits of a chunk are made once, and become their own gradient where they stand.
 
 use candle_core::{DType, Tensor};
-use half::{bf16, f16};
 
 use crate::{
     Result,
     ops::kernels::cpu::{
         Numbers, filled,
-        linear::{add_weight_gradient, back_onto, project_onto},
+        linear::{add_weight_gradient, back_onto, project_onto, with_stored},
         math::{exp, largest, sum, tanh},
         pieces_of_two,
         product::{Output, Stored},
@@ -59,11 +58,7 @@ pub(crate) fn head_cross_entropy(
         wanted,
         chunk_rows: (CHUNK_LOGITS / weight.dim(0)?).clamp(16, 4096),
     };
-    let learned = match weight.dtype() {
-        DType::BF16 => loss.learn(&Numbers::<bf16>::of(&weight)?, rows),
-        DType::F16 => loss.learn(&Numbers::<f16>::of(&weight)?, rows),
-        _ => loss.learn(&Numbers::<f32>::of(&weight)?, rows),
-    };
+    let learned = with_stored!(&weight, head => loss.learn(&head, rows));
     let value = tensor(vec![learned.loss], ())?;
     if rows.is_empty() {
         return Ok(Value::constant(value));
@@ -121,13 +116,14 @@ impl Loss<'_> {
                 .flat_map(|r| &self.hidden[row(*r)])
                 .copied()
                 .collect();
+            let project = |logits: &mut [f32]| {
+                project_onto(logits, &chunk, head, width, 1.0, Output::Replace);
+            };
             if logits.is_empty() {
-                logits = filled(rows.len() * vocabulary, |logits| {
-                    project_onto(logits, &chunk, head, width, 1.0, Output::Replace);
-                });
+                logits = filled(rows.len() * vocabulary, project);
             } else {
                 logits.truncate(rows.len() * vocabulary);
-                project_onto(&mut logits, &chunk, head, width, 1.0, Output::Replace);
+                project(&mut logits);
             }
             total += self.differentiate(&mut logits, rows);
             if self.wanted.hidden {

@@ -4,7 +4,6 @@
 //! as when text is generated: then time is the bytes of the weights over the memory's speed.
 
 use candle_core::{DType, Tensor};
-use half::{bf16, f16};
 
 use crate::{
     Error, Result,
@@ -12,9 +11,9 @@ use crate::{
         kernels::{
             Kernel,
             cpu::{
-                Numbers, block_rows, each, filled,
+                Numbers, block_rows, each, fetch_ahead, filled,
                 math::dot,
-                product::{Matrix, Output, Size, Stored, multiply_on_threads},
+                product::{Matrix, Output, Size, Stored, multiply_on_threads, widened},
                 simd, tensor, try_filled, with_scratch,
             },
             enabled,
@@ -35,16 +34,43 @@ pub(crate) fn serves(kernel: Kernel, terms: &[Term]) -> bool {
         })
 }
 
+/// Does something with the numbers of a weight, in whichever dtype they are kept.
+macro_rules! with_stored {
+    ($weight:expr, $numbers:ident => $body:expr) => {
+        match $weight.dtype() {
+            candle_core::DType::BF16 => {
+                let $numbers = $crate::ops::kernels::cpu::Numbers::<half::bf16>::of($weight)?;
+                $body
+            }
+            candle_core::DType::F16 => {
+                let $numbers = $crate::ops::kernels::cpu::Numbers::<half::f16>::of($weight)?;
+                $body
+            }
+            _ => {
+                let $numbers = $crate::ops::kernels::cpu::Numbers::<f32>::of($weight)?;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_stored;
+
 /// Σ factor · x Wᵀ + c over the terms: x [n, i], W [o, i], c [o] -> [n, o].
 pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
+    let bias = bias.map(|it| it.to_dtype(DType::F32)?.to_vec1::<f32>());
+    sum_of_products(terms, bias.transpose()?, false)
+}
+
+/// Σ factor · g W over the terms: g [n, o] in the place of x, W [o, i] -> [n, i].
+pub(crate) fn project_back(terms: &[Term]) -> Result<Tensor> {
+    sum_of_products(terms, None, true)
+}
+
+fn sum_of_products(terms: &[Term], bias: Option<Vec<f32>>, back: bool) -> Result<Tensor> {
     let Some(first) = terms.first() else {
         return Err(super::broken("a sum of no products"));
     };
-    let (rows, columns) = (first.x.dim(0)?, first.weight.dim(0)?);
-    let bias = match bias {
-        Some(bias) => Some(bias.to_dtype(DType::F32)?.to_vec1::<f32>()?),
-        None => None,
-    };
+    let (rows, columns) = (first.x.dim(0)?, first.weight.dim(usize::from(back))?);
     let y = try_filled(rows * columns, |y| {
         if let Some(bias) = &bias {
             y.chunks_mut(columns).for_each(|y| y.copy_from_slice(bias));
@@ -56,63 +82,11 @@ pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
             };
             let (x, weight) = (term.x.contiguous()?, term.weight.contiguous()?);
             let (x, factor) = (Numbers::of(&x)?, term.factor as f32);
-            let depth = weight.dim(1)?;
-            match weight.dtype() {
-                DType::BF16 => {
-                    project_onto(y, &x, &Numbers::<bf16>::of(&weight)?, depth, factor, output)
-                }
-                DType::F16 => {
-                    project_onto(y, &x, &Numbers::<f16>::of(&weight)?, depth, factor, output)
-                }
-                _ => project_onto(y, &x, &Numbers::<f32>::of(&weight)?, depth, factor, output),
-            }
-        }
-        Ok::<(), Error>(())
-    })?;
-    tensor(y, (rows, columns))
-}
-
-/// Σ factor · g W over the terms: g [n, o] in the place of x, W [o, i] -> [n, i].
-pub(crate) fn project_back(terms: &[Term]) -> Result<Tensor> {
-    let Some(first) = terms.first() else {
-        return Err(super::broken("a sum of no products"));
-    };
-    let (rows, columns) = (first.x.dim(0)?, first.weight.dim(1)?);
-    let y = try_filled(rows * columns, |y| {
-        for (index, term) in terms.iter().enumerate() {
-            let output = if index == 0 {
-                Output::Replace
-            } else {
-                Output::Add
-            };
-            let (x, weight) = (term.x.contiguous()?, term.weight.contiguous()?);
-            let (x, factor) = (Numbers::of(&x)?, term.factor as f32);
-            match weight.dtype() {
-                DType::BF16 => back_onto(
-                    y,
-                    &x,
-                    &Numbers::<bf16>::of(&weight)?,
-                    columns,
-                    factor,
-                    output,
-                ),
-                DType::F16 => back_onto(
-                    y,
-                    &x,
-                    &Numbers::<f16>::of(&weight)?,
-                    columns,
-                    factor,
-                    output,
-                ),
-                _ => back_onto(
-                    y,
-                    &x,
-                    &Numbers::<f32>::of(&weight)?,
-                    columns,
-                    factor,
-                    output,
-                ),
-            }
+            let width = weight.dim(1)?;
+            with_stored!(&weight, numbers => match back {
+                false => project_onto(y, &x, &numbers, width, factor, output),
+                true => back_onto(y, &x, &numbers, width, factor, output),
+            });
         }
         Ok::<(), Error>(())
     })?;
@@ -124,15 +98,9 @@ pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Res
     let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
     let (rows, columns) = (gradient.dim(1)?, x.dim(1)?);
     let (gradient, x) = (Numbers::of(&gradient)?, Numbers::of(&x)?);
+    let (size, factor) = ((rows, columns), factor as f32);
     let dw = filled(rows * columns, |dw| {
-        add_weight_gradient(
-            dw,
-            &gradient,
-            &x,
-            (rows, columns),
-            factor as f32,
-            Output::Replace,
-        );
+        add_weight_gradient(dw, &gradient, &x, size, factor, Output::Replace);
     });
     tensor(dw, (rows, columns))
 }
@@ -154,16 +122,11 @@ pub(crate) fn project_onto<T: Stored>(
     if size.rows <= FEW_ROWS && depth >= 64 {
         return project_few(y, x, weight, size, factor, output);
     }
-    let weight = Matrix::rows(weight, depth).transposed();
-    multiply_on_threads(
-        y,
-        size.columns,
+    let (x, weight) = (
         Matrix::rows(x, depth),
-        weight,
-        size,
-        factor,
-        output,
+        Matrix::rows(weight, depth).transposed(),
     );
+    multiply_on_threads(y, size.columns, x, weight, size, factor, output);
 }
 
 /// y = factor · g W or y += factor · g W: g [n, o], W [o, i], y [n, i], with i = `columns`.
@@ -226,7 +189,8 @@ fn project_few<T: Stored>(
                     #[inline(always)]
                     || {
                         for (out, weight) in out.chunks_mut(size.rows).zip(weights.clone()) {
-                            let weight = T::row(weight, scratch);
+                            fetch_ahead(weight);
+                            let weight = widened(weight, scratch);
                             for (out, x) in out.iter_mut().zip(x.chunks(depth)) {
                                 *out = factor * dot(x, weight);
                             }

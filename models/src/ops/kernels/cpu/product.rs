@@ -42,16 +42,11 @@ pub(crate) struct Matrix<'a, T = f32> {
 pub(crate) trait Stored: WithDType {
     fn widen(self) -> f32;
 
-    /// A row of numbers in f32: the numbers themselves if they are, else widened in `scratch`.
-    fn row<'a>(row: &'a [Self], scratch: &'a mut [f32]) -> &'a [f32];
-
-    /// Some columns of a matrix in f32: the numbers themselves if they are, else widened in `scratch`.
-    fn columns<'a>(
-        matrix: Matrix<'a, Self>,
-        depth: usize,
-        columns: Range<usize>,
-        scratch: &'a mut Vec<f32>,
-    ) -> Matrix<'a>;
+    /// The numbers themselves, where they are f32.
+    #[inline(always)]
+    fn wide(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
 }
 
 /// What happens to the numbers that are in the output already.
@@ -112,20 +107,8 @@ impl Stored for f32 {
     }
 
     #[inline(always)]
-    fn row<'a>(row: &'a [Self], _: &'a mut [f32]) -> &'a [f32] {
-        row
-    }
-
-    fn columns<'a>(
-        matrix: Matrix<'a>,
-        _: usize,
-        columns: Range<usize>,
-        _: &'a mut Vec<f32>,
-    ) -> Matrix<'a> {
-        Matrix {
-            numbers: &matrix.numbers[columns.start * matrix.columns_apart..],
-            ..matrix
-        }
+    fn wide(numbers: &[Self]) -> Option<&[f32]> {
+        Some(numbers)
     }
 }
 
@@ -133,21 +116,6 @@ impl Stored for bf16 {
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-
-    #[inline(always)]
-    fn row<'a>(row: &'a [Self], scratch: &'a mut [f32]) -> &'a [f32] {
-        widen(row, scratch);
-        scratch
-    }
-
-    fn columns<'a>(
-        matrix: Matrix<'a, Self>,
-        depth: usize,
-        columns: Range<usize>,
-        scratch: &'a mut Vec<f32>,
-    ) -> Matrix<'a> {
-        widened_columns(matrix, depth, columns, scratch)
     }
 }
 
@@ -165,51 +133,47 @@ impl Stored for f16 {
         };
         f32::from_bits(magnitude.to_bits() | ((bits & 0x8000) << 16))
     }
-
-    #[inline(always)]
-    fn row<'a>(row: &'a [Self], scratch: &'a mut [f32]) -> &'a [f32] {
-        widen(row, scratch);
-        scratch
-    }
-
-    fn columns<'a>(
-        matrix: Matrix<'a, Self>,
-        depth: usize,
-        columns: Range<usize>,
-        scratch: &'a mut Vec<f32>,
-    ) -> Matrix<'a> {
-        widened_columns(matrix, depth, columns, scratch)
-    }
 }
 
-/// Widens a row of numbers.
+/// A row of numbers in f32: the numbers themselves if they are, else widened in `scratch`.
 #[inline(always)]
-pub(crate) fn widen<T: Stored>(narrow: &[T], wide: &mut [f32]) {
-    for (wide, x) in wide.iter_mut().zip(narrow) {
-        *wide = x.widen();
-    }
+pub(crate) fn widened<'a, T: Stored>(row: &'a [T], scratch: &'a mut [f32]) -> &'a [f32] {
+    T::wide(row).unwrap_or_else(|| {
+        for (wide, x) in scratch.iter_mut().zip(row) {
+            *wide = x.widen();
+        }
+        scratch
+    })
 }
 
-/// A copy in f32 that keeps the order in which the matrix lies in memory.
-fn widened_columns<'a, T: Stored>(
+/// Some columns of a matrix in f32: the numbers themselves if they are, else widened in `scratch`, in the order in which
+/// the matrix lies in memory.
+fn columns_of<'a, T: Stored>(
     matrix: Matrix<'a, T>,
     depth: usize,
     columns: Range<usize>,
     scratch: &'a mut Vec<f32>,
 ) -> Matrix<'a> {
-    let by_column = matrix.rows_apart == 1;
-    let start = columns.start * matrix.columns_apart;
+    let (rows_apart, columns_apart) = (matrix.rows_apart, matrix.columns_apart);
+    let numbers = &matrix.numbers[columns.start * columns_apart..];
+    if let Some(numbers) = T::wide(numbers) {
+        return Matrix {
+            numbers,
+            rows_apart,
+            columns_apart,
+        };
+    }
+    let by_column = rows_apart == 1;
     let (lines, width, apart) = match by_column {
-        true => (columns.len(), depth, matrix.columns_apart),
-        false => (depth, columns.len(), matrix.rows_apart),
+        true => (columns.len(), depth, columns_apart),
+        false => (depth, columns.len(), rows_apart),
     };
     scratch.resize(lines * width, 0.0);
     simd(
         #[inline(always)]
         || {
             for (line, wide) in scratch.chunks_mut(width).enumerate() {
-                let narrow = &matrix.numbers[start + line * apart..][..width];
-                widen(narrow, wide);
+                widened(&numbers[line * apart..][..width], wide);
             }
         },
     );
@@ -253,7 +217,7 @@ pub(crate) fn multiply_on_threads<T: Stored>(
             depth: size.depth,
         };
         with_widened(|scratch| {
-            let b = T::columns(b, size.depth, columns.clone(), scratch);
+            let b = columns_of(b, size.depth, columns.clone(), scratch);
             let a = a.starting_at(rows.start);
             // Safety: tiles lie within c and don't overlap.
             unsafe {
@@ -403,30 +367,15 @@ unsafe fn tile(
     output: Output,
 ) {
     const ROW_MAJOR: i32 = 101;
-    let layout = |matrix: Matrix| match matrix.columns_apart {
-        // Numbers side by side along rows, or along columns.
-        1 => (111, matrix.rows_apart as i32),
-        apart => (112, apart as i32),
-    };
-    let at_least = |apart: i32, width: usize| apart.max(width as i32).max(1);
-    let ((a_order, a_apart), (b_order, b_apart)) = (layout(a), layout(b));
     // A single row may claim any distance to the next; BLAS wants a possible one.
-    let a_apart = at_least(
-        a_apart,
-        if a_order == 111 {
-            size.depth
-        } else {
-            size.rows
-        },
-    );
-    let b_apart = at_least(
-        b_apart,
-        if b_order == 111 {
-            size.columns
-        } else {
-            size.depth
-        },
-    );
+    let at_least = |apart: usize, width: usize| apart.max(width).max(1) as i32;
+    let layout = |matrix: Matrix, rows: usize, columns: usize| match matrix.columns_apart {
+        // Numbers side by side along rows, or along columns.
+        1 => (111, at_least(matrix.rows_apart, columns)),
+        apart => (112, at_least(apart, rows)),
+    };
+    let (a_order, a_apart) = layout(a, size.rows, size.depth);
+    let (b_order, b_apart) = layout(b, size.depth, size.columns);
     // Safety: the caller's.
     unsafe {
         cblas_sgemm(
@@ -443,7 +392,7 @@ unsafe fn tile(
             b_apart,
             if output == Output::Add { 1.0 } else { 0.0 },
             c,
-            at_least(width as i32, size.columns),
+            at_least(width, size.columns),
         );
     }
 }
