@@ -207,95 +207,20 @@ impl App {
     }
 }
 
-/// The commands of a window on some runtime: the real one, or the one of the tests.
-macro_rules! commands_on {
-    ($runtime:ident) => {
-        tauri_specta::Builder::<$runtime>::new().commands(tauri_specta::collect_commands![
-            home::home,
-            home::status,
-            home::listen,
-            home::leave::<$runtime>,
-            home::resume_offered,
-            home::forget_offered,
-            settings::settings,
-            settings::set_setting::<$runtime>,
-            native::pick::<$runtime>,
-            native::reveal,
-            native::open_link,
-            data::data_sets,
-            data::add_data,
-            data::add_data_text,
-            data::change_data,
-            data::remove_data,
-            data::inspect_data,
-            self::models::models,
-            self::models::import_model,
-            self::models::forget_model,
-            self::models::delete_model,
-            device::last_check,
-            device::check_device,
-            device::stop_check,
-            bench::benchmarks,
-            bench::run_benchmark,
-            bench::stop_benchmark,
-            bench::compare_benchmarks,
-            bench::import_benchmark,
-            bench::export_benchmark,
-            bench::save_picture,
-            bench::delete_benchmark,
-            hub::hub,
-            hub::hub_search,
-            hub::hub_repository,
-            hub::hub_first_rows,
-            hub::downloads,
-            hub::start_download,
-            hub::pause_download,
-            hub::resume_download,
-            hub::cancel_download,
-            hub::cached,
-            hub::delete_cached,
-            hub::hub_user,
-            hub::hub_login,
-            hub::hub_logout,
-            train::plan_run,
-            train::try_run,
-            train::stop_trial,
-            train::start_run,
-            train::start_starter,
-            train::read_run_file,
-            train::write_run_file,
-            runs::runs,
-            runs::run,
-            runs::run_events,
-            runs::follow_run,
-            runs::unfollow_run,
-            runs::run_plan,
-            runs::run_settings,
-            runs::run_files,
-            runs::run_log,
-            runs::pause_run,
-            runs::stop_run,
-            runs::resume_run,
-            runs::extend_run,
-            runs::order_runs,
-            runs::rename_run,
-            runs::delete_run,
-            chat::open_chat,
-            chat::close_chat,
-            chat::answer,
-            chat::stop_answer,
-            chat::conversations,
-            chat::conversation,
-            chat::save_conversation,
-            chat::delete_conversation,
-            chat::export_conversation,
+/// The commands of a window on the runtime `R`: the real one, or the one of the tests.
+macro_rules! commands {
+    ($($module:ident: $($name:ident $(<$runtime:ident>)?),+;)+) => {
+        tauri_specta::Builder::<R>::new().commands(tauri_specta::collect_commands![
+            $($(self::$module::$name $(::<$runtime>)?),+),+
         ])
     };
 }
 
 /// All commands, with the types that the window's code is checked against.
 pub(crate) fn builder() -> tauri_specta::Builder<Wry> {
-    commands_on!(Wry)
+    type R = Wry;
+    let commands = include!("names.in");
+    commands
         // What is sent is what is read: neither leaves a field out.
         .disable_serde_phases()
         // A page counts exactly up to 2^53, and nothing here is more.

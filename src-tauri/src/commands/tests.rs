@@ -57,7 +57,12 @@ fn check_written(path: &str, text: &str) {
 
 #[test]
 fn the_three_lists_of_commands_are_one() {
-    let names: &[&str] = include!("names.in");
+    macro_rules! commands {
+        ($($module:ident: $($name:ident $(<$runtime:ident>)?),+;)+) => {
+            [$($(stringify!($name)),+),+]
+        };
+    }
+    let names = include!("names.in");
     let capability = include_str!("../../capabilities/main.json");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/src/api/bindings.ts");
     let bindings = fs::read_to_string(path).unwrap();
@@ -368,9 +373,11 @@ impl Window {
     }
 
     fn over(host: Host, warnings: Vec<String>, home: TempDir) -> Self {
+        type R = MockRuntime;
+        let commands = include!("names.in");
         let app = mock_builder()
             .manage(App::new(host, warnings))
-            .invoke_handler(commands_on!(MockRuntime).invoke_handler())
+            .invoke_handler(commands.invoke_handler())
             .build(mock_context(noop_assets()))
             .unwrap();
         let webview = WebviewWindowBuilder::new(&app, "main", tauri::WebviewUrl::default());
