@@ -85,10 +85,13 @@ impl Host {
         stop: &dyn Fn() -> bool,
     ) -> Result<BenchReport> {
         refuse_unknown(&request.only)?;
-        self.wait_for_runs(on_news, stop);
+        let mut waits = |run: &Run| on_news(BenchNews::Waits { run: run.clone() });
+        wait_while(&|| self.run_that_goes_on(), &mut waits, stop);
         let devices = self.devices_to_measure(&request.devices)?;
         for device in &devices {
-            self.wait_for_others(device, on_news, stop);
+            let folder = self.in_use_folder(device.requested());
+            let mut waits = |&work: &Work| on_news(BenchNews::WaitsFor { work, device });
+            wait_while(&|| in_use::now(&folder).first().copied(), &mut waits, stop);
         }
         let (start, power) = (Instant::now(), Power::now());
         let size = request.size.unwrap_or_else(|| size_for(&devices));
@@ -148,34 +151,6 @@ impl Host {
     /// How a benchmark compares with the one before it on this machine: whole sentences.
     pub(crate) fn since_last(&self, report: &BenchReport) -> Vec<String> {
         benchmarks::since_last(report, &benchmarks::list(&self.paths))
-    }
-
-    fn wait_for_runs(&self, on_news: &mut dyn FnMut(BenchNews<'_>), stop: &dyn Fn() -> bool) {
-        let mut waits_for = None;
-        while let Some(run) = self.run_that_goes_on().filter(|_| !stop()) {
-            if waits_for.as_ref() != Some(&run) {
-                on_news(BenchNews::Waits { run: run.clone() });
-                waits_for = Some(run);
-            }
-            thread::sleep(LOOK);
-        }
-    }
-
-    fn wait_for_others(
-        &self,
-        device: &FoundDevice,
-        on_news: &mut dyn FnMut(BenchNews<'_>),
-        stop: &dyn Fn() -> bool,
-    ) {
-        let folder = self.in_use_folder(device.requested());
-        let mut waits_for = None;
-        while let Some(&work) = in_use::now(&folder).first().filter(|_| !stop()) {
-            if waits_for != Some(work) {
-                on_news(BenchNews::WaitsFor { work, device });
-                waits_for = Some(work);
-            }
-            thread::sleep(LOOK);
-        }
     }
 
     fn run_that_goes_on(&self) -> Option<Run> {
@@ -289,6 +264,22 @@ impl Host {
             Err(error) => error.message,
         };
         Ok(BenchRow::not_measured(case.clone(), why))
+    }
+}
+
+/// Waits while there is something to wait for, and says once of each what it is.
+fn wait_while<T: PartialEq>(
+    now: &dyn Fn() -> Option<T>,
+    waits: &mut dyn FnMut(&T),
+    stop: &dyn Fn() -> bool,
+) {
+    let mut waits_for = None;
+    while let Some(there) = now().filter(|_| !stop()) {
+        if waits_for.as_ref() != Some(&there) {
+            waits(&there);
+            waits_for = Some(there);
+        }
+        thread::sleep(LOOK);
     }
 }
 
