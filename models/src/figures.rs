@@ -1,4 +1,4 @@
-//! Numbers as a person reads them. Deliberately absent: units other than those of time, which each place has its own for.
+//! Numbers as a person reads them.
 
 /// A whole number with commas between thousands.
 pub fn count(number: u64) -> String {
@@ -6,6 +6,22 @@ pub fn count(number: u64) -> String {
     let groups = digits.as_bytes().rchunks(3).rev();
     let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
     groups.join(",")
+}
+
+/// Bytes as a person reads them.
+pub fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if value < 999.5 {
+            return match unit {
+                "B" => format!("{count} B"),
+                _ if value < 9.95 => format!("{value:.1} {unit}"),
+                _ => format!("{value:.0} {unit}"),
+            };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} TB")
 }
 
 /// Seconds as a person reads them.
@@ -35,6 +51,24 @@ mod tests {
             [0, 999, 1000, 1_234_567].map(count),
             ["0", "999", "1,000", "1,234,567"]
         );
+    }
+
+    #[test]
+    fn bytes_have_two_digits_or_three() {
+        let sizes = [
+            0,
+            999,
+            1000,
+            9_949,
+            99_900,
+            999_600,
+            1_500_000_000,
+            2_000_000_000_000,
+        ];
+        let expected = [
+            "0 B", "999 B", "1.0 kB", "9.9 kB", "100 kB", "1.0 MB", "1.5 GB", "2.0 TB",
+        ];
+        assert_eq!(sizes.map(bytes), expected);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     app::{App, Output, sentences},
-    hub_server::{File, Gated, Host, Kind, Repository, Server, hostile_paths},
+    hub_server::{File, Host, Kind, Repository, Server, hostile_paths},
 };
 
 /// The program with a Hub to ask.
@@ -34,11 +34,23 @@ fn ask_with(app: &App, server: &Server, words: &str, input: &str) -> Output {
     app.run_command(command(app, server, words), input)
 }
 
+impl Output {
+    /// Expects an exit code, and all of these words in what was said.
+    #[track_caller]
+    pub(crate) fn check(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        for word in words {
+            let is_said = self.stdout.contains(word) || self.stderr.contains(word);
+            assert!(is_said, "`{word}` is not in {self:?}");
+        }
+    }
+}
+
 /// The answer as JSON; it has to succeed.
 #[track_caller]
 fn ask_json(app: &App, server: &Server, words: &str) -> Value {
     let output = ask(app, server, &format!("{words} --json"));
-    assert_eq!(output.code, 0, "{output:?}");
+    output.check(0, &[]);
     serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap()
 }
 
@@ -79,9 +91,9 @@ pub(crate) fn snapshot(app: &App, folder: &str, commit: &str) -> std::path::Path
 fn a_model_is_found_and_shown_before_anything_is_fetched() {
     let (app, server) = (App::new(), Server::start());
     let mut tiny = model("Maker/Tiny", 300_000);
-    tiny.pipeline_tag = Some("text-generation".to_owned());
-    tiny.tags = vec!["license:mit".to_owned()];
-    tiny.downloads = 1234;
+    tiny.about["pipeline_tag"] = json!("text-generation");
+    tiny.about["tags"] = json!(["license:mit"]);
+    tiny.about["downloads"] = json!(1234);
     server.add(tiny);
     server.add(Repository::new(Kind::Model, "Other/Large"));
 
@@ -91,17 +103,15 @@ fn a_model_is_found_and_shown_before_anything_is_fetched() {
     let one = ask_json(&app, &server, "hub search --task any --limit 1");
     assert_eq!(one["more"], true);
 
-    let shown = ask(&app, &server, "hub show Maker/Tiny");
-    for words in [
+    let words = [
         "licence       mit",
         "architecture  llama",
         "context       2,048 tokens",
         "300 kB in 3 files",
         "Train an adapter",
         "Talk",
-    ] {
-        assert!(shown.stdout.contains(words), "{words}: {shown:?}");
-    }
+    ];
+    ask(&app, &server, "hub show Maker/Tiny").check(0, &words);
     let shown = ask_json(&app, &server, "hub show Maker/Tiny");
     assert_eq!(shown["card"], json!("# Tiny\n\nA model."));
     assert_eq!(shown["uses"]["can_train"], json!(true));
@@ -111,7 +121,7 @@ fn a_model_is_found_and_shown_before_anything_is_fetched() {
 #[test]
 fn a_model_is_fetched_listed_and_deleted() {
     let (app, server) = (App::new(), Server::start());
-    server.set_redirects_small_files(true);
+    server.redirect_small_files();
     let commit = server.add(model("Maker/Tiny", 300_000));
     let got = ask(&app, &server, "hub get Maker/Tiny");
     let folder = snapshot(&app, "models--Maker--Tiny", &commit);
@@ -124,20 +134,15 @@ fn a_model_is_fetched_listed_and_deleted() {
     assert_eq!(weights.len(), 300_000);
 
     server.forget_requests();
-    let again = ask(&app, &server, "hub get Maker/Tiny");
-    assert!(again.stderr.contains("everything is here"), "{again:?}");
+    ask(&app, &server, "hub get Maker/Tiny").check(0, &["everything is here"]);
     assert!(asks_api_alone(&server));
 
     let words = "hub get Maker/Tiny --file model-q4.gguf --file pytorch_model.bin";
-    let named = ask(&app, &server, words);
-    let warning = "pytorch_model.bin: It may be a pickle";
-    assert!(named.stderr.contains(warning), "{named:?}");
+    ask(&app, &server, words).check(0, &["pytorch_model.bin: It may be a pickle"]);
     assert_eq!(names(&folder).len(), 5);
 
-    let listed = ask(&app, &server, "hub list");
-    let line = "Maker/Tiny  model  305 kB";
-    assert!(listed.stdout.contains(line), "{listed:?}");
-    assert_eq!(ask(&app, &server, "hub rm Maker/Tiny").code, 2);
+    ask(&app, &server, "hub list").check(0, &["Maker/Tiny  model  305 kB"]);
+    ask(&app, &server, "hub rm Maker/Tiny").check(2, &[]);
     let removed = ask_json(&app, &server, "hub rm Maker/Tiny --yes");
     let freed = removed["freed_bytes"].as_u64().unwrap();
     assert!(freed > 305_000, "{removed}");
@@ -145,7 +150,7 @@ fn a_model_is_fetched_listed_and_deleted() {
 }
 
 /// Whether no large file was asked for.
-fn asks_api_alone(server: &Server) -> bool {
+pub(crate) fn asks_api_alone(server: &Server) -> bool {
     let requests = server.requests();
     requests.iter().all(|request| request.host == Host::Api)
 }
@@ -164,21 +169,12 @@ fn a_newer_revision_fetches_only_what_changed_and_each_is_deleted_alone() {
 
     let revisions = &ask_json(&app, &server, "hub list")[0]["revisions"];
     assert_eq!(revisions.as_array().unwrap().len(), 2);
-    let removed = ask_json(
-        &app,
-        &server,
-        &format!("hub rm Maker/Tiny --revision {old} --yes"),
-    );
-    assert_eq!(
-        removed["freed_bytes"], 2,
-        "only the old tokenizer is nobody's"
-    );
-    let folder = snapshot(&app, "models--Maker--Tiny", &new);
-    assert_eq!(
-        fs::read(folder.join("model.safetensors")).unwrap().len(),
-        100_000
-    );
-    // The name means the new one from here on, also for other programs.
+    let words = format!("hub rm Maker/Tiny --revision {old} --yes");
+    // Only the old tokenizer is nobody's.
+    assert_eq!(ask_json(&app, &server, &words)["freed_bytes"], 2);
+    let weights = snapshot(&app, "models--Maker--Tiny", &new).join("model.safetensors");
+    assert_eq!(fs::read(weights).unwrap().len(), 100_000);
+    // The name continues to mean the new one, also for other programs.
     let main = app.hub_home().join("hub/models--Maker--Tiny/refs/main");
     assert_eq!(fs::read_to_string(main).unwrap(), new);
 }
@@ -186,47 +182,29 @@ fn a_newer_revision_fetches_only_what_changed_and_each_is_deleted_alone() {
 #[test]
 fn the_token_is_kept_private_and_goes_to_no_other_host() {
     let (app, server) = (App::new(), Server::start());
-    server.set_token(Some("hf_good_token"));
+    server.set_token("hf_good_token");
     let mut gated = model("Maker/Gated", 50_000);
-    gated.gated = Gated::Manual;
+    gated.gated = true;
     server.add(gated);
 
     let wrong = ask_with(&app, &server, "hub login", "hf_wrong_token\n");
-    assert_eq!(
-        (wrong.code, wrong.stderr.contains("hf_wrong")),
-        (1, false),
-        "{wrong:?}"
-    );
+    wrong.check(1, &[]);
+    assert!(!wrong.stderr.contains("hf_wrong"), "{wrong:?}");
     let login = ask_with(&app, &server, "hub login", "hf_good_token\n");
-    assert!(
-        login.stdout.starts_with("logged in as ")
-            && login.stdout.contains("a file that only you can read"),
-        "{login:?}"
-    );
-    assert!(
-        ask(&app, &server, "hub whoami")
-            .stdout
-            .contains("hub-token")
-    );
+    login.check(0, &["logged in as ", "a file that only you can read"]);
+    ask(&app, &server, "hub whoami").check(0, &["hub-token"]);
 
     server.forget_requests();
     let got = ask(&app, &server, "hub get Maker/Gated --json");
-    assert_eq!(got.code, 0, "{got:?}");
+    got.check(0, &[]);
     let requests = server.requests();
     let sends_token = |host| {
-        requests
-            .iter()
-            .filter(move |it| it.host == host)
-            .any(|it| it.header("authorization").is_some())
+        let mut requests = requests.iter().filter(move |it| it.host == host);
+        requests.any(|it| it.header("authorization").is_some())
     };
-    assert!(
-        requests.iter().any(|it| it.host == Host::Cdn),
-        "the weights lie on another host"
-    );
-    assert_eq!(
-        (sends_token(Host::Api), sends_token(Host::Cdn)),
-        (true, false)
-    );
+    assert!(!asks_api_alone(&server), "the weights lie on another host");
+    let sends_token = [Host::Api, Host::Cdn].map(sends_token);
+    assert_eq!(sends_token, [true, false]);
 
     for output in [login, got] {
         assert!(!format!("{output:?}").contains("good_token"));
@@ -239,67 +217,44 @@ fn the_token_is_kept_private_and_goes_to_no_other_host() {
         .filter(|path| holds(&app.folder().join(path)))
         .collect();
     assert_eq!(holders, ["home/hub-token"]);
-    assert_eq!(ask(&app, &server, "hub logout").code, 0);
-    assert!(
-        ask(&app, &server, "hub whoami")
-            .stdout
-            .starts_with("nobody is logged in")
-    );
+    ask(&app, &server, "hub logout").check(0, &[]);
+    ask(&app, &server, "hub whoami").check(0, &["nobody is logged in"]);
 }
 
 #[test]
 fn who_has_access_gets_a_file_of_a_gated_model_without_a_config() {
     let (app, server) = (App::new(), Server::start());
-    server.set_token(Some("hf_good_token"));
+    server.set_token("hf_good_token");
     let weights = File::large("model-q4.gguf", vec![7; 5000]);
     let mut gated = Repository::new(Kind::Model, "Maker/Packed").with(weights);
-    gated.gated = Gated::Manual;
+    gated.gated = true;
     server.add(gated);
     let get = |words: &str| {
         let mut get = command(&app, &server, words);
         get.env("HF_TOKEN", "hf_good_token");
         app.run_command(get, "")
     };
-    let got = get("hub get Maker/Packed --file model-q4.gguf");
-    assert_eq!(got.code, 0, "{got:?}");
+    get("hub get Maker/Packed --file model-q4.gguf").check(0, &[]);
     // Nothing of it can be used here, so nothing is fetched that nobody named.
-    let needed = get("hub get Maker/Packed");
-    assert!(
-        needed.stderr.contains("no weights as safetensors"),
-        "{needed:?}"
-    );
+    get("hub get Maker/Packed").check(1, &["no weights as safetensors"]);
 }
 
 #[test]
 fn who_has_no_access_is_told_to_accept_the_terms() {
     let (app, server) = (App::new(), Server::start());
-    server.set_token_without_access(Some("hf_stranger_token"));
+    server.set_token_without_access("hf_stranger_token");
     let mut gated = model("Maker/Gated", 1000);
-    gated.gated = Gated::Auto;
+    gated.gated = true;
     server.add(gated);
-    let refused = ask(&app, &server, "hub get Maker/Gated");
-    assert_eq!(refused.code, 1);
-    assert!(
-        refused
-            .stderr
-            .contains("its makers let only those have it who accept their terms"),
-        "{refused:?}"
-    );
-    assert!(
-        refused
-            .stderr
-            .contains("hint: accept the terms on its page"),
-        "{refused:?}"
-    );
-
+    let words = [
+        "its makers let only those have it who accept their terms",
+        "hint: accept the terms on its page",
+    ];
+    ask(&app, &server, "hub get Maker/Gated").check(1, &words);
     let mut get = command(&app, &server, "hub get Maker/Gated");
     get.env("HF_TOKEN", "hf_stranger_token");
     let refused = app.run_command(get, "");
-    assert_eq!(refused.code, 1);
-    assert!(
-        refused.stderr.contains("with the account of your token"),
-        "{refused:?}"
-    );
+    refused.check(1, &["with the account of your token"]);
 }
 
 /// A model that was trained here, as somebody would have put it on the Hub.
@@ -328,44 +283,17 @@ fn a_model_that_is_not_here_is_offered_and_then_talked_to_and_trained() {
     let (app, server) = (App::new(), Server::start());
     server.add(trained(&app));
 
-    let unasked = ask(&app, &server, "chat Maker/Small");
-    assert_eq!(unasked.code, 2);
-    assert!(
-        unasked
-            .stderr
-            .contains("nobody can be asked here: Maker/Small is not here. Fetch "),
-        "{unasked:?}"
-    );
-    let chat = ask_with(
-        &app,
-        &server,
-        "chat Maker/Small --yes --set max_tokens=3",
-        "The cat\n",
-    );
-    assert_eq!(chat.code, 0, "{chat:?}");
+    let words = ["nobody can be asked here: Maker/Small is not here. Fetch "];
+    ask(&app, &server, "chat Maker/Small").check(2, &words);
+    let chat = "chat Maker/Small --yes --set max_tokens=3";
+    ask_with(&app, &server, chat, "The cat\n").check(0, &[]);
     // Now it is here, and nobody is asked any more.
-    let here = app.run(&[
-        "train",
-        "--model",
-        "Maker/Small",
-        "--data",
-        "animals.txt",
-        "--steps",
-        "1",
-        "--plan",
-    ]);
-    assert_eq!(here.code, 0, "{here:?}");
-    let missing = ask(
-        &app,
-        &server,
-        "train --model Maker/None --data animals.txt --yes",
-    );
-    assert!(
-        missing
-            .stderr
-            .contains("there is no model `Maker/None` on this machine, and could not look"),
-        "{missing:?}"
-    );
+    let train = "train --model Maker/Small --data animals.txt --steps 1 --plan";
+    let train: Vec<&str> = train.split(' ').collect();
+    app.run(&train).check(0, &[]);
+    let missing = "train --model Maker/None --data animals.txt --yes";
+    let words = ["there is no model `Maker/None` on this machine, and could not look"];
+    ask(&app, &server, missing).check(1, &words);
 }
 
 #[test]
@@ -382,59 +310,34 @@ fn a_part_of_a_data_set_is_fetched_and_learned_from() {
         ));
     let card = json!({"configs": [{"config_name": "main", "data_files": [
         {"split": "train", "path": "main/train-*"}, {"split": "test", "path": "main/test-*"}]}]});
-    data.info = json!({"cardData": card}).as_object().unwrap().clone();
+    data.about["cardData"] = card;
     let commit = server.add(data);
 
     let shown = ask(&app, &server, "hub show Maker/Sums --data");
-    assert!(
-        shown.stdout.contains("main  train  JSON lines  2 files"),
-        "{shown:?}"
-    );
+    shown.check(0, &["main  train  JSON lines  2 files"]);
     let wrong = ask(&app, &server, "hub get Maker/Sums --data --split dev");
-    assert_eq!(wrong.code, 2);
-    assert!(
-        wrong
-            .stderr
-            .contains("has no part `dev`\nhint: its parts are test of main, train of main"),
-        "{wrong:?}"
-    );
-    let got = ask(&app, &server, "hub get Maker/Sums --data --split train");
-    assert_eq!(got.code, 0, "{got:?}");
-    let folder = snapshot(&app, "datasets--Maker--Sums", &commit);
-    assert_eq!(
-        names(&folder.join("main")),
-        ["train-0.jsonl", "train-1.jsonl"]
-    );
-    let folder = folder.display().to_string();
-    let columns = [
-        "--column",
-        "prompt=question",
-        "--column",
-        "completion=answer",
-    ];
-    let inspected = app.run(&[&["data", "inspect", &folder][..], &columns].concat());
-    assert!(inspected.stdout.contains("100"), "{inspected:?}");
+    let words = "has no part `dev`\nhint: its parts are test of main, train of main";
+    wrong.check(2, &[words]);
+    ask(&app, &server, "hub get Maker/Sums --data --split train").check(0, &[]);
+    let folder = snapshot(&app, "datasets--Maker--Sums", &commit).join("main");
+    assert_eq!(names(&folder), ["train-0.jsonl", "train-1.jsonl"]);
+    let columns = "--column prompt=question --column completion=answer";
+    let inspect = format!("data inspect {} {columns}", folder.display());
+    let inspect: Vec<&str> = inspect.split(' ').collect();
+    app.run(&inspect).check(0, &["100"]);
 }
 
 #[test]
 fn offline_is_a_state_with_a_code_of_its_own() {
     let (app, server) = (App::new(), Server::start());
     let off = app.run(&["hub", "search", "x"]);
-    assert_eq!(off.code, 3);
-    assert!(
-        off.stderr.contains("HF_HUB_OFFLINE") && off.stderr.contains("work all the same"),
-        "{off:?}"
-    );
+    off.check(3, &["HF_HUB_OFFLINE", "work all the same"]);
     let mut nobody = command(&app, &server, "hub search x");
     nobody.env("HF_ENDPOINT", "http://127.0.0.1:9");
     let nobody = app.run_command(nobody, "");
-    assert_eq!(nobody.code, 3);
-    assert!(
-        nobody.stderr.contains("127.0.0.1:9 can't be reached"),
-        "{nobody:?}"
-    );
+    nobody.check(3, &["127.0.0.1:9 can't be reached"]);
     // What is here works, and nobody waits for the network.
-    assert_eq!(app.run(&["hub", "list"]).code, 0);
+    app.run(&["hub", "list"]).check(0, &[]);
     assert!(app.run(&["chat", "Maker/Tiny"]).stderr.contains("no model"));
     assert!(server.requests().is_empty());
 }
@@ -447,24 +350,18 @@ fn hostile_names_and_sizes_stay_outside() {
     for path in &hostile {
         repository = repository.with(File::small(path, *b"gotcha"));
     }
-    repository.info = json!({"pipeline_tag": "text\u{1b}[31m", "tags": ["license:\u{202e}tim"]})
-        .as_object()
-        .unwrap()
-        .clone();
+    repository.about["pipeline_tag"] = json!("text\u{1b}[31m");
+    repository.about["tags"] = json!(["license:\u{202e}tim"]);
     server.add(repository);
     let shown = ask(&app, &server, "hub show Maker/Tiny");
     let left_out = format!("{} of its files can't be kept here", hostile.len());
-    assert!(shown.stdout.contains(&left_out), "{shown:?}");
-    assert!(
-        !shown.stdout.contains(['\u{1b}', '\u{202e}', '\u{7}']),
-        "{shown:?}"
-    );
-    let named = ask(&app, &server, "hub get Maker/Tiny --file ../../x");
-    assert_eq!(named.code, 2, "{named:?}");
-    for id in ["../../etc", "a/b/c", "C:\\x"] {
-        assert_eq!(ask(&app, &server, &format!("hub get {id}")).code, 2);
+    shown.check(0, &[&left_out]);
+    let hides = shown.stdout.contains(['\u{1b}', '\u{202e}', '\u{7}']);
+    assert!(!hides, "{shown:?}");
+    for id in ["Maker/Tiny --file ../../x", "../../etc", "a/b/c", "C:\\x"] {
+        ask(&app, &server, &format!("hub get {id}")).check(2, &[]);
     }
-    assert_eq!(ask(&app, &server, "hub get Maker/Tiny").code, 0);
+    ask(&app, &server, "hub get Maker/Tiny").check(0, &[]);
     let wrong = files(app.folder())
         .into_iter()
         .find(|path| fs::read(app.folder().join(path)).is_ok_and(|it| it == b"gotcha"));
@@ -489,13 +386,8 @@ fn what_another_program_fetched_is_here() {
     std::os::unix::fs::symlink(format!("../../blobs/{blob}"), link).unwrap();
     #[cfg(windows)]
     fs::copy(root.join("blobs").join(&blob), link).unwrap();
-    let listed = app.run(&["hub", "list"]);
-    assert!(
-        listed
-            .stdout
-            .contains("maker/old  model  42 B  01234567  main  1 files"),
-        "{listed:?}"
-    );
+    let words = "maker/old  model  42 B  01234567  main  1 files";
+    app.run(&["hub", "list"]).check(0, &[words]);
 }
 
 /// The names in a folder, in order.

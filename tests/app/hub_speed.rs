@@ -13,13 +13,13 @@ use std::{
 use crate::{
     app::App,
     hub::{model, spawn},
-    hub_server::{Fault, Server, Times},
+    hub_server::{ALWAYS, Fault, Server},
 };
 
 const BYTES: usize = 1_000_000_000;
 const ROUNDS: usize = 5;
 /// A line of two and a half gigabits a second.
-const LINE: u64 = 300_000_000;
+const LINE: usize = 300_000_000;
 
 /// Seconds and the most kilobytes of memory that a download takes, of a model that is not here.
 fn download(server: &Server) -> (f64, u64) {
@@ -92,11 +92,7 @@ fn a_checked_download_is_as_fast_as_one_with_curl_and_takes_no_more_memory_for_a
         memory = memory.max(most);
     }
     println!("ours {ours:.2?} s, curl {bare:.2?} s, curl with sha256sum {checked:.2?} s");
-    server.fail(
-        "/xet-bridge-us/",
-        Times::Always,
-        Fault::BytesPerSecond(LINE),
-    );
+    server.fail("/xet-bridge-us/", ALWAYS, Fault::BytesPerSecond(LINE));
     let (line_ours, line_curl) = (download(&server).0, curl(&server, false));
     println!("over a line of {LINE} bytes a second: ours {line_ours:.2} s, curl {line_curl:.2} s");
     println!("{small_memory} kB for a tenth of the file, {memory} kB for the whole");

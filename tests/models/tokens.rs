@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use models::data::{
     DataRequest,
-    encode::{Learn, TokenRow, encode, encode_chat},
+    encode::{Encoded, Learn, TokenRow, encode, encode_chat},
     outline::Outline,
     row::{Message, Role},
     summary::{LengthSummary, preview},
@@ -20,6 +20,27 @@ fn tokenizer() -> Tokenizer {
     let texts =
         ["What is 2 and 2? It is 4. The answer of the assistant, the words of the user."; 3];
     Tokenizer::train(texts.into_iter(), 330).unwrap()
+}
+
+/// Rows of JSON, and what they are as tokens.
+fn encoded(text: &str, template: &ChatTemplate, learn: Learn, length: usize) -> Encoded {
+    let dataset = opened("a.jsonl", text.as_bytes(), DataRequest::default()).unwrap();
+    encode(
+        &dataset,
+        &dataset.rows,
+        &tokenizer(),
+        template,
+        learn,
+        length,
+    )
+}
+
+/// Lines of JSON: questions and answers.
+fn talks(talks: &[(&str, &str)]) -> String {
+    let rows = talks.iter().map(|(prompt, completion)| {
+        json!({"prompt": prompt, "completion": completion}).to_string()
+    });
+    rows.collect::<Vec<_>>().join("\n")
 }
 
 /// The text of a conversation with the learned part in ⟦brackets⟧, one for each row it gives.
@@ -115,19 +136,10 @@ fn a_template_that_rewrites_the_past_gives_a_row_for_each_turn() {
 
 #[test]
 fn a_conversation_the_template_refuses_is_a_problem_with_its_line() {
-    let tokenizer = tokenizer();
     let refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('no system here') }}{% endif %}{{ messages }}";
-    let template = ChatTemplate::from_source(refuses, &tokenizer).unwrap();
+    let template = ChatTemplate::from_source(refuses, &tokenizer()).unwrap();
     let row = r#"{"system": "S", "prompt": "Q", "completion": "A"}"#;
-    let dataset = opened("a.jsonl", row.as_bytes(), DataRequest::default()).unwrap();
-    let encoded = encode(
-        &dataset,
-        &dataset.rows,
-        &tokenizer,
-        &template,
-        Learn::Assistant,
-        100,
-    );
+    let encoded = encoded(row, &template, Learn::Assistant, 100);
     assert_eq!(encoded.rows.len(), 0);
     let problem = encoded.problems[0].to_string();
     assert!(
@@ -140,68 +152,34 @@ fn a_conversation_the_template_refuses_is_a_problem_with_its_line() {
 fn a_checkpoint_without_a_template_gets_chat_ml_and_says_so() {
     let folder = tempfile::tempdir().unwrap();
     tokenizer().save(folder.path(), None).unwrap();
-    let template = ChatTemplate::of(&Tokenizer::load(folder.path()).unwrap()).unwrap();
-    assert_eq!(template.origin, TemplateOrigin::ChatMl);
-    assert!(template.reason.contains("ChatML") && template.reason.contains("no chat template"));
+    let template = || ChatTemplate::of(&Tokenizer::load(folder.path()).unwrap()).unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    assert_eq!(template().origin, TemplateOrigin::ChatMl);
+    let reason = template().reason;
+    assert!(reason.contains("ChatML") && reason.contains("no chat template"));
 
     let named = json!({"chat_template": [{"name": "tools", "template": "T"}, {"name": "default", "template": "D"}]});
-    fs::write(
-        folder.path().join("tokenizer_config.json"),
-        named.to_string(),
-    )
-    .unwrap();
-    let template = ChatTemplate::of(&Tokenizer::load(folder.path()).unwrap()).unwrap();
-    assert_eq!(
-        (template.origin, template.source.as_str()),
-        (TemplateOrigin::TokenizerConfig, "D")
-    );
+    write("tokenizer_config.json", &named.to_string());
+    assert_eq!(template().origin, TemplateOrigin::TokenizerConfig);
+    assert_eq!(template().source, "D");
 
-    fs::write(folder.path().join("chat_template.jinja"), "{{ 'F' }}").unwrap();
-    let template = ChatTemplate::of(&Tokenizer::load(folder.path()).unwrap()).unwrap();
-    assert_eq!(
-        (template.origin, template.prompt(&[]).unwrap().as_str()),
-        (TemplateOrigin::File, "F")
-    );
+    write("chat_template.jinja", "{{ 'F' }}");
+    assert_eq!(template().origin, TemplateOrigin::File);
+    assert_eq!(template().prompt(&[]).unwrap(), "F");
 }
 
 #[test]
 fn long_rows_are_cut_and_counted_and_a_row_that_loses_everything_is_reported() {
-    let tokenizer = tokenizer();
-    let template = ChatTemplate::of(&tokenizer).unwrap();
-    let row = |prompt: &str, completion: &str| {
-        json!({"prompt": prompt, "completion": completion}).to_string()
-    };
-    let text = [
-        row("Q", "A"),
-        row("Q", &"ab".repeat(100)),
-        row(&"ab".repeat(100), "A"),
-    ]
-    .join("\n");
-    let dataset = opened("a.jsonl", text.as_bytes(), DataRequest::default()).unwrap();
-    let encoded = encode(
-        &dataset,
-        &dataset.rows,
-        &tokenizer,
-        &template,
-        Learn::Assistant,
-        60,
-    );
-    assert_eq!((encoded.rows.len(), encoded.truncated), (2, 2));
-    assert!(
-        encoded.cut_away[0].to_string().starts_with("line 3: has "),
-        "{:?}",
-        encoded.cut_away
-    );
-    assert_eq!(encoded.rows[1].tokens.len(), 60);
-    assert_eq!(LengthSummary::new(&encoded.rows).truncated, 1);
-    let all = encode(
-        &dataset,
-        &dataset.rows,
-        &tokenizer,
-        &template,
-        Learn::All,
-        60,
-    );
+    let template = ChatTemplate::of(&tokenizer()).unwrap();
+    let long = "ab".repeat(100);
+    let text = talks(&[("Q", "A"), ("Q", &long), (&long, "A")]);
+    let some = encoded(&text, &template, Learn::Assistant, 60);
+    assert_eq!((some.rows.len(), some.truncated), (2, 2));
+    let cut_away = some.cut_away[0].to_string();
+    assert!(cut_away.starts_with("line 3: has "), "{cut_away}");
+    assert_eq!(some.rows[1].tokens.len(), 60);
+    assert_eq!(LengthSummary::new(&some.rows).truncated, 1);
+    let all = encoded(&text, &template, Learn::All, 60);
     assert!(all.problems.is_empty() && all.rows.iter().all(|row| row.learned.iter().all(|&it| it)));
 }
 
@@ -209,15 +187,8 @@ fn long_rows_are_cut_and_counted_and_a_row_that_loses_everything_is_reported() {
 fn an_outline_says_of_every_length_what_making_tokens_for_it_says() {
     let tokenizer = tokenizer();
     let template = ChatTemplate::of(&tokenizer).unwrap();
-    let talk = |prompt: &str, completion: &str| {
-        json!({"prompt": prompt, "completion": completion}).to_string()
-    };
-    let text = [
-        talk("Q", "A"),
-        talk("Q", &"ab".repeat(20)),
-        talk(&"ab".repeat(20), "A"),
-    ]
-    .join("\n");
+    let long = "ab".repeat(20);
+    let text = talks(&[("Q", "A"), ("Q", &long), (&long, "A")]);
     let dataset = opened("a.jsonl", text.as_bytes(), DataRequest::default()).unwrap();
     let rows = &dataset.rows;
     let mut cut_away = 0;
@@ -241,20 +212,9 @@ fn an_outline_says_of_every_length_what_making_tokens_for_it_says() {
 fn a_text_row_ends_with_the_end_token() {
     let tokenizer = tokenizer();
     let template = ChatTemplate::of(&tokenizer).unwrap();
-    let dataset = opened("a.jsonl", br#"{"text": "words"}"#, DataRequest::default()).unwrap();
-    let encoded = encode(
-        &dataset,
-        &dataset.rows,
-        &tokenizer,
-        &template,
-        Learn::Assistant,
-        60,
-    );
-    assert_eq!(
-        encoded.rows[0].tokens.last().copied(),
-        tokenizer.special.end
-    );
-    assert!(encoded.rows[0].learned.iter().all(|&it| it));
+    let row = &encoded(r#"{"text": "words"}"#, &template, Learn::Assistant, 60).rows[0];
+    assert_eq!(row.tokens.last().copied(), tokenizer.special.end);
+    assert!(row.learned.iter().all(|&it| it));
 }
 
 /// Templates, and what transformers made of them.

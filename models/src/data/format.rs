@@ -500,12 +500,14 @@ fn reason(
 
 /// `a`, `b` and `c`.
 fn listed<T: AsRef<str>>(names: &[T]) -> String {
-    let quoted: Vec<String> = names
-        .iter()
-        .map(|name| format!("`{}`", name.as_ref()))
-        .collect();
-    match quoted.split_last() {
+    let quoted = names.iter().map(|name| format!("`{}`", name.as_ref()));
+    joined(&quoted.collect::<Vec<_>>())
+}
+
+/// The words of a list, as a sentence has them.
+fn joined(words: &[String]) -> String {
+    match words.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
-        _ => quoted.concat(),
+        _ => words.concat(),
     }
 }

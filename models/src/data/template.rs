@@ -84,52 +84,35 @@ impl ChatTemplate {
     /// `tokenizer_config.json`; of a named list, the one called `default`. Without one: ChatML.
     pub fn of(tokenizer: &Tokenizer) -> Result<Self> {
         let config = tokenizer.config()?;
-        if let Some(source) = tokenizer.template_file() {
-            return Self::compile(
-                source,
-                tokenizer,
-                TemplateOrigin::File,
-                "from `chat_template.jinja`",
-            );
-        }
-        match &config.chat_template {
-            Some(ChatTemplateField::Single(source)) => Self::compile(
-                source,
-                tokenizer,
-                TemplateOrigin::TokenizerConfig,
-                "from `tokenizer_config.json`",
-            ),
-            Some(ChatTemplateField::Named(list)) if !list.is_empty() => {
-                let chosen = list
-                    .iter()
-                    .find(|it| it.name == "default")
-                    .unwrap_or(&list[0]);
-                let reason = format!(
-                    "`{}`, one of {} in `tokenizer_config.json`",
-                    chosen.name,
-                    list.len()
-                );
-                Self::compile(
-                    &chosen.template,
-                    tokenizer,
-                    TemplateOrigin::TokenizerConfig,
-                    &reason,
-                )
+        let (source, origin, reason) = match (tokenizer.template_file(), &config.chat_template) {
+            (Some(source), _) => {
+                let reason = "from `chat_template.jinja`".to_owned();
+                (source, TemplateOrigin::File, reason)
+            }
+            (None, Some(ChatTemplateField::Single(source))) => {
+                let reason = "from `tokenizer_config.json`".to_owned();
+                (source.as_str(), TemplateOrigin::TokenizerConfig, reason)
+            }
+            (None, Some(ChatTemplateField::Named(list))) if !list.is_empty() => {
+                let default = list.iter().find(|it| it.name == "default");
+                let (chosen, count) = (default.unwrap_or(&list[0]), list.len());
+                let name = &chosen.name;
+                let reason = format!("`{name}`, one of {count} in `tokenizer_config.json`");
+                (&*chosen.template, TemplateOrigin::TokenizerConfig, reason)
             }
             _ => {
-                let known = [TURN_START, TURN_END]
-                    .iter()
-                    .all(|it| tokenizer.token_id(it).is_some());
-                let spelled = match known {
+                let mut marks = [TURN_START, TURN_END].iter();
+                let spelled = match marks.all(|it| tokenizer.token_id(it).is_some()) {
                     true => "",
                     false => {
                         ", whose marks its vocabulary lacks: they are spelled in ordinary tokens"
                     }
                 };
                 let reason = format!("ChatML, because there is no chat template{spelled}");
-                Self::compile(CHAT_ML, tokenizer, TemplateOrigin::ChatMl, &reason)
+                (CHAT_ML, TemplateOrigin::ChatMl, reason)
             }
-        }
+        };
+        Self::compile(source, tokenizer, origin, &reason)
     }
 
     /// A template from its text.

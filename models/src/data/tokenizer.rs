@@ -379,41 +379,33 @@ impl Tokenizer {
 /// A cut never falls between two white-space characters, which tokenizers like to join; a text without such a place
 /// stays whole.
 pub(crate) fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
+    cut(text, |rest| {
         let bytes = rest.as_bytes();
-        let cut = (PIECE_BYTES..rest.len())
-            .find(|&at| bytes[at - 1] == b'\n' && bytes[at].is_ascii_graphic())
-            .unwrap_or(rest.len());
-        let (piece, after) = rest.split_at(cut);
-        rest = after;
-        Some(piece)
+        (PIECE_BYTES..rest.len()).find(|&at| bytes[at - 1] == b'\n' && bytes[at].is_ascii_graphic())
     })
 }
 
 /// Cuts a text where a word grows beyond [`MAX_WORD_BYTES`]. Learning pairs takes time in the square of a word's length.
 fn words_cut(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
+    cut(text, |rest| {
         let mut word_start = 0;
-        let mut cut = rest.len();
-        for (at, letter) in rest.char_indices() {
+        let is_too_long = |(at, letter): &(usize, char)| {
             if letter.is_whitespace() {
                 word_start = at + letter.len_utf8();
-            } else if at - word_start >= MAX_WORD_BYTES {
-                cut = at;
-                break;
             }
-        }
-        let (piece, after) = rest.split_at(cut);
+            !letter.is_whitespace() && at - word_start >= MAX_WORD_BYTES
+        };
+        rest.char_indices().find(is_too_long).map(|(at, _)| at)
+    })
+}
+
+/// Cuts a text into pieces; each time, `end` says where in the rest the next one ends, if not with the rest.
+fn cut(text: &str, end: impl Fn(&str) -> Option<usize>) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (piece, after) = rest.split_at(end(rest).unwrap_or(rest.len()));
         rest = after;
-        Some(piece)
+        (!piece.is_empty()).then_some(piece)
     })
 }
 

@@ -5,14 +5,14 @@ use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
 use console::style;
 use indicatif::ProgressBar;
 use models::{
-    bench::{Size, WORKLOADS, published::PUBLISHED},
+    bench::{Size, Unit, WORKLOADS, published::PUBLISHED},
     device::RequestedDevice,
     figures::duration,
 };
 
 use super::{
     Ended,
-    terminal::{Terminal, count_interrupts, table},
+    terminal::{Terminal, count_interrupts},
 };
 use crate::{
     host::{
@@ -62,35 +62,29 @@ fn seconds(words: &str) -> Result<f64, String> {
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    match arguments.compare.as_slice() {
-        [] => {}
-        [earlier, later] => {
+    match (arguments.compare.as_slice(), &arguments.import) {
+        ([earlier, later], _) => {
             let (earlier, later) = (benchmarks::read(earlier)?, benchmarks::read(later)?);
-            return compare(&earlier, &later, terminal);
+            compare(&earlier, &later, terminal)?;
         }
-        files => {
-            let problem = format!(
-                "two benchmarks can be compared, and {} are named",
-                files.len()
-            );
+        ([_, ..], _) => {
+            let count = arguments.compare.len();
+            let problem = format!("two benchmarks can be compared, and {count} are named");
             return Err(AppError::invalid(problem));
         }
-    }
-    if let Some(path) = &arguments.import {
-        let report = benchmarks::import(&host.paths, path)?;
-        terminal.note("imported");
-        if let Some(path) = &arguments.export {
-            benchmarks::export(&report, path)?;
+        ([], Some(path)) => {
+            let report = benchmarks::import(&host.paths, path)?;
+            terminal.note("imported");
+            if let Some(path) = &arguments.export {
+                benchmarks::export(&report, path)?;
+            }
+            show(&report, host, terminal)?;
         }
-        return show(&report, host, terminal);
+        ([], None) if arguments.list => list(host, terminal)?,
+        ([], None) if arguments.published => published(terminal)?,
+        ([], None) => return measure(arguments, host, terminal),
     }
-    if arguments.list {
-        return list(host, terminal);
-    }
-    if arguments.published {
-        return published(terminal);
-    }
-    measure(arguments, host, terminal)
+    Ok(Ended::Done)
 }
 
 fn measure(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
@@ -131,10 +125,8 @@ fn tell(news: &BenchNews<'_>, bar: &ProgressBar, began: &mut Option<Instant>, te
         }
         BenchNews::WaitsFor { work, device } => {
             let (work, device) = (work.describe(), &device.name);
-            terminal.note_above(
-                bar,
-                format_args!("waiting until {work} on {device} has ended"),
-            );
+            let words = format_args!("waiting until {work} on {device} has ended");
+            terminal.note_above(bar, words);
         }
         BenchNews::Checks { device } => {
             terminal.note_above(bar, format_args!("{} is checked first", device.name));
@@ -162,10 +154,9 @@ fn tell(news: &BenchNews<'_>, bar: &ProgressBar, began: &mut Option<Instant>, te
     }
 }
 
-fn show(report: &BenchReport, host: &Host, terminal: &Terminal) -> Result<Ended> {
+fn show(report: &BenchReport, host: &Host, terminal: &Terminal) -> Result<()> {
     if terminal.json {
-        terminal.json(report)?;
-        return Ok(Ended::Done);
+        return terminal.json(report);
     }
     for on in &report.devices {
         terminal.line(style(format!("{} ({})", on.device.name, on.device.kind)).bold());
@@ -184,21 +175,15 @@ fn show(report: &BenchReport, host: &Host, terminal: &Terminal) -> Result<Ended>
             line.extend(cells(on, row));
             line
         }));
-        for line in table(&lines) {
-            terminal.line(line);
-        }
+        terminal.table(&lines);
         terminal.line("");
     }
     for sentence in report.ratios() {
         terminal.line(sentence);
     }
     for advice in report.advice() {
-        terminal.line(format_args!(
-            "{} {}: {}",
-            style(advice.setting).bold(),
-            style(&advice.value).green(),
-            advice.why
-        ));
+        let (setting, value) = (style(advice.setting).bold(), style(&advice.value).green());
+        terminal.line(format_args!("{setting} {value}: {}", advice.why));
     }
     for sentence in host.since_last(report) {
         terminal.line(sentence);
@@ -206,19 +191,15 @@ fn show(report: &BenchReport, host: &Host, terminal: &Terminal) -> Result<Ended>
     for sentence in report.all_warnings() {
         terminal.warn(sentence);
     }
-    terminal.note(format_args!(
-        "size {}, {}; kept",
-        report.size,
-        duration(report.seconds)
-    ));
-    Ok(Ended::Done)
+    let seconds = duration(report.seconds);
+    terminal.note(format_args!("size {}, {seconds}; kept", report.size));
+    Ok(())
 }
 
-fn compare(earlier: &BenchReport, later: &BenchReport, terminal: &Terminal) -> Result<Ended> {
+fn compare(earlier: &BenchReport, later: &BenchReport, terminal: &Terminal) -> Result<()> {
     let comparisons = later.since(earlier);
     if terminal.json {
-        terminal.json(&comparisons)?;
-        return Ok(Ended::Done);
+        return terminal.json(&comparisons);
     }
     if comparisons.is_empty() {
         terminal.line("They have no case in common: other sizes, devices, or dtypes.");
@@ -245,58 +226,45 @@ fn compare(earlier: &BenchReport, later: &BenchReport, terminal: &Terminal) -> R
             let [config, before, after] = [&row.config, &row.before, &row.after].map(String::clone);
             vec![config, before, after, words.to_string()]
         }));
-        for line in table(&lines) {
-            terminal.line(line);
-        }
+        terminal.table(&lines);
         terminal.line("");
     }
     for sentence in later.since_messages(earlier) {
         terminal.line(sentence);
     }
-    Ok(Ended::Done)
+    Ok(())
 }
 
 fn day(report: &BenchReport) -> &str {
     report.time.get(..10).unwrap_or(&report.time)
 }
 
-fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
+fn list(host: &Host, terminal: &Terminal) -> Result<()> {
     let reports = benchmarks::list(&host.paths);
     if terminal.json {
-        terminal.json(&reports)?;
-        return Ok(Ended::Done);
+        return terminal.json(&reports);
     }
     if reports.is_empty() {
         terminal.note("no benchmark is kept; `anneal bench` makes one");
     }
-    let rows: Vec<Vec<String>> = reports
-        .iter()
-        .map(|report| {
-            let devices: Vec<&str> = report
-                .devices
-                .iter()
-                .map(|it| it.device.name.as_str())
-                .collect();
-            let origin = if report.imported { "imported" } else { "" };
-            vec![
-                report.time.get(..16).unwrap_or_default().replace('T', " "),
-                report.size.to_string(),
-                devices.join(", "),
-                report.power.describe().unwrap_or_default(),
-                origin.to_owned(),
-            ]
-        })
-        .collect();
-    for line in table(&rows) {
-        terminal.line(line);
-    }
-    Ok(Ended::Done)
+    let row = |report: &BenchReport| {
+        let devices = report.devices.iter().map(|it| it.device.name.as_str());
+        let origin = if report.imported { "imported" } else { "" };
+        vec![
+            report.time.get(..16).unwrap_or_default().replace('T', " "),
+            report.size.to_string(),
+            devices.collect::<Vec<_>>().join(", "),
+            report.power.describe().unwrap_or_default(),
+            origin.to_owned(),
+        ]
+    };
+    terminal.table(&reports.iter().map(row).collect::<Vec<_>>());
+    Ok(())
 }
 
-fn published(terminal: &Terminal) -> Result<Ended> {
+fn published(terminal: &Terminal) -> Result<()> {
     if terminal.json {
-        terminal.json(&*PUBLISHED)?;
-        return Ok(Ended::Done);
+        return terminal.json(&*PUBLISHED);
     }
     terminal.note(
         "From the pages that are named. Nothing of it was measured here, and the work differs.",
@@ -305,22 +273,21 @@ fn published(terminal: &Terminal) -> Result<Ended> {
         let found = WORKLOADS.iter().find(|it| it.name == name);
         found.map_or(name.to_owned(), |it| it.title.to_owned())
     };
-    let rows: Vec<Vec<String>> = PUBLISHED
-        .iter()
-        .map(|it| {
-            vec![
-                title(&it.workload),
-                it.tool.clone(),
-                it.work.clone(),
-                it.hardware.clone(),
-                benchmarks::rate(it.tokens_per_second, models::bench::Unit::Tokens),
-                it.date.clone(),
-                it.source.clone(),
-            ]
-        })
-        .collect();
-    for line in table(&rows) {
-        terminal.line(line);
-    }
-    Ok(Ended::Done)
+    let rows = PUBLISHED.iter().map(|it| {
+        let rate = benchmarks::rate(it.tokens_per_second, Unit::Tokens);
+        let title = title(it.workload);
+        [
+            &*title,
+            it.tool,
+            it.work,
+            it.hardware,
+            &rate,
+            it.date,
+            it.source,
+        ]
+        .map(str::to_owned)
+        .into()
+    });
+    terminal.table(&rows.collect::<Vec<_>>());
+    Ok(())
 }

@@ -11,7 +11,7 @@ use models::{
 
 use super::{
     Ended,
-    terminal::{Terminal, count_interrupts, table},
+    terminal::{Terminal, count_interrupts},
 };
 use crate::{
     host::{Host, check::CheckNews},
@@ -89,18 +89,13 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
 }
 
 fn show(report: &CheckReport, terminal: &Terminal) {
-    for line in table(&rows(report)) {
-        terminal.line(line);
-    }
+    terminal.table(&rows(report));
     terminal.line("");
     for step in &report.steps {
+        let (right, wrong) = (style("✓").green(), style("✗").red());
         match &step.problem {
-            None => terminal.line(format_args!("{} {}", style("✓").green(), step.name)),
-            Some(problem) => terminal.line(format_args!(
-                "{} {}: {problem}",
-                style("✗").red(),
-                step.name
-            )),
+            None => terminal.line(format_args!("{right} {}", step.name)),
+            Some(problem) => terminal.line(format_args!("{wrong} {}: {problem}", step.name)),
         }
     }
     terminal.line("");
@@ -110,11 +105,8 @@ fn show(report: &CheckReport, terminal: &Terminal) {
     for sentence in report.consequences() {
         terminal.warn(sentence);
     }
-    terminal.note(format_args!(
-        "{} cases in {}",
-        report.rows.len(),
-        duration(report.seconds)
-    ));
+    let (cases, seconds) = (report.rows.len(), duration(report.seconds));
+    terminal.note(format_args!("{cases} cases in {seconds}"));
     terminal.line(report.verdict());
 }
 

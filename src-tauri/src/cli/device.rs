@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use console::style;
-use models::device::{
-    Choice, FoundDevice, RequestedDevice,
-    dtype::{DeviceClass, Role, dtype_rule},
+use models::{
+    device::{
+        FoundDevice, RequestedDevice,
+        dtype::{DeviceClass, Role, dtype_rule},
+    },
+    figures::bytes,
 };
-use serde::Serialize;
+use serde_json::json;
 
-use super::{
-    Ended,
-    terminal::{Terminal, bytes},
-};
+use super::{Ended, terminal::Terminal};
 use crate::{
     host::Host,
     wire::error::{AppError, Result},
@@ -46,12 +46,6 @@ impl Arguments {
     }
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    found: &'a [FoundDevice],
-    chosen: &'a Choice,
-}
-
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     if let Some(device) = arguments.prefer {
         host.set("device", &device.to_string())?;
@@ -64,44 +58,31 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     let asked = arguments.device.or(arguments.prefer);
     let chosen = host.choose_device(asked, arguments.strict, &found)?;
     if terminal.json {
-        terminal.json(&Answer {
-            found: &found,
-            chosen: &chosen,
-        })?;
+        terminal.json(&json!({"found": found, "chosen": chosen}))?;
         return Ok(Ended::Done);
     }
     for device in &found {
-        let is_chosen = *device == chosen.device;
-        let mark = if is_chosen {
-            style("●").green()
-        } else {
-            style("○").dim()
+        let mark = match *device == chosen.device {
+            true => style("●").green(),
+            false => style("○").dim(),
         };
-        let name = style(&device.name).bold();
-        terminal.line(format_args!(
-            "{mark} {name}  {}",
-            style(device.setting()).dim()
-        ));
+        let (name, setting) = (style(&device.name).bold(), style(device.setting()).dim());
+        terminal.line(format_args!("{mark} {name}  {setting}"));
         for line in details(device) {
             terminal.line(format_args!("  {line}"));
         }
     }
     terminal.line("");
-    terminal.line(format_args!(
-        "Used: {}. {}",
-        chosen.device.setting(),
-        chosen.reason
-    ));
+    let used = chosen.device.setting();
+    terminal.line(format_args!("Used: {used}. {}", chosen.reason));
     for warning in &chosen.warnings {
         terminal.warn(warning);
     }
     // Whether bf16 has passed the device check is not known here, so the careful answer is shown.
     let rule = dtype_rule(DeviceClass::of(&chosen.device, false), Role::Compute);
     for allowed in &rule.allowed {
-        terminal.line(format_args!(
-            "Computes in {}: {}",
-            allowed.dtype, allowed.reason
-        ));
+        let (dtype, reason) = (allowed.dtype, &allowed.reason);
+        terminal.line(format_args!("Computes in {dtype}: {reason}"));
     }
     for refused in &rule.refused {
         terminal.line(format_args!("Not in {}: {}", refused.dtype, refused.reason));

@@ -5,22 +5,21 @@ mod fetch;
 use std::io::{self, BufRead, IsTerminal};
 
 use console::style;
-use models::figures::count;
+use models::figures::{bytes, count};
 use serde_json::json;
 
 use fetch::fetch;
 pub(super) use fetch::offer;
 
-use super::{
-    Ended,
-    terminal::{Terminal, bytes, table},
-};
+use super::{Ended, terminal::Terminal};
 use crate::{
-    host::Host,
+    host::{Host, hub::Fit},
     hub::{
         download::Wanted,
+        needed::RemoteFile,
         repository::Repository,
         search::{Search, SortBy},
+        splits::Split,
         token::Token,
     },
     store::hub_cache::{
@@ -129,26 +128,24 @@ fn sort(word: &str) -> Result<SortBy, String> {
 }
 
 impl Named {
-    fn kind(&self) -> RepositoryKind {
-        match self.data {
-            true => RepositoryKind::Data,
-            false => RepositoryKind::Model,
-        }
-    }
-
     fn look(&self, host: &Host) -> Result<Repository> {
-        host.hub.repository(
-            self.kind(),
-            &self.id.parse()?,
-            self.revision.as_deref().unwrap_or_default(),
-        )
+        let revision = self.revision.as_deref().unwrap_or_default();
+        let id = self.id.parse()?;
+        host.hub.repository(kind(self.data), &id, revision)
+    }
+}
+
+fn kind(is_data: bool) -> RepositoryKind {
+    match is_data {
+        true => RepositoryKind::Data,
+        false => RepositoryKind::Model,
     }
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     match arguments.command {
-        Command::Search(arguments) => search(arguments, host, terminal),
-        Command::Show(named) => show(&named.look(host)?, host, terminal),
+        Command::Search(arguments) => search(arguments, host, terminal)?,
+        Command::Show(named) => show(&named.look(host)?, host, terminal)?,
         Command::Get {
             named,
             file,
@@ -156,37 +153,32 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
             split,
         } => {
             let repository = named.look(host)?;
-            let wanted = match config.is_some() || split.is_some() {
-                true => Wanted::split(
-                    &repository,
-                    &config.unwrap_or_default(),
-                    &split.unwrap_or_default(),
-                )?,
-                false => Wanted::of(&repository, &file)?,
+            let wanted = match (config, split) {
+                (None, None) => Wanted::of(&repository, &file)?,
+                (config, split) => {
+                    let [config, split] = [config, split].map(Option::unwrap_or_default);
+                    Wanted::split(&repository, &config, &split)?
+                }
             };
-            fetch(&wanted, host, terminal)
+            return fetch(&wanted, host, terminal);
         }
-        Command::List => list(host, terminal),
-        Command::Rm { named, yes } => remove(&named, yes, host, terminal),
-        Command::Login => login(host, terminal),
+        Command::List => list(host, terminal)?,
+        Command::Rm { named, yes } => remove(&named, yes, host, terminal)?,
+        Command::Login => login(host, terminal)?,
         Command::Logout => {
             host.hub.logout()?;
             match host.hub.token_place() {
                 Some(place) => terminal.warn(format_args!("there still is a token in {place}")),
                 None => terminal.note("the token is forgotten"),
             }
-            Ok(Ended::Done)
         }
-        Command::Whoami => whoami(host, terminal),
+        Command::Whoami => whoami(host, terminal)?,
     }
+    Ok(Ended::Done)
 }
 
-fn search(arguments: SearchArguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    let kind = if arguments.data {
-        RepositoryKind::Data
-    } else {
-        RepositoryKind::Model
-    };
+fn search(arguments: SearchArguments, host: &Host, terminal: &Terminal) -> Result<()> {
+    let kind = kind(arguments.data);
     let task = match arguments.task.as_deref() {
         None if kind == RepositoryKind::Model => Some("text-generation".to_owned()),
         None | Some("any") => None,
@@ -202,46 +194,33 @@ fn search(arguments: SearchArguments, host: &Host, terminal: &Terminal) -> Resul
         limit: arguments.limit,
     })?;
     if terminal.json {
-        terminal.json(&json!({"found": found, "more": more}))?;
-        return Ok(Ended::Done);
+        return terminal.json(&json!({"found": found, "more": more}));
     }
     if found.is_empty() {
         terminal.note("nothing is called that");
     }
     let number = |number: Option<u64>| number.map(count).unwrap_or_default();
-    let rows = found.iter().map(|it| {
+    let rows = found.into_iter().map(|it| {
+        let day = it.changed.unwrap_or_default().chars().take(10).collect();
         vec![
-            style(it.id.to_string()).bold().to_string(),
-            it.task.clone().unwrap_or_default(),
-            it.license.clone().unwrap_or_default(),
+            style(it.id).bold().to_string(),
+            it.task.unwrap_or_default(),
+            it.license.unwrap_or_default(),
             format!("{} downloads", number(it.downloads)),
             format!("{} likes", number(it.likes)),
-            it.changed
-                .as_deref()
-                .unwrap_or_default()
-                .chars()
-                .take(10)
-                .collect(),
-            if it.gated {
-                "gated".to_owned()
-            } else {
-                String::new()
-            },
+            day,
+            if it.gated { "gated" } else { "" }.to_owned(),
         ]
     });
-    for line in table(&rows.collect::<Vec<_>>()) {
-        terminal.line(line);
-    }
+    terminal.table(&rows.collect::<Vec<_>>());
     if more {
-        terminal.note(format_args!(
-            "there is more: --limit {}",
-            arguments.limit * 2
-        ));
+        let limit = arguments.limit * 2;
+        terminal.note(format_args!("there is more: --limit {limit}"));
     }
-    Ok(Ended::Done)
+    Ok(())
 }
 
-fn show(repository: &Repository, host: &Host, terminal: &Terminal) -> Result<Ended> {
+fn show(repository: &Repository, host: &Host, terminal: &Terminal) -> Result<()> {
     let uses = host.uses(repository);
     let cache = host.hub.cache()?;
     let needed = repository.needed();
@@ -255,59 +234,47 @@ fn show(repository: &Repository, host: &Host, terminal: &Terminal) -> Result<End
             json!({"config": split.config, "name": split.name, "format": split.format, "bytes": split.bytes(),
                 "files": split.files.len()})
         });
-        terminal.json(&json!({
+        return terminal.json(&json!({
             "id": repository.id, "commit": repository.commit, "task": repository.task, "license": repository.license,
             "gate": repository.gate.as_ref().map(|gate| &gate.message), "downloads": repository.downloads,
             "likes": repository.likes, "changed": repository.changed, "parameters": repository.parameters,
             "needed_bytes": needed_bytes, "uses": uses, "files": files.collect::<Vec<_>>(),
             "splits": splits.collect::<Vec<_>>(), "card": repository.card,
-        }))?;
-        return Ok(Ended::Done);
+        }));
     }
     terminal.line(style(&repository.id).bold());
+    let context = uses
+        .context
+        .map(|tokens| format!("{} tokens", count(tokens as u64)));
+    let to_fetch = format!("{} in {} files", bytes(needed_bytes), needed.len());
     let facts = [
         ("page", Some(repository.url.clone())),
         ("licence", repository.license.clone()),
         ("architecture", uses.architecture.clone()),
         ("parameters", repository.parameters.map(count)),
-        (
-            "context",
-            uses.context
-                .map(|tokens| format!("{} tokens", count(tokens as u64))),
-        ),
+        ("context", context),
         ("commit", Some(repository.commit.clone())),
-        (
-            "to fetch",
-            Some(format!("{} in {} files", bytes(needed_bytes), needed.len())),
-        ),
+        ("to fetch", Some(to_fetch)),
         ("free here", cache.free_bytes().map(bytes)),
     ];
     let facts = facts
         .into_iter()
         .filter_map(|(name, value)| Some(vec![style(name).dim().to_string(), value?]));
-    for line in table(&facts.collect::<Vec<_>>()) {
-        terminal.line(line);
-    }
+    terminal.table(&facts.collect::<Vec<_>>());
     if let Some(gate) = &repository.gate {
-        terminal.warn(format_args!(
-            "{gate}; {}",
-            gate.hint.as_deref().unwrap_or_default()
-        ));
+        let hint = gate.hint.as_deref().unwrap_or_default();
+        terminal.warn(format_args!("{gate}; {hint}"));
     }
     for note in &uses.notes {
         terminal.line(note);
     }
-    for line in table(&uses_rows(&uses.fits)) {
-        terminal.line(line);
-    }
-    for line in table(&parts(repository)) {
-        terminal.line(line);
-    }
-    Ok(Ended::Done)
+    terminal.table(&uses_rows(&uses.fits));
+    terminal.table(&parts(repository));
+    Ok(())
 }
 
-fn uses_rows(fits: &[crate::host::hub::Fit]) -> Vec<Vec<String>> {
-    let row = |fit: &crate::host::hub::Fit| {
+fn uses_rows(fits: &[Fit]) -> Vec<Vec<String>> {
+    let row = |fit: &Fit| {
         let verdict = match fit.free_bytes {
             Some(free) if fit.bytes <= free => {
                 style(format!("fits in the {} that are free", bytes(free))).green()
@@ -327,46 +294,29 @@ fn uses_rows(fits: &[crate::host::hub::Fit]) -> Vec<Vec<String>> {
 /// The parts of a data set, or the files of a model.
 fn parts(repository: &Repository) -> Vec<Vec<String>> {
     if repository.kind == RepositoryKind::Data && !repository.splits.is_empty() {
-        let row = |split: &crate::hub::splits::Split| {
-            let files = format!("{} files", split.files.len());
+        let row = |split: &Split| {
+            let (config, name) = (split.config.clone(), split.name.clone());
+            let (format, files) = (split.format.to_owned(), split.files.len());
+            let (files, bytes) = (format!("{files} files"), bytes(split.bytes()));
             let problem = split.problem().unwrap_or_default();
-            vec![
-                split.config.clone(),
-                split.name.clone(),
-                split.format.to_owned(),
-                files,
-                bytes(split.bytes()),
-                problem,
-            ]
+            vec![config, name, format, files, bytes, problem]
         };
         return repository.splits.iter().map(row).collect();
     }
     let needed = repository.needed();
-    let row = |file: &crate::hub::needed::RemoteFile| {
+    let row = |file: &RemoteFile| {
         let is_needed = needed.iter().any(|it| it.path == file.path);
-        let mark = if is_needed { "needed" } else { "" };
-        vec![
-            file.path.clone(),
-            bytes(file.bytes),
-            style(mark).dim().to_string(),
-        ]
+        let mark = style(if is_needed { "needed" } else { "" }).dim();
+        vec![file.path.clone(), bytes(file.bytes), mark.to_string()]
     };
     repository.files.iter().map(row).collect()
 }
 
-fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
+fn list(host: &Host, terminal: &Terminal) -> Result<()> {
     let cache = host.hub.cache()?;
     let cached = cache.list();
     if terminal.json {
-        let revisions = |it: &CachedRepository| {
-            let revisions = it.revisions.iter().map(|it| {
-                json!({"commit": it.commit, "names": it.names, "path": it.path, "bytes": it.bytes,
-                    "freed_bytes": it.freed_bytes, "files": it.files})
-            });
-            json!({"kind": it.kind, "id": it.id, "bytes": it.bytes, "revisions": revisions.collect::<Vec<_>>()})
-        };
-        terminal.json(&cached.iter().map(revisions).collect::<Vec<_>>())?;
-        return Ok(Ended::Done);
+        return terminal.json(&cached);
     }
     let mut rows = Vec::new();
     for repository in &cached {
@@ -391,25 +341,18 @@ fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
             ]);
         }
     }
-    for line in table(&rows) {
-        terminal.line(line);
-    }
-    let all: u64 = cached.iter().map(|it| it.bytes).sum();
-    terminal.note(format_args!(
-        "{} in `{}`",
-        bytes(all),
-        cache.root().display()
-    ));
-    Ok(Ended::Done)
+    terminal.table(&rows);
+    let all = bytes(cached.iter().map(|it| it.bytes).sum());
+    terminal.note(format_args!("{all} in `{}`", cache.root().display()));
+    Ok(())
 }
 
-fn remove(named: &Named, yes: bool, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    let (kind, id): (_, RepositoryId) = (named.kind(), named.id.parse()?);
+fn remove(named: &Named, yes: bool, host: &Host, terminal: &Terminal) -> Result<()> {
+    let (kind, id): (_, RepositoryId) = (kind(named.data), named.id.parse()?);
     let cache = host.hub.cache()?;
-    let known = cache
-        .list()
-        .into_iter()
-        .find(|it| it.kind == kind && it.id == id);
+    let folder = cache.repository(kind, &id);
+    let mut known = cache.list().into_iter();
+    let known = known.find(|it| it.kind == kind && it.id == id);
     let known = known.ok_or_else(|| {
         AppError::invalid(format!("the cache has no {kind} `{id}`"))
             .with_hint("`anneal hub list` shows what it has")
@@ -418,11 +361,7 @@ fn remove(named: &Named, yes: bool, host: &Host, terminal: &Terminal) -> Result<
         // Without a revision, what was only begun goes too.
         None if known.revisions.is_empty() => vec![String::new()],
         None => known.revisions.iter().map(|it| it.commit.clone()).collect(),
-        Some(revision) => vec![commit_meant(
-            &known,
-            revision,
-            cache.commit_of(kind, &id, revision),
-        )?],
+        Some(revision) => vec![commit_meant(&known, revision, folder.commit_of(revision))?],
     };
     let question = match named.revision {
         None => format!("delete {id}, {}?", bytes(known.bytes)),
@@ -430,17 +369,17 @@ fn remove(named: &Named, yes: bool, host: &Host, terminal: &Terminal) -> Result<
     };
     if !yes && !terminal.confirm(question, "give --yes")? {
         terminal.note(format_args!("kept {id}"));
-        return Ok(Ended::Done);
+        return Ok(());
     }
     let mut freed = 0;
     for commit in &commits {
-        freed += cache.delete(kind, &id, commit)?;
+        freed += folder.delete(commit)?;
     }
-    match terminal.json {
-        true => terminal.json(&json!({"freed_bytes": freed}))?,
-        false => terminal.note(format_args!("{} are free again", bytes(freed))),
+    if terminal.json {
+        return terminal.json(&json!({"freed_bytes": freed}));
     }
-    Ok(Ended::Done)
+    terminal.note(format_args!("{} are free again", bytes(freed)));
+    Ok(())
 }
 
 /// The commit of a revision: by its branch or tag, its commit, or the beginning of one that no other has.
@@ -462,7 +401,7 @@ fn commit_meant(known: &CachedRepository, revision: &str, named: Option<String>)
     }
 }
 
-fn login(host: &Host, terminal: &Terminal) -> Result<Ended> {
+fn login(host: &Host, terminal: &Terminal) -> Result<()> {
     let failed = |error| AppError::failed(format!("could not read the token: {error}"));
     let text = if io::stdin().is_terminal() {
         terminal
@@ -475,25 +414,24 @@ fn login(host: &Host, terminal: &Terminal) -> Result<Ended> {
         line
     };
     let user = host.hub.login(Token::new(&text)?)?;
-    match terminal.json {
-        true => terminal.json(&user)?,
-        false => terminal.line(format_args!(
-            "logged in as {}; the token is kept in {}",
-            user.name, user.token_place
-        )),
+    if terminal.json {
+        return terminal.json(&user);
     }
-    Ok(Ended::Done)
+    let (name, place) = (user.name, user.token_place);
+    terminal.line(format_args!(
+        "logged in as {name}; the token is kept in {place}"
+    ));
+    Ok(())
 }
 
-fn whoami(host: &Host, terminal: &Terminal) -> Result<Ended> {
+fn whoami(host: &Host, terminal: &Terminal) -> Result<()> {
     let user = host.hub.user()?;
     if terminal.json {
-        terminal.json(&user)?;
-        return Ok(Ended::Done);
+        return terminal.json(&user);
     }
     match user {
         None => terminal.line("nobody is logged in; `anneal hub login` keeps a token"),
         Some(user) => terminal.line(format_args!("{}, by {}", user.name, user.token_place)),
     }
-    Ok(Ended::Done)
+    Ok(())
 }

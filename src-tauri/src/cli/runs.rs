@@ -1,12 +1,12 @@
 //! `anneal runs`: what was trained.
 
 use console::style;
-use models::train::TrainEvent;
+use models::{figures::bytes, train::TrainEvent};
 use serde_json::json;
 
 use super::{
     Ended,
-    terminal::{Terminal, bytes, table},
+    terminal::{Terminal, table},
     train,
 };
 use crate::{
@@ -62,19 +62,19 @@ enum Command {
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     match arguments.command.unwrap_or(Command::List) {
-        Command::List => list(host, terminal),
-        Command::Show { run } => show(&run, host, terminal),
-        Command::Resume { run } => train::resume(&run, false, host, terminal),
+        Command::List => list(host, terminal)?,
+        Command::Show { run } => show(&run, host, terminal)?,
+        Command::Resume { run } => return train::resume(&run, false, host, terminal),
         Command::Rename { run, name } => {
             let renamed = runs::find_stored(&host.paths, &run)?.rename(&host.paths, &name)?;
             terminal.line(renamed.id);
-            Ok(Ended::Done)
         }
-        Command::Rm { runs, yes } => remove(&runs, yes, host, terminal),
+        Command::Rm { runs, yes } => remove(&runs, yes, host, terminal)?,
     }
+    Ok(Ended::Done)
 }
 
-fn remove(words: &[String], yes: bool, host: &Host, terminal: &Terminal) -> Result<Ended> {
+fn remove(words: &[String], yes: bool, host: &Host, terminal: &Terminal) -> Result<()> {
     // All are looked up before the first is deleted, so that a typing error deletes nothing.
     let mut runs = words
         .iter()
@@ -92,10 +92,10 @@ fn remove(words: &[String], yes: bool, host: &Host, terminal: &Terminal) -> Resu
         run.delete()?;
         terminal.note(format_args!("deleted {}", run.id));
     }
-    Ok(Ended::Done)
+    Ok(())
 }
 
-fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
+fn list(host: &Host, terminal: &Terminal) -> Result<()> {
     let mut states = Vec::new();
     for run in runs::list(&host.paths) {
         // One unreadable run must not hide the others.
@@ -105,26 +105,23 @@ fn list(host: &Host, terminal: &Terminal) -> Result<Ended> {
         }
     }
     if terminal.json {
-        terminal.json(&states)?;
-        return Ok(Ended::Done);
+        return terminal.json(&states);
     }
     if states.is_empty() {
         terminal.note("there are no runs yet; `anneal starter` makes one in a few minutes");
-        return Ok(Ended::Done);
+        return Ok(());
     }
     let heading =
         ["run", "status", "step", "loss", "best"].map(|word| style(word).dim().to_string());
     let mut rows = vec![heading.to_vec()];
     rows.extend(states.iter().map(row));
-    for line in table(&rows) {
-        terminal.line(line);
-    }
+    terminal.table(&rows);
     for state in &states {
         for damage in &state.damage {
             terminal.warn(format_args!("{}: {damage}", state.id));
         }
     }
-    Ok(Ended::Done)
+    Ok(())
 }
 
 fn row(state: &RunState) -> Vec<String> {
@@ -149,24 +146,19 @@ fn status(status: RunStatus) -> String {
     word.to_string()
 }
 
-fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
+fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<()> {
     let run = runs::find(&host.paths, run)?;
     let (state, plan, events) = (run.state()?, run.plan().ok(), run.events()?);
     let checkpoints = run.checkpoint_folders();
     if terminal.json {
-        terminal.json(&json!({
+        return terminal.json(&json!({
             "state": state, "plan": plan, "checkpoints": run.checkpoint_names(), "kept": checkpoints,
             "folder": run.folder,
-        }))?;
-        return Ok(Ended::Done);
+        }));
     }
     terminal.line(style(&state.id).bold());
-    terminal.line(format_args!(
-        "{}, step {} of {}",
-        status(state.status),
-        state.step,
-        state.steps
-    ));
+    let (status, step, steps) = (status(state.status), state.step, state.steps);
+    terminal.line(format_args!("{status}, step {step} of {steps}"));
     if let Some(problem) = &state.problem {
         terminal.line(problem);
     }
@@ -182,23 +174,17 @@ fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
             step, loss, best, ..
         } => {
             let mark = if *best { "best so far" } else { "" };
-            Some(vec![
-                format!("step {step}"),
-                format!("loss {loss:.4}"),
-                mark.to_owned(),
-            ])
+            let (step, loss) = (format!("step {step}"), format!("loss {loss:.4}"));
+            Some(vec![step, loss, mark.to_owned()])
         }
         _ => None,
     });
-    section(
-        "Evaluations",
-        table(&evaluated.collect::<Vec<_>>()),
-        terminal,
-    );
+    let evaluated = table(&evaluated.collect::<Vec<_>>());
+    section("Evaluations", evaluated, terminal);
     section("Checkpoints", checkpoint_lines(&checkpoints), terminal);
     let text = run.plan_text().unwrap_or_default();
     section("Plan", text.lines().map(str::to_owned).collect(), terminal);
-    Ok(Ended::Done)
+    Ok(())
 }
 
 /// Each checkpoint with its size and what it is kept for, and the size of all.

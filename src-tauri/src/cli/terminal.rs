@@ -9,9 +9,10 @@ use std::{
         Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
-use console::{Term, style};
+use console::{StyledObject, Term, style};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike, WeakProgressBar};
 use serde::Serialize;
 
@@ -62,6 +63,13 @@ impl Terminal {
             serde_json::to_string(value).map_err(|error| AppError::failed(error.to_string()))?;
         self.line(text);
         Ok(())
+    }
+
+    /// A table of the answer.
+    pub(crate) fn table(&self, rows: &[Vec<String>]) {
+        for line in table(rows) {
+            self.line(line);
+        }
     }
 
     /// A question, with room for an answer behind it.
@@ -119,6 +127,24 @@ impl Terminal {
         }
     }
 
+    /// A line about what is running, where there is no bar to show it, and not too often: `last` is when there was one.
+    pub(crate) fn note_without_bar(
+        &self,
+        bar: &ProgressBar,
+        last: &mut Option<Instant>,
+        text: impl FnOnce() -> String,
+    ) {
+        if bar.is_hidden() && last.is_none_or(|last| last.elapsed() > LINE_EVERY) {
+            self.note(text());
+            *last = Some(Instant::now());
+        }
+    }
+
+    /// Something that is probably not wanted, above a bar if one is seen.
+    pub(crate) fn warn_above(&self, bar: &ProgressBar, text: impl Display) {
+        self.note_above(bar, format_args!("{} {text}", warning()));
+    }
+
     /// Something beside the answer, above a bar if one is seen.
     pub(crate) fn note_above(&self, bar: &ProgressBar, text: impl Display) {
         bar.suspend(|| self.note(text));
@@ -126,8 +152,7 @@ impl Terminal {
 
     /// Something that is probably not wanted.
     pub(crate) fn warn(&self, text: impl Display) {
-        let word = style("warning:").for_stderr().yellow().bold();
-        let _ = writeln!(io::stderr().lock(), "{word} {text}");
+        let _ = writeln!(io::stderr().lock(), "{} {text}", warning());
     }
 
     /// What went wrong, and what to try.
@@ -144,15 +169,18 @@ impl Terminal {
             let _ = writeln!(stderr, "{word} {other}");
         }
         if let Some(hint) = &error.hint {
-            let _ = writeln!(
-                stderr,
-                "{} {hint}",
-                style("hint:").for_stderr().cyan().bold()
-            );
+            let word = style("hint:").for_stderr().cyan().bold();
+            let _ = writeln!(stderr, "{word} {hint}");
         }
     }
 }
 
+fn warning() -> StyledObject<&'static str> {
+    style("warning:").for_stderr().yellow().bold()
+}
+
+/// Without a terminal there is no progress bar, but a line this often.
+const LINE_EVERY: Duration = Duration::from_secs(15);
 /// The bar that was last shown.
 static SHOWN: Mutex<Option<WeakProgressBar>> = Mutex::new(None);
 /// How often a bar is drawn at most.
@@ -244,22 +272,6 @@ pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// Bytes as a person reads them.
-pub(crate) fn bytes(count: u64) -> String {
-    let mut value = count as f64;
-    for unit in ["B", "kB", "MB", "GB"] {
-        if value < 999.5 {
-            return match unit {
-                "B" => format!("{count} B"),
-                _ if value < 9.95 => format!("{value:.1} {unit}"),
-                _ => format!("{value:.0} {unit}"),
-            };
-        }
-        value /= 1000.0;
-    }
-    format!("{value:.1} TB")
-}
-
 /// How often Ctrl-C was pressed since this was called. The second time, the program ends at once.
 ///
 /// A process has one handler, so a command that trains and then chats asks twice for the same count.
@@ -293,24 +305,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-
-    #[test]
-    fn numbers_are_written_for_people() {
-        let sizes = [
-            0,
-            999,
-            1000,
-            9_949,
-            99_900,
-            999_600,
-            1_500_000_000,
-            2_000_000_000_000,
-        ];
-        let expected = [
-            "0 B", "999 B", "1.0 kB", "9.9 kB", "100 kB", "1.0 MB", "1.5 GB", "2.0 TB",
-        ];
-        assert_eq!(sizes.map(bytes), expected);
-    }
 
     #[test]
     fn text_cannot_steer_the_terminal() {

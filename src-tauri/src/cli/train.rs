@@ -3,17 +3,13 @@
 mod cost;
 mod fields;
 
-use std::{
-    path::PathBuf,
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
 
 use console::style;
 use indicatif::ProgressBar;
 use models::{
     device::RequestedDevice,
-    figures::{count, duration},
+    figures::{bytes, count, duration},
     tasks::{AnyRequest, AnyResolved, language::request::Method},
     train::{Kind, TrainEvent, estimate::Estimate, event::Showed, forecast::Forecast},
     with_kind,
@@ -22,7 +18,7 @@ use serde_json::json;
 
 use super::{
     Ended, data, exhibit, hub,
-    terminal::{Terminal, bytes, count_interrupts},
+    terminal::{Terminal, count_interrupts},
 };
 use crate::{
     host::Host,
@@ -37,9 +33,6 @@ use crate::{
 };
 
 pub(super) use self::cost::refuse_what_does_not_fit;
-
-/// Without a terminal there is no progress bar, but a line this often.
-const LINE_EVERY: Duration = Duration::from_secs(15);
 
 /// Teach a model, or make a new one.
 #[derive(Debug, clap::Args)]
@@ -161,23 +154,19 @@ fn show_plan(
             terminal.note(fix);
         }
     }
-    let forecast = match measure {
-        true => {
-            let interrupts = count_interrupts()?;
-            terminal.note("taking a few real steps …");
-            let stop = || interrupts.load(Ordering::SeqCst) > 0;
-            match host.try_steps(&resolved.plan, &stop)? {
-                None => return Ok(Ended::Stopped),
-                Some(tried) => {
-                    if let Some(warning) = tried.warning {
-                        terminal.warn(warning);
-                    }
-                    Some(tried.forecast)
-                }
-            }
+    let mut forecast = None;
+    if measure {
+        let interrupts = count_interrupts()?;
+        terminal.note("taking a few real steps …");
+        let stop = || interrupts.load(Ordering::SeqCst) > 0;
+        let Some(tried) = host.try_steps(&resolved.plan, &stop)? else {
+            return Ok(Ended::Stopped);
+        };
+        if let Some(warning) = tried.warning {
+            terminal.warn(warning);
         }
-        false => None,
-    };
+        forecast = Some(tried.forecast);
+    }
     match (&forecast, terminal.json) {
         (Some(forecast), false) => terminal.part(cost::forecast(forecast, resolved)),
         (None, false) => {}
@@ -369,7 +358,9 @@ impl<'a> View<'a> {
             }
             TrainEvent::Stopped { .. } | TrainEvent::Failed { .. } => {}
             event => match event.sentence() {
-                Some(sentence) if sentence.is_bad => self.warn(sentence.text),
+                Some(sentence) if sentence.is_bad => {
+                    self.terminal.warn_above(&self.bar, sentence.text);
+                }
                 Some(sentence) => self.line(sentence.text),
                 None => {}
             },
@@ -392,24 +383,13 @@ impl<'a> View<'a> {
             message += &format!("  {}", bytes(*memory_bytes));
         }
         self.bar.set_position(step as u64);
-        if self.bar.is_hidden()
-            && self
-                .last_line
-                .is_none_or(|last| last.elapsed() > LINE_EVERY)
-        {
+        let line = || {
             let left = duration(self.bar.eta().as_secs_f64());
-            self.line(format!(
-                "step {step}/{}  {message}  {left} left",
-                self.steps
-            ));
-            self.last_line = Some(Instant::now());
-        }
+            format!("step {step}/{}  {message}  {left} left", self.steps)
+        };
+        let last = &mut self.last_line;
+        self.terminal.note_without_bar(&self.bar, last, line);
         self.bar.set_message(message);
-    }
-
-    fn warn(&self, message: String) {
-        let word = style("warning:").for_stderr().yellow().bold();
-        self.line(format!("{word} {message}"));
     }
 
     /// A line that stays, above the bar.

@@ -119,7 +119,7 @@ pub(super) fn delete_cached(
     if app.downloads.fetches(kind, &id) {
         return Err(being_fetched(&id));
     }
-    app.host.hub.cache()?.delete(kind, &id, &commit)
+    app.host.hub.cache()?.repository(kind, &id).delete(&commit)
 }
 
 /// Who the token belongs to. Nobody without a token.

@@ -40,7 +40,7 @@ const TALK_TOKENS: usize = 4096;
 const USUAL: (usize, usize) = (1000, 512);
 
 /// What can be done with a model, and why no more.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Uses {
     /// `llama`, if its config says.
     pub(crate) architecture: Option<String>,
@@ -72,14 +72,7 @@ impl Host {
 
     /// What can be done here with a repository.
     pub(crate) fn uses(&self, repository: &Repository) -> Uses {
-        let mut uses = Uses {
-            architecture: None,
-            context: None,
-            can_train: false,
-            can_talk: false,
-            notes: Vec::new(),
-            fits: Vec::new(),
-        };
+        let mut uses = Uses::default();
         if repository.left_out > 0 {
             let count = repository.left_out;
             uses.notes.push(format!(
@@ -89,21 +82,13 @@ impl Host {
         if repository.kind == RepositoryKind::Data {
             return uses;
         }
-        let has = |ending: &str| {
-            repository
-                .files
-                .iter()
-                .any(|file| file.path.ends_with(ending))
-        };
-        let has_file = |name: &str| repository.files.iter().any(|file| file.path == name);
-        let has_weights = repository
-            .needed()
-            .iter()
-            .any(|file| file.path.ends_with(".safetensors"));
-        let read = repository
-            .config
-            .as_ref()
-            .map(|json| (json, DecoderConfig::from_json(json)));
+        let paths = repository.files.iter().map(|file| file.path.as_str());
+        let has = |ending: &str| paths.clone().any(|path| path.ends_with(ending));
+        let has_file = |name: &str| paths.clone().any(|path| path == name);
+        let mut needed = repository.needed().into_iter();
+        let has_weights = needed.any(|file| file.path.ends_with(".safetensors"));
+        let config = repository.config.as_ref();
+        let read = config.map(|json| (json, DecoderConfig::from_json(json)));
         let architecture = read
             .as_ref()
             .and_then(|(json, _)| json.get("model_type")?.as_str());

@@ -3,9 +3,10 @@
 use std::{
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -16,14 +17,15 @@ use super::{
     fetch::{Fetched, FileProgress, Patience, Place, RESERVE, Watch, fetch, no_room},
     http::Http,
     needed::RemoteFile,
-    repository::Repository,
+    pace::Pace,
+    repository::{Repository, part_of},
     splits::{DEFAULT, Split},
     wait,
 };
 use crate::{
     lock::locked,
     store::hub_cache::{
-        HubCache,
+        HubCache, RepositoryFolder,
         names::{RepositoryId, RepositoryKind},
     },
     wire::error::{AppError, Result},
@@ -57,8 +59,21 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Progress {
     files: Vec<Arc<FileProgress>>,
+    total_bytes: u64,
+    pace: Mutex<Pace>,
     /// Set by who no longer wants it.
     pub(crate) stop: Arc<AtomicBool>,
+}
+
+/// How far a download is at one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Look {
+    /// Of each file, how many bytes are here.
+    pub(crate) done: Vec<u64>,
+    pub(crate) bytes_per_second: Option<f64>,
+    pub(crate) seconds_left: Option<f64>,
+    /// Why a file is tried again, while one is.
+    pub(crate) retrying: Option<AppError>,
 }
 
 /// How a download ended that did not fail.
@@ -121,11 +136,7 @@ impl Wanted {
         }
         // The only configuration has no name worth saying.
         let config = if config == DEFAULT { "" } else { config };
-        let words: Vec<&str> = [split, config]
-            .into_iter()
-            .filter(|it| !it.is_empty())
-            .collect();
-        let part = (!words.is_empty()).then(|| words.join(" of "));
+        let part = Some(part_of(split, config)).filter(|part| !part.is_empty());
         Self::splits(repository, &found, part)
     }
 
@@ -197,51 +208,58 @@ impl Wanted {
 
     /// What of it is not here yet.
     pub(crate) fn missing_bytes(&self, cache: &HubCache) -> u64 {
-        let here = |file: &RemoteFile| self.file_here(cache, file);
-        let here: u64 = self.files.iter().map(here).sum();
+        let here: u64 = self.here(cache).sum();
         self.bytes().saturating_sub(here)
     }
 
-    /// The folder that it comes to lie in.
-    pub(crate) fn folder(&self, cache: &HubCache) -> PathBuf {
-        cache.snapshot(self.kind, &self.id, &self.commit)
-    }
-
-    fn file_here(&self, cache: &HubCache, file: &RemoteFile) -> u64 {
-        file.bytes_here(cache, self.kind, &self.id, &self.commit)
+    /// Of each file, how many bytes are here.
+    fn here(&self, cache: &HubCache) -> impl Iterator<Item = u64> {
+        let folder = cache.repository(self.kind, &self.id);
+        let files = self.files.iter();
+        files.map(move |file| file.bytes_here(&folder, &self.commit))
     }
 }
 
 impl Progress {
     /// Nothing of it is fetched yet; what is here already counts.
     pub(crate) fn new(wanted: &Wanted, cache: &HubCache) -> Self {
-        let file = |file: &RemoteFile| {
-            Arc::new(FileProgress {
-                bytes: wanted.file_here(cache, file).into(),
-                ..FileProgress::default()
-            })
+        let file = |bytes: u64| FileProgress {
+            bytes: bytes.into(),
+            ..FileProgress::default()
         };
         Self {
-            files: wanted.files.iter().map(file).collect(),
+            files: wanted.here(cache).map(file).map(Arc::new).collect(),
+            total_bytes: wanted.bytes(),
+            pace: Mutex::default(),
             stop: Arc::default(),
         }
     }
 
-    /// Of each file, how many bytes are here.
-    pub(crate) fn of_files(&self) -> Vec<u64> {
+    /// Looks at it. It has a pace while it is running and nothing is in its way.
+    pub(crate) fn look(&self, is_going: bool) -> Look {
+        let why = |file: &Arc<FileProgress>| locked(&file.retrying).clone();
+        let retrying = self.files.iter().find_map(why).filter(|_| is_going);
         let bytes = |file: &Arc<FileProgress>| file.bytes.load(Ordering::SeqCst);
-        self.files.iter().map(bytes).collect()
+        let done: Vec<u64> = self.files.iter().map(bytes).collect();
+        let here = done.iter().sum();
+        let mut pace = locked(&self.pace);
+        match is_going && retrying.is_none() {
+            true => pace.note(Instant::now(), here),
+            false => *pace = Pace::default(),
+        }
+        Look {
+            bytes_per_second: pace.bytes_per_second(),
+            seconds_left: pace.seconds_for(self.total_bytes.saturating_sub(here)),
+            done,
+            retrying,
+        }
     }
+}
 
+impl Look {
     /// How many bytes are here.
     pub(crate) fn bytes(&self) -> u64 {
-        self.of_files().iter().sum()
-    }
-
-    /// Why a file is being tried again, while one is.
-    pub(crate) fn retrying(&self) -> Option<AppError> {
-        let why = |file: &Arc<FileProgress>| locked(&file.retrying).clone();
-        self.files.iter().find_map(why)
+        self.done.iter().sum()
     }
 }
 
@@ -253,7 +271,7 @@ impl Hub {
         progress: &Arc<Progress>,
         patience: Patience,
     ) -> Result<Ended> {
-        let (http, cache) = (self.clients()?.http, self.cache()?.clone());
+        let (http, cache) = (self.http()?, self.cache()?.clone());
         let missing = wanted.missing_bytes(&cache);
         let free = cache.free_bytes();
         if missing > 0 && free.is_some_and(|free| missing + RESERVE > free) {
@@ -264,14 +282,14 @@ impl Hub {
                 cache.root(),
             ));
         }
-        let (work, watched) = (wanted.clone(), progress.clone());
-        let ended = wait(async move { fetch_all(&http, &cache, &work, &watched, patience).await })?;
+        let folder = cache.repository(wanted.kind, &wanted.id);
+        let (work, into, watched) = (wanted.clone(), folder.clone(), progress.clone());
+        let ended = wait(async move { fetch_all(&http, &into, &work, &watched, patience).await })?;
         match self.noted(ended)? {
             Fetched::Stopped => Ok(Ended::Stopped),
             Fetched::Whole => {
-                let cache = self.cache()?;
-                cache.name_commit(wanted.kind, &wanted.id, &wanted.revision, &wanted.commit)?;
-                Ok(Ended::Whole(wanted.folder(cache)))
+                folder.name_commit(&wanted.revision, &wanted.commit)?;
+                Ok(Ended::Whole(folder.snapshot(&wanted.commit)))
             }
         }
     }
@@ -279,17 +297,15 @@ impl Hub {
 
 async fn fetch_all(
     http: &Http,
-    cache: &HubCache,
+    folder: &RepositoryFolder,
     wanted: &Wanted,
     progress: &Progress,
     patience: Patience,
 ) -> Result<Fetched> {
     let place = Place {
         http,
-        cache,
-        kind: wanted.kind,
-        id: &wanted.id,
-        commit: &wanted.commit,
+        wanted,
+        folder,
     };
     let files = wanted.files.iter().zip(&progress.files);
     // What makes the folder a model comes last.
@@ -313,8 +329,7 @@ async fn fetch_all(
         }
         fetched?;
     }
-    let is_here =
-        |file: &&RemoteFile| cache.has(wanted.kind, &wanted.id, &wanted.commit, &file.path);
+    let is_here = |file: &RemoteFile| folder.has(&wanted.commit, &file.path);
     match wanted.files.iter().find(|file| !is_here(file)) {
         None => Ok(Fetched::Whole),
         Some(file) => Err(AppError::failed(format!(
@@ -326,25 +341,17 @@ async fn fetch_all(
 
 /// Fetches a file unless it is here, and gives it its name.
 async fn fetch_one(place: &Place<'_>, file: &RemoteFile, watch: Watch<'_>) -> Result<()> {
-    if !place
-        .cache
-        .has(place.kind, place.id, place.commit, &file.path)
-    {
+    let (folder, commit) = (place.folder, &place.wanted.commit);
+    if !folder.has(commit, &file.path) {
         if fetch(place, file, &watch).await? == Fetched::Stopped {
-            return Err(stopped());
+            // Ends the files beside it. Nobody is shown this.
+            return Err(AppError::failed("the download was stopped"));
         }
-        place
-            .cache
-            .link(place.kind, place.id, place.commit, &file.path, &file.digest)?;
+        folder.link(commit, &file.path, &file.digest)?;
     }
     *locked(&watch.progress.retrying) = None;
     watch.progress.bytes.store(file.bytes, Ordering::SeqCst);
     Ok(())
-}
-
-/// Ends the files beside one that is no longer wanted. Nobody is shown it.
-fn stopped() -> AppError {
-    AppError::failed("the download was stopped")
 }
 
 fn file_of(repository: &Repository, name: &str) -> Result<RemoteFile> {

@@ -15,9 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Hub,
-    download::{Ended, Progress, Wanted},
+    download::{Ended, Look, Progress, Wanted},
     fetch::Patience,
-    pace::Pace,
 };
 use crate::{
     lock::locked,
@@ -64,7 +63,6 @@ struct Entry {
     wanted: Arc<Wanted>,
     state: DownloadState,
     progress: Arc<Progress>,
-    pace: Pace,
     problem: Option<AppError>,
     path: Option<PathBuf>,
 }
@@ -90,10 +88,7 @@ pub(crate) struct Download {
     pub(crate) key: String,
     pub(crate) wanted: Arc<Wanted>,
     pub(crate) state: DownloadState,
-    /// Of each file, how many bytes are here.
-    pub(crate) done: Vec<u64>,
-    pub(crate) bytes_per_second: Option<f64>,
-    pub(crate) seconds_left: Option<f64>,
+    pub(crate) look: Look,
     /// Why it waits or failed.
     pub(crate) problem: Option<AppError>,
     /// Where it lies, once it is whole: the folder of a model, the first file of data.
@@ -164,25 +159,17 @@ impl Downloads {
 
     /// Has a download resume from where it is.
     pub(crate) fn resume(&self, key: &str) -> Result<()> {
-        let wanted = self
-            .shared
-            .line()
-            .entries
-            .iter()
-            .find(|it| it.key == key)
-            .map(|it| it.wanted.clone());
-        self.begin(wanted.ok_or_else(|| unknown(key))?).map(|_| ())
+        let mut line = self.shared.line();
+        let wanted = line.find(key)?.wanted.clone();
+        drop(line);
+        self.begin(wanted).map(|_| ())
     }
 
     /// Takes a download out of the list. Whole files stay; parts of files are deleted.
     pub(crate) fn cancel(&self, key: &str) -> Result<()> {
         let mut line = self.shared.line();
-        let at = line
-            .entries
-            .iter()
-            .position(|entry| entry.key == key)
-            .ok_or_else(|| unknown(key))?;
-        let entry = line.entries.remove(at);
+        let at = line.entries.iter().position(|entry| entry.key == key);
+        let entry = line.entries.remove(at.ok_or_else(|| unknown(key))?);
         entry.progress.stop.store(true, Ordering::SeqCst);
         let others: HashSet<String> = line.entries.iter().flat_map(Entry::digests).collect();
         self.shared.changed(&mut line);
@@ -190,22 +177,15 @@ impl Downloads {
         let hub = self.shared.hub.clone();
         thread::spawn(move || {
             let Ok(cache) = hub.cache() else { return };
-            let Wanted {
-                kind, id, files, ..
-            } = &*entry.wanted;
-            for file in files
-                .iter()
-                .filter(|file| !others.contains(file.digest.hex()))
-            {
+            let folder = cache.repository(entry.wanted.kind, &entry.wanted.id);
+            let digests = entry.wanted.files.iter().map(|file| &file.digest);
+            for digest in digests.filter(|digest| !others.contains(digest.hex())) {
                 // Who is just writing it first ends. Another process that writes it keeps it.
-                let mut looks = 0;
-                while looks < CANCEL_LOOKS
-                    && !cache
-                        .delete_incomplete(*kind, id, &file.digest)
-                        .unwrap_or(true)
-                {
+                for _ in 0..CANCEL_LOOKS {
+                    if folder.delete_incomplete(digest).unwrap_or(true) {
+                        break;
+                    }
                     thread::sleep(CANCEL_LOOK);
-                    looks += 1;
                 }
             }
         });
@@ -235,12 +215,13 @@ impl Downloads {
         loop {
             let before = Instant::now();
             while line.version == told.version && !line.closed && before.elapsed() < TELL {
-                let wait = if line.is_moving() {
+                let time = if line.is_moving() {
                     TELL
                 } else {
                     Duration::MAX
                 };
-                line = self.shared.wait(line, wait);
+                let waited = self.shared.changed.wait_timeout(line, time);
+                line = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
             if line.closed {
                 return None;
@@ -278,17 +259,9 @@ impl Shared {
         locked(&self.line)
     }
 
-    fn wait<'a>(&self, line: MutexGuard<'a, Line>, time: Duration) -> MutexGuard<'a, Line> {
-        self.changed
-            .wait_timeout(line, time)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
-    }
-
     fn change(self: &Arc<Self>, key: &str, change: impl FnOnce(&mut Entry)) -> Result<()> {
         let mut line = self.line();
-        let entry = line.entries.iter_mut().find(|entry| entry.key == key);
-        change(entry.ok_or_else(|| unknown(key))?);
+        change(line.find(key)?);
         self.changed(&mut line);
         Ok(())
     }
@@ -330,11 +303,10 @@ impl Shared {
         };
         let mut line = self.line();
         // It may have been taken out, or continued by another thread.
-        let entry = line
-            .entries
-            .iter_mut()
-            .find(|it| it.key == key && Arc::ptr_eq(&it.progress, progress));
-        let Some(entry) = entry else { return };
+        let Ok(entry) = line.find(key) else { return };
+        if !Arc::ptr_eq(&entry.progress, progress) {
+            return;
+        }
         match ended {
             Ok(Ended::Whole(path)) => {
                 entry.state = DownloadState::Done;
@@ -365,6 +337,11 @@ impl Shared {
 }
 
 impl Line {
+    fn find(&mut self, key: &str) -> Result<&mut Entry> {
+        let entry = self.entries.iter_mut().find(|entry| entry.key == key);
+        entry.ok_or_else(|| unknown(key))
+    }
+
     /// The next one to be fetched, if there is room.
     fn begin(&mut self) -> Option<&mut Entry> {
         let is_going = |entry: &&Entry| entry.state == DownloadState::Going;
@@ -382,12 +359,8 @@ impl Line {
             .any(|entry| entry.state == DownloadState::Going)
     }
 
-    fn look(&mut self) -> Vec<Download> {
-        let now = Instant::now();
-        self.entries
-            .iter_mut()
-            .map(|entry| entry.look(now))
-            .collect()
+    fn look(&self) -> Vec<Download> {
+        self.entries.iter().map(Entry::look).collect()
     }
 }
 
@@ -406,7 +379,6 @@ impl Entry {
             wanted,
             state,
             progress,
-            pace: Pace::default(),
             problem: None,
             path: None,
         }
@@ -422,33 +394,17 @@ impl Entry {
         files.map(|file| file.digest.hex().to_owned()).collect()
     }
 
-    fn look(&mut self, now: Instant) -> Download {
-        let done = self.progress.of_files();
-        let bytes: u64 = done.iter().sum();
-        let retrying = self
-            .progress
-            .retrying()
-            .filter(|_| self.state == DownloadState::Going);
-        let moves = self.state == DownloadState::Going && retrying.is_none();
-        if moves {
-            self.pace.note(now, bytes);
-        } else {
-            self.pace = Pace::default();
-        }
+    fn look(&self) -> Download {
+        let look = self.progress.look(self.state == DownloadState::Going);
         Download {
             key: self.key.clone(),
             wanted: self.wanted.clone(),
-            state: if retrying.is_some() {
-                DownloadState::Retrying
-            } else {
-                self.state
+            state: match look.retrying {
+                Some(_) => DownloadState::Retrying,
+                None => self.state,
             },
-            bytes_per_second: self.pace.bytes_per_second(),
-            seconds_left: self
-                .pace
-                .seconds_for(self.wanted.bytes().saturating_sub(bytes)),
-            done,
-            problem: self.problem.clone().or(retrying),
+            problem: self.problem.clone().or_else(|| look.retrying.clone()),
+            look,
             path: self.path.clone(),
         }
     }

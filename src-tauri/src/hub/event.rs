@@ -17,7 +17,6 @@ use super::{
     Hub,
     download::{Ended, Progress, Wanted},
     fetch::Patience,
-    pace::Pace,
 };
 use crate::wire::error::{AppError, Result};
 
@@ -66,7 +65,8 @@ impl Hub {
         stop: &dyn Fn() -> bool,
     ) -> Result<Ended> {
         let progress = Arc::new(Progress::new(wanted, self.cache()?));
-        let (start, before, total_bytes) = (Instant::now(), progress.bytes(), wanted.bytes());
+        let (start, before) = (Instant::now(), progress.look(false).bytes());
+        let total_bytes = wanted.bytes();
         tell(HubEvent::Started {
             id: wanted.id.to_string(),
             commit: wanted.commit.clone(),
@@ -75,39 +75,36 @@ impl Hub {
             total_bytes,
         });
         let ended = thread::scope(|scope| {
-            let (done, is_done) = mpsc::channel();
+            // Its end hangs up.
+            let (line, is_over) = mpsc::channel::<()>();
             let (hub, watched) = (self, &progress);
             let download = scope.spawn(move || {
-                let ended = hub.download(wanted, watched, patience);
-                let _ = done.send(());
-                ended
+                let _line = line;
+                hub.download(wanted, watched, patience)
             });
-            let (mut pace, mut retrying) = (Pace::default(), None);
-            while is_done.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
+            let mut retrying = None;
+            while is_over.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
                 if stop() {
                     progress.stop.store(true, Ordering::SeqCst);
                 }
-                let now = progress.retrying();
-                if let Some(error) = now.as_ref().filter(|_| now != retrying) {
+                let look = progress.look(true);
+                if let Some(error) = look.retrying.as_ref().filter(|_| look.retrying != retrying) {
                     tell(HubEvent::Retrying {
                         message: error.message.clone(),
                     });
                 }
-                retrying = now;
-                let done_bytes = progress.bytes();
-                pace.note(Instant::now(), done_bytes);
                 tell(HubEvent::Progressed {
-                    done_bytes,
+                    done_bytes: look.bytes(),
                     total_bytes,
-                    bytes_per_second: pace.bytes_per_second(),
-                    seconds_left: pace.seconds_for(total_bytes.saturating_sub(done_bytes)),
+                    bytes_per_second: look.bytes_per_second,
+                    seconds_left: look.seconds_left,
                 });
+                retrying = look.retrying;
             }
             download
                 .join()
                 .unwrap_or_else(|_| Err(AppError::failed("the download ended in the middle")))
         })?;
-        let done_bytes = progress.bytes();
         tell(match &ended {
             Ended::Whole(path) => HubEvent::Finished {
                 path: path.clone(),
@@ -116,7 +113,7 @@ impl Hub {
                 seconds: start.elapsed().as_secs_f64(),
             },
             Ended::Stopped => HubEvent::Stopped {
-                done_bytes,
+                done_bytes: progress.look(false).bytes(),
                 total_bytes,
             },
         });

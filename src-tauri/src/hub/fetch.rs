@@ -17,25 +17,24 @@ use std::{
 };
 
 use bytes::Bytes;
+use models::figures::bytes;
 use reqwest::{Response, StatusCode, Url, header::CONTENT_RANGE};
 use sha1::Sha1;
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest as _, Sha256, digest::DynDigest};
 use tokio::sync::{
     mpsc::{self, Receiver, Sender},
     oneshot,
 };
 
 use super::{
+    download::Wanted,
     http::{Http, Trouble, pause},
     needed::RemoteFile,
 };
 use crate::{
     lock::locked,
     store::{
-        hub_cache::{
-            HubCache,
-            names::{Digest, RepositoryId, RepositoryKind},
-        },
+        hub_cache::{RepositoryFolder, names::Digest},
         make_folder_of,
     },
     wire::error::{AppError, Result},
@@ -59,10 +58,8 @@ pub(super) const RESERVE: u64 = 64 << 20;
 /// Where a file comes from and goes to.
 pub(super) struct Place<'a> {
     pub(super) http: &'a Http,
-    pub(super) cache: &'a HubCache,
-    pub(super) kind: RepositoryKind,
-    pub(super) id: &'a RepositoryId,
-    pub(super) commit: &'a str,
+    pub(super) wanted: &'a Wanted,
+    pub(super) folder: &'a RepositoryFolder,
 }
 
 /// What others see of a file that is fetched.
@@ -118,8 +115,8 @@ pub(super) async fn fetch(
     file: &RemoteFile,
     watch: &Watch<'_>,
 ) -> Result<Fetched> {
-    let blob = place.cache.blob(place.kind, place.id, &file.digest);
-    let incomplete = place.cache.incomplete(place.kind, place.id, &file.digest);
+    let blob = place.folder.blob(&file.digest);
+    let incomplete = place.folder.incomplete(&file.digest);
     let Some(lock) = lock(place, file, &blob, watch).await? else {
         return Ok(if blob.exists() {
             Fetched::Whole
@@ -128,9 +125,10 @@ pub(super) async fn fetch(
         });
     };
     make_folder_of(&blob)?;
-    let url = place
-        .http
-        .file_url(place.kind, place.id, place.commit, &file.path);
+    let Wanted {
+        kind, id, commit, ..
+    } = place.wanted;
+    let url = place.http.file_url(*kind, id, commit, &file.path);
     let (mut failures, mut wrong) = (0, 0);
     loop {
         let before = size(&incomplete);
@@ -181,7 +179,7 @@ async fn lock(
     blob: &Path,
     watch: &Watch<'_>,
 ) -> Result<Option<Arc<File>>> {
-    let path = place.cache.lock(place.kind, place.id, &file.digest);
+    let path = place.folder.lock(&file.digest);
     make_folder_of(&path)?;
     let lock = File::create(&path).map_err(AppError::file("lock the file", &path))?;
     loop {
@@ -192,7 +190,7 @@ async fn lock(
                 return Err(AppError::file("lock the file", &path)(error));
             }
         };
-        let here = place.cache.bytes_here(place.kind, place.id, &file.digest);
+        let here = place.folder.bytes_here(&file.digest);
         watch
             .progress
             .bytes
@@ -302,19 +300,12 @@ fn start_of(
     };
     match response.status() {
         StatusCode::PARTIAL_CONTENT => {
-            let range = response
-                .headers()
-                .get(CONTENT_RANGE)
-                .and_then(|value| value.to_str().ok())
-                .unwrap_or_default();
-            let start = range
-                .strip_prefix("bytes ")
-                .and_then(|rest| rest.split('-').next()?.parse::<u64>().ok());
-            let total = range
-                .rsplit('/')
-                .next()
-                .and_then(|total| total.parse::<u64>().ok());
-            match (start, total) {
+            let range = response.headers().get(CONTENT_RANGE);
+            let range = range.and_then(|it| it.to_str().ok()).unwrap_or_default();
+            // `bytes 5-9/10`.
+            let words: Vec<&str> = range.split([' ', '-', '/']).collect();
+            let number = |at: usize| words.get(at)?.parse::<u64>().ok();
+            match (number(1), number(3)) {
                 (_, Some(total)) if total != file.bytes => Err(other(&total)),
                 (Some(start), _) if start <= here => Ok(here - start),
                 _ => Err(other(&format!("the range `{range}`"))),
@@ -350,7 +341,7 @@ fn write_behind(
         .open(path);
     let opened = opened.map_err(AppError::file("create the file", path))?;
     let (sender, receiver) = mpsc::channel(PIECES);
-    let hasher = Hasher::new(&file.digest, file.bytes);
+    let hasher = hasher(&file.digest, file.bytes);
     let (ready, is_ready) = oneshot::channel();
     let writer = Writer {
         file: opened,
@@ -377,18 +368,18 @@ struct Writer {
 impl Writer {
     fn write(
         mut self,
-        mut hasher: Hasher,
+        mut hasher: Box<dyn DynDigest + Send>,
         ready: oneshot::Sender<()>,
         mut pieces: Receiver<Bytes>,
     ) -> io::Result<Option<String>> {
-        let mut here = self.read(&mut hasher)?;
+        let mut here = self.read(&mut *hasher)?;
         let _ = ready.send(());
         // The digest takes as long as the writing, so it is taken beside it.
         let (sender, hashed) = std::sync::mpsc::sync_channel::<Bytes>(PIECES);
         let (written, digest) = thread::scope(|scope| {
             let digest = scope.spawn(move || {
                 hashed.iter().for_each(|piece| hasher.update(&piece));
-                hasher.finish()
+                hex(&hasher.finalize())
             });
             let mut unchecked = CHECK;
             let mut written = Ok(());
@@ -413,7 +404,7 @@ impl Writer {
     }
 
     /// Reads what is there already. Returns how much that is.
-    fn read(&mut self, hasher: &mut Hasher) -> io::Result<u64> {
+    fn read(&mut self, hasher: &mut dyn DynDigest) -> io::Result<u64> {
         let mut here = 0;
         let mut block = vec![0; BLOCK];
         self.file.rewind()?;
@@ -446,38 +437,16 @@ fn keep_reserve(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes the digest of bytes as they come.
-enum Hasher {
-    Sha256(Sha256),
-    Git(Sha1),
+/// Takes the digest of bytes as they come, of a file of so many.
+fn hasher(digest: &Digest, bytes: u64) -> Box<dyn DynDigest + Send> {
+    match digest {
+        Digest::Sha256(_) => Box::new(Sha256::new()),
+        Digest::Git(_) => Box::new(Sha1::new_with_prefix(format!("blob {bytes}\0"))),
+    }
 }
 
-impl Hasher {
-    fn new(digest: &Digest, bytes: u64) -> Self {
-        match digest {
-            Digest::Sha256(_) => Self::Sha256(Sha256::new()),
-            Digest::Git(_) => {
-                let mut sha1 = Sha1::new();
-                sha1.update(format!("blob {bytes}\0"));
-                Self::Git(sha1)
-            }
-        }
-    }
-
-    fn update(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Sha256(hasher) => hasher.update(bytes),
-            Self::Git(hasher) => hasher.update(bytes),
-        }
-    }
-
-    fn finish(self) -> String {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        match self {
-            Self::Sha256(hasher) => hex(&hasher.finalize()),
-            Self::Git(hasher) => hex(&hasher.finalize()),
-        }
-    }
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn ended(action: &str, missing: u64) -> Trouble {
@@ -489,7 +458,7 @@ fn ended(action: &str, missing: u64) -> Trouble {
 fn damaged(place: &Place<'_>, file: &RemoteFile) -> AppError {
     AppError::failed(format!(
         "could not fetch `{}` of `{}`: what arrived twice is not what the Hub lists, so it was thrown away",
-        file.path, place.id
+        file.path, place.wanted.id
     ))
     .with_hint("something between the Hub and this machine changes files; try another network")
 }
@@ -517,24 +486,13 @@ fn not_written(error: io::Error, path: &Path, file: &RemoteFile) -> AppError {
 /// The error when what is missing of something does not fit on the disk.
 pub(super) fn no_room(action: &str, missing: u64, free: Option<u64>, place: &Path) -> AppError {
     let usable = free.map_or(0, |free| free.saturating_sub(RESERVE));
-    let (missing, more) = (
-        megabytes(missing),
-        megabytes(missing.saturating_sub(usable)),
-    );
-    let free = free.map_or("too little".to_owned(), megabytes);
+    let more = bytes(missing.saturating_sub(usable));
+    let (missing, free) = (bytes(missing), free.map_or("too little".to_owned(), bytes));
     AppError::failed(format!(
         "could not {action}: {missing} are missing and {free} free, so {more} more are needed where the cache lies: `{}`",
         place.display()
     ))
     .with_hint("make room and continue; what was fetched so far is kept. HF_HUB_CACHE moves the cache")
-}
-
-/// Bytes for an error. A little too many is better than too few.
-fn megabytes(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000_000 => format!("{} MB", bytes.div_ceil(1_000_000)),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
 }
 
 /// Waits, unless nobody wants that any more.
@@ -561,10 +519,10 @@ mod tests {
             Digest::sha256("5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03")
                 .unwrap();
         for digest in [git, sha] {
-            let mut hasher = Hasher::new(&digest, 6);
+            let mut hasher = hasher(&digest, 6);
             hasher.update(b"hel");
             hasher.update(b"lo\n");
-            assert_eq!(hasher.finish(), digest.hex());
+            assert_eq!(hex(&hasher.finalize()), digest.hex());
         }
     }
 
@@ -584,7 +542,7 @@ mod tests {
         assert!(
             no_room("x", 10, None, Path::new("/c"))
                 .message
-                .contains("1 MB are missing and too little free")
+                .contains("10 B are missing and too little free")
         );
     }
 }

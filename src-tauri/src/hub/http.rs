@@ -10,6 +10,7 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderValue, LINK, RANGE, RETRY_AFTER},
     redirect::{Attempt, Policy},
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::{
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// How often a question is asked before it is given up.
-pub(super) const TRIES: usize = 3;
+const TRIES: usize = 3;
 /// How long an answer may take in all that is no file.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(90);
 /// How long a connection may take to come about.
@@ -139,14 +140,13 @@ impl Http {
         })
     }
 
-    /// For others who ask the same Hub.
-    pub(super) fn client(&self) -> &Client {
-        &self.shared.client
-    }
-
-    /// Whether it asks with a token.
-    pub(super) fn has_token(&self) -> bool {
-        self.shared.token.is_some()
+    /// The address of a question about facts, of parts that may hold anything.
+    pub(super) fn api_url(&self, parts: &[&str], query: &[(&str, String)]) -> Url {
+        let mut url = self.url(["api"].iter().chain(parts).copied());
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        url
     }
 
     /// The address of a file.
@@ -157,17 +157,16 @@ impl Http {
         commit: &str,
         path: &str,
     ) -> Url {
+        let prefix = (kind == RepositoryKind::Data).then(|| kind.plural());
+        let repository = prefix.into_iter().chain(id.as_str().split('/'));
+        let revision = repository.chain(["resolve", commit]);
+        self.url(revision.chain(path.split('/')))
+    }
+
+    fn url<'a>(&self, parts: impl Iterator<Item = &'a str>) -> Url {
         let mut url = self.shared.endpoint.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty();
-            if kind == RepositoryKind::Data {
-                segments.push(kind.plural());
-            }
-            segments
-                .extend(id.as_str().split('/'))
-                .push("resolve")
-                .push(commit)
-                .extend(path.split('/'));
+            segments.pop_if_empty().extend(parts);
         }
         url
     }
@@ -201,9 +200,9 @@ impl Http {
     ) -> Result<Vec<u8>, Trouble> {
         let ask = || async {
             let response = self.get(action, url, HeaderMap::new()).await?;
-            Ok((self.body(action, response, most).await?, ()))
+            self.body(action, response, most).await
         };
-        again(ask).await.map(|(bytes, ())| bytes)
+        again(ask).await
     }
 
     /// Some bytes of a file, tried a few times. A server that knows no ranges is an error.
@@ -230,6 +229,25 @@ impl Http {
         again(ask).await
     }
 
+    /// What the Hub says as JSON, and the address of what follows, tried a few times.
+    pub(super) async fn json<T: DeserializeOwned>(
+        &self,
+        action: &str,
+        url: &Url,
+    ) -> Result<(T, Option<Url>), Trouble> {
+        let ask = || async {
+            let response = self.get(action, url, HeaderMap::new()).await?;
+            let next = next_page(url, response.headers());
+            let bytes = self.body(action, response, MAX_JSON_BYTES).await?;
+            let said = serde_json::from_slice(&bytes).map_err(|error| {
+                let problem = format!("the answer is not what the Hub sends: {error}");
+                no_hub(action, &problem)
+            })?;
+            Ok((said, next))
+        };
+        again(ask).await
+    }
+
     /// All files of a revision, as the Hub lists them.
     pub(super) async fn tree(
         &self,
@@ -238,41 +256,18 @@ impl Http {
         id: &RepositoryId,
         commit: &str,
     ) -> Result<Vec<Json>, Trouble> {
-        let mut url = self.shared.endpoint.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty();
-            segments
-                .extend(["api", kind.plural()])
-                .extend(id.as_str().split('/'))
-                .push("tree")
-                .push(commit);
-        }
-        url.set_query(Some("recursive=true"));
+        let parts = [&[kind.plural()][..], &id.parts(), &["tree", commit]].concat();
+        let mut next = Some(self.api_url(&parts, &[("recursive", true.to_string())]));
         let mut entries = Vec::new();
-        let mut next = Some(url);
         for _ in 0..MAX_PAGES {
-            let Some(url) = next.take() else { break };
-            let ask = || async {
-                let response = self.get(action, &url, HeaderMap::new()).await?;
-                let next = next_page(&url, response.headers());
-                let bytes = self.body(action, response, MAX_JSON_BYTES).await?;
-                let page: Vec<Json> = serde_json::from_slice(&bytes).map_err(|error| {
-                    no_hub(action, &format!("the answer is no list of files: {error}"))
-                })?;
-                Ok((page, next))
-            };
-            let (page, following) = again(ask).await?;
+            let Some(url) = next else { return Ok(entries) };
+            let page: Vec<Json>;
+            (page, next) = self.json(action, &url).await?;
             entries.extend(page);
-            next = following;
         }
-        match next {
-            None => Ok(entries),
-            Some(_) => Err(AppError::failed(format!(
-                "could not {action}: `{id}` has more than {} files",
-                entries.len()
-            ))
-            .into()),
-        }
+        let count = entries.len();
+        let words = format!("could not {action}: `{id}` has more than {count} files");
+        Err(AppError::failed(words).into())
     }
 
     async fn get(
@@ -288,19 +283,13 @@ impl Http {
                 headers.insert(AUTHORIZATION, value);
             }
         }
-        let sent = self
-            .shared
-            .client
-            .get(url.clone())
-            .headers(headers)
-            .send()
-            .await;
+        let request = self.shared.client.get(url.clone()).headers(headers);
+        let sent = request.send().await;
         let response = sent.map_err(|error| self.unanswered(action, &error))?;
-        match response.status().is_success()
-            || response.status() == StatusCode::RANGE_NOT_SATISFIABLE
-        {
-            true => Ok(response),
-            false => Err(self.refused(action, response).await),
+        match response.status() {
+            StatusCode::RANGE_NOT_SATISFIABLE => Ok(response),
+            status if status.is_success() => Ok(response),
+            _ => Err(self.refused(action, response).await),
         }
     }
 
@@ -328,17 +317,10 @@ impl Http {
     pub(super) fn unanswered(&self, action: &str, error: &reqwest::Error) -> Trouble {
         let host = self.shared.endpoint.host_str().unwrap_or_default();
         let error_words = cause(error);
+        let stray = |what: &str| no_hub(action, &format!("{what}: {error_words}")).into();
         let words = match error {
-            error if error.is_redirect() => {
-                return no_hub(action, &format!("the server leads nowhere: {error_words}")).into();
-            }
-            error if is_distrusted(error) => {
-                return no_hub(
-                    action,
-                    &format!("the connection is not trusted: {error_words}"),
-                )
-                .into();
-            }
+            error if error.is_redirect() => return stray("the server leads nowhere"),
+            error if is_distrusted(error) => return stray("the connection is not trusted"),
             error if error.is_connect() => {
                 return Trouble::network(unreachable(action, host, &error_words));
             }
@@ -365,7 +347,7 @@ impl Http {
             status,
             code.as_deref(),
             message.as_deref(),
-            self.has_token(),
+            self.shared.token.is_some(),
         );
         match status {
             status if is_passing(status) => Trouble::Passing {
@@ -484,13 +466,8 @@ mod tests {
     fn an_endpoint_that_is_no_address_is_named() {
         for wrong in ["huggingface.co", "ftp://x", "file:///etc/passwd"] {
             let error = Http::new(wrong, None).err().unwrap();
-            assert!(
-                error
-                    .message
-                    .starts_with("HF_ENDPOINT is no address of a Hub"),
-                "{}",
-                error.message
-            );
+            let beginning = "HF_ENDPOINT is no address of a Hub";
+            assert!(error.message.starts_with(beginning), "{error:?}");
         }
     }
 }

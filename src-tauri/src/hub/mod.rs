@@ -37,12 +37,12 @@ use std::{
     sync::{Mutex, OnceLock, mpsc},
 };
 
-use hf_hub::HFClient;
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::runtime::Runtime;
 
 use crate::{
     hub::{
-        http::Http,
+        http::{Http, Trouble},
         token::{Token, TokenPlace, TokenStore},
     },
     lock::locked,
@@ -63,19 +63,12 @@ pub(crate) struct Hub {
     endpoint: String,
     cache: Option<HubCache>,
     tokens: TokenStore,
-    /// What it was last asked with, and by whom.
-    clients: Mutex<Option<(Option<Token>, Clients)>>,
+    /// How it was last asked, and by whom.
+    http: Mutex<Option<(Option<Token>, Http)>>,
     /// Whether the user said that nobody is to be asked.
     switched_off: bool,
     /// Why it could not be reached when it was last asked.
     unreachable: Mutex<Option<String>>,
-}
-
-/// The two ways to ask: for facts, and for files.
-#[derive(Clone)]
-struct Clients {
-    facts: HFClient,
-    http: Http,
 }
 
 /// A person of the Hub.
@@ -105,7 +98,7 @@ impl Hub {
             endpoint: endpoint.trim().trim_end_matches('/').to_owned(),
             cache,
             tokens: TokenStore::new(paths),
-            clients: Mutex::default(),
+            http: Mutex::default(),
             switched_off: false,
             unreachable: Mutex::default(),
         }
@@ -172,30 +165,39 @@ impl Hub {
     }
 
     fn owner(&self, token: Token, place: &TokenPlace) -> Result<User> {
-        let clients = self.clients_of(Some(token))?;
-        let facts = clients.facts;
-        let user = self.ask("ask the Hub whose token this is", true, async move {
-            facts.whoami().send().await
-        })?;
+        /// What the Hub says of who asks.
+        #[derive(Deserialize)]
+        struct Owner {
+            name: String,
+            fullname: Option<String>,
+        }
+        let (http, action) = (
+            self.http_of(Some(token))?,
+            "ask the Hub whose token this is",
+        );
+        let owner: Owner = self.ask(&http, action, &["whoami-v2"], &[])?;
         Ok(User {
-            name: shown(&user.username),
-            full_name: user.fullname.map(|name| shown(&name)),
+            name: shown(&owner.name),
+            full_name: owner.fullname.map(|name| shown(&name)),
             token_place: place.to_string(),
         })
     }
 
     /// Asks for facts, and remembers whether anybody answered.
-    fn ask<T: Send + 'static>(
+    fn ask<T: DeserializeOwned + Send + 'static>(
         &self,
+        http: &Http,
         action: &str,
-        has_token: bool,
-        question: impl Future<Output = hf_hub::HFResult<T>> + Send + 'static,
+        parts: &[&str],
+        query: &[(&str, String)],
     ) -> Result<T> {
-        let answer = wait(async move { tokio::time::timeout(http::TIMEOUT, question).await })?;
+        let (url, words, http) = (http.api_url(parts, query), action.to_owned(), http.clone());
+        let answer =
+            wait(
+                async move { tokio::time::timeout(http::TIMEOUT, http.json(&words, &url)).await },
+            )?;
         let answer = answer.map_err(|_| refusal::too_slow(action))?;
-        self.noted(
-            answer.map_err(|error| refusal::refusal(action, &self.endpoint, has_token, &error)),
-        )
+        self.noted(answer.map(|(said, _)| said).map_err(Trouble::error))
     }
 
     /// Remembers whether the Hub could be reached.
@@ -210,34 +212,22 @@ impl Hub {
         answer
     }
 
-    /// The ways to ask with the user's token.
-    fn clients(&self) -> Result<Clients> {
-        self.clients_of(self.tokens.find().map(|(token, _)| token))
+    /// The way to ask with the user's token.
+    fn http(&self) -> Result<Http> {
+        self.http_of(self.tokens.find().map(|(token, _)| token))
     }
 
-    fn clients_of(&self, token: Option<Token>) -> Result<Clients> {
+    fn http_of(&self, token: Option<Token>) -> Result<Http> {
         if self.switched_off {
             return Err(refusal::switched_off());
         }
-        let mut known = locked(&self.clients);
-        if let Some((_, clients)) = known.as_ref().filter(|(known, _)| *known == token) {
-            return Ok(clients.clone());
+        let mut known = locked(&self.http);
+        if let Some((_, http)) = known.as_ref().filter(|(known, _)| *known == token) {
+            return Ok(http.clone());
         }
         let http = Http::new(&self.endpoint, token.clone())?;
-        let mut facts = HFClient::builder()
-            .endpoint(self.endpoint.clone())
-            .client(http.client().clone())
-            .cache_enabled(false)
-            .retry_max_attempts(http::TRIES - 1);
-        if let Some(token) = &token {
-            facts = facts.token(token.secret());
-        }
-        let facts = facts.build().map_err(|error| {
-            refusal::refusal("ask the Hub", &self.endpoint, token.is_some(), &error)
-        })?;
-        let clients = Clients { facts, http };
-        *known = Some((token, clients.clone()));
-        Ok(clients)
+        *known = Some((token, http.clone()));
+        Ok(http)
     }
 }
 

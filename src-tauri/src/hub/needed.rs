@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::store::hub_cache::{
-    HubCache,
-    names::{Digest, RepositoryId, RepositoryKind},
+    RepositoryFolder,
+    names::{Digest, RepositoryKind},
 };
 
 /// A file of a repository.
@@ -18,16 +18,10 @@ pub(crate) struct RemoteFile {
 
 impl RemoteFile {
     /// What of it is in a cache, for one commit: all of it, or what was fetched so far.
-    pub(crate) fn bytes_here(
-        &self,
-        cache: &HubCache,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        commit: &str,
-    ) -> u64 {
-        match cache.has(kind, id, commit, &self.path) {
+    pub(crate) fn bytes_here(&self, folder: &RepositoryFolder, commit: &str) -> u64 {
+        match folder.has(commit, &self.path) {
             true => self.bytes,
-            false => cache.bytes_here(kind, id, &self.digest).min(self.bytes),
+            false => folder.bytes_here(&self.digest).min(self.bytes),
         }
     }
 }
@@ -119,66 +113,29 @@ pub(super) mod tests {
     }
 
     #[track_caller]
-    fn check(names: &[&str], expected: &[&str]) {
-        let files = files(names);
-        let found: Vec<&str> = needed(RepositoryKind::Model, &files)
-            .iter()
-            .map(|file| file.path.as_str())
-            .collect();
-        assert_eq!(found, expected);
+    fn check(names: &str, expected: &str) {
+        let files = files(&names.split_whitespace().collect::<Vec<_>>());
+        let found = needed(RepositoryKind::Model, &files);
+        let found: Vec<&str> = found.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(found.join(" "), expected);
     }
 
     #[test]
     fn a_model_needs_its_config_its_tokenizer_and_one_set_of_weights() {
         check(
-            &[
-                ".gitattributes",
-                "LICENSE",
-                "README.md",
-                "config.json",
-                "generation_config.json",
-                "model.safetensors",
-                "model.fp16.safetensors",
-                "onnx/model.onnx",
-                "original/consolidated.00.pth",
-                "pytorch_model.bin",
-                "runs/events.out",
-                "tokenizer.json",
-                "tokenizer_config.json",
-                "tf_model.h5",
-            ],
-            &[
-                "config.json",
-                "generation_config.json",
-                "model.safetensors",
-                "tokenizer.json",
-                "tokenizer_config.json",
-            ],
+            ".gitattributes LICENSE README.md config.json generation_config.json model.safetensors \
+             model.fp16.safetensors onnx/model.onnx original/consolidated.00.pth pytorch_model.bin runs/events.out \
+             tokenizer.json tokenizer_config.json tf_model.h5",
+            "config.json generation_config.json model.safetensors tokenizer.json tokenizer_config.json",
         );
         check(
-            &[
-                "config.json",
-                "consolidated.safetensors",
-                "model-00001-of-00002.safetensors",
-                "model-00002-of-00002.safetensors",
-                "model.safetensors.index.json",
-                "model-q4.gguf",
-            ],
-            &[
-                "config.json",
-                "model-00001-of-00002.safetensors",
-                "model-00002-of-00002.safetensors",
-                "model.safetensors.index.json",
-            ],
+            "config.json consolidated.safetensors model-00001-of-00002.safetensors model-00002-of-00002.safetensors \
+             model.safetensors.index.json model-q4.gguf",
+            "config.json model-00001-of-00002.safetensors model-00002-of-00002.safetensors model.safetensors.index.json",
         );
-        check(
-            &["config.json", "pytorch_model.bin", "modeling.py"],
-            &["config.json"],
-        );
-        check(
-            &["adapter_config.json", "adapter_model.safetensors"],
-            &["adapter_config.json", "adapter_model.safetensors"],
-        );
+        check("config.json pytorch_model.bin modeling.py", "config.json");
+        let adapter = "adapter_config.json adapter_model.safetensors";
+        check(adapter, adapter);
     }
 
     #[test]
@@ -186,12 +143,7 @@ pub(super) mod tests {
         for harmful in ["pytorch_model.bin", "a/b.PT", "modeling.py", "run.sh"] {
             assert!(warning(harmful).is_some(), "{harmful}");
         }
-        for harmless in [
-            "model.safetensors",
-            "tokenizer.json",
-            "model-q4.gguf",
-            "data/train.parquet",
-        ] {
+        for harmless in ["a.safetensors", "tokenizer.json", "q4.gguf", "a/b.parquet"] {
             assert_eq!(warning(harmless), None);
         }
     }

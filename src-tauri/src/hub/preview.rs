@@ -52,7 +52,7 @@ impl Hub {
         let file = split.and_then(|split| split.files.first());
         let file = file
             .ok_or_else(|| AppError::failed(format!("`{}` has no rows of text", repository.id)))?;
-        let http = self.clients()?.http;
+        let http = self.http()?;
         let url = http.file_url(
             repository.kind,
             &repository.id,

@@ -2,7 +2,6 @@
 //!
 //! Never the address: it may hold a signature.
 
-use hf_hub::HFError;
 use reqwest::StatusCode;
 
 use super::http::TIMEOUT;
@@ -15,56 +14,6 @@ use crate::{
 pub(super) const GATED: &str = "GatedRepo";
 /// What the Hub says of itself in an error is cut after so many letters.
 const MAX_WORDS: usize = 300;
-
-/// What a person learns when the library that asks for facts fails.
-pub(super) fn refusal(action: &str, endpoint: &str, has_token: bool, error: &HFError) -> AppError {
-    let host = endpoint.split("://").last().unwrap_or(endpoint);
-    let context = match error {
-        HFError::Http { context }
-        | HFError::AuthRequired { context }
-        | HFError::Forbidden { context }
-        | HFError::RateLimited { context, .. }
-        | HFError::RepoNotFound {
-            context: Some(context),
-            ..
-        }
-        | HFError::RevisionNotFound {
-            context: Some(context),
-            ..
-        } => context,
-        HFError::Request { source, .. } if is_distrusted(source) => {
-            return no_hub(
-                action,
-                &format!("the connection is not trusted: {}", cause(source)),
-            );
-        }
-        HFError::Request { source, .. } if source.is_connect() || source.is_timeout() => {
-            return unreachable(action, host, &cause(source));
-        }
-        HFError::Request { source, .. } if is_no_json(source) => {
-            return no_hub(
-                action,
-                &format!("the answer is not what the Hub sends: {}", cause(source)),
-            );
-        }
-        // What the library says may hold an address with a signature, so only the innermost of its words are kept.
-        HFError::Request { source, .. } => {
-            return AppError::failed(format!("could not {action}: {}", cause(source)));
-        }
-        HFError::Json(error) => {
-            return no_hub(
-                action,
-                &format!("the answer is not what the Hub sends: {error}"),
-            );
-        }
-        _ => return no_hub(action, "the answer is not what the Hub sends"),
-    };
-    let (code, message) = (
-        context.error_code.as_deref(),
-        context.server_message.as_deref(),
-    );
-    refusal_of(action, context.status, code, message, has_token)
-}
 
 /// The error when an answer takes too long.
 pub(super) fn too_slow(action: &str) -> AppError {
@@ -147,18 +96,6 @@ pub(super) fn refusal_of(
             .with_hint("try again later"),
         _ => words(&format!("the Hub answers {status}{said}")),
     }
-}
-
-/// Whether an answer came whole, and is no JSON.
-fn is_no_json(error: &reqwest::Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(error) = source {
-        if error.is::<serde_json::Error>() {
-            return true;
-        }
-        source = error.source();
-    }
-    false
 }
 
 /// Whether a connection came about that can't be trusted. Nothing gets better by asking again.

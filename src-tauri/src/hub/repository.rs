@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 
 use futures_util::join;
-use hf_hub::HFClient;
 use serde_json::Value as Json;
 
 use super::{
     Hub,
     http::{Http, Trouble},
     needed::{RemoteFile, needed},
-    search::{tagged, text},
+    search::{Info, text},
     splits::{Split, splits},
     wait,
 };
@@ -67,19 +66,6 @@ pub(crate) struct Repository {
     pub(crate) card: String,
 }
 
-/// What the Hub says without being asked for files.
-struct Facts {
-    commit: Option<String>,
-    task: Option<String>,
-    license: Option<String>,
-    downloads: Option<u64>,
-    likes: Option<u64>,
-    changed: Option<String>,
-    parameters: Option<u64>,
-    answers: bool,
-    card: Option<Json>,
-}
-
 impl Repository {
     /// The files that a download without further wishes fetches.
     pub(crate) fn needed(&self) -> Vec<&RemoteFile> {
@@ -97,21 +83,13 @@ impl Repository {
         if !found.is_empty() {
             return Ok(found);
         }
-        let known: BTreeSet<String> = self
-            .splits
-            .iter()
-            .map(|split| format!("{} of {}", split.name, split.config))
+        let known = self.splits.iter();
+        let known: BTreeSet<String> = known
+            .map(|it| format!("{} of {}", it.name, it.config))
             .collect();
         let known: Vec<String> = known.into_iter().collect();
-        let asked: Vec<&str> = [name, config]
-            .into_iter()
-            .filter(|it| !it.is_empty())
-            .collect();
-        let error = AppError::invalid(format!(
-            "`{}` has no part `{}`",
-            self.id,
-            asked.join(" of ")
-        ));
+        let asked = part_of(name, config);
+        let error = AppError::invalid(format!("`{}` has no part `{asked}`", self.id));
         Err(match known.is_empty() {
             true => error.with_hint("it has no files that data is read from"),
             false => error.with_hint(format!("its parts are {}", known.join(", "))),
@@ -127,19 +105,16 @@ impl Hub {
         id: &RepositoryId,
         revision: &str,
     ) -> Result<Repository> {
-        let clients = self.clients()?;
+        let http = self.http()?;
         let revision = if revision.is_empty() { MAIN } else { revision }.to_owned();
         let action = format!("look at `{id}`");
-        let (client, wanted, at) = (clients.facts, id.clone(), revision.clone());
-        let has_token = clients.http.has_token();
-        let facts = self.ask(&action, has_token, async move {
-            facts_of(client, kind, &wanted, at).await
-        })?;
-        let commit = facts.commit.clone().filter(|commit| is_commit(commit));
+        let parts = [&[kind.plural()][..], &id.parts(), &["revision", &revision]].concat();
+        let info: Info = self.ask(&http, &action, &parts, &[])?;
+        let commit = info.sha.clone().filter(|commit| is_commit(commit));
         let commit = commit.ok_or_else(|| {
             AppError::failed(format!("could not {action}: the Hub names no commit"))
         })?;
-        let (http, wanted, at) = (clients.http, id.clone(), commit.clone());
+        let (wanted, at) = (id.clone(), commit.clone());
         let looked = wait(async move { look(&http, &action, kind, &wanted, &at).await })?;
         let Looked {
             entries,
@@ -148,85 +123,40 @@ impl Hub {
             gate,
         } = self.noted(looked)?;
         let (files, left_out) = read_tree(entries);
-        let prefix = if kind == RepositoryKind::Data {
-            "datasets/"
-        } else {
-            ""
+        let (prefix, splits) = match kind {
+            RepositoryKind::Model => ("", Vec::new()),
+            RepositoryKind::Data => ("datasets/", splits(info.card_data.as_ref(), &files)),
         };
+        let template = |config: &Json| {
+            let template = config.get("tokenizer_config")?.get("chat_template");
+            template.map(|_| ())
+        };
+        let answers = info.config.as_ref().and_then(template).is_some();
+        let parameters = info
+            .safetensors
+            .as_ref()
+            .and_then(|it| it.get("total")?.as_u64());
         Ok(Repository {
             kind,
             url: format!("{}/{prefix}{id}", self.endpoint()),
             id: id.clone(),
             revision,
             commit,
-            task: facts.task,
-            license: facts.license,
+            task: info.task(kind),
+            license: info.tagged("license:"),
             gate,
-            downloads: facts.downloads,
-            likes: facts.likes,
-            changed: facts.changed,
-            parameters: facts.parameters,
-            answers: facts.answers || files.iter().any(|file| file.path == "chat_template.jinja"),
+            downloads: info.downloads,
+            likes: info.likes,
+            changed: text(info.last_modified),
+            parameters,
+            answers: answers || files.iter().any(|file| file.path == "chat_template.jinja"),
             config,
-            splits: match kind {
-                RepositoryKind::Data => splits(facts.card.as_ref(), &files),
-                RepositoryKind::Model => Vec::new(),
-            },
+            splits,
             files,
             left_out,
             card,
         })
     }
-}
-
-async fn facts_of(
-    client: HFClient,
-    kind: RepositoryKind,
-    id: &RepositoryId,
-    revision: String,
-) -> hf_hub::HFResult<Facts> {
-    let (owner, name) = id.parts();
-    if kind == RepositoryKind::Data {
-        let info = client
-            .dataset(owner, name)
-            .info()
-            .revision(revision)
-            .send()
-            .await?;
-        let tags = info.tags.as_deref();
-        return Ok(Facts {
-            commit: info.sha,
-            task: tagged(tags, "task_categories:"),
-            license: tagged(tags, "license:"),
-            downloads: info.downloads,
-            likes: info.likes,
-            changed: text(info.last_modified),
-            parameters: None,
-            answers: false,
-            card: info.card_data,
-        });
-    }
-    let info = client
-        .model(owner, name)
-        .info()
-        .revision(revision)
-        .send()
-        .await?;
-    let template = info
-        .config
-        .as_ref()
-        .and_then(|config| config.get("tokenizer_config")?.get("chat_template"));
-    Ok(Facts {
-        commit: info.sha,
-        task: text(info.pipeline_tag),
-        license: tagged(info.tags.as_deref(), "license:"),
-        downloads: info.downloads,
-        likes: info.likes,
-        changed: text(info.last_modified),
-        parameters: info.safetensors.map(|it| it.total),
-        answers: template.is_some(),
-        card: info.card_data,
-    })
 }
 
 /// What is read of a repository before anything is fetched.
@@ -288,6 +218,12 @@ async fn look(
         config,
         gate,
     })
+}
+
+/// `train of main`, as far as it is said.
+pub(super) fn part_of(split: &str, config: &str) -> String {
+    let words = [split, config].into_iter().filter(|it| !it.is_empty());
+    words.collect::<Vec<_>>().join(" of ")
 }
 
 /// The files of a tree, by name, and how many of them can't be kept.

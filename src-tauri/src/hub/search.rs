@@ -1,10 +1,9 @@
 //! What there is on the Hub.
 
-use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::{Clients, Hub};
+use super::Hub;
 use crate::{
     store::hub_cache::names::{RepositoryId, RepositoryKind, shown},
     wire::error::Result,
@@ -12,6 +11,9 @@ use crate::{
 
 /// How many can be asked for at once.
 pub(crate) const MOST: usize = 900;
+
+/// How the tags of data begin that say what it is for.
+const TASKS: &str = "task_categories:";
 
 /// What is looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,28 @@ pub(crate) struct Found {
     pub(crate) gated: bool,
 }
 
+/// What the Hub says of a repository, in a list or alone.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Info {
+    id: String,
+    /// The commit.
+    pub(super) sha: Option<String>,
+    tags: Option<Vec<String>>,
+    #[serde(rename = "pipeline_tag")]
+    pipeline_tag: Option<String>,
+    pub(super) downloads: Option<u64>,
+    pub(super) likes: Option<u64>,
+    pub(super) last_modified: Option<String>,
+    gated: Option<Json>,
+    /// Of a model: of its configs, what the Hub reads.
+    pub(super) config: Option<Json>,
+    /// Of a model: how many numbers it has.
+    pub(super) safetensors: Option<Json>,
+    /// The header of the card.
+    pub(super) card_data: Option<Json>,
+}
+
 impl SortBy {
     /// As the Hub calls it.
     fn field(self) -> &'static str {
@@ -70,101 +94,62 @@ impl SortBy {
 impl Hub {
     /// Looks for models or data. The second answer is whether there is more.
     pub(crate) fn search(&self, search: Search) -> Result<(Vec<Found>, bool)> {
-        let Clients { facts, http } = self.clients()?;
-        let has_token = http.has_token();
-        let limit = search.limit.clamp(1, MOST);
-        // One more says whether there is more.
-        let asked = limit + 1;
-        let found: Vec<Option<Found>> = match search.kind {
+        let (kind, limit) = (search.kind, search.limit.clamp(1, MOST));
+        let (action, task) = match kind {
             RepositoryKind::Model => {
-                self.ask("search the Hub for models", has_token, async move {
-                    let listed = facts
-                        .list_models()
-                        .maybe_search(search.words)
-                        .maybe_author(search.author)
-                        .maybe_pipeline_tag(search.task)
-                        .sort(search.sort.field())
-                        .full(true)
-                        .limit(asked)
-                        .send()?;
-                    let found = listed.map_ok(|info| {
-                        Some(Found {
-                            task: text(info.pipeline_tag),
-                            ..found(
-                                &info.id,
-                                info.tags,
-                                info.downloads,
-                                info.likes,
-                                info.last_modified,
-                                info.gated,
-                            )?
-                        })
-                    });
-                    found.try_collect().await
-                })?
+                let task = search.task.map(|task| ("pipeline_tag", task));
+                ("search the Hub for models", task)
             }
-            RepositoryKind::Data => self.ask("search the Hub for data", has_token, async move {
-                let task = search.task.map(|task| format!("task_categories:{task}"));
-                let listed = facts
-                    .list_datasets()
-                    .maybe_search(search.words)
-                    .maybe_author(search.author)
-                    .maybe_filter(task)
-                    .sort(search.sort.field())
-                    .full(true)
-                    .limit(asked)
-                    .send()?;
-                let found = listed.map_ok(|info| {
-                    let task = tagged(info.tags.as_deref(), "task_categories:");
-                    Some(Found {
-                        task,
-                        ..found(
-                            &info.id,
-                            info.tags,
-                            info.downloads,
-                            info.likes,
-                            info.last_modified,
-                            info.gated,
-                        )?
-                    })
-                });
-                found.try_collect().await
-            })?,
+            RepositoryKind::Data => {
+                let task = search.task.map(|task| ("filter", format!("{TASKS}{task}")));
+                ("search the Hub for data", task)
+            }
         };
+        // One more says whether there is more.
+        let fixed = [
+            ("sort", search.sort.field().to_owned()),
+            ("full", true.to_string()),
+            ("limit", (limit + 1).to_string()),
+        ];
+        let words = search.words.map(|words| ("search", words));
+        let author = search.author.map(|author| ("author", author));
+        let wishes = [words, author, task].into_iter().flatten();
+        let query: Vec<(&str, String)> = wishes.chain(fixed).collect();
+        let found: Vec<Info> = self.ask(&self.http()?, action, &[kind.plural()], &query)?;
         let more = found.len() > limit && limit < MOST;
         // A name that can't be one of the Hub's is nothing to show.
-        Ok((found.into_iter().take(limit).flatten().collect(), more))
+        let found = found.into_iter().take(limit);
+        Ok((found.filter_map(|it| it.found(kind)).collect(), more))
     }
 }
 
-fn found(
-    id: &str,
-    tags: Option<Vec<String>>,
-    downloads: Option<u64>,
-    likes: Option<u64>,
-    changed: Option<String>,
-    gated: Option<Json>,
-) -> Option<Found> {
-    Some(Found {
-        id: id.parse().ok()?,
-        task: None,
-        license: tagged(tags.as_deref(), "license:"),
-        downloads,
-        likes,
-        changed: text(changed),
-        gated: is_gated(gated.as_ref()),
-    })
-}
+impl Info {
+    /// What it is for.
+    pub(super) fn task(&self, kind: RepositoryKind) -> Option<String> {
+        match kind {
+            RepositoryKind::Model => text(self.pipeline_tag.clone()),
+            RepositoryKind::Data => self.tagged(TASKS),
+        }
+    }
 
-/// Whether the Hub says that a repository is gated: it says `false`, or how access is given.
-fn is_gated(gated: Option<&Json>) -> bool {
-    !matches!(gated, None | Some(Json::Null | Json::Bool(false)))
-}
+    /// The value of a tag such as `license:mit`.
+    pub(super) fn tagged(&self, name: &str) -> Option<String> {
+        let mut tags = self.tags.as_ref()?.iter();
+        Some(shown(tags.find_map(|tag| tag.strip_prefix(name))?))
+    }
 
-/// The value of a tag such as `license:mit`.
-pub(super) fn tagged(tags: Option<&[String]>, name: &str) -> Option<String> {
-    let tag = tags?.iter().find_map(|tag| tag.strip_prefix(name))?;
-    Some(shown(tag))
+    fn found(self, kind: RepositoryKind) -> Option<Found> {
+        Some(Found {
+            id: self.id.parse().ok()?,
+            task: self.task(kind),
+            license: self.tagged("license:"),
+            downloads: self.downloads,
+            likes: self.likes,
+            changed: text(self.last_modified),
+            // The Hub says `false`, or how access is given.
+            gated: !matches!(self.gated, None | Some(Json::Bool(false))),
+        })
+    }
 }
 
 /// Text from the network in one line. An empty one is none.

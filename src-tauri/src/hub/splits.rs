@@ -3,6 +3,8 @@
 //! The rules are those of Python's `datasets` for repositories without a program: `configs` in the card's header; without
 //! it, a split in the name of a folder or file; without that, everything is `train`.
 
+use std::collections::BTreeSet;
+
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value as Json;
 
@@ -90,10 +92,9 @@ pub(super) fn is_text(path: &str) -> bool {
 pub(crate) fn splits(card: Option<&Json>, files: &[RemoteFile]) -> Vec<Split> {
     let files = data_files(files);
     let declared = card.and_then(|card| card.get("configs")?.as_array());
+    let declared = declared.into_iter().flatten();
     let declared: Vec<Split> = declared
-        .into_iter()
-        .flatten()
-        .flat_map(|config| declared_splits(config, &files))
+        .flat_map(|it| declared_splits(it, &files))
         .collect();
     match declared.is_empty() {
         true => by_name(DEFAULT, &files),
@@ -116,15 +117,10 @@ fn format_of(path: &str) -> Option<&'static str> {
 
 /// The splits that a configuration of the card declares.
 fn declared_splits(config: &Json, files: &[&RemoteFile]) -> Vec<Split> {
-    let name = config
-        .get("config_name")
-        .and_then(Json::as_str)
-        .unwrap_or(DEFAULT);
-    let name = text(Some(name.to_owned())).unwrap_or_else(|| DEFAULT.to_owned());
-    let folder = config
-        .get("data_dir")
-        .and_then(Json::as_str)
-        .unwrap_or_default();
+    let word = |name: &str| Some(config.get(name)?.as_str()?.to_owned());
+    let name = text(word("config_name")).unwrap_or_else(|| DEFAULT.to_owned());
+    let folder = word("data_dir").unwrap_or_default();
+    let folder = folder.trim_matches('/');
     match config.get("data_files") {
         Some(Json::Array(parts)) if parts.iter().any(Json::is_object) => {
             let part = |part: &Json| {
@@ -138,13 +134,8 @@ fn declared_splits(config: &Json, files: &[&RemoteFile]) -> Vec<Split> {
             .collect(),
         None if folder.is_empty() => by_name(&name, files),
         None => {
-            let inside = format!("{}/", folder.trim_matches('/'));
-            let inside: Vec<&RemoteFile> = files
-                .iter()
-                .filter(|file| file.path.starts_with(&inside))
-                .copied()
-                .collect();
-            by_name(&name, &inside)
+            let inside = format!("{folder}/");
+            by_name(&name, &of(files, |path| path.starts_with(&inside)))
         }
     }
 }
@@ -161,19 +152,21 @@ fn split_of(
         Json::Array(paths) => paths.iter().filter_map(Json::as_str).collect(),
         path => vec![path.as_str()?],
     };
-    let patterns: Vec<GlobMatcher> = patterns
-        .into_iter()
-        .filter_map(|path| pattern(folder, path))
-        .collect();
-    let files = files
-        .iter()
-        .filter(|file| patterns.iter().any(|pattern| pattern.is_match(&file.path)));
-    split(config, name, files.copied().collect())
+    let patterns = patterns.into_iter();
+    let patterns: Vec<GlobMatcher> = patterns.filter_map(|it| pattern(folder, it)).collect();
+    let is_meant = |path: &str| patterns.iter().any(|pattern| pattern.is_match(path));
+    split(config, name, of(files, is_meant))
+}
+
+/// The files whose paths are wanted.
+fn of<'a>(files: &[&'a RemoteFile], is_wanted: impl Fn(&str) -> bool) -> Vec<&'a RemoteFile> {
+    let wanted = files.iter().filter(|file| is_wanted(&file.path));
+    wanted.copied().collect()
 }
 
 fn pattern(folder: &str, path: &str) -> Option<GlobMatcher> {
     let path = path.trim_start_matches("./");
-    let whole = match folder.trim_matches('/') {
+    let whole = match folder {
         "" => path.to_owned(),
         folder => format!("{folder}/{path}"),
     };
@@ -186,35 +179,20 @@ fn pattern(folder: &str, path: &str) -> Option<GlobMatcher> {
 
 /// Splits by the names of files: parts of a numbered whole name any split; then folders do, then files; one rule for all.
 fn by_name(config: &str, files: &[&RemoteFile]) -> Vec<Split> {
-    let mut numbered: Vec<&str> = files
-        .iter()
-        .filter_map(|file| numbered(&file.path))
-        .collect();
-    numbered.sort_unstable();
-    numbered.dedup();
-    if !numbered.is_empty() {
-        let of = |name: &&str| {
-            let files = files
-                .iter()
-                .filter(|file| self::numbered(&file.path) == Some(name));
-            split(config, name, files.copied().collect())
-        };
-        return numbered.iter().filter_map(of).collect();
+    let numbers: BTreeSet<&str> = files.iter().filter_map(|it| numbered(&it.path)).collect();
+    if !numbers.is_empty() {
+        let part = |name: &&str| split(config, name, of(files, |it| numbered(it) == Some(name)));
+        return numbers.iter().filter_map(part).collect();
     }
-    let folder = |path: &str| {
-        path.rsplit_once('/')
-            .map_or(String::new(), |(folder, _)| folder.to_owned())
-    };
-    let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let rules: [&dyn Fn(&str) -> String; 2] = [&folder, &file];
+    let rules: [fn(&str) -> &str; 2] = [
+        |path| path.rsplit_once('/').map_or("", |(folder, _)| folder),
+        |path| path.rsplit('/').next().unwrap_or_default(),
+    ];
     for rule in rules {
-        let of = |(name, words): &(&str, &[&str])| {
-            let files = files
-                .iter()
-                .filter(|file| has_word(&rule(&file.path), words));
-            split(config, name, files.copied().collect())
+        let part = |(name, words): &(&str, &[&str])| {
+            split(config, name, of(files, |path| has_word(rule(path), words)))
         };
-        let splits: Vec<Split> = SPLITS.iter().filter_map(of).collect();
+        let splits: Vec<Split> = SPLITS.iter().filter_map(part).collect();
         if !splits.is_empty() {
             return splits;
         }
@@ -241,21 +219,11 @@ fn has_word(path: &str, words: &[&str]) -> bool {
 
 /// A split of files of one kind: the kind that holds most.
 fn split(config: &str, name: &str, files: Vec<&RemoteFile>) -> Option<Split> {
-    let bytes_of = |format: &str| -> u64 {
-        let files = files
-            .iter()
-            .filter(|file| format_of(&file.path) == Some(format));
-        files.map(|file| file.bytes).sum()
-    };
-    let format = FORMATS
-        .iter()
-        .map(|(_, format)| *format)
-        .max_by_key(|format| bytes_of(format))?;
-    let files: Vec<RemoteFile> = files
-        .into_iter()
-        .filter(|file| format_of(&file.path) == Some(format))
-        .cloned()
-        .collect();
+    let files_of = |format: &str| of(&files, |path| format_of(path) == Some(format));
+    let bytes_of = |format: &str| -> u64 { files_of(format).iter().map(|it| it.bytes).sum() };
+    let formats = FORMATS.iter().map(|(_, format)| *format);
+    let format = formats.max_by_key(|format| bytes_of(format))?;
+    let files: Vec<RemoteFile> = files_of(format).into_iter().cloned().collect();
     (!files.is_empty()).then(|| Split {
         config: config.to_owned(),
         name: name.to_owned(),
@@ -271,25 +239,22 @@ mod tests {
     use super::*;
     use crate::hub::needed::tests::files;
 
+    /// Expects the parts of these files, each as `configuration split format: files`.
     #[track_caller]
-    fn check(card: Json, names: &[&str], expected: &[(&str, &str, &str, &[&str])]) {
-        let found = splits(Some(&card), &files(names));
-        let found: Vec<(&str, &str, &str, Vec<&str>)> = found
-            .iter()
-            .map(|it| {
-                (
-                    it.config.as_str(),
-                    it.name.as_str(),
-                    it.format,
-                    it.files.iter().map(|file| file.path.as_str()).collect(),
-                )
-            })
-            .collect();
-        let expected: Vec<(&str, &str, &str, Vec<&str>)> = expected
-            .iter()
-            .map(|(config, name, format, files)| (*config, *name, *format, files.to_vec()))
-            .collect();
-        assert_eq!(found, expected);
+    fn check(card: Json, names: &str, expected: &[&str]) {
+        let files = files(&names.split_whitespace().collect::<Vec<_>>());
+        let found = splits(Some(&card), &files);
+        let found = found.iter().map(|it| {
+            let files: Vec<&str> = it.files.iter().map(|file| file.path.as_str()).collect();
+            format!(
+                "{} {} {}: {}",
+                it.config,
+                it.name,
+                it.format,
+                files.join(" ")
+            )
+        });
+        assert_eq!(found.collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -304,109 +269,56 @@ mod tests {
         ]});
         check(
             card,
+            "README.md main/train-0-of-2.parquet main/train-1-of-2.parquet main/test-0.parquet more/a/b.parquet \
+             extra/x.csv extra/deep/y.csv sub/dev.jsonl sub/train.jsonl",
             &[
-                "README.md",
-                "main/train-00000-of-00002.parquet",
-                "main/train-00001-of-00002.parquet",
-                "main/test-0.parquet",
-                "more/a/b.parquet",
-                "extra/x.csv",
-                "extra/deep/y.csv",
-                "sub/dev.jsonl",
-                "sub/train.jsonl",
-            ],
-            &[
-                (
-                    "main",
-                    "train",
-                    "Parquet",
-                    &[
-                        "main/train-00000-of-00002.parquet",
-                        "main/train-00001-of-00002.parquet",
-                    ],
-                ),
-                (
-                    "main",
-                    "test",
-                    "Parquet",
-                    &["main/test-0.parquet", "more/a/b.parquet"],
-                ),
-                ("extra", "train", "CSV", &["extra/x.csv"]),
-                ("folder", "train", "JSON lines", &["sub/train.jsonl"]),
-                ("folder", "validation", "JSON lines", &["sub/dev.jsonl"]),
+                "main train Parquet: main/train-0-of-2.parquet main/train-1-of-2.parquet",
+                "main test Parquet: main/test-0.parquet more/a/b.parquet",
+                "extra train CSV: extra/x.csv",
+                "folder train JSON lines: sub/train.jsonl",
+                "folder validation JSON lines: sub/dev.jsonl",
             ],
         );
     }
 
     #[test]
     fn without_a_declaration_the_names_of_files_say_it() {
-        check(
-            json!({}),
-            &[
-                "data/train-00000.parquet",
-                "data/test-00000.parquet",
-                "dataset_infos.json",
-                "trainer.json",
-            ],
-            &[
-                ("default", "train", "Parquet", &["data/train-00000.parquet"]),
-                ("default", "test", "Parquet", &["data/test-00000.parquet"]),
-            ],
-        );
-        check(
-            json!({}),
-            &[
-                "data/train_sft-00000-of-00002.parquet",
-                "data/train_sft-00001-of-00002.parquet",
-                "data/extra-00000-of-00001.parquet",
-            ],
-            &[
-                (
-                    "default",
-                    "extra",
-                    "Parquet",
-                    &["data/extra-00000-of-00001.parquet"],
-                ),
-                (
-                    "default",
-                    "train_sft",
-                    "Parquet",
-                    &[
-                        "data/train_sft-00000-of-00002.parquet",
-                        "data/train_sft-00001-of-00002.parquet",
-                    ],
-                ),
-            ],
-        );
-        // Folders come before files, and a file belongs to one split.
-        check(
-            json!({}),
-            &["train/eval_x.jsonl", "test/y.jsonl"],
-            &[
-                ("default", "train", "JSON lines", &["train/eval_x.jsonl"]),
-                ("default", "test", "JSON lines", &["test/y.jsonl"]),
-            ],
-        );
-        check(
-            json!({}),
-            &["train.jsonl.gz"],
-            &[("default", "train", "compressed", &["train.jsonl.gz"])],
-        );
-        check(
-            json!({}),
-            &["poems.txt", "README.md"],
-            &[("default", "train", "text", &["poems.txt"])],
-        );
-        check(
-            json!(null),
-            &["cats/1.png", "dogs/2.png"],
-            &[(
-                "default",
-                "train",
-                "pictures",
-                &["cats/1.png", "dogs/2.png"],
-            )],
-        );
-        check(json!({"configs": "nonsense"}), &["README.md"], &[]);
+        let cases: [(&str, &[&str]); 6] = [
+            (
+                "data/train-00000.parquet data/test-00000.parquet dataset_infos.json trainer.json",
+                &[
+                    "default train Parquet: data/train-00000.parquet",
+                    "default test Parquet: data/test-00000.parquet",
+                ],
+            ),
+            (
+                "data/a_sft-00000-of-00002.parquet data/a_sft-00001-of-00002.parquet data/b-00000-of-00001.parquet",
+                &[
+                    "default a_sft Parquet: data/a_sft-00000-of-00002.parquet data/a_sft-00001-of-00002.parquet",
+                    "default b Parquet: data/b-00000-of-00001.parquet",
+                ],
+            ),
+            // Folders come before files, and a file belongs to one split.
+            (
+                "train/eval_x.jsonl test/y.jsonl",
+                &[
+                    "default train JSON lines: train/eval_x.jsonl",
+                    "default test JSON lines: test/y.jsonl",
+                ],
+            ),
+            (
+                "train.jsonl.gz",
+                &["default train compressed: train.jsonl.gz"],
+            ),
+            ("poems.txt README.md", &["default train text: poems.txt"]),
+            (
+                "cats/1.png dogs/2.png",
+                &["default train pictures: cats/1.png dogs/2.png"],
+            ),
+        ];
+        for (names, expected) in cases {
+            check(json!({}), names, expected);
+        }
+        check(json!({"configs": "nonsense"}), "README.md", &[]);
     }
 }

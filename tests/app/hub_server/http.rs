@@ -1,21 +1,17 @@
-//! As much of HTTP/1.1 as a client of the Hub needs: requests are read, and answers are written or go wrong on purpose.
+//! As much of HTTP/1.1 as Anneal speaks: requests are read, and answers are written or go wrong on purpose.
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Write},
     net::{Shutdown, TcpListener, TcpStream},
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use super::{Fault, Host, Request, State, answers};
+use reqwest::Url;
 
-/// The longest line of a request that is read.
-const LONGEST_LINE: u64 = 64 * 1024;
+use super::{Fault, Host, Request, State, answers, reason};
 
 /// How much of a body is written at once: large enough to be as fast as the connection, small enough to count.
 const WRITE_BYTES: usize = 1024 * 1024;
@@ -27,227 +23,150 @@ pub(super) struct Answer {
     pub(super) body: Arc<[u8]>,
     /// Whether it is a file, of which parts can be asked for.
     pub(super) is_file: bool,
-    /// The part of the body that is sent.
-    part: Range<usize>,
 }
 
-/// What happens to the body while it is written.
+/// What goes wrong while an answer is written.
+#[derive(Default)]
 struct Manner {
-    cut_after: Option<u64>,
-    bytes_per_second: Option<u64>,
+    ignores_range: bool,
+    range_told: Option<String>,
+    cut_after: Option<usize>,
+    bytes_per_second: Option<usize>,
     length_error: i64,
 }
 
-/// What part of a file is asked for.
-enum Asked {
-    Whole,
-    Part(Range<usize>),
-    /// One that the file does not have.
-    Beyond,
-}
-
-/// Takes connections until the server ends.
+/// Takes connections until the process ends.
 pub(super) fn listen(state: &Arc<State>, host: Host, listener: &TcpListener) {
-    let mut number = 0;
-    for stream in listener.incoming() {
-        if state.is_stopping() {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        let Ok(copy) = stream.try_clone() else {
-            continue;
-        };
-        number += 1;
-        let key = (host, number);
-        state.connections.lock().unwrap().insert(key, copy);
+    for stream in listener.incoming().flatten() {
         let state = Arc::clone(state);
         thread::spawn(move || {
             // A client may go away at any time; that is no failure of the server.
             let _ = serve(&state, host, &stream);
             let _ = stream.shutdown(Shutdown::Both);
-            state.connections.lock().unwrap().remove(&key);
         });
     }
 }
 
-/// Answers the requests of a connection, one after the other.
+/// Answers the requests of a connection, one after the other, until it is broken off.
 fn serve(state: &State, host: Host, stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
-    while let Some(request) = read_request(&mut reader, host)? {
+    loop {
+        let request = read_request(&mut reader, state, host)?;
         state.requests.lock().unwrap().push(request.clone());
         let mut answer = answers::answer(state, &request);
-        let faults = state.faults(&request, &answer);
-        let mut goes_on = !request
-            .header("connection")
-            .is_some_and(|it| it.eq_ignore_ascii_case("close"));
-        if !prepare(state, &request, &mut answer, &faults) {
-            return Ok(());
+        let mut manner = Manner::default();
+        for fault in state.faults(&request, &answer) {
+            manner.take(fault, &request, &mut answer)?;
         }
-        let manner = Manner::of(&faults);
-        goes_on &= manner.length_error == 0;
-        write_answer(state, stream, &request, &answer, &manner, goes_on)?;
-        if !goes_on {
+        write_answer(stream, &request, answer, &manner)?;
+        if manner.length_error != 0 {
             return Ok(());
         }
     }
-    Ok(())
 }
 
-/// Has the faults happen that come before an answer is written. False if there is to be none.
-fn prepare(state: &State, request: &Request, answer: &mut Answer, faults: &[Fault]) -> bool {
-    let mut reads_range = true;
-    let mut range_told = None;
-    for fault in faults {
+impl Manner {
+    /// Has a fault happen, or notes it for later. An error breaks the connection off.
+    fn take(&mut self, fault: Fault, request: &Request, answer: &mut Answer) -> io::Result<()> {
         match fault {
             Fault::Answer {
                 status,
                 headers,
                 body,
             } => {
-                *answer = Answer::new(*status, body.clone());
-                answer.headers.clone_from(headers);
+                *answer = Answer::new(status, body);
+                answer.headers = headers;
             }
-            Fault::RedirectForever => *answer = next_in_circle(request),
-            Fault::Pause(time) => state.sleep_until(Instant::now() + *time),
-            Fault::Silence => {
-                const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
-                state.sleep_until(Instant::now() + A_DAY);
-                return false;
+            // With a higher number each time, so that no two requests are alike.
+            Fault::RedirectForever => {
+                let turn = request.query("turn").and_then(|it| it.parse().ok());
+                let next = turn.map_or(1, |turn: u64| turn + 1).to_string();
+                let next = request.with_query("turn", &next);
+                *answer = Answer::new(307, Vec::new()).with("Location", next);
             }
-            Fault::HangUp => return false,
+            Fault::Pause(time) => thread::sleep(time),
+            Fault::Silence => loop {
+                thread::park();
+            },
+            Fault::HangUp => return Err(io::ErrorKind::ConnectionAborted.into()),
             Fault::WrongByte(place) => {
                 let mut bytes = answer.body.to_vec();
-                if let Some(byte) = bytes.get_mut(*place as usize) {
+                if let Some(byte) = bytes.get_mut(place) {
                     *byte = !*byte;
                 }
                 answer.body = bytes.into();
             }
-            Fault::IgnoreRange => reads_range = false,
-            Fault::WrongRange(text) => range_told = Some(text.clone()),
-            Fault::CutAfter(_) | Fault::BytesPerSecond(_) | Fault::WrongLength(_) => {}
+            Fault::IgnoreRange => self.ignores_range = true,
+            Fault::WrongRange(text) => self.range_told = Some(text),
+            Fault::CutAfter(bytes) => self.cut_after = Some(bytes),
+            Fault::BytesPerSecond(bytes) => self.bytes_per_second = Some(bytes),
+            Fault::WrongLength(bytes) => self.length_error = bytes,
         }
-    }
-    if answer.is_file && answer.status == 200 && reads_range {
-        take_part(request, answer, range_told);
-    }
-    true
-}
-
-/// The part of the file that is asked for, in place of the whole.
-fn take_part(request: &Request, answer: &mut Answer, range_told: Option<String>) {
-    let size = answer.body.len();
-    match asked(request, answer) {
-        Asked::Whole => {}
-        Asked::Beyond => {
-            answer.status = 416;
-            answer.part = 0..0;
-            answer.add("Content-Range", format!("bytes */{size}"));
-        }
-        Asked::Part(part) => {
-            let told = format!("bytes {}-{}/{size}", part.start, part.end - 1);
-            answer.status = 206;
-            answer.add("Content-Range", range_told.unwrap_or(told));
-            answer.part = part;
-        }
+        Ok(())
     }
 }
 
-fn asked(request: &Request, answer: &Answer) -> Asked {
-    let size = answer.body.len();
-    let has_other_content = request
-        .header("if-range")
-        .is_some_and(|it| answer.header("ETag") != Some(it));
-    let text = request.header("range").unwrap_or_default();
-    let Some((first, last)) = text
-        .strip_prefix("bytes=")
-        .and_then(|it| it.split_once('-'))
-    else {
-        return Asked::Whole;
-    };
-    match (first.trim().parse::<usize>(), last.trim().parse::<usize>()) {
-        _ if has_other_content => Asked::Whole,
-        (Ok(first), Ok(last)) if last < first => Asked::Whole,
-        (Ok(first), _) if first >= size => Asked::Beyond,
-        (Ok(first), Ok(last)) => Asked::Part(first..size.min(last.saturating_add(1))),
-        (Ok(first), Err(_)) if last.trim().is_empty() => Asked::Part(first..size),
-        (Err(_), Ok(0)) if first.trim().is_empty() => Asked::Beyond,
-        (Err(_), Ok(_)) if first.trim().is_empty() && size == 0 => Asked::Beyond,
-        (Err(_), Ok(count)) if first.trim().is_empty() => {
-            Asked::Part(size.saturating_sub(count)..size)
-        }
-        _ => Asked::Whole,
-    }
-}
-
-/// A redirect to the same path with a higher number, so that no two requests are alike.
-fn next_in_circle(request: &Request) -> Answer {
-    let turn = request.query_value("turn").and_then(|it| it.parse().ok());
-    let turn = turn.map_or(1, |turn: u64| turn + 1);
-    let query: Vec<(String, String)> = request
-        .query
-        .iter()
-        .filter(|(name, _)| name != "turn")
-        .cloned()
-        .chain([("turn".to_owned(), turn.to_string())])
-        .collect();
-    let target = format!("{}?{}", request.path, encode_query(&query));
-    Answer::new(307, Vec::new()).with("Location", target)
+/// The part of a file that is asked for, from one byte on, to another or the end.
+fn part_asked(request: &Request, size: usize) -> Option<Range<usize>> {
+    let (first, last) = request
+        .header("range")?
+        .strip_prefix("bytes=")?
+        .split_once('-')?;
+    let end = last.parse().map_or(size, |last: usize| size.min(last + 1));
+    Some(first.parse().ok()?..end)
 }
 
 fn write_answer(
-    state: &State,
     mut stream: &TcpStream,
     request: &Request,
-    answer: &Answer,
+    mut answer: Answer,
     manner: &Manner,
-    goes_on: bool,
 ) -> io::Result<()> {
-    let has_length = !matches!(answer.status, 204 | 304);
-    let body = &answer.body[answer.part.clone()];
-    let length = (body.len() as i64 + manner.length_error).max(0);
+    let size = answer.body.len();
+    let parts = answer.is_file && answer.status == 200 && !manner.ignores_range;
+    let part = match part_asked(request, size).filter(|_| parts) {
+        None => 0..size,
+        Some(part) if part.start >= size => {
+            answer.status = 416;
+            0..0
+        }
+        Some(part) => {
+            let told = format!("bytes {}-{}/{size}", part.start, part.end - 1);
+            answer.status = 206;
+            answer = answer.with("Content-Range", manner.range_told.as_ref().unwrap_or(&told));
+            part
+        }
+    };
+    let length = (part.len() as i64 + manner.length_error).max(0);
     let mut head = format!("HTTP/1.1 {} {}\r\n", answer.status, reason(answer.status));
     for (name, value) in &answer.headers {
-        let value = value.replace(char::is_control, " ");
         head += &format!("{name}: {value}\r\n");
     }
-    if has_length {
-        head += &format!("Content-Length: {length}\r\n");
-    }
-    let after = if goes_on { "keep-alive" } else { "close" };
-    head += &format!("Connection: {after}\r\n\r\n");
+    head += &format!("Content-Length: {length}\r\n\r\n");
     stream.write_all(head.as_bytes())?;
-    if request.method == "HEAD" || !has_length {
-        return Ok(());
-    }
-    write_body(state, stream, request, body, manner)
+    write_body(stream, request, &answer.body[part], manner)
 }
 
 fn write_body(
-    state: &State,
     mut stream: &TcpStream,
     request: &Request,
     body: &[u8],
     manner: &Manner,
 ) -> io::Result<()> {
-    let cut_after = manner.cut_after.map_or(usize::MAX, |it| it as usize);
-    let piece_bytes = match manner.bytes_per_second {
-        // Twenty pieces in a second look like a slow connection and not like a stuttering one.
-        Some(rate) => (rate as usize / 20).max(1),
-        None => WRITE_BYTES,
-    };
-    let start = Instant::now();
-    let mut written = 0;
-    while written < body.len().min(cut_after) {
-        let end = (written + piece_bytes).min(body.len()).min(cut_after);
-        stream.write_all(&body[written..end])?;
-        request
-            .bytes_sent
-            .fetch_add((end - written) as u64, Ordering::SeqCst);
-        written = end;
-        if let Some(rate) = manner.bytes_per_second {
-            let due = Duration::from_secs_f64(written as f64 / rate.max(1) as f64);
-            state.sleep_until(start + due);
+    let body = &body[..manner.cut_after.unwrap_or(usize::MAX).min(body.len())];
+    // Twenty pieces in a second look like a slow connection and not like a stuttering one.
+    let rate = manner.bytes_per_second;
+    let piece_bytes = rate.map_or(WRITE_BYTES, |rate| (rate / 20).max(1));
+    let (start, mut written) = (Instant::now(), 0);
+    for piece in body.chunks(piece_bytes) {
+        stream.write_all(piece)?;
+        written += piece.len();
+        let sent = &request.bytes_sent;
+        sent.fetch_add(piece.len() as u64, Ordering::SeqCst);
+        if let Some(rate) = rate {
+            let due = Duration::from_secs_f64(written as f64 / rate as f64);
+            thread::sleep(due.saturating_sub(start.elapsed()));
         }
     }
     match manner.cut_after {
@@ -256,156 +175,45 @@ fn write_body(
     }
 }
 
-/// Reads the next request. None if there is no more.
-fn read_request(reader: &mut BufReader<&TcpStream>, host: Host) -> io::Result<Option<Request>> {
-    let first = read_line(reader)?;
-    let mut words = first.split(' ');
-    let (Some(method), Some(target)) = (words.next(), words.next()) else {
-        return Ok(None);
-    };
+/// Reads the next request, which has no body. An error if there is no more.
+fn read_request(
+    reader: &mut BufReader<&TcpStream>,
+    state: &State,
+    host: Host,
+) -> io::Result<Request> {
+    let mut lines = reader.lines();
+    let mut line = || lines.next().ok_or(io::ErrorKind::UnexpectedEof)?;
+    let first = line()?;
     let mut headers = Vec::new();
-    loop {
-        let line = read_line(reader)?;
-        let Some((name, value)) = line.split_once(':') else {
-            break;
-        };
-        headers.push((name.trim().to_lowercase(), value.trim().to_owned()));
+    while let Some((name, value)) = line()?.split_once(':') {
+        headers.push((name.to_lowercase(), value.trim().to_owned()));
     }
-    if words.next() == Some("HTTP/1.0") {
-        headers.push(("connection".to_owned(), "close".to_owned()));
-    }
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let request = Request {
-        host,
-        method: method.to_owned(),
-        path: path.to_owned(),
-        query: decode_query(query),
-        headers,
-        target: target.to_owned(),
-        bytes_sent: Arc::new(AtomicU64::new(0)),
+    let target = first.split(' ').nth(1).unwrap_or_default();
+    let address = match host {
+        Host::Api => &state.endpoint,
+        Host::Cdn => &state.cdn,
     };
-    // What is sent along is of no interest, and in the way of the next request.
-    let length = request.header("content-length").map(str::parse);
-    if let Some(Ok(bytes)) = length {
-        io::copy(&mut reader.take(bytes), &mut io::sink())?;
-    }
-    Ok(Some(request))
-}
-
-fn read_line(reader: &mut BufReader<&TcpStream>) -> io::Result<String> {
-    let mut line = Vec::new();
-    reader.take(LONGEST_LINE).read_until(b'\n', &mut line)?;
-    Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
-}
-
-impl Manner {
-    fn of(faults: &[Fault]) -> Self {
-        let mut manner = Self {
-            cut_after: None,
-            bytes_per_second: None,
-            length_error: 0,
-        };
-        for fault in faults {
-            match fault {
-                Fault::CutAfter(bytes) => manner.cut_after = Some(*bytes),
-                Fault::BytesPerSecond(bytes) => manner.bytes_per_second = Some(*bytes),
-                Fault::WrongLength(bytes) => manner.length_error = *bytes,
-                _ => {}
-            }
-        }
-        manner
-    }
+    let url = Url::parse(&format!("{address}{target}")).map_err(io::Error::other)?;
+    Ok(Request {
+        host,
+        url,
+        headers,
+        bytes_sent: Arc::default(),
+    })
 }
 
 impl Answer {
     pub(super) fn new(status: u16, body: impl Into<Arc<[u8]>>) -> Self {
-        let body = body.into();
         Self {
             status,
             headers: Vec::new(),
+            body: body.into(),
             is_file: false,
-            part: 0..body.len(),
-            body,
         }
     }
 
-    pub(super) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
-        self.add(name, value);
+    pub(super) fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.headers.push((name.to_owned(), value.to_string()));
         self
     }
-
-    fn add(&mut self, name: &str, value: impl Into<String>) {
-        self.headers.push((name.to_owned(), value.into()));
-    }
-
-    fn header(&self, name: &str) -> Option<&str> {
-        let (_, value) = self.headers.iter().find(|(it, _)| it == name)?;
-        Some(value)
-    }
-}
-
-/// The words beside a status.
-pub(super) fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        206 => "Partial Content",
-        302 => "Found",
-        304 => "Not Modified",
-        307 => "Temporary Redirect",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        416 => "Range Not Satisfiable",
-        429 => "Too Many Requests",
-        500 => "Internal Server Error",
-        502 => "Bad Gateway",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        _ => "Something Else",
-    }
-}
-
-/// A piece of an address with everything in it that could mean something else written as `%2F`.
-pub(super) fn encode(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
-}
-
-pub(super) fn encode_query(pairs: &[(String, String)]) -> String {
-    let pairs: Vec<String> = pairs
-        .iter()
-        .map(|(name, value)| format!("{}={}", encode(name), encode(value)))
-        .collect();
-    pairs.join("&")
-}
-
-pub(super) fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|it| str::from_utf8(it).ok());
-        let byte = digits.and_then(|it| u8::from_str_radix(it, 16).ok());
-        (rest, _) = match byte.filter(|_| first == b'%') {
-            Some(byte) => (&after[2..], bytes.push(byte)),
-            None => (after, bytes.push(first)),
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn decode_query(query: &str) -> Vec<(String, String)> {
-    query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .map(|(name, value)| (decode(name), decode(&value.replace('+', " "))))
-        .collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Format;
+use super::{Format, joined};
 
 /// Columns under other names that can only mean one thing.
 struct Pair {
@@ -91,11 +91,5 @@ pub(super) fn read_as(columns: &BTreeMap<String, String>) -> String {
         let column = columns.get(*part)?;
         Some(format!("`{column}` as {what}"))
     });
-    let said: Vec<String> = said.collect();
-    match said.split_last() {
-        Some((last, rest)) if !rest.is_empty() => {
-            format!("read with {} and {last}", rest.join(", "))
-        }
-        _ => format!("read with {}", said.concat()),
-    }
+    format!("read with {}", joined(&said.collect::<Vec<_>>()))
 }

@@ -22,4 +22,32 @@ impl<'a> Cursor<'a> {
         }
         None
     }
+
+    /// Passes over numbers in the encoding of small steps, which stands before texts in some files. Nothing is given if
+    /// there are more than `most`, or if they break off. The layout:
+    /// <https://parquet.apache.org/docs/file-format/data-pages/encodings/#delta-encoding-delta_binary_packed--5>
+    pub(super) fn pass_numbers(&mut self, most: u64) -> Option<()> {
+        let block_values = self.number()?;
+        let blocks_inside = self.number()?;
+        let count = self.number()?;
+        let _first = self.number()?;
+        // A smaller block packs its numbers: so many bytes for each bit that a number of it has.
+        let bytes_per_bit = usize::try_from(block_values.checked_div(blocks_inside)? / 8).ok()?;
+        if count > most || bytes_per_bit == 0 {
+            return None;
+        }
+        let mut left = count.saturating_sub(1);
+        while left > 0 {
+            let _smallest_step = self.number()?;
+            let widths = self.bytes(usize::try_from(blocks_inside).ok()?)?;
+            // Of the last block, only what is needed is there.
+            for &bits in widths {
+                if left > 0 {
+                    self.bytes(bytes_per_bit.checked_mul(bits.into())?)?;
+                }
+                left = left.saturating_sub(bytes_per_bit as u64 * 8);
+            }
+        }
+        Some(())
+    }
 }

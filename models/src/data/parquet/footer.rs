@@ -158,15 +158,9 @@ impl Fields<'_> {
         }
         match kind {
             TRUE | FALSE => {}
-            BYTE => {
-                self.0.bytes(1)?;
-            }
-            I16 | I32 | I64 => {
-                self.0.number()?;
-            }
-            DOUBLE => {
-                self.0.bytes(8)?;
-            }
+            BYTE => _ = self.0.bytes(1)?,
+            I16 | I32 | I64 => _ = self.0.number()?,
+            DOUBLE => _ = self.0.bytes(8)?,
             BINARY => {
                 let length = self.0.number()?;
                 self.0.bytes(usize::try_from(length).ok()?)?;

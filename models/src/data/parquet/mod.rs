@@ -25,7 +25,6 @@ use serde_json::{Map, Value};
 use super::source::Record;
 
 mod cursor;
-mod delta;
 mod footer;
 mod pages;
 mod schema;

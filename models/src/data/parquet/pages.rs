@@ -13,7 +13,7 @@ use parquet::{
     schema::types::Type,
 };
 
-use super::{cursor::Cursor, delta};
+use super::cursor::Cursor;
 
 /// So many texts can be in a page whose lengths stand before them. Pages of most files have a few thousand.
 const MAX_LENGTHS: u64 = 1 << 26;
@@ -59,15 +59,11 @@ impl RowGroupReader for CheckedGroup<'_> {
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         let page = self.pages.get_next_page()?;
-        let is_possible = match &page {
-            None => true,
-            // No value is shorter than a byte: a text has its length, and truth is never in a dictionary.
-            Some(Page::DictionaryPage {
-                buf, num_values, ..
-            }) => *num_values as usize <= buf.len(),
-            Some(page) => self.has_its_lengths(page).is_some(),
-        };
-        match is_possible {
+        let kinds_of_levels = self.kinds_of_levels;
+        match page
+            .as_ref()
+            .is_none_or(|it| can_be_true(it, kinds_of_levels))
+        {
             true => Ok(page),
             false => Err(ParquetError::General(
                 "a page is too short for what it says it holds".to_owned(),
@@ -88,49 +84,6 @@ impl PageReader for CheckedPages {
     }
 }
 
-impl CheckedPages {
-    /// Whether the lengths of a page's texts are there. A page without such lengths has them all.
-    fn has_its_lengths(&self, page: &Page) -> Option<()> {
-        let times = match page.encoding() {
-            Encoding::DELTA_LENGTH_BYTE_ARRAY => 1,
-            // What two neighbours have in common, and then what is new.
-            Encoding::DELTA_BYTE_ARRAY => 2,
-            _ => return Some(()),
-        };
-        let mut values = Cursor(self.values(page)?);
-        if values.0.is_empty() {
-            return Some(());
-        }
-        let most = MAX_LENGTHS.min(page.num_values().into());
-        for _ in 0..times {
-            delta::count_numbers(&mut values, most)?;
-        }
-        Some(())
-    }
-
-    /// The bytes of a page behind its levels.
-    fn values<'a>(&self, page: &'a Page) -> Option<&'a [u8]> {
-        let mut bytes = Cursor(page.buffer());
-        match page {
-            Page::DataPageV2 {
-                def_levels_byte_len,
-                rep_levels_byte_len,
-                ..
-            } => {
-                bytes.bytes(*def_levels_byte_len as usize)?;
-                bytes.bytes(*rep_levels_byte_len as usize)?;
-            }
-            _ => {
-                for _ in 0..self.kinds_of_levels {
-                    let length = u32::from_le_bytes(*bytes.bytes(4)?.first_chunk()?);
-                    bytes.bytes(length as usize)?;
-                }
-            }
-        }
-        Some(bytes.0)
-    }
-}
-
 impl Iterator for CheckedPages {
     type Item = Result<Page>;
 
@@ -139,45 +92,51 @@ impl Iterator for CheckedPages {
     }
 }
 
+/// Whether a page is long enough for what it says it holds.
+fn can_be_true(page: &Page, kinds_of_levels: usize) -> bool {
+    match (page, page.encoding()) {
+        // No value is shorter than a byte: a text has its length, and truth is never in a dictionary.
+        (Page::DictionaryPage { .. }, _) => page.num_values() as usize <= page.buffer().len(),
+        (_, Encoding::DELTA_LENGTH_BYTE_ARRAY) => has_lengths(page, kinds_of_levels, 1).is_some(),
+        // What two neighbours have in common, and then what is new.
+        (_, Encoding::DELTA_BYTE_ARRAY) => has_lengths(page, kinds_of_levels, 2).is_some(),
+        _ => true,
+    }
+}
+
+/// Whether the lengths of a page's texts are there, so many times, behind its levels.
+fn has_lengths(page: &Page, kinds_of_levels: usize, times: usize) -> Option<()> {
+    let mut bytes = Cursor(page.buffer());
+    match page {
+        Page::DataPageV2 {
+            def_levels_byte_len,
+            rep_levels_byte_len,
+            ..
+        } => {
+            bytes.bytes(*def_levels_byte_len as usize)?;
+            bytes.bytes(*rep_levels_byte_len as usize)?;
+        }
+        _ => {
+            for _ in 0..kinds_of_levels {
+                let length = u32::from_le_bytes(*bytes.bytes(4)?.first_chunk()?);
+                bytes.bytes(length as usize)?;
+            }
+        }
+    }
+    if !bytes.0.is_empty() {
+        let most = MAX_LENGTHS.min(page.num_values().into());
+        for _ in 0..times {
+            bytes.pass_numbers(most)?;
+        }
+    }
+    Some(())
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
 
     use super::*;
-
-    /// Gives one page.
-    struct One(Option<Page>);
-
-    impl PageReader for One {
-        fn get_next_page(&mut self) -> Result<Option<Page>> {
-            Ok(self.0.take())
-        }
-
-        fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
-            Ok(None)
-        }
-
-        fn skip_next_page(&mut self) -> Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Iterator for One {
-        type Item = Result<Page>;
-
-        fn next(&mut self) -> Option<Self::Item> {
-            self.get_next_page().transpose()
-        }
-    }
-
-    #[track_caller]
-    fn check(page: Page, is_possible: bool) {
-        let mut pages = CheckedPages {
-            pages: Box::new(One(Some(page))),
-            kinds_of_levels: 1,
-        };
-        assert_eq!(pages.get_next_page().is_ok(), is_possible);
-    }
 
     #[test]
     fn a_dictionary_of_more_values_than_bytes_is_refused() {
@@ -187,8 +146,10 @@ mod tests {
             encoding: Encoding::PLAIN,
             is_sorted: false,
         };
-        check(page(1), true);
-        check(page(u32::MAX), false);
+        assert_eq!(
+            [1, u32::MAX].map(|it| can_be_true(&page(it), 1)),
+            [true, false]
+        );
     }
 
     /// Levels of one byte; blocks of 128 numbers in 4 parts; the count; the first, 3; a step of 0 in no bits.
@@ -210,9 +171,9 @@ mod tests {
                 statistics: None,
             }
         };
-        check(page(127, 200, 1), true);
-        check(page(127, 200, 2), true);
-        check(page(127, 100, 1), false);
-        check(page(127, 100, 2), false);
+        for times in [1, 2] {
+            assert!(can_be_true(&page(127, 200, times), 1));
+            assert!(!can_be_true(&page(127, 100, times), 1));
+        }
     }
 }

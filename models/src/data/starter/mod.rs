@@ -7,16 +7,16 @@
 //! Which cells are held out is a matter of a stable hash, never of a choice by hand. Questions that differ in nothing
 //! but capitals and punctuation are one cell. Deliberately absent: chat templates and tokens.
 
-mod facts;
 mod numbers;
 mod order;
-mod talk;
+mod tables;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::random::{Random, stable_hash};
+use tables::TABLES;
 
 /// The share of each category's cells that is held out: one in eight.
 const HELD_OUT_ONE_IN: usize = 8;
@@ -121,27 +121,6 @@ struct Cell {
     group: String,
 }
 
-/// A kind of fact: every phrasing is asked about every subject.
-///
-/// `{}` in a phrasing is the subject. A phrasing that starts with a small letter is typed in a hurry: its subject is
-/// in small letters too.
-struct Relation {
-    category: Category,
-    phrasings: &'static [&'static str],
-    /// Subject and answer.
-    facts: &'static [(&'static str, &'static str)],
-}
-
-impl Relation {
-    fn cells(&self) -> impl Iterator<Item = Cell> {
-        self.facts.iter().flat_map(|(subject, answer)| {
-            self.phrasings
-                .iter()
-                .map(|phrasing| cell(self.category, phrasing, subject, answer))
-        })
-    }
-}
-
 /// A cell that is held out for itself.
 fn cell(category: Category, phrasing: &str, subject: &str, answer: &str) -> Cell {
     let hurried = phrasing.starts_with(|it: char| it.is_lowercase());
@@ -162,18 +141,38 @@ fn cell(category: Category, phrasing: &str, subject: &str, answer: &str) -> Cell
 
 fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
-    letters
-        .next()
-        .map(|first| first.to_uppercase().chain(letters).collect())
-        .unwrap_or_default()
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
 }
 
 /// All cells of all categories.
 fn cells(seed: u64) -> Vec<Cell> {
-    let mut cells = talk::cells();
+    let mut cells = talk();
     cells.extend(numbers::cells(seed));
     cells.extend(order::cells(seed));
-    cells.extend(facts::RELATIONS.iter().flat_map(Relation::cells));
+    for relation in &TABLES.relations {
+        for (subject, answer) in &relation.facts {
+            let asked = relation.phrasings.iter();
+            cells.extend(asked.map(|phrasing| cell(relation.category, phrasing, subject, answer)));
+        }
+    }
+    cells
+}
+
+/// Small talk: every saying in every surrounding.
+fn talk() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for intent in &TABLES.intents {
+        for saying in &intent.sayings {
+            let (words, mark) = saying.split_at(saying.len() - 1);
+            for surrounding in &TABLES.surroundings {
+                // Who types in a hurry leaves the mark out.
+                let hurried = surrounding.starts_with(|it: char| it.is_lowercase());
+                let phrasing = format!("{surrounding}{}", if hurried { "" } else { mark });
+                cells.push(cell(Category::SmallTalk, &phrasing, words, &intent.answer));
+            }
+        }
+    }
     cells
 }
 

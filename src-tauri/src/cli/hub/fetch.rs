@@ -1,19 +1,15 @@
 //! Fetching in the terminal, and offering to when a model is asked for that is not here.
 
-use std::{
-    path::Path,
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::{path::Path, sync::atomic::Ordering, time::Instant};
 
 use console::style;
 use indicatif::ProgressBar;
-use models::figures::duration;
+use models::figures::{bytes, duration};
 
 use crate::{
     cli::{
         Ended,
-        terminal::{Terminal, bytes, count_interrupts, printable},
+        terminal::{Terminal, count_interrupts, printable},
     },
     host::Host,
     hub::{
@@ -25,9 +21,6 @@ use crate::{
     store::hub_cache::names::{RepositoryId, RepositoryKind},
     wire::error::{AppError, Result},
 };
-
-/// Without a terminal there is no progress bar, but a line this often.
-const LINE_EVERY: Duration = Duration::from_secs(15);
 
 /// Fetches what is missing. Ctrl-C leaves; the same command continues.
 pub(super) fn fetch(wanted: &Wanted, host: &Host, terminal: &Terminal) -> Result<Ended> {
@@ -67,10 +60,8 @@ pub(in crate::cli) fn offer(
     };
     let repository = host.hub.repository(RepositoryKind::Model, &id, "");
     let repository = repository.map_err(|error| {
-        let message = format!(
-            "there is no model `{id}` on this machine, and {}",
-            error.message
-        );
+        let why = &error.message;
+        let message = format!("there is no model `{id}` on this machine, and {why}");
         AppError { message, ..error }
     })?;
     let uses = host.uses(&repository);
@@ -81,20 +72,12 @@ pub(in crate::cli) fn offer(
         )));
     }
     let wanted = Wanted::of(&repository, &[])?;
-    let missing = wanted.missing_bytes(host.hub.cache()?);
-    let question = format!("{id} is not here. Fetch {}?", bytes(missing));
-    if !yes
-        && !terminal.confirm(
-            question,
-            &format!(
-                "give --yes, or fetch its {} with `anneal hub get {id}`",
-                bytes(missing)
-            ),
-        )?
-    {
-        return Err(AppError::invalid(format!(
-            "there is no model `{id}` on this machine"
-        )));
+    let missing = bytes(wanted.missing_bytes(host.hub.cache()?));
+    let question = format!("{id} is not here. Fetch {missing}?");
+    let instead = format!("give --yes, or fetch its {missing} with `anneal hub get {id}`");
+    if !yes && !terminal.confirm(question, &instead)? {
+        let problem = format!("there is no model `{id}` on this machine");
+        return Err(AppError::invalid(problem));
     }
     // Its events are not those that the command was asked for.
     let quiet = Terminal {
@@ -109,97 +92,70 @@ pub(in crate::cli) fn offer(
 
 fn follow(wanted: &Wanted, host: &Host, terminal: &Terminal) -> Result<download::Ended> {
     let interrupts = count_interrupts()?;
-    let mut view = View::new(terminal);
+    let (bar, mut last_line) = (terminal.bar("", 60), Some(Instant::now()));
     let stop = || interrupts.load(Ordering::SeqCst) > 0;
-    let ended = host.hub.download_telling(
-        wanted,
-        Patience::Short,
-        &mut |event| view.show(&event),
-        &stop,
-    );
-    view.bar.finish_and_clear();
+    let mut tell = |event| show(&event, &bar, &mut last_line, terminal);
+    let hub = &host.hub;
+    let ended = hub.download_telling(wanted, Patience::Short, &mut tell, &stop);
+    bar.finish_and_clear();
     ended.map_err(|error| match &error.hint {
         Some(_) => error,
         None => error.with_hint("what came is kept; the same command continues with it"),
     })
 }
 
-/// A download as it is seen in a terminal.
-struct View<'a> {
-    terminal: &'a Terminal,
-    bar: ProgressBar,
-    last_line: Instant,
-}
-
-impl<'a> View<'a> {
-    fn new(terminal: &'a Terminal) -> Self {
-        let bar = terminal.bar("", 60);
-        Self {
-            terminal,
-            bar,
-            last_line: Instant::now(),
-        }
+/// Shows what happens to a download.
+fn show(event: &HubEvent, bar: &ProgressBar, last_line: &mut Option<Instant>, terminal: &Terminal) {
+    if terminal.json {
+        let _ = terminal.json(event);
+        return;
     }
-
-    fn show(&mut self, event: &HubEvent) {
-        if self.terminal.json {
-            let _ = self.terminal.json(event);
-            return;
+    match event {
+        HubEvent::Started {
+            id,
+            files,
+            done_bytes,
+            total_bytes,
+            ..
+        } => {
+            let here = match done_bytes {
+                0 => String::new(),
+                here => format!(", of which {} are here", bytes(*here)),
+            };
+            let (id, total) = (style(id).for_stderr().bold(), bytes(*total_bytes));
+            terminal.note(format_args!("{id}: {total} in {files} files{here}"));
+            terminal.show(bar);
+            bar.set_length(*total_bytes);
         }
-        match event {
-            HubEvent::Started {
-                id,
-                files,
-                done_bytes,
-                total_bytes,
-                ..
-            } => {
-                let here = match done_bytes {
-                    0 => String::new(),
-                    here => format!(", of which {} are here", bytes(*here)),
-                };
-                self.terminal.note(format_args!(
-                    "{}: {} in {files} files{here}",
-                    style(id).for_stderr().bold(),
-                    bytes(*total_bytes)
-                ));
-                self.terminal.show(&self.bar);
-                self.bar.set_length(*total_bytes);
+        HubEvent::Progressed {
+            done_bytes,
+            total_bytes,
+            bytes_per_second,
+            seconds_left,
+        } => {
+            let mut message = format!("{} of {}", bytes(*done_bytes), bytes(*total_bytes));
+            if let Some(rate) = bytes_per_second {
+                message += &format!("  {}/s", bytes(*rate as u64));
             }
-            HubEvent::Progressed {
-                done_bytes,
-                total_bytes,
-                bytes_per_second,
-                seconds_left,
-            } => {
-                let mut message = format!("{} of {}", bytes(*done_bytes), bytes(*total_bytes));
-                if let Some(rate) = bytes_per_second {
-                    message += &format!("  {}/s", bytes(*rate as u64));
-                }
-                if let Some(seconds) = seconds_left {
-                    message += &format!("  {} left", duration(*seconds));
-                }
-                self.bar.set_position(*done_bytes);
-                self.bar.set_message(message.clone());
-                if self.bar.is_hidden() && self.last_line.elapsed() > LINE_EVERY {
-                    self.terminal.note(message);
-                    self.last_line = Instant::now();
-                }
+            if let Some(seconds) = seconds_left {
+                message += &format!("  {} left", duration(*seconds));
             }
-            HubEvent::Retrying { message } => {
-                let word = style("warning:").for_stderr().yellow().bold();
-                let line = format!("{word} {}; trying again", printable(message));
-                self.terminal.note_above(&self.bar, line);
-            }
-            HubEvent::Finished {
-                fetched_bytes,
-                seconds,
-                ..
-            } => self.terminal.note(match fetched_bytes {
-                0 => "everything is here already".to_owned(),
-                fetched => format!("{} in {}, checked", bytes(*fetched), duration(*seconds)),
-            }),
-            HubEvent::Stopped { .. } => {}
+            bar.set_position(*done_bytes);
+            terminal.note_without_bar(bar, last_line, || message.clone());
+            bar.set_message(message);
         }
+        HubEvent::Retrying { message } => {
+            let message = printable(message);
+            terminal.warn_above(bar, format_args!("{message}; trying again"));
+        }
+        HubEvent::Finished {
+            fetched_bytes,
+            seconds,
+            ..
+        } => terminal.note(match fetched_bytes {
+            0 => "everything is here already".to_owned(),
+            fetched => format!("{} in {}, checked", bytes(*fetched), duration(*seconds)),
+        }),
+        HubEvent::Stopped { .. } => {}
     }
 }

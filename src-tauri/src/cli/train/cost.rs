@@ -2,7 +2,7 @@
 
 use console::style;
 use models::{
-    figures::{count, duration},
+    figures::{bytes, count, duration},
     tasks::AnyResolved,
     train::{
         estimate::Estimate,
@@ -11,7 +11,7 @@ use models::{
     },
 };
 
-use super::super::terminal::{bytes, table};
+use super::super::terminal::table;
 use crate::wire::error::{AppError, Result};
 
 /// One line: how much, of how much, and how that is known.

@@ -9,7 +9,7 @@ use crate::hub::downloads::Told;
 #[allow(dead_code, reason = "the tests of the terminal use the rest")]
 mod hub_server;
 
-use hub_server::{Fault, File, Kind, Repository, Server, Times};
+use hub_server::{ALWAYS, Fault, File, Kind, Repository, Server};
 
 const CDN: &str = "/xet-bridge-us/";
 
@@ -51,7 +51,7 @@ fn model(bytes: usize) -> Repository {
 fn a_model_is_found_fetched_through_a_pause_and_the_end_of_the_app_and_deleted() {
     let server = Server::start();
     let commit = server.add(model(30_000_000));
-    server.fail(CDN, Times::Always, Fault::BytesPerSecond(4_000_000));
+    server.fail(CDN, ALWAYS, Fault::BytesPerSecond(4_000_000));
     let window = Window::with_hub(tempfile::tempdir().unwrap(), &server);
     let asked = json!({"kind": "model", "id": "Maker/Tiny", "revision": ""});
     let page = window.call("hub_repository", asked.clone());
@@ -155,7 +155,7 @@ fn data_that_was_fetched_is_in_the_list_of_data() {
 fn a_download_waits_for_the_network_and_a_cancelled_one_leaves_no_parts() {
     let server = Server::start();
     server.add(model(5_000_000));
-    server.fail(CDN, Times::Always, Fault::CutAfter(1_000_000));
+    server.fail(CDN, ALWAYS, Fault::CutAfter(1_000_000));
     let window = Window::with_hub(tempfile::tempdir().unwrap(), &server);
     let key = window.start_download("model", "Maker/Tiny", "");
     let waits = window.until(&key, "retrying");

@@ -323,7 +323,7 @@ impl FoundListView {
         cache: Option<&HubCache>,
     ) -> Self {
         let view = |found: Found| FoundView {
-            here: cache.is_some_and(|cache| cache.knows(kind, &found.id)),
+            here: cache.is_some_and(|cache| cache.repository(kind, &found.id).is_here()),
             id: found.id.to_string(),
             task: found.task,
             license: found.license,
@@ -342,20 +342,12 @@ impl FoundListView {
 impl RepositoryView {
     /// A repository, what can be done with it here, and what of it is in a cache.
     pub(crate) fn new(repository: Repository, uses: Uses, cache: &HubCache) -> Self {
-        let is_here = |file: &RemoteFile| {
-            cache.has(
-                repository.kind,
-                &repository.id,
-                &repository.commit,
-                &file.path,
-            )
-        };
-        let bytes_here = |file: &RemoteFile| {
-            file.bytes_here(cache, repository.kind, &repository.id, &repository.commit)
-        };
+        let folder = cache.repository(repository.kind, &repository.id);
+        let is_here = |file: &RemoteFile| folder.has(&repository.commit, &file.path);
+        let bytes_here = |file: &RemoteFile| file.bytes_here(&folder, &repository.commit);
         let needed = repository.needed();
         let needed_paths: HashSet<&str> = needed.iter().map(|file| file.path.as_str()).collect();
-        let path = cache.snapshot(repository.kind, &repository.id, &repository.commit);
+        let path = folder.snapshot(&repository.commit);
         let is_whole = !needed.is_empty() && needed.iter().all(|file| is_here(file));
         let files = repository.files.iter().map(|file| HubFileView {
             path: file.path.clone(),
@@ -443,7 +435,7 @@ impl From<Download> for DownloadView {
         let files = wanted
             .files
             .iter()
-            .zip(&download.done)
+            .zip(&download.look.done)
             .map(|(file, done)| DownloadFileView {
                 path: file.path.clone(),
                 done_bytes: *done as f64,
@@ -454,10 +446,10 @@ impl From<Download> for DownloadView {
             kind: wanted.kind,
             id: wanted.id.to_string(),
             state: download.state,
-            done_bytes: download.done.iter().sum::<u64>() as f64,
+            done_bytes: download.look.bytes() as f64,
             total_bytes: wanted.bytes() as f64,
-            bytes_per_second: download.bytes_per_second,
-            seconds_left: download.seconds_left,
+            bytes_per_second: download.look.bytes_per_second,
+            seconds_left: download.look.seconds_left,
             files: files.collect(),
             problem: download.problem,
             path: download.path.map(|path| path.display().to_string()),

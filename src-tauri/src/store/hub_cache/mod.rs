@@ -21,7 +21,9 @@ use std::{
     time::SystemTime,
 };
 
-use names::{Digest, RepositoryId, RepositoryKind, is_commit, relative_path, revision_path};
+use serde::Serialize;
+
+use names::{Digest, RepositoryId, RepositoryKind, is_commit, relative_path};
 
 use crate::wire::error::{AppError, Result};
 
@@ -36,12 +38,21 @@ pub(crate) struct HubCache {
     root: PathBuf,
 }
 
+/// Where one repository lies in the cache. Nothing of it need be there.
+#[derive(Debug, Clone)]
+pub(crate) struct RepositoryFolder {
+    id: RepositoryId,
+    path: PathBuf,
+    locks: PathBuf,
+}
+
 /// A repository in the cache.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct CachedRepository {
     pub(crate) kind: RepositoryKind,
     pub(crate) id: RepositoryId,
     /// Its folder.
+    #[serde(skip)]
     pub(crate) path: PathBuf,
     /// What it takes on disk; what revisions share counts once, and what was begun counts too.
     pub(crate) bytes: u64,
@@ -50,7 +61,7 @@ pub(crate) struct CachedRepository {
 }
 
 /// A revision in the cache.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct CachedRevision {
     pub(crate) commit: String,
     /// Branches and tags that mean it.
@@ -60,6 +71,7 @@ pub(crate) struct CachedRevision {
     pub(crate) bytes: u64,
     /// What deleting it frees.
     pub(crate) freed_bytes: u64,
+    #[serde(skip)]
     pub(crate) fetched: Option<SystemTime>,
 }
 
@@ -91,82 +103,76 @@ impl HubCache {
         fs4::available_space(existing).ok()
     }
 
+    /// Where a repository lies, or would.
+    pub(crate) fn repository(&self, kind: RepositoryKind, id: &RepositoryId) -> RepositoryFolder {
+        let name = id.folder_name(kind);
+        RepositoryFolder {
+            id: id.clone(),
+            path: self.root.join(&name),
+            locks: self.root.join(".locks").join(name),
+        }
+    }
+
+    /// All models and data sets, by name.
+    pub(crate) fn list(&self) -> Vec<CachedRepository> {
+        let folders = super::folders(&self.root);
+        let found = folders.iter().filter_map(|folder| {
+            let (kind, id) = RepositoryId::of_folder(&folder.file_name()?.to_string_lossy())?;
+            let repository = self.repository(kind, &id).read(kind);
+            (!repository.revisions.is_empty() || repository.bytes > 0).then_some(repository)
+        });
+        let mut found: Vec<CachedRepository> = found.collect();
+        found.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
+        found
+    }
+}
+
+impl RepositoryFolder {
     /// The folder of a revision. It need not be there.
-    pub(crate) fn snapshot(
-        &self,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        commit: &str,
-    ) -> PathBuf {
-        self.folder(kind, id).join("snapshots").join(commit)
+    pub(crate) fn snapshot(&self, commit: &str) -> PathBuf {
+        self.path.join("snapshots").join(commit)
     }
 
     /// The content of a file.
-    pub(crate) fn blob(&self, kind: RepositoryKind, id: &RepositoryId, digest: &Digest) -> PathBuf {
-        self.folder(kind, id).join("blobs").join(digest.hex())
+    pub(crate) fn blob(&self, digest: &Digest) -> PathBuf {
+        self.path.join("blobs").join(digest.hex())
     }
 
     /// The content of a file while it is fetched.
-    pub(crate) fn incomplete(
-        &self,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        digest: &Digest,
-    ) -> PathBuf {
-        self.blob(kind, id, digest).with_extension(INCOMPLETE)
+    pub(crate) fn incomplete(&self, digest: &Digest) -> PathBuf {
+        self.blob(digest).with_extension(INCOMPLETE)
     }
 
     /// The file that is locked by who writes a blob.
-    pub(crate) fn lock(&self, kind: RepositoryKind, id: &RepositoryId, digest: &Digest) -> PathBuf {
-        self.locks(kind, id).join(format!("{}.lock", digest.hex()))
+    pub(crate) fn lock(&self, digest: &Digest) -> PathBuf {
+        self.locks.join(format!("{}.lock", digest.hex()))
     }
 
     /// What of a file is here: all of it, or what was fetched so far.
-    pub(crate) fn bytes_here(
-        &self,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        digest: &Digest,
-    ) -> u64 {
+    pub(crate) fn bytes_here(&self, digest: &Digest) -> u64 {
         let size = |path: PathBuf| fs::metadata(path).map(|file| file.len());
-        size(self.blob(kind, id, digest))
-            .or_else(|_| size(self.incomplete(kind, id, digest)))
+        size(self.blob(digest))
+            .or_else(|_| size(self.incomplete(digest)))
             .unwrap_or(0)
     }
 
     /// Whether a revision has a file, whoever fetched it.
-    pub(crate) fn has(
-        &self,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        commit: &str,
-        name: &str,
-    ) -> bool {
-        let path = relative_path(name).map(|path| self.snapshot(kind, id, commit).join(path));
-        path.is_some_and(|path| path.is_file())
+    pub(crate) fn has(&self, commit: &str, name: &str) -> bool {
+        relative_path(name).is_some_and(|path| self.snapshot(commit).join(path).is_file())
     }
 
     /// Gives a blob its name in a revision.
-    pub(crate) fn link(
-        &self,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        commit: &str,
-        name: &str,
-        digest: &Digest,
-    ) -> Result<()> {
-        let Some(relative) = relative_path(name) else {
+    pub(crate) fn link(&self, commit: &str, name: &str, digest: &Digest) -> Result<()> {
+        let relative = relative_path(name).ok_or_else(|| {
             let name = names::shown(name);
-            return Err(AppError::failed(format!(
-                "a file can't be called `{name}` here"
-            )));
-        };
+            AppError::failed(format!("a file can't be called `{name}` here"))
+        })?;
         let depth = relative.components().count();
-        let path = self.snapshot(kind, id, commit).join(relative);
+        let path = self.snapshot(commit).join(relative);
         super::make_folder_of(&path)?;
         let up: PathBuf = std::iter::repeat_n("..", depth + 1).collect();
         let target = up.join("blobs").join(digest.hex());
-        let blob = self.blob(kind, id, digest);
+        let blob = self.blob(digest);
         // Under another name first: another process may give the same name at the same moment.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -179,17 +185,8 @@ impl HubCache {
     }
 
     /// Remembers which commit a branch or tag stood for.
-    pub(crate) fn name_commit(
-        &self,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        name: &str,
-        commit: &str,
-    ) -> Result<()> {
-        if is_commit(name) {
-            return Ok(());
-        }
-        match revision_path(&self.folder(kind, id).join("refs"), name) {
+    pub(crate) fn name_commit(&self, name: &str, commit: &str) -> Result<()> {
+        match self.name_file(name).filter(|_| !is_commit(name)) {
             // Other programs read it as it is, so there is no line end.
             Some(path) => super::write_file(&path, commit.as_bytes()),
             None => Ok(()),
@@ -197,78 +194,55 @@ impl HubCache {
     }
 
     /// The commit that a branch, tag or commit stood for when it was last fetched.
-    pub(crate) fn commit_of(
-        &self,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        name: &str,
-    ) -> Option<String> {
+    pub(crate) fn commit_of(&self, name: &str) -> Option<String> {
         if is_commit(name) {
             return Some(name.to_owned());
         }
-        let path = revision_path(&self.folder(kind, id).join("refs"), name)?;
-        let commit = fs::read_to_string(path).ok()?.trim().to_owned();
-        is_commit(&commit).then_some(commit)
+        let commit = fs::read_to_string(self.name_file(name)?).ok()?;
+        Some(commit.trim().to_owned()).filter(|commit| is_commit(commit))
     }
 
-    /// Whether anything of a repository is here.
-    pub(crate) fn knows(&self, kind: RepositoryKind, id: &RepositoryId) -> bool {
-        !super::folders(&self.folder(kind, id).join("snapshots")).is_empty()
-    }
-
-    /// All models and data sets, by name.
-    pub(crate) fn list(&self) -> Vec<CachedRepository> {
-        let mut found: Vec<CachedRepository> = super::folders(&self.root)
-            .iter()
-            .filter_map(|folder| {
-                let (kind, id) = RepositoryId::of_folder(&folder.file_name()?.to_string_lossy())?;
-                let repository = self.read(kind, id);
-                (!repository.revisions.is_empty() || repository.bytes > 0).then_some(repository)
-            })
-            .collect();
-        found.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
-        found
+    /// Whether anything of it is here.
+    pub(crate) fn is_here(&self) -> bool {
+        !self.snapshots().is_empty()
     }
 
     /// Deletes a revision, and the content that no other revision has. Returns the bytes that are free now.
     ///
     /// The last revision takes the whole folder along, unless something else of it is begun. A repository of which no
     /// revision is here, but something is begun, is deleted without a commit.
-    pub(crate) fn delete(
-        &self,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        commit: &str,
-    ) -> Result<u64> {
-        let folder = self.folder(kind, id);
-        self.check_that_nobody_fetches(kind, id)?;
-        let snapshots = super::folders(&folder.join("snapshots"));
-        if snapshots.is_empty() && commit.is_empty() && folder.is_dir() {
-            return delete_folder(&folder);
+    pub(crate) fn delete(&self, commit: &str) -> Result<u64> {
+        let locks = fs::read_dir(&self.locks).into_iter().flatten().flatten();
+        // The files of the locks stay: two processes that wait for one must mean the same.
+        let is_held = |path: PathBuf| File::open(path).is_ok_and(|file| file.try_lock().is_err());
+        if locks.map(|entry| entry.path()).any(is_held) {
+            return Err(being_fetched(&self.id));
         }
-        let snapshot = self.snapshot(kind, id, commit);
-        if !snapshots.contains(&snapshot) {
-            return Err(AppError::invalid(format!(
-                "the cache has no revision `{commit}` of `{id}`"
-            )));
+        let snapshots = self.snapshots();
+        let snapshot = self.snapshot(commit);
+        let is_begun = snapshots.is_empty() && commit.is_empty() && self.path.is_dir();
+        if !is_begun && !snapshots.contains(&snapshot) {
+            let problem = format!("the cache has no revision `{commit}` of `{}`", self.id);
+            return Err(AppError::invalid(problem));
         }
-        if snapshots.len() == 1 && incomplete_bytes(&folder) == 0 {
-            return delete_folder(&folder);
+        if is_begun || snapshots.len() == 1 && self.has_all() {
+            let bytes = size_of(&self.path);
+            fs::remove_dir_all(&self.path)
+                .map_err(AppError::file("delete the files", &self.path))?;
+            return Ok(bytes);
         }
         let others = snapshots.iter().filter(|path| **path != snapshot);
         let kept: BTreeSet<PathBuf> = others
-            .flat_map(|path| content(&folder, path).into_keys())
+            .flat_map(|path| self.content(path).into_keys())
             .collect();
-        let freed: Content = content(&folder, &snapshot)
-            .into_iter()
-            .filter(|(path, _)| !kept.contains(path))
-            .collect();
+        let mut freed = self.content(&snapshot);
+        freed.retain(|path, _| !kept.contains(path));
         // Content first: what a name still leads to can be deleted again, and what no name leads to is lost on the disk.
         for blob in freed.keys() {
             fs::remove_file(blob).map_err(AppError::file("delete the file", blob))?;
         }
         fs::remove_dir_all(&snapshot).map_err(AppError::file("delete the revision", &snapshot))?;
-        for (path, _) in refs(&folder).into_iter().filter(|(_, it)| it == commit) {
+        for (path, _) in self.names().into_iter().filter(|(_, it)| it == commit) {
             fs::remove_file(&path).map_err(AppError::file("forget the name", &path))?;
         }
         Ok(freed.values().sum())
@@ -276,14 +250,9 @@ impl HubCache {
 
     /// Deletes what was fetched so far of a file that is not whole. Whether nothing is left: what somebody is just writing
     /// stays.
-    pub(crate) fn delete_incomplete(
-        &self,
-        kind: RepositoryKind,
-        id: &RepositoryId,
-        digest: &Digest,
-    ) -> Result<bool> {
-        let path = self.incomplete(kind, id, digest);
-        let lock = File::open(self.lock(kind, id, digest));
+    pub(crate) fn delete_incomplete(&self, digest: &Digest) -> Result<bool> {
+        let path = self.incomplete(digest);
+        let lock = File::open(self.lock(digest));
         // Held until the part is gone, so that nobody begins to write it.
         if path.exists() && lock.is_ok_and(|lock| lock.try_lock().is_err()) {
             return Ok(false);
@@ -296,81 +265,90 @@ impl HubCache {
         }
     }
 
-    /// The files of the locks stay: two processes that wait for one must mean the same.
-    fn check_that_nobody_fetches(&self, kind: RepositoryKind, id: &RepositoryId) -> Result<()> {
-        let files = fs::read_dir(self.locks(kind, id))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let is_held = |path: PathBuf| File::open(path).is_ok_and(|file| file.try_lock().is_err());
-        match files.map(|entry| entry.path()).any(is_held) {
-            false => Ok(()),
-            true => Err(being_fetched(id)),
-        }
-    }
-
-    fn read(&self, kind: RepositoryKind, id: RepositoryId) -> CachedRepository {
-        let folder = self.folder(kind, &id);
-        let names = refs(&folder);
-        let snapshots: Vec<(PathBuf, Content)> = super::folders(&folder.join("snapshots"))
-            .into_iter()
-            .map(|path| (path.clone(), content(&folder, &path)))
-            .collect();
+    fn read(self, kind: RepositoryKind) -> CachedRepository {
+        let (names, bytes) = (self.names(), size_of(&self.path));
+        let snapshots = self.snapshots();
+        let contents: Vec<Content> = snapshots.iter().map(|it| self.content(it)).collect();
         let mut users: BTreeMap<&PathBuf, usize> = BTreeMap::new();
-        for path in snapshots.iter().flat_map(|(_, content)| content.keys()) {
+        for path in contents.iter().flat_map(Content::keys) {
             *users.entry(path).or_default() += 1;
         }
-        let bytes = size_of(&folder);
-        let mut revisions: Vec<CachedRevision> = Vec::new();
-        for (path, content) in &snapshots {
-            let commit = path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+        let takes_all = snapshots.len() == 1 && self.has_all();
+        let refs = self.path.join("refs");
+        let revision = |(path, content): (&PathBuf, &Content)| {
+            let commit = path.file_name().unwrap_or_default().to_string_lossy();
+            let name = |(path, it): &(PathBuf, String)| {
+                let name = path.strip_prefix(&refs).ok().filter(|_| *it == commit)?;
+                Some(name.to_string_lossy().replace('\\', "/"))
+            };
             let alone = content
                 .iter()
                 .filter(|(path, _)| users.get(path) == Some(&1));
-            let freed_bytes = match snapshots.len() {
-                1 if incomplete_bytes(&folder) == 0 => bytes,
-                _ => alone.map(|(_, bytes)| bytes).sum(),
-            };
-            let refs = folder.join("refs");
-            let names = names.iter().filter(|(_, it)| *it == commit);
-            let names = names.filter_map(|(path, _)| {
-                Some(
-                    path.strip_prefix(&refs)
-                        .ok()?
-                        .to_string_lossy()
-                        .replace('\\', "/"),
-                )
-            });
-            revisions.push(CachedRevision {
-                names: names.collect(),
-                files: count_files(path),
+            CachedRevision {
+                names: names.iter().filter_map(name).collect(),
+                files: files_below(path).len(),
                 bytes: content.values().sum(),
-                freed_bytes,
+                freed_bytes: match takes_all {
+                    true => bytes,
+                    false => alone.map(|(_, bytes)| bytes).sum(),
+                },
                 fetched: fs::metadata(path).and_then(|it| it.modified()).ok(),
                 path: path.clone(),
-                commit,
-            });
-        }
+                commit: commit.into_owned(),
+            }
+        };
+        let mut revisions: Vec<CachedRevision> =
+            snapshots.iter().zip(&contents).map(revision).collect();
         revisions.sort_by_key(|revision| std::cmp::Reverse(revision.fetched));
         CachedRepository {
             kind,
-            id,
-            path: folder,
+            id: self.id,
+            path: self.path,
             bytes,
             revisions,
         }
     }
 
-    fn folder(&self, kind: RepositoryKind, id: &RepositoryId) -> PathBuf {
-        self.root.join(id.folder_name(kind))
+    fn snapshots(&self) -> Vec<PathBuf> {
+        super::folders(&self.path.join("snapshots"))
     }
 
-    fn locks(&self, kind: RepositoryKind, id: &RepositoryId) -> PathBuf {
-        self.root.join(".locks").join(id.folder_name(kind))
+    /// The file that says which commit a branch or tag stands for.
+    fn name_file(&self, name: &str) -> Option<PathBuf> {
+        Some(self.path.join("refs").join(relative_path(name)?))
+    }
+
+    /// The files of branches and tags, each with its commit.
+    fn names(&self) -> Vec<(PathBuf, String)> {
+        let mut files = files_below(&self.path.join("refs"));
+        files.sort();
+        let commit = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        let named = files.into_iter().map(|path| (commit(&path), path));
+        named
+            .map(|(commit, path)| (path, commit.trim().to_owned()))
+            .collect()
+    }
+
+    /// What the files of a snapshot really are. A link that leads out of the repository's folder is nothing of it.
+    fn content(&self, snapshot: &Path) -> Content {
+        let Ok(folder) = fs::canonicalize(&self.path) else {
+            return Content::new();
+        };
+        let real = |path: PathBuf| {
+            let real = fs::canonicalize(path).ok()?;
+            let bytes = fs::metadata(&real).ok()?.len();
+            real.starts_with(&folder).then_some((real, bytes))
+        };
+        files_below(snapshot).into_iter().filter_map(real).collect()
+    }
+
+    /// Whether nothing of it is only begun.
+    fn has_all(&self) -> bool {
+        let blobs = files_below(&self.path.join("blobs"));
+        let begun = blobs
+            .iter()
+            .filter(|path| path.extension().is_some_and(|it| it == INCOMPLETE));
+        begun.map(|path| size(path)).sum::<u64>() == 0
     }
 }
 
@@ -404,71 +382,34 @@ pub(crate) fn folder(variable: &str) -> Option<PathBuf> {
     }
 }
 
-/// The names of commits, each with its file.
-fn refs(folder: &Path) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.join("refs")];
-    while let Some(path) = folders.pop() {
-        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+/// Every file below a folder. Folders behind links are not entered.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    fn walk(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
-                _ => {
-                    let commit = fs::read_to_string(entry.path()).unwrap_or_default();
-                    found.push((entry.path(), commit.trim().to_owned()));
+                Ok(kind) if kind.is_dir() && depth < DEEPEST => {
+                    walk(&entry.path(), depth + 1, files)
                 }
+                Ok(kind) if !kind.is_dir() => files.push(entry.path()),
+                _ => {}
             }
         }
     }
-    found.sort();
-    found
+    let mut files = Vec::new();
+    walk(folder, 0, &mut files);
+    files
 }
 
-/// What the files of a snapshot really are. A link that leads out of the repository's folder is nothing of it.
-fn content(folder: &Path, snapshot: &Path) -> Content {
-    let Ok(folder) = fs::canonicalize(folder) else {
-        return Content::new();
-    };
-    let mut found = Content::new();
-    walk(snapshot, 0, &mut |path| {
-        let real = fs::canonicalize(path)
-            .ok()
-            .filter(|real| real.starts_with(&folder));
-        if let Some((real, metadata)) =
-            real.and_then(|real| Some((real.clone(), fs::metadata(real).ok()?)))
-        {
-            found.insert(real, metadata.len());
-        }
-    });
-    found
-}
-
-fn count_files(snapshot: &Path) -> usize {
-    let mut count = 0;
-    walk(snapshot, 0, &mut |_| count += 1);
-    count
-}
-
-/// Shows every file below a folder. Folders behind links are not entered.
-fn walk(folder: &Path, depth: usize, see: &mut dyn FnMut(&Path)) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() && depth < DEEPEST => walk(&entry.path(), depth + 1, see),
-            Ok(kind) if !kind.is_dir() => see(&entry.path()),
-            _ => {}
-        }
-    }
-}
-
-/// Bytes of the files below a folder. A link counts nothing: what it leads to is counted there.
+/// Bytes of the files below a folder.
 fn size_of(folder: &Path) -> u64 {
-    let mut bytes = 0;
-    walk(folder, 0, &mut |path| {
-        let file = fs::symlink_metadata(path)
-            .ok()
-            .filter(fs::Metadata::is_file);
-        bytes += file.map_or(0, |file| file.len());
-    });
-    bytes
+    files_below(folder).iter().map(|path| size(path)).sum()
+}
+
+/// Bytes of a file. A link has none: what it leads to is counted there.
+fn size(path: &Path) -> u64 {
+    let file = fs::symlink_metadata(path).ok();
+    file.filter(fs::Metadata::is_file)
+        .map_or(0, |file| file.len())
 }
 
 /// Links need a right that few users of Windows have, and some disks know none.
@@ -477,25 +418,6 @@ fn link_file(target: &Path, path: &Path) -> std::io::Result<()> {
     return std::os::unix::fs::symlink(target, path);
     #[cfg(windows)]
     return std::os::windows::fs::symlink_file(target, path);
-}
-
-/// Bytes of files that are not whole.
-fn incomplete_bytes(folder: &Path) -> u64 {
-    let blobs = fs::read_dir(folder.join("blobs"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let begun = blobs.filter(|entry| entry.path().extension().is_some_and(|it| it == INCOMPLETE));
-    begun
-        .filter_map(|entry| Some(entry.metadata().ok()?.len()))
-        .sum()
-}
-
-/// Deletes a repository's folder. Returns the bytes that are free now.
-fn delete_folder(folder: &Path) -> Result<u64> {
-    let bytes = size_of(folder);
-    fs::remove_dir_all(folder).map_err(AppError::file("delete the files", folder))?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
 //! Names that come from the network, and what they may be. Nothing else is ever made into a path.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -61,8 +57,8 @@ impl RepositoryId {
     }
 
     /// Who made it, if it says, and how it is called.
-    pub(crate) fn parts(&self) -> (&str, &str) {
-        self.0.split_once('/').unwrap_or(("", &self.0))
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        self.0.split('/').collect()
     }
 
     /// `models--maker--name`, as its folder in the cache is called.
@@ -189,11 +185,6 @@ pub(crate) fn relative_path(name: &str) -> Option<PathBuf> {
     is_path.then(|| name.split('/').collect())
 }
 
-/// The path of a branch or tag below the folder of such names.
-pub(super) fn revision_path(folder: &Path, name: &str) -> Option<PathBuf> {
-    Some(folder.join(relative_path(name)?))
-}
-
 /// Text from the network, without what would steer a screen or hide on it. Lines and tabs stay.
 pub(crate) fn shown(text: &str) -> String {
     let keeps = |letter: &char| matches!(letter, '\n' | '\t') || !is_unseen(*letter);
@@ -243,39 +234,15 @@ mod tests {
 
     #[test]
     fn no_path_leads_out_of_its_folder() {
-        for good in [
-            "config.json",
-            "data/train-00000-of-00001.parquet",
-            "a/b/c/ü.txt",
-            ".gitattributes",
-            "😀.png",
-            "thé.txt",
-        ] {
-            assert_eq!(
-                relative_path(good),
-                Some(good.split('/').collect()),
-                "{good}"
-            );
+        let goods =
+            "config.json data/train-00000-of-00001.parquet a/b/c/ü.txt .gitattributes 😀.png";
+        for good in goods.split(' ') {
+            let path = Some(good.split('/').collect());
+            assert_eq!(relative_path(good), path, "{good}");
         }
+        let bads = "/etc/passwd ../up a/../b a//b a/. a\\b C:x nul CON.txt com1 a. \u{202e}txt.exe";
         let long = "x".repeat(5000);
-        let bads = [
-            "",
-            "/etc/passwd",
-            "../up",
-            "a/../b",
-            "a//b",
-            "a/.",
-            "a\\b",
-            "C:x",
-            "a\nb",
-            "nul",
-            "CON.txt",
-            "com1",
-            "a.",
-            "\u{202e}txt.exe",
-            &long,
-        ];
-        for bad in bads {
+        for bad in bads.split(' ').chain(["", "a\nb", &long]) {
             assert_eq!(relative_path(bad), None, "{bad}");
         }
     }
