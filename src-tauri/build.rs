@@ -12,8 +12,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "<!doctype html><title>Anneal</title><p>The pages were not built. Run `npm start`.";
         fs::write(pages.join("index.html"), words)?;
     }
-    let commands: &[&str] = include!("src/commands/names.in");
-    let manifest = tauri_build::AppManifest::new().commands(commands);
+    macro_rules! commands {
+        ($($module:ident: $($name:ident $(<$runtime:ident>)?),+;)+) => {
+            &[$($(stringify!($name)),+),+]
+        };
+    }
+    let manifest = tauri_build::AppManifest::new().commands(include!("src/commands/names.in"));
     tauri_build::try_build(tauri_build::Attributes::new().app_manifest(manifest))?;
     Ok(())
 }

@@ -5,11 +5,9 @@ pub(crate) mod chat;
 pub(crate) mod check;
 mod device_use;
 pub(crate) mod devices;
-#[cfg(feature = "gui")]
-pub(crate) mod form;
 pub(crate) mod hub;
 pub(crate) mod inspect;
-mod plan;
+pub(crate) mod plan;
 mod starter;
 mod train;
 mod trial;

@@ -41,6 +41,35 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
+impl Output {
+    /// Expects an exit code.
+    #[track_caller]
+    pub(crate) fn ended(&self, code: i32) -> &Self {
+        assert_eq!(self.code, code, "{self:?}");
+        self
+    }
+
+    /// Expects words among what was answered.
+    #[track_caller]
+    pub(crate) fn shows(&self, words: &str) -> &Self {
+        assert!(self.stdout.contains(words), "no `{words}`: {self:?}");
+        self
+    }
+
+    /// Expects words among what was said beside it.
+    #[track_caller]
+    pub(crate) fn notes(&self, words: &str) -> &Self {
+        assert!(self.stderr.contains(words), "no `{words}`: {self:?}");
+        self
+    }
+
+    /// The answer for machines.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+}
+
 impl App {
     pub(crate) fn new() -> Self {
         let app = Self {
@@ -101,10 +130,15 @@ impl App {
 
     /// What the program calls the processor of this machine.
     pub(crate) fn processor(&self) -> String {
-        let found: Value = serde_json::from_str(&self.run(&["device", "--json"]).stdout).unwrap();
+        let found = self.anneal("device --json").json();
         let mut devices = found["found"].as_array().unwrap().iter();
         let processor = devices.find(|device| device["kind"] == "cpu").unwrap();
         processor["name"].as_str().unwrap().to_owned()
+    }
+
+    /// Runs the program to its end, with arguments as they are typed.
+    pub(crate) fn anneal(&self, typed: &str) -> Output {
+        self.run(&typed.split(' ').collect::<Vec<_>>())
     }
 
     /// Runs the program to its end.

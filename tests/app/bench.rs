@@ -14,25 +14,17 @@ use crate::{
 };
 
 /// A benchmark of a few seconds.
-const QUICK: [&str; 7] = [
-    "bench",
-    "--device",
-    "cpu",
-    "--seconds",
-    "0",
-    "--only",
-    "scratch_step,loader",
-];
+const QUICK: &str = "bench --device cpu --seconds 0 --only scratch_step,loader";
 
-fn measure(app: &App, more: &[&str]) -> Output {
-    app.run(&[&QUICK, more].concat())
+fn measure(app: &App, more: &str) -> Output {
+    app.anneal(&format!("{QUICK} {more}"))
 }
 
 #[test]
 fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
     let app = App::new();
-    let measured = measure(&app, &["--export", "first.json"]);
-    assert_eq!(measured.code, 0, "{measured:?}");
+    let measured = measure(&app, "--export first.json");
+    measured.ended(0);
     for words in [
         "Config ",
         "Throughput",
@@ -43,7 +35,7 @@ fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
         "Making batches, 4 x 128 tokens, 2 workers ",
         "workers ",
     ] {
-        assert!(measured.stdout.contains(words), "{words}: {measured:?}");
+        measured.shows(words);
     }
     let report: Value =
         serde_json::from_str(&fs::read_to_string(app.folder().join("first.json")).unwrap())
@@ -55,45 +47,33 @@ fn a_benchmark_is_a_table_with_advice_and_is_exported_compared_and_imported() {
             .all(|row| row["measured"]["median_millis"].as_f64() > Some(0.0))
     );
 
-    let again = measure(&app, &["--export", "second.csv"]);
-    assert!(
-        again
-            .stdout
-            .contains(" cases by more than the spread of their steps)."),
-        "{again:?}"
-    );
-    let compared = app.run(&["bench", "--compare", "first.json", "second.csv"]);
-    assert_eq!(compared.code, 0, "{compared:?}");
-    assert!(
-        compared.stdout.contains("From-scratch step"),
-        "{compared:?}"
-    );
-    let same = app.run(&["bench", "--compare", "first.json", "first.json"]);
+    let again = measure(&app, "--export second.csv");
+    again.shows(" cases by more than the spread of their steps).");
+    app.anneal("bench --compare first.json second.csv")
+        .ended(0)
+        .shows("From-scratch step");
+    let same = app.anneal("bench --compare first.json first.json");
     assert_eq!(
         same.stdout.matches("no clear change").count(),
         6,
         "{same:?}"
     );
 
-    assert_eq!(app.run(&["bench", "--list"]).stdout.lines().count(), 2);
-    let here = app.run(&["bench", "--import", "first.json"]);
-    assert!(here.stderr.contains("is here already"), "{here:?}");
+    assert_eq!(app.anneal("bench --list").stdout.lines().count(), 2);
+    app.anneal("bench --import first.json")
+        .notes("is here already");
     let elsewhere = App::new();
     let path = app.folder().join("first.json").display().to_string();
-    let through = elsewhere.run(&["bench", "--import", &path, "--export", "again.json"]);
-    assert_eq!(through.code, 0, "{through:?}");
+    elsewhere
+        .run(&["bench", "--import", &path, "--export", "again.json"])
+        .ended(0);
     let again = fs::read_to_string(elsewhere.folder().join("again.json")).unwrap();
     let again: Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again["devices"], report["devices"]);
     let path = app.folder().join("second.csv");
     let imported = elsewhere.run(&["bench", "--import", &path.display().to_string()]);
-    assert_eq!(imported.code, 0, "{imported:?}");
-    assert!(
-        elsewhere
-            .run(&["bench", "--list"])
-            .stdout
-            .contains("imported")
-    );
+    imported.ended(0);
+    assert!(elsewhere.anneal("bench --list").stdout.contains("imported"));
 }
 
 #[test]
@@ -103,12 +83,15 @@ fn a_benchmark_waits_for_the_run_that_goes_on() {
     wait_for(&mut events, "stepped");
     // Who is not heard can't continue.
     thread::spawn(move || io::copy(&mut events, &mut io::sink()));
-    let mut measuring = app.command(&QUICK).spawn().unwrap();
+    let mut measuring = app
+        .command(&QUICK.split(' ').collect::<Vec<_>>())
+        .spawn()
+        .unwrap();
     let mut said = BufReader::new(measuring.stderr.take().unwrap()).lines();
     let waits = said.find(|line| line.as_ref().unwrap().contains("waiting until `"));
     assert!(waits.is_some_and(|line| line.unwrap().ends_with("` has ended")));
     assert!(measuring.try_wait().unwrap().is_none());
-    assert!(app.run(&["runs"]).stdout.contains("running"));
+    app.anneal("runs").shows("running");
 
     // Its engine saves and leaves.
     run.kill().unwrap();
@@ -125,16 +108,8 @@ fn a_benchmark_waits_for_the_run_that_goes_on() {
 fn a_benchmark_waits_for_an_answer_and_says_what_was_computed_meanwhile() {
     let app = App::new();
     let answer = computes(&app, "answer");
-    let quick = [
-        "bench",
-        "--device",
-        "cpu",
-        "--seconds",
-        "0",
-        "--only",
-        "loader",
-    ];
-    let mut child = app.command(&quick).spawn().unwrap();
+    let quick = "bench --device cpu --seconds 0 --only loader".split(' ');
+    let mut child = app.command(&quick.collect::<Vec<_>>()).spawn().unwrap();
     let notes = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut notes = notes.map(Result::unwrap);
     let waits = notes.next().unwrap();
@@ -165,27 +140,21 @@ fn a_benchmark_waits_for_an_answer_and_says_what_was_computed_meanwhile() {
 #[test]
 fn what_cannot_be_measured_is_refused_before_anything_takes_long() {
     let app = App::new();
-    let unknown = app.run(&["bench", "--only", "dreams"]);
-    assert_eq!(unknown.code, 2, "{unknown:?}");
-    assert!(
-        unknown
-            .stderr
-            .contains("there is no workload `dreams`; there is matmul, ")
-    );
-    let odd = measure(&app, &["--export", "figures.xls"]);
-    assert_eq!(odd.code, 2, "{odd:?}");
-    assert!(odd.stderr.contains("ends in .json, .csv or .md"), "{odd:?}");
-    let missing = app.run(&["bench", "--device", "cuda:7"]);
+    app.anneal("bench --only dreams")
+        .ended(2)
+        .notes("there is no workload `dreams`; there is matmul, ");
+    measure(&app, "--export figures.xls")
+        .ended(2)
+        .notes("ends in .json, .csv or .md");
+    let missing = app.anneal("bench --device cuda:7");
     assert_ne!(missing.code, 0, "{missing:?}");
 }
 
 #[test]
 fn published_figures_are_marked_as_those_of_others() {
-    let published = App::new().run(&["bench", "--published"]);
-    assert!(published.stdout.contains("MLX LM"), "{published:?}");
-    assert!(published.stdout.contains("https://"), "{published:?}");
-    assert!(
-        published.stderr.contains("Nothing of it was measured here"),
-        "{published:?}"
-    );
+    App::new()
+        .anneal("bench --published")
+        .shows("MLX LM")
+        .shows("https://")
+        .notes("Nothing of it was measured here");
 }

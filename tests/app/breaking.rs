@@ -25,8 +25,8 @@ fn a_run_goes_on_after_every_single_fault_and_says_what_it_was() {
     ] {
         let (app, output) = broken(fault, STEPS);
         assert_eq!(output.code, 0, "{fault}: {output:?}");
-        assert!(output.stderr.contains(said), "{fault}: {}", output.stderr);
-        let list = app.run(&["runs"]).stdout;
+        output.notes(said);
+        let list = app.anneal("runs").stdout;
         assert!(list.contains("finished  12/12"), "{fault}: {list}");
     }
 }
@@ -34,13 +34,13 @@ fn a_run_goes_on_after_every_single_fault_and_says_what_it_was() {
 #[test]
 fn a_run_that_memory_is_too_small_for_gives_up_rows_first() {
     let (app, output) = broken("most_rows@2", &STEPS.replace("12", "6"));
-    assert_eq!(output.code, 0, "{output:?}");
+    output.ended(0);
     let said =
         "4 instead of 8 rows at once, 2 instead of 1 times for each update; the result is the same";
-    assert!(output.stderr.contains(said), "{}", output.stderr);
+    output.notes(said);
     // Once is enough.
     assert!(!output.stderr.contains("`batch.rows` was"), "{output:?}");
-    let shown = app.run(&["runs", "show", "animals"]).stdout;
+    let shown = app.anneal("runs show animals").stdout;
     for line in ["  rows: 2 ", "  accumulate: 4 "] {
         assert!(shown.contains(line), "{shown}");
     }
@@ -56,21 +56,21 @@ fn a_run_that_memory_is_too_small_for_gives_up_rows_first() {
         "{plan}"
     );
     let asked = ["train", "run.yaml", "--plan", "--set", "batch.rows=8"];
-    assert!(app.run(&asked).stdout.contains("  rows: 8 "));
+    app.run(&asked).shows("  rows: 8 ");
 }
 
 #[test]
 fn a_run_that_has_nothing_left_to_give_up_stops_with_what_it_has_and_says_what_to_change() {
     let (app, output) = broken("most_rows@0", STEPS);
-    assert_eq!(output.code, 4, "{output:?}");
+    output.ended(4);
     for words in [
         "(`gradient_checkpointing`)",
         "nothing is left that this run may give up",
         "shorter rows (`data.max_length` below",
     ] {
-        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+        output.notes(words);
     }
-    assert!(app.run(&["runs"]).stdout.contains("failed"));
+    app.anneal("runs").shows("failed");
     assert!(
         only_run(&app.home())
             .join("checkpoints/step-000000")
@@ -82,9 +82,9 @@ fn a_run_that_has_nothing_left_to_give_up_stops_with_what_it_has_and_says_what_t
 #[test]
 fn a_run_in_too_little_real_memory_arrives_with_fewer_rows() {
     let output = limited(&large(), "ulimit -v 1000000");
-    assert_eq!(output.code, 0, "{output:?}");
+    output.ended(0);
     for words in ["memory allocation of", "rows at once", "2 steps in"] {
-        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+        output.notes(words);
     }
 }
 
@@ -97,10 +97,10 @@ fn a_run_whose_engine_the_kernel_kills_for_memory_arrives_with_fewer_rows() {
     };
     let enter = format!("echo $$ > {}/cgroup.procs", group.0.display());
     let output = limited(&large(), &enter);
-    assert_eq!(output.code, 0, "{output:?}");
+    output.ended(0);
     let killed = "memory ran out: the system ended the engine";
     for words in [killed, "rows at once", "2 steps in"] {
-        assert!(output.stderr.contains(words), "{words}: {}", output.stderr);
+        output.notes(words);
     }
 }
 
@@ -176,7 +176,7 @@ fn a_run_whose_disk_takes_no_words_says_so_to_who_listens_and_loses_none() {
     let mut command = app.command(&["train", "run.yaml", "--json"]);
     command.env("ANNEAL_FAULT", "disk@1");
     let output = app.run_command(command, "");
-    assert_eq!(output.code, 0, "{output:?}");
+    output.ended(0);
     let events = output.stdout.lines();
     let events: Vec<Value> = events
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())

@@ -5,8 +5,8 @@ use serde_json::Value;
 use crate::app::{App, Output, computes, sentences};
 
 /// The rows that a check tells of, and the report at its end.
-fn check(app: &App, more: &[&str]) -> (Output, Vec<Value>, Value) {
-    let output = app.run(&[&["check", "--device", "cpu", "--json"], more].concat());
+fn check(app: &App, more: &str) -> (Output, Vec<Value>, Value) {
+    let output = app.anneal(&format!("check --device cpu --json{more}"));
     let lines = output.stdout.lines();
     let mut values: Vec<Value> = lines
         .map(|line| serde_json::from_str(line).unwrap())
@@ -23,26 +23,20 @@ fn row<'a>(rows: &'a [Value], operation: &str) -> &'a Value {
 }
 
 /// The plan of a small run, as a run file.
-fn plan(app: &App, more: &[&str]) -> Output {
+fn plan(app: &App, more: &str) -> Output {
     app.file("animals.txt", &sentences(60));
-    let words = [
-        "train",
-        "--data",
-        "animals.txt",
-        "--device",
-        "cpu",
-        "--plan",
-    ];
-    app.run(&[&words, more].concat())
+    app.anneal(&format!(
+        "train --data animals.txt --device cpu --plan{more}"
+    ))
 }
 
 #[test]
 fn a_check_waits_for_nobody_and_says_who_else_used_the_device() {
     let app = App::new();
-    let alone = check(&app, &[]).2;
+    let alone = check(&app, "").2;
     assert_eq!(alone.get("warning"), None);
     let _run = computes(&app, "run");
-    let beside = check(&app, &[]).2;
+    let beside = check(&app, "").2;
     let warning = beside["warning"].as_str().unwrap();
     assert!(
         warning.starts_with("A run used ")
@@ -54,31 +48,22 @@ fn a_check_waits_for_nobody_and_says_who_else_used_the_device() {
 #[test]
 fn the_processor_is_exact_and_ready() {
     let app = App::new();
-    let checked = app.run(&["check", "--device", "cpu", "--strict"]);
-    assert_eq!(checked.code, 0, "{checked:?}");
-    assert!(checked.stdout.contains("Ready to train on "), "{checked:?}");
-    let lines: Vec<&str> = checked.stdout.lines().collect();
-    assert!(
-        lines
-            .iter()
-            .any(|line| line.starts_with("attention") && line.contains(" ok "))
-    );
-    assert!(
-        lines
-            .iter()
-            .any(|line| line.contains("Checkpoints are written and read"))
-    );
+    let checked = app.anneal("check --device cpu --strict");
+    checked.ended(0).shows("Ready to train on ");
+    checked.shows("Checkpoints are written and read");
+    let is_exact = |line: &str| line.starts_with("attention") && line.contains(" ok ");
+    assert!(checked.stdout.lines().any(is_exact));
 
-    let report = app.run(&["check", "--device", "cpu", "--report"]).stdout;
-    assert!(report.contains("| attention | f32 | ok |"), "{report}");
-    assert!(!report.contains("FOLDER"), "{report}");
+    let report = app.anneal("check --device cpu --report");
+    report.shows("| attention | f32 | ok |");
+    assert!(!report.stdout.contains("FOLDER"), "{report:?}");
 }
 
 #[test]
 fn a_wrong_kernel_is_done_without_and_plans_say_so() {
     let app = App::new();
-    let (output, rows, _) = check(&app, &["--fault", "rms_norm=wrong"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    let (output, rows, _) = check(&app, " --fault rms_norm=wrong");
+    output.ended(0);
     let wrong = row(&rows, "rms_norm");
     assert_eq!(
         (&wrong["verdict"], &wrong["fallback"]),
@@ -87,58 +72,26 @@ fn a_wrong_kernel_is_done_without_and_plans_say_so() {
     assert!(wrong["error"].as_f64().unwrap() > 0.1, "{wrong}");
     assert_eq!(row(&rows, "attention")["verdict"], "ok");
 
-    let planned = plan(&app, &[]);
-    assert!(planned.stderr.contains("rms_norm"), "{planned:?}");
-    assert!(planned.stdout.contains("avoid_kernels"), "{planned:?}");
-    assert_eq!(plan(&app, &["--strict"]).code, 2);
-    let strict = app.run(&[
-        "check",
-        "--device",
-        "cpu",
-        "--strict",
-        "--fault",
-        "rms_norm=wrong",
-    ]);
-    assert_eq!(strict.code, 1, "{strict:?}");
+    plan(&app, "").notes("rms_norm").shows("avoid_kernels");
+    plan(&app, " --strict").ended(2);
+    app.anneal("check --device cpu --strict --fault rms_norm=wrong")
+        .ended(1);
 }
 
 #[test]
-fn a_missing_operation_has_the_devices_own_words() {
-    let (_, rows, _) = check(&App::new(), &["--fault", "rope=missing"]);
-    let missing = row(&rows, "rope");
-    assert_eq!(missing["verdict"], "missing");
-    assert!(!missing["message"].as_str().unwrap().is_empty());
-}
-
-#[test]
-fn a_crash_is_a_row_and_the_check_goes_on() {
-    let (output, rows, report) = check(&App::new(), &["--fault", "gated=crash"]);
-    assert_eq!(output.code, 0, "{output:?}");
-    let crashed = row(&rows, "gated");
-    assert_eq!(crashed["verdict"], "crashed");
-    assert!(
-        crashed["message"]
-            .as_str()
-            .unwrap()
-            .starts_with("the engine "),
-        "{crashed}"
-    );
-    assert_eq!(row(&rows, "attention")["verdict"], "ok");
-    assert_eq!(report["rows"].as_array().unwrap().len(), rows.len());
-}
-
-#[test]
-fn a_hang_is_ended() {
-    let (output, rows, _) = check(&App::new(), &["--fault", "dropout=hang"]);
-    assert_eq!(output.code, 0, "{output:?}");
-    let hung = row(&rows, "dropout");
-    assert_eq!(hung["verdict"], "crashed");
-    assert!(
-        hung["message"]
-            .as_str()
-            .unwrap()
-            .contains("did nothing for "),
-        "{hung}"
-    );
-    assert_eq!(row(&rows, "rms_norm")["verdict"], "ok");
+fn what_is_missing_crashes_or_hangs_is_a_row_with_its_reason_and_the_check_goes_on() {
+    for (operation, fault, verdict, said) in [
+        ("rope", "missing", "missing", ""),
+        ("gated", "crash", "crashed", "the engine "),
+        ("dropout", "hang", "crashed", "did nothing for "),
+    ] {
+        let (output, rows, report) = check(&App::new(), &format!(" --fault {operation}={fault}"));
+        output.ended(0);
+        let found = row(&rows, operation);
+        assert_eq!(found["verdict"], verdict);
+        let message = found["message"].as_str().unwrap();
+        assert!(!message.is_empty() && message.contains(said), "{found}");
+        assert_eq!(row(&rows, "attention")["verdict"], "ok");
+        assert_eq!(report["rows"].as_array().unwrap().len(), rows.len());
+    }
 }

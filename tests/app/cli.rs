@@ -1,43 +1,34 @@
 //! What the program says: help, plans, errors, and how it ends.
 
+use serde_json::Value;
+
 use crate::app::{App, check_expected, sentences};
 
 #[test]
 fn help_lists_the_commands_and_the_exit_codes() {
-    let output = App::new().run(&["--help"]);
-    assert_eq!(output.code, 0);
+    let output = App::new().anneal("--help");
+    output.ended(0);
     check_expected("help.txt", &output.stdout);
 }
 
 #[test]
 fn help_of_training_explains_every_option() {
-    check_expected(
-        "help-train.txt",
-        &App::new().run(&["train", "--help"]).stdout,
-    );
+    check_expected("help-train.txt", &App::new().anneal("train --help").stdout);
 }
 
 /// Elsewhere there always is a screen, and the window opens.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_arguments_the_help_is_shown() {
-    let output = App::new().run(&[]);
-    assert!(output.stdout.contains("Usage: anneal"), "{output:?}");
+    App::new().run(&[]).shows("Usage: anneal");
 }
 
 #[test]
 fn a_plan_is_shown_with_its_reasons_and_starts_nothing() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
-    let output = app.run(&[
-        "train",
-        "--data",
-        "animals.txt",
-        "--device",
-        "cpu",
-        "--plan",
-    ]);
-    assert_eq!(output.code, 0);
+    let output = app.anneal("train --data animals.txt --device cpu --plan");
+    output.ended(0);
     // How much is free is another number each time.
     assert!(output.stderr.starts_with("about "), "{output:?}");
     assert!(output.stderr.ends_with(" free, estimated\n"), "{output:?}");
@@ -50,48 +41,23 @@ fn a_plan_is_shown_with_its_reasons_and_starts_nothing() {
 fn a_run_that_does_not_fit_is_refused_with_words_to_add_that_make_it_fit() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
-    let train = |more: &[&str]| {
-        let asked = [
-            "train",
-            "--data",
-            "animals.txt",
-            "--device",
-            "cpu",
-            "--set",
-            "batch.rows=100000000",
-        ];
-        app.run(&[&asked[..], more].concat())
+    let train = |more: &str| {
+        let asked = "train --data animals.txt --device cpu --set batch.rows=100000000";
+        app.anneal(&format!("{asked}{more}"))
     };
-    let refused = train(&[]);
-    assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(
-        refused.stderr.contains("the run needs about"),
-        "{refused:?}"
-    );
+    train("").ended(2).notes("the run needs about");
     assert!(!app.home().join("runs").exists());
 
-    let refused = train(&["--json"]);
-    let error: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
-    let fix = &error["error"]["fit"]["ways"][0];
-    let changes: Vec<String> = fix["changes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|it| {
-            format!(
-                "--set={}={}",
-                it["field"].as_str().unwrap(),
-                it["value"].as_str().unwrap()
-            )
-        })
-        .collect();
-    let mut more: Vec<&str> = changes.iter().map(String::as_str).collect();
-    more.extend(["--plan", "--json"]);
-    let planned: serde_json::Value = serde_json::from_str(&train(&more).stdout).unwrap();
+    let error: Value = serde_json::from_str(&train(" --json").stderr).unwrap();
+    let fix = &error["error"]["fit"]["fixes"][0];
+    let word = |value: &Value| value.as_str().unwrap().to_owned();
+    let changes = fix["changes"].as_array().unwrap().iter();
+    let changes = changes.map(|it| format!(" --set {}={}", word(&it["field"]), word(&it["value"])));
+    let planned = train(&(changes.collect::<String>() + " --plan --json")).json();
     assert_eq!(planned["fit"]["fits"], true, "{fix}");
 
     // A plan can be looked at all the same.
-    assert_eq!(train(&["--plan"]).code, 0);
+    train(" --plan").ended(0);
 }
 
 #[test]
@@ -102,59 +68,38 @@ fn a_model_that_does_not_fit_is_refused_before_it_is_opened_unless_it_is_forced(
         r#"{"model_type": "llama", "vocab_size": 32000, "hidden_size": 65536, "intermediate_size": 262144,
         "num_hidden_layers": 1000, "num_attention_heads": 512}"#,
     );
-    let refused = app.run(&["chat", "large", "--device", "cpu"]);
-    assert_eq!(refused.code, 2, "{refused:?}");
-    let said = &refused.stderr;
-    assert!(
-        said.contains("error: talking to the model needs about "),
-        "{said}"
-    );
-    assert!(
-        said.contains(" GB, and ") && said.contains(" are free on "),
-        "{said}"
-    );
-    assert!(
-        said.contains("or choose a smaller model, or add `--force`"),
-        "{said}"
-    );
+    app.anneal("chat large --device cpu")
+        .ended(2)
+        .notes("error: talking to the model needs about ")
+        .notes(" GB, and ")
+        .notes(" are free on ")
+        .notes("or choose a smaller model, or add `--force`");
     // It is opened only then, and there is nothing to open.
-    let forced = app.run(&["chat", "large", "--device", "cpu", "--force"]);
-    assert_eq!(forced.code, 1, "{forced:?}");
-    assert!(forced.stderr.contains("could not read the "), "{forced:?}");
+    app.anneal("chat large --device cpu --force")
+        .ended(1)
+        .notes("could not read the ");
 }
 
 #[test]
 fn a_measured_plan_says_what_the_run_will_take_and_is_a_run_file_still() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
-    let more = [
-        "--set",
-        "scratch.preset=nano",
-        "--set",
-        "scratch.config.num_hidden_layers=1",
-        "--steps",
-        "3",
-    ];
-    let train = |output: &[&str]| {
-        let asked = ["train", "--data", "animals.txt", "--device", "cpu"];
-        app.run(&[&asked[..], &more, output].concat())
+    let train = |output: &str| {
+        let small = "--set scratch.preset=nano --set scratch.config.num_hidden_layers=1 --steps 3";
+        app.anneal(&format!(
+            "train --data animals.txt --device cpu {small} {output}"
+        ))
     };
-    let measured = train(&["--plan", "--measure"]);
-    assert_eq!(measured.code, 0, "{measured:?}");
-    assert!(measured.stdout.contains("# measured, "), "{measured:?}");
+    let measured = train("--plan --measure");
+    measured.ended(0).shows("# measured, ");
     app.file("again.yaml", &measured.stdout.replace("FOLDER/", ""));
-    let again = app.run(&["train", "again.yaml", "--plan"]);
-    assert_eq!(again.code, 0, "{again:?}");
+    app.anneal("train again.yaml --plan").ended(0);
 
-    let measured: serde_json::Value =
-        serde_json::from_str(&train(&["--plan", "--measure", "--json"]).stdout).unwrap();
+    let measured = train("--plan --measure --json").json();
     let forecast = &measured["forecast"];
     assert_eq!(forecast["whole"], true);
-    let (step, all) = (
-        forecast["step_millis"].as_f64(),
-        forecast["seconds"].as_f64(),
-    );
-    assert!(all.unwrap() * 1e3 > 3.0 * step.unwrap());
+    let figure = |name: &str| forecast[name].as_f64().unwrap();
+    assert!(figure("seconds") * 1e3 > 3.0 * figure("step_millis"));
     // Nothing of the trial is kept.
     let runs = std::fs::read_dir(app.home().join("runs"));
     assert_eq!(runs.map_or(0, Iterator::count), 0);
@@ -164,16 +109,8 @@ fn a_measured_plan_says_what_the_run_will_take_and_is_a_run_file_still() {
 fn a_plan_for_machines_is_one_line_of_json() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
-    let output = app.run(&[
-        "train",
-        "--data",
-        "animals.txt",
-        "--set",
-        "seed=7",
-        "--plan",
-        "--json",
-    ]);
-    let answer: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let output = app.anneal("train --data animals.txt --set seed=7 --plan --json");
+    let answer = output.json();
     assert_eq!(answer["plan"]["seed"], 7);
     let seed = answer["reasons"]
         .as_array()
@@ -221,11 +158,11 @@ fn what_is_wrong_with_a_request_is_said_by_field_and_line() {
 
 #[test]
 fn errors_for_machines_are_json() {
-    let output = App::new().run(&["runs", "show", "nothing", "--json"]);
-    let answer: serde_json::Value = serde_json::from_str(&output.stderr).unwrap();
+    let output = App::new().anneal("runs show nothing --json");
+    let answer: Value = serde_json::from_str(&output.stderr).unwrap();
     assert_eq!(answer["error"]["code"], "invalid_request");
     assert_eq!(answer["error"]["message"], "there is no run `nothing`");
-    assert_eq!(output.code, 2);
+    output.ended(2);
 }
 
 #[test]
@@ -255,17 +192,18 @@ fn arguments_that_are_refused_are_json_for_machines_too() {
     for (arguments, message, hint) in cases {
         let output = App::new().run(arguments);
         assert_eq!((output.code, output.stdout.as_str()), (2, ""), "{output:?}");
-        let answer: serde_json::Value = serde_json::from_str(&output.stderr).unwrap();
+        let answer: Value = serde_json::from_str(&output.stderr).unwrap();
         assert_eq!(answer["error"]["code"], "invalid_request");
         assert_eq!(answer["error"]["message"], message);
         assert_eq!(answer["error"]["hint"], hint);
     }
     // Words after `--` are none of ours, and help is no error.
-    let words = App::new().run(&["device", "--", "--json"]);
+    let words = App::new().anneal("device -- --json");
     assert!(words.stderr.starts_with("error: "), "{words:?}");
-    let help = App::new().run(&["chat", "--help", "--json"]);
-    assert_eq!(help.code, 0);
-    assert!(help.stdout.contains("Usage: anneal chat"), "{help:?}");
+    App::new()
+        .anneal("chat --help --json")
+        .ended(0)
+        .shows("Usage: anneal chat");
 }
 
 #[test]
@@ -292,16 +230,16 @@ fn data_is_shown_with_its_problems_its_lengths_and_an_example() {
     check_expected("inspect-chat.txt", &output.stdout);
 
     // Names that say which is the question and which the answer are taken at their word; others have to be mapped.
-    let found = app.run(&["data", "inspect", "sums.jsonl"]);
+    let found = app.anneal("data inspect sums.jsonl");
     let said = "`question` as the prompt and `answer` as the completion";
-    assert!(found.stdout.contains(said), "{found:?}");
+    found.shows(said);
     app.file(
         "riddles.jsonl",
         &rows
             .replace("question", "problem")
             .replace("answer", "solution"),
     );
-    let unmapped = app.run(&["data", "inspect", "riddles.jsonl"]);
+    let unmapped = app.anneal("data inspect riddles.jsonl");
     check_expected("inspect-unmapped.txt", &unmapped.stderr);
 }
 
@@ -311,7 +249,7 @@ fn plain_text_is_shown_as_one_stream() {
     app.file("animals.txt", &sentences(40));
     check_expected(
         "inspect-text.txt",
-        &app.run(&["data", "inspect", "animals.txt"]).stdout,
+        &app.anneal("data inspect animals.txt").stdout,
     );
 }
 
@@ -323,11 +261,11 @@ fn text_in_another_encoding_is_an_error_until_it_is_named() {
         b"caf\xe9 na\xefve\n".repeat(50),
     )
     .unwrap();
-    let refused = app.run(&["data", "inspect", "latin.txt"]);
-    assert_eq!(refused.code, 1);
+    let refused = app.anneal("data inspect latin.txt");
+    refused.ended(1);
     check_expected("inspect-latin.txt", &refused.stderr);
-    let read = app.run(&["data", "inspect", "latin.txt", "--encoding", "latin-1"]);
-    assert!(read.stdout.contains("café naïve"), "{read:?}");
+    app.anneal("data inspect latin.txt --encoding latin-1")
+        .shows("café naïve");
 }
 
 /// A program with a broken engine for CUDA beside it.
@@ -342,10 +280,10 @@ fn an_engine_for_cuda_that_does_not_start_is_a_sentence_and_the_rest_works() {
     let beside = app.file("anneal-cuda", "#!/bin/sh\nexit 3\n");
     fs::set_permissions(&beside, fs::Permissions::from_mode(0o755)).unwrap();
     let output = app.run_command(app.command_of(program, &["device"]), "");
-    assert_eq!(output.code, 0, "{output:?}");
+    output.ended(0);
     let expected =
         "the engine for CUDA that stands beside Anneal can't be used: the engine ended with code 3";
-    assert!(output.stderr.contains(expected), "{output:?}");
+    output.notes(expected);
     // Which it is depends on the machine.
-    assert!(output.stdout.contains("\nUsed: "), "{output:?}");
+    output.shows("\nUsed: ");
 }

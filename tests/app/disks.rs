@@ -57,8 +57,8 @@ fn a_run_whose_disk_is_lost_says_so_and_goes_on_when_it_is_back() {
     drop(disk);
     let disk = image.mount().unwrap();
     wait_for(&mut lines, "stepped");
-    let list = app.run_command(on(&app, &disk, &["runs"]), "");
-    assert!(list.stdout.contains("running"), "{list:?}");
+    app.run_command(on(&app, &disk, &["runs"]), "")
+        .shows("running");
     wait_for(&mut lines, "finished");
     assert!(child.wait().unwrap().success());
     assert_whole(&app, &disk, 3000);
@@ -76,8 +76,7 @@ fn a_run_outlives_a_power_cut_and_arrives_at_the_weights_it_would_have_had() {
     let Some((image, disk)) = ext4(&app) else {
         return;
     };
-    let straight = app.run(&["train", "run.yaml", "--quiet"]);
-    assert_eq!(straight.code, 0, "{straight:?}");
+    app.anneal("train run.yaml --quiet").ended(0);
 
     // It stands still in the middle of step 8, however fast this machine is.
     let mut command = on(&app, &disk, &TRAIN);
@@ -94,7 +93,7 @@ fn a_run_outlives_a_power_cut_and_arrives_at_the_weights_it_would_have_had() {
     let disk = image.mount().unwrap();
     let command = on(&app, &disk, &["train", "--resume", "animals", "--json"]);
     let output = app.run_command(command, "");
-    assert_eq!(output.code, 0, "{output:?}");
+    output.ended(0);
     assert!(!output.stdout.contains("damaged"), "{output:?}");
     let steps = output.stdout.lines().filter_map(|line| {
         let event: Value = serde_json::from_str(line).ok()?;
@@ -134,7 +133,7 @@ fn saved(lines: &mut BufReader<ChildStdout>, step: u64) -> u64 {
 fn assert_whole(app: &App, disk: &Mounted, steps: usize) {
     let shown = app.run_command(on(app, disk, &["runs", "show", "animals"]), "");
     let words = format!("finished, step {steps}");
-    assert!(shown.stdout.contains(&words), "{shown:?}");
+    shown.shows(&words);
     let words = shown.stdout + &shown.stderr;
     assert!(!words.contains("damaged"), "{words}");
 }

@@ -3,8 +3,6 @@
 
 use std::{fs, path::Path};
 
-use serde_json::Value;
-
 use crate::{
     app::App,
     train::{events, losses},
@@ -53,8 +51,8 @@ fn copy(from: &Path, to: &Path, folder: &str) {
 #[test]
 fn a_run_of_an_earlier_version_is_shown_and_resumed_to_the_same_losses() {
     let app = earlier();
-    let listed = app.run(&["runs", "--json"]);
-    let runs: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let listed = app.anneal("runs --json");
+    let runs = listed.json();
     let text = runs.to_string();
     assert!(
         text.contains("before") && text.contains("\"step\":4"),
@@ -70,20 +68,19 @@ fn a_run_of_an_earlier_version_is_shown_and_resumed_to_the_same_losses() {
             "step {step}: {loss}, not {expected}"
         );
     }
-    let said = app.run_with_input(&["chat", "before", "--set", "max_tokens=2"], "the cat\n");
-    assert_eq!(said.code, 0, "{said:?}");
+    app.run_with_input(&["chat", "before", "--set", "max_tokens=2"], "the cat\n")
+        .ended(0);
 }
 
 #[test]
 fn settings_and_benchmarks_of_an_earlier_version_are_read() {
     let app = earlier();
-    let device = app.run(&["device", "--json"]);
-    let used: Value = serde_json::from_str(&device.stdout).unwrap();
+    let device = app.anneal("device --json");
+    let used = device.json();
     let reason = used["chosen"]["reason"].as_str().unwrap();
     assert!(reason.contains("(cpu) was asked for"), "{used}");
     let file = app.home().join("measured.json");
-    let kept = app.run(&["bench", "--import", &file.display().to_string()]);
-    assert_eq!(kept.code, 0, "{kept:?}");
-    let listed = app.run(&["bench", "--list"]);
-    assert!(listed.stdout.contains("small"), "{listed:?}");
+    app.run(&["bench", "--import", &file.display().to_string()])
+        .ended(0);
+    app.anneal("bench --list").shows("small");
 }

@@ -7,8 +7,7 @@ use crate::app::{App, sentences};
 #[test]
 fn a_home_on_the_command_line_comes_before_the_environment() {
     let app = App::new();
-    let output = app.run(&["device", "--use", "cpu", "--home", "elsewhere"]);
-    assert_eq!(output.code, 0, "{output:?}");
+    app.anneal("device --use cpu --home elsewhere").ended(0);
     assert!(app.folder().join("elsewhere/settings.yaml").is_file());
     assert!(!app.home().join("settings.yaml").exists());
 }
@@ -16,40 +15,37 @@ fn a_home_on_the_command_line_comes_before_the_environment() {
 #[test]
 fn a_preferred_device_is_remembered_in_a_file_that_explains_itself() {
     let app = App::new();
-    app.run(&["device", "--use", "cpu"]);
+    app.anneal("device --use cpu");
     let text = fs::read_to_string(app.home().join("settings.yaml")).unwrap();
     assert!(text.starts_with("# Settings of Anneal."), "{text}");
     assert!(text.contains("\ndevice: cpu\n"), "{text}");
-    assert!(app.run(&["device"]).stdout.contains("(cpu) was asked for"));
+    app.anneal("device").shows("(cpu) was asked for");
 }
 
 #[test]
 fn a_setting_that_is_not_known_is_reported_by_its_line() {
     let app = App::new();
     app.file("home/settings.yaml", "device: cpu\ndevcie: metal\n");
-    let output = app.run(&["runs"]);
+    let output = app.anneal("runs");
     assert_eq!(
         output.stderr.lines().next().unwrap(),
         "warning: `devcie` in line 2 of the settings is not known and changes nothing: `FOLDER/home/settings.yaml`"
     );
-    assert_eq!(output.code, 0);
+    output.ended(0);
 }
 
 #[test]
 fn settings_that_cannot_be_read_are_put_aside_by_choosing_a_device() {
     let app = App::new();
     app.file("home/settings.yaml", "theme: [dark\n");
-    let refused = app.run(&["device"]);
-    assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(
-        refused.stderr.contains("`anneal device --use auto`"),
-        "{refused:?}"
-    );
-    let mended = app.run(&["device", "--use", "cpu"]);
-    assert_eq!(mended.code, 0, "{mended:?}");
+    app.anneal("device")
+        .ended(2)
+        .notes("`anneal device --use auto`");
+    let mended = app.anneal("device --use cpu");
+    mended.ended(0);
     let warning = "the old ones are kept: `FOLDER/home/settings.broken-1.yaml`";
-    assert!(mended.stderr.contains(warning), "{mended:?}");
-    let again = app.run(&["device"]);
+    mended.notes(warning);
+    let again = app.anneal("device");
     assert_eq!((again.code, again.stderr.as_str()), (0, ""), "{again:?}");
 }
 
@@ -57,16 +53,12 @@ fn settings_that_cannot_be_read_are_put_aside_by_choosing_a_device() {
 fn the_plan_of_a_run_can_be_planned_again() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
-    let first = app
-        .run(&["train", "--data", "animals.txt", "--plan"])
-        .stdout;
+    let first = app.anneal("train --data animals.txt --plan").stdout;
     // Paths in a run file start at its folder.
     app.file("again.yaml", &first.replace("FOLDER/", ""));
-    let second = app.run(&["train", "again.yaml", "--plan", "--json"]).stdout;
+    let second = app.anneal("train again.yaml --plan --json").stdout;
     let once: serde_json::Value = {
-        let text = app
-            .run(&["train", "--data", "animals.txt", "--plan", "--json"])
-            .stdout;
+        let text = app.anneal("train --data animals.txt --plan --json").stdout;
         serde_json::from_str(&text).unwrap()
     };
     let twice: serde_json::Value = serde_json::from_str(&second).unwrap();

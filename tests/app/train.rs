@@ -30,17 +30,13 @@ device: cpu
 #[test]
 fn a_run_is_trained_listed_shown_talked_to_renamed_and_deleted() {
     let app = tiny("steps: 10\nsample: {every: 5, tokens: 4, prompts: [The cat]}\n");
-    let trained = app.run(&["train", "run.yaml", "--quiet"]);
-    assert_eq!(trained.code, 0, "{trained:?}");
-    assert!(
-        trained
-            .stdout
-            .contains("talk to it with `anneal chat DAY-animals-XXXX`")
-    );
+    app.anneal("train run.yaml --quiet")
+        .ended(0)
+        .shows("talk to it with `anneal chat DAY-animals-XXXX`");
 
-    let list = app.run(&["runs"]).stdout;
+    let list = app.anneal("runs").stdout;
     assert!(list.contains("DAY-animals-XXXX  finished  10/10"), "{list}");
-    let shown = app.run(&["runs", "show", "animals"]).stdout;
+    let shown = app.anneal("runs show animals").stdout;
     assert!(
         shown.contains("step-000010") && shown.contains("steps: 10"),
         "{shown}"
@@ -54,18 +50,18 @@ fn a_run_is_trained_listed_shown_talked_to_renamed_and_deleted() {
     assert_eq!(chat.stdout.matches('\n').count(), 1, "{chat:?}");
 
     assert_eq!(
-        app.run(&["runs", "rename", "animals", "Farm"]).stdout,
+        app.anneal("runs rename animals Farm").stdout,
         "DAY-farm-XXXX\n"
     );
-    assert_eq!(app.run(&["runs", "rm", "farm"]).code, 2);
-    assert_eq!(app.run(&["runs", "rm", "Farm", "--yes"]).code, 0);
-    assert_eq!(app.run(&["runs", "--quiet"]).stdout, "");
+    app.anneal("runs rm farm").ended(2);
+    app.anneal("runs rm Farm --yes").ended(0);
+    assert_eq!(app.anneal("runs --quiet").stdout, "");
 }
 
 #[test]
 fn a_run_tells_machines_everything_in_numbered_lines() {
     let app = tiny("steps: 4\n");
-    let output = app.run(&["train", "run.yaml", "--json"]);
+    let output = app.anneal("train run.yaml --json");
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     let events: Vec<Value> = output
         .stdout
@@ -91,7 +87,7 @@ fn a_run_tells_machines_everything_in_numbered_lines() {
 #[test]
 fn a_run_that_is_watched_through_a_pipe_is_told_in_lines() {
     let app = tiny("steps: 4\n");
-    let lines = app.run(&["train", "run.yaml"]).stderr;
+    let lines = app.anneal("train run.yaml").stderr;
     for words in [
         "run DAY-animals-XXXX\n",
         "step 1/4",
@@ -113,18 +109,15 @@ fn an_interrupt_saves_and_leaves_and_the_run_continues_where_it_was() {
     signal(child.id(), "-INT");
     let stopped = wait_for(&mut lines, "stopped");
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(app.run(&["runs"]).stdout.contains("stopped"));
+    app.anneal("runs").shows("stopped");
 
     let (mut child, mut lines) = start(&app, &["runs", "resume", "animals", "--json"]);
     let started = wait_for(&mut lines, "started");
     assert_eq!(started["step"], stopped["step"]);
     assert_eq!(started["number"], stopped["number"].as_u64().unwrap() + 1);
-    assert!(app.run(&["runs"]).stdout.contains("running"));
-    let other = app.run(&["train", "--resume", "animals"]);
-    assert!(
-        other.stderr.contains("is being trained by another process"),
-        "{other:?}"
-    );
+    app.anneal("runs").shows("running");
+    app.anneal("train --resume animals")
+        .notes("is being trained by another process");
 
     // When the app goes away without a word, its engine saves and leaves.
     signal(child.id(), "-KILL");
@@ -141,7 +134,7 @@ fn one_interrupt_ends_a_conversation_in_which_nothing_is_being_answered() {
     use std::io::Write;
 
     let app = tiny("steps: 2\n");
-    assert_eq!(app.run(&["train", "run.yaml", "--quiet"]).code, 0);
+    app.anneal("train run.yaml --quiet").ended(0);
     let chat = ["chat", "animals", "--json", "--set", "max_tokens=3"];
     let mut child = app.command(&chat).stdin(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
@@ -177,7 +170,7 @@ fn another_engine_goes_on_after_one_that_was_killed_unless_that_happens_again_an
         error.contains("the engine was killed") && error.contains("log.txt"),
         "{error}"
     );
-    assert!(app.run(&["runs"]).stdout.contains("failed"));
+    app.anneal("runs").shows("failed");
 }
 
 #[test]
@@ -195,8 +188,8 @@ fn only_runs_that_the_app_keeps_are_deleted_or_renamed() {
     }
     assert!(app.folder().join("mine/thesis.txt").exists());
 
-    app.run(&["train", "run.yaml", "--quiet", "--name", "My_Run"]);
-    assert_eq!(app.run(&["runs", "show", "My_Run"]).code, 0);
+    app.anneal("train run.yaml --quiet --name My_Run");
+    app.anneal("runs show My_Run").ended(0);
     app.run(&["runs", "rename", "my-run", "Grand Name"]);
     let shown = app.run(&["runs", "show", "Grand Name"]).stdout;
     assert!(
@@ -208,7 +201,7 @@ fn only_runs_that_the_app_keeps_are_deleted_or_renamed() {
 #[test]
 fn a_renamed_run_keeps_its_conversations() {
     let app = tiny("steps: 2\n");
-    assert_eq!(app.run(&["train", "run.yaml", "--quiet"]).code, 0);
+    app.anneal("train run.yaml --quiet").ended(0);
     let runs = || fs::read_dir(app.home().join("runs")).unwrap();
     let id = || runs().next().unwrap().unwrap().file_name();
     let id = || id().into_string().unwrap();
@@ -225,7 +218,7 @@ fn a_renamed_run_keeps_its_conversations() {
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
     };
     let (own_before, others_before) = (read(&own), read(&others));
-    assert_eq!(app.run(&["runs", "rename", "animals", "The Farm"]).code, 0);
+    app.run(&["runs", "rename", "animals", "The Farm"]).ended(0);
     let mut expected = own_before;
     expected["model"] = id().into();
     expected["modelTitle"] = "The Farm".into();
@@ -261,17 +254,17 @@ fn a_long_row_is_left_out_with_a_warning_and_ends_no_run() {
             "--set",
             &set,
         ];
-        let output = app.run(&arguments);
-        assert_eq!(output.code, 0, "{output:?}");
-        assert!(output.stderr.contains("are left out"), "{output:?}");
-        assert!(output.stderr.contains("held-out loss"), "{output:?}");
+        app.run(&arguments)
+            .ended(0)
+            .notes("are left out")
+            .notes("held-out loss");
     }
 }
 
 #[test]
 fn a_run_that_cannot_start_fails_with_the_reason_and_remembers_it() {
     let app = tiny("steps: 4\n");
-    app.run(&["train", "run.yaml", "--quiet"]);
+    app.anneal("train run.yaml --quiet");
     let app_runs = app.home().join("runs");
     let run = fs::read_dir(&app_runs)
         .unwrap()
@@ -282,17 +275,17 @@ fn a_run_that_cannot_start_fails_with_the_reason_and_remembers_it() {
     let plan = fs::read_to_string(run.join("run.yaml")).unwrap();
     fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 8")).unwrap();
     fs::remove_file(app.folder().join("animals.txt")).unwrap();
-    let output = app.run(&["train", "--resume", "animals"]);
-    assert_eq!(output.code, 1);
-    assert!(output.stderr.contains("animals.txt"), "{output:?}");
-    assert!(app.run(&["runs"]).stdout.contains("failed"));
+    app.anneal("train --resume animals")
+        .ended(1)
+        .notes("animals.txt");
+    app.anneal("runs").shows("failed");
 }
 
 #[test]
 fn a_run_whose_data_changed_says_so_and_goes_on_only_when_it_is_forced() {
     let app = tiny("steps: 4\nsave: {every: 2, keep_every: 2}\n");
-    app.run(&["train", "run.yaml", "--quiet"]);
-    let shown = app.run(&["runs", "show", "animals"]).stdout;
+    app.anneal("train run.yaml --quiet");
+    let shown = app.anneal("runs show animals").stdout;
     assert!(shown.contains("newest, best, every 2"), "{shown}");
     let run = fs::read_dir(app.home().join("runs")).unwrap().next();
     let run = run.unwrap().unwrap().path();
@@ -300,23 +293,20 @@ fn a_run_whose_data_changed_says_so_and_goes_on_only_when_it_is_forced() {
     fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 6")).unwrap();
     app.file("animals.txt", &sentences(390));
 
-    let refused = app.run(&["train", "--resume", "animals"]);
-    assert_eq!(refused.code, 1);
+    let refused = app.anneal("train --resume animals");
+    refused.ended(1);
     for words in ["`animals.txt` is not what it was", "--force"] {
-        assert!(refused.stderr.contains(words), "{refused:?}");
+        refused.notes(words);
     }
     fs::write(run.join("run.yaml"), "").unwrap();
-    let list = app.run(&["runs"]);
-    assert!(list.stdout.contains("failed  4/4"), "{list:?}");
+    let list = app.anneal("runs");
+    list.shows("failed  4/4");
     let damage = "`run.yaml` is damaged";
-    assert!(list.stderr.contains(damage), "{list:?}");
+    list.notes(damage);
     fs::write(run.join("run.yaml"), plan.replace("steps: 4", "steps: 6")).unwrap();
-    let forced = app.run(&["train", "--resume", "animals", "--force"]);
-    assert_eq!(forced.code, 0, "{forced:?}");
-    assert!(
-        forced.stderr.contains("read from its beginning"),
-        "{forced:?}"
-    );
+    app.anneal("train --resume animals --force")
+        .ended(0)
+        .notes("read from its beginning");
 }
 
 /// A folder with text and a run file for a tiny model.

@@ -116,26 +116,12 @@ struct Exception {
     reason: &'static str,
 }
 
-const EXCEPTIONS: [Exception; 3] = [
-    Exception {
-        crate_root: "models/src/",
-        from: "tape",
-        to: "ops",
-        reason: "gradients of a value that is used twice are added by the kernel of `add`",
-    },
-    Exception {
-        crate_root: "src-tauri/src/",
-        from: "wire::view::run",
-        to: "store",
-        reason: "the view of a run is still made here and not beside the run",
-    },
-    Exception {
-        crate_root: "src-tauri/src/",
-        from: "wire::view::plan",
-        to: "host",
-        reason: "the view of a plan is still made here and not beside the form",
-    },
-];
+const EXCEPTIONS: [Exception; 1] = [Exception {
+    crate_root: "models/src/",
+    from: "tape",
+    to: "ops",
+    reason: "gradients of a value that is used twice are added by the kernel of `add`",
+}];
 
 const MAP_REASON: &str = "the map of docs/ARCHITECTURE.md is what a reader trusts; a new arrow needs a decision in \
                           docs/decisions and its place in the table of tests/tidy/direction.rs";

@@ -17,7 +17,7 @@ const GENERAL: [&str; 12] = [
     "src-tauri/src/store/memory_fallbacks.rs",
     "src-tauri/src/store/run_state.rs",
     "src-tauri/src/store/sources.rs",
-    "src-tauri/src/wire/view/run.rs",
+    "src-tauri/src/store/runs/view.rs",
     "ui/src/features/runs/",
 ];
 

@@ -42,7 +42,7 @@ describe("a text that two write", () => {
 describe("a conversation", () => {
   test("gives each model its own answers", () => {
     const turns = turnsOf([{ said: "Hello", answer: "Hi.", beside: "Greetings." }]);
-    const answers = (place: 0 | 1) => messagesOf("Be kind.", turns, "And now?", place).map(({ role, text }) => `${role}: ${text}`);
+    const answers = (place: 0 | 1) => messagesOf("Be kind.", turns, "And now?", place).map(({ role, content }) => `${role}: ${content}`);
     expect(answers(MAIN)).toEqual(["system: Be kind.", "user: Hello", "assistant: Hi.", "user: And now?"]);
     expect(answers(BASE)[2]).toBe("assistant: Greetings.");
     expect(messagesOf("  ", [], "Hello", MAIN)).toHaveLength(1);
@@ -61,7 +61,7 @@ describe("a conversation", () => {
   });
 
   test("shows what is not as it was, and takes only what can be", () => {
-    const usual = { temperature: 0.7, topK: 0, topP: 0.9, minP: 0, repetitionPenalty: 1, seed: 42, maxTokens: 512 };
+    const usual = { temperature: 0.7, top_k: 0, top_p: 0.9, min_p: 0, repetition_penalty: 1, seed: 42, max_tokens: 512 };
     expect(chipsOf(usual, usual)).toEqual(["temperature 0.7", "top-p 0.9"]);
     expect(chipsOf({ ...usual, seed: 1234 }, usual).at(-1)).toBe("seed 1234");
     const [temperature] = FIELDS;

@@ -61,12 +61,12 @@ describe("what a run is asked for", () => {
 
 describe("words", () => {
   test("call fields as the form calls them", () => {
-    const text = sentence("`batch.rows` is 0, and has to be at least 1", [{ field: "batch.rows", label: "Rows at once" }]);
+    const text = sentence("`batch.rows` is 0, and has to be at least 1", [{ name: "batch.rows", label: "Rows at once" }]);
     expect(text).toBe("“Rows at once” is 0, and has to be at least 1.");
   });
 
   test("say what is wrong after the name of its field, and what it takes", () => {
-    const names = [{ field: "seed", label: "Seed" }];
+    const names = [{ name: "seed", label: "Seed" }];
     const problem = (field: string, text: string, hint: string | null = null) => Object.values(said({ field, text, hint }, names)).join(" ");
     expect(problem("seed", "`seed` can't be read", "it takes a whole number")).toBe("Seed can't be read. It takes a whole number.");
     expect(problem("seed", "the device has none")).toBe("The device has none. ");
@@ -75,7 +75,7 @@ describe("words", () => {
 
   test("write values as people do", () => {
     expect([typed("true"), typed("0.0002"), typed("1.0e-8"), typed("{}"), typed("[0, 1, 2, 3]"), typed("[q_proj, v_proj]")]).toEqual(["on", "2e-4", "1e-8", "none", "0 to 3", "q_proj, v_proj"]);
-    expect([shown("steps", "12000", form), shown("device", "cuda:1", form), shown("method", "lora", form)]).toEqual(["12,000", "CUDA 1", "adapter"]);
+    expect([shown("steps", "12000", form), shown("device", "cuda:1", form), shown("method", "lora", form)]).toEqual(["12,000", "CUDA 1", "Adapter (LoRA)"]);
   });
 
   test("say after what and when a run would begin", async () => {

@@ -1,5 +1,7 @@
 //! What follows from the figures: how devices compare, and which device, dtype, batch and workers to choose.
 
+use serde::Serialize;
+
 use super::{BANDWIDTH, BenchCase, BenchRow, MATMUL, compare};
 use crate::device::dtype::Dtype;
 
@@ -25,7 +27,8 @@ pub struct OnDevice<'a> {
 }
 
 /// A choice that the figures speak for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Advice {
     /// As in a run file: `dtype.compute`.
     pub setting: &'static str,

@@ -64,6 +64,7 @@ pub const WORKLOADS: &[&Workload] = &[
 
 /// What is counted each second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Tokens that are learned from, read or written.

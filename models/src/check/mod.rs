@@ -201,6 +201,7 @@ impl CheckRow {
 
 /// What can come out of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// As exact as rounding allows.

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sets the scene.
@@ -21,6 +22,7 @@ pub enum Role {
 
 /// One turn of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Message {
     /// Who speaks.
     pub role: Role,
@@ -28,6 +30,7 @@ pub struct Message {
     pub content: String,
     /// Everything else the row says about the turn, such as `tool_calls`, for templates that read it.
     #[serde(default, flatten, skip_serializing_if = "Map::is_empty")]
+    #[cfg_attr(feature = "specta", specta(skip))]
     pub extra: Map<String, Value>,
 }
 

@@ -42,6 +42,7 @@ pub struct Percentile {
 
 /// The rows with lengths from `from` up to and without `to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Bin {
     /// The smallest length, in tokens.
     pub from: usize,
@@ -53,6 +54,7 @@ pub struct Bin {
 
 /// A stretch of an example's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Segment {
     /// The text, special tokens spelled out.
     pub text: String,

@@ -3,6 +3,8 @@
 //! One table, read by the plan, the Device page and the guide. Number formats have their own, in
 //! [`dtype`](super::dtype).
 
+use serde::Serialize;
+
 use super::{
     DeviceKind, FoundDevice,
     dtype::{DeviceClass, Role, dtype_rule},
@@ -86,7 +88,8 @@ pub const fn device_defaults(kind: DeviceKind) -> DeviceDefaults {
 const GPU_ROWS: &str = "A GPU needs more rows at once than a processor to be busy.";
 
 /// Something that can't be done on a device, or not yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Limit {
     /// `No 8-bit optimizer`.
     pub what: String,

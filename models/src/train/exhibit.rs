@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Something to look at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Exhibit {
     /// A text, such as what a language model wrote.
@@ -48,6 +49,7 @@ pub enum Exhibit {
 
 /// A marked cell of a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Mark {
     /// From the top, from 0.
     pub row: usize,
@@ -59,6 +61,7 @@ pub struct Mark {
 
 /// What a mark says of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub enum Meaning {
     /// It was given, not found.

@@ -351,6 +351,7 @@ impl<T> Resolved<T> {
 
 /// Why a field of the plan has its value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Reason {
     /// The field, as in a run file: `batch.rows`.
     pub field: String,

@@ -3,7 +3,10 @@
 //! There is no random state: every draw of a step is a function of the plan's seed and the step's number, and the
 //! order of the data is a function of the seed and the position, which the task keeps.
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -239,6 +242,25 @@ pub fn read_saved(folder: &Path) -> Result<Saved> {
     })
 }
 
+/// Saves so many bytes of the weights that learn, or as few more as there have to be, just as a checkpoint is saved. Returns
+/// how many there were.
+pub fn save_piece(task: &impl Task, folder: &Path, most: u64) -> Result<u64> {
+    let mut piece = BTreeMap::new();
+    let mut bytes = 0;
+    for weight in task.parameters().trainable() {
+        if bytes >= most {
+            break;
+        }
+        bytes += weight.tensor().elem_count() as u64 * 4;
+        piece.insert(weight.name().to_owned(), weight.tensor());
+    }
+    save::replace_folder(folder, |folder| {
+        write_safetensors(&folder.join("piece.safetensors"), &piece, HashMap::new())?;
+        whole::write_state(folder, Map::new())
+    })?;
+    Ok(bytes)
+}
+
 /// The update rule of a plan.
 fn rule(plan: &OptimizerPlan) -> Rule {
     let OptimizerPlan {
@@ -266,7 +288,7 @@ fn rule(plan: &OptimizerPlan) -> Rule {
     }
 }
 
-fn read_tensors(path: &Path) -> Result<std::collections::BTreeMap<String, candle_core::Tensor>> {
+fn read_tensors(path: &Path) -> Result<BTreeMap<String, candle_core::Tensor>> {
     let tensors = candle_core::safetensors::load(path, &candle_core::Device::Cpu);
     let tensors = tensors
         .map_err(|error| Error::format(path, format!("could not read the tensors: {error}")))?;

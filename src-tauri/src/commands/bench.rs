@@ -3,18 +3,21 @@
 use std::{fs, path::Path, sync::atomic::Ordering, time::Instant};
 
 use models::{
-    bench::{BenchRow, Size, published::PUBLISHED},
+    bench::{
+        BenchRow, Size, WORKLOADS,
+        published::{PUBLISHED, Published},
+    },
     device::{FoundDevice, RequestedDevice},
 };
 use tauri::{State, ipc::Channel};
 
-use super::{Answer, App};
+use super::App;
 use crate::{
     host::bench::{BenchNews, BenchRequest, words_of_case},
     store::{
         benchmarks::{
-            self, MeasuredDevice,
-            view::{BenchProgressView, BenchView, ComparisonView, PublishedView},
+            self, Comparison, MeasuredDevice,
+            view::{BenchProgressView, BenchView},
         },
         runs::Run,
     },
@@ -24,7 +27,7 @@ use crate::{
 /// All benchmarks that are kept, the newest first.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn benchmarks(app: State<'_, App>) -> Answer<Vec<BenchView>> {
+pub(super) fn benchmarks(app: State<'_, App>) -> Result<Vec<BenchView>> {
     let kept = benchmarks::list(&app.host.paths);
     let view = |report| BenchView::new(report, benchmarks::since_last(report, &kept));
     Ok(kept.iter().map(view).collect())
@@ -38,15 +41,12 @@ pub(super) fn run_benchmark(
     devices: Vec<String>,
     size: Option<String>,
     progress: Channel<BenchProgressView>,
-) -> Answer<BenchView> {
+) -> Result<BenchView> {
     let devices: Vec<RequestedDevice> = devices
         .iter()
         .map(|it| Ok(it.parse()?))
         .collect::<Result<_>>()?;
-    let size: Option<Size> = size
-        .map(|it| it.parse())
-        .transpose()
-        .map_err(AppError::from)?;
+    let size: Option<Size> = size.map(|it| it.parse()).transpose()?;
     let request = BenchRequest {
         devices,
         size,
@@ -54,7 +54,7 @@ pub(super) fn run_benchmark(
     };
     if app.queue.has_turn() {
         let problem = "another benchmark is running; it has to end first";
-        return Err(AppError::invalid(problem).into());
+        return Err(AppError::invalid(problem));
     }
     app.stop_bench.store(false, Ordering::SeqCst);
     let stop = || app.stop_bench.load(Ordering::SeqCst);
@@ -72,7 +72,7 @@ pub(super) fn run_benchmark(
 /// Ends the benchmark that is running. What it measured is kept.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn stop_benchmark(app: State<'_, App>) -> Answer<()> {
+pub(super) fn stop_benchmark(app: State<'_, App>) -> Result<()> {
     app.stop_bench.store(true, Ordering::SeqCst);
     Ok(())
 }
@@ -84,47 +84,48 @@ pub(super) fn compare_benchmarks(
     app: State<'_, App>,
     earlier: String,
     later: String,
-) -> Answer<Vec<ComparisonView>> {
+) -> Result<Vec<Comparison>> {
     let find = |id: &str| benchmarks::find(&app.host.paths, id);
-    let compared = find(&later)?.since(&find(&earlier)?);
-    Ok(compared.into_iter().map(ComparisonView::from).collect())
+    Ok(find(&later)?.since(&find(&earlier)?))
 }
 
 /// Keeps a benchmark that was exported elsewhere. Returns its name.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn import_benchmark(app: State<'_, App>, path: String) -> Answer<String> {
+pub(super) fn import_benchmark(app: State<'_, App>, path: String) -> Result<String> {
     Ok(benchmarks::import(&app.host.paths, Path::new(&path))?.id())
 }
 
 /// Writes a benchmark as JSON, CSV or Markdown, as the name of the file says, where the user chose.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn export_benchmark(app: State<'_, App>, id: String, path: String) -> Answer<()> {
+pub(super) fn export_benchmark(app: State<'_, App>, id: String, path: String) -> Result<()> {
     let report = benchmarks::find(&app.host.paths, &id)?;
-    Ok(benchmarks::export(&report, &app.picked(&path)?)?)
+    benchmarks::export(&report, &app.picked(&path)?)
 }
 
 /// Writes a picture that the page drew, where the user chose.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn save_picture(app: State<'_, App>, path: String, bytes: Vec<u8>) -> Answer<()> {
+pub(super) fn save_picture(app: State<'_, App>, path: String, bytes: Vec<u8>) -> Result<()> {
     let path = app.picked(&path)?;
-    Ok(fs::write(&path, bytes).map_err(AppError::file("write the picture", &path))?)
+    fs::write(&path, bytes).map_err(AppError::file("write the picture", &path))
 }
 
 /// Forgets a benchmark.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn delete_benchmark(app: State<'_, App>, id: String) -> Answer<()> {
-    Ok(benchmarks::delete(&app.host.paths, &id)?)
+pub(super) fn delete_benchmark(app: State<'_, App>, id: String) -> Result<()> {
+    benchmarks::delete(&app.host.paths, &id)
 }
 
-/// What others have published of the speed of their tools.
-#[tauri::command(async)]
-#[specta::specta]
-pub(super) fn published_figures() -> Answer<Vec<PublishedView>> {
-    Ok(PUBLISHED.iter().map(PublishedView::from).collect())
+/// What others have published of the speed of their tools, by the title of our workload that it is nearest to.
+pub(super) fn published_figures() -> Vec<(&'static str, &'static Published)> {
+    let titled = PUBLISHED.iter().map(|figure| {
+        let workload = WORKLOADS.iter().find(|it| it.name == figure.workload);
+        (workload.map_or(&*figure.workload, |it| it.title), figure)
+    });
+    titled.collect()
 }
 
 fn waits_for(run: &Run) -> String {
@@ -200,8 +201,8 @@ impl Teller {
             .map(|began| began.elapsed().as_secs_f64() / self.done.max(1) as f64);
         let left = self.cases.saturating_sub(self.done) as f64;
         let _ = self.progress.send(BenchProgressView {
-            done: self.done as u32,
-            cases: self.cases as u32,
+            done: self.done,
+            cases: self.cases,
             now,
             seconds_left: each.filter(|_| self.done > 0).map(|each| each * left),
             devices: self.devices.iter().map(Into::into).collect(),

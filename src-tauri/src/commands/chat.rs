@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use models::{checkpoint::save::replace_file, data::row::Message};
 use tauri::{State, ipc::Channel};
 
-use super::{Answer, App};
+use super::App;
 use crate::{
-    host::chat::view::{AnswerView, ChatView, ConversationView, MessageView, SamplingView},
+    host::chat::view::{AnswerView, ChatView, ConversationView},
     lock::locked,
     store::conversations::{self, ConversationFile},
     wire::{
@@ -25,7 +25,7 @@ pub(super) fn open_chat(
     place: u32,
     name: String,
     force: bool,
-) -> Answer<ChatView> {
+) -> Result<ChatView> {
     let place = app.place(place)?;
     // An answer that is being written belongs to a page that went away.
     place.stop.store(true, Ordering::SeqCst);
@@ -35,8 +35,8 @@ pub(super) fn open_chat(
     let model = app.host.open_model(&name, None, force)?;
     let view = ChatView {
         answers: model.answers(),
-        context: model.context() as u32,
-        sampling: SamplingView::from(&ChatSettings::default()),
+        context: model.context(),
+        sampling: ChatSettings::default(),
         warnings: model.warnings().to_vec(),
         base: app.host.base_of(&name),
     };
@@ -47,7 +47,7 @@ pub(super) fn open_chat(
 /// Closes the model at a place, which gives its memory back.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn close_chat(app: State<'_, App>, place: u32) -> Answer<()> {
+pub(super) fn close_chat(app: State<'_, App>, place: u32) -> Result<()> {
     let place = app.place(place)?;
     place.stop.store(true, Ordering::SeqCst);
     *locked(&place.model) = None;
@@ -60,19 +60,15 @@ pub(super) fn close_chat(app: State<'_, App>, place: u32) -> Answer<()> {
 pub(super) fn answer(
     app: State<'_, App>,
     place: u32,
-    messages: Vec<MessageView>,
-    sampling: SamplingView,
+    messages: Vec<Message>,
+    sampling: ChatSettings,
     pieces: Channel<String>,
-) -> Answer<AnswerView> {
+) -> Result<AnswerView> {
     let place = app.place(place)?;
     let mut open = locked(&place.model);
     let model = open
         .as_mut()
         .ok_or_else(|| AppError::failed("no model is open"))?;
-    let messages = messages
-        .into_iter()
-        .map(Message::try_from)
-        .collect::<Result<Vec<_>>>()?;
     let prompt = match model.answers() {
         true => Prompt::Messages(messages),
         false => Prompt::Text(messages.into_iter().map(|it| it.content).collect()),
@@ -83,14 +79,14 @@ pub(super) fn answer(
         let _ = pieces.send(piece.to_owned());
     };
     let stop = || place.stop.load(Ordering::SeqCst);
-    let said = model.answer(prompt, &ChatSettings::from(sampling), &mut show, &stop)?;
+    let said = model.answer(prompt, &sampling, &mut show, &stop)?;
     Ok(said.into())
 }
 
 /// Ends the answer that is being written at a place.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn stop_answer(app: State<'_, App>, place: u32) -> Answer<()> {
+pub(super) fn stop_answer(app: State<'_, App>, place: u32) -> Result<()> {
     app.place(place)?.stop.store(true, Ordering::SeqCst);
     Ok(())
 }
@@ -98,7 +94,7 @@ pub(super) fn stop_answer(app: State<'_, App>, place: u32) -> Answer<()> {
 /// The conversations that have these words in them, the newest first. Without words, all.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn conversations(app: State<'_, App>, query: String) -> Answer<Vec<ConversationView>> {
+pub(super) fn conversations(app: State<'_, App>, query: String) -> Result<Vec<ConversationView>> {
     let found = conversations::list(&app.host.paths.conversations, &query);
     Ok(found.into_iter().map(ConversationView::from).collect())
 }
@@ -106,8 +102,8 @@ pub(super) fn conversations(app: State<'_, App>, query: String) -> Answer<Vec<Co
 /// A conversation.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn conversation(app: State<'_, App>, id: String) -> Answer<ConversationFile> {
-    Ok(conversations::read(&app.host.paths.conversations, &id)?)
+pub(super) fn conversation(app: State<'_, App>, id: String) -> Result<ConversationFile> {
+    conversations::read(&app.host.paths.conversations, &id)
 }
 
 /// Keeps a conversation. Returns it with its id and title.
@@ -116,7 +112,7 @@ pub(super) fn conversation(app: State<'_, App>, id: String) -> Answer<Conversati
 pub(super) fn save_conversation(
     app: State<'_, App>,
     conversation: ConversationFile,
-) -> Answer<ConversationFile> {
+) -> Result<ConversationFile> {
     Ok(conversations::save(
         &app.host.paths.conversations,
         conversation,
@@ -126,16 +122,15 @@ pub(super) fn save_conversation(
 /// Deletes a conversation.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn delete_conversation(app: State<'_, App>, id: String) -> Answer<()> {
-    Ok(conversations::delete(&app.host.paths.conversations, &id)?)
+pub(super) fn delete_conversation(app: State<'_, App>, id: String) -> Result<()> {
+    conversations::delete(&app.host.paths.conversations, &id)
 }
 
 /// Writes a conversation as Markdown, to be read elsewhere.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn export_conversation(app: State<'_, App>, id: String, path: String) -> Answer<()> {
+pub(super) fn export_conversation(app: State<'_, App>, id: String, path: String) -> Result<()> {
     let conversation = conversations::read(&app.host.paths.conversations, &id)?;
     let path = app.picked(&path)?;
-    replace_file(&path, conversation.markdown().as_bytes()).map_err(AppError::from)?;
-    Ok(())
+    Ok(replace_file(&path, conversation.markdown().as_bytes())?)
 }

@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use models::data::{self as rows, encode::Learn};
 use tauri::State;
 
-use super::{Answer, App};
+use super::App;
 use crate::{
     host::inspect::view::{DataRequestView, DataSetView, InspectionView},
     store::data_sets,
+    wire::error::Result,
 };
 
 /// All data that was added, the newest first.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn data_sets(app: State<'_, App>) -> Answer<Vec<DataSetView>> {
+pub(super) fn data_sets(app: State<'_, App>) -> Result<Vec<DataSetView>> {
     let sets = data_sets::list(&app.host.paths)?;
     Ok(sets.into_iter().map(DataSetView::from).collect())
 }
@@ -22,14 +23,14 @@ pub(super) fn data_sets(app: State<'_, App>) -> Answer<Vec<DataSetView>> {
 /// Adds a file or folder.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn add_data(app: State<'_, App>, path: String) -> Answer<DataSetView> {
+pub(super) fn add_data(app: State<'_, App>, path: String) -> Result<DataSetView> {
     Ok(data_sets::add(&app.host.paths, &PathBuf::from(path))?.into())
 }
 
 /// Adds a text that was pasted.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn add_data_text(app: State<'_, App>, text: String) -> Answer<DataSetView> {
+pub(super) fn add_data_text(app: State<'_, App>, text: String) -> Result<DataSetView> {
     Ok(data_sets::add_text(&app.host.paths, &text)?.into())
 }
 
@@ -40,7 +41,7 @@ pub(super) fn change_data(
     app: State<'_, App>,
     id: String,
     request: DataRequestView,
-) -> Answer<DataSetView> {
+) -> Result<DataSetView> {
     let request = request.request(Vec::new())?;
     Ok(data_sets::change(&app.host.paths, &id, request)?.into())
 }
@@ -48,8 +49,8 @@ pub(super) fn change_data(
 /// Takes data out of the list. Its files stay.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn remove_data(app: State<'_, App>, id: String) -> Answer<()> {
-    Ok(data_sets::remove(&app.host.paths, &id)?)
+pub(super) fn remove_data(app: State<'_, App>, id: String) -> Result<()> {
+    data_sets::remove(&app.host.paths, &id)
 }
 
 /// What is in data, read in some way, and counted as a model would; without a model, as a new one.
@@ -60,7 +61,7 @@ pub(super) fn inspect_data(
     id: String,
     request: DataRequestView,
     model: Option<String>,
-) -> Answer<InspectionView> {
+) -> Result<InspectionView> {
     let set = data_sets::find(&app.host.paths, &id)?;
     let request = request.request(set.request.paths)?;
     // Without its columns, data can still say what is wrong with it.

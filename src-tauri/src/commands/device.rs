@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use models::device::RequestedDevice;
 use tauri::State;
 
-use super::{Answer, App};
+use super::App;
 use crate::{
     host::check::CheckNews,
     lock::locked,
@@ -19,7 +19,7 @@ use crate::{
 /// What the last check of a device found, unless the app or the system changed since.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn last_check(app: State<'_, App>, device: String) -> Answer<Option<CheckView>> {
+pub(super) fn last_check(app: State<'_, App>, device: String) -> Result<Option<CheckView>> {
     let found = app.host.devices.found();
     let device = app
         .host
@@ -33,7 +33,7 @@ pub(super) fn last_check(app: State<'_, App>, device: String) -> Answer<Option<C
 /// nobody asked for ends at once.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn check_device(app: State<'_, App>, device: String) -> Answer<CheckView> {
+pub(super) fn check_device(app: State<'_, App>, device: String) -> Result<CheckView> {
     let number = app.checks_asked.fetch_add(1, Ordering::SeqCst) + 1;
     let _turn = locked(&app.check_turn);
     let stop = || app.checks_asked.load(Ordering::SeqCst) != number;
@@ -48,7 +48,7 @@ pub(super) fn check_device(app: State<'_, App>, device: String) -> Answer<CheckV
 /// Ends the check that is running. Nothing of it is kept.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn stop_check(app: State<'_, App>) -> Answer<()> {
+pub(super) fn stop_check(app: State<'_, App>) -> Result<()> {
     app.checks_asked.fetch_add(1, Ordering::SeqCst);
     Ok(())
 }
@@ -73,7 +73,7 @@ impl<'a> Teller<'a> {
 
     pub(crate) fn hear(&mut self, news: &CheckNews<'_>) {
         match news {
-            CheckNews::Begun { cases } => self.progress.cases = *cases as u32,
+            CheckNews::Begun { cases } => self.progress.cases = *cases,
             CheckNews::Tried(row) => {
                 self.progress.done += 1;
                 self.progress.last = format!("{} in {}", row.operation, row.dtype);

@@ -9,18 +9,19 @@ use models::device::{
 };
 use tauri::{AppHandle, Manager, Runtime, State, ipc::Channel};
 
-use super::{Answer, App, Leaving};
+use super::{App, Leaving};
 use crate::{
     jobs::engine,
     lock::locked,
-    store::{checks, run_state::RunStatus, runs},
+    store::{checks, run_state::RunStatus},
+    wire::error::Result,
 };
 use view::{DeviceView, HomeView, News, ReasonView, StatusView};
 
 /// What it computes on, and what was done so far.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
+pub(super) fn home(app: State<'_, App>) -> Result<HomeView> {
     if app.queue.going().is_none() {
         app.host.devices.look_again();
     }
@@ -46,7 +47,7 @@ pub(super) fn home(app: State<'_, App>) -> Answer<HomeView> {
 /// What is running.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
+pub(super) fn status(app: State<'_, App>) -> Result<StatusView> {
     let choice = app
         .host
         .choose_device(None, false, &app.host.devices.found())?;
@@ -54,7 +55,7 @@ pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
     let waiting = app.queue.waiting();
     let offered = app.queue.offered();
     let offered = offered.iter().filter_map(|id| {
-        let run = runs::exact(&app.host.paths, id).ok()?;
+        let run = app.run(id).ok()?;
         // What was finished meanwhile, perhaps from the terminal, is no offer.
         let known = app.state(&run).ok()?;
         let open = !matches!(known.0.status, RunStatus::Finished | RunStatus::Running);
@@ -78,7 +79,7 @@ pub(super) fn status(app: State<'_, App>) -> Answer<StatusView> {
 /// Says that the page is there, and hears from now on what the window has to know at once.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn listen(app: State<'_, App>, news: Channel<News>) -> Answer<()> {
+pub(super) fn listen(app: State<'_, App>, news: Channel<News>) -> Result<()> {
     *locked(&app.window) = Some(news);
     Ok(())
 }
@@ -90,7 +91,7 @@ pub(super) fn leave<R: Runtime>(
     handle: AppHandle<R>,
     app: State<'_, App>,
     how: Leaving,
-) -> Answer<()> {
+) -> Result<()> {
     *locked(&app.leaving) = Some(how);
     match (how, handle.get_webview_window("main")) {
         (Leaving::Background, Some(window)) => {
@@ -110,9 +111,9 @@ pub(super) fn leave<R: Runtime>(
 /// Continues with the runs that were running or waiting when the app last ended.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn resume_offered(app: State<'_, App>) -> Answer<()> {
+pub(super) fn resume_offered(app: State<'_, App>) -> Result<()> {
     for id in app.queue.take_offered() {
-        if let Ok(run) = runs::exact(&app.host.paths, &id) {
+        if let Ok(run) = app.run(&id) {
             app.queue.add(run, false);
         }
     }
@@ -122,7 +123,7 @@ pub(super) fn resume_offered(app: State<'_, App>) -> Answer<()> {
 /// Leaves those runs as they are.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn forget_offered(app: State<'_, App>) -> Answer<()> {
+pub(super) fn forget_offered(app: State<'_, App>) -> Result<()> {
     app.queue.take_offered();
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use tauri::State;
 
-use super::{Answer, App};
+use super::App;
 use crate::{
     host::hub::view::{
         CachedView, DownloadView, FirstRowsView, FoundListView, HubView, RepositoryView,
@@ -19,14 +19,14 @@ use crate::{
 /// Whether the Hub can be asked, and where its files are kept. Asks nobody.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn hub(app: State<'_, App>) -> Answer<HubView> {
+pub(super) fn hub(app: State<'_, App>) -> Result<HubView> {
     Ok(HubView::from(&*app.host.hub))
 }
 
 /// Looks for models or data.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn hub_search(app: State<'_, App>, search: SearchView) -> Answer<FoundListView> {
+pub(super) fn hub_search(app: State<'_, App>, search: SearchView) -> Result<FoundListView> {
     let (hub, kind) = (&app.host.hub, search.kind);
     let found = hub.search(search.search())?;
     Ok(FoundListView::new(found, kind, hub.cache().ok()))
@@ -40,7 +40,7 @@ pub(super) fn hub_repository(
     kind: RepositoryKind,
     id: String,
     revision: String,
-) -> Answer<RepositoryView> {
+) -> Result<RepositoryView> {
     let hub = &app.host.hub;
     let repository = hub.repository(kind, &id.parse()?, &revision)?;
     let uses = app.host.uses(&repository);
@@ -56,7 +56,7 @@ pub(super) fn hub_first_rows(
     revision: String,
     config: String,
     split: String,
-) -> Answer<FirstRowsView> {
+) -> Result<FirstRowsView> {
     let hub = &app.host.hub;
     let repository = hub.repository(RepositoryKind::Data, &id.parse()?, &revision)?;
     Ok(hub.first_rows(&repository, &config, &split)?.into())
@@ -65,7 +65,7 @@ pub(super) fn hub_first_rows(
 /// All downloads, in order. Changes of them are told as news.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn downloads(app: State<'_, App>) -> Answer<Vec<DownloadView>> {
+pub(super) fn downloads(app: State<'_, App>) -> Result<Vec<DownloadView>> {
     let downloads = app.downloads.list().into_iter();
     Ok(downloads.map(DownloadView::from).collect())
 }
@@ -73,35 +73,35 @@ pub(super) fn downloads(app: State<'_, App>) -> Answer<Vec<DownloadView>> {
 /// Starts to fetch something, or has it wait. Returns its key.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn start_download(app: State<'_, App>, wanted: WantedView) -> Answer<String> {
-    Ok(app.downloads.start(wanted_of(&app, &wanted)?)?)
+pub(super) fn start_download(app: State<'_, App>, wanted: WantedView) -> Result<String> {
+    app.downloads.start(wanted_of(&app, &wanted)?)
 }
 
 /// Has a download wait until it is resumed. What was fetched of it is kept.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn pause_download(app: State<'_, App>, key: String) -> Answer<()> {
-    Ok(app.downloads.pause(&key)?)
+pub(super) fn pause_download(app: State<'_, App>, key: String) -> Result<()> {
+    app.downloads.pause(&key)
 }
 
 /// Has a download resume from where it is.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn resume_download(app: State<'_, App>, key: String) -> Answer<()> {
-    Ok(app.downloads.resume(&key)?)
+pub(super) fn resume_download(app: State<'_, App>, key: String) -> Result<()> {
+    app.downloads.resume(&key)
 }
 
 /// Takes a download out of the list. Files that are whole stay; parts of files are deleted.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn cancel_download(app: State<'_, App>, key: String) -> Answer<()> {
-    Ok(app.downloads.cancel(&key)?)
+pub(super) fn cancel_download(app: State<'_, App>, key: String) -> Result<()> {
+    app.downloads.cancel(&key)
 }
 
 /// What is in the shared cache, by name.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn cached(app: State<'_, App>) -> Answer<Vec<CachedView>> {
+pub(super) fn cached(app: State<'_, App>) -> Result<Vec<CachedView>> {
     let cached = app.host.hub.cache()?.list().into_iter();
     Ok(cached.map(CachedView::from).collect())
 }
@@ -114,34 +114,33 @@ pub(super) fn delete_cached(
     kind: RepositoryKind,
     id: String,
     commit: String,
-) -> Answer<f64> {
+) -> Result<u64> {
     let id: RepositoryId = id.parse()?;
     if app.downloads.fetches(kind, &id) {
-        return Err(being_fetched(&id).into());
+        return Err(being_fetched(&id));
     }
-    let folder = app.host.hub.cache()?.repository(kind, &id);
-    Ok(folder.delete(&commit)? as f64)
+    app.host.hub.cache()?.repository(kind, &id).delete(&commit)
 }
 
 /// Who the token belongs to. Nobody without a token.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn hub_user(app: State<'_, App>) -> Answer<Option<UserView>> {
+pub(super) fn hub_user(app: State<'_, App>) -> Result<Option<UserView>> {
     Ok(app.host.hub.user()?.map(UserView::from))
 }
 
 /// Keeps a token, if the Hub knows whose it is.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn hub_login(app: State<'_, App>, token: String) -> Answer<UserView> {
+pub(super) fn hub_login(app: State<'_, App>, token: String) -> Result<UserView> {
     Ok(app.host.hub.login(Token::new(&token)?)?.into())
 }
 
 /// Forgets the token that was kept. One that comes from somewhere else stays there.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn hub_logout(app: State<'_, App>) -> Answer<()> {
-    Ok(app.host.hub.logout()?)
+pub(super) fn hub_logout(app: State<'_, App>) -> Result<()> {
+    app.host.hub.logout()
 }
 
 fn wanted_of(app: &App, asked: &WantedView) -> Result<Wanted> {

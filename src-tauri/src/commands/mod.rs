@@ -34,12 +34,9 @@ use crate::{
     store::{
         checks::view::CheckProgressView,
         run_state::{RunProgress, RunState},
-        runs::Run,
+        runs::{self as stored_runs, Run, view::RunView},
     },
-    wire::{
-        error::AppError,
-        view::{ErrorView, RunView},
-    },
+    wire::error::{AppError, Result},
 };
 
 use home::view::News;
@@ -106,9 +103,6 @@ struct ChatPlace {
     stop: AtomicBool,
 }
 
-/// The result of every command.
-type Answer<T> = Result<T, ErrorView>;
-
 impl App {
     pub(crate) fn new(host: Host, warnings: Vec<String>) -> Self {
         let host = Arc::new(host);
@@ -156,7 +150,7 @@ impl App {
     }
 
     /// How far a run is, and its plan if it still has one. Of its events only the new ones are read.
-    pub(crate) fn state(&self, run: &Run) -> Result<(RunState, Option<AnyPlan>), AppError> {
+    pub(crate) fn state(&self, run: &Run) -> Result<(RunState, Option<AnyPlan>)> {
         let mut known = locked(&self.known);
         let progress = known
             .entry(run.id.clone())
@@ -167,7 +161,7 @@ impl App {
     }
 
     /// A run as the window shows it.
-    fn view(&self, run: &Run) -> Result<RunView, AppError> {
+    fn view(&self, run: &Run) -> Result<RunView> {
         Ok(self.show(run, self.state(run)?))
     }
 
@@ -176,9 +170,14 @@ impl App {
         RunView::new(state, plan.as_ref(), self.queue.place(&run.id))
     }
 
+    /// The run with an id.
+    fn run(&self, id: &str) -> Result<Run> {
+        stored_runs::exact(&self.host.paths, id)
+    }
+
     /// All runs, the newest first. One that can't be read is left out; its folder stays.
     fn views(&self) -> Vec<RunView> {
-        let runs = crate::store::runs::list(&self.host.paths);
+        let runs = stored_runs::list(&self.host.paths);
         runs.iter()
             .rev()
             .filter_map(|run| self.view(run).ok())
@@ -191,7 +190,7 @@ impl App {
     }
 
     /// A path to write to, which the user has chosen in a dialog: the page alone can't name one.
-    fn picked(&self, path: &str) -> Result<PathBuf, AppError> {
+    fn picked(&self, path: &str) -> Result<PathBuf> {
         let path = PathBuf::from(path);
         match locked(&self.picked).contains(&path) {
             true => Ok(path),
@@ -202,103 +201,32 @@ impl App {
         }
     }
 
-    fn place(&self, place: u32) -> Result<&ChatPlace, AppError> {
+    fn place(&self, place: u32) -> Result<&ChatPlace> {
         let found = self.chats.get(place as usize);
         found.ok_or_else(|| AppError::invalid(format!("there is no place {place} for a model")))
     }
 }
 
-/// The commands of a window on some runtime: the real one, or the one of the tests.
-macro_rules! commands_on {
-    ($runtime:ident) => {
-        tauri_specta::Builder::<$runtime>::new().commands(tauri_specta::collect_commands![
-            home::home,
-            home::status,
-            home::listen,
-            home::leave::<$runtime>,
-            home::resume_offered,
-            home::forget_offered,
-            settings::settings,
-            settings::set_setting::<$runtime>,
-            native::pick::<$runtime>,
-            native::reveal,
-            native::open_link,
-            data::data_sets,
-            data::add_data,
-            data::add_data_text,
-            data::change_data,
-            data::remove_data,
-            data::inspect_data,
-            self::models::models,
-            self::models::import_model,
-            self::models::forget_model,
-            self::models::delete_model,
-            device::last_check,
-            device::check_device,
-            device::stop_check,
-            bench::benchmarks,
-            bench::run_benchmark,
-            bench::stop_benchmark,
-            bench::compare_benchmarks,
-            bench::import_benchmark,
-            bench::export_benchmark,
-            bench::save_picture,
-            bench::delete_benchmark,
-            bench::published_figures,
-            hub::hub,
-            hub::hub_search,
-            hub::hub_repository,
-            hub::hub_first_rows,
-            hub::downloads,
-            hub::start_download,
-            hub::pause_download,
-            hub::resume_download,
-            hub::cancel_download,
-            hub::cached,
-            hub::delete_cached,
-            hub::hub_user,
-            hub::hub_login,
-            hub::hub_logout,
-            train::train_fields,
-            train::plan_run,
-            train::try_run,
-            train::stop_trial,
-            train::start_run,
-            train::start_starter,
-            train::read_run_file,
-            train::write_run_file,
-            runs::runs,
-            runs::run,
-            runs::run_events,
-            runs::follow_run,
-            runs::unfollow_run,
-            runs::run_plan,
-            runs::run_settings,
-            runs::run_files,
-            runs::run_log,
-            runs::pause_run,
-            runs::stop_run,
-            runs::resume_run,
-            runs::extend_run,
-            runs::order_runs,
-            runs::rename_run,
-            runs::delete_run,
-            chat::open_chat,
-            chat::close_chat,
-            chat::answer,
-            chat::stop_answer,
-            chat::conversations,
-            chat::conversation,
-            chat::save_conversation,
-            chat::delete_conversation,
-            chat::export_conversation,
+/// The commands of a window on the runtime `R`: the real one, or the one of the tests.
+macro_rules! commands {
+    ($($module:ident: $($name:ident $(<$runtime:ident>)?),+;)+) => {
+        tauri_specta::Builder::<R>::new().commands(tauri_specta::collect_commands![
+            $($(self::$module::$name $(::<$runtime>)?),+),+
         ])
     };
 }
 
 /// All commands, with the types that the window's code is checked against.
 pub(crate) fn builder() -> tauri_specta::Builder<Wry> {
-    commands_on!(Wry).constant("trainFields", tasks::fields::fields())
+    type R = Wry;
+    let commands = include!("names.in");
+    commands
+        // What is sent is what is read: neither leaves a field out.
+        .disable_serde_phases()
+        // A page counts exactly up to 2^53, and nothing here is more.
+        .dangerously_cast_bigints_to_number()
+        .constant("trainFields", tasks::fields::fields())
+        .constant("publishedFigures", bench::published_figures())
 }
 
 #[cfg(test)]

@@ -7,25 +7,24 @@ use std::{
 
 use tauri::State;
 
-use super::{Answer, App};
+use super::App;
 use crate::{
     store::models::{self, ModelPlace, StoredModel, view::ModelView},
-    wire::error::AppError,
+    wire::error::{AppError, Result},
 };
 
 /// All models, by name.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn models(app: State<'_, App>) -> Answer<Vec<ModelView>> {
+pub(super) fn models(app: State<'_, App>) -> Result<Vec<ModelView>> {
     let found = models::list(&app.host.paths, &app.host.settings());
-    let infos = found.into_iter().map(models::info);
-    Ok(infos.map(ModelView::from).collect())
+    Ok(found.into_iter().map(ModelView::from).collect())
 }
 
 /// Adds a model, or a folder of models, where it lies: nothing is copied.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn import_model(app: State<'_, App>, path: String) -> Answer<()> {
+pub(super) fn import_model(app: State<'_, App>, path: String) -> Result<()> {
     let path = std::path::absolute(&path).map_err(AppError::file("find the folder", &path))?;
     if models::models_in(&path).is_empty() {
         let path = path.display();
@@ -33,51 +32,49 @@ pub(super) fn import_model(app: State<'_, App>, path: String) -> Answer<()> {
             .with_hint(
                 "a model is a folder with a `config.json` and safetensors, as on the Hugging Face Hub",
             )
-            .into());
+            );
     }
     let mut folders = app.host.settings().model_folders;
     if !folders.contains(&path) {
         folders.push(path);
     }
-    Ok(set_folders(&app, &folders)?)
+    set_folders(&app, &folders)
 }
 
 /// Takes a folder that was added out of the list. Its files stay.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn forget_model(app: State<'_, App>, path: String) -> Answer<()> {
+pub(super) fn forget_model(app: State<'_, App>, path: String) -> Result<()> {
     let path = PathBuf::from(path);
     let mut folders = app.host.settings().model_folders;
     folders.retain(|folder| !path.starts_with(folder));
-    Ok(set_folders(&app, &folders)?)
+    set_folders(&app, &folders)
 }
 
 /// Deletes a model in the app's own folder. Returns the bytes that are free now.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn delete_model(app: State<'_, App>, path: String) -> Answer<f64> {
+pub(super) fn delete_model(app: State<'_, App>, path: String) -> Result<u64> {
     let model = find(&app, &path)?;
     if model.place != ModelPlace::Own {
         return Err(AppError::invalid(format!(
             "`{path}` does not lie in the app's own folder, so it is not deleted here"
-        ))
-        .into());
+        )));
     }
     // A link in the app's folder leads to files of somebody else.
     let real = |path: &Path| fs::canonicalize(path).map_err(AppError::file("find the model", path));
     if !real(&model.path)?.starts_with(real(&app.host.paths.models)?) {
         return Err(AppError::invalid(format!(
             "`{path}` is a link to another folder, so it is not deleted here"
-        ))
-        .into());
+        )));
     }
     let bytes = models::folder_bytes(&model.path);
     fs::remove_dir_all(&model.path).map_err(AppError::file("delete the model", &model.path))?;
-    Ok(bytes as f64)
+    Ok(bytes)
 }
 
 /// A model of the list, by its folder.
-fn find(app: &App, path: &str) -> Result<StoredModel, AppError> {
+fn find(app: &App, path: &str) -> Result<StoredModel> {
     let models = models::list(&app.host.paths, &app.host.settings());
     let found = models
         .into_iter()
@@ -86,7 +83,7 @@ fn find(app: &App, path: &str) -> Result<StoredModel, AppError> {
 }
 
 /// A list in one line is JSON, which YAML reads too.
-fn set_folders(app: &App, folders: &[PathBuf]) -> Result<(), AppError> {
+fn set_folders(app: &App, folders: &[PathBuf]) -> Result<()> {
     let text =
         serde_json::to_string(folders).map_err(|error| AppError::failed(error.to_string()))?;
     app.host.set("model_folders", &text)

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use tauri::{AppHandle, Runtime, State};
 use tauri_plugin_dialog::DialogExt;
 
-use super::{Answer, App};
-use crate::{lock::locked, wire::error::AppError};
+use super::App;
+use crate::{
+    lock::locked,
+    wire::error::{AppError, Result},
+};
 
 /// What the user is asked to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, specta::Type)]
@@ -38,7 +41,7 @@ pub(super) fn pick<R: Runtime>(
     app: State<'_, App>,
     what: Pick,
     name: Option<String>,
-) -> Answer<Option<String>> {
+) -> Result<Option<String>> {
     let mut dialog = handle.dialog().file();
     if let Some(name) = name {
         dialog = dialog.set_file_name(name);
@@ -75,7 +78,7 @@ pub(super) fn pick<R: Runtime>(
 /// Shows a file or folder in the system's file manager. Nothing is ever opened by it, which could start a program.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn reveal(path: String) -> Answer<()> {
+pub(super) fn reveal(path: String) -> Result<()> {
     let path = PathBuf::from(path);
     let shown = opener::reveal(&path);
     Ok(shown.map_err(|error| {
@@ -86,10 +89,10 @@ pub(super) fn reveal(path: String) -> Answer<()> {
 /// Opens a page of the web in the system's browser.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn open_link(url: String) -> Answer<()> {
+pub(super) fn open_link(url: String) -> Result<()> {
     if !url.starts_with("https://") && !url.starts_with("http://") {
-        return Err(AppError::invalid(format!("not a page of the web: `{url}`")).into());
+        return Err(AppError::invalid(format!("not a page of the web: `{url}`")));
     }
     let opened = opener::open_browser(&url);
-    Ok(opened.map_err(|error| AppError::failed(format!("could not open `{url}`: {error}")))?)
+    opened.map_err(|error| AppError::failed(format!("could not open `{url}`: {error}")))
 }

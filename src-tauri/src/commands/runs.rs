@@ -9,18 +9,19 @@ use std::{
 
 use tauri::{State, ipc::Channel};
 
-use super::{Answer, App};
+use super::App;
 use crate::{
     jobs::follow,
     store::{
         models::folder_bytes,
         run_file,
-        runs::{self, Run},
+        runs::{
+            Run,
+            view::{EventsView, FileView, RunNews, RunView},
+        },
+        yaml::{self, PlanLine},
     },
-    wire::{
-        error::{AppError, Result},
-        view::{EventsView, FileView, PlanLineView, RunNews, RunView},
-    },
+    wire::error::{AppError, Result},
 };
 
 /// How much of the end of a log is shown.
@@ -29,23 +30,22 @@ const LOG_BYTES: u64 = 64_000;
 /// All runs, the newest first.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn runs(app: State<'_, App>) -> Answer<Vec<RunView>> {
+pub(super) fn runs(app: State<'_, App>) -> Result<Vec<RunView>> {
     Ok(app.views())
 }
 
 /// A run.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn run(app: State<'_, App>, id: String) -> Answer<RunView> {
-    Ok(app.view(&runs::exact(&app.host.paths, &id)?)?)
+pub(super) fn run(app: State<'_, App>, id: String) -> Result<RunView> {
+    app.view(&app.run(&id)?)
 }
 
 /// Everything that happened in a run, to be compared with another.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn run_events(app: State<'_, App>, id: String) -> Answer<EventsView> {
-    let run = runs::exact(&app.host.paths, &id)?;
-    Ok(EventsView::new(0, run.events()?))
+pub(super) fn run_events(app: State<'_, App>, id: String) -> Result<EventsView> {
+    Ok(EventsView::new(0, app.run(&id)?.events()?))
 }
 
 /// Tells what happened in a run after the event with a number, and then what happens, until `unfollow_run`. Whoever followed
@@ -55,10 +55,10 @@ pub(super) fn run_events(app: State<'_, App>, id: String) -> Answer<EventsView> 
 pub(super) fn follow_run(
     app: State<'_, App>,
     id: String,
-    after: u32,
+    after: u64,
     news: Channel<RunNews>,
-) -> Answer<u32> {
-    let run = runs::exact(&app.host.paths, &id)?;
+) -> Result<u32> {
+    let run = app.run(&id)?;
     let plan = run.plan().ok();
     let follower = app.follower.clone();
     let goes_on = app.queue.whether_goes_on(&id);
@@ -74,7 +74,7 @@ pub(super) fn follow_run(
             gone.set(news.send(RunNews { run, events }).is_err());
         };
         let hears = || !gone.get() && follower.load(Ordering::SeqCst) == number;
-        follow::follow(&run, u64::from(after), &mut report, &hears, &goes_on);
+        follow::follow(&run, after, &mut report, &hears, &goes_on);
     });
     Ok(number)
 }
@@ -82,7 +82,7 @@ pub(super) fn follow_run(
 /// Tells a follower no more. A newer one hears on.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn unfollow_run(app: State<'_, App>, follower: u32) -> Answer<()> {
+pub(super) fn unfollow_run(app: State<'_, App>, follower: u32) -> Result<()> {
     let next = follower.wrapping_add(1);
     let order = Ordering::SeqCst;
     // Another number is that of a newer follower.
@@ -93,11 +93,8 @@ pub(super) fn unfollow_run(app: State<'_, App>, follower: u32) -> Answer<()> {
 /// The plan of a run, with the reasons that stand beside its values.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn run_plan(app: State<'_, App>, id: String) -> Answer<Vec<PlanLineView>> {
-    let run = runs::exact(&app.host.paths, &id)?;
-    let lines = run_file::lines(&run.plan_text()?).into_iter();
-    let views = lines.map(|(field, value, why)| PlanLineView { field, value, why });
-    Ok(views.collect())
+pub(super) fn run_plan(app: State<'_, App>, id: String) -> Result<Vec<PlanLine>> {
+    Ok(yaml::plan_lines(&app.run(&id)?.plan_text()?))
 }
 
 /// The plan of a run as the fields of the form, for another like it.
@@ -106,21 +103,21 @@ pub(super) fn run_plan(app: State<'_, App>, id: String) -> Answer<Vec<PlanLineVi
 pub(super) fn run_settings(
     app: State<'_, App>,
     id: String,
-) -> Answer<std::collections::BTreeMap<String, String>> {
-    let run = runs::exact(&app.host.paths, &id)?;
+) -> Result<std::collections::BTreeMap<String, String>> {
+    let run = app.run(&id)?;
     let known = run.known_plan()?;
     let request = match known.damage {
         None => run_file::read(&run.plan_file())?,
         Some(_) => run_file::request_of(&known.plan)?,
     };
-    Ok(run_file::fields(&request)?)
+    run_file::fields(&request)
 }
 
 /// The files of a run.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>> {
-    let run = runs::exact(&app.host.paths, &id)?;
+pub(super) fn run_files(app: State<'_, App>, id: String) -> Result<Vec<FileView>> {
+    let run = app.run(&id)?;
     let size = |path| fs::metadata(path).map_or(0, |file| file.len());
     let known = [
         ("run.yaml", "the plan, with its reasons", run.plan_file()),
@@ -141,7 +138,7 @@ pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>
         .filter(|(_, _, path)| path.exists())
         .map(|(name, what, path)| FileView {
             name: name.to_owned(),
-            bytes: size(path) as f64,
+            bytes: size(path),
             what: what.to_owned(),
         });
     let checkpoints = run.checkpoint_folders().into_iter().map(|folder| {
@@ -152,7 +149,7 @@ pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>
         };
         FileView {
             name: format!("checkpoints/{}", folder.name),
-            bytes: folder.bytes as f64,
+            bytes: folder.bytes,
             what: format!("a checkpoint: {}{talks}", folder.kept_for),
         }
     });
@@ -162,8 +159,8 @@ pub(super) fn run_files(app: State<'_, App>, id: String) -> Answer<Vec<FileView>
 /// The end of what a run's engine wrote beside its events.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn run_log(app: State<'_, App>, id: String) -> Answer<String> {
-    let run = runs::exact(&app.host.paths, &id)?;
+pub(super) fn run_log(app: State<'_, App>, id: String) -> Result<String> {
+    let run = app.run(&id)?;
     let mut end = Vec::new();
     // A run without a log has written nothing.
     if let Ok(mut file) = fs::File::open(run.log_file()) {
@@ -177,7 +174,7 @@ pub(super) fn run_log(app: State<'_, App>, id: String) -> Answer<String> {
 /// Has the run that is running saved, to wait in memory.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn pause_run(app: State<'_, App>, id: String) -> Answer<()> {
+pub(super) fn pause_run(app: State<'_, App>, id: String) -> Result<()> {
     app.queue.pause(&id);
     Ok(())
 }
@@ -185,7 +182,7 @@ pub(super) fn pause_run(app: State<'_, App>, id: String) -> Answer<()> {
 /// Has a run saved and stopped, or takes it out of those that wait.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn stop_run(app: State<'_, App>, id: String) -> Answer<()> {
+pub(super) fn stop_run(app: State<'_, App>, id: String) -> Result<()> {
     app.queue.stop(&id);
     Ok(())
 }
@@ -194,16 +191,16 @@ pub(super) fn stop_run(app: State<'_, App>, id: String) -> Answer<()> {
 /// although data, model or settings are not what they were.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn resume_run(app: State<'_, App>, id: String, force: bool) -> Answer<()> {
-    app.queue.add(runs::exact(&app.host.paths, &id)?, force);
+pub(super) fn resume_run(app: State<'_, App>, id: String, force: bool) -> Result<()> {
+    app.queue.add(app.run(&id)?, force);
     Ok(())
 }
 
 /// Has a run end at a later step, and continues with it.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn extend_run(app: State<'_, App>, id: String, steps: u32) -> Answer<()> {
-    let run = runs::exact(&app.host.paths, &id)?;
+pub(super) fn extend_run(app: State<'_, App>, id: String, steps: u32) -> Result<()> {
+    let run = app.run(&id)?;
     run.extend(steps as usize)?;
     app.forget(&id);
     app.queue.add(run, false);
@@ -213,7 +210,7 @@ pub(super) fn extend_run(app: State<'_, App>, id: String, steps: u32) -> Answer<
 /// Has the runs that wait continue in this order.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn order_runs(app: State<'_, App>, ids: Vec<String>) -> Answer<()> {
+pub(super) fn order_runs(app: State<'_, App>, ids: Vec<String>) -> Result<()> {
     app.queue.order(&ids);
     Ok(())
 }
@@ -221,11 +218,9 @@ pub(super) fn order_runs(app: State<'_, App>, ids: Vec<String>) -> Answer<()> {
 /// Gives a run another name. Returns its new id.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn rename_run(app: State<'_, App>, id: String, name: String) -> Answer<String> {
+pub(super) fn rename_run(app: State<'_, App>, id: String, name: String) -> Result<String> {
     if name.trim().is_empty() {
-        return Err(AppError::invalid("a run needs a name")
-            .with_field("name")
-            .into());
+        return Err(AppError::invalid("a run needs a name").with_field("name"));
     }
     let run = idle(&app, &id)?;
     let renamed = run.rename(&app.host.paths, name.trim())?;
@@ -236,12 +231,12 @@ pub(super) fn rename_run(app: State<'_, App>, id: String, name: String) -> Answe
 /// Deletes a run with everything it learned. Returns the bytes that are free now.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn delete_run(app: State<'_, App>, id: String) -> Answer<f64> {
+pub(super) fn delete_run(app: State<'_, App>, id: String) -> Result<u64> {
     let run = idle(&app, &id)?;
     let bytes = folder_bytes(&run.folder);
     run.delete()?;
     app.forget(&id);
-    Ok(bytes as f64)
+    Ok(bytes)
 }
 
 /// A run that neither is running nor waits.
@@ -252,5 +247,5 @@ fn idle(app: &App, id: &str) -> Result<Run> {
             "the run is running or waiting; stop it first",
         ));
     }
-    runs::exact(&app.host.paths, id)
+    app.run(id)
 }

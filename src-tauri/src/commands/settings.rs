@@ -3,12 +3,12 @@
 use tauri::{AppHandle, Manager, Runtime, State, Theme as WindowTheme};
 
 use super::{
-    Answer, App,
+    App,
     home::view::{FolderView, SettingsView},
 };
 use crate::{
     store::{models::folder_bytes, settings::Theme},
-    wire::error::AppError,
+    wire::error::{AppError, Result},
 };
 
 /// The settings that the window may change.
@@ -24,7 +24,7 @@ const CHANGEABLE: [&str; 6] = [
 /// What the user prefers, and where everything lies.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn settings(app: State<'_, App>) -> Answer<SettingsView> {
+pub(super) fn settings(app: State<'_, App>) -> Result<SettingsView> {
     let paths = &app.host.paths;
     let mut folders = vec![
         ("Runs", paths.runs.clone()),
@@ -41,7 +41,7 @@ pub(super) fn settings(app: State<'_, App>) -> Answer<SettingsView> {
     );
     let folders = folders.into_iter().map(|(name, path)| FolderView {
         name: name.to_owned(),
-        bytes: folder_bytes(&path) as f64,
+        bytes: folder_bytes(&path),
         path: path.display().to_string(),
     });
     Ok(SettingsView::new(&app.host.settings(), folders.collect()))
@@ -55,9 +55,11 @@ pub(super) fn set_setting<R: Runtime>(
     app: State<'_, App>,
     name: String,
     value: String,
-) -> Answer<()> {
+) -> Result<()> {
     if !CHANGEABLE.contains(&name.as_str()) {
-        return Err(AppError::invalid(format!("there is no setting `{name}` here")).into());
+        return Err(AppError::invalid(format!(
+            "there is no setting `{name}` here"
+        )));
     }
     app.host.set(&name, &value)?;
     show_theme(&handle, app.host.settings().theme);

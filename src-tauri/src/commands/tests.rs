@@ -57,7 +57,12 @@ fn check_written(path: &str, text: &str) {
 
 #[test]
 fn the_three_lists_of_commands_are_one() {
-    let names: &[&str] = include!("names.in");
+    macro_rules! commands {
+        ($($module:ident: $($name:ident $(<$runtime:ident>)?),+;)+) => {
+            [$($(stringify!($name)),+),+]
+        };
+    }
+    let names = include!("names.in");
     let capability = include_str!("../../capabilities/main.json");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ui/src/api/bindings.ts");
     let bindings = fs::read_to_string(path).unwrap();
@@ -79,15 +84,10 @@ fn at_first_start_there_is_a_device_and_nothing_else() {
     let home = window.call("home", json!({}));
     assert_eq!(home["runs"], json!([]));
     let found = window.app.state::<App>().host.devices.found();
-    let named = |device: &Value| device["name"].as_str().unwrap().to_owned();
     let shown = home["devices"].as_array().unwrap();
-    assert!(
-        shown
-            .iter()
-            .map(named)
-            .eq(found.iter().map(|it| it.name.clone()))
-    );
+    assert_eq!(shown.len(), found.len());
     for (device, found) in shown.iter().zip(&found) {
+        assert_eq!(device["name"], found.name);
         assert_eq!(device["setting"], found.setting());
         assert_eq!(device["problem"].is_null(), found.is_usable());
         let defaults = device["defaults"].as_array().unwrap();
@@ -97,16 +97,9 @@ fn at_first_start_there_is_a_device_and_nothing_else() {
         }
     }
     // The processor is the last, and its memory can always be asked for.
-    let (free, all) = (
-        &shown.last().unwrap()["freeBytes"],
-        &shown.last().unwrap()["totalBytes"],
-    );
-    assert!(free.as_f64() > Some(0.0) && free.as_f64() <= all.as_f64());
-    assert!(
-        shown
-            .iter()
-            .any(|device| named(device) == named(&home["device"]))
-    );
+    let memory = |which: &str| shown.last().unwrap()[which].as_u64();
+    assert!(memory("freeBytes") > Some(0) && memory("freeBytes") <= memory("totalBytes"));
+    assert!(shown.iter().any(|it| it["name"] == home["device"]["name"]));
     let status = window.call("status", json!({}));
     assert_eq!(status["going"], json!(null));
     for list in ["runs", "data_sets"] {
@@ -118,25 +111,20 @@ fn at_first_start_there_is_a_device_and_nothing_else() {
 fn what_is_wrong_with_a_request_is_said_by_field() {
     let window = Window::open();
     let plan = |filled: Value| window.call("plan_run", json!({ "filled": filled }));
-    let field = |plan: &Value| plan["problems"][0]["field"].as_str().unwrap().to_owned();
-    assert_eq!(field(&plan(json!({}))), "data.files");
-    assert_eq!(
-        field(&plan(json!({"learning_rate": "warm"}))),
-        "learning_rate"
-    );
     let text = window.text();
-    let wrong = plan(json!({"data.files": text, "batch.rows": "0", "clip_norm": "-1"}));
-    let fields: Vec<&str> = wrong["problems"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|problem| problem["field"].as_str().unwrap())
-        .collect();
-    assert_eq!(fields, ["batch.rows", "clip_norm"]);
-    assert_eq!(
-        field(&plan(json!({"model": "no/such", "data.files": text}))),
-        "model"
-    );
+    for (filled, expected) in [
+        (json!({}), &["data.files"][..]),
+        (json!({"learning_rate": "warm"}), &["learning_rate"]),
+        (
+            json!({"data.files": text, "batch.rows": "0", "clip_norm": "-1"}),
+            &["batch.rows", "clip_norm"],
+        ),
+        (json!({"model": "no/such", "data.files": text}), &["model"]),
+    ] {
+        let problems = plan(filled)["problems"].clone();
+        let fields = problems.as_array().unwrap().iter().map(|it| &it["field"]);
+        assert!(fields.eq(expected), "{problems}");
+    }
 }
 
 #[test]
@@ -146,13 +134,8 @@ fn a_plan_has_reasons_and_an_estimate_that_a_trial_can_check() {
     let plan = window.call("plan_run", json!({ "filled": filled }));
     assert_eq!(plan["problems"], json!([]));
     assert_eq!(plan["steps"], json!(400));
-    let automatic = plan["choices"].as_array().unwrap().iter();
-    assert!(
-        automatic
-            .filter(|choice| choice["automatic"] == json!(true))
-            .count()
-            > 10
-    );
+    let choices = plan["choices"].as_array().unwrap().iter();
+    assert!(choices.filter(|it| it["automatic"] == true).count() > 10);
     assert_eq!(
         plan["estimate"]["seconds"],
         json!(null),
@@ -168,11 +151,9 @@ fn a_plan_has_reasons_and_an_estimate_that_a_trial_can_check() {
     // Evaluations and saves take time too.
     assert!(seconds.unwrap() > 400.0 * millis.unwrap() / 1e3);
     if let Some(peak) = tried["peakBytes"].as_f64() {
-        let part = |name: &str| plan["estimate"][name].as_f64().unwrap();
-        let estimated = part("weightsBytes")
-            + part("optimizerBytes")
-            + part("activationsBytes")
-            + part("restBytes");
+        let groups = ["weights", "optimizer", "activations", "rest"].iter();
+        let bytes = groups.map(|it| plan["estimate"][format!("{it}Bytes")].as_f64().unwrap());
+        let estimated: f64 = bytes.sum();
         let ratio = estimated / peak;
         assert!(
             (0.5..2.0).contains(&ratio),
@@ -195,19 +176,14 @@ fn a_run_that_does_not_fit_is_refused_with_ways_that_fit() {
     assert_eq!(fit["fits"], json!(false));
     let refused = window.refused("start_run", json!({ "filled": filled, "force": false }));
     assert_eq!(refused["message"], fit["refusal"]);
-    let fix = &fit["ways"][0];
+    let fix = &fit["fixes"][0];
     let changed = with(filled, fix["fields"].clone());
     let plan = window.call("plan_run", json!({ "filled": changed }));
     assert_eq!(plan["fit"]["fits"], json!(true), "{fix}");
     assert_eq!(plan["fit"]["neededBytes"], fix["neededBytes"]);
-    let rows = |field: &str| {
-        fix["fields"][field]
-            .as_str()
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
-    };
-    assert_eq!(rows("batch.rows") * rows("batch.accumulate"), 100_000_000);
+    let rows = |field: &str| fix["fields"][field].as_str().unwrap().parse::<u64>();
+    let rows = rows("batch.rows").unwrap() * rows("batch.accumulate").unwrap();
+    assert_eq!(rows, 100_000_000);
 }
 
 #[test]
@@ -227,8 +203,7 @@ fn data_is_added_looked_at_read_otherwise_and_removed() {
         window.call("inspect_data", asked)
     };
     let refused = inspect(json!({}));
-    let message = refused["problem"]["message"].as_str().unwrap();
-    assert!(message.contains("not UTF-8"), "{message}");
+    contains(&refused["problem"]["message"], "not UTF-8");
     let unmapped = inspect(json!({"encoding": "latin-1"}));
     assert_eq!(unmapped["columns"], json!(["problem", "solution"]));
     assert!(unmapped["problem"]["message"].is_string());
@@ -273,10 +248,8 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
     let sampling = serde_json::from_value(sampling).unwrap();
     let answer = chat::answer(app, 0, messages, sampling, channel).unwrap();
     let answer = serde_json::to_value(answer).unwrap();
-    let streamed: String = pieces
-        .try_iter()
-        .map(|piece| piece.as_str().unwrap().to_owned())
-        .collect();
+    let pieces = pieces.try_iter().map(|it| it.as_str().unwrap().to_owned());
+    let streamed: String = pieces.collect();
     assert_eq!(streamed, answer["text"].as_str().unwrap());
     assert_eq!(answer["tokens"], json!(5));
     assert_eq!(answer["cut"], "cut at the most tokens of an answer");
@@ -286,24 +259,22 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
         "id": "", "title": "", "model": id, "modelTitle": "small", "system": "", "turns": turns, "changed": "",
     });
     let kept = window.call("save_conversation", json!({ "conversation": kept }));
-    let found = window.call("conversations", json!({"words": "STEEL"}));
+    let found = window.call("conversations", json!({"query": "STEEL"}));
     assert_eq!(found[0]["id"], kept["id"]);
     let path = window.home.path().join("talk.md");
     let export = json!({"id": kept["id"], "path": path});
     window.refused("export_conversation", export.clone());
     window.pick(&path);
     window.call("export_conversation", export);
-    assert!(
-        fs::read_to_string(path)
-            .unwrap()
-            .contains("**You:** Steel is")
-    );
+    let written = fs::read_to_string(path).unwrap();
+    assert!(written.contains("**You:** Steel is"), "{written}");
     window.call("delete_conversation", json!({"id": kept["id"]}));
     let gone = window.refused("conversation", json!({"id": kept["id"]}));
     assert_eq!(gone["code"], "failed");
     window.call("close_chat", json!({"place": 0}));
+    let nowhere = json!({"place": 7, "name": id, "force": false});
     assert_eq!(
-        window.refused("open_chat", json!({"place": 7, "name": id, "force": false}))["code"],
+        window.refused("open_chat", nowhere)["code"],
         "invalid_request"
     );
 }
@@ -325,12 +296,10 @@ fn models_are_added_where_they_lie_and_only_own_ones_are_deleted() {
     assert_eq!(added.len(), 1);
     assert_eq!(added[0]["problem"], json!(null));
     assert!(added[0]["parameters"].as_f64().unwrap() > 1e3);
-    let refused = window.refused("delete_model", json!({ "path": added[0]["path"] }));
-    assert!(
-        refused["message"]
-            .as_str()
-            .unwrap()
-            .contains("not deleted here")
+    window.refuses(
+        "delete_model",
+        json!({ "path": added[0]["path"] }),
+        "not deleted here",
     );
     window.call("forget_model", json!({ "path": added[0]["path"] }));
     assert!(listed().is_empty() && model.exists());
@@ -341,7 +310,7 @@ fn models_are_added_where_they_lie_and_only_own_ones_are_deleted() {
     fs::create_dir_all(&own).unwrap();
     fs::write(own.join("config.json"), "{}").unwrap();
     let freed = window.call("delete_model", json!({ "path": own }));
-    assert_eq!(freed, json!(2.0));
+    assert_eq!(freed, json!(2));
     assert!(!own.exists());
 }
 
@@ -372,10 +341,8 @@ fn only_some_settings_are_changed_from_the_window() {
     window.call("set_setting", percent("20"));
     window.refused("set_setting", percent("120"));
     assert_eq!(window.call("settings", json!({}))["pauseBelowPercent"], 20);
-    let refused = window.refused(
-        "set_setting",
-        json!({"name": "model_folders", "value": "[/]"}),
-    );
+    let folders = json!({"name": "model_folders", "value": "[/]"});
+    let refused = window.refused("set_setting", folders);
     assert_eq!(refused["code"], "invalid_request");
     window.refused("set_setting", json!({"name": "theme", "value": "plaid"}));
     assert_eq!(window.call("settings", json!({}))["theme"], "dark");
@@ -406,9 +373,11 @@ impl Window {
     }
 
     fn over(host: Host, warnings: Vec<String>, home: TempDir) -> Self {
+        type R = MockRuntime;
+        let commands = include!("names.in");
         let app = mock_builder()
             .manage(App::new(host, warnings))
-            .invoke_handler(commands_on!(MockRuntime).invoke_handler())
+            .invoke_handler(commands.invoke_handler())
             .build(mock_context(noop_assets()))
             .unwrap();
         let webview = WebviewWindowBuilder::new(&app, "main", tauri::WebviewUrl::default());
@@ -450,6 +419,12 @@ impl Window {
         self.ask(command, arguments).unwrap_err()
     }
 
+    /// Expects these words in the reason that a command is refused for.
+    #[track_caller]
+    fn refuses(&self, command: &str, arguments: Value, words: &str) {
+        contains(&self.refused(command, arguments)["message"], words);
+    }
+
     /// Chooses where something is written, as the user does in a dialog.
     fn pick(&self, path: &Path) {
         let app = self.webview.state::<App>();
@@ -460,7 +435,7 @@ impl Window {
         self.call("run", json!({ "id": id }))
     }
 
-    fn follow(&self, id: &str, after: u32) -> Receiver<Value> {
+    fn follow(&self, id: &str, after: u64) -> Receiver<Value> {
         let (channel, news) = channel();
         let app = self.webview.state::<App>();
         runs::follow_run(app, id.to_owned(), after, channel).unwrap();
@@ -493,6 +468,12 @@ impl Window {
             "scratch.config.num_hidden_layers": "2", "scratch.config.intermediate_size": "64", "device": "cpu",
         })
     }
+}
+
+/// Expects these words in a text.
+#[track_caller]
+fn contains(text: &Value, words: &str) {
+    assert!(text.as_str().unwrap().contains(words), "{text}");
 }
 
 /// A channel as the window has them, and what it hears.

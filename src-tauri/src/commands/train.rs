@@ -8,14 +8,11 @@ use models::{
 };
 use tauri::State;
 
-use super::{Answer, App};
+use super::App;
 use crate::{
-    host::form,
+    host::plan::view::{EstimateView, MeasureView, PlanView},
     store::{run_file, runs},
-    wire::{
-        error::{AppError, Result},
-        view::{EstimateView, FieldView, MeasureView, PlanView},
-    },
+    wire::error::{AppError, Result},
 };
 
 /// What the form has in its fields: values as in a run file, by field.
@@ -24,17 +21,10 @@ type Filled = BTreeMap<String, String>;
 /// Where the starter's randomness starts.
 const STARTER_SEED: u64 = 42;
 
-/// The settings that the form folds away.
-#[tauri::command(async)]
-#[specta::specta]
-pub(super) fn train_fields() -> Answer<Vec<FieldView>> {
-    Ok(form::FIELDS.iter().map(FieldView::from).collect())
-}
-
 /// What a run would be. What is wrong with it is part of the answer.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn plan_run(app: State<'_, App>, filled: Filled) -> Answer<PlanView> {
+pub(super) fn plan_run(app: State<'_, App>, filled: Filled) -> Result<PlanView> {
     let resolved = match resolve(&app, &filled) {
         Ok(resolved) => resolved,
         Err(error) => return Ok(PlanView::refused(error)),
@@ -46,20 +36,22 @@ pub(super) fn plan_run(app: State<'_, App>, filled: Filled) -> Answer<PlanView> 
 /// Takes a few real steps, and says how long they took and how much memory.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn try_run(app: State<'_, App>, filled: Filled) -> Answer<MeasureView> {
+pub(super) fn try_run(app: State<'_, App>, filled: Filled) -> Result<MeasureView> {
     app.stop_trial.store(false, Ordering::SeqCst);
     let plan = resolve(&app, &filled)?.plan;
     let stop = || app.stop_trial.load(Ordering::SeqCst);
     match app.host.try_steps(&plan, &stop)? {
         Some(tried) => Ok(tried.forecast.into()),
-        None => Err(AppError::failed("the trial was stopped before it knew anything").into()),
+        None => Err(AppError::failed(
+            "the trial was stopped before it knew anything",
+        )),
     }
 }
 
 /// Ends the steps that are tried.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn stop_trial(app: State<'_, App>) -> Answer<()> {
+pub(super) fn stop_trial(app: State<'_, App>) -> Result<()> {
     app.stop_trial.store(true, Ordering::SeqCst);
     Ok(())
 }
@@ -67,43 +59,42 @@ pub(super) fn stop_trial(app: State<'_, App>) -> Answer<()> {
 /// Starts a run, or has it wait. Returns its id. A run that does not fit starts only with `force`.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn start_run(app: State<'_, App>, filled: Filled, force: bool) -> Answer<String> {
+pub(super) fn start_run(app: State<'_, App>, filled: Filled, force: bool) -> Result<String> {
     let resolved = resolve(&app, &filled)?;
     if let Some(fit) = resolved.misfit().filter(|_| !force) {
-        return Err(AppError::invalid(fit.refusal()).into());
+        return Err(AppError::invalid(fit.refusal()));
     }
-    Ok(app.start(&resolved)?)
+    app.start(&resolved)
 }
 
 /// Makes the starter's data and starts its run. Returns the run's id.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn start_starter(app: State<'_, App>) -> Answer<String> {
+pub(super) fn start_starter(app: State<'_, App>) -> Result<String> {
     let (_, request) = app.host.write_starter(STARTER_SEED, None)?;
     let resolved = app.host.plan(request)?;
     if let Some(fit) = resolved.misfit() {
         let hint = "close other programs, or what else is open here";
-        return Err(AppError::invalid(fit.refusal()).with_hint(hint).into());
+        return Err(AppError::invalid(fit.refusal()).with_hint(hint));
     }
-    Ok(app.start(&resolved)?)
+    app.start(&resolved)
 }
 
 /// What the fields of the form are for a run file.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn read_run_file(path: String) -> Answer<Filled> {
+pub(super) fn read_run_file(path: String) -> Result<Filled> {
     let request = run_file::read(&PathBuf::from(path))?;
-    Ok(run_file::fields(&request)?)
+    run_file::fields(&request)
 }
 
 /// Writes the form as a run file, with everything that was chosen and why.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn write_run_file(app: State<'_, App>, path: String, filled: Filled) -> Answer<()> {
+pub(super) fn write_run_file(app: State<'_, App>, path: String, filled: Filled) -> Result<()> {
     let text = run_file::write(&resolve(&app, &filled)?)?;
     let path = app.picked(&path)?;
-    replace_file(&path, text.as_bytes()).map_err(AppError::from)?;
-    Ok(())
+    Ok(replace_file(&path, text.as_bytes())?)
 }
 
 fn resolve(app: &App, filled: &Filled) -> Result<AnyResolved> {

@@ -16,7 +16,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    jobs::engine::{Control, Engine},
+    jobs::engine::Engine,
     power::supply::Power,
     store::{
         benchmarks::{self, BenchReport, FORMAT, MeasuredDevice, words_of},
@@ -85,10 +85,13 @@ impl Host {
         stop: &dyn Fn() -> bool,
     ) -> Result<BenchReport> {
         refuse_unknown(&request.only)?;
-        self.wait_for_runs(on_news, stop);
+        let mut waits = |run: &Run| on_news(BenchNews::Waits { run: run.clone() });
+        wait_while(&|| self.run_that_goes_on(), &mut waits, stop);
         let devices = self.devices_to_measure(&request.devices)?;
         for device in &devices {
-            self.wait_for_others(device, on_news, stop);
+            let folder = self.in_use_folder(device.requested());
+            let mut waits = |&work: &Work| on_news(BenchNews::WaitsFor { work, device });
+            wait_while(&|| in_use::now(&folder).first().copied(), &mut waits, stop);
         }
         let (start, power) = (Instant::now(), Power::now());
         let size = request.size.unwrap_or_else(|| size_for(&devices));
@@ -148,34 +151,6 @@ impl Host {
     /// How a benchmark compares with the one before it on this machine: whole sentences.
     pub(crate) fn since_last(&self, report: &BenchReport) -> Vec<String> {
         benchmarks::since_last(report, &benchmarks::list(&self.paths))
-    }
-
-    fn wait_for_runs(&self, on_news: &mut dyn FnMut(BenchNews<'_>), stop: &dyn Fn() -> bool) {
-        let mut waits_for = None;
-        while let Some(run) = self.run_that_goes_on().filter(|_| !stop()) {
-            if waits_for.as_ref() != Some(&run) {
-                on_news(BenchNews::Waits { run: run.clone() });
-                waits_for = Some(run);
-            }
-            thread::sleep(LOOK);
-        }
-    }
-
-    fn wait_for_others(
-        &self,
-        device: &FoundDevice,
-        on_news: &mut dyn FnMut(BenchNews<'_>),
-        stop: &dyn Fn() -> bool,
-    ) {
-        let folder = self.in_use_folder(device.requested());
-        let mut waits_for = None;
-        while let Some(&work) = in_use::now(&folder).first().filter(|_| !stop()) {
-            if waits_for != Some(work) {
-                on_news(BenchNews::WaitsFor { work, device });
-                waits_for = Some(work);
-            }
-            thread::sleep(LOOK);
-        }
     }
 
     fn run_that_goes_on(&self) -> Option<Run> {
@@ -279,18 +254,32 @@ impl Host {
             avoid_kernels: plan.checked.composed.clone(),
             seconds,
         };
-        let mut measured = None;
-        let mut hear = |reply| {
-            if let Reply::Measured { row } = reply {
-                measured = Some(*row);
-            }
+        let mut hear = |reply| match reply {
+            Reply::Measured { row } => Some(*row),
+            _ => None,
         };
-        let asked = engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()));
-        Ok(match (measured, asked) {
-            (Some(row), _) => row,
-            (None, Err(error)) => BenchRow::not_measured(case.clone(), error.message),
-            (None, Ok(())) => BenchRow::not_measured(case.clone(), "the engine said nothing"),
-        })
+        let why = match engine.ask_for(&ask, &mut hear, stop) {
+            Ok(Some(row)) => return Ok(row),
+            Ok(None) => "the engine said nothing".to_owned(),
+            Err(error) => error.message,
+        };
+        Ok(BenchRow::not_measured(case.clone(), why))
+    }
+}
+
+/// Waits while there is something to wait for, and says once of each what it is.
+fn wait_while<T: PartialEq>(
+    now: &dyn Fn() -> Option<T>,
+    waits: &mut dyn FnMut(&T),
+    stop: &dyn Fn() -> bool,
+) {
+    let mut waits_for = None;
+    while let Some(there) = now().filter(|_| !stop()) {
+        if waits_for.as_ref() != Some(&there) {
+            waits(&there);
+            waits_for = Some(there);
+        }
+        thread::sleep(LOOK);
     }
 }
 

@@ -16,7 +16,7 @@ use models::{
 
 use super::{Host, hub};
 use crate::{
-    jobs::engine::{Control, Engine},
+    jobs::engine::Engine,
     store::{
         self,
         in_use::{self, InUse, Work},
@@ -144,23 +144,20 @@ impl OpenModel {
         if let Some(needed) = needed_bytes {
             refuse_what_does_not_fit(needed, engine.devices(), place.used)?;
         }
-        let mut opened = None;
-        let mut hear = |reply| {
-            if let Reply::Opened {
+        let mut hear = |reply| match reply {
+            Reply::Opened {
                 answers,
                 context,
                 warnings,
-            } = reply
-            {
-                opened = Some((answers, context, warnings));
-            }
+            } => Some((answers, context, warnings)),
+            _ => None,
         };
         let ask = Ask::OpenChat {
             folder,
             device: place.device,
             checked,
         };
-        engine.ask(&ask, &mut hear, &|| Control::Continue)?;
+        let opened = engine.ask_for(&ask, &mut hear, &|| false)?;
         let opened = opened.ok_or_else(|| AppError::failed("the engine opened nothing"));
         let (answers, context, warnings) = opened?;
         Ok(Self {
@@ -201,14 +198,15 @@ impl OpenModel {
             settings: settings.clone(),
         };
         let _in_use = InUse::begin(&self.in_use, Work::Answer);
-        let mut answer = None;
         let mut hear = |reply| match reply {
-            Reply::Wrote { piece } => show(&piece),
-            Reply::Answered { said } => answer = Some(said),
-            _ => {}
+            Reply::Wrote { piece } => {
+                show(&piece);
+                None
+            }
+            Reply::Answered { said } => Some(said),
+            _ => None,
         };
-        self.engine
-            .ask(&ask, &mut hear, &|| Control::stop_if(stop()))?;
+        let answer = self.engine.ask_for(&ask, &mut hear, stop)?;
         answer.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
     }
 }

@@ -216,18 +216,17 @@ impl Check<'_> {
             device: self.device.requested(),
             fault: self.fault.cloned(),
         };
-        let mut found = Fallback::Cpu;
         let tried = self.take_engine().and_then(|mut engine| {
-            let mut hear = |reply| {
-                if let Reply::FellBack { fallback } = reply {
-                    found = fallback;
-                }
+            let mut hear = |reply| match reply {
+                Reply::FellBack { fallback } => Some(fallback),
+                _ => None,
             };
-            engine.ask(&ask, &mut hear, &|| Control::Continue)?;
-            Ok(engine)
+            let found = engine.ask_for(&ask, &mut hear, &|| false)?;
+            Ok((engine, found))
         });
-        self.engine = tried.ok();
-        found
+        let (engine, found) = tried.ok().unzip();
+        self.engine = engine;
+        found.flatten().unwrap_or(Fallback::Cpu)
     }
 
     fn add(&mut self, row: CheckRow) {

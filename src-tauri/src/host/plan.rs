@@ -2,6 +2,9 @@
 //!
 //! Deliberately absent: what has to be read for it, and what is chosen, which its kind of learning knows.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::{any::Any, sync::Arc};
 
 use models::{

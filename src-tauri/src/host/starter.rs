@@ -13,7 +13,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    jobs::engine::{Control, Engine},
+    jobs::engine::Engine,
     store::{in_use::Work, runs::Run},
     wire::{
         engine::{Ask, Reply},
@@ -51,17 +51,17 @@ impl Host {
             device,
             questions: data.held_out.clone(),
         };
-        let mut examination = None;
         let mut hear = |reply| match reply {
-            Reply::Examined { count } => progress(count),
-            Reply::Passed {
-                examination: passed,
-            } => examination = Some(passed),
-            _ => {}
+            Reply::Examined { count } => {
+                progress(count);
+                None
+            }
+            Reply::Passed { examination } => Some(examination),
+            _ => None,
         };
         let mut engine = Engine::start(self.kind_of(device), None)?;
         let _in_use = self.use_device(device, Work::Examination);
-        engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()))?;
+        let examination = engine.ask_for(&ask, &mut hear, stop)?;
         examination
             .ok_or_else(|| AppError::failed("the engine ended the examination without a word"))
     }

@@ -63,11 +63,9 @@ impl Host {
         /// Two may proceed at once, each with a folder for what it saves.
         static TRIALS: AtomicUsize = AtomicUsize::new(0);
 
-        let mut tried = None;
-        let mut hear = |reply| {
-            if let Reply::Tried { forecast } = reply {
-                tried = Some(forecast);
-            }
+        let mut hear = |reply| match reply {
+            Reply::Tried { forecast } => Some(forecast),
+            _ => None,
         };
         let number = TRIALS.fetch_add(1, Ordering::Relaxed);
         let name = format!(".trial-{}-{number}", process::id());
@@ -82,14 +80,13 @@ impl Host {
             .filter(|device| device.requested() == plan.run.device)
             .find_map(|device| device.free_bytes);
         let in_use = self.use_device(plan.run.device, Work::Trial);
-        let asked = engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()));
+        let tried = engine.ask_for(&ask, &mut hear, stop);
         // An engine that was ended in the middle of a save leaves what it had written.
         for left in [name.clone(), format!(".{name}.writing")] {
             let _ = fs::remove_dir_all(self.paths.runs.join(left));
         }
-        asked?;
         let others = in_use.map_or_else(Vec::new, |in_use| in_use.others());
-        match tried {
+        match tried? {
             None if !stop() => Err(AppError::failed(
                 "the engine ended the trial without a word",
             )),

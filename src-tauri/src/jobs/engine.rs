@@ -279,6 +279,23 @@ impl Engine {
         }
     }
 
+    /// Asks for one thing, which `hear` finds among the replies, until it is done or `stop` ends it. What came counts, however the
+    /// engine ended after it.
+    pub(crate) fn ask_for<T>(
+        &mut self,
+        ask: &Ask,
+        hear: &mut dyn FnMut(Reply) -> Option<T>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<T>> {
+        let mut found = None;
+        let mut find = |reply| found = hear(reply).or(found.take());
+        let asked = self.ask(ask, &mut find, &|| Control::stop_if(stop()));
+        match found {
+            None => asked.map(|()| None),
+            found => Ok(found),
+        }
+    }
+
     fn send(&mut self, ask: &Ask) -> Result<()> {
         let line =
             serde_json::to_string(ask).map_err(|error| AppError::failed(error.to_string()))?;

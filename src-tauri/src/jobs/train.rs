@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::VecDeque,
     fs,
     path::Path,
     process, thread,
@@ -10,11 +10,7 @@ use std::{
 };
 
 use models::{
-    checkpoint::{
-        keep::{Checkpoint, Checkpoints},
-        save::{replace_folder, write_safetensors},
-        whole::write_state,
-    },
+    checkpoint::keep::{Checkpoint, Checkpoints},
     device::{
         self, Choice, Device,
         memory::reset_peak,
@@ -24,7 +20,7 @@ use models::{
     train::{
         self, Kind, Observer, RunPlan, Task, TrainEvent, TrainPlan, TrainState,
         forecast::{self, Forecast},
-        state::read_saved,
+        state::{read_saved, save_piece},
     },
     with_kind,
 };
@@ -144,25 +140,6 @@ fn save_seconds(
     }
     let written = save_piece(task, folder, MAX_SAVED_BYTES / 8).ok()?;
     Some(started.elapsed().as_secs_f64() * bytes as f64 / written as f64)
-}
-
-/// Saves so many bytes of the weights that learn, or as few more as there have to be, just as a checkpoint is saved. Returns
-/// how many there were.
-fn save_piece(task: &impl Task, folder: &Path, most: u64) -> Result<u64> {
-    let mut piece = BTreeMap::new();
-    let mut bytes = 0;
-    for weight in task.parameters().trainable() {
-        if bytes >= most {
-            break;
-        }
-        bytes += weight.tensor().elem_count() as u64 * 4;
-        piece.insert(weight.name().to_owned(), weight.tensor());
-    }
-    replace_folder(folder, |folder| {
-        write_safetensors(&folder.join("piece.safetensors"), &piece, HashMap::new())?;
-        write_state(folder, serde_json::Map::new())
-    })?;
-    Ok(bytes)
 }
 
 fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {

@@ -13,22 +13,9 @@ pub(crate) struct Power {
     pub(crate) on_battery: Option<bool>,
     /// Whether the user or the system asked for less power and speed.
     pub(crate) low_power_mode: Option<bool>,
-}
-
-/// What there is to run on now, and how much of it. Nothing where the system does not say.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Supply {
-    /// Whether it runs on its battery.
-    pub(crate) on_battery: Option<bool>,
-    /// How full the battery is: the mean of several.
+    /// How full the battery is: the mean of several. Figures are kept without it.
+    #[serde(skip)]
     pub(crate) percent: Option<u8>,
-}
-
-impl Supply {
-    /// Asks the system.
-    pub(crate) fn now() -> Self {
-        supply_now()
-    }
 }
 
 impl Power {
@@ -46,6 +33,7 @@ impl Power {
         Self {
             on_battery: either(self.on_battery, other.on_battery),
             low_power_mode: either(self.low_power_mode, other.low_power_mode),
+            percent: self.percent,
         }
     }
 
@@ -65,31 +53,15 @@ impl Power {
 }
 
 #[cfg(target_os = "linux")]
-const SUPPLIES: &str = "/sys/class/power_supply";
-
-#[cfg(target_os = "linux")]
 fn now() -> Power {
-    let profile = Path::new("/sys/firmware/acpi/platform_profile");
-    read_files(Path::new(SUPPLIES), profile)
-}
-
-#[cfg(target_os = "linux")]
-fn supply_now() -> Supply {
-    read_supplies(Path::new(SUPPLIES))
-}
-
-#[cfg(any(target_os = "linux", test))]
-fn read_files(supplies: &Path, profile: &Path) -> Power {
-    let profile = std::fs::read_to_string(profile).ok();
-    Power {
-        on_battery: read_supplies(supplies).on_battery,
-        low_power_mode: profile.map(|text| text.trim() == "low-power"),
-    }
+    let supplies = Path::new("/sys/class/power_supply");
+    read_files(supplies, Path::new("/sys/firmware/acpi/platform_profile"))
 }
 
 /// The kernel has a folder for each battery and each plug (Documentation/ABI/testing/sysfs-class-power).
 #[cfg(any(target_os = "linux", test))]
-fn read_supplies(supplies: &Path) -> Supply {
+fn read_files(supplies: &Path, profile: &Path) -> Power {
+    let profile = std::fs::read_to_string(profile).ok();
     let folders = std::fs::read_dir(supplies).into_iter().flatten().flatten();
     let mut on_battery = None;
     let mut percents = Vec::new();
@@ -105,8 +77,9 @@ fn read_supplies(supplies: &Path) -> Supply {
             percents.extend(read("capacity").and_then(|text| text.parse::<u8>().ok()));
         }
     }
-    Supply {
+    Power {
         on_battery,
+        low_power_mode: profile.map(|text| text.trim() == "low-power"),
         percent: mean(&percents),
     }
 }
@@ -124,11 +97,6 @@ fn now() -> Power {
 }
 
 #[cfg(target_os = "macos")]
-fn supply_now() -> Supply {
-    read_pmset_supply(pmset(&["-g", "batt"]).as_deref())
-}
-
-#[cfg(target_os = "macos")]
 fn pmset(words: &[&str]) -> Option<String> {
     let output = std::process::Command::new("/usr/bin/pmset")
         .args(words)
@@ -137,7 +105,8 @@ fn pmset(words: &[&str]) -> Option<String> {
     text.map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What `pmset` says of the battery and of the settings in use.
+/// What `pmset` says of the battery and of the settings in use. The battery has a line for each that is inside, and others for
+/// those of a mouse or a socket.
 #[cfg(any(target_os = "macos", test))]
 fn read_pmset(battery: Option<&str>, settings: Option<&str>) -> Power {
     let is_set = |line: &str| {
@@ -147,15 +116,6 @@ fn read_pmset(battery: Option<&str>, settings: Option<&str>) -> Power {
             .contains(&name)
             .then(|| value.trim() == "1")
     };
-    Power {
-        on_battery: read_pmset_supply(battery).on_battery,
-        low_power_mode: settings.and_then(|text| text.lines().find_map(is_set)),
-    }
-}
-
-/// What `pmset` says of the battery: a line for each that is inside, and others for those of a mouse or a socket.
-#[cfg(any(target_os = "macos", test))]
-fn read_pmset_supply(battery: Option<&str>) -> Supply {
     let percent = |line: &str| {
         let rest = line.trim().strip_prefix("-InternalBattery")?;
         rest.split_once('%')?
@@ -166,32 +126,25 @@ fn read_pmset_supply(battery: Option<&str>) -> Supply {
             .ok()
     };
     let percents: Option<Vec<u8>> = battery.map(|text| text.lines().filter_map(percent).collect());
-    Supply {
+    Power {
         on_battery: battery.map(|text| text.contains("'Battery Power'")),
+        low_power_mode: settings.and_then(|text| text.lines().find_map(is_set)),
         percent: percents.and_then(|percents| mean(&percents)),
     }
 }
 
 #[cfg(windows)]
 fn now() -> Power {
-    let status = system_power();
-    Power {
-        on_battery: supply_now().on_battery,
-        low_power_mode: status.map(|status| status.SystemStatusFlag == 1),
-    }
-}
-
-#[cfg(windows)]
-fn supply_now() -> Supply {
     let Some(status) = system_power() else {
-        return Supply::default();
+        return Power::default();
     };
-    Supply {
+    Power {
         on_battery: match status.ACLineStatus {
             0 => Some(true),
             1 => Some(false),
             _ => None,
         },
+        low_power_mode: Some(status.SystemStatusFlag == 1),
         // 255 is for a machine that does not know.
         percent: Some(status.BatteryLifePercent).filter(|&percent| percent <= 100),
     }
@@ -213,11 +166,6 @@ fn now() -> Power {
     Power::default()
 }
 
-#[cfg(not(any(target_os = "macos", target_os = "linux", windows)))]
-fn supply_now() -> Supply {
-    Supply::default()
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -237,8 +185,8 @@ mod tests {
         };
         let supplies = folder.path().join("supplies");
         let read = || read_files(&supplies, &profile);
-        let percent = || read_supplies(&supplies).percent;
-        assert_eq!((read(), percent()), (Power::default(), None));
+        let percent = || read().percent;
+        assert_eq!(read(), Power::default());
 
         supply(
             "mouse",
@@ -277,39 +225,38 @@ mod tests {
         let settings = "System-wide power settings:\nCurrently in use:\n standby              1\n lowpowermode         1\n";
         let battery =
             "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=1)\t80%; discharging;\n";
-        assert_eq!(read_pmset_supply(Some(battery)).percent, Some(80));
-        let power = read_pmset(Some(battery), Some(settings));
-        assert_eq!(
-            (power.on_battery, power.low_power_mode),
-            (Some(true), Some(true))
-        );
-        let plugged = read_pmset(
-            Some("Now drawing from 'AC Power'\n"),
-            Some(" lowpowermode 0\n"),
-        );
-        assert_eq!(
-            (plugged.on_battery, plugged.low_power_mode),
-            (Some(false), Some(false))
-        );
-        assert_eq!(
-            read_pmset(None, Some(" powermode 1\n")).low_power_mode,
-            Some(true)
-        );
-        assert_eq!(
-            read_pmset(None, Some(" powermode 2\n")).low_power_mode,
-            Some(false)
-        );
+        let plugged = "Now drawing from 'AC Power'\n";
         let other = "Now drawing from 'AC Power'\n -Mouse (id=2)\t9%; discharging present: true\n \
                      -InternalBattery-0 (id=1)\t100%; charged; 0:00 remaining present: true\n";
-        assert_eq!(
-            read_pmset_supply(Some(other)),
-            Supply {
-                on_battery: Some(false),
-                percent: Some(100)
-            }
-        );
-        assert_eq!(read_pmset_supply(None), Supply::default());
-        assert_eq!(read_pmset(None, None), Power::default());
-        assert_eq!(plugged.or(power), power);
+        for (battery, settings, on_battery, low_power_mode, percent) in [
+            (
+                Some(battery),
+                Some(settings),
+                Some(true),
+                Some(true),
+                Some(80),
+            ),
+            (
+                Some(plugged),
+                Some(" lowpowermode 0\n"),
+                Some(false),
+                Some(false),
+                None,
+            ),
+            (None, Some(" powermode 1\n"), None, Some(true), None),
+            (None, Some(" powermode 2\n"), None, Some(false), None),
+            (Some(other), None, Some(false), None, Some(100)),
+            (None, None, None, None, None),
+        ] {
+            let expected = Power {
+                on_battery,
+                low_power_mode,
+                percent,
+            };
+            assert_eq!(read_pmset(battery, settings), expected);
+        }
+        let plugged = read_pmset(Some(plugged), Some(" lowpowermode 0\n"));
+        let both = plugged.or(read_pmset(Some(battery), Some(settings)));
+        assert_eq!(both.describe().unwrap(), "on battery, in low-power mode");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::supply::Supply;
+use super::supply::Power;
 
 /// How often the system is asked: macOS and Linux start a program or read files for it.
 const LOOK: Duration = Duration::from_secs(15);
@@ -25,7 +25,7 @@ pub(crate) struct PauseRules {
 #[derive(Debug, Default)]
 pub(crate) struct PowerWatch {
     looked: Option<Instant>,
-    supply: Supply,
+    power: Power,
     /// Whether the battery was too low, and has not come back above the limit since.
     is_low: bool,
 }
@@ -40,14 +40,14 @@ impl PowerWatch {
     ///
     /// Cheap enough to ask before every step. The system is asked every 15 s at most, and never when no rule wants it.
     pub(crate) fn why_pause(&mut self, rules: PauseRules) -> Option<String> {
-        self.why_pause_at(rules, Instant::now(), Supply::now)
+        self.why_pause_at(rules, Instant::now(), Power::now)
     }
 
     fn why_pause_at(
         &mut self,
         rules: PauseRules,
         now: Instant,
-        look: impl FnOnce() -> Supply,
+        look: impl FnOnce() -> Power,
     ) -> Option<String> {
         if !rules.on_battery && rules.below_percent == 0 {
             *self = Self::new();
@@ -56,7 +56,7 @@ impl PowerWatch {
         let is_due = |looked: Instant| now.duration_since(looked) >= LOOK;
         if self.looked.is_none_or(is_due) {
             self.looked = Some(now);
-            self.supply = look();
+            self.power = look();
         }
         self.decide(rules)
     }
@@ -64,8 +64,8 @@ impl PowerWatch {
     fn decide(&mut self, rules: PauseRules) -> Option<String> {
         let limit = rules.below_percent;
         let goes_on_at = limit.saturating_add(ABOVE).min(100);
-        let on_battery = self.supply.on_battery == Some(true);
-        let percent = self.supply.percent.filter(|_| on_battery && limit > 0);
+        let on_battery = self.power.on_battery == Some(true);
+        let percent = self.power.percent.filter(|_| on_battery && limit > 0);
         let wanted = if self.is_low { goes_on_at } else { limit };
         self.is_low = percent.is_some_and(|percent| percent < wanted);
         if rules.on_battery && on_battery {
@@ -93,18 +93,19 @@ mod tests {
         }
     }
 
-    fn supply(on_battery: bool, percent: u8) -> Supply {
-        Supply {
+    fn supply(on_battery: bool, percent: u8) -> Power {
+        Power {
             on_battery: Some(on_battery),
             percent: Some(percent),
+            ..Power::default()
         }
     }
 
     /// What is said of each reading, one after the other.
-    fn said(rules: PauseRules, readings: &[Supply]) -> Vec<Option<String>> {
+    fn said(rules: PauseRules, readings: &[Power]) -> Vec<Option<String>> {
         let mut watch = PowerWatch::new();
         let mut now = Instant::now();
-        let mut report = |reading: &Supply| {
+        let mut report = |reading: &Power| {
             now += LOOK;
             watch.why_pause_at(rules, now, || *reading)
         };
@@ -126,7 +127,7 @@ mod tests {
             supply(false, 50),
             supply(true, 99),
             supply(false, 99),
-            Supply::default(),
+            Power::default(),
         ];
         let message = Some("on battery".to_owned());
         let expected = [None, message, None, None];
@@ -154,7 +155,7 @@ mod tests {
             [true, false, false]
         );
         // What does not say its charge is left alone.
-        let unknown = Supply {
+        let unknown = Power {
             percent: None,
             ..supply(true, 0)
         };

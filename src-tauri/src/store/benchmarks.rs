@@ -71,6 +71,7 @@ pub(crate) struct MeasuredDevice {
 
 /// How two benchmarks differ on one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
 pub(crate) struct Comparison {
     /// The device of the earlier one, and that of the later.
     pub(crate) devices: [String; 2],
@@ -82,6 +83,7 @@ pub(crate) struct Comparison {
 
 /// How one case differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
 pub(crate) struct ComparedRow {
     /// `LoRA step, shape of SmolLM2-135M, 4 x 256 tokens, f32`.
     pub(crate) config: String,

@@ -42,6 +42,7 @@ pub(crate) struct CheckReport {
 
 /// Something a run needs besides right numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
 pub(crate) struct Step {
     /// `The engine starts`.
     pub(crate) name: String,

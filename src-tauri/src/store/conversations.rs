@@ -12,7 +12,7 @@ use crate::wire::error::{AppError, Result};
 /// A conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "gui", derive(specta::Type))]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct ConversationFile {
     /// The name of its file. Empty until it is first saved.
     pub(crate) id: String,
@@ -32,7 +32,7 @@ pub(crate) struct ConversationFile {
 /// One exchange.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "gui", derive(specta::Type))]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct TurnFile {
     /// What the user said.
     pub(crate) said: String,

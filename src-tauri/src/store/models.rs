@@ -46,25 +46,6 @@ pub(crate) enum ModelPlace {
     Cache,
 }
 
-/// What is known of a model without reading its weights.
-#[cfg(feature = "gui")]
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ModelInfo {
-    pub(crate) model: StoredModel,
-    /// `llama`, if its config says.
-    pub(crate) architecture: Option<String>,
-    /// How many numbers it has.
-    pub(crate) parameters: Option<u64>,
-    /// What its folder holds.
-    pub(crate) bytes: u64,
-    /// The longest text it reads, in tokens.
-    pub(crate) context: Option<usize>,
-    /// Whether it was taught to answer.
-    pub(crate) answers: bool,
-    /// Why it can't be trained or talked to.
-    pub(crate) problem: Option<String>,
-}
-
 /// All models in the app's folder, in those the user added and in the Hub's cache, by name.
 pub(crate) fn list(paths: &Paths, settings: &Settings) -> Vec<StoredModel> {
     let mut models = below(&paths.models, ModelPlace::Own);
@@ -92,42 +73,6 @@ pub(crate) fn models_in(folder: &Path) -> Vec<StoredModel> {
         )],
         false => below(folder, ModelPlace::Added),
     }
-}
-
-/// What is known of a model without reading its weights.
-#[cfg(feature = "gui")]
-pub(crate) fn info(model: StoredModel) -> ModelInfo {
-    use models::{arch::config::DecoderConfig, checkpoint::folder::ModelFolder};
-
-    let bytes = model_bytes(&model.path);
-    let tokenizer = fs::read_to_string(model.path.join("tokenizer_config.json"));
-    let answers = model.path.join("chat_template.jinja").is_file()
-        || tokenizer.is_ok_and(|text| text.contains("\"chat_template\""));
-    let mut info = ModelInfo {
-        architecture: None,
-        parameters: None,
-        bytes,
-        context: None,
-        answers,
-        problem: None,
-        model,
-    };
-    match ModelFolder::open(&info.model.path) {
-        Err(error) => info.problem = Some(error.to_string()),
-        Ok(folder) => {
-            let architecture = folder.config.get("model_type");
-            info.architecture = architecture.and_then(|it| it.as_str()).map(str::to_owned);
-            match DecoderConfig::from_json(&folder.config) {
-                Ok(config) => info.context = Some(config.max_position_embeddings),
-                Err(error) => info.problem = Some(error.to_string()),
-            }
-            match folder.parameter_count() {
-                Ok(count) => info.parameters = Some(count),
-                Err(error) => info.problem = Some(error.to_string()),
-            }
-        }
-    }
-    info
 }
 
 /// Bytes of the files in a folder. A link to a file counts as nothing: the file lies elsewhere, and is counted there.

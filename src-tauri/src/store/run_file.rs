@@ -1,6 +1,5 @@
 //! Run files: requests that people write, and plans that are kept with a run.
 
-mod names;
 mod unknown;
 
 use std::{collections::BTreeMap, fs, path::Path};
@@ -205,10 +204,8 @@ pub(crate) fn with_field(text: &str, field: &str, value: Value) -> Result<String
 /// The text of another plan than that in `text`, with `why` beside each value that is new.
 pub(crate) fn with_plan(text: &str, plan: &AnyPlan, why: &str) -> Result<String> {
     let values = |text: &str| -> BTreeMap<String, (String, String)> {
-        let values = yaml::commented_values(text).into_iter();
-        values
-            .map(|(field, value, comment)| (field, (value, comment)))
-            .collect()
+        let lines = yaml::plan_lines(text).into_iter();
+        lines.map(|it| (it.field, (it.value, it.why))).collect()
     };
     let old = values(text);
     let new = values(&yaml::write_with_comments(plan, |_| None)?);
@@ -221,12 +218,6 @@ pub(crate) fn with_plan(text: &str, plan: &AnyPlan, why: &str) -> Result<String>
         }
         .filter(|comment| !comment.is_empty())
     })
-}
-
-/// Each value in the text of a plan: its field, the value, and the reason beside it.
-#[cfg(feature = "gui")]
-pub(crate) fn lines(text: &str) -> Vec<(String, String, String)> {
-    yaml::commented_values(text)
 }
 
 /// A request as changes to an empty one: each field with its value, written as in a file.

@@ -32,7 +32,7 @@ const LATEST_STEPS: usize = 50;
 const LOOK_BESIDE: Duration = Duration::from_secs(1);
 
 /// How far a run is.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct RunState {
     /// The run.
     pub(crate) id: String,
@@ -78,7 +78,7 @@ pub(crate) struct RunState {
 }
 
 /// What a run is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "gui", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunStatus {
@@ -93,6 +93,7 @@ pub(crate) enum RunStatus {
     /// It ended with an error.
     Failed,
     /// Its process went away without a word: a crash, a power cut.
+    #[default]
     Interrupted,
 }
 
@@ -285,27 +286,7 @@ impl RunState {
     fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
-            status: RunStatus::Interrupted,
-            step: 0,
-            steps: 0,
-            first_loss: None,
-            loss: None,
-            best_loss: None,
-            problem: None,
-            hint: None,
-            force_helps: false,
-            started: None,
-            changed: None,
-            seconds: 0.0,
-            step_millis: None,
-            units_per_second: None,
-            memory_bytes: None,
-            peak_memory_bytes: None,
-            device: None,
-            parameters: None,
-            trainable_parameters: None,
-            saved: false,
-            damage: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -11,6 +11,9 @@
 //!   lock            held by the process that trains it
 //! ```
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::{
     fs::{self, File, TryLockError},
     path::{Path, PathBuf},

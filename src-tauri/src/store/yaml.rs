@@ -127,15 +127,26 @@ pub(crate) fn write_with_comments(
     Ok(written)
 }
 
-/// Each value that stands in a line of its own, with its field and the comment beside it.
-pub(crate) fn commented_values(text: &str) -> Vec<(String, String, String)> {
+/// A value that stands in a line of its own.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
+pub(crate) struct PlanLine {
+    /// `lora.rank`.
+    pub(crate) field: String,
+    pub(crate) value: String,
+    /// The comment beside it. Empty where there is none.
+    pub(crate) why: String,
+}
+
+/// Each value that stands in a line of its own.
+pub(crate) fn plan_lines(text: &str) -> Vec<PlanLine> {
     let lines = text.lines().enumerate().filter_map(|(index, line)| {
         let field = field_of_line(text, index + 1)?;
         let (_, rest) = line.split_once(':')?;
-        let (value, comment) = rest.rsplit_once("  # ").unwrap_or((rest, ""));
-        let value = value.trim();
+        let (value, why) = rest.rsplit_once("  # ").unwrap_or((rest, ""));
+        let (value, why) = (value.trim().to_owned(), why.trim().to_owned());
         // A field that has fields of its own has no value.
-        (!value.is_empty()).then(|| (field, value.to_owned(), comment.trim().to_owned()))
+        (!value.is_empty()).then_some(PlanLine { field, value, why })
     });
     lines.collect()
 }
@@ -214,12 +225,8 @@ mod tests {
         let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(read, value);
 
-        assert_eq!(
-            commented_values(&text)[2],
-            ["lora.targets", "[q, \"v: w\"]", "two"]
-                .map(str::to_owned)
-                .into()
-        );
+        let [field, value, why] = ["lora.targets", "[q, \"v: w\"]", "two"].map(str::to_owned);
+        assert_eq!(plan_lines(&text)[2], PlanLine { field, value, why });
     }
 
     #[test]

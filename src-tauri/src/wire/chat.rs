@@ -20,6 +20,7 @@ pub(crate) enum Prompt {
 
 /// How answers are written. Each can be changed between two of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChatSettings {
     /// Scores are divided by it: 0 always takes the likeliest token, 1 draws as the model says.

@@ -10,6 +10,7 @@ pub(crate) type Result<T, E = AppError> = std::result::Result<T, E>;
 
 /// What a person learns when something fails.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
 #[error("{message}")]
 pub(crate) struct AppError {
     /// What the caller can do about it.
@@ -22,12 +23,15 @@ pub(crate) struct AppError {
     pub(crate) field: Option<String>,
     /// Whether the same works when it is forced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "gui", specta(skip))]
     pub(crate) force_helps: bool,
     /// What else is wrong with the same request.
     #[serde(default, skip_serializing_if = "<[Problem]>::is_empty")]
+    #[cfg_attr(feature = "gui", specta(skip))]
     pub(crate) others: Box<[Problem]>,
     /// Why a run does not fit, and what would make it fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "gui", specta(skip))]
     pub(crate) fit: Option<Box<Fit>>,
 }
 

@@ -3,5 +3,3 @@
 pub(crate) mod chat;
 pub(crate) mod engine;
 pub(crate) mod error;
-#[cfg(feature = "gui")]
-pub(crate) mod view;

@@ -1,10 +1,9 @@
 // Benchmarks: four of this machine, one from elsewhere, and one that is done when it is asked for.
 
-import type { BenchDeviceView, BenchProgressView, BenchView, ComparisonView, PublishedView } from "../../../ui/src/api";
+import type { BenchDeviceView, BenchProgressView, BenchView, Comparison } from "../../../ui/src/api";
 import kept from "./answers/benchmarks.json";
 import comparison from "./answers/comparison.json";
 import imported from "./answers/imported-benchmark.json";
-import published from "./answers/published.json";
 import { bench, now, recorded, refuse, type Some, Things, wait } from "./scene";
 
 const benchmarks = new Things<BenchView>("benchmark", ({ id }) => id, kept);
@@ -52,7 +51,7 @@ export const benchAnswers = {
   },
 
   stopBenchmark: () => void (isStopped = true),
-  compareBenchmarks: () => recorded<ComparisonView[]>(comparison),
+  compareBenchmarks: () => recorded<Comparison[]>(comparison),
 
   importBenchmark: (path) => {
     const brought = recorded<BenchView>(imported);
@@ -62,5 +61,4 @@ export const benchAnswers = {
   },
 
   deleteBenchmark: (id) => void benchmarks.remove(id),
-  publishedFigures: () => recorded<PublishedView[]>(published),
 } satisfies Some;

@@ -23,7 +23,7 @@ export const chatAnswers = {
     return {
       answers,
       context: answers ? 8192 : 256,
-      sampling: { temperature: 0.7, topK: 0, topP: 0.9, minP: 0, repetitionPenalty: 1, seed: 42, maxTokens: 512 },
+      sampling: { temperature: 0.7, top_k: 0, top_p: 0.9, min_p: 0, repetition_penalty: 1, seed: 42, max_tokens: 512 },
       warnings: [],
       base: answers && /^\d{4}-/.test(name) ? `${HOME}/models/SmolLM2-1.7B-Instruct` : null,
     };
@@ -36,11 +36,11 @@ export const chatAnswers = {
 
   answer: async (place, messages, sampling, pieces) => {
     if (!isOpen[place]) refuse("no model is open", "choose one first");
-    if (messages.at(-1)?.text.includes("fail")) refuse("out of memory: the answer needs 2.1 GB and 0.9 GB are free", "close the model beside it, or begin a new conversation");
+    if (messages.at(-1)?.content.includes("fail")) refuse("out of memory: the answer needs 2.1 GB and 0.9 GB are free", "close the model beside it, or begin a new conversation");
     isStopped[place] = false;
     const whole = (place === 0 ? MARKDOWN : PLAIN).match(/\s*\S+/g) ?? [];
     const written: string[] = [];
-    for (const word of whole.slice(0, sampling.maxTokens)) {
+    for (const word of whole.slice(0, sampling.max_tokens)) {
       await wait(12);
       if (isStopped[place]) break;
       written.push(word);

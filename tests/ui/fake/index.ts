@@ -1,7 +1,7 @@
 // A made-up app behind the window, for tests and for pictures. Only a build in the mode `fake` has it.
 //
 // What it says is in `answers`; the code here only has things happen. A test of the commands (`commands/tests/recording.rs`)
-// writes the fields, plans, inspections, devices and published figures, as the app says them on the computer in `machine`.
+// writes the plans, inspections and devices, as the app says them on the computer in `machine`.
 //
 // The address says what is shown. `?scene=` is `full`, `empty` (the first start), `broken` (commands refuse), `offered`
 // (runs were running when the app last ended) or `offline` (the Hub can't be asked). `?points=` gives the run that is running

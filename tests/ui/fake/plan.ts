@@ -1,7 +1,6 @@
 // A run before it starts: what the app said of forms that were filled in.
 
-import type { FieldProblemView, FieldView, Filled, PlanView } from "../../../ui/src/api";
-import fields from "./answers/fields.json";
+import type { FieldProblemView, Filled, PlanView } from "../../../ui/src/api";
 import plans from "./answers/plans.json";
 import { beginRun, runAnswers } from "./runs";
 import { asks, recorded, refuse, scene, type Some, wait } from "./scene";
@@ -26,8 +25,6 @@ function check(filled: Filled): PlanView {
 let isStopped = false;
 
 export const planAnswers = {
-  trainFields: () => fields satisfies FieldView[],
-
   planRun: async (filled) => {
     await wait(40);
     return planOf(filled);

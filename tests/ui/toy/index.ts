@@ -16,7 +16,6 @@ export const form: KindForm = {
   lines: {},
   paths: [],
   labels: { "toy.colour": "Colour" },
-  spellings: {},
   telling: [],
   lighter: "Fewer toys.",
   method: () => "",

@@ -5,212 +5,193 @@ import { invoke as __TAURI_INVOKE, Channel } from "@tauri-apps/api/core";
 /** Commands */
 export const commands = {
 	/**  What it computes on, and what was done so far. */
-	home: () => typedError<HomeView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("home")),
-	/**  What goes on. */
-	status: () => typedError<StatusView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("status")),
+	home: () => typedError<HomeView, AppError>(__TAURI_INVOKE("home")),
+	/**  What is running. */
+	status: () => typedError<StatusView, AppError>(__TAURI_INVOKE("status")),
 	/**  Says that the page is there, and hears from now on what the window has to know at once. */
-	listen: (news: Channel<News_Deserialize>) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("listen", { news })),
-	/**  Closes the window. What happens to the run that goes on was asked before. */
-	leave: (how: Leaving) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("leave", { how })),
-	/**  Goes on with the runs that were going on or waiting when the app last ended. */
-	resumeOffered: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("resume_offered")),
+	listen: (news: Channel<News>) => typedError<null, AppError>(__TAURI_INVOKE("listen", { news })),
+	/**  Closes the window. What happens to the run that is running was asked before. */
+	leave: (how: Leaving) => typedError<null, AppError>(__TAURI_INVOKE("leave", { how })),
+	/**  Continues with the runs that were running or waiting when the app last ended. */
+	resumeOffered: () => typedError<null, AppError>(__TAURI_INVOKE("resume_offered")),
 	/**  Leaves those runs as they are. */
-	forgetOffered: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("forget_offered")),
+	forgetOffered: () => typedError<null, AppError>(__TAURI_INVOKE("forget_offered")),
 	/**  What the user prefers, and where everything lies. */
-	settings: () => typedError<SettingsView, ErrorView_Serialize>(__TAURI_INVOKE("settings")),
+	settings: () => typedError<SettingsView, AppError>(__TAURI_INVOKE("settings")),
 	/**  Changes one of them. The value is written as in the settings' file. */
-	setSetting: (name: string, value: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("set_setting", { name, value })),
+	setSetting: (name: string, value: string) => typedError<null, AppError>(__TAURI_INVOKE("set_setting", { name, value })),
 	/**  Asks for a file or folder with the system's dialog. Nothing when the user thinks better of it. */
-	pick: (what: Pick, name: string | null) => typedError<string | null, ErrorView_Serialize>(__TAURI_INVOKE("pick", { what, name })),
+	pick: (what: Pick, name: string | null) => typedError<string | null, AppError>(__TAURI_INVOKE("pick", { what, name })),
 	/**  Shows a file or folder in the system's file manager. Nothing is ever opened by it, which could start a program. */
-	reveal: (path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("reveal", { path })),
+	reveal: (path: string) => typedError<null, AppError>(__TAURI_INVOKE("reveal", { path })),
 	/**  Opens a page of the web in the system's browser. */
-	openLink: (url: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("open_link", { url })),
+	openLink: (url: string) => typedError<null, AppError>(__TAURI_INVOKE("open_link", { url })),
 	/**  All data that was added, the newest first. */
-	dataSets: () => typedError<DataSetView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("data_sets")),
+	dataSets: () => typedError<DataSetView[], AppError>(__TAURI_INVOKE("data_sets")),
 	/**  Adds a file or folder. */
-	addData: (path: string) => typedError<DataSetView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("add_data", { path })),
+	addData: (path: string) => typedError<DataSetView, AppError>(__TAURI_INVOKE("add_data", { path })),
 	/**  Adds a text that was pasted. */
-	addDataText: (text: string) => typedError<DataSetView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("add_data_text", { text })),
+	addDataText: (text: string) => typedError<DataSetView, AppError>(__TAURI_INVOKE("add_data_text", { text })),
 	/**  Changes how data is read. */
-	changeData: (id: string, request: DataRequestView_Deserialize) => typedError<DataSetView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("change_data", { id, request })),
+	changeData: (id: string, request: DataRequestView) => typedError<DataSetView, AppError>(__TAURI_INVOKE("change_data", { id, request })),
 	/**  Takes data out of the list. Its files stay. */
-	removeData: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("remove_data", { id })),
+	removeData: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("remove_data", { id })),
 	/**  What is in data, read in some way, and counted as a model would; without a model, as a new one. */
-	inspectData: (id: string, request: DataRequestView_Deserialize, model: string | null) => typedError<InspectionView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("inspect_data", { id, request, model })),
+	inspectData: (id: string, request: DataRequestView, model: string | null) => typedError<InspectionView, AppError>(__TAURI_INVOKE("inspect_data", { id, request, model })),
 	/**  All models, by name. */
-	models: () => typedError<ModelView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("models")),
+	models: () => typedError<ModelView[], AppError>(__TAURI_INVOKE("models")),
 	/**  Adds a model, or a folder of models, where it lies: nothing is copied. */
-	importModel: (path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("import_model", { path })),
+	importModel: (path: string) => typedError<null, AppError>(__TAURI_INVOKE("import_model", { path })),
 	/**  Takes a folder that was added out of the list. Its files stay. */
-	forgetModel: (path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("forget_model", { path })),
+	forgetModel: (path: string) => typedError<null, AppError>(__TAURI_INVOKE("forget_model", { path })),
 	/**  Deletes a model in the app's own folder. Returns the bytes that are free now. */
-	deleteModel: (path: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_model", { path })),
+	deleteModel: (path: string) => typedError<number, AppError>(__TAURI_INVOKE("delete_model", { path })),
 	/**  What the last check of a device found, unless the app or the system changed since. */
-	lastCheck: (device: string) => typedError<CheckView_Serialize | null, ErrorView_Serialize>(__TAURI_INVOKE("last_check", { device })),
+	lastCheck: (device: string) => typedError<CheckView | null, AppError>(__TAURI_INVOKE("last_check", { device })),
 	/**
 	 *  Checks a device; its progress is in the status. It waits for no run: what runs says so in its times alone. A check that
 	 *  nobody asked for ends at once.
 	 */
-	checkDevice: (device: string) => typedError<CheckView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("check_device", { device })),
-	/**  Ends the check that goes on. Nothing of it is kept. */
-	stopCheck: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_check")),
+	checkDevice: (device: string) => typedError<CheckView, AppError>(__TAURI_INVOKE("check_device", { device })),
+	/**  Ends the check that is running. Nothing of it is kept. */
+	stopCheck: () => typedError<null, AppError>(__TAURI_INVOKE("stop_check")),
 	/**  All benchmarks that are kept, the newest first. */
-	benchmarks: () => typedError<BenchView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("benchmarks")),
+	benchmarks: () => typedError<BenchView[], AppError>(__TAURI_INVOKE("benchmarks")),
 	/**  Measures devices, and tells how far it is. Without devices, all are. It waits in the queue behind the runs that are there. */
-	runBenchmark: (devices: string[], size: string | null, progress: Channel<BenchProgressView_Deserialize>) => typedError<BenchView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("run_benchmark", { devices, size, progress })),
-	/**  Ends the benchmark that goes on. What it measured is kept. */
-	stopBenchmark: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_benchmark")),
+	runBenchmark: (devices: string[], size: string | null, progress: Channel<BenchProgressView>) => typedError<BenchView, AppError>(__TAURI_INVOKE("run_benchmark", { devices, size, progress })),
+	/**  Ends the benchmark that is running. What it measured is kept. */
+	stopBenchmark: () => typedError<null, AppError>(__TAURI_INVOKE("stop_benchmark")),
 	/**  How two benchmarks differ, device by device. */
-	compareBenchmarks: (earlier: string, later: string) => typedError<ComparisonView[], ErrorView_Serialize>(__TAURI_INVOKE("compare_benchmarks", { earlier, later })),
+	compareBenchmarks: (earlier: string, later: string) => typedError<Comparison[], AppError>(__TAURI_INVOKE("compare_benchmarks", { earlier, later })),
 	/**  Keeps a benchmark that was exported elsewhere. Returns its name. */
-	importBenchmark: (path: string) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("import_benchmark", { path })),
+	importBenchmark: (path: string) => typedError<string, AppError>(__TAURI_INVOKE("import_benchmark", { path })),
 	/**  Writes a benchmark as JSON, CSV or Markdown, as the name of the file says, where the user chose. */
-	exportBenchmark: (id: string, path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("export_benchmark", { id, path })),
+	exportBenchmark: (id: string, path: string) => typedError<null, AppError>(__TAURI_INVOKE("export_benchmark", { id, path })),
 	/**  Writes a picture that the page drew, where the user chose. */
-	savePicture: (path: string, bytes: number[]) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("save_picture", { path, bytes })),
+	savePicture: (path: string, bytes: number[]) => typedError<null, AppError>(__TAURI_INVOKE("save_picture", { path, bytes })),
 	/**  Forgets a benchmark. */
-	deleteBenchmark: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("delete_benchmark", { id })),
-	/**  What others have published of the speed of their tools. */
-	publishedFigures: () => typedError<PublishedView[], ErrorView_Serialize>(__TAURI_INVOKE("published_figures")),
+	deleteBenchmark: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("delete_benchmark", { id })),
 	/**  Whether the Hub can be asked, and where its files are kept. Asks nobody. */
-	hub: () => typedError<HubView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub")),
+	hub: () => typedError<HubView, AppError>(__TAURI_INVOKE("hub")),
 	/**  Looks for models or data. */
-	hubSearch: (search: SearchView) => typedError<FoundListView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub_search", { search })),
+	hubSearch: (search: SearchView) => typedError<FoundListView, AppError>(__TAURI_INVOKE("hub_search", { search })),
 	/**  A model or data set, at a commit, branch or tag; without one, at `main`. */
-	hubRepository: (kind: RepositoryKind, id: string, revision: string) => typedError<RepositoryView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub_repository", { kind, id, revision })),
+	hubRepository: (kind: RepositoryKind, id: string, revision: string) => typedError<RepositoryView, AppError>(__TAURI_INVOKE("hub_repository", { kind, id, revision })),
 	/**  The first rows of a part of data, of which no more is fetched than they need. */
-	hubFirstRows: (id: string, revision: string, config: string, split: string) => typedError<FirstRowsView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub_first_rows", { id, revision, config, split })),
+	hubFirstRows: (id: string, revision: string, config: string, split: string) => typedError<FirstRowsView, AppError>(__TAURI_INVOKE("hub_first_rows", { id, revision, config, split })),
 	/**  All downloads, in order. Changes of them are told as news. */
-	downloads: () => typedError<DownloadView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("downloads")),
+	downloads: () => typedError<DownloadView[], AppError>(__TAURI_INVOKE("downloads")),
 	/**  Starts to fetch something, or has it wait. Returns its key. */
-	startDownload: (wanted: WantedView) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("start_download", { wanted })),
+	startDownload: (wanted: WantedView) => typedError<string, AppError>(__TAURI_INVOKE("start_download", { wanted })),
 	/**  Has a download wait until it is resumed. What was fetched of it is kept. */
-	pauseDownload: (key: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("pause_download", { key })),
-	/**  Has a download go on from where it is. */
-	resumeDownload: (key: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("resume_download", { key })),
+	pauseDownload: (key: string) => typedError<null, AppError>(__TAURI_INVOKE("pause_download", { key })),
+	/**  Has a download resume from where it is. */
+	resumeDownload: (key: string) => typedError<null, AppError>(__TAURI_INVOKE("resume_download", { key })),
 	/**  Takes a download out of the list. Files that are whole stay; parts of files are deleted. */
-	cancelDownload: (key: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("cancel_download", { key })),
+	cancelDownload: (key: string) => typedError<null, AppError>(__TAURI_INVOKE("cancel_download", { key })),
 	/**  What is in the shared cache, by name. */
-	cached: () => typedError<CachedView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("cached")),
+	cached: () => typedError<CachedView[], AppError>(__TAURI_INVOKE("cached")),
 	/**  Deletes a revision from the shared cache. Returns the bytes that are free now. */
-	deleteCached: (kind: RepositoryKind, id: string, commit: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_cached", { kind, id, commit })),
+	deleteCached: (kind: RepositoryKind, id: string, commit: string) => typedError<number, AppError>(__TAURI_INVOKE("delete_cached", { kind, id, commit })),
 	/**  Who the token belongs to. Nobody without a token. */
-	hubUser: () => typedError<UserView_Serialize | null, ErrorView_Serialize>(__TAURI_INVOKE("hub_user")),
+	hubUser: () => typedError<UserView | null, AppError>(__TAURI_INVOKE("hub_user")),
 	/**  Keeps a token, if the Hub knows whose it is. */
-	hubLogin: (token: string) => typedError<UserView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("hub_login", { token })),
+	hubLogin: (token: string) => typedError<UserView, AppError>(__TAURI_INVOKE("hub_login", { token })),
 	/**  Forgets the token that was kept. One that comes from somewhere else stays there. */
-	hubLogout: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("hub_logout")),
-	/**  The settings that the form folds away. */
-	trainFields: () => typedError<FieldView[], ErrorView_Serialize>(__TAURI_INVOKE("train_fields")),
+	hubLogout: () => typedError<null, AppError>(__TAURI_INVOKE("hub_logout")),
 	/**  What a run would be. What is wrong with it is part of the answer. */
-	planRun: (filled: { [key in string]: string }) => typedError<PlanView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("plan_run", { filled })),
+	planRun: (filled: { [key in string]: string }) => typedError<PlanView, AppError>(__TAURI_INVOKE("plan_run", { filled })),
 	/**  Takes a few real steps, and says how long they took and how much memory. */
-	tryRun: (filled: { [key in string]: string }) => typedError<MeasureView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("try_run", { filled })),
+	tryRun: (filled: { [key in string]: string }) => typedError<MeasureView, AppError>(__TAURI_INVOKE("try_run", { filled })),
 	/**  Ends the steps that are tried. */
-	stopTrial: () => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_trial")),
+	stopTrial: () => typedError<null, AppError>(__TAURI_INVOKE("stop_trial")),
 	/**  Starts a run, or has it wait. Returns its id. A run that does not fit starts only with `force`. */
-	startRun: (filled: { [key in string]: string }, force: boolean) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("start_run", { filled, force })),
+	startRun: (filled: { [key in string]: string }, force: boolean) => typedError<string, AppError>(__TAURI_INVOKE("start_run", { filled, force })),
 	/**  Makes the starter's data and starts its run. Returns the run's id. */
-	startStarter: () => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("start_starter")),
+	startStarter: () => typedError<string, AppError>(__TAURI_INVOKE("start_starter")),
 	/**  What the fields of the form are for a run file. */
-	readRunFile: (path: string) => typedError<{ [key in string]: string }, ErrorView_Serialize>(__TAURI_INVOKE("read_run_file", { path })),
+	readRunFile: (path: string) => typedError<{ [key in string]: string }, AppError>(__TAURI_INVOKE("read_run_file", { path })),
 	/**  Writes the form as a run file, with everything that was chosen and why. */
-	writeRunFile: (path: string, filled: { [key in string]: string }) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("write_run_file", { path, filled })),
+	writeRunFile: (path: string, filled: { [key in string]: string }) => typedError<null, AppError>(__TAURI_INVOKE("write_run_file", { path, filled })),
 	/**  All runs, the newest first. */
-	runs: () => typedError<RunView_Serialize[], ErrorView_Serialize>(__TAURI_INVOKE("runs")),
+	runs: () => typedError<RunView[], AppError>(__TAURI_INVOKE("runs")),
 	/**  A run. */
-	run: (id: string) => typedError<RunView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("run", { id })),
+	run: (id: string) => typedError<RunView, AppError>(__TAURI_INVOKE("run", { id })),
 	/**  Everything that happened in a run, to be compared with another. */
-	runEvents: (id: string) => typedError<EventsView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("run_events", { id })),
+	runEvents: (id: string) => typedError<EventsView, AppError>(__TAURI_INVOKE("run_events", { id })),
 	/**
 	 *  Tells what happened in a run after the event with a number, and then what happens, until `unfollow_run`. Whoever followed
 	 *  before hears no more. Returns the number of this follower.
 	 */
-	followRun: (id: string, after: number, news: Channel<RunNews_Deserialize>) => typedError<number, ErrorView_Serialize>(__TAURI_INVOKE("follow_run", { id, after, news })),
+	followRun: (id: string, after: number, news: Channel<RunNews>) => typedError<number, AppError>(__TAURI_INVOKE("follow_run", { id, after, news })),
 	/**  Tells a follower no more. A newer one hears on. */
-	unfollowRun: (follower: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("unfollow_run", { follower })),
+	unfollowRun: (follower: number) => typedError<null, AppError>(__TAURI_INVOKE("unfollow_run", { follower })),
 	/**  The plan of a run, with the reasons that stand beside its values. */
-	runPlan: (id: string) => typedError<PlanLineView[], ErrorView_Serialize>(__TAURI_INVOKE("run_plan", { id })),
+	runPlan: (id: string) => typedError<PlanLine[], AppError>(__TAURI_INVOKE("run_plan", { id })),
 	/**  The plan of a run as the fields of the form, for another like it. */
-	runSettings: (id: string) => typedError<{ [key in string]: string }, ErrorView_Serialize>(__TAURI_INVOKE("run_settings", { id })),
+	runSettings: (id: string) => typedError<{ [key in string]: string }, AppError>(__TAURI_INVOKE("run_settings", { id })),
 	/**  The files of a run. */
-	runFiles: (id: string) => typedError<FileView[], ErrorView_Serialize>(__TAURI_INVOKE("run_files", { id })),
+	runFiles: (id: string) => typedError<FileView[], AppError>(__TAURI_INVOKE("run_files", { id })),
 	/**  The end of what a run's engine wrote beside its events. */
-	runLog: (id: string) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("run_log", { id })),
-	/**  Has the run that goes on saved, to wait in memory. */
-	pauseRun: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("pause_run", { id })),
+	runLog: (id: string) => typedError<string, AppError>(__TAURI_INVOKE("run_log", { id })),
+	/**  Has the run that is running saved, to wait in memory. */
+	pauseRun: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("pause_run", { id })),
 	/**  Has a run saved and stopped, or takes it out of those that wait. */
-	stopRun: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_run", { id })),
+	stopRun: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("stop_run", { id })),
 	/**
-	 *  Goes on with a run, from its last checkpoint or after its pause, when no other is in the way. With `force` it goes on
+	 *  Continues with a run, from its last checkpoint or after its pause, when no other is in the way. With `force` it continues
 	 *  although data, model or settings are not what they were.
 	 */
-	resumeRun: (id: string, force: boolean) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("resume_run", { id, force })),
-	/**  Has a run end at a later step, and goes on with it. */
-	extendRun: (id: string, steps: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("extend_run", { id, steps })),
-	/**  Has the runs that wait go on in this order. */
-	orderRuns: (ids: string[]) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("order_runs", { ids })),
+	resumeRun: (id: string, force: boolean) => typedError<null, AppError>(__TAURI_INVOKE("resume_run", { id, force })),
+	/**  Has a run end at a later step, and continues with it. */
+	extendRun: (id: string, steps: number) => typedError<null, AppError>(__TAURI_INVOKE("extend_run", { id, steps })),
+	/**  Has the runs that wait continue in this order. */
+	orderRuns: (ids: string[]) => typedError<null, AppError>(__TAURI_INVOKE("order_runs", { ids })),
 	/**  Gives a run another name. Returns its new id. */
-	renameRun: (id: string, name: string) => typedError<string, ErrorView_Serialize>(__TAURI_INVOKE("rename_run", { id, name })),
+	renameRun: (id: string, name: string) => typedError<string, AppError>(__TAURI_INVOKE("rename_run", { id, name })),
 	/**  Deletes a run with everything it learned. Returns the bytes that are free now. */
-	deleteRun: (id: string) => typedError<number | null, ErrorView_Serialize>(__TAURI_INVOKE("delete_run", { id })),
+	deleteRun: (id: string) => typedError<number, AppError>(__TAURI_INVOKE("delete_run", { id })),
 	/**
 	 *  Opens a run or a model to be talked to, in place of the one that is open at that place. One that does not fit into memory is
 	 *  opened only with `force`.
 	 */
-	openChat: (place: number, name: string, force: boolean) => typedError<ChatView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("open_chat", { place, name, force })),
+	openChat: (place: number, name: string, force: boolean) => typedError<ChatView, AppError>(__TAURI_INVOKE("open_chat", { place, name, force })),
 	/**  Closes the model at a place, which gives its memory back. */
-	closeChat: (place: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("close_chat", { place })),
+	closeChat: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("close_chat", { place })),
 	/**  Answers a conversation, or continues a text. `pieces` gets the answer as it is written. */
-	answer: (place: number, messages: MessageView[], sampling: SamplingView, pieces: Channel<string>) => typedError<AnswerView_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("answer", { place, messages, sampling, pieces })),
+	answer: (place: number, messages: Message[], sampling: ChatSettings, pieces: Channel<string>) => typedError<AnswerView, AppError>(__TAURI_INVOKE("answer", { place, messages, sampling, pieces })),
 	/**  Ends the answer that is being written at a place. */
-	stopAnswer: (place: number) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("stop_answer", { place })),
+	stopAnswer: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("stop_answer", { place })),
 	/**  The conversations that have these words in them, the newest first. Without words, all. */
-	conversations: (words: string) => typedError<ConversationView[], ErrorView_Serialize>(__TAURI_INVOKE("conversations", { words })),
+	conversations: (query: string) => typedError<ConversationView[], AppError>(__TAURI_INVOKE("conversations", { query })),
 	/**  A conversation. */
-	conversation: (id: string) => typedError<ConversationFile_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("conversation", { id })),
+	conversation: (id: string) => typedError<ConversationFile, AppError>(__TAURI_INVOKE("conversation", { id })),
 	/**  Keeps a conversation. Returns it with its id and title. */
-	saveConversation: (conversation: ConversationFile_Deserialize) => typedError<ConversationFile_Serialize, ErrorView_Serialize>(__TAURI_INVOKE("save_conversation", { conversation })),
+	saveConversation: (conversation: ConversationFile) => typedError<ConversationFile, AppError>(__TAURI_INVOKE("save_conversation", { conversation })),
 	/**  Deletes a conversation. */
-	deleteConversation: (id: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("delete_conversation", { id })),
+	deleteConversation: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("delete_conversation", { id })),
 	/**  Writes a conversation as Markdown, to be read elsewhere. */
-	exportConversation: (id: string, path: string) => typedError<null, ErrorView_Serialize>(__TAURI_INVOKE("export_conversation", { id, path })),
+	exportConversation: (id: string, path: string) => typedError<null, AppError>(__TAURI_INVOKE("export_conversation", { id, path })),
 };
 
 /* Constants */
-export const trainFields = [{"name":"method","label":"Method","group":"Model","help":"An adapter trains a small add-on, a full fine-tune every weight of an existing model; from scratch makes a new model.","kind":"choice","choices":[{"value":"lora","label":"Adapter (LoRA)"},{"value":"full","label":"Full fine-tune"},{"value":"scratch","label":"From scratch"}],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":"language"},{"name":"model","label":"Model","group":"Model","help":"The model to start from: a folder in the layout of the Hugging Face Hub, or the name of a model.","kind":"path","choices":[],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":"language"},{"name":"scratch.preset","label":"Size","group":"New model","help":"A size that is known to work.","kind":"choice","choices":[{"value":"nano","label":"Nano: about 1 million parameters"},{"value":"micro","label":"Micro: about 3 million parameters"},{"value":"small","label":"Small: about 124 million parameters"}],"unit":null,"bounds":null,"advanced":false,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.vocab_size","label":"Vocabulary size","group":"New model","help":"How many tokens a tokenizer trained for it may have.","kind":"count","choices":[],"unit":"tokens","bounds":{"min":259.0,"max":null,"above":false},"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.tokenizer","label":"Tokenizer","group":"New model","help":"“trained” makes one from the data. A path takes a tokenizer.json, or the folder of a model that has one.","kind":"path","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config","label":"Architecture","group":"New model","help":"Fields of config.json. They replace those of the size.","kind":"map","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.hidden_size","label":"Width","group":"New model","help":"Values that represent a token inside the model.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.num_hidden_layers","label":"Layers","group":"New model","help":"How many layers the model has.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.num_attention_heads","label":"Attention heads","group":"New model","help":"Attention heads of a layer.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.num_key_value_heads","label":"Key/value heads","group":"New model","help":"Heads that share keys and values: a divisor of the attention heads.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.intermediate_size","label":"Feed-forward width","group":"New model","help":"Width of the feed-forward part of a layer.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"lora.rank","label":"Adapter rank","group":"Adapter","help":"The width of the two matrices of the adapter. More can learn more.","kind":"count","choices":[],"unit":null,"bounds":{"min":1.0,"max":null,"above":false},"advanced":false,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.alpha","label":"Alpha","group":"Adapter","help":"How strongly the adapter counts: its output is scaled by alpha / rank.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":null,"above":true},"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.dropout","label":"Dropout","group":"Adapter","help":"The share of the input of the adapter dropped at random in training. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.9,"above":false},"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.targets","label":"Target modules","group":"Adapter","help":"Which weights get an adapter, by the last part of their names, such as [q_proj, v_proj].","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.layers","label":"Layers","group":"Adapter","help":"Which layers get an adapter, counted from 0, such as [0, 1, 2].","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.rslora","label":"Rank-stabilized","group":"Adapter","help":"Scale by alpha / sqrt(rank) instead, which keeps large ranks stable.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"data.files","label":"Data","group":"Data","help":"Files, and folders of files, read in this order.","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":"language"},{"name":"data.format","label":"Format","group":"Data","help":"The layout of a row. Without it, it is found from the columns.","kind":"choice","choices":[{"value":"messages","label":"Conversations (messages)"},{"value":"sharegpt","label":"Conversations (ShareGPT)"},{"value":"prompt_completion","label":"Prompt and completion"},{"value":"alpaca","label":"Instruction and output"},{"value":"text","label":"Text"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.columns","label":"Columns","group":"Data","help":"Which column plays which part, such as {prompt: title, completion: body}.","kind":"map","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.encoding","label":"Encoding","group":"Data","help":"How bytes become letters: utf-8, latin-1, or another name from the encoding list of the web.","kind":"text","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.rows","label":"Rows of plain text","group":"Data","help":"What a row of a plain text file is.","kind":"choice","choices":[{"value":"whole","label":"One text, in windows"},{"value":"lines","label":"Each line"},{"value":"paragraphs","label":"Each paragraph"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.held_out","label":"Held-out share","group":"Data","help":"The share of rows kept aside for evaluation. 0 keeps none.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.5,"above":false},"advanced":true,"needs":null,"task":"language"},{"name":"data.learn","label":"Train on","group":"Data","help":"Learn from the assistant’s turns only, or from all text.","kind":"choice","choices":[{"value":"assistant","label":"Assistant’s turns"},{"value":"all","label":"All text"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.max_length","label":"Longest row","group":"Data","help":"Rows with more tokens are cut.","kind":"count","choices":[],"unit":"tokens","bounds":{"min":1.0,"max":null,"above":false},"advanced":true,"needs":null,"task":"language"},{"name":"data.packing","label":"Packing","group":"Data","help":"Put several short rows into one, so that no part of a batch is empty.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.skip_bad_rows","label":"Skip bad rows","group":"Data","help":"Leave out rows that can’t be read, instead of refusing the file.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"name","label":"Name","group":"Run","help":"What the run is called. It becomes part of the name of its folder.","kind":"text","choices":[],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":null},{"name":"steps","label":"Steps","group":"Run","help":"How many times the weights are updated. Set this or the epochs, not both.","kind":"count","choices":[],"unit":null,"bounds":{"min":1.0,"max":null,"above":false},"advanced":false,"needs":null,"task":null},{"name":"epochs","label":"Epochs","group":"Run","help":"How many times the whole data is seen. Set this or the steps, not both.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":null,"above":true},"advanced":false,"needs":null,"task":null},{"name":"seed","label":"Seed","group":"Run","help":"Where all randomness starts. The same seed and data give the same run.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"batch.rows","label":"Batch size","group":"Batch","help":"Rows computed at once. Memory grows with it.","kind":"count","choices":[],"unit":"rows","bounds":{"min":1.0,"max":null,"above":false},"advanced":false,"needs":null,"task":null},{"name":"batch.length","label":"Sequence length","group":"Batch","help":"Units in a row of a batch, such as the tokens of a text. Memory grows with it.","kind":"count","choices":[],"unit":null,"bounds":{"min":2.0,"max":null,"above":false},"advanced":false,"needs":null,"task":null},{"name":"batch.accumulate","label":"Gradient accumulation","group":"Batch","help":"Batches whose gradients are added up before the weights change. Time grows with it, memory does not.","kind":"count","choices":[],"unit":"batches","bounds":{"min":1.0,"max":null,"above":false},"advanced":true,"needs":null,"task":null},{"name":"checkpointing","label":"Gradient checkpointing","group":"Batch","help":"Compute activations twice instead of keeping them: less memory, about a third more time.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"learning_rate","label":"Learning rate","group":"Learning","help":"The highest learning rate of the run, such as 2e-4.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":10.0,"above":true},"advanced":false,"needs":null,"task":null},{"name":"schedule.kind","label":"Schedule","group":"Learning","help":"How the learning rate falls after the warm-up.","kind":"choice","choices":[{"value":"cosine","label":"Cosine"},{"value":"linear","label":"Linear"},{"value":"constant","label":"Constant"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"schedule.warmup_steps","label":"Warm-up","group":"Learning","help":"Steps in which the learning rate rises from 0. 0 starts at the highest.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"schedule.min_ratio","label":"Final learning rate","group":"Learning","help":"The last learning rate, as a share of the highest.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":1.0,"above":false},"advanced":true,"needs":null,"task":null},{"name":"optimizer.kind","label":"Optimizer","group":"Learning","help":"The rule that turns gradients into updates.","kind":"choice","choices":[{"value":"adamw","label":"AdamW"},{"value":"sgd","label":"SGD"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"optimizer.beta1","label":"Beta 1","group":"Learning","help":"How much of the mean of past gradients is kept.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.9999,"above":false},"advanced":true,"needs":{"field":"optimizer.kind","value":"adamw"},"task":null},{"name":"optimizer.beta2","label":"Beta 2","group":"Learning","help":"How much of the mean of past squared gradients is kept.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.999999,"above":false},"advanced":true,"needs":{"field":"optimizer.kind","value":"adamw"},"task":null},{"name":"optimizer.epsilon","label":"Epsilon","group":"Learning","help":"Keeps the division from growing without bound.","kind":"number","choices":[],"unit":null,"bounds":{"min":1e-20,"max":1.0,"above":false},"advanced":true,"needs":{"field":"optimizer.kind","value":"adamw"},"task":null},{"name":"optimizer.weight_decay","label":"Weight decay","group":"Learning","help":"How much of each weight is taken away at each step, times the learning rate. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":1.0,"above":false},"advanced":true,"needs":null,"task":null},{"name":"optimizer.momentum","label":"Momentum","group":"Learning","help":"How much of the last update is kept. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.9999,"above":false},"advanced":true,"needs":{"field":"optimizer.kind","value":"sgd"},"task":null},{"name":"clip_norm","label":"Gradient clipping","group":"Learning","help":"Gradients whose norm is larger are scaled down to it. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":1000000.0,"above":false},"advanced":true,"needs":null,"task":null},{"name":"ema","label":"Weight averaging","group":"Learning","help":"How much of the running average of the weights is kept at each step, such as 0.999. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.999999,"above":false},"advanced":true,"needs":null,"task":null},{"name":"device","label":"Device","group":"Device","help":"Where the run is computed. cuda:1 is the second NVIDIA GPU.","kind":"choice","choices":[{"value":"auto","label":"Automatic"},{"value":"cpu","label":"CPU"},{"value":"gpu","label":"Best GPU"},{"value":"metal","label":"Metal"},{"value":"cuda","label":"CUDA"}],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":null},{"name":"dtype.compute","label":"Compute precision","group":"Device","help":"The number format of activations and gradients. precision: bf16 at the top of a run file means the same.","kind":"choice","choices":[{"value":"f32","label":"32-bit (f32)"},{"value":"bf16","label":"16-bit, wide range (bf16)"},{"value":"f16","label":"16-bit, fine steps (f16)"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"dtype.storage","label":"Storage precision","group":"Device","help":"The number format of weights that aren’t trained. Weights that are trained are always f32.","kind":"choice","choices":[{"value":"f32","label":"32-bit (f32)"},{"value":"bf16","label":"16-bit, wide range (bf16)"},{"value":"f16","label":"16-bit, fine steps (f16)"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"strict","label":"Strict","group":"Device","help":"Refuse what the device can’t do safely, instead of taking the next best with a warning.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"relief.narrower_dtype","label":"Allow narrower precision","group":"Device","help":"Continue in a narrower number format when memory runs out, if the device check passed it.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"relief.cpu","label":"Allow the CPU","group":"Device","help":"Continue on the CPU when the memory of the device runs out.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"avoid_kernels","label":"Avoided kernels","group":"Device","help":"Operations computed without the kernels made for them, such as rms_norm. Those that failed the device check are added.","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"evaluate.every","label":"Evaluate every","group":"Evaluation","help":"After how many steps the held-out data is evaluated. 0 turns it off.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"evaluate.batches","label":"Evaluation batches","group":"Evaluation","help":"How many batches of the held-out data are evaluated. 0 means all.","kind":"count","choices":[],"unit":"batches","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"sample.every","label":"Sample every","group":"Samples","help":"After how many steps the model shows what it can do. 0 turns it off.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"sample.prompts","label":"Prompts","group":"Samples","help":"What the model continues or answers. With none, the beginning of a held-out row.","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"sample.tokens","label":"Max tokens","group":"Samples","help":"How many tokens a sample may have.","kind":"count","choices":[],"unit":"tokens","bounds":{"min":1.0,"max":null,"above":false},"advanced":true,"needs":null,"task":"language"},{"name":"save.every","label":"Save every","group":"Checkpoints","help":"After how many steps the run is saved. 0 saves only at the end and when the run is stopped.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"save.keep_last","label":"Keep last","group":"Checkpoints","help":"How many of the newest checkpoints are kept.","kind":"count","choices":[],"unit":"checkpoints","bounds":{"min":1.0,"max":null,"above":false},"advanced":true,"needs":null,"task":null},{"name":"save.keep_every","label":"Keep every","group":"Checkpoints","help":"After how many steps a checkpoint is saved and kept for good. 0 turns it off.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"save.keep_best","label":"Keep best","group":"Checkpoints","help":"Also keep the checkpoint with the best evaluation.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null}] as const;
+export const publishedFigures = [["LoRA step",{"tool":"MLX LM","workload":"lora_step","work":"Mistral 7B, 4 layers, batch of 1, WikiSQL","hardware":"Apple M1 Max, 32 GB","tokens_per_second":250.0,"date":"2023-12","source":"https://github.com/ml-explore/mlx-lm/blob/main/mlx_lm/LORA.md"}],["LoRA step",{"tool":"MLX examples","workload":"lora_step","work":"Llama 7B, WikiSQL","hardware":"Apple M2 Ultra","tokens_per_second":475.0,"date":"2023-11","source":"https://github.com/ml-explore/mlx-examples/blob/main/lora/README.md"}],["LoRA step",{"tool":"MLX LM","workload":"lora_step","work":"Llama 3.2 3B Instruct, WikiSQL","hardware":"NVIDIA A100","tokens_per_second":8056.0,"date":"2025-07","source":"https://github.com/ml-explore/mlx-lm/pull/330"}],["LoRA step",{"tool":"torchtune","workload":"lora_step","work":"Llama 3.1 8B, 2 x 2048 tokens, compiled","hardware":"NVIDIA RTX 4090","tokens_per_second":3083.0,"date":"2024-09","source":"https://github.com/meta-pytorch/torchtune/blob/main/README.md"}],["LoRA step",{"tool":"torchtune","workload":"lora_step","work":"Llama 3.2 3B, 2 x 4096 tokens, bf16, compiled","hardware":"NVIDIA A100","tokens_per_second":8210.0,"date":"2024-11","source":"https://github.com/meta-pytorch/torchtune/blob/main/README.md"}],["Full step",{"tool":"torchtune","workload":"full_step","work":"Llama 3.1 8B, 2 x 2048 tokens, compiled","hardware":"NVIDIA RTX 4090","tokens_per_second":1650.0,"date":"2024-09","source":"https://github.com/meta-pytorch/torchtune/blob/main/README.md"}],["Full step",{"tool":"torchtune","workload":"full_step","work":"Llama 3.2 3B, 2 x 4096 tokens, bf16, compiled","hardware":"NVIDIA A100","tokens_per_second":8998.0,"date":"2024-11","source":"https://github.com/meta-pytorch/torchtune/blob/main/README.md"}],["From-scratch step",{"tool":"LLMs from scratch (PyTorch)","workload":"scratch_step","work":"GPT-2 124M, 32 x 1024 tokens, bf16, compiled","hardware":"NVIDIA A100","tokens_per_second":142156.0,"date":"2025-02","source":"https://github.com/rasbt/LLMs-from-scratch/tree/main/ch05/10_llm-training-speed"}],["From-scratch step",{"tool":"LLMs from scratch (PyTorch)","workload":"scratch_step","work":"GPT-2 124M, before it was made fast: other batch and dtype","hardware":"NVIDIA A100","tokens_per_second":12525.0,"date":"2025-02","source":"https://github.com/rasbt/LLMs-from-scratch/tree/main/ch05/10_llm-training-speed"}],["Reading a prompt",{"tool":"MLX LM","workload":"prompt","work":"Qwen3 4B, bf16, 2048 tokens","hardware":"Apple M4 Max, 64 GB","tokens_per_second":1780.6,"date":"2025-10","source":"https://github.com/ml-explore/mlx-lm/blob/main/mlx_lm/BENCHMARKS.md"}],["Reading a prompt",{"tool":"MLX LM","workload":"prompt","work":"Qwen3 0.6B, 4 bits, 2048 tokens","hardware":"Apple M4 Max","tokens_per_second":10278.8,"date":"2025-08","source":"https://github.com/ml-explore/mlx-lm/pull/406"}],["Writing",{"tool":"MLX LM","workload":"generation","work":"Qwen3 4B, bf16","hardware":"Apple M4 Max, 64 GB","tokens_per_second":52.5,"date":"2025-10","source":"https://github.com/ml-explore/mlx-lm/blob/main/mlx_lm/BENCHMARKS.md"}],["Writing",{"tool":"llama.cpp","workload":"generation","work":"Llama 3 8B, f16","hardware":"Apple M3 Max, 40 GPU cores","tokens_per_second":22.4,"date":"2024-05","source":"https://github.com/XiongjieDai/GPU-Benchmarks-on-LLM-Inference"}],["Writing",{"tool":"llama.cpp","workload":"generation","work":"Llama 3 8B, f16","hardware":"NVIDIA H100 PCIe","tokens_per_second":67.8,"date":"2024-05","source":"https://github.com/XiongjieDai/GPU-Benchmarks-on-LLM-Inference"}],["Writing",{"tool":"gpt-fast","workload":"generation","work":"Llama 3.1 8B, bf16","hardware":"NVIDIA A100, 330 W","tokens_per_second":93.9,"date":"2024-09","source":"https://github.com/meta-pytorch/gpt-fast/blob/main/README.md"}],["Writing",{"tool":"candle","workload":"generation","work":"Llama 2 7B, 4 bits","hardware":"Apple M2 Pro, 16 GB","tokens_per_second":28.8,"date":"2024-03","source":"https://github.com/huggingface/candle/pull/1928"}]] as const;
+
+export const trainFields = [{"name":"method","label":"Method","group":"Model","help":"An adapter trains a small add-on, a full fine-tune every weight of an existing model; from scratch makes a new model.","kind":"choice","choices":[{"value":"lora","label":"Adapter (LoRA)"},{"value":"full","label":"Full fine-tune"},{"value":"scratch","label":"From scratch"}],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":"language"},{"name":"model","label":"Model","group":"Model","help":"The model to start from: a folder in the layout of the Hugging Face Hub, or the name of a model.","kind":"path","choices":[],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":"language"},{"name":"scratch.preset","label":"Size","group":"New model","help":"A size that is known to work.","kind":"choice","choices":[{"value":"nano","label":"Nano: about 1 million parameters"},{"value":"micro","label":"Micro: about 3 million parameters"},{"value":"small","label":"Small: about 124 million parameters"}],"unit":null,"bounds":null,"advanced":false,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.vocab_size","label":"Vocabulary size","group":"New model","help":"How many tokens a tokenizer trained for it may have.","kind":"count","choices":[],"unit":"tokens","bounds":{"min":259.0,"max":null,"above":false},"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.tokenizer","label":"Tokenizer","group":"New model","help":"“trained” makes one from the data. A path takes a tokenizer.json, or the folder of a model that has one.","kind":"path","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config","label":"Architecture","group":"New model","help":"Fields of config.json. They replace those of the size.","kind":"map","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.hidden_size","label":"Width","group":"New model","help":"Values that represent a token inside the model.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.num_hidden_layers","label":"Layers","group":"New model","help":"How many layers the model has.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.num_attention_heads","label":"Attention heads","group":"New model","help":"Attention heads of a layer.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.num_key_value_heads","label":"Key/value heads","group":"New model","help":"Heads that share keys and values: a divisor of the attention heads.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"scratch.config.intermediate_size","label":"Feed-forward width","group":"New model","help":"Width of the feed-forward part of a layer.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"scratch"},"task":"language"},{"name":"lora.rank","label":"Adapter rank","group":"Adapter","help":"The width of the two matrices of the adapter. More can learn more.","kind":"count","choices":[],"unit":null,"bounds":{"min":1.0,"max":null,"above":false},"advanced":false,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.alpha","label":"Alpha","group":"Adapter","help":"How strongly the adapter counts: its output is scaled by alpha / rank.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":null,"above":true},"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.dropout","label":"Dropout","group":"Adapter","help":"The share of the input of the adapter dropped at random in training. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.9,"above":false},"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.targets","label":"Target modules","group":"Adapter","help":"Which weights get an adapter, by the last part of their names, such as [q_proj, v_proj].","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.layers","label":"Layers","group":"Adapter","help":"Which layers get an adapter, counted from 0, such as [0, 1, 2].","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"lora.rslora","label":"Rank-stabilized","group":"Adapter","help":"Scale by alpha / sqrt(rank) instead, which keeps large ranks stable.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":{"field":"method","value":"lora"},"task":"language"},{"name":"data.files","label":"Data","group":"Data","help":"Files, and folders of files, read in this order.","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":"language"},{"name":"data.format","label":"Format","group":"Data","help":"The layout of a row. Without it, it is found from the columns.","kind":"choice","choices":[{"value":"messages","label":"Conversations (messages)"},{"value":"sharegpt","label":"Conversations (ShareGPT)"},{"value":"prompt_completion","label":"Prompt and completion"},{"value":"alpaca","label":"Instruction and output"},{"value":"text","label":"Text"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.columns","label":"Columns","group":"Data","help":"Which column plays which part, such as {prompt: title, completion: body}.","kind":"map","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.encoding","label":"Encoding","group":"Data","help":"How bytes become letters: utf-8, latin-1, or another name from the encoding list of the web.","kind":"text","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.rows","label":"Rows of plain text","group":"Data","help":"What a row of a plain text file is.","kind":"choice","choices":[{"value":"whole","label":"One text, in windows"},{"value":"lines","label":"Each line"},{"value":"paragraphs","label":"Each paragraph"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.held_out","label":"Held-out share","group":"Data","help":"The share of rows kept aside for evaluation. 0 keeps none.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.5,"above":false},"advanced":true,"needs":null,"task":"language"},{"name":"data.learn","label":"Train on","group":"Data","help":"Learn from the assistant’s turns only, or from all text.","kind":"choice","choices":[{"value":"assistant","label":"Assistant’s turns"},{"value":"all","label":"All text"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.max_length","label":"Longest row","group":"Data","help":"Rows with more tokens are cut.","kind":"count","choices":[],"unit":"tokens","bounds":{"min":1.0,"max":null,"above":false},"advanced":true,"needs":null,"task":"language"},{"name":"data.packing","label":"Packing","group":"Data","help":"Put several short rows into one, so that no part of a batch is empty.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"data.skip_bad_rows","label":"Skip bad rows","group":"Data","help":"Leave out rows that can’t be read, instead of refusing the file.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"name","label":"Name","group":"Run","help":"What the run is called. It becomes part of the name of its folder.","kind":"text","choices":[],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":null},{"name":"steps","label":"Steps","group":"Run","help":"How many times the weights are updated. Set this or the epochs, not both.","kind":"count","choices":[],"unit":null,"bounds":{"min":1.0,"max":null,"above":false},"advanced":false,"needs":null,"task":null},{"name":"epochs","label":"Epochs","group":"Run","help":"How many times the whole data is seen. Set this or the steps, not both.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":null,"above":true},"advanced":false,"needs":null,"task":null},{"name":"seed","label":"Seed","group":"Run","help":"Where all randomness starts. The same seed and data give the same run.","kind":"count","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"batch.rows","label":"Batch size","group":"Batch","help":"Rows computed at once. Memory grows with it.","kind":"count","choices":[],"unit":"rows","bounds":{"min":1.0,"max":null,"above":false},"advanced":false,"needs":null,"task":null},{"name":"batch.length","label":"Sequence length","group":"Batch","help":"Units in a row of a batch, such as the tokens of a text. Memory grows with it.","kind":"count","choices":[],"unit":null,"bounds":{"min":2.0,"max":null,"above":false},"advanced":false,"needs":null,"task":null},{"name":"batch.accumulate","label":"Gradient accumulation","group":"Batch","help":"Batches whose gradients are added up before the weights change. Time grows with it, memory does not.","kind":"count","choices":[],"unit":"batches","bounds":{"min":1.0,"max":null,"above":false},"advanced":true,"needs":null,"task":null},{"name":"gradient_checkpointing","label":"Gradient checkpointing","group":"Batch","help":"Compute activations twice instead of keeping them: less memory, about a third more time.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"learning_rate","label":"Learning rate","group":"Learning","help":"The highest learning rate of the run, such as 2e-4.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":10.0,"above":true},"advanced":false,"needs":null,"task":null},{"name":"schedule.kind","label":"Schedule","group":"Learning","help":"How the learning rate falls after the warm-up.","kind":"choice","choices":[{"value":"cosine","label":"Cosine"},{"value":"linear","label":"Linear"},{"value":"constant","label":"Constant"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"schedule.warmup_steps","label":"Warm-up","group":"Learning","help":"Steps in which the learning rate rises from 0. 0 starts at the highest.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"schedule.min_ratio","label":"Final learning rate","group":"Learning","help":"The last learning rate, as a share of the highest.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":1.0,"above":false},"advanced":true,"needs":null,"task":null},{"name":"optimizer.kind","label":"Optimizer","group":"Learning","help":"The rule that turns gradients into updates.","kind":"choice","choices":[{"value":"adamw","label":"AdamW"},{"value":"sgd","label":"SGD"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"optimizer.beta1","label":"Beta 1","group":"Learning","help":"How much of the mean of past gradients is kept.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.9999,"above":false},"advanced":true,"needs":{"field":"optimizer.kind","value":"adamw"},"task":null},{"name":"optimizer.beta2","label":"Beta 2","group":"Learning","help":"How much of the mean of past squared gradients is kept.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.999999,"above":false},"advanced":true,"needs":{"field":"optimizer.kind","value":"adamw"},"task":null},{"name":"optimizer.epsilon","label":"Epsilon","group":"Learning","help":"Keeps the division from growing without bound.","kind":"number","choices":[],"unit":null,"bounds":{"min":1e-20,"max":1.0,"above":false},"advanced":true,"needs":{"field":"optimizer.kind","value":"adamw"},"task":null},{"name":"optimizer.weight_decay","label":"Weight decay","group":"Learning","help":"How much of each weight is taken away at each step, times the learning rate. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":1.0,"above":false},"advanced":true,"needs":null,"task":null},{"name":"optimizer.momentum","label":"Momentum","group":"Learning","help":"How much of the last update is kept. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.9999,"above":false},"advanced":true,"needs":{"field":"optimizer.kind","value":"sgd"},"task":null},{"name":"clip_norm","label":"Gradient clipping","group":"Learning","help":"Gradients whose norm is larger are scaled down to it. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":1000000.0,"above":false},"advanced":true,"needs":null,"task":null},{"name":"ema","label":"Weight averaging","group":"Learning","help":"How much of the running average of the weights is kept at each step, such as 0.999. 0 turns it off.","kind":"number","choices":[],"unit":null,"bounds":{"min":0.0,"max":0.999999,"above":false},"advanced":true,"needs":null,"task":null},{"name":"device","label":"Device","group":"Device","help":"Where the run is computed. cuda:1 is the second NVIDIA GPU.","kind":"choice","choices":[{"value":"auto","label":"Automatic"},{"value":"cpu","label":"CPU"},{"value":"gpu","label":"Best GPU"},{"value":"metal","label":"Metal"},{"value":"cuda","label":"CUDA"}],"unit":null,"bounds":null,"advanced":false,"needs":null,"task":null},{"name":"devices","label":"Devices","group":"Device","help":"How many devices train the run together. Only one is supported so far.","kind":"count","choices":[],"unit":null,"bounds":{"min":1.0,"max":null,"above":false},"advanced":true,"needs":null,"task":null},{"name":"dtype.compute","label":"Compute precision","group":"Device","help":"The number format of activations and gradients. precision: bf16 at the top of a run file means the same.","kind":"choice","choices":[{"value":"f32","label":"32-bit (f32)"},{"value":"bf16","label":"16-bit, wide range (bf16)"},{"value":"f16","label":"16-bit, fine steps (f16)"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"dtype.storage","label":"Storage precision","group":"Device","help":"The number format of weights that aren’t trained. Weights that are trained are always f32.","kind":"choice","choices":[{"value":"f32","label":"32-bit (f32)"},{"value":"bf16","label":"16-bit, wide range (bf16)"},{"value":"f16","label":"16-bit, fine steps (f16)"}],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"strict","label":"Strict","group":"Device","help":"Refuse what the device can’t do safely, instead of taking the next best with a warning.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"memory_fallback.narrower_dtype","label":"Allow narrower precision","group":"Device","help":"Continue in a narrower number format when memory runs out, if the device check passed it.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"memory_fallback.cpu","label":"Allow the CPU","group":"Device","help":"Continue on the CPU when the memory of the device runs out.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"avoid_kernels","label":"Avoided kernels","group":"Device","help":"Operations computed without the kernels made for them, such as rms_norm. Those that failed the device check are added.","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null},{"name":"evaluate.every","label":"Evaluate every","group":"Evaluation","help":"After how many steps the held-out data is evaluated. 0 turns it off.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"evaluate.batches","label":"Evaluation batches","group":"Evaluation","help":"How many batches of the held-out data are evaluated. 0 means all.","kind":"count","choices":[],"unit":"batches","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"sample.every","label":"Sample every","group":"Samples","help":"After how many steps the model shows what it can do. 0 turns it off.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"sample.prompts","label":"Prompts","group":"Samples","help":"What the model continues or answers. With none, the beginning of a held-out row.","kind":"list","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":"language"},{"name":"sample.tokens","label":"Max tokens","group":"Samples","help":"How many tokens a sample may have.","kind":"count","choices":[],"unit":"tokens","bounds":{"min":1.0,"max":null,"above":false},"advanced":true,"needs":null,"task":"language"},{"name":"save.every","label":"Save every","group":"Checkpoints","help":"After how many steps the run is saved. 0 saves only at the end and when the run is stopped.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"save.keep_last","label":"Keep last","group":"Checkpoints","help":"How many of the newest checkpoints are kept.","kind":"count","choices":[],"unit":"checkpoints","bounds":{"min":1.0,"max":null,"above":false},"advanced":true,"needs":null,"task":null},{"name":"save.keep_every","label":"Keep every","group":"Checkpoints","help":"After how many steps a checkpoint is saved and kept for good. 0 turns it off.","kind":"count","choices":[],"unit":"steps","bounds":null,"advanced":true,"needs":null,"task":null},{"name":"save.keep_best","label":"Keep best","group":"Checkpoints","help":"Also keep the checkpoint with the best evaluation.","kind":"flag","choices":[],"unit":null,"bounds":null,"advanced":true,"needs":null,"task":null}] as const;
 
 /* Types */
 /**  A choice that the figures speak for. */
-export type AdviceView = {
+export type Advice = {
 	/**  As in a run file: `dtype.compute`. */
 	setting: string,
+	/**  Its value, as there. */
 	value: string,
 	/**  Why, as a sentence with the figures. */
 	why: string,
 };
 
 /**  A whole answer. */
-export type AnswerView = AnswerView_Serialize | AnswerView_Deserialize;
-
-/**  A whole answer. */
-export type AnswerView_Deserialize = {
-	text: string,
-	tokens: number,
-	tokensPerSecond: number,
-	/**  Seconds until the first token. */
-	firstSeconds: number,
-	/**  Tokens of the conversation with the answer: what it takes of the context. */
-	contextUsed: number,
-	/**  How many of the oldest turns were left out, because the conversation is longer than the model can read. */
-	forgottenTurns: number,
-	/**  Why it ended, where that is not the model's own end. */
-	cut?: string | null,
-};
-
-/**  A whole answer. */
-export type AnswerView_Serialize = {
+export type AnswerView = {
 	text: string,
 	tokens: number,
 	tokensPerSecond: number,
@@ -224,56 +205,31 @@ export type AnswerView_Serialize = {
 	cut: string | null,
 };
 
-/**  What was measured on one device. */
-export type BenchDeviceView = BenchDeviceView_Serialize | BenchDeviceView_Deserialize;
+/**  What a person learns when something fails. */
+export type AppError = {
+	/**  What the caller can do about it. */
+	code: Code,
+	/**  What was tried, on what, with which numbers: one sentence without a full stop. */
+	message: string,
+	/**  What to try next, if we know. */
+	hint: string | null,
+	/**  The setting at fault, as in a run file, if there is one. */
+	field: string | null,
+};
 
 /**  What was measured on one device. */
-export type BenchDeviceView_Deserialize = {
+export type BenchDeviceView = {
 	/**  `Apple M3 Max`. */
 	name: string,
 	/**  `Metal`. */
 	kind: string,
 	/**  How a run asks for it: `cuda:1`. */
 	setting: string,
-	rows: BenchRowView_Deserialize[],
-};
-
-/**  What was measured on one device. */
-export type BenchDeviceView_Serialize = {
-	/**  `Apple M3 Max`. */
-	name: string,
-	/**  `Metal`. */
-	kind: string,
-	/**  How a run asks for it: `cuda:1`. */
-	setting: string,
-	rows: BenchRowView_Serialize[],
+	rows: BenchRowView[],
 };
 
 /**  What a case took. */
-export type BenchMeasuredView = BenchMeasuredView_Serialize | BenchMeasuredView_Deserialize;
-
-/**  What a case took. */
-export type BenchMeasuredView_Deserialize = {
-	firstMillis: number | null,
-	medianMillis: number | null,
-	/**  A quarter of the steps took less, a quarter more. */
-	lowMillis: number | null,
-	highMillis: number | null,
-	/**  What of the unit was done each second, in a median step, and at the quartiles. */
-	perSecond: number | null,
-	lowPerSecond: number | null,
-	highPerSecond: number | null,
-	peakBytes?: number | null,
-	/**  The share of what the device could do at best. */
-	rooflineShare?: number | null,
-	/**  How many steps there were after the warm-up. */
-	steps: number,
-	/**  Milliseconds of these steps, in order; of many, evenly spaced ones. None of a benchmark that was read from a table. */
-	stepMillis: (number | null)[],
-};
-
-/**  What a case took. */
-export type BenchMeasuredView_Serialize = {
+export type BenchMeasuredView = {
 	firstMillis: number | null,
 	medianMillis: number | null,
 	/**  A quarter of the steps took less, a quarter more. */
@@ -293,23 +249,7 @@ export type BenchMeasuredView_Serialize = {
 };
 
 /**  How far a benchmark is. */
-export type BenchProgressView = BenchProgressView_Serialize | BenchProgressView_Deserialize;
-
-/**  How far a benchmark is. */
-export type BenchProgressView_Deserialize = {
-	done: number,
-	/**  How many cases there are. 0 before that is known. */
-	cases: number,
-	/**  What happens now: `LoRA step, 4 rows, f32 on Apple M3 Max`, or what it waits for. */
-	now: string,
-	/**  Nothing before the first case is done. */
-	secondsLeft?: number | null,
-	/**  What was measured so far, by device. */
-	devices: BenchDeviceView_Deserialize[],
-};
-
-/**  How far a benchmark is. */
-export type BenchProgressView_Serialize = {
+export type BenchProgressView = {
 	done: number,
 	/**  How many cases there are. 0 before that is known. */
 	cases: number,
@@ -318,32 +258,11 @@ export type BenchProgressView_Serialize = {
 	/**  Nothing before the first case is done. */
 	secondsLeft: number | null,
 	/**  What was measured so far, by device. */
-	devices: BenchDeviceView_Serialize[],
+	devices: BenchDeviceView[],
 };
 
 /**  One case. */
-export type BenchRowView = BenchRowView_Serialize | BenchRowView_Deserialize;
-
-/**  One case. */
-export type BenchRowView_Deserialize = {
-	/**  `lora_step`. */
-	workload: string,
-	/**  `LoRA step`. */
-	title: string,
-	/**  `shape of SmolLM2-135M, 4 x 256 tokens`, with the workers where there are some. */
-	config: string,
-	/**  Nothing where nothing is computed. */
-	dtype?: string | null,
-	/**  Rows in a batch, where there are batches. */
-	rows?: number | null,
-	unit: BenchUnit,
-	/**  Why it was not measured. */
-	problem?: string | null,
-	measured?: BenchMeasuredView_Deserialize | null,
-};
-
-/**  One case. */
-export type BenchRowView_Serialize = {
+export type BenchRowView = {
 	/**  `lora_step`. */
 	workload: string,
 	/**  `LoRA step`. */
@@ -354,45 +273,14 @@ export type BenchRowView_Serialize = {
 	dtype: string | null,
 	/**  Rows in a batch, where there are batches. */
 	rows: number | null,
-	unit: BenchUnit,
+	unit: Unit,
 	/**  Why it was not measured. */
 	problem: string | null,
-	measured: BenchMeasuredView_Serialize | null,
-};
-
-/**  What is counted each second. */
-export type BenchUnit = "tokens" | "operations" | "bytes" | "batches";
-
-/**  What a benchmark found. */
-export type BenchView = BenchView_Serialize | BenchView_Deserialize;
-
-/**  What a benchmark found. */
-export type BenchView_Deserialize = {
-	/**  What names it among others. */
-	id: string,
-	/**  When it ended, in UTC. */
-	time: string,
-	version: string,
-	system: string,
-	/**  `small`, `medium` or `large`. */
-	size: string,
-	seconds: number | null,
-	/**  Whether it was brought from elsewhere. */
-	imported: boolean,
-	/**  What was odd about the machine's power: `on battery`. */
-	power?: string | null,
-	devices: BenchDeviceView_Deserialize[],
-	/**  How devices compare: `Metal is 1.69x faster than the CPU at: LoRA step.` */
-	ratios: string[],
-	advice: AdviceView[],
-	/**  What may have made it slower than the machine is: whole sentences. */
-	warnings: string[],
-	/**  How it compares with the one before it on this machine: whole sentences. */
-	since: string[],
+	measured: BenchMeasuredView | null,
 };
 
 /**  What a benchmark found. */
-export type BenchView_Serialize = {
+export type BenchView = {
 	/**  What names it among others. */
 	id: string,
 	/**  When it ended, in UTC. */
@@ -406,10 +294,10 @@ export type BenchView_Serialize = {
 	imported: boolean,
 	/**  What was odd about the machine's power: `on battery`. */
 	power: string | null,
-	devices: BenchDeviceView_Serialize[],
+	devices: BenchDeviceView[],
 	/**  How devices compare: `Metal is 1.69x faster than the CPU at: LoRA step.` */
 	ratios: string[],
-	advice: AdviceView[],
+	advice: Advice[],
 	/**  What may have made it slower than the machine is: whole sentences. */
 	warnings: string[],
 	/**  How it compares with the one before it on this machine: whole sentences. */
@@ -417,31 +305,17 @@ export type BenchView_Serialize = {
 };
 
 /**  The rows with lengths from `from` up to and without `to`. */
-export type BinView = {
+export type Bin = {
+	/**  The smallest length, in tokens. */
 	from: number,
+	/**  One more than the largest. */
 	to: number,
+	/**  How many rows. */
 	rows: number,
 };
 
 /**  A revision in the shared cache. */
-export type CachedRevisionView = CachedRevisionView_Serialize | CachedRevisionView_Deserialize;
-
-/**  A revision in the shared cache. */
-export type CachedRevisionView_Deserialize = {
-	commit: string,
-	/**  Branches and tags that mean it: `main`. */
-	names: string[],
-	path: string,
-	files: number,
-	bytes: number,
-	/**  What deleting it frees: files that nobody else uses. */
-	freedBytes: number,
-	/**  When it was fetched, in UTC. */
-	fetched?: string | null,
-};
-
-/**  A revision in the shared cache. */
-export type CachedRevisionView_Serialize = {
+export type CachedRevisionView = {
 	commit: string,
 	/**  Branches and tags that mean it: `main`. */
 	names: string[],
@@ -455,53 +329,41 @@ export type CachedRevisionView_Serialize = {
 };
 
 /**  A repository in the shared cache. */
-export type CachedView = CachedView_Serialize | CachedView_Deserialize;
-
-/**  A repository in the shared cache. */
-export type CachedView_Deserialize = {
+export type CachedView = {
 	kind: RepositoryKind,
 	id: string,
 	/**  What it takes on disk; files that revisions share count once. */
 	bytes: number,
 	/**  The newest first. */
-	revisions: CachedRevisionView_Deserialize[],
+	revisions: CachedRevisionView[],
 };
 
-/**  A repository in the shared cache. */
-export type CachedView_Serialize = {
-	kind: RepositoryKind,
-	id: string,
-	/**  What it takes on disk; files that revisions share count once. */
-	bytes: number,
-	/**  The newest first. */
-	revisions: CachedRevisionView_Serialize[],
+/**  How answers are written. Each can be changed between two of them. */
+export type ChatSettings = {
+	/**  Scores are divided by it: 0 always takes the likeliest token, 1 draws as the model says. */
+	temperature: number | null,
+	/**  Draw from so many of the likeliest tokens. 0 is all. */
+	top_k: number,
+	/**  Draw from the likeliest tokens that together have this probability. 1 is all. */
+	top_p: number | null,
+	/**  Draw from tokens with at least this share of the likeliest one's probability. 0 is all. */
+	min_p: number | null,
+	/**  Scores of tokens already written are divided by it. 1 is off. */
+	repetition_penalty: number | null,
+	/**  Where the draw starts. The same seed and words give the same answers. */
+	seed: number,
+	/**  The most tokens of an answer. */
+	max_tokens: number,
 };
 
 /**  A model that is open to be talked to. */
-export type ChatView = ChatView_Serialize | ChatView_Deserialize;
-
-/**  A model that is open to be talked to. */
-export type ChatView_Deserialize = {
+export type ChatView = {
 	/**  Whether it answers; otherwise it continues what is said. */
 	answers: boolean,
 	/**  The longest conversation it can read, in tokens. */
 	context: number,
 	/**  How answers are written. */
-	sampling: SamplingView,
-	/**  What a person should know about where it computes. */
-	warnings: string[],
-	/**  The folder of the model that an adapter was trained for: what to compare it with. */
-	base?: string | null,
-};
-
-/**  A model that is open to be talked to. */
-export type ChatView_Serialize = {
-	/**  Whether it answers; otherwise it continues what is said. */
-	answers: boolean,
-	/**  The longest conversation it can read, in tokens. */
-	context: number,
-	/**  How answers are written. */
-	sampling: SamplingView,
+	sampling: ChatSettings,
 	/**  What a person should know about where it computes. */
 	warnings: string[],
 	/**  The folder of the model that an adapter was trained for: what to compare it with. */
@@ -519,63 +381,23 @@ export type CheckProgressView = {
 };
 
 /**  One operation in one dtype. */
-export type CheckRowView = CheckRowView_Serialize | CheckRowView_Deserialize;
-
-/**  One operation in one dtype. */
-export type CheckRowView_Deserialize = {
+export type CheckRowView = {
 	group: string,
 	operation: string,
 	dtype: string,
-	verdict: CheckVerdict,
-	error?: number | null,
-	tolerance?: number | null,
-	deviceMillis?: number | null,
-	cpuMillis?: number | null,
-	/**  The device's own words. */
-	words?: string | null,
-	/**  What runs do instead. */
-	instead?: string | null,
-};
-
-/**  One operation in one dtype. */
-export type CheckRowView_Serialize = {
-	group: string,
-	operation: string,
-	dtype: string,
-	verdict: CheckVerdict,
+	verdict: Verdict,
 	error: number | null,
 	tolerance: number | null,
 	deviceMillis: number | null,
 	cpuMillis: number | null,
 	/**  The device's own words. */
-	words: string | null,
+	message: string | null,
 	/**  What runs do instead. */
 	instead: string | null,
 };
 
-/**  Something a run needs besides right numbers. */
-export type CheckStepView = CheckStepView_Serialize | CheckStepView_Deserialize;
-
-/**  Something a run needs besides right numbers. */
-export type CheckStepView_Deserialize = {
-	name: string,
-	problem?: string | null,
-};
-
-/**  Something a run needs besides right numbers. */
-export type CheckStepView_Serialize = {
-	name: string,
-	problem: string | null,
-};
-
-/**  What can come out for an operation. */
-export type CheckVerdict = "ok" | "slow" | "inexact" | "missing" | "crashed";
-
 /**  What a check found. */
-export type CheckView = CheckView_Serialize | CheckView_Deserialize;
-
-/**  What a check found. */
-export type CheckView_Deserialize = {
+export type CheckView = {
 	/**  What came out, in one line: `Ready to train on Apple M3 Max (Metal)`. */
 	verdict: string,
 	/**  Whether runs may use the device. */
@@ -585,40 +407,12 @@ export type CheckView_Deserialize = {
 	seconds: number | null,
 	/**  What plans do with it: whole sentences. */
 	consequences: string[],
-	steps: CheckStepView_Deserialize[],
-	rows: CheckRowView_Deserialize[],
+	steps: Step[],
+	rows: CheckRowView[],
 	/**  What can't be done there, or not yet. */
-	limits: LimitView[],
+	limits: Limit[],
 	/**  The same as text, to paste where help is asked for. */
 	report: string,
-};
-
-/**  What a check found. */
-export type CheckView_Serialize = {
-	/**  What came out, in one line: `Ready to train on Apple M3 Max (Metal)`. */
-	verdict: string,
-	/**  Whether runs may use the device. */
-	ready: boolean,
-	/**  When it ended, in UTC. */
-	time: string,
-	seconds: number | null,
-	/**  What plans do with it: whole sentences. */
-	consequences: string[],
-	steps: CheckStepView_Serialize[],
-	rows: CheckRowView_Serialize[],
-	/**  What can't be done there, or not yet. */
-	limits: LimitView[],
-	/**  The same as text, to paste where help is asked for. */
-	report: string,
-};
-
-/**  A value of the plan. */
-export type ChoiceView = {
-	field: string,
-	value: string,
-	why: string,
-	/**  Whether it was chosen here, rather than asked for. */
-	automatic: boolean,
 };
 
 /**  A variant exists only while someone acts on it: each has its exit code. */
@@ -635,56 +429,33 @@ export type Code =
 "failed";
 
 /**  How one case differs. */
-export type ComparedRowView = {
+export type ComparedRow = {
+	/**  `LoRA step, shape of SmolLM2-135M, 4 x 256 tokens, f32`. */
 	config: string,
 	/**  `413 tokens/s`. */
 	before: string,
+	/**  The same after. */
 	after: string,
-	/**  `3 % slower`, `no clear change`. */
-	words: string,
-	/**  The rate after over the rate before: above 1 is faster. */
+	/**  `3 % slower`. */
+	message: string,
+	/**  The rate after over the rate before. */
 	ratio: number | null,
 	/**  Whether it is more than chance. */
-	isClear: boolean,
+	is_clear: boolean,
 };
 
 /**  How two benchmarks differ on one device. */
-export type ComparisonView = {
+export type Comparison = {
 	/**  The device of the earlier one, and that of the later. */
-	before: string,
-	after: string,
-	rows: ComparedRowView[],
+	devices: [string, string],
+	/**  Each case that both measured: title and configuration, both rates, and the change in words. */
+	rows: ComparedRow[],
+	/**  The geometric mean of all ratios of rates: above 1 is faster. */
+	mean: number | null,
 };
 
 /**  The usable rows, as a model sees them. */
-export type ContentView = ContentView_Serialize | ContentView_Deserialize;
-
-/**  The usable rows, as a model sees them. */
-export type ContentView_Deserialize = {
-	/**  Whether the rows are one text, learned in windows. */
-	isStream: boolean,
-	/**  Which tokenizer counted, in words. */
-	tokenizer: string,
-	/**  Which chat template was used, in words. Absent when nobody speaks. */
-	template?: string | null,
-	rows: number,
-	tokens: number,
-	learnedTokens: number,
-	shortest: number,
-	longest: number,
-	mean: number,
-	/**  So many percent of the rows have at most so many tokens. */
-	percentiles: ([number, number])[],
-	/**  How many rows have which length. */
-	histogram: BinView[],
-	/**  The line the example begins at. */
-	exampleLine: number,
-	/**  The first row, and what of it is learned. */
-	example: SegmentView[],
-};
-
-/**  The usable rows, as a model sees them. */
-export type ContentView_Serialize = {
+export type ContentView = {
 	/**  Whether the rows are one text, learned in windows. */
 	isStream: boolean,
 	/**  Which tokenizer counted, in words. */
@@ -700,35 +471,15 @@ export type ContentView_Serialize = {
 	/**  So many percent of the rows have at most so many tokens. */
 	percentiles: ([number, number])[],
 	/**  How many rows have which length. */
-	histogram: BinView[],
+	histogram: Bin[],
 	/**  The line the example begins at. */
 	exampleLine: number,
 	/**  The first row, and what of it is learned. */
-	example: SegmentView[],
+	example: Segment[],
 };
 
 /**  A conversation. */
-export type ConversationFile = ConversationFile_Serialize | ConversationFile_Deserialize;
-
-/**  A conversation. */
-export type ConversationFile_Deserialize = {
-	/**  The name of its file. Empty until it is first saved. */
-	id?: string,
-	/**  What the user called it, or how it begins. */
-	title?: string,
-	/**  The model or run that is talked to, as `anneal chat` takes it, and how it is shown. */
-	model?: string,
-	modelTitle?: string,
-	/**  What sets the scene. */
-	system?: string,
-	/**  What was said, in order. */
-	turns?: TurnFile_Deserialize[],
-	/**  When it was last saved, in UTC. */
-	changed?: string,
-};
-
-/**  A conversation. */
-export type ConversationFile_Serialize = {
+export type ConversationFile = {
 	/**  The name of its file. Empty until it is first saved. */
 	id: string,
 	/**  What the user called it, or how it begins. */
@@ -739,7 +490,7 @@ export type ConversationFile_Serialize = {
 	/**  What sets the scene. */
 	system: string,
 	/**  What was said, in order. */
-	turns: TurnFile_Serialize[],
+	turns: TurnFile[],
 	/**  When it was last saved, in UTC. */
 	changed: string,
 };
@@ -764,24 +515,7 @@ export type DataFileView = {
 };
 
 /**  How data is read. What is empty is found from the data. */
-export type DataRequestView = DataRequestView_Serialize | DataRequestView_Deserialize;
-
-/**  How data is read. What is empty is found from the data. */
-export type DataRequestView_Deserialize = {
-	/**  `messages`, `sharegpt`, `prompt_completion`, `alpaca` or `text`. */
-	format?: string | null,
-	/**  Which column plays which part, such as `prompt` from `question`. */
-	columns: { [key in string]: string },
-	/**  `utf-8`, `latin-1`, or another name from the web's encoding list. */
-	encoding?: string | null,
-	/**  What a row of plain text is: `whole`, `lines` or `paragraphs`. */
-	rows?: string | null,
-	/**  Whether rows that can't be read are left out. */
-	skipBadRows: boolean,
-};
-
-/**  How data is read. What is empty is found from the data. */
-export type DataRequestView_Serialize = {
+export type DataRequestView = {
 	/**  `messages`, `sharegpt`, `prompt_completion`, `alpaca` or `text`. */
 	format: string | null,
 	/**  Which column plays which part, such as `prompt` from `question`. */
@@ -795,30 +529,13 @@ export type DataRequestView_Serialize = {
 };
 
 /**  Data that the user added. */
-export type DataSetView = DataSetView_Serialize | DataSetView_Deserialize;
-
-/**  Data that the user added. */
-export type DataSetView_Deserialize = {
+export type DataSetView = {
 	id: string,
 	name: string,
 	/**  Its file or folder. */
 	path: string,
 	/**  How it is read. */
-	request: DataRequestView_Deserialize,
-	/**  When it was added, in UTC. */
-	added: string,
-	/**  Whether its file is still there. */
-	exists: boolean,
-};
-
-/**  Data that the user added. */
-export type DataSetView_Serialize = {
-	id: string,
-	name: string,
-	/**  Its file or folder. */
-	path: string,
-	/**  How it is read. */
-	request: DataRequestView_Serialize,
+	request: DataRequestView,
 	/**  When it was added, in UTC. */
 	added: string,
 	/**  Whether its file is still there. */
@@ -826,30 +543,7 @@ export type DataSetView_Serialize = {
 };
 
 /**  A device. */
-export type DeviceView = DeviceView_Serialize | DeviceView_Deserialize;
-
-/**  A device. */
-export type DeviceView_Deserialize = {
-	/**  `Apple M3 Max`. */
-	name: string,
-	/**  `Metal`. */
-	kind: string,
-	/**  How a run asks for it: `cuda:1`. */
-	setting: string,
-	/**  Memory a model could use there. */
-	totalBytes?: number | null,
-	/**  What of it is free. */
-	freeBytes?: number | null,
-	/**  Physical cores, of a processor. */
-	cores?: number | null,
-	/**  Why it can't be used. */
-	problem?: string | null,
-	/**  What it does by default, each with its reason. */
-	defaults: ReasonView[],
-};
-
-/**  A device. */
-export type DeviceView_Serialize = {
+export type DeviceView = {
 	/**  `Apple M3 Max`. */
 	name: string,
 	/**  `Metal`. */
@@ -883,33 +577,7 @@ export type DownloadState =
 "retrying" | "paused" | "failed" | "done";
 
 /**  Something that is being fetched, or was. */
-export type DownloadView = DownloadView_Serialize | DownloadView_Deserialize;
-
-/**  Something that is being fetched, or was. */
-export type DownloadView_Deserialize = {
-	/**  Names it among the downloads. */
-	key: string,
-	kind: RepositoryKind,
-	/**  `HuggingFaceTB/SmolLM2-135M`. */
-	id: string,
-	/**  What of it: `train of main`, `model-q4.gguf`. None for what is needed. */
-	part?: string | null,
-	state: DownloadState,
-	doneBytes: number,
-	totalBytes: number,
-	bytesPerSecond?: number | null,
-	secondsLeft?: number | null,
-	files: DownloadFileView[],
-	/**  Why it waits or failed. */
-	problem?: ErrorView_Deserialize | null,
-	/**  Whether a model can be talked to and trained here. */
-	usable: boolean,
-	/**  Where it lies, once it is whole: the folder of a model, the first file of data. */
-	path?: string | null,
-};
-
-/**  Something that is being fetched, or was. */
-export type DownloadView_Serialize = {
+export type DownloadView = {
 	/**  Names it among the downloads. */
 	key: string,
 	kind: RepositoryKind,
@@ -924,67 +592,15 @@ export type DownloadView_Serialize = {
 	secondsLeft: number | null,
 	files: DownloadFileView[],
 	/**  Why it waits or failed. */
-	problem: ErrorView_Serialize | null,
+	problem: AppError | null,
 	/**  Whether a model can be talked to and trained here. */
 	usable: boolean,
 	/**  Where it lies, once it is whole: the folder of a model, the first file of data. */
 	path: string | null,
 };
 
-/**  An error as the window shows it. */
-export type ErrorView = ErrorView_Serialize | ErrorView_Deserialize;
-
-/**  An error as the window shows it. */
-export type ErrorView_Deserialize = {
-	/**  What can be done about it. */
-	code: Code,
-	/**  What was tried, on what, with which numbers. */
-	message: string,
-	/**  What to try next, if we know. */
-	hint?: string | null,
-	/**  The setting at fault, as in a run file, if there is one. */
-	field?: string | null,
-};
-
-/**  An error as the window shows it. */
-export type ErrorView_Serialize = {
-	/**  What can be done about it. */
-	code: Code,
-	/**  What was tried, on what, with which numbers. */
-	message: string,
-	/**  What to try next, if we know. */
-	hint: string | null,
-	/**  The setting at fault, as in a run file, if there is one. */
-	field: string | null,
-};
-
 /**  What a run will take, from shapes alone. */
-export type EstimateView = EstimateView_Serialize | EstimateView_Deserialize;
-
-/**  What a run will take, from shapes alone. */
-export type EstimateView_Deserialize = {
-	parameters: number,
-	trainableParameters: number,
-	weightsBytes: number,
-	/**  The adapter, gradients and the optimizer's moments. */
-	optimizerBytes: number,
-	/**  What the forward pass keeps, or the keys and values of a sample where they are more. */
-	activationsBytes: number,
-	/**  Libraries, the data, and what is left over between tensors. */
-	restBytes: number,
-	/**  The same by what it is for. */
-	parts: PartView[],
-	freeBytes?: number | null,
-	/**  What of it a run may take, so that enough is left to everything else. */
-	roomBytes?: number | null,
-	/**  The whole run, at the rate of an earlier one on the same device. */
-	seconds?: number | null,
-	/**  Which run that was. */
-	rateFrom?: string | null,
-};
-
-/**  What a run will take, from shapes alone. */
-export type EstimateView_Serialize = {
+export type EstimateView = {
 	parameters: number,
 	trainableParameters: number,
 	weightsBytes: number,
@@ -1014,10 +630,7 @@ export type EvaluationView = {
 };
 
 /**  What happened in a run after some event. Columns of numbers are as long as `steps`. */
-export type EventsView = EventsView_Serialize | EventsView_Deserialize;
-
-/**  What happened in a run after some event. Columns of numbers are as long as `steps`. */
-export type EventsView_Deserialize = {
+export type EventsView = {
 	/**  The number of the last event: what to ask from next time. */
 	last: number,
 	steps: number[],
@@ -1025,92 +638,66 @@ export type EventsView_Deserialize = {
 	learningRates: (number | null)[],
 	gradientNorms: (number | null)[],
 	unitsPerSecond: (number | null)[],
-	memoryBytes: (number | null)[],
+	memoryBytes: number[],
 	/**  Milliseconds of each step. */
 	millis: (number | null)[],
 	/**  Held-out losses. */
 	evaluations: EvaluationView[],
 	/**  What the model showed of itself. */
-	exhibits: ExhibitView_Deserialize[],
-	/**  What happened, in sentences. */
-	sentences: SentenceView[],
-};
-
-/**  What happened in a run after some event. Columns of numbers are as long as `steps`. */
-export type EventsView_Serialize = {
-	/**  The number of the last event: what to ask from next time. */
-	last: number,
-	steps: number[],
-	losses: (number | null)[],
-	learningRates: (number | null)[],
-	gradientNorms: (number | null)[],
-	unitsPerSecond: (number | null)[],
-	memoryBytes: (number | null)[],
-	/**  Milliseconds of each step. */
-	millis: (number | null)[],
-	/**  Held-out losses. */
-	evaluations: EvaluationView[],
-	/**  What the model showed of itself. */
-	exhibits: ExhibitView_Serialize[],
+	exhibits: ExhibitView[],
 	/**  What happened, in sentences. */
 	sentences: SentenceView[],
 };
 
 /**  Something to look at. */
-export type Exhibit = Exhibit_Serialize | Exhibit_Deserialize;
+export type Exhibit = 
+/**  A text, such as what a language model wrote. */
+{ kind: "text"; 
+/**  What it was given. */
+title: string; 
+/**  What it made of that. */
+text: string } | 
+/**  Cells in rows, such as a puzzle. */
+{ kind: "grid"; 
+/**  What it is. */
+title: string; 
+/**  The cells, row by row. All rows are of one length. */
+rows: string[][]; 
+/**  Cells that are marked, by row and column from 0. */
+marks: Mark[] } | 
+/**  A picture with what a model sees in it. */
+{ kind: "image"; 
+/**  What it is. */
+title: string; 
+/**  What the model says it shows. */
+label: string; 
+/**  What it shows, if that is known. */
+expected: string | null; 
+/**  Pixels in a row. */
+width: number; 
+/**  Red, green and blue of each pixel, row by row. */
+pixels: number[] } | 
+/**  Figures in rows. */
+{ kind: "table"; 
+/**  What it is. */
+title: string; 
+/**  The names of the columns. */
+columns: string[]; 
+/**  The rows, as long as the columns. */
+rows: string[][] };
 
 /**  What the model showed of itself. */
-export type ExhibitView = ExhibitView_Serialize | ExhibitView_Deserialize;
-
-/**  What the model showed of itself. */
-export type ExhibitView_Deserialize = {
+export type ExhibitView = {
 	step: number,
-	exhibit: Exhibit_Deserialize,
-};
-
-/**  What the model showed of itself. */
-export type ExhibitView_Serialize = {
-	step: number,
-	exhibit: Exhibit_Serialize,
-};
-
-/**  Something to look at. */
-export type Exhibit_Deserialize = { kind: "text"; title: string; text: string } | { kind: "grid"; title: string; rows: string[][]; marks: MarkView[] } | { kind: "image"; title: string; label: string; expected?: string | null; width: number; pixels: number[] } | { kind: "table"; title: string; columns: string[]; rows: string[][] };
-
-/**  Something to look at. */
-export type Exhibit_Serialize = { kind: "text"; title: string; text: string } | { kind: "grid"; title: string; rows: string[][]; marks: MarkView[] } | { kind: "image"; title: string; label: string; expected: string | null; width: number; pixels: number[] } | { kind: "table"; title: string; columns: string[]; rows: string[][] };
-
-/**  What is wrong with a field. */
-export type FieldProblemView = FieldProblemView_Serialize | FieldProblemView_Deserialize;
-
-/**  What is wrong with a field. */
-export type FieldProblemView_Deserialize = {
-	/**  The field, as in a run file. Empty for what belongs to none. */
-	field: string,
-	text: string,
-	hint?: string | null,
+	exhibit: Exhibit,
 };
 
 /**  What is wrong with a field. */
-export type FieldProblemView_Serialize = {
+export type FieldProblemView = {
 	/**  The field, as in a run file. Empty for what belongs to none. */
 	field: string,
 	text: string,
 	hint: string | null,
-};
-
-/**  A setting of a run, as the form shows it. */
-export type FieldView = {
-	/**  As in a run file: `lora.rank`. */
-	field: string,
-	/**  The part of the form it stands in. */
-	group: string,
-	label: string,
-	help: string,
-	/**  The words it knows. Without any, it takes what is typed. */
-	words: string[],
-	/**  The methods that have it. Empty is all. */
-	methods: string[],
 };
 
 /**  A file of a run. */
@@ -1123,21 +710,7 @@ export type FileView = {
 };
 
 /**  The first rows of data that is not here. */
-export type FirstRowsView = FirstRowsView_Serialize | FirstRowsView_Deserialize;
-
-/**  The first rows of data that is not here. */
-export type FirstRowsView_Deserialize = {
-	columns: string[],
-	/**  Values by row and column, as text. */
-	rows: string[][],
-	/**  How many rows the first file has, where it says. */
-	total?: number | null,
-	/**  How much was fetched to know that. */
-	fetchedBytes: number,
-};
-
-/**  The first rows of data that is not here. */
-export type FirstRowsView_Serialize = {
+export type FirstRowsView = {
 	columns: string[],
 	/**  Values by row and column, as text. */
 	rows: string[][],
@@ -1148,26 +721,21 @@ export type FirstRowsView_Serialize = {
 };
 
 /**  What some use of a model takes of this machine's memory. */
-export type FitView = FitView_Serialize | FitView_Deserialize;
-
-/**  What some use of a model takes of this machine's memory. */
-export type FitView_Deserialize = {
-	/**  `Talk`, `Train an adapter`, `Train all weights`. */
-	name: string,
-	bytes: number,
-	freeBytes?: number | null,
-	/**  Whether it fits, where that is known. */
-	fits?: boolean | null,
-};
-
-/**  What some use of a model takes of this machine's memory. */
-export type FitView_Serialize = {
+export type FitView = {
 	/**  `Talk`, `Train an adapter`, `Train all weights`. */
 	name: string,
 	bytes: number,
 	freeBytes: number | null,
 	/**  Whether it fits, where that is known. */
 	fits: boolean | null,
+};
+
+/**  A change of the form that makes a run fit. */
+export type FixView = {
+	/**  What is changed, as in a run file. */
+	fields: { [key in string]: string },
+	message: string,
+	neededBytes: number,
 };
 
 /**  A folder of the app. */
@@ -1180,45 +748,14 @@ export type FolderView = {
 };
 
 /**  What a search found. */
-export type FoundListView = FoundListView_Serialize | FoundListView_Deserialize;
-
-/**  What a search found. */
-export type FoundListView_Deserialize = {
-	found: FoundView_Deserialize[],
-	/**  Whether there is more of it. */
-	more: boolean,
-};
-
-/**  What a search found. */
-export type FoundListView_Serialize = {
-	found: FoundView_Serialize[],
+export type FoundListView = {
+	found: FoundView[],
 	/**  Whether there is more of it. */
 	more: boolean,
 };
 
 /**  A repository in a list. */
-export type FoundView = FoundView_Serialize | FoundView_Deserialize;
-
-/**  A repository in a list. */
-export type FoundView_Deserialize = {
-	/**  `HuggingFaceTB/SmolLM2-135M`. */
-	id: string,
-	task?: string | null,
-	/**  `apache-2.0`. */
-	license?: string | null,
-	/**  In the last thirty days. */
-	downloads?: number | null,
-	likes?: number | null,
-	/**  When it last changed, in UTC. */
-	changed?: string | null,
-	/**  Whether its makers ask for something before they let one have it. */
-	gated: boolean,
-	/**  Whether some of it is on this machine. */
-	here: boolean,
-};
-
-/**  A repository in a list. */
-export type FoundView_Serialize = {
+export type FoundView = {
 	/**  `HuggingFaceTB/SmolLM2-135M`. */
 	id: string,
 	task: string | null,
@@ -1236,14 +773,11 @@ export type FoundView_Serialize = {
 };
 
 /**  What it computes on, and what was done so far. */
-export type HomeView = HomeView_Serialize | HomeView_Deserialize;
-
-/**  What it computes on, and what was done so far. */
-export type HomeView_Deserialize = {
+export type HomeView = {
 	/**  The device that is used. */
-	device: DeviceView_Deserialize,
+	device: DeviceView,
 	/**  Every device that was found. */
-	devices: DeviceView_Deserialize[],
+	devices: DeviceView[],
 	/**  Why the device is used. */
 	reason: string,
 	/**  What is odd about devices, engines and settings: whole sentences. */
@@ -1251,42 +785,11 @@ export type HomeView_Deserialize = {
 	/**  The engine programs there are, in words: `Anneal 0.1.0, CPU: /usr/bin/anneal`. */
 	engines: string[],
 	/**  All runs, the newest first. */
-	runs: RunView_Deserialize[],
-};
-
-/**  What it computes on, and what was done so far. */
-export type HomeView_Serialize = {
-	/**  The device that is used. */
-	device: DeviceView_Serialize,
-	/**  Every device that was found. */
-	devices: DeviceView_Serialize[],
-	/**  Why the device is used. */
-	reason: string,
-	/**  What is odd about devices, engines and settings: whole sentences. */
-	warnings: string[],
-	/**  The engine programs there are, in words: `Anneal 0.1.0, CPU: /usr/bin/anneal`. */
-	engines: string[],
-	/**  All runs, the newest first. */
-	runs: RunView_Serialize[],
+	runs: RunView[],
 };
 
 /**  A file of a repository. */
-export type HubFileView = HubFileView_Serialize | HubFileView_Deserialize;
-
-/**  A file of a repository. */
-export type HubFileView_Deserialize = {
-	path: string,
-	bytes: number,
-	/**  Whether a download without further wishes fetches it. */
-	needed: boolean,
-	/**  Whether it is here. */
-	here: boolean,
-	/**  Why it is fetched only when it is asked for by name. */
-	warning?: string | null,
-};
-
-/**  A file of a repository. */
-export type HubFileView_Serialize = {
+export type HubFileView = {
 	path: string,
 	bytes: number,
 	/**  Whether a download without further wishes fetches it. */
@@ -1298,24 +801,7 @@ export type HubFileView_Serialize = {
 };
 
 /**  The Hub itself: whether it can be asked, and where its files are kept. */
-export type HubView = HubView_Serialize | HubView_Deserialize;
-
-/**  The Hub itself: whether it can be asked, and where its files are kept. */
-export type HubView_Deserialize = {
-	/**  `https://huggingface.co`. */
-	endpoint: string,
-	/**  Why it is not asked: a sentence. Everything on this machine works all the same. */
-	offline?: string | null,
-	/**  Where the token is kept, or comes from: `the keychain of the system`. None without a token. */
-	tokenPlace?: string | null,
-	/**  The folder that all programs of the Hub share. */
-	cache: string,
-	/**  What is free where that folder lies. */
-	freeBytes?: number | null,
-};
-
-/**  The Hub itself: whether it can be asked, and where its files are kept. */
-export type HubView_Serialize = {
+export type HubView = {
 	/**  `https://huggingface.co`. */
 	endpoint: string,
 	/**  Why it is not asked: a sentence. Everything on this machine works all the same. */
@@ -1329,10 +815,7 @@ export type HubView_Serialize = {
 };
 
 /**  What is in data, and how it would be learned. */
-export type InspectionView = InspectionView_Serialize | InspectionView_Deserialize;
-
-/**  What is in data, and how it would be learned. */
-export type InspectionView_Deserialize = {
+export type InspectionView = {
 	files: DataFileView[],
 	/**  The columns of the first file, for a mapping. Plain text has none. */
 	columns: string[],
@@ -1340,72 +823,47 @@ export type InspectionView_Deserialize = {
 	problems: RowProblemView[],
 	problemCount: number,
 	/**  Why nothing can be used. */
-	problem?: ErrorView_Deserialize | null,
+	problem: AppError | null,
 	/**  What the usable rows look like. */
-	content?: ContentView_Deserialize | null,
+	content: ContentView | null,
 };
 
-/**  What is in data, and how it would be learned. */
-export type InspectionView_Serialize = {
-	files: DataFileView[],
-	/**  The columns of the first file, for a mapping. Plain text has none. */
-	columns: string[],
-	/**  The first of the rows that can't be used, and how many there are. */
-	problems: RowProblemView[],
-	problemCount: number,
-	/**  Why nothing can be used. */
-	problem: ErrorView_Serialize | null,
-	/**  What the usable rows look like. */
-	content: ContentView_Serialize | null,
-};
-
-/**  What happens to the run that goes on when the window closes. */
+/**  What happens to the run that is running when the window closes. */
 export type Leaving = 
-/**  It goes on without a window, and the app ends after it. */
+/**  It continues without a window, and the app ends after it. */
 "background" | 
 /**  It is saved and stopped. */
 "save";
 
 /**  Something that can't be done on a device, or not yet. */
-export type LimitView = {
+export type Limit = {
 	/**  `No 8-bit optimizer`. */
 	what: string,
-	/**  A sentence. */
+	/**  Why, as a sentence. */
 	why: string,
 };
 
 /**  A marked cell of a grid. */
-export type MarkView = {
+export type Mark = {
+	/**  From the top, from 0. */
 	row: number,
+	/**  From the left, from 0. */
 	column: number,
+	/**  What is said of it. */
 	meaning: Meaning,
 };
 
 /**  What a mark says of a cell. */
-export type Meaning = "given" | "right" | "wrong";
+export type Meaning = 
+/**  It was given, not found. */
+"given" | 
+/**  It was found, and is right. */
+"right" | 
+/**  It was found, and is wrong. */
+"wrong";
 
 /**  What a few real steps took. */
-export type MeasureView = MeasureView_Serialize | MeasureView_Deserialize;
-
-/**  What a few real steps took. */
-export type MeasureView_Deserialize = {
-	/**  Steps that were measured, after one to warm up. */
-	steps: number,
-	/**  Of one step. */
-	millis: number,
-	/**  The whole run: steps, evaluations, samples and saves. */
-	seconds: number,
-	/**  The most memory that will be in use. */
-	peakBytes?: number | null,
-	/**
-	 *  Whether steps of the run's own size were taken; if not, it would not have fit, and the rest follows from smaller
-	 *  ones.
-	 */
-	whole: boolean,
-};
-
-/**  What a few real steps took. */
-export type MeasureView_Serialize = {
+export type MeasureView = {
 	/**  Steps that were measured, after one to warm up. */
 	steps: number,
 	/**  Of one step. */
@@ -1422,10 +880,11 @@ export type MeasureView_Serialize = {
 };
 
 /**  One turn of a conversation. */
-export type MessageView = {
-	/**  `system`, `user` or `assistant`. */
-	role: string,
-	text: string,
+export type Message = {
+	/**  Who speaks. */
+	role: Role,
+	/**  What is said. */
+	content: string,
 };
 
 /**  A figure beside the loss. */
@@ -1446,32 +905,7 @@ export type ModelPlace =
 "cache";
 
 /**  A model. */
-export type ModelView = ModelView_Serialize | ModelView_Deserialize;
-
-/**  A model. */
-export type ModelView_Deserialize = {
-	/**  How it is called here. */
-	name: string,
-	/**  Its folder. */
-	path: string,
-	/**  Where it comes from, which says what may be done with its files. */
-	place: ModelPlace,
-	/**  `llama`, if its config says. */
-	architecture?: string | null,
-	/**  How many numbers it has. */
-	parameters?: number | null,
-	/**  What its folder holds. */
-	bytes: number,
-	/**  The longest text it reads, in tokens. */
-	context?: number | null,
-	/**  Whether it was taught to answer; otherwise it continues text. */
-	answers: boolean,
-	/**  Why it can't be trained or talked to. */
-	problem?: string | null,
-};
-
-/**  A model. */
-export type ModelView_Serialize = {
+export type ModelView = {
 	/**  How it is called here. */
 	name: string,
 	/**  Its folder. */
@@ -1493,11 +927,8 @@ export type ModelView_Serialize = {
 };
 
 /**  Something that the window has to know at once. */
-export type News = News_Serialize | News_Deserialize;
-
-/**  Something that the window has to know at once. */
-export type News_Deserialize = 
-/**  The user wants to close the window while a run goes on. */
+export type News = 
+/**  The user wants to close the window while a run is running. */
 { kind: "quit_asked" } | 
 /**  A page was chosen in the menu: `home`, `search`, `settings`. */
 { kind: "chosen"; page: string } | 
@@ -1506,20 +937,7 @@ export type News_Deserialize =
 /**  Files were dropped on the window. */
 { kind: "dropped"; paths: string[] } | 
 /**  Something about the downloads is new: all of them, in order. */
-{ kind: "downloads"; downloads: DownloadView_Deserialize[] };
-
-/**  Something that the window has to know at once. */
-export type News_Serialize = 
-/**  The user wants to close the window while a run goes on. */
-{ kind: "quit_asked" } | 
-/**  A page was chosen in the menu: `home`, `search`, `settings`. */
-{ kind: "chosen"; page: string } | 
-/**  Files are held over the window, or no longer. */
-{ kind: "hovered"; over: boolean } | 
-/**  Files were dropped on the window. */
-{ kind: "dropped"; paths: string[] } | 
-/**  Something about the downloads is new: all of them, in order. */
-{ kind: "downloads"; downloads: DownloadView_Serialize[] };
+{ kind: "downloads"; downloads: DownloadView[] };
 
 /**  A part of the memory. */
 export type PartView = {
@@ -1546,62 +964,41 @@ export type Pick =
 /**  Where a picture is to be written. */
 "new_picture";
 
-/**  A value of a run's plan. */
-export type PlanLineView = {
+/**  A value that stands in a line of its own. */
+export type PlanLine = {
+	/**  `lora.rank`. */
 	field: string,
 	value: string,
+	/**  The comment beside it. Empty where there is none. */
 	why: string,
 };
 
 /**  What a request means, or what is wrong with it. */
-export type PlanView = PlanView_Serialize | PlanView_Deserialize;
-
-/**  What a request means, or what is wrong with it. */
-export type PlanView_Deserialize = {
+export type PlanView = {
 	/**  What is wrong, by field. While there is something, nothing else is known. */
-	problems: FieldProblemView_Deserialize[],
+	problems: FieldProblemView[],
 	/**  Every value of the plan. */
-	choices: ChoiceView[],
+	choices: Reason[],
 	/**  What will probably not be what was wanted. */
 	warnings: string[],
 	steps: number,
 	/**  Tokens in one step. */
 	stepUnits: number,
-	estimate?: EstimateView_Deserialize | null,
-	/**  Whether it fits, where that is known. */
-	fit?: RunFitView | null,
-};
-
-/**  What a request means, or what is wrong with it. */
-export type PlanView_Serialize = {
-	/**  What is wrong, by field. While there is something, nothing else is known. */
-	problems: FieldProblemView_Serialize[],
-	/**  Every value of the plan. */
-	choices: ChoiceView[],
-	/**  What will probably not be what was wanted. */
-	warnings: string[],
-	steps: number,
-	/**  Tokens in one step. */
-	stepUnits: number,
-	estimate: EstimateView_Serialize | null,
+	estimate: EstimateView | null,
 	/**  Whether it fits, where that is known. */
 	fit: RunFitView | null,
 };
 
-/**  What others have published of the speed of their tool. Theirs, not measured here. */
-export type PublishedView = {
-	tool: string,
-	/**  Which of our workloads it is nearest to. */
-	workload: string,
-	/**  `LoRA step`. */
-	title: string,
-	work: string,
-	hardware: string,
-	tokensPerSecond: number | null,
-	/**  `2024-09`. */
-	date: string,
-	/**  A page of the web. */
-	source: string,
+/**  Why a field of the plan has its value. */
+export type Reason = {
+	/**  The field, as in a run file: `batch.rows`. */
+	field: string,
+	/**  Its value, as in a run file. */
+	value: string,
+	/**  A sentence. */
+	why: string,
+	/**  Whether the value was chosen here, rather than asked for. */
+	automatic: boolean,
 };
 
 /**  A choice and why. */
@@ -1619,51 +1016,7 @@ export type RepositoryKind =
 "data";
 
 /**  A repository: a model or a data set. */
-export type RepositoryView = RepositoryView_Serialize | RepositoryView_Deserialize;
-
-/**  A repository: a model or a data set. */
-export type RepositoryView_Deserialize = {
-	kind: RepositoryKind,
-	id: string,
-	/**  Its page for a browser. */
-	url: string,
-	/**  The commit that everything below is about. */
-	commit: string,
-	task?: string | null,
-	license?: string | null,
-	/**  What has to be done before it can be had, in a sentence; `url` is where. */
-	gate?: string | null,
-	downloads?: number | null,
-	likes?: number | null,
-	changed?: string | null,
-	/**  Of a model: `llama`. */
-	architecture?: string | null,
-	parameters?: number | null,
-	/**  The longest text it reads, in tokens. */
-	context?: number | null,
-	/**  Of a model: what Anneal can do with it. */
-	canTrain: boolean,
-	canTalk: boolean,
-	/**  Why it can't, or what is odd about it: whole sentences. */
-	notes: string[],
-	/**  Of a model: what using it takes of this machine's memory. */
-	fits: FitView_Deserialize[],
-	/**  What a download without further wishes fetches. */
-	neededBytes: number,
-	/**  What of that is here already, whole files and parts of files. */
-	hereBytes: number,
-	/**  The folder it lies in, once all that is needed is here. */
-	path?: string | null,
-	/**  Every file, by name. */
-	files: HubFileView_Deserialize[],
-	/**  Of data: its parts. */
-	splits: SplitView_Deserialize[],
-	/**  Its description, in Markdown. */
-	card: string,
-};
-
-/**  A repository: a model or a data set. */
-export type RepositoryView_Serialize = {
+export type RepositoryView = {
 	kind: RepositoryKind,
 	id: string,
 	/**  Its page for a browser. */
@@ -1688,7 +1041,7 @@ export type RepositoryView_Serialize = {
 	/**  Why it can't, or what is odd about it: whole sentences. */
 	notes: string[],
 	/**  Of a model: what using it takes of this machine's memory. */
-	fits: FitView_Serialize[],
+	fits: FitView[],
 	/**  What a download without further wishes fetches. */
 	neededBytes: number,
 	/**  What of that is here already, whole files and parts of files. */
@@ -1696,12 +1049,23 @@ export type RepositoryView_Serialize = {
 	/**  The folder it lies in, once all that is needed is here. */
 	path: string | null,
 	/**  Every file, by name. */
-	files: HubFileView_Serialize[],
+	files: HubFileView[],
 	/**  Of data: its parts. */
-	splits: SplitView_Serialize[],
+	splits: SplitView[],
 	/**  Its description, in Markdown. */
 	card: string,
 };
+
+/**  Who speaks. */
+export type Role = 
+/**  Sets the scene. */
+"system" | 
+/**  Asks. */
+"user" | 
+/**  Answers: the words that are learned. */
+"assistant" | 
+/**  Gives the result of a tool the assistant called. */
+"tool";
 
 /**  A row that can't be used. */
 export type RowProblemView = {
@@ -1719,22 +1083,13 @@ export type RunFitView = {
 	/**  What is wrong, in words. Empty when it fits. */
 	refusal: string,
 	/**  What would make it fit, the cheapest first. */
-	ways: WayView[],
+	fixes: FixView[],
 };
 
 /**  What is new in a run. */
-export type RunNews = RunNews_Serialize | RunNews_Deserialize;
-
-/**  What is new in a run. */
-export type RunNews_Deserialize = {
-	run: RunView_Deserialize,
-	events: EventsView_Deserialize,
-};
-
-/**  What is new in a run. */
-export type RunNews_Serialize = {
-	run: RunView_Serialize,
-	events: EventsView_Serialize,
+export type RunNews = {
+	run: RunView,
+	events: EventsView,
 };
 
 /**  What a run is doing. */
@@ -1753,67 +1108,7 @@ export type RunStatus =
 "interrupted";
 
 /**  A run in a list. */
-export type RunView = RunView_Serialize | RunView_Deserialize;
-
-/**  A run in a list. */
-export type RunView_Deserialize = {
-	/**  `2026-11-21-shakespeare-7f3a`. */
-	id: string,
-	/**  What the user called it. */
-	name: string,
-	/**  Its kind of learning: `language`. Empty where the plan is lost. */
-	task: string,
-	/**  What that learns from, in the plural: `tokens`. */
-	unit: string,
-	/**  What can be done with its result: `chat`. */
-	uses: string[],
-	/**  How it learns, on what. */
-	what: string,
-	/**  How its weights are trained: `lora`, `full` or `scratch`. */
-	method: string,
-	/**  The names of the files it learns from. */
-	data: string[],
-	/**  The folder of the model it started from. */
-	base?: string | null,
-	/**  What it is doing. */
-	status: RunStatus,
-	/**  Its place among those that wait, from 1. */
-	place?: number | null,
-	/**  The last step done. */
-	step: number,
-	/**  The step at which it ends. */
-	steps: number,
-	firstLoss?: number | null,
-	/**  The loss of the last step. */
-	loss?: number | null,
-	/**  The lowest loss on held-out data. */
-	bestLoss?: number | null,
-	/**  What ended it, when it failed; what it waits for, when it was paused and nobody asked for that. */
-	problem?: string | null,
-	/**  What to try then, if we know. */
-	hint?: string | null,
-	/**  Whether it goes on all the same when that is forced. */
-	forceHelps: boolean,
-	/**  When it first started, and when something last happened, in UTC. */
-	started?: string | null,
-	changed?: string | null,
-	/**  Seconds of training so far, and until it is done at the rate of the latest steps. */
-	seconds: number,
-	secondsLeft?: number | null,
-	unitsPerSecond?: number | null,
-	memoryBytes?: number | null,
-	peakMemoryBytes?: number | null,
-	device?: string | null,
-	parameters?: number | null,
-	trainableParameters?: number | null,
-	/**  Whether something was saved that can be used. */
-	saved: boolean,
-	/**  What of its files is damaged, each in a sentence. */
-	damage: string[],
-};
-
-/**  A run in a list. */
-export type RunView_Serialize = {
+export type RunView = {
 	/**  `2026-11-21-shakespeare-7f3a`. */
 	id: string,
 	/**  What the user called it. */
@@ -1849,7 +1144,7 @@ export type RunView_Serialize = {
 	problem: string | null,
 	/**  What to try then, if we know. */
 	hint: string | null,
-	/**  Whether it goes on all the same when that is forced. */
+	/**  Whether it continues all the same when that is forced. */
 	forceHelps: boolean,
 	/**  When it first started, and when something last happened, in UTC. */
 	started: string | null,
@@ -1869,24 +1164,6 @@ export type RunView_Serialize = {
 	damage: string[],
 };
 
-/**  How answers are written. The names are those of `anneal chat --set`. */
-export type SamplingView = {
-	/**  Scores are divided by it: 0 always takes the likeliest token, 1 draws as the model says. */
-	temperature: number,
-	/**  Draw from so many of the likeliest tokens. 0 is all. */
-	topK: number,
-	/**  Draw from the likeliest tokens that together have this probability. 1 is all. */
-	topP: number,
-	/**  Draw from tokens with at least this share of the likeliest one's probability. 0 is all. */
-	minP: number,
-	/**  Scores of tokens already written are divided by it. 1 is off. */
-	repetitionPenalty: number,
-	/**  Where the draw starts. The same seed and words give the same answers. */
-	seed: number,
-	/**  The most tokens of an answer. */
-	maxTokens: number,
-};
-
 /**  What is looked for. An empty text is not looked at. */
 export type SearchView = {
 	kind: RepositoryKind,
@@ -1901,9 +1178,11 @@ export type SearchView = {
 	limit: number,
 };
 
-/**  A stretch of the example. */
-export type SegmentView = {
+/**  A stretch of an example's text. */
+export type Segment = {
+	/**  The text, special tokens spelled out. */
 	text: string,
+	/**  Whether the model is taught to say it. */
 	learned: boolean,
 };
 
@@ -1944,27 +1223,7 @@ export type SortBy =
 "recent";
 
 /**  A part of data: `train` of the configuration `main`. */
-export type SplitView = SplitView_Serialize | SplitView_Deserialize;
-
-/**  A part of data: `train` of the configuration `main`. */
-export type SplitView_Deserialize = {
-	/**  `main`; `default` where there is only one. */
-	config: string,
-	name: string,
-	/**  What kind of files: `Parquet`. */
-	format: string,
-	files: number,
-	bytes: number,
-	/**  Whether all its files are here. */
-	here: boolean,
-	/**  Where its first file lies, or would: data that was added has the same path. */
-	path: string,
-	/**  Why it can't be learned from. */
-	problem?: string | null,
-};
-
-/**  A part of data: `train` of the configuration `main`. */
-export type SplitView_Serialize = {
+export type SplitView = {
 	/**  `main`; `default` where there is only one. */
 	config: string,
 	name: string,
@@ -1980,43 +1239,30 @@ export type SplitView_Serialize = {
 	problem: string | null,
 };
 
-/**  What goes on. The window asks for it once a second. */
-export type StatusView = StatusView_Serialize | StatusView_Deserialize;
-
-/**  What goes on. The window asks for it once a second. */
-export type StatusView_Deserialize = {
+/**  What is running. The window asks for it once a second. */
+export type StatusView = {
 	/**  The run that is trained. */
-	going?: RunView_Deserialize | null,
+	going: RunView | null,
 	/**  The runs that wait, in order. */
-	waiting: RunView_Deserialize[],
-	/**  Runs that were going on or waiting when the app last ended. */
-	offered: RunView_Deserialize[],
+	waiting: RunView[],
+	/**  Runs that were running or waiting when the app last ended. */
+	offered: RunView[],
 	/**  The device in one line. */
-	device: DeviceView_Deserialize,
-	/**  Why the last run that was to go on did not. */
-	problem?: string | null,
-	/**  How the machine is kept awake, while it is. */
-	awake?: string | null,
-	/**  How far the check of a device is, while one goes on. */
-	checking?: CheckProgressView | null,
-};
-
-/**  What goes on. The window asks for it once a second. */
-export type StatusView_Serialize = {
-	/**  The run that is trained. */
-	going: RunView_Serialize | null,
-	/**  The runs that wait, in order. */
-	waiting: RunView_Serialize[],
-	/**  Runs that were going on or waiting when the app last ended. */
-	offered: RunView_Serialize[],
-	/**  The device in one line. */
-	device: DeviceView_Serialize,
-	/**  Why the last run that was to go on did not. */
+	device: DeviceView,
+	/**  Why the last run that was to continue did not. */
 	problem: string | null,
 	/**  How the machine is kept awake, while it is. */
 	awake: string | null,
-	/**  How far the check of a device is, while one goes on. */
+	/**  How far the check of a device is, while one is running. */
 	checking: CheckProgressView | null,
+};
+
+/**  Something a run needs besides right numbers. */
+export type Step = {
+	/**  `The engine starts`. */
+	name: string,
+	/**  Why it does not work. Nothing when it does. */
+	problem: string | null,
 };
 
 /**  How the window looks. */
@@ -2029,20 +1275,7 @@ export type Theme =
 "dark";
 
 /**  One exchange. */
-export type TurnFile = TurnFile_Serialize | TurnFile_Deserialize;
-
-/**  One exchange. */
-export type TurnFile_Deserialize = {
-	/**  What the user said. */
-	said?: string,
-	/**  What the model answered. */
-	answer?: string,
-	/**  What the model it came from answered, where the two were asked side by side. */
-	beside?: string | null,
-};
-
-/**  One exchange. */
-export type TurnFile_Serialize = {
+export type TurnFile = {
 	/**  What the user said. */
 	said: string,
 	/**  What the model answered. */
@@ -2051,24 +1284,37 @@ export type TurnFile_Serialize = {
 	beside: string | null,
 };
 
-/**  Who the token belongs to. */
-export type UserView = UserView_Serialize | UserView_Deserialize;
+/**  What is counted each second. */
+export type Unit = 
+/**  Tokens that are learned from, read or written. */
+"tokens" | 
+/**  Multiplications and additions, each counted as one. */
+"operations" | 
+/**  Bytes of memory, read or written. */
+"bytes" | 
+/**  Batches that are made and brought to the device. */
+"batches";
 
 /**  Who the token belongs to. */
-export type UserView_Deserialize = {
-	name: string,
-	fullName?: string | null,
-	/**  Where the token is kept. */
-	tokenPlace: string,
-};
-
-/**  Who the token belongs to. */
-export type UserView_Serialize = {
+export type UserView = {
 	name: string,
 	fullName: string | null,
 	/**  Where the token is kept. */
 	tokenPlace: string,
 };
+
+/**  What can come out of a check. */
+export type Verdict = 
+/**  As exact as rounding allows. */
+"ok" | 
+/**  Exact, but clearly slower than the CPU. */
+"slow" | 
+/**  Further off than rounding explains. */
+"inexact" | 
+/**  The device refused. */
+"missing" | 
+/**  The process that tried it ended or hung. Only who started that process can know. */
+"crashed";
 
 /**  What is to be fetched. */
 export type WantedView = {
@@ -2081,14 +1327,6 @@ export type WantedView = {
 	/**  Of data: its part. Empty means all. */
 	config: string,
 	split: string,
-};
-
-/**  A change of the form that makes a run fit. */
-export type WayView = {
-	/**  What is changed, as in a run file. */
-	fields: { [key in string]: string },
-	words: string,
-	neededBytes: number,
 };
 
 /* Tauri Specta runtime */

@@ -1,86 +1,59 @@
 // The only file that knows how the window talks to the app.
 
 import { Channel } from "@tauri-apps/api/core";
-import {
-  commands,
-  trainFields,
-  type BenchProgressView_Deserialize as HeardBenchProgress,
-  type BenchProgressView_Serialize as BenchProgressView,
-  type ErrorView_Serialize as ErrorView,
-  type MessageView,
-  type News_Deserialize as HeardAppNews,
-  type News_Serialize as News,
-  type Pick,
-  type RepositoryKind,
-  type RunNews_Deserialize as HeardNews,
-  type RunNews_Serialize as RunNews,
-  type SamplingView,
-} from "./bindings";
+import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type Message, type News, type Pick, type RepositoryKind, type RunNews } from "./bindings";
 
-// The bindings say everything twice, as it is sent and as it is received; what is received is what the window works with.
 export type * from "./bindings";
-export { trainFields } from "./bindings";
 export type {
-  AnswerView_Serialize as AnswerView,
-  BenchDeviceView_Serialize as BenchDeviceView,
-  BenchMeasuredView_Serialize as BenchMeasuredView,
-  BenchProgressView_Serialize as BenchProgressView,
-  BenchRowView_Serialize as BenchRowView,
-  BenchView_Serialize as BenchView,
-  CachedRevisionView_Serialize as CachedRevisionView,
-  CachedView_Serialize as CachedView,
-  ChatView_Serialize as ChatView,
-  CheckRowView_Serialize as CheckRowView,
-  CheckView_Serialize as CheckView,
-  ContentView_Serialize as ContentView,
-  ConversationFile_Serialize as Conversation,
-  DataRequestView_Deserialize as DataRequest,
-  DataSetView_Serialize as DataSetView,
-  DeviceView_Serialize as DeviceView,
-  DownloadView_Serialize as DownloadView,
-  EstimateView_Serialize as EstimateView,
-  EventsView_Serialize as EventsView,
-  Exhibit_Serialize as Exhibit,
-  ExhibitView_Serialize as ExhibitView,
-  FieldProblemView_Serialize as FieldProblemView,
-  FirstRowsView_Serialize as FirstRowsView,
-  FitView_Serialize as FitView,
-  FoundListView_Serialize as FoundListView,
-  FoundView_Serialize as FoundView,
-  HomeView_Serialize as HomeView,
-  HubFileView_Serialize as HubFileView,
-  HubView_Serialize as HubView,
-  InspectionView_Serialize as InspectionView,
-  MeasureView_Serialize as MeasureView,
-  ModelView_Serialize as ModelView,
-  News_Serialize as News,
-  PlanView_Serialize as PlanView,
-  RepositoryView_Serialize as RepositoryView,
-  RunNews_Serialize as RunNews,
-  RunView_Serialize as RunView,
-  SplitView_Serialize as SplitView,
-  StatusView_Serialize as StatusView,
-  TurnFile_Serialize as Turn,
-  UserView_Serialize as UserView,
+  ChatSettings as SamplingView,
+  ConversationFile as Conversation,
+  DataRequestView as DataRequest,
+  Message as MessageView,
+  PlanLine as PlanLineView,
+  Reason as ChoiceView,
+  TurnFile as Turn,
+  Unit as BenchUnit,
 } from "./bindings";
+export { publishedFigures } from "./bindings";
 
 /** What the form has in its fields: values as in a run file, by field. */
 export type Filled = Record<string, string>;
 
+/** A field of a run file: what it is called, does and may be. */
+export interface Field {
+  name: string;
+  label: string;
+  group: string;
+  help: string;
+  kind: "text" | "path" | "choice" | "flag" | "count" | "number" | "list" | "map";
+  choices: readonly { value: string; label: string }[];
+  /** What a number counts. */
+  unit: string | null;
+  bounds: { min: number; max: number | null; above: boolean } | null;
+  advanced: boolean;
+  /** The field and its value without which this one has no meaning. */
+  needs: { field: string; value: string } | null;
+  /** The kind of learning that has it. Without one, every run has it. */
+  task: string | null;
+}
+
+/** All of them, in the order in which they are shown. */
+export const FIELDS: readonly Field[] = trainFields;
+
 /** What can be chosen for a setting of a run. */
 export function choicesOf(field: string): { value: string; text: string }[] {
-  const choices = trainFields.find(({ name }) => name === field)?.choices ?? [];
+  const choices = FIELDS.find(({ name }) => name === field)?.choices ?? [];
   return choices.map(({ value, label }) => ({ value, text: label }));
 }
 
 /** What a command refused, with what to try next. */
 export class Refused extends Error {
-  readonly code: ErrorView["code"];
+  readonly code: AppError["code"];
   readonly hint: string | null;
   /** The setting at fault, as in a run file. */
   readonly field: string | null;
 
-  constructor({ code, message, hint, field }: ErrorView) {
+  constructor({ code, message, hint, field }: AppError) {
     super(message);
     this.code = code;
     this.hint = hint;
@@ -93,7 +66,7 @@ export function isOffline(error: unknown): error is Refused {
   return error instanceof Refused && error.code === "offline";
 }
 
-type Result<T> = { status: "ok"; data: T } | { status: "error"; error: ErrorView };
+type Result<T> = { status: "ok"; data: T } | { status: "error"; error: AppError };
 
 async function opened<T>(answer: Promise<Result<T>>): Promise<T> {
   const result = await answer;
@@ -116,12 +89,10 @@ const plain = Object.fromEntries(
 /** Every command, which throws what it refuses. */
 export const api = {
   ...plain,
-  // The bindings take a message for something that is sent, where fields may be absent. None is.
-  listen: (hear: (news: News) => void) => plain.listen(channel(hear as (news: HeardAppNews) => void)),
-  runBenchmark: (devices: string[], size: string | null, hear: (progress: BenchProgressView) => void) =>
-    plain.runBenchmark(devices, size, channel(hear as (progress: HeardBenchProgress) => void)),
-  followRun: (id: string, after: number, hear: (news: RunNews) => void) => plain.followRun(id, after, channel(hear as (news: HeardNews) => void)),
-  answer: (place: number, messages: MessageView[], sampling: SamplingView, hear: (piece: string) => void) => plain.answer(place, messages, sampling, channel(hear)),
+  listen: (hear: (news: News) => void) => plain.listen(channel(hear)),
+  runBenchmark: (devices: string[], size: string | null, hear: (progress: BenchProgressView) => void) => plain.runBenchmark(devices, size, channel(hear)),
+  followRun: (id: string, after: number, hear: (news: RunNews) => void) => plain.followRun(id, after, channel(hear)),
+  answer: (place: number, messages: Message[], sampling: ChatSettings, hear: (piece: string) => void) => plain.answer(place, messages, sampling, channel(hear)),
   savePicture: (path: string, bytes: Uint8Array) => plain.savePicture(path, [...bytes]),
   pick: (what: Pick, name: string | null = null) => plain.pick(what, name),
   hubRepository: (kind: RepositoryKind, id: string, revision = "") => plain.hubRepository(kind, id, revision),

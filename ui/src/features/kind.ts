@@ -52,10 +52,8 @@ export interface KindForm {
   lines: Record<string, string>;
   /** Paths, of which the name says enough. */
   paths: string[];
-  /** What its fields are called. */
+  /** What its sections and fields are called that the table of fields does not have. */
   labels: Record<string, string>;
-  /** How words of its fields are said, by field. */
-  spellings: Record<string, Record<string, string>>;
   /** The fields that say most about a run, in order. */
   telling: string[];
   /** What takes less memory. */

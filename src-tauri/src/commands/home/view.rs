@@ -3,15 +3,14 @@
 use models::device::FoundDevice;
 use serde::Serialize;
 use specta::Type;
-use specta_typescript::Number;
 
 use crate::{
     host::hub::view::DownloadView,
     store::{
         checks::view::CheckProgressView,
+        runs::view::RunView,
         settings::{Settings, Theme},
     },
-    wire::view::RunView,
 };
 
 /// What it computes on, and what was done so far.
@@ -43,11 +42,11 @@ pub(crate) struct DeviceView {
     /// How a run asks for it: `cuda:1`.
     setting: String,
     /// Memory a model could use there.
-    total_bytes: Option<f64>,
+    total_bytes: Option<u64>,
     /// What of it is free.
-    free_bytes: Option<f64>,
+    free_bytes: Option<u64>,
     /// Physical cores, of a processor.
-    cores: Option<u32>,
+    cores: Option<usize>,
     /// Why it can't be used.
     problem: Option<String>,
     /// What it does by default, each with its reason.
@@ -111,8 +110,7 @@ pub(crate) struct FolderView {
     pub(crate) name: String,
     pub(crate) path: String,
     /// What is in it.
-    #[specta(type = Number)]
-    pub(crate) bytes: f64,
+    pub(crate) bytes: u64,
 }
 
 /// Something that the window has to know at once.
@@ -137,9 +135,9 @@ impl From<&FoundDevice> for DeviceView {
             name: device.name.clone(),
             kind: device.kind.to_string(),
             setting: device.setting(),
-            total_bytes: device.total_bytes.map(|bytes| bytes as f64),
-            free_bytes: device.free_bytes.map(|bytes| bytes as f64),
-            cores: device.physical_cores.map(|cores| cores as u32),
+            total_bytes: device.total_bytes,
+            free_bytes: device.free_bytes,
+            cores: device.physical_cores,
             problem: device.problem.clone(),
             defaults: Vec::new(),
         }

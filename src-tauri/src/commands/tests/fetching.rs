@@ -68,13 +68,7 @@ fn a_model_is_found_fetched_through_a_pause_and_the_end_of_the_app_and_deleted()
     );
     until(|| window.download(&key)["doneBytes"].as_f64().unwrap() > 3e6);
     let cached = json!({"kind": "model", "id": "Maker/Tiny", "commit": commit});
-    let refused = window.refused("delete_cached", cached);
-    assert!(
-        refused["message"]
-            .as_str()
-            .unwrap()
-            .contains("is being fetched right now")
-    );
+    window.refuses("delete_cached", cached, "is being fetched right now");
     // Gone on with before the one that was paused has ended.
     window.call("pause_download", json!({ "key": key }));
     window.call("resume_download", json!({ "key": key }));
@@ -165,12 +159,7 @@ fn a_download_waits_for_the_network_and_a_cancelled_one_leaves_no_parts() {
     let window = Window::with_hub(tempfile::tempdir().unwrap(), &server);
     let key = window.start_download("model", "Maker/Tiny", "");
     let waits = window.until(&key, "retrying");
-    assert!(
-        waits["problem"]["message"]
-            .as_str()
-            .unwrap()
-            .contains("the connection ended")
-    );
+    contains(&waits["problem"]["message"], "the connection ended");
     let app = window.app.state::<App>();
     assert!(app.downloads.next(&mut Told::default()).is_some());
     window.call("cancel_download", json!({ "key": key }));

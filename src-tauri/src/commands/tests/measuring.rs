@@ -7,7 +7,7 @@ use super::*;
 /// What the page hears of a benchmark while it is running, and its result.
 type Going = (
     Receiver<Value>,
-    thread::JoinHandle<Answer<crate::store::benchmarks::view::BenchView>>,
+    thread::JoinHandle<Result<crate::store::benchmarks::view::BenchView>>,
 );
 
 impl Window {
@@ -66,17 +66,15 @@ fn a_benchmark_has_the_machine_to_itself_and_is_kept_as_far_as_it_came() {
     let id = measured["id"].clone();
     assert_eq!(window.call("benchmarks", json!({}))[0]["id"], id);
     let path = window.home.path().join("exported.json");
-    let refused = window.refused("export_benchmark", json!({"id": id, "path": path}));
-    assert!(
-        refused["message"]
-            .as_str()
-            .unwrap()
-            .starts_with("nobody chose")
+    window.refuses(
+        "export_benchmark",
+        json!({"id": id, "path": path}),
+        "nobody chose",
     );
     window.pick(&path);
     window.call("export_benchmark", json!({"id": id, "path": path}));
     let compared = window.call("compare_benchmarks", json!({"earlier": id, "later": id}));
-    assert_eq!(compared[0]["rows"][0]["words"], "no clear change");
+    assert_eq!(compared[0]["rows"][0]["message"], "no clear change");
     let kept = window.call("benchmarks", json!({}));
     window.call("delete_benchmark", json!({ "id": id }));
     assert_eq!(window.call("benchmarks", json!({})), json!([]));

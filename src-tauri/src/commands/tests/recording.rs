@@ -17,8 +17,6 @@ const WIDTH: usize = 150;
 #[test]
 fn the_pages_are_tested_with_what_the_app_says() {
     let window = Window::of_mira();
-    record("fields", &json!(train::train_fields().unwrap()));
-    record("published", &json!(bench::published_figures().unwrap()));
     let home = window.call("home", json!({}));
     let engine = format!("{MIRA}/Applications/Anneal.app");
     let machine = json!({

@@ -13,32 +13,24 @@ fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
     window.call("pause_run", json!({ "id": id }));
     heard(&news, |news| news["run"]["status"] == "paused");
     let step = window.run(&id)["step"].clone();
-    let error = window.refused("delete_run", json!({ "id": id }));
-    assert_eq!(
-        error["message"],
-        "the run is running or waiting; stop it first"
-    );
+    let running = "the run is running or waiting; stop it first";
+    window.refuses("delete_run", json!({ "id": id }), running);
     window.call("resume_run", json!({ "id": id, "force": false }));
     heard(&news, |news| news["run"]["step"].as_u64() > step.as_u64());
-    let recorded = window
-        .home
-        .path()
-        .join("runs")
-        .join(&id)
-        .join("events.jsonl");
+    let recorded = window.home.path().join(format!("runs/{id}/events.jsonl"));
     let recorded = fs::read_to_string(recorded).unwrap();
     let events = recorded
         .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap_or_default());
-    let mut paused = events
-        .skip_while(|event| event["kind"] != "paused")
-        .map(|event| (event["kind"].clone(), event["step"].clone()));
-    assert_eq!(paused.next(), Some(("paused".into(), step.clone())));
-    assert_eq!(
-        paused.next(),
-        Some(("continued".into(), step)),
-        "no step in the pause"
-    );
+        .map(|it| serde_json::from_str::<Value>(it).unwrap_or_default());
+    let mut paused = events.skip_while(|event| event["kind"] != "paused");
+    for kind in ["paused", "continued"] {
+        let event = paused.next().unwrap();
+        assert_eq!(
+            (&event["kind"], &event["step"]),
+            (&kind.into(), &step),
+            "no step in the pause"
+        );
+    }
 
     window.call("stop_run", json!({ "id": id }));
     heard(&news, |news| news["run"]["status"] == "stopped");
@@ -48,11 +40,11 @@ fn a_run_is_followed_paused_stopped_extended_renamed_and_deleted() {
     assert!(
         steps
             .iter()
-            .map(|step| step.as_u64().unwrap())
+            .map(|it| it.as_u64().unwrap())
             .eq(1..=steps.len() as u64)
     );
     // A page that has all of it hears only what is new.
-    let late = window.follow(&id, events["last"].as_u64().unwrap() as u32);
+    let late = window.follow(&id, events["last"].as_u64().unwrap());
     let first = late.recv_timeout(TIMEOUT).unwrap();
     assert_eq!(first["events"]["steps"], json!([]));
 
@@ -111,13 +103,14 @@ fn a_run_whose_data_changed_says_so_and_goes_on_all_the_same_when_that_is_forced
 fn runs_wait_in_an_order_that_can_be_changed_and_are_offered_again() {
     let window = Window::open();
     let ids = [(); 4].map(|()| window.start());
-    let waiting = || {
+    /// The ids of runs in a list of the status.
+    fn listed(window: &Window, list: &str) -> Vec<String> {
         let status = window.call("status", json!({}));
-        let runs = status["waiting"].as_array().unwrap().clone();
-        runs.iter()
-            .map(|run| run["id"].as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
+        let runs = status[list].as_array().unwrap().iter();
+        runs.map(|run| run["id"].as_str().unwrap().to_owned())
+            .collect()
+    }
+    let waiting = || listed(&window, "waiting");
     until(|| waiting() == ids[1..]);
     window.call("order_runs", json!({"ids": [ids[3], ids[1]]}));
     assert_eq!(waiting(), [&ids[3], &ids[1], &ids[2]].map(String::clone));
@@ -127,14 +120,8 @@ fn runs_wait_in_an_order_that_can_be_changed_and_are_offered_again() {
     // The window closes: what is running is saved, and the next start offers it and what waited.
     let home = window.close();
     let window = Window::at(home);
-    let offered = window.call("status", json!({}))["offered"].clone();
-    let offered: Vec<&str> = offered
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|run| run["id"].as_str().unwrap())
-        .collect();
-    assert_eq!(offered, [&ids[0], &ids[3], &ids[2]]);
+    let offered = [&ids[0], &ids[3], &ids[2]].map(String::clone);
+    assert_eq!(listed(&window, "offered"), offered);
     window.call("resume_offered", json!({}));
     until(|| window.run(&ids[0])["status"] == "running");
     assert_eq!(window.call("status", json!({}))["offered"], json!([]));

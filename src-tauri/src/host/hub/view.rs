@@ -18,7 +18,7 @@ use crate::{
         splits::Split,
     },
     store::hub_cache::{CachedRepository, CachedRevision, HubCache, names::RepositoryKind},
-    wire::view::ErrorView,
+    wire::error::AppError,
 };
 
 /// What is looked for. An empty text is not looked at.
@@ -224,7 +224,7 @@ pub(crate) struct DownloadView {
     pub(crate) seconds_left: Option<f64>,
     pub(crate) files: Vec<DownloadFileView>,
     /// Why it waits or failed.
-    pub(crate) problem: Option<ErrorView>,
+    pub(crate) problem: Option<AppError>,
     /// Whether a model can be talked to and trained here.
     pub(crate) usable: bool,
     /// Where it lies, once it is whole: the folder of a model, the first file of data.
@@ -451,7 +451,7 @@ impl From<Download> for DownloadView {
             bytes_per_second: download.look.bytes_per_second,
             seconds_left: download.look.seconds_left,
             files: files.collect(),
-            problem: download.problem.map(ErrorView::from),
+            problem: download.problem,
             path: download.path.map(|path| path.display().to_string()),
             usable: wanted.usable,
             part: wanted.part.clone(),

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use models::data::{DataRequest, TextRows, format::Format};
+use models::data::{
+    DataRequest, TextRows,
+    format::Format,
+    summary::{Bin, Segment},
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use specta::Type;
 use specta_typescript::Number;
@@ -10,10 +14,7 @@ use specta_typescript::Number;
 use super::{Content, Inspection};
 use crate::{
     store::data_sets::DataSet,
-    wire::{
-        error::{AppError, Result},
-        view::ErrorView,
-    },
+    wire::error::{AppError, Result},
 };
 
 /// Data that the user added.
@@ -57,9 +58,9 @@ pub(crate) struct InspectionView {
     columns: Vec<String>,
     /// The first of the rows that can't be used, and how many there are.
     problems: Vec<RowProblemView>,
-    problem_count: u32,
+    problem_count: usize,
     /// Why nothing can be used.
-    problem: Option<ErrorView>,
+    problem: Option<AppError>,
     /// What the usable rows look like.
     content: Option<ContentView>,
 }
@@ -71,8 +72,8 @@ pub(crate) struct DataFileView {
     path: String,
     /// A sentence: what was found, and why it is read so.
     reason: String,
-    rows: u32,
-    problems: u32,
+    rows: usize,
+    problems: usize,
 }
 
 /// A row that can't be used.
@@ -95,40 +96,21 @@ pub(crate) struct ContentView {
     tokenizer: String,
     /// Which chat template was used, in words. Absent when nobody speaks.
     template: Option<String>,
-    rows: u32,
-    #[specta(type = Number)]
-    tokens: f64,
-    #[specta(type = Number)]
-    learned_tokens: f64,
-    shortest: u32,
-    longest: u32,
+    rows: usize,
+    tokens: usize,
+    learned_tokens: usize,
+    shortest: usize,
+    longest: usize,
     #[specta(type = Number)]
     mean: f64,
     /// So many percent of the rows have at most so many tokens.
-    percentiles: Vec<(u32, u32)>,
+    percentiles: Vec<(u32, usize)>,
     /// How many rows have which length.
-    histogram: Vec<BinView>,
+    histogram: Vec<Bin>,
     /// The line the example begins at.
     example_line: u32,
     /// The first row, and what of it is learned.
-    example: Vec<SegmentView>,
-}
-
-/// The rows with lengths from `from` up to and without `to`.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct BinView {
-    from: u32,
-    to: u32,
-    rows: u32,
-}
-
-/// A stretch of the example.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct SegmentView {
-    text: String,
-    learned: bool,
+    example: Vec<Segment>,
 }
 
 /// How many rows with problems are listed.
@@ -198,7 +180,7 @@ impl From<DataSet> for DataSetView {
 impl InspectionView {
     /// What was found.
     pub(crate) fn new(inspection: Inspection, columns: Vec<String>) -> Self {
-        let problem_count = inspection.problems.len() as u32;
+        let problem_count = inspection.problems.len();
         let problems = inspection.problems.into_iter().take(PROBLEMS_SHOWN);
         Self {
             files: inspection
@@ -207,8 +189,8 @@ impl InspectionView {
                 .map(|file| DataFileView {
                     path: file.path.display().to_string(),
                     reason: file.reason,
-                    rows: file.rows as u32,
-                    problems: file.problems as u32,
+                    rows: file.rows,
+                    problems: file.problems,
                 })
                 .collect(),
             columns,
@@ -229,7 +211,7 @@ impl InspectionView {
     pub(crate) fn refused(error: AppError, columns: Vec<String>) -> Self {
         Self {
             columns,
-            problem: Some(error.into()),
+            problem: Some(error),
             ..Self::default()
         }
     }
@@ -242,35 +224,20 @@ impl From<Content> for ContentView {
             is_stream: content.is_stream,
             tokenizer: content.tokenizer,
             template: content.template,
-            rows: lengths.rows as u32,
-            tokens: lengths.tokens as f64,
-            learned_tokens: lengths.learned_tokens as f64,
-            shortest: lengths.shortest as u32,
-            longest: lengths.longest as u32,
+            rows: lengths.rows,
+            tokens: lengths.tokens,
+            learned_tokens: lengths.learned_tokens,
+            shortest: lengths.shortest,
+            longest: lengths.longest,
             mean: lengths.mean,
             percentiles: lengths
                 .percentiles
                 .iter()
-                .map(|it| (it.percent, it.tokens as u32))
+                .map(|it| (it.percent, it.tokens))
                 .collect(),
-            histogram: lengths
-                .histogram
-                .iter()
-                .map(|bin| BinView {
-                    from: bin.from as u32,
-                    to: bin.to as u32,
-                    rows: bin.rows as u32,
-                })
-                .collect(),
+            histogram: lengths.histogram,
             example_line: content.example_line,
-            example: content
-                .example
-                .into_iter()
-                .map(|segment| SegmentView {
-                    text: segment.text,
-                    learned: segment.learned,
-                })
-                .collect(),
+            example: content.example,
         }
     }
 }

@@ -177,6 +177,7 @@ pub(super) fn from_csv(text: &[u8]) -> Result<BenchReport, String> {
             power: Power {
                 on_battery: line.on_battery,
                 low_power_mode: line.low_power_mode,
+                percent: None,
             },
             warnings: Vec::new(),
             imported: false,

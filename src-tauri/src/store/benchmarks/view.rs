@@ -1,18 +1,18 @@
 //! What a benchmark found, as the window shows it.
 
-use models::bench::{BenchRow, Unit, WORKLOADS, published::Published};
+use models::bench::{BenchRow, Unit, advice::Advice};
 use serde::Serialize;
 use specta::Type;
 
-use super::{BenchReport, Comparison, MeasuredDevice, words_of};
+use super::{BenchReport, MeasuredDevice, words_of};
 
 /// How far a benchmark is.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BenchProgressView {
-    pub(crate) done: u32,
+    pub(crate) done: usize,
     /// How many cases there are. 0 before that is known.
-    pub(crate) cases: u32,
+    pub(crate) cases: usize,
     /// What happens now: `LoRA step, 4 rows, f32 on Apple M3 Max`, or what it waits for.
     pub(crate) now: String,
     /// Nothing before the first case is done.
@@ -41,7 +41,7 @@ pub(crate) struct BenchView {
     devices: Vec<BenchDeviceView>,
     /// How devices compare: `Metal is 1.69x faster than the CPU at: LoRA step.`
     ratios: Vec<String>,
-    advice: Vec<AdviceView>,
+    advice: Vec<Advice>,
     /// What may have made it slower than the machine is: whole sentences.
     warnings: Vec<String>,
     /// How it compares with the one before it on this machine: whole sentences.
@@ -74,8 +74,8 @@ pub(crate) struct BenchRowView {
     /// Nothing where nothing is computed.
     dtype: Option<String>,
     /// Rows in a batch, where there are batches.
-    rows: Option<u32>,
-    unit: BenchUnit,
+    rows: Option<usize>,
+    unit: Unit,
     /// Why it was not measured.
     problem: Option<String>,
     measured: Option<BenchMeasuredView>,
@@ -94,88 +94,18 @@ pub(crate) struct BenchMeasuredView {
     per_second: f64,
     low_per_second: f64,
     high_per_second: f64,
-    peak_bytes: Option<f64>,
+    peak_bytes: Option<u64>,
     /// The share of what the device could do at best.
     roofline_share: Option<f64>,
     /// How many steps there were after the warm-up.
-    steps: u32,
+    steps: usize,
     /// Milliseconds of these steps, in order; of many, evenly spaced ones. None of a benchmark that was read from a table.
     step_millis: Vec<f64>,
-}
-
-/// What is counted each second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Type)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum BenchUnit {
-    Tokens,
-    Operations,
-    Bytes,
-    Batches,
-}
-
-/// A choice that the figures speak for.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct AdviceView {
-    /// As in a run file: `dtype.compute`.
-    setting: String,
-    value: String,
-    /// Why, as a sentence with the figures.
-    why: String,
-}
-
-/// How two benchmarks differ on one device.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ComparisonView {
-    /// The device of the earlier one, and that of the later.
-    before: String,
-    after: String,
-    rows: Vec<ComparedRowView>,
-}
-
-/// How one case differs.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ComparedRowView {
-    config: String,
-    /// `413 tokens/s`.
-    before: String,
-    after: String,
-    /// `3 % slower`, `no clear change`.
-    message: String,
-    /// The rate after over the rate before: above 1 is faster.
-    ratio: f64,
-    /// Whether it is more than chance.
-    is_clear: bool,
-}
-
-/// What others have published of the speed of their tool. Theirs, not measured here.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PublishedView {
-    tool: String,
-    /// Which of our workloads it is nearest to.
-    workload: String,
-    /// `LoRA step`.
-    title: String,
-    work: String,
-    hardware: String,
-    tokens_per_second: f64,
-    /// `2024-09`.
-    date: String,
-    /// A page of the web.
-    source: String,
 }
 
 impl BenchView {
     /// The view; `since` is how it compares with the one before it.
     pub(crate) fn new(report: &BenchReport, since: Vec<String>) -> Self {
-        let advice = report.advice().into_iter().map(|advice| AdviceView {
-            setting: advice.setting.to_owned(),
-            value: advice.value,
-            why: advice.why,
-        });
         Self {
             id: report.id(),
             time: report.time.clone(),
@@ -187,7 +117,7 @@ impl BenchView {
             power: report.power.describe(),
             devices: report.devices.iter().map(BenchDeviceView::from).collect(),
             ratios: report.ratios(),
-            advice: advice.collect(),
+            advice: report.advice(),
             warnings: report.all_warnings(),
             since,
         }
@@ -219,9 +149,9 @@ impl BenchRowView {
             per_second: it.per_second(),
             low_per_second: it.step.amount / it.high_millis * 1e3,
             high_per_second: it.step.amount / it.low_millis * 1e3,
-            peak_bytes: it.peak_bytes.map(|bytes| bytes as f64),
+            peak_bytes: it.peak_bytes,
             roofline_share: on.roofline_share(row),
-            steps: it.steps as u32,
+            steps: it.steps,
             step_millis: it.step_millis.clone(),
         });
         // Title and dtype have places of their own.
@@ -241,52 +171,10 @@ impl BenchRowView {
             config: config.to_owned(),
             title,
             dtype: row.case.dtype.map(|dtype| dtype.to_string()),
-            rows: row.case.variation.rows.map(|rows| rows as u32),
-            unit: match row.unit {
-                Unit::Tokens => BenchUnit::Tokens,
-                Unit::Operations => BenchUnit::Operations,
-                Unit::Bytes => BenchUnit::Bytes,
-                Unit::Batches => BenchUnit::Batches,
-            },
+            rows: row.case.variation.rows,
+            unit: row.unit,
             problem: row.problem.clone(),
             measured,
-        }
-    }
-}
-
-impl From<Comparison> for ComparisonView {
-    fn from(comparison: Comparison) -> Self {
-        let [before, after] = comparison.devices;
-        let rows = comparison.rows.into_iter().map(|row| ComparedRowView {
-            config: row.config,
-            before: row.before,
-            after: row.after,
-            message: row.message,
-            ratio: row.ratio,
-            is_clear: row.is_clear,
-        });
-        Self {
-            before,
-            after,
-            rows: rows.collect(),
-        }
-    }
-}
-
-impl From<&Published> for PublishedView {
-    fn from(published: &Published) -> Self {
-        let workload = WORKLOADS.iter().find(|it| it.name == published.workload);
-        Self {
-            tool: published.tool.clone(),
-            workload: published.workload.clone(),
-            title: workload
-                .map_or(published.workload.as_str(), |it| it.title)
-                .to_owned(),
-            work: published.work.clone(),
-            hardware: published.hardware.clone(),
-            tokens_per_second: published.tokens_per_second,
-            date: published.date.clone(),
-            source: published.source.clone(),
         }
     }
 }

@@ -1,10 +1,13 @@
 //! What the device check found, as the window shows it.
 
-use models::check::{CheckRow, Verdict};
+use models::{
+    check::{CheckRow, Verdict},
+    device::defaults::Limit,
+};
 use serde::Serialize;
 use specta::Type;
 
-use super::{CheckReport, instead};
+use super::{CheckReport, Step, instead};
 
 /// How far a check is.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
@@ -12,8 +15,8 @@ use super::{CheckReport, instead};
 pub(crate) struct CheckProgressView {
     /// As a run asks for it: `cuda:1`.
     pub(crate) device: String,
-    pub(crate) done: u32,
-    pub(crate) cases: u32,
+    pub(crate) done: usize,
+    pub(crate) cases: usize,
     /// What was tried last: `attention in bf16`.
     pub(crate) last: String,
 }
@@ -31,30 +34,12 @@ pub(crate) struct CheckView {
     seconds: f64,
     /// What plans do with it: whole sentences.
     consequences: Vec<String>,
-    steps: Vec<CheckStepView>,
+    steps: Vec<Step>,
     rows: Vec<CheckRowView>,
     /// What can't be done there, or not yet.
-    limits: Vec<LimitView>,
+    limits: Vec<Limit>,
     /// The same as text, to paste where help is asked for.
     report: String,
-}
-
-/// Something a run needs besides right numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct CheckStepView {
-    name: String,
-    problem: Option<String>,
-}
-
-/// Something that can't be done on a device, or not yet.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct LimitView {
-    /// `No 8-bit optimizer`.
-    what: String,
-    /// A sentence.
-    why: String,
 }
 
 /// One operation in one dtype.
@@ -64,7 +49,7 @@ pub(crate) struct CheckRowView {
     group: String,
     operation: String,
     dtype: String,
-    verdict: CheckVerdict,
+    verdict: Verdict,
     error: Option<f64>,
     tolerance: Option<f64>,
     device_millis: Option<f64>,
@@ -75,35 +60,16 @@ pub(crate) struct CheckRowView {
     instead: Option<String>,
 }
 
-/// What can come out for an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Type)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CheckVerdict {
-    Ok,
-    Slow,
-    Inexact,
-    Missing,
-    Crashed,
-}
-
 impl From<&CheckReport> for CheckView {
     fn from(report: &CheckReport) -> Self {
-        let steps = report.steps.iter().map(|step| CheckStepView {
-            name: step.name.clone(),
-            problem: step.problem.clone(),
-        });
-        let limits = report.limits().into_iter().map(|limit| LimitView {
-            what: limit.what,
-            why: limit.why.to_owned(),
-        });
         Self {
-            limits: limits.collect(),
+            limits: report.limits(),
             verdict: report.verdict(),
             ready: report.is_ready(),
             time: report.time.clone(),
             seconds: report.seconds,
             consequences: report.consequences(),
-            steps: steps.collect(),
+            steps: report.steps.clone(),
             rows: report.rows.iter().map(CheckRowView::from).collect(),
             report: report.text(),
         }
@@ -116,13 +82,7 @@ impl From<&CheckRow> for CheckRowView {
             group: row.group.clone(),
             operation: row.operation.clone(),
             dtype: row.dtype.to_string(),
-            verdict: match row.verdict {
-                Verdict::Ok => CheckVerdict::Ok,
-                Verdict::Slow => CheckVerdict::Slow,
-                Verdict::Inexact => CheckVerdict::Inexact,
-                Verdict::Missing => CheckVerdict::Missing,
-                Verdict::Crashed => CheckVerdict::Crashed,
-            },
+            verdict: row.verdict,
             error: row.error,
             tolerance: Some(row.tolerance).filter(|tolerance| *tolerance > 0.0),
             device_millis: row.device_millis,

@@ -1,10 +1,12 @@
-//! Models on this machine.
+//! Models on this machine, with what is known of them without reading their weights.
 
+use std::{fs, path::PathBuf};
+
+use models::{arch::config::DecoderConfig, checkpoint::folder::ModelFolder};
 use serde::Serialize;
 use specta::Type;
-use specta_typescript::Number;
 
-use super::{ModelInfo, ModelPlace};
+use super::{ModelPlace, StoredModel, model_bytes};
 
 /// A model.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
@@ -13,36 +15,53 @@ pub(crate) struct ModelView {
     /// How it is called here.
     name: String,
     /// Its folder.
-    path: String,
+    path: PathBuf,
     /// Where it comes from, which says what may be done with its files.
     place: ModelPlace,
     /// `llama`, if its config says.
     architecture: Option<String>,
     /// How many numbers it has.
-    parameters: Option<f64>,
+    parameters: Option<u64>,
     /// What its folder holds.
-    #[specta(type = Number)]
-    bytes: f64,
+    bytes: u64,
     /// The longest text it reads, in tokens.
-    context: Option<u32>,
+    context: Option<usize>,
     /// Whether it was taught to answer; otherwise it continues text.
     answers: bool,
     /// Why it can't be trained or talked to.
     problem: Option<String>,
 }
 
-impl From<ModelInfo> for ModelView {
-    fn from(info: ModelInfo) -> Self {
-        Self {
-            name: info.model.name,
-            path: info.model.path.display().to_string(),
-            place: info.model.place,
-            architecture: info.architecture,
-            parameters: info.parameters.map(|count| count as f64),
-            bytes: info.bytes as f64,
-            context: info.context.map(|tokens| tokens as u32),
-            answers: info.answers,
-            problem: info.problem,
+impl From<StoredModel> for ModelView {
+    fn from(StoredModel { name, path, place }: StoredModel) -> Self {
+        let tokenizer = fs::read_to_string(path.join("tokenizer_config.json"));
+        let mut view = Self {
+            name,
+            place,
+            architecture: None,
+            parameters: None,
+            bytes: model_bytes(&path),
+            context: None,
+            answers: path.join("chat_template.jinja").is_file()
+                || tokenizer.is_ok_and(|text| text.contains("\"chat_template\"")),
+            problem: None,
+            path,
+        };
+        match ModelFolder::open(&view.path) {
+            Err(error) => view.problem = Some(error.to_string()),
+            Ok(folder) => {
+                let architecture = folder.config.get("model_type");
+                view.architecture = architecture.and_then(|it| it.as_str()).map(str::to_owned);
+                match DecoderConfig::from_json(&folder.config) {
+                    Ok(config) => view.context = Some(config.max_position_embeddings),
+                    Err(error) => view.problem = Some(error.to_string()),
+                }
+                match folder.parameter_count() {
+                    Ok(count) => view.parameters = Some(count),
+                    Err(error) => view.problem = Some(error.to_string()),
+                }
+            }
         }
+        view
     }
 }

@@ -8,8 +8,6 @@ use models::{
 };
 use serde_json::Value;
 
-use super::names::{ANSWERS, NAMES};
-
 /// A name may differ from a field in one letter of so many to be taken for it.
 const LETTERS_PER_TYPO: usize = 3;
 
@@ -18,6 +16,32 @@ const NO_SETTING: &str = "is not a setting";
 
 /// Where all fields are listed.
 pub(super) const ALL_FIELDS: &str = "`anneal train --fields` lists all fields";
+
+/// What others call a setting, and what is said of it here.
+struct Known {
+    /// The field of ours, or a section of fields, where there is one.
+    ours: Option<&'static str>,
+    /// What to know about it; without a field, a whole sentence without a full stop.
+    note: &'static str,
+    theirs: Vec<&'static str>,
+}
+
+/// What the settings of other trainers are called here.
+static NAMES: LazyLock<Vec<Known>> = LazyLock::new(|| {
+    let lines = include_str!("names.txt").lines();
+    let known = lines
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| {
+            let (ours, rest) = line.split_once(" | ")?;
+            let (note, theirs) = rest.split_once(" | ")?;
+            Some(Known {
+                ours: Some(ours).filter(|ours| *ours != "-"),
+                note,
+                theirs: theirs.split(' ').collect(),
+            })
+        });
+    known.collect()
+});
 
 /// All fields of a run file.
 static FIELDS: LazyLock<Vec<Field>> = LazyLock::new(tasks::fields::fields);
@@ -91,19 +115,13 @@ fn is_section(path: &str) -> bool {
 pub(super) fn advice(path: &str) -> Advice {
     let last = path.rsplit('.').next().unwrap_or(path);
     let last = last.to_lowercase().replace('-', "_");
-    let named = NAMES.iter().find(|(.., theirs)| theirs.contains(&&*last));
-    if let Some((ours, note, _)) = named {
-        return Advice {
-            message: format!("is called `{ours}` here{note}"),
-            ours: Some(ours),
+    let known = NAMES.iter().find(|known| known.theirs.contains(&&*last));
+    if let Some(&Known { ours, note, .. }) = known {
+        let message = match ours {
+            Some(ours) => format!("is called `{ours}` here{note}"),
+            None => format!("{NO_SETTING}: {note}"),
         };
-    }
-    let answered = ANSWERS.iter().find(|(_, theirs)| theirs.contains(&&*last));
-    if let Some((sentence, _)) = answered {
-        return Advice {
-            message: format!("{NO_SETTING}: {sentence}"),
-            ours: None,
-        };
+        return Advice { message, ours };
     }
     match nearest(path, &last) {
         Some(ours) => Advice {
@@ -230,18 +248,15 @@ mod tests {
     fn every_name_is_one_of_ours_and_none_of_theirs_is() {
         let mut seen = HashSet::new();
         let is_ours = |name: &str| FIELDS.iter().any(|field| field.name == name);
-        for (ours, _, theirs) in NAMES {
-            assert!(is_ours(ours) || is_section(ours), "{ours}");
-            for name in *theirs {
+        assert!(NAMES.len() > 70, "each line is read");
+        for Known { ours, theirs, .. } in NAMES.iter() {
+            if let Some(ours) = ours {
+                assert!(is_ours(ours) || is_section(ours), "{ours}");
+            }
+            for name in theirs {
                 assert!(!is_ours(name) && !is_section(name), "{name} is a field");
                 assert!(seen.insert(*name), "{name} stands twice");
                 assert_eq!(*name, name.to_lowercase().replace('-', "_"));
-            }
-        }
-        for (_, theirs) in ANSWERS {
-            for name in *theirs {
-                assert!(!is_ours(name) && !is_section(name), "{name} is a field");
-                assert!(seen.insert(*name), "{name} stands twice");
             }
         }
     }

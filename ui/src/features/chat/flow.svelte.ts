@@ -77,7 +77,7 @@ export class Flow {
     };
     change({});
     this.end = this.besideEnd = this.besideProblem = undefined;
-    const messages = [{ role: "user", text: given }];
+    const messages = [{ role: "user" as const, content: given }];
     const requests: Request[] = [{ place: MAIN, messages, show: (text) => change({ text }) }];
     if (base) requests.push({ place: BASE, messages, show: (beside) => change({ beside }) });
     const [main, second] = await this.pair.ask(requests, this.#again);

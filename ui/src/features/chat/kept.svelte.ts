@@ -42,7 +42,7 @@ export class Keeper {
       // The first of those before may have given it an id.
       if (file.id === "") file = this.#named.get(file) ?? file;
       try {
-        const { id, title } = await api.saveConversation({ ...about, id: file.id, title: file.title });
+        const { id, title } = await api.saveConversation({ ...about, id: file.id, title: file.title, changed: "" });
         const named = { id, title };
         this.#named.set(file, named);
         if (this.file === file || this.file.id === id) this.file = named;

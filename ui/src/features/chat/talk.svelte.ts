@@ -74,7 +74,7 @@ export class Talk {
 
   #messages(before: Turn[], said: string, place: Place, { answers }: ChatView) {
     if (answers) return messagesOf(this.keeper.system, before, said, place);
-    return [{ role: "user", text: textOf(before, said, place) }];
+    return [{ role: "user" as const, content: textOf(before, said, place) }];
   }
 
   #change(turn: Turn, side: "answer" | "beside", change: Partial<Side>) {

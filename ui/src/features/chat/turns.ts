@@ -40,12 +40,12 @@ export function turnOf(said: string, isBeside: boolean, again = 0): Turn {
 /** What a model is given: the scene, what was said before, each model with its own answers, and what is said now. */
 export function messagesOf(system: string, before: Turn[], said: string, place: Place): MessageView[] {
   const messages: MessageView[] = [];
-  if (system.trim() !== "") messages.push({ role: "system", text: system });
+  if (system.trim() !== "") messages.push({ role: "system", content: system });
   for (const turn of before) {
-    messages.push({ role: "user", text: turn.said });
-    messages.push({ role: "assistant", text: answerAt(turn, place) });
+    messages.push({ role: "user", content: turn.said });
+    messages.push({ role: "assistant", content: answerAt(turn, place) });
   }
-  messages.push({ role: "user", text: said });
+  messages.push({ role: "user", content: said });
   return messages;
 }
 

@@ -44,14 +44,7 @@ export const form: KindForm = {
   lists: ["lora.targets", "lora.layers"],
   lines: { "sample.prompts": "What it is to continue or answer, one in a line." },
   paths: ["model", "scratch.tokenizer"],
-  labels: {
-    method: "How",
-    lora: "Adapter",
-    scratch: "New model",
-    "lora.rank": "Adapter rank",
-    "scratch.config.model_type": "Architecture",
-  },
-  spellings: { method: { lora: "adapter", full: "full fine-tune", scratch: "from scratch" } },
+  labels: { lora: "Adapter", scratch: "New model", "scratch.config.model_type": "Architecture" },
   telling: [
     "device",
     "dtype.compute",

@@ -3,9 +3,10 @@
 import { tick } from "svelte";
 import {
   api,
+  FIELDS,
   type ChoiceView,
   type DataSetView,
-  type FieldView,
+  type Field,
   type Filled,
   type InspectionView,
   type MeasureView,
@@ -19,8 +20,8 @@ import { asked, begun, dataOf, isReading, keyOf, lengthOf, merged, needs, read, 
 import { memoryOf } from "./memory";
 import { labelOf, said } from "./words";
 
-/** Settings that every form has a control for, not among the folded ones. */
-const OWN = ["task", "name", "steps", "epochs", "data.files"];
+/** Settings that every form has a control for, or the page of its data; they are not among the folded ones. */
+const OWN = ["task", "name", "steps", "epochs", "data.files", "data.format", "data.columns", "data.encoding", "data.rows"];
 
 const CONTROL = "input, select:enabled, textarea, button";
 
@@ -40,7 +41,6 @@ export class Draft {
   /** In what the length is given while none is. */
   unit = $state<Unit>("epochs");
 
-  fields = $state.raw<FieldView[]>([]);
   sets = $state.raw<DataSetView[]>();
   models = $state.raw<ModelView[]>();
   /** Why the lists above are not known. */
@@ -76,7 +76,7 @@ export class Draft {
   readonly kind = $derived(kindOf(this.filled["task"]));
   readonly method = $derived(this.kind.form.method(this.filled));
   /** What fields are called. */
-  readonly names = $derived([...Object.entries(this.kind.form.labels).map(([field, label]) => ({ field, label })), ...this.fields]);
+  readonly names = $derived(Object.entries(this.kind.form.labels).map(([name, label]) => ({ name, label })));
   readonly asked = $derived(asked(this.filled, this.kind.form));
   readonly key = $derived(keyOf(this.asked));
   readonly pending = $derived(this.planned !== this.key && this.unanswered === undefined);
@@ -91,18 +91,22 @@ export class Draft {
 
   /** The folded settings of the method, with those of a run file that the form doesn't know. */
   readonly folded = $derived.by(() => {
-    const known = this.fields.filter(({ field, methods }) => !this.#isOwn(field) && (methods.length === 0 || methods.includes(this.method)));
-    if (this.fields.length === 0) return known;
+    const known = FIELDS.filter((field) => !this.#isOwn(field.name) && this.#has(field));
     const strange = this.given.filter(
-      (field) => this.kind.form.belongs(field, this.filled) && !this.#isOwn(field) && !isReading(field) && !this.fields.some((it) => it.field === field),
+      (name) => this.kind.form.belongs(name, this.filled) && !this.#isOwn(name) && !FIELDS.some((field) => field.name === name),
     );
-    return [...known, ...strange.map((field) => ({
-      field,
+    return [...known, ...strange.map((name): Field => ({
+      name,
       group: OTHERS,
-      label: labelOf(field, []),
-      help: `As in a run file: ${field}.`,
-      words: [],
-      methods: [],
+      label: labelOf(name, []),
+      help: `As in a run file: ${name}.`,
+      kind: "text",
+      choices: [],
+      unit: null,
+      bounds: null,
+      advanced: true,
+      needs: null,
+      task: null,
     }))];
   });
 
@@ -143,6 +147,16 @@ export class Draft {
     this.change({});
   }
 
+  /** Whether a setting has a meaning beside the others. What was filled in all the same stays in sight. */
+  #has({ name, needs, task }: Field): boolean {
+    // Its parts are settings of their own.
+    if (FIELDS.some((field) => field.name.startsWith(`${name}.`))) return false;
+    if (!this.kind.form.belongs(name, this.filled) || (task !== null && task !== this.kind.task)) return false;
+    if (needs === null || this.filled[name]) return true;
+    const value = needs.field === "method" ? this.method : read(this.filled[needs.field]) || this.choice(needs.field)?.value;
+    return value === undefined || value === needs.value;
+  }
+
   #isOwn(field: string): boolean {
     return OWN.includes(field) || this.kind.form.own.includes(field);
   }
@@ -176,9 +190,7 @@ export class Draft {
       this.missing = problem;
       return undefined;
     };
-    const lists = [api.trainFields().catch(miss), api.dataSets().catch(miss), api.models().catch(miss)] as const;
-    const [fields, sets, models] = await Promise.all(lists);
-    this.fields = fields ?? this.fields;
+    const [sets, models] = await Promise.all([api.dataSets().catch(miss), api.models().catch(miss)] as const);
     this.sets = sets ?? this.sets;
     this.models = models ?? this.models;
     this.#seen = "";
@@ -328,10 +340,10 @@ export class Draft {
   /** The control where a field is changed; nothing when there is none. */
   home(field: string): string | undefined {
     if (field === "epochs") return "steps";
-    if (isReading(field) && !this.folded.some((it) => it.field === field)) return "data.files";
+    if (isReading(field) && !this.folded.some((it) => it.name === field)) return "data.files";
     const home = this.kind.form.home(field, this.filled);
     if (home) return home;
-    return this.#isOwn(field) || this.folded.some((it) => it.field === field) ? field : undefined;
+    return this.#isOwn(field) || this.folded.some((it) => it.name === field) ? field : undefined;
   }
 
   /** Opens the folded parts in which something is wrong. */
@@ -340,7 +352,7 @@ export class Draft {
   }
 
   #show(field: string) {
-    const setting = this.folded.find((it) => it.field === field);
+    const setting = this.folded.find((it) => it.name === field);
     if (!setting) return;
     this.more = true;
     this.open[setting.group] = true;

@@ -1,6 +1,6 @@
 // How fields, values and problems of a run file are said to a person.
 
-import { trainFields, type ChoiceView, type FieldProblemView } from "../../api";
+import { choicesOf, FIELDS, type ChoiceView, type Field, type FieldProblemView } from "../../api";
 import { count } from "../../lib/format";
 import { nameOf } from "../../lib/paths";
 import { capital, whole } from "../../lib/words";
@@ -8,26 +8,12 @@ import type { KindForm } from "../kind";
 import { readList } from "./filled";
 
 /** What a field is called. The first that names it counts. */
-export type Names = { field: string; label: string }[];
-
-/** What the form calls in its own way. */
-const LABELS: Record<string, string> = { epochs: "Passes" };
+export type Names = Pick<Field, "name" | "label">[];
 
 /** What a field is called, if it is one. */
 function knownLabel(field: string, names: Names): string | undefined {
-  return LABELS[field] ?? names.find((it) => it.field === field)?.label ?? trainFields.find(({ name }) => name === field)?.label;
+  return [...names, ...FIELDS].find(({ name }) => name === field)?.label;
 }
-
-/** Names that have their own spelling. */
-const SPELLINGS: Record<string, string> = {
-  true: "on",
-  false: "off",
-  adamw: "AdamW",
-  sgd: "SGD",
-  cpu: "CPU",
-  metal: "Metal",
-  "": "",
-};
 
 /** What a field is called. */
 export function labelOf(field: string, names: Names): string {
@@ -35,20 +21,27 @@ export function labelOf(field: string, names: Names): string {
 }
 
 /** A value of the plan as it is read. */
-export function shown(field: string, value: string, { spellings, paths }: KindForm): string {
-  const spelling = spellings[field]?.[value];
-  if (spelling !== undefined) return spelling;
+export function shown(field: string, value: string, { paths }: KindForm): string {
   if (field === "data.files") return readList(value).map(nameOf).join(", ");
   if (paths.includes(field)) return nameOf(value);
   if (/^cuda(:\d+)?$/.test(value)) return value.replace("cuda", "CUDA").replace(":", " ");
   if (field !== "seed" && field !== "name" && /^\d+$/.test(value)) return count(Number(value));
-  return typed(value);
+  return typed(value, field);
 }
 
-/** A value of the plan as it could be typed into its field. */
-export function typed(value: string): string {
-  const spelling = SPELLINGS[value];
-  if (spelling !== undefined) return spelling;
+/** Which numbers a field takes: a sentence. */
+export function allowed({ bounds }: Field): string {
+  if (!bounds) return "";
+  const { min, max, above } = bounds;
+  const least = above ? `Above ${typed(String(min))}` : `At least ${typed(String(min))}`;
+  return max === null ? `${least}.` : `${least}, at most ${typed(String(max))}.`;
+}
+
+/** A value of the plan as it could be typed into its field, or is chosen there. */
+export function typed(value: string, field = ""): string {
+  const choice = choicesOf(field).find((it) => it.value === value);
+  if (choice) return choice.text;
+  if (value === "true" || value === "false") return value === "true" ? "on" : "off";
   if (value === "{}") return "none";
   if (value.startsWith("[")) return listed(value);
   if (!/^-?\d+(\.\d+)?(e-?\d+)?$/.test(value)) return value;
@@ -67,7 +60,7 @@ function listed(value: string): string {
 /** What stands in an empty field: what the plan chose for it. */
 export function hint(choice: ChoiceView | undefined): string {
   if (!choice?.automatic) return "automatic";
-  return choice.value === "[]" ? choice.why.replace(/\.$/, "") : typed(choice.value);
+  return choice.value === "[]" ? choice.why.replace(/\.$/, "") : typed(choice.value, choice.field);
 }
 
 /** The choices that were made for the user, the most telling ones first, and all others. */

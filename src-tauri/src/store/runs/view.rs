@@ -2,7 +2,7 @@
 
 use models::{
     tasks::AnyPlan,
-    train::{TrainEvent, event::Showed, exhibit, task::Metric},
+    train::{TrainEvent, event::Showed, exhibit::Exhibit, task::Metric},
 };
 use serde::Serialize;
 use specta::Type;
@@ -38,11 +38,11 @@ pub(crate) struct RunView {
     /// What it is doing.
     status: RunStatus,
     /// Its place among those that wait, from 1.
-    place: Option<u32>,
+    place: Option<usize>,
     /// The last step done.
-    step: u32,
+    step: usize,
     /// The step at which it ends.
-    steps: u32,
+    steps: usize,
     first_loss: Option<f64>,
     /// The loss of the last step.
     loss: Option<f64>,
@@ -62,11 +62,11 @@ pub(crate) struct RunView {
     seconds: f64,
     seconds_left: Option<f64>,
     units_per_second: Option<f64>,
-    memory_bytes: Option<f64>,
-    peak_memory_bytes: Option<f64>,
+    memory_bytes: Option<u64>,
+    peak_memory_bytes: Option<u64>,
     device: Option<String>,
-    parameters: Option<f64>,
-    trainable_parameters: Option<f64>,
+    parameters: Option<u64>,
+    trainable_parameters: Option<u64>,
     /// Whether something was saved that can be used.
     saved: bool,
     /// What of its files is damaged, each in a sentence.
@@ -87,19 +87,9 @@ pub(crate) struct RunNews {
 pub(crate) struct FileView {
     /// From the run's folder: `checkpoints/step-000500`.
     pub(crate) name: String,
-    #[specta(type = Number)]
-    pub(crate) bytes: f64,
+    pub(crate) bytes: u64,
     /// What it is for.
     pub(crate) what: String,
-}
-
-/// A value of a run's plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PlanLineView {
-    pub(crate) field: String,
-    pub(crate) value: String,
-    pub(crate) why: String,
 }
 
 /// What happened in a run after some event. Columns of numbers are as long as `steps`.
@@ -107,13 +97,13 @@ pub(crate) struct PlanLineView {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventsView {
     /// The number of the last event: what to ask from next time.
-    last: u32,
-    steps: Vec<u32>,
+    last: u64,
+    steps: Vec<usize>,
     losses: Vec<f64>,
     learning_rates: Vec<f64>,
     gradient_norms: Vec<f64>,
     units_per_second: Vec<f64>,
-    memory_bytes: Vec<f64>,
+    memory_bytes: Vec<u64>,
     /// Milliseconds of each step.
     millis: Vec<f64>,
     /// Held-out losses.
@@ -128,7 +118,7 @@ pub(crate) struct EventsView {
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EvaluationView {
-    step: u32,
+    step: usize,
     loss: f64,
     metrics: Vec<MetricView>,
     best: bool,
@@ -149,53 +139,8 @@ pub(crate) struct MetricView {
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExhibitView {
-    step: u32,
+    step: usize,
     exhibit: Exhibit,
-}
-
-/// Something to look at.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Exhibit {
-    Text {
-        title: String,
-        text: String,
-    },
-    Grid {
-        title: String,
-        rows: Vec<Vec<String>>,
-        marks: Vec<MarkView>,
-    },
-    Image {
-        title: String,
-        label: String,
-        expected: Option<String>,
-        width: u32,
-        pixels: Vec<u8>,
-    },
-    Table {
-        title: String,
-        columns: Vec<String>,
-        rows: Vec<Vec<String>>,
-    },
-}
-
-/// A marked cell of a grid.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct MarkView {
-    row: u32,
-    column: u32,
-    meaning: Meaning,
-}
-
-/// What a mark says of a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Type)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Meaning {
-    Given,
-    Right,
-    Wrong,
 }
 
 /// Something that happened.
@@ -223,7 +168,6 @@ impl RunView {
         };
         let uses = plan.map(|plan| plan.task.uses()).unwrap_or_default();
         let planned_steps = plan.map_or(0, |plan| plan.run.steps);
-        let large = |count: Option<u64>| count.map(|count| count as f64);
         Self {
             task: plan.map_or("", |plan| plan.task.name()).to_owned(),
             unit: plan.map_or("", |plan| plan.task.unit()).to_owned(),
@@ -237,15 +181,15 @@ impl RunView {
                 .map(name_of)
                 .collect(),
             base: subject.base.map(|path| path.display().to_string()),
-            place: place.map(|place| place as u32),
-            step: state.step as u32,
+            place,
+            step: state.step,
             // The plan may have been made longer since it was read.
-            steps: planned_steps.max(state.steps) as u32,
+            steps: planned_steps.max(state.steps),
             seconds_left: state.seconds_left(),
-            memory_bytes: large(state.memory_bytes),
-            peak_memory_bytes: large(state.peak_memory_bytes),
-            parameters: large(state.parameters),
-            trainable_parameters: large(state.trainable_parameters),
+            memory_bytes: state.memory_bytes,
+            peak_memory_bytes: state.peak_memory_bytes,
+            parameters: state.parameters,
+            trainable_parameters: state.trainable_parameters,
             id: state.id,
             status: state.status,
             first_loss: state.first_loss,
@@ -267,18 +211,18 @@ impl RunView {
 
 impl EventsView {
     /// The number of the last event.
-    pub(crate) fn last(&self) -> u32 {
+    pub(crate) fn last(&self) -> u64 {
         self.last
     }
 
     /// What happened after number `after`.
-    pub(crate) fn new(after: u32, events: Vec<RecordedEvent>) -> Self {
+    pub(crate) fn new(after: u64, events: Vec<RecordedEvent>) -> Self {
         let mut view = Self {
             last: after,
             ..Self::default()
         };
         for recorded in events {
-            view.last = recorded.number as u32;
+            view.last = recorded.number;
             view.add(recorded);
         }
         view
@@ -296,12 +240,12 @@ impl EventsView {
                 memory_bytes,
                 ..
             } => {
-                self.steps.push(step as u32);
+                self.steps.push(step);
                 self.losses.push(loss);
                 self.learning_rates.push(learning_rate);
                 self.gradient_norms.push(gradient_norm);
                 self.units_per_second.push(units_per_second);
-                self.memory_bytes.push(memory_bytes as f64);
+                self.memory_bytes.push(memory_bytes);
                 self.millis.push(millis);
             }
             TrainEvent::Evaluated {
@@ -311,16 +255,15 @@ impl EventsView {
                 best,
                 ..
             } => self.evaluations.push(EvaluationView {
-                step: step as u32,
+                step,
                 loss,
                 metrics: metrics.into_iter().map(MetricView::from).collect(),
                 best,
             }),
             TrainEvent::Showed(Showed { step, exhibits }) => {
-                let exhibits = exhibits.into_iter().map(|exhibit| ExhibitView {
-                    step: step as u32,
-                    exhibit: exhibit.into(),
-                });
+                let exhibits = exhibits
+                    .into_iter()
+                    .map(|exhibit| ExhibitView { step, exhibit });
                 self.exhibits.extend(exhibits);
             }
             other => {
@@ -342,55 +285,6 @@ impl From<Metric> for MetricView {
             label: metric.label,
             value: metric.value,
             higher_is_better: metric.higher_is_better,
-        }
-    }
-}
-
-impl From<exhibit::Exhibit> for Exhibit {
-    fn from(exhibit: exhibit::Exhibit) -> Self {
-        match exhibit {
-            exhibit::Exhibit::Text { title, text } => Self::Text { title, text },
-            exhibit::Exhibit::Grid { title, rows, marks } => Self::Grid {
-                title,
-                rows,
-                marks: marks.into_iter().map(MarkView::from).collect(),
-            },
-            exhibit::Exhibit::Image {
-                title,
-                label,
-                expected,
-                width,
-                pixels,
-            } => Self::Image {
-                title,
-                label,
-                expected,
-                width: width as u32,
-                pixels,
-            },
-            exhibit::Exhibit::Table {
-                title,
-                columns,
-                rows,
-            } => Self::Table {
-                title,
-                columns,
-                rows,
-            },
-        }
-    }
-}
-
-impl From<exhibit::Mark> for MarkView {
-    fn from(mark: exhibit::Mark) -> Self {
-        Self {
-            row: mark.row as u32,
-            column: mark.column as u32,
-            meaning: match mark.meaning {
-                exhibit::Meaning::Given => Meaning::Given,
-                exhibit::Meaning::Right => Meaning::Right,
-                exhibit::Meaning::Wrong => Meaning::Wrong,
-            },
         }
     }
 }
@@ -438,7 +332,7 @@ mod tests {
             best: true,
             millis: 1.0,
         };
-        let text = exhibit::Exhibit::Text {
+        let text = Exhibit::Text {
             title: "To be".to_owned(),
             text: ", or not".to_owned(),
         };
@@ -461,7 +355,7 @@ mod tests {
         assert_eq!(view.learning_rates, [0.5; 2]);
         assert_eq!(view.gradient_norms, [2.0; 2]);
         assert_eq!(view.units_per_second, [32.0; 2]);
-        assert_eq!(view.memory_bytes, [1024.0; 2]);
+        assert_eq!(view.memory_bytes, [1024; 2]);
         assert_eq!(view.millis, [2000.0; 2]);
         let evaluation = EvaluationView {
             step: 2,
@@ -472,7 +366,7 @@ mod tests {
         assert_eq!(view.evaluations, [evaluation]);
         let exhibit = ExhibitView {
             step: 2,
-            exhibit: text.into(),
+            exhibit: text,
         };
         assert_eq!(view.exhibits, [exhibit]);
         let sentences: Vec<_> = view
