@@ -1,6 +1,6 @@
 //! Models on this machine, with what is known of them without reading their weights.
 
-use std::{fs, path::PathBuf};
+use std::fs;
 
 use models::{arch::config::DecoderConfig, checkpoint::folder::ModelFolder};
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub(crate) struct ModelView {
     /// How it is called here.
     name: String,
     /// Its folder.
-    path: PathBuf,
+    path: String,
     /// Where it comes from, which says what may be done with its files.
     place: ModelPlace,
     /// `llama`, if its config says.
@@ -45,9 +45,9 @@ impl From<StoredModel> for ModelView {
             answers: path.join("chat_template.jinja").is_file()
                 || tokenizer.is_ok_and(|text| text.contains("\"chat_template\"")),
             problem: None,
-            path,
+            path: path.display().to_string(),
         };
-        match ModelFolder::open(&view.path) {
+        match ModelFolder::open(&path) {
             Err(error) => view.problem = Some(error.to_string()),
             Ok(folder) => {
                 let architecture = folder.config.get("model_type");
