@@ -286,6 +286,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_field_and_each_word_of_it_is_read() {
+        for field in models::tasks::fields::fields() {
+            let words = field.choices.iter().map(|choice| choice.value);
+            for word in words.chain([""]) {
+                let change = format!("{}={word}", field.name);
+                set(AnyRequest::default(), &[change]).unwrap();
+            }
+        }
+    }
+
+    #[test]
     fn a_change_replaces_one_field_and_keeps_the_others() {
         let request = set(
             request_from(serde_json::json!({"steps": 10})),
