@@ -174,7 +174,11 @@ fn a_server_that_speaks_of_another_file_is_not_believed() {
 
 #[test]
 fn what_is_no_answer_is_a_sentence() {
-    check_fails("/tree/", Fault::garbage(), "the answer is no list of files");
+    check_fails(
+        "/tree/",
+        Fault::garbage(),
+        "the answer is not what the Hub sends",
+    );
     check_fails(
         "/api/models/Maker/Tiny/revision",
         Fault::garbage(),

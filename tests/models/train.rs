@@ -165,9 +165,12 @@ fn saved_weight(folder: &Path) -> Tensor {
 /// Collects events, says stop when what happened is enough, and does what a test wants to happen.
 pub(crate) struct Watch {
     pub(crate) events: Vec<TrainEvent>,
-    stop: Box<dyn Fn(&[TrainEvent]) -> bool>,
-    pause: Box<dyn Fn(&[TrainEvent]) -> bool>,
+    stop: Question,
+    pause: Question,
 }
+
+/// Whether something is to be done after these events.
+type Question = Box<dyn Fn(&[TrainEvent]) -> bool>;
 
 impl Watch {
     pub(crate) fn until(stop: impl Fn(&[TrainEvent]) -> bool + 'static) -> Self {

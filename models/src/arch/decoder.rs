@@ -397,7 +397,7 @@ impl Attention {
             false => &["q_proj", "k_proj", "v_proj"],
         };
         let input = builder.projections(names, config.qkv_bias && !config.fused_projections)?;
-        let output = builder.into_sum("o_proj", config.output_bias)?;
+        let output = builder.onto_sum("o_proj", config.output_bias)?;
         let mut norm = |name: &str| builder.rms_norm(name, config.head_dim);
         let qk_norms = match config.qk_norm {
             true => Some((norm("q_norm")?, norm("k_norm")?)),
@@ -460,7 +460,7 @@ impl FeedForward {
             width: config.intermediate_size,
             activation: config.activation,
             input: builder.projections(names, config.mlp_bias && !config.fused_projections)?,
-            down: builder.into_sum("down_proj", config.mlp_bias)?,
+            down: builder.onto_sum("down_proj", config.mlp_bias)?,
         })
     }
 

@@ -124,8 +124,8 @@ impl Builder<'_> {
         })
     }
 
-    /// A linear layer into the residual sum: its deviation is narrowed by the number of sums (as in GPT-2).
-    pub(super) fn into_sum(&mut self, name: &str, bias: bool) -> Result<Linear> {
+    /// A linear layer onto the residual sum: its deviation is narrowed by the number of sums (as in GPT-2).
+    pub(super) fn onto_sum(&mut self, name: &str, bias: bool) -> Result<Linear> {
         let sums = 2.0 * self.config.layers.len() as f64;
         self.linear(name, bias, sums.sqrt())
     }

@@ -315,7 +315,7 @@ impl Http {
 
     /// A connection that did not come about, or ended.
     pub(super) fn unanswered(&self, action: &str, error: &reqwest::Error) -> Trouble {
-        let host = self.shared.endpoint.host_str().unwrap_or_default();
+        let host = self.shared.endpoint.authority();
         let error_words = cause(error);
         let stray = |what: &str| no_hub(action, &format!("{what}: {error_words}")).into();
         let words = match error {

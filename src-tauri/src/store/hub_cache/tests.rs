@@ -33,7 +33,7 @@ fn cache() -> (tempfile::TempDir, HubCache, RepositoryFolder) {
 
 #[test]
 fn a_repository_is_listed_with_its_revisions_and_what_each_would_free() {
-    let (_folder, _, tiny) = cache();
+    let (_folder, cache, tiny) = cache();
     let listed = cache.list();
     assert_eq!(listed.len(), 1);
     assert_eq!(
@@ -61,7 +61,7 @@ fn a_repository_is_listed_with_its_revisions_and_what_each_would_free() {
 
 #[test]
 fn deleting_a_revision_frees_what_nobody_else_uses() {
-    let (_folder, _, tiny) = cache();
+    let (_folder, cache, tiny) = cache();
     assert_eq!(tiny.delete(OLD).unwrap(), 200);
     assert!(tiny.has(NEW, "config.json"));
     assert!(!tiny.blob(&digest('b')).exists());
