@@ -11,7 +11,9 @@ use models::checkpoint::keep::Checkpoints;
 fn step_of(share: Share) -> (Vec<f32>, u64) {
     let changes = json!({
         "batch": { "rows": 8, "length": 1, "accumulate": 4 },
-        "optimizer": { "kind": "sgd", "momentum": 0.0, "weight_decay": 0.0 },
+        "optimizer": {
+            "kind": "sgd", "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.0, "momentum": 0.0,
+        },
         "evaluate": { "every": 0, "batches": 0 },
     });
     let (plan, folder) = (plan(1, changes), tempfile::tempdir().unwrap());

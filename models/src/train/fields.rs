@@ -280,7 +280,6 @@ pub const FIELDS: &[Field] = &[
     Field::new("Learning", "ema", "Weight averaging", Number, "How much of the running average of the weights is kept at each step, such as 0.999. 0 turns it off.").at_least(0.0).at_most(0.999_999).advanced(),
 
     Field::new("Device", "device", "Device", Word, "Where the run is computed. cuda:1 is the second NVIDIA GPU.").choices(DEVICES),
-    Field::new("Device", "devices", "Devices", Count, "How many devices train the run together. Only one is supported so far.").at_least(1.0).advanced(),
     Field::new("Device", "dtype.compute", "Compute precision", Word, "The number format of activations and gradients. precision: bf16 at the top of a run file means the same.").choices(DTYPES).advanced(),
     Field::new("Device", "dtype.storage", "Storage precision", Word, "The number format of weights that aren’t trained. Weights that are trained are always f32.").choices(DTYPES).advanced(),
     Field::new("Device", "strict", "Strict", Flag, "Refuse what the device can’t do safely, instead of taking the next best with a warning.").advanced(),

@@ -88,9 +88,6 @@ pub struct RunPlan {
     pub avoid_kernels: Vec<String>,
     /// The device. Never `auto`.
     pub device: RequestedDevice,
-    /// How many devices of this kind train it together.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub devices: usize,
     /// Whether what the device can't do is refused rather than replaced.
     pub strict: bool,
     /// Where all randomness starts.

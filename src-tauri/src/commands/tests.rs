@@ -241,10 +241,11 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
     until(|| window.run(id)["status"] == "finished");
     let opened = window.call("open_chat", json!({"place": 0, "name": id, "force": false}));
     assert_eq!(opened["answers"], json!(false));
-    let sampling = with(opened["sampling"].clone(), json!({"maxTokens": 5}));
+    let sampling = with(opened["sampling"].clone(), json!({"max_tokens": 5}));
     let (channel, pieces) = channel();
     let app = window.webview.state::<App>();
-    let messages = serde_json::from_value(json!([{"role": "user", "text": "Steel is"}])).unwrap();
+    let messages =
+        serde_json::from_value(json!([{"role": "user", "content": "Steel is"}])).unwrap();
     let sampling = serde_json::from_value(sampling).unwrap();
     let answer = chat::answer(app, 0, messages, sampling, channel).unwrap();
     let answer = serde_json::to_value(answer).unwrap();

@@ -199,20 +199,6 @@ fn days_and_months_follow_each_other_as_in_a_calendar() {
     });
 }
 
-#[test]
-fn some_conversations_go_on() {
-    for seed in SEEDS {
-        let train = starter_data(seed).train;
-        let longer = train.iter().filter(|it| it.len() == 2).count();
-        assert!(train.iter().all(|it| (1..=2).contains(&it.len())));
-        assert!(
-            longer * 20 > train.len() && longer * 4 < train.len(),
-            "{longer} of {}",
-            train.len()
-        );
-    }
-}
-
 fn step_asked_for(question: &str) -> i64 {
     let back = ["before", "precede", "yesterday"];
     if back.iter().any(|it| question.contains(it)) {

@@ -94,16 +94,6 @@ impl<K: Kind> Resolver<'_, K> {
         }
     }
 
-    /// How many devices train together. Nobody is told of a choice where there is none.
-    pub(super) fn devices(&mut self) -> usize {
-        let devices = self.request.run.devices.unwrap_or(1);
-        if devices != 1 {
-            let problem = "a run uses one device; training on several is not supported yet";
-            self.problem("devices", format!("is {devices}, and {problem}"));
-        }
-        devices
-    }
-
     /// What may be given up when memory runs out.
     pub(super) fn memory_fallback(&mut self, strict: bool) -> MemoryFallbackPlan {
         let (request, has_asked) = (&self.request.run, self.request.run.dtype.compute.is_some());

@@ -206,7 +206,6 @@ impl<'a, K: Kind> Resolver<'a, K> {
         let memory_fallback = self.memory_fallback(strict);
         let avoid_kernels = self.avoid_kernels(strict);
         let device = self.device();
-        let devices = self.devices();
         let seed = self.take("seed", &request.seed, || {
             Chosen::new(
                 defaults::SEED,
@@ -230,7 +229,6 @@ impl<'a, K: Kind> Resolver<'a, K> {
             memory_fallback,
             avoid_kernels,
             device,
-            devices,
             strict,
             seed,
             evaluate,
