@@ -61,7 +61,9 @@ pub(super) fn run_benchmark(
     let mut teller = Teller::new(progress);
     let mut waits = |run: &Run| teller.send(waits_for(run));
     let Some(_turn) = app.queue.turn(&mut waits, &stop) else {
-        return Err(AppError::failed("the benchmark was stopped; nothing was measured").into());
+        return Err(AppError::failed(
+            "the benchmark was stopped; nothing was measured",
+        ));
     };
     let report = app
         .host

@@ -113,10 +113,7 @@ pub(super) fn save_conversation(
     app: State<'_, App>,
     conversation: ConversationFile,
 ) -> Result<ConversationFile> {
-    Ok(conversations::save(
-        &app.host.paths.conversations,
-        conversation,
-    )?)
+    conversations::save(&app.host.paths.conversations, conversation)
 }
 
 /// Deletes a conversation.

@@ -81,9 +81,7 @@ pub(super) fn pick<R: Runtime>(
 pub(super) fn reveal(path: String) -> Result<()> {
     let path = PathBuf::from(path);
     let shown = opener::reveal(&path);
-    Ok(shown.map_err(|error| {
-        AppError::failed(format!("could not show `{}`: {error}", path.display()))
-    })?)
+    shown.map_err(|error| AppError::failed(format!("could not show `{}`: {error}", path.display())))
 }
 
 /// Opens a page of the web in the system's browser.
