@@ -48,7 +48,7 @@ describe("a person", { concurrency: 2 }, () => {
   });
 
   scenario("is told at the field what is wrong with it, and can't start", { page: "train", filled: { ...filled, learning_rate: "20" } }, async (page) => {
-    const rate = page.getByRole("textbox", { name: "Learning rate" });
+    const rate = page.getByRole("textbox", { name: "Learning rate", exact: true });
     await rate.waitFor();
     await until(() => rate.getAttribute("aria-invalid"), (invalid) => invalid === "true");
     assert.ok(await button(page, "Start").isDisabled());
