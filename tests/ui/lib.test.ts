@@ -7,6 +7,7 @@ import { countBelow } from "../../ui/src/lib/ordered";
 import { ranked } from "../../ui/src/lib/ranked";
 import { decimals, logTicks, roundRange, ticks } from "../../ui/src/lib/scale";
 import { shortcut } from "../../ui/src/lib/shortcut";
+import { whole } from "../../ui/src/lib/words";
 
 describe("numbers are read by people", () => {
   test("bytes count in powers of ten and never show four figures", () => {
@@ -40,6 +41,12 @@ describe("numbers are read by people", () => {
 
   test("only what needs somebody looks bad", () => {
     expect(["running", "paused", "finished", "stopped", "failed", "interrupted"].map(toneOf)).toEqual(["hot", "plain", "plain", "plain", "bad", "bad"]);
+  });
+});
+
+describe("a sentence", () => {
+  test("begins large and ends with a full stop, but for the name of a format", () => {
+    expect(["the CPU is slower", "Is it?", "f32 is used", ""].map(whole)).toEqual(["The CPU is slower.", "Is it?", "f32 is used.", ""]);
   });
 });
 

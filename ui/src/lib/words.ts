@@ -1,6 +1,7 @@
 // Words of the app, put together to be read. Its sentences begin small and end open.
 
-export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+/** Begins large. A name of letters before a number, such as f32, is written as it is. */
+export const capital = (text: string): string => (/^[a-z]+\d/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1));
 
 /** Begins large and ends with a full stop, if with nothing else. */
 export function whole(text: string): string {
