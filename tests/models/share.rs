@@ -1,10 +1,12 @@
 //! Several ranks that train one run: what each computes of a step.
 
-use models::train::{TrainState, share::Share, train};
+use models::{
+    checkpoint::keep::Checkpoints,
+    train::{TrainState, share::Share, train},
+};
 use serde_json::json;
 
 use crate::train::{Line, Watch, never, plan};
-use models::checkpoint::keep::Checkpoints;
 
 /// The weights after one step of plain gradient descent from zero, which are the gradient but for a factor, and the
 /// position in the data.

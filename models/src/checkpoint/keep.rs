@@ -133,20 +133,20 @@ impl Checkpoints {
     /// What the whole checkpoint of `step` is kept for, in words such as `newest`. `newest` are the steps of all that
     /// are whole, the oldest first.
     pub fn kept_for(&self, step: usize, whole: &[Checkpoint], best: Option<usize>) -> Vec<String> {
-        let mut message = Vec::new();
+        let mut reasons = Vec::new();
         let after = whole.iter().filter(|other| other.step > step).count();
         if after == 0 {
-            message.push("newest".to_owned());
+            reasons.push("newest".to_owned());
         } else if after < self.keep_last {
-            message.push(format!("one of the last {}", self.keep_last));
+            reasons.push(format!("one of the last {}", self.keep_last));
         }
         if best == Some(step) {
-            message.push("best".to_owned());
+            reasons.push("best".to_owned());
         }
         if is_multiple(step, self.keep_every) {
-            message.push(format!("every {}", self.keep_every));
+            reasons.push(format!("every {}", self.keep_every));
         }
-        message
+        reasons
     }
 
     /// Removes a checkpoint.

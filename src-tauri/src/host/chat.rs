@@ -312,7 +312,7 @@ impl Conversation {
 impl ChatSettings {
     /// The settings with one of them changed, given as `temperature=0.2`.
     pub(crate) fn with(&self, change: &str) -> Result<Self> {
-        let wrong = |text: String| AppError::invalid(format!("`{change}`: {text}"));
+        let wrong = |message: String| AppError::invalid(format!("`{change}`: {message}"));
         let (name, text) = change
             .split_once('=')
             .ok_or_else(|| wrong("write it like `temperature=0.2`".to_owned()))?;

@@ -129,8 +129,8 @@ mod tests {
             supply(false, 99),
             Power::default(),
         ];
-        let message = Some("on battery".to_owned());
-        let expected = [None, message, None, None];
+        let reason = Some("on battery".to_owned());
+        let expected = [None, reason, None, None];
         assert_eq!(said(rules(true, 0), &readings), expected);
     }
 

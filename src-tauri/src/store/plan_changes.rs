@@ -123,7 +123,7 @@ fn fields(tree: Value) -> BTreeMap<String, Value> {
 fn describe(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "not set".to_owned(),
-        Some(Value::String(message)) => format!("`{message}`"),
+        Some(Value::String(text)) => format!("`{text}`"),
         Some(value) => value.to_string(),
     }
 }

@@ -116,7 +116,7 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
     }
     let mut tree = tree_of(&request)?;
     for change in changes {
-        let (name, message) = change.split_once('=').ok_or_else(|| {
+        let (name, text) = change.split_once('=').ok_or_else(|| {
             AppError::invalid(format!("`--set {change}` has no `=`"))
                 .with_hint("write it like `--set lora.rank=16`")
         })?;
@@ -128,7 +128,7 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
             name => current_name(name),
         };
         let field = field.as_str();
-        let value = yaml::parse_scalar(message).map_err(wrong)?;
+        let value = yaml::parse_scalar(text).map_err(wrong)?;
         let value = match field.starts_with("dtype.") {
             true => as_dtype(value),
             false => value,

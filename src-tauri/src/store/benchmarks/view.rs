@@ -155,7 +155,7 @@ impl BenchRowView {
             step_millis: it.step_millis.clone(),
         });
         // Title and dtype have places of their own.
-        let message = words_of(&BenchRow {
+        let words = words_of(&BenchRow {
             case: models::bench::BenchCase {
                 dtype: None,
                 ..row.case.clone()
@@ -163,7 +163,7 @@ impl BenchRowView {
             ..row.clone()
         });
         let title = row.case.title().to_owned();
-        let config = message
+        let config = words
             .strip_prefix(&format!("{title}, "))
             .unwrap_or_default();
         Self {
