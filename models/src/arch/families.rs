@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use crate::embedded::table;
+
 /// What a `model_type` means beyond what stands in its `config.json`.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -95,4 +97,4 @@ impl Default for Family {
 
 /// Every family that can be trained and talked to.
 pub static FAMILIES: LazyLock<Vec<Family>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("families.json")).unwrap_or_default());
+    LazyLock::new(|| table("families.json", include_str!("families.json")));

@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::embedded::table;
+
 /// A figure from the documentation of another tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Published {
@@ -28,4 +30,4 @@ pub struct Published {
 
 /// All of them, by workload.
 pub static PUBLISHED: LazyLock<Vec<Published>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("published.json")).unwrap_or_default());
+    LazyLock::new(|| table("published.json", include_str!("published.json")));

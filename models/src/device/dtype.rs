@@ -9,7 +9,7 @@ use candle_core::DType;
 use serde::{Deserialize, Serialize};
 
 use super::{DeviceKind, FoundDevice};
-use crate::{Error, Result};
+use crate::{Error, Result, embedded::table};
 
 /// A format for the numbers of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -192,7 +192,7 @@ pub struct DtypeRule {
 }
 
 static RULES: LazyLock<Vec<DtypeRule>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("dtypes.json")).unwrap_or_default());
+    LazyLock::new(|| table("dtypes.json", include_str!("dtypes.json")));
 
 /// The formats for a role on a device.
 pub fn dtype_rule(class: DeviceClass, role: Role) -> &'static DtypeRule {

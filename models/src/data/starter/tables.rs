@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::Category;
+use crate::embedded::table;
 
 /// Everything that is said, and in how many ways.
 #[derive(Deserialize)]
@@ -54,10 +55,5 @@ pub(super) struct Relation {
 }
 
 /// The tables, read once.
-#[expect(
-    clippy::expect_used,
-    reason = "the file is part of the program, and every test of the starter reads it"
-)]
-pub(super) static TABLES: LazyLock<Tables> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("tables.json")).expect("tables.json has all tables")
-});
+pub(super) static TABLES: LazyLock<Tables> =
+    LazyLock::new(|| table("tables.json", include_str!("tables.json")));
