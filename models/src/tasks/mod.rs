@@ -22,7 +22,12 @@ pub mod fields;
 pub mod language;
 pub mod starter;
 
-use language::Language;
+use kinds::Language;
+
+/// What stands for each kind: one line in here, and a name in the list below.
+pub mod kinds {
+    pub use super::language::Language;
+}
 
 /// The field of a run file that names the kind. Absent, it is language, as in all files from before there were others.
 pub const TASK: &str = "task";
@@ -36,7 +41,7 @@ pub type AnyResolved = Resolved<TaskPlan>;
 
 /// Lists the kinds, and makes what holds one of them.
 macro_rules! kinds {
-    ($($kind:ident),+) => {
+    ($dollar:tt $($kind:ident),+) => {
         /// The names of all kinds, as in a run file.
         pub const KINDS: &[&str] = &[$($kind::NAME),+];
 
@@ -45,6 +50,19 @@ macro_rules! kinds {
 
         kinds!(@any TaskRequest, Request, "What only the kind of a run is asked.", $($kind),+);
         kinds!(@any TaskPlan, Plan, "What only the kind of a run decides.", $($kind),+);
+
+        /// Does something for the kind of a request or a plan: `with_kind!(TaskPlan, plan.task, K, task => K::sources(task))`.
+        #[macro_export]
+        macro_rules! with_kind {
+            ($dollar any:ident, $dollar task:expr, $dollar name:ident, $dollar part:pat => $dollar body:expr) => {
+                match $dollar task {
+                    $($crate::tasks::$dollar any::$kind($dollar part) => {
+                        type $dollar name = $crate::tasks::kinds::$kind;
+                        $dollar body
+                    })+
+                }
+            };
+        }
     };
     (@any $any:ident, $part:ident, $doc:literal, $($kind:ident),+) => {
         #[doc = $doc]
@@ -103,20 +121,7 @@ macro_rules! kinds {
     };
 }
 
-kinds!(Language);
-
-/// Does something for the kind of a request or a plan: `with_kind!(TaskPlan, plan.task, K, task => K::sources(task))`.
-#[macro_export]
-macro_rules! with_kind {
-    ($any:ident, $task:expr, $kind:ident, $part:pat => $body:expr) => {
-        match $task {
-            $crate::tasks::$any::Language($part) => {
-                type $kind = $crate::tasks::language::Language;
-                $body
-            }
-        }
-    };
-}
+kinds!($ Language);
 
 /// The name of the kind that a tree of fields is about, and the tree without it.
 fn named(tree: &Value) -> Result<(String, Value), Problem> {
