@@ -57,7 +57,7 @@ fn a_model_is_found_fetched_through_a_pause_and_the_end_of_the_app_and_deleted()
     let page = window.call("hub_repository", asked.clone());
     assert_eq!(
         (&page["commit"], &page["path"], &page["hereBytes"]),
-        (&json!(commit), &json!(null), &json!(0.0))
+        (&json!(commit), &json!(null), &json!(0))
     );
 
     let key = window.start_download("model", "Maker/Tiny", "");

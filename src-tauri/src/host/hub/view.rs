@@ -4,7 +4,6 @@ use std::{collections::HashSet, path::Path};
 
 use serde::{Deserialize, Serialize};
 use specta::Type;
-use specta_typescript::Number;
 
 use super::{Fit, Uses};
 use crate::{
@@ -50,7 +49,7 @@ pub(crate) struct HubView {
     /// The folder that all programs of the Hub share.
     pub(crate) cache: String,
     /// What is free where that folder lies.
-    pub(crate) free_bytes: Option<f64>,
+    pub(crate) free_bytes: Option<u64>,
 }
 
 /// What a search found.
@@ -72,8 +71,8 @@ pub(crate) struct FoundView {
     /// `apache-2.0`.
     pub(crate) license: Option<String>,
     /// In the last thirty days.
-    pub(crate) downloads: Option<f64>,
-    pub(crate) likes: Option<f64>,
+    pub(crate) downloads: Option<u64>,
+    pub(crate) likes: Option<u64>,
     /// When it last changed, in UTC.
     pub(crate) changed: Option<String>,
     /// Whether its makers ask for something before they let one have it.
@@ -96,12 +95,12 @@ pub(crate) struct RepositoryView {
     pub(crate) license: Option<String>,
     /// What has to be done before it can be had, in a sentence; `url` is where.
     pub(crate) gate: Option<String>,
-    pub(crate) downloads: Option<f64>,
-    pub(crate) likes: Option<f64>,
+    pub(crate) downloads: Option<u64>,
+    pub(crate) likes: Option<u64>,
     pub(crate) changed: Option<String>,
     /// Of a model: `llama`.
     pub(crate) architecture: Option<String>,
-    pub(crate) parameters: Option<f64>,
+    pub(crate) parameters: Option<u64>,
     /// The longest text it reads, in tokens.
     pub(crate) context: Option<u32>,
     /// Of a model: what Anneal can do with it.
@@ -112,11 +111,9 @@ pub(crate) struct RepositoryView {
     /// Of a model: what using it takes of this machine's memory.
     pub(crate) fits: Vec<FitView>,
     /// What a download without further wishes fetches.
-    #[specta(type = Number)]
-    pub(crate) needed_bytes: f64,
+    pub(crate) needed_bytes: u64,
     /// What of that is here already, whole files and parts of files.
-    #[specta(type = Number)]
-    pub(crate) here_bytes: f64,
+    pub(crate) here_bytes: u64,
     /// The folder it lies in, once all that is needed is here.
     pub(crate) path: Option<String>,
     /// Every file, by name.
@@ -133,9 +130,8 @@ pub(crate) struct RepositoryView {
 pub(crate) struct FitView {
     /// `Talk`, `Train an adapter`, `Train all weights`.
     pub(crate) name: String,
-    #[specta(type = Number)]
-    pub(crate) bytes: f64,
-    pub(crate) free_bytes: Option<f64>,
+    pub(crate) bytes: u64,
+    pub(crate) free_bytes: Option<u64>,
     /// Whether it fits, where that is known.
     pub(crate) fits: Option<bool>,
 }
@@ -145,8 +141,7 @@ pub(crate) struct FitView {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HubFileView {
     pub(crate) path: String,
-    #[specta(type = Number)]
-    pub(crate) bytes: f64,
+    pub(crate) bytes: u64,
     /// Whether a download without further wishes fetches it.
     pub(crate) needed: bool,
     /// Whether it is here.
@@ -165,8 +160,7 @@ pub(crate) struct SplitView {
     /// What kind of files: `Parquet`.
     pub(crate) format: String,
     pub(crate) files: u32,
-    #[specta(type = Number)]
-    pub(crate) bytes: f64,
+    pub(crate) bytes: u64,
     /// Whether all its files are here.
     pub(crate) here: bool,
     /// Where its first file lies, or would: data that was added has the same path.
@@ -183,10 +177,9 @@ pub(crate) struct FirstRowsView {
     /// Values by row and column, as text.
     pub(crate) rows: Vec<Vec<String>>,
     /// How many rows the first file has, where it says.
-    pub(crate) total: Option<f64>,
+    pub(crate) total: Option<u64>,
     /// How much was fetched to know that.
-    #[specta(type = Number)]
-    pub(crate) fetched_bytes: f64,
+    pub(crate) fetched_bytes: u64,
 }
 
 /// What is to be fetched.
@@ -216,10 +209,8 @@ pub(crate) struct DownloadView {
     /// What of it: `train of main`, `model-q4.gguf`. None for what is needed.
     pub(crate) part: Option<String>,
     pub(crate) state: DownloadState,
-    #[specta(type = Number)]
-    pub(crate) done_bytes: f64,
-    #[specta(type = Number)]
-    pub(crate) total_bytes: f64,
+    pub(crate) done_bytes: u64,
+    pub(crate) total_bytes: u64,
     pub(crate) bytes_per_second: Option<f64>,
     pub(crate) seconds_left: Option<f64>,
     pub(crate) files: Vec<DownloadFileView>,
@@ -236,10 +227,8 @@ pub(crate) struct DownloadView {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DownloadFileView {
     pub(crate) path: String,
-    #[specta(type = Number)]
-    pub(crate) done_bytes: f64,
-    #[specta(type = Number)]
-    pub(crate) total_bytes: f64,
+    pub(crate) done_bytes: u64,
+    pub(crate) total_bytes: u64,
 }
 
 /// A repository in the shared cache.
@@ -249,8 +238,7 @@ pub(crate) struct CachedView {
     pub(crate) kind: RepositoryKind,
     pub(crate) id: String,
     /// What it takes on disk; files that revisions share count once.
-    #[specta(type = Number)]
-    pub(crate) bytes: f64,
+    pub(crate) bytes: u64,
     /// The newest first.
     pub(crate) revisions: Vec<CachedRevisionView>,
 }
@@ -264,11 +252,9 @@ pub(crate) struct CachedRevisionView {
     pub(crate) names: Vec<String>,
     pub(crate) path: String,
     pub(crate) files: u32,
-    #[specta(type = Number)]
-    pub(crate) bytes: f64,
+    pub(crate) bytes: u64,
     /// What deleting it frees: files that nobody else uses.
-    #[specta(type = Number)]
-    pub(crate) freed_bytes: f64,
+    pub(crate) freed_bytes: u64,
     /// When it was fetched, in UTC.
     pub(crate) fetched: Option<String>,
 }
@@ -308,9 +294,7 @@ impl From<&Hub> for HubView {
             cache: cache
                 .map(|cache| cache.root().display().to_string())
                 .unwrap_or_default(),
-            free_bytes: cache
-                .and_then(HubCache::free_bytes)
-                .map(|bytes| bytes as f64),
+            free_bytes: cache.and_then(HubCache::free_bytes),
         }
     }
 }
@@ -327,8 +311,8 @@ impl FoundListView {
             id: found.id.to_string(),
             task: found.task,
             license: found.license,
-            downloads: found.downloads.map(|count| count as f64),
-            likes: found.likes.map(|count| count as f64),
+            downloads: found.downloads,
+            likes: found.likes,
             changed: found.changed,
             gated: found.gated,
         };
@@ -351,7 +335,7 @@ impl RepositoryView {
         let is_whole = !needed.is_empty() && needed.iter().all(|file| is_here(file));
         let files = repository.files.iter().map(|file| HubFileView {
             path: file.path.clone(),
-            bytes: file.bytes as f64,
+            bytes: file.bytes,
             needed: needed_paths.contains(file.path.as_str()),
             here: is_here(file),
             warning: warning(&file.path).map(str::to_owned),
@@ -361,8 +345,8 @@ impl RepositoryView {
             .iter()
             .map(|split| SplitView::new(split, split.files.iter().all(is_here), &path));
         Self {
-            needed_bytes: needed.iter().map(|file| file.bytes).sum::<u64>() as f64,
-            here_bytes: needed.iter().map(|file| bytes_here(file)).sum::<u64>() as f64,
+            needed_bytes: needed.iter().map(|file| file.bytes).sum(),
+            here_bytes: needed.iter().map(|file| bytes_here(file)).sum(),
             path: is_whole.then(|| path.display().to_string()),
             files: files.collect(),
             splits: splits.collect(),
@@ -376,10 +360,10 @@ impl RepositoryView {
             commit: repository.commit,
             task: repository.task,
             license: repository.license,
-            downloads: repository.downloads.map(|count| count as f64),
-            likes: repository.likes.map(|count| count as f64),
+            downloads: repository.downloads,
+            likes: repository.likes,
             changed: repository.changed,
-            parameters: repository.parameters.map(|count| count as f64),
+            parameters: repository.parameters,
             card: repository.card,
             architecture: uses.architecture,
             context: uses.context.map(|tokens| tokens as u32),
@@ -395,8 +379,8 @@ impl From<Fit> for FitView {
     fn from(fit: Fit) -> Self {
         Self {
             name: fit.name.to_owned(),
-            bytes: fit.bytes as f64,
-            free_bytes: fit.free_bytes.map(|bytes| bytes as f64),
+            bytes: fit.bytes,
+            free_bytes: fit.free_bytes,
             fits: fit.free_bytes.map(|free| fit.bytes <= free),
         }
     }
@@ -410,7 +394,7 @@ impl SplitView {
             name: split.name.clone(),
             format: split.format.to_owned(),
             files: split.files.len() as u32,
-            bytes: split.bytes() as f64,
+            bytes: split.bytes(),
             here,
             path: first.unwrap_or_default().display().to_string(),
             problem: split.problem(),
@@ -423,8 +407,8 @@ impl From<FirstRows> for FirstRowsView {
         Self {
             columns: first.rows.columns,
             rows: first.rows.rows,
-            total: first.rows.total.map(|rows| rows as f64),
-            fetched_bytes: first.fetched_bytes as f64,
+            total: first.rows.total,
+            fetched_bytes: first.fetched_bytes,
         }
     }
 }
@@ -438,16 +422,16 @@ impl From<Download> for DownloadView {
             .zip(&download.look.done)
             .map(|(file, done)| DownloadFileView {
                 path: file.path.clone(),
-                done_bytes: *done as f64,
-                total_bytes: file.bytes as f64,
+                done_bytes: *done,
+                total_bytes: file.bytes,
             });
         Self {
             key: download.key,
             kind: wanted.kind,
             id: wanted.id.to_string(),
             state: download.state,
-            done_bytes: download.look.bytes() as f64,
-            total_bytes: wanted.bytes() as f64,
+            done_bytes: download.look.bytes(),
+            total_bytes: wanted.bytes(),
             bytes_per_second: download.look.bytes_per_second,
             seconds_left: download.look.seconds_left,
             files: files.collect(),
@@ -478,7 +462,7 @@ impl From<CachedRepository> for CachedView {
         Self {
             kind: cached.kind,
             id: cached.id.to_string(),
-            bytes: cached.bytes as f64,
+            bytes: cached.bytes,
             revisions: revisions
                 .into_iter()
                 .map(CachedRevisionView::from)
@@ -497,8 +481,8 @@ impl From<CachedRevision> for CachedRevisionView {
             names: revision.names,
             path: revision.path.display().to_string(),
             files: revision.files as u32,
-            bytes: revision.bytes as f64,
-            freed_bytes: revision.freed_bytes as f64,
+            bytes: revision.bytes,
+            freed_bytes: revision.freed_bytes,
             fetched: fetched.map(|time| time.to_string()),
         }
     }
