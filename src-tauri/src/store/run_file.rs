@@ -34,31 +34,25 @@ pub(crate) fn read(path: &Path) -> Result<AnyRequest> {
     Ok(request)
 }
 
-/// The fields of a file, with those that other trainers write at the top level where they belong.
+/// The fields of a file, with those that have other names elsewhere, or had before, where they belong.
 fn understood(mut tree: Value) -> Result<Value, Problem> {
-    for (former, name) in FORMER_NAMES {
-        let fields = tree.as_object_mut().filter(|it| !it.contains_key(name));
-        if let Some((fields, value)) =
-            fields.and_then(|it| it.shift_remove(former).map(|value| (it, value)))
-        {
-            fields.insert(name.to_owned(), value);
-        }
-    }
-    let compute = Role::Compute.field();
-    let precision = tree
-        .as_object_mut()
-        .and_then(|it| it.shift_remove(PRECISION));
-    if let Some(precision) = precision.filter(|it| !it.is_null()) {
-        let pointer = format!("/{}", compute.replace('.', "/"));
+    let others = FORMER_NAMES.iter().map(|(former, _)| *former);
+    for name in others.chain([PRECISION]) {
+        let value = tree.as_object_mut().and_then(|it| it.shift_remove(name));
+        let Some(value) = value.filter(|it| !it.is_null()) else {
+            continue;
+        };
+        let field = current_name(name);
+        let pointer = format!("/{}", field.replace('.', "/"));
         if tree.pointer(&pointer).is_some_and(|it| !it.is_null()) {
             return Err(Problem {
-                field: PRECISION.to_owned(),
+                field: name.to_owned(),
                 problem: format!(
-                    "means the same as `{compute}`, which is given too; remove one of the two"
+                    "means the same as `{field}`, which is given too; remove one of the two"
                 ),
             });
         }
-        put(&mut tree, compute, precision);
+        put(&mut tree, &field, value);
     }
     if let Some(formats) = tree.get_mut("dtype").and_then(Value::as_object_mut) {
         for (_, format) in formats {
@@ -68,12 +62,15 @@ fn understood(mut tree: Value) -> Result<Value, Problem> {
     Ok(tree)
 }
 
-/// What a field is called today.
+/// What a field is called here and now.
 fn current_name(field: &str) -> String {
-    let renamed = FORMER_NAMES.iter().find_map(|(former, name)| {
-        let rest = field.strip_prefix(former)?;
-        (rest.is_empty() || rest.starts_with('.')).then(|| format!("{name}{rest}"))
-    });
+    let names = FORMER_NAMES.into_iter();
+    let renamed = names
+        .chain([(PRECISION, Role::Compute.field())])
+        .find_map(|(former, name)| {
+            let rest = field.strip_prefix(former)?;
+            (rest.is_empty() || rest.starts_with('.')).then(|| format!("{name}{rest}"))
+        });
     renamed.unwrap_or_else(|| field.to_owned())
 }
 
@@ -123,12 +120,9 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
         let wrong = |message: String| {
             AppError::invalid(format!("`--set {change}`: {message}")).with_field(name)
         };
-        let field = match name {
-            PRECISION => Role::Compute.field().to_owned(),
-            name => current_name(name),
-        };
-        let field = field.as_str();
         let value = yaml::parse_scalar(text).map_err(wrong)?;
+        let field = current_name(name);
+        let field = field.as_str();
         let value = match field.starts_with("dtype.") {
             true => as_dtype(value),
             false => value,
