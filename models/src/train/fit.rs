@@ -14,7 +14,7 @@ use crate::{
         Checked,
         dtype::{DeviceClass, Dtype, Role, dtype_rule},
     },
-    figures::count,
+    figures::{bytes, count},
 };
 
 /// The share of free memory that a run leaves to everything else.
@@ -82,7 +82,7 @@ impl Fit {
 
     /// What is wrong, with the numbers.
     pub fn refusal(&self) -> String {
-        let (needed, free) = (amount(self.needed_bytes), amount(self.free_bytes));
+        let (needed, free) = (bytes(self.needed_bytes), bytes(self.free_bytes));
         match self.needed_bytes > self.free_bytes {
             true => format!("the run needs about {needed}, and {free} are free"),
             false => format!(
@@ -393,14 +393,6 @@ pub fn narrower(
     allowed.find(|it| {
         *it != Dtype::F16 && it.bytes() < present.bytes() && !checked.refused_dtypes.contains(it)
     })
-}
-
-/// `2.4 GB`.
-pub fn amount(bytes: u64) -> String {
-    match bytes {
-        0..1_000_000_000 => format!("{:.0} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
 }
 
 /// `1 row`, `1,024 rows`.

@@ -11,15 +11,13 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Task, TrainState, device_of,
-    fit::amount,
-    learn_from, memory_of,
+    Task, TrainState, device_of, learn_from, memory_of,
     plan::{RunPlan, TrainPlan},
 };
 use crate::{
     Result,
     device::memory::{release, reset_peak},
-    figures::duration,
+    figures::{self, duration},
     ops::kernels,
 };
 
@@ -292,8 +290,10 @@ impl Forecast {
 
 /// What a run takes: `about 12 min 40 s and 9.6 GB of memory, of 21.4 GB free`.
 pub fn words_for_cost(seconds: f64, peak_bytes: Option<u64>, free_bytes: Option<u64>) -> String {
-    let free = free_bytes.map_or(String::new(), |free| format!(", of {} free", amount(free)));
-    let memory = peak_bytes.map(|peak| format!(" and {} of memory{free}", amount(peak)));
+    let free = free_bytes.map_or(String::new(), |free| {
+        format!(", of {} free", figures::bytes(free))
+    });
+    let memory = peak_bytes.map(|peak| format!(" and {} of memory{free}", figures::bytes(peak)));
     format!("about {}{}", duration(seconds), memory.unwrap_or_default())
 }
 

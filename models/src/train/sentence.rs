@@ -1,7 +1,7 @@
 //! What happened in a run, in words: the same in the window, in the terminal and in a notice.
 
-use super::{TrainEvent, fit::amount, forecast::words_for_cost};
-use crate::figures::{capitalized, count, duration};
+use super::{TrainEvent, forecast::words_for_cost};
+use crate::figures::{self, capitalized, count, duration};
 
 /// A clause without a capital letter and a full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,9 +52,10 @@ impl TrainEvent {
                     false,
                 )
             }
-            Self::Saved { step, bytes, .. } => {
-                (format!("step {step} saved, {}", amount(*bytes)), false)
-            }
+            Self::Saved { step, bytes, .. } => (
+                format!("step {step} saved, {}", figures::bytes(*bytes)),
+                false,
+            ),
             Self::RolledBack {
                 step,
                 to_step,
@@ -73,7 +74,8 @@ impl TrainEvent {
                 why,
                 missing_bytes,
             } => {
-                let missing = missing_bytes.map(|bytes| format!(", {} are missing", amount(bytes)));
+                let missing =
+                    missing_bytes.map(|bytes| format!(", {} are missing", figures::bytes(bytes)));
                 let missing = missing.unwrap_or_default();
                 let stands =
                     "what was saved before stands, and the run resumes when the disk can take it";
@@ -125,7 +127,7 @@ mod tests {
         let stands = "what was saved before stands, and the run resumes when the disk can take it";
         let (alone, missing) = (
             format!("step 4 waits for the disk: it broke; {stands}"),
-            format!("step 4 waits for the disk: it broke, 5 MB are missing; {stands}"),
+            format!("step 4 waits for the disk: it broke, 5.0 MB are missing; {stands}"),
         );
         let cases = [
             (

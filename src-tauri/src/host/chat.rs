@@ -11,7 +11,7 @@ use models::{
     checkpoint::{adapter::ADAPTER_CONFIG, folder::CONFIG},
     data::row::{Message, Role},
     device::{Checked, DeviceKind, FoundDevice, RequestedDevice},
-    train::fit::amount,
+    figures,
 };
 
 use super::{Host, hub};
@@ -221,7 +221,7 @@ fn refuse_what_does_not_fit(
     let Some((device, free)) = free.filter(|(_, free)| needed > *free) else {
         return Ok(());
     };
-    let (needed, free) = (amount(needed), amount(free));
+    let (needed, free) = (figures::bytes(needed), figures::bytes(free));
     let message = format!(
         "talking to the model needs about {needed}, and {free} are free on {}",
         device.name

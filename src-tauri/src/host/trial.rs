@@ -10,10 +10,11 @@ use std::{
 
 use models::{
     device::RequestedDevice,
+    figures,
     tasks::AnyPlan,
     train::{
         TrainEvent,
-        fit::{amount, fewer_rows, room, with_rows},
+        fit::{fewer_rows, room, with_rows},
         forecast::Forecast,
         memory_fallback::message_for_rows,
     },
@@ -168,8 +169,8 @@ fn give_up(plan: &AnyPlan, forecast: &Forecast, free: u64) -> Option<(AnyPlan, T
         to_step: 0,
         why: format!(
             "as tried, the run needs {}, and {} are free",
-            amount(peak),
-            amount(free)
+            figures::bytes(peak),
+            figures::bytes(free)
         ),
         how: message_for_rows(&plan.run, &fitting.run),
     };

@@ -11,10 +11,11 @@ export function loss(value: number | null | undefined): string {
   return value >= 0.01 ? value.toFixed(3) : value.toPrecision(2);
 }
 
-/** Bytes in powers of ten, as file managers and makers of memory count them. */
+/** Bytes in powers of ten, as file managers and makers of memory count them. Gigabytes have a decimal always: what is needed is compared with what is free. */
 export function bytes(value: number): string {
   for (const unit of ["B", "kB", "MB", "GB"]) {
-    if (value < 999.5) return `${unit === "B" || value >= 9.95 ? value.toFixed(0) : value.toFixed(1)} ${unit}`;
+    const decimals = unit === "GB" || (unit !== "B" && value < 9.95) ? 1 : 0;
+    if (value < 999.5) return `${value.toFixed(decimals)} ${unit}`;
     value /= 1000;
   }
   return `${value.toFixed(1)} TB`;

@@ -9,14 +9,11 @@ mod run;
 
 use serde::Serialize;
 
-use super::{
-    defaults,
-    fit::{self, Fit},
-    kind::Kind,
-    plan::*,
-    request::*,
+use super::{defaults, fit::Fit, kind::Kind, plan::*, request::*};
+use crate::{
+    Error,
+    figures::{bytes, capitalized},
 };
-use crate::{Error, figures::capitalized};
 
 /// Turns a request into a plan with its reasons, or says everything that is wrong with it.
 pub fn resolve<K: Kind>(
@@ -37,7 +34,7 @@ fn most_rows<T>(request: &RunRequest, resolved: &Resolved<T>) -> Option<MostRows
     if fit.fits || plan.batch.rows == 1 || request.batch.rows.is_some() {
         return None;
     }
-    let (before, free) = (plan.batch.rows, fit::amount(fit.free_bytes));
+    let (before, free) = (plan.batch.rows, bytes(fit.free_bytes));
     let most = match fit.most_rows {
         Some(rows) => MostRows {
             rows,

@@ -6,7 +6,7 @@ use models::{
     tasks::AnyResolved,
     train::{
         estimate::Estimate,
-        fit::{Fit, Fix, amount},
+        fit::{Fit, Fix},
         forecast::Forecast,
     },
 };
@@ -48,7 +48,7 @@ pub(super) fn fixes(fixes: &[Fix]) -> Vec<String> {
         let typed = changes.map(|change| format!("--set {}={}", change.field, change.value));
         vec![
             format!("  {}", typed.collect::<Vec<_>>().join(" ")),
-            format!("{}; needs {}", fix.message, amount(fix.needed_bytes)),
+            format!("{}; needs {}", fix.message, bytes(fix.needed_bytes)),
         ]
     };
     table(&fixes.iter().map(row).collect::<Vec<_>>())
