@@ -128,8 +128,9 @@ export class Window {
 
   /** Goes to a page by the sidebar. */
   async goTo(page) {
-    await this.click(`//nav//button[normalize-space() = '${page}']`);
-    await this.find(`//nav//button[normalize-space() = '${page}' and @aria-current = 'page']`);
+    const button = `//aside//button[normalize-space() = '${page}' or @aria-label = '${page}' or starts-with(@aria-label, '${page}:')]`;
+    await this.click(button);
+    await this.find(`${button}[@aria-current = 'page']`);
   }
 
   /** Keeps a picture, if WINDOW_SHOTS names a folder for them. */

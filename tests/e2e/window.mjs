@@ -32,7 +32,7 @@ test("a newcomer starts a first model, watches it, and talks to it", PATIENCE, a
   await window.picture("run");
 
   await window.click("//button[. = 'Stop and save']");
-  await badge(window, "stopped");
+  await badge(window, "Stopped");
   const stopped = await step(window);
   await window.click("//button[. = 'Continue']");
   await window.find(`//li[contains(., 'Resumed at step ${stopped}')]`);
@@ -81,7 +81,7 @@ test("data is added, trained on through a pause and the death of its engine, and
 
   await until(async () => (await step(window)) > 5, "steps are done");
   await window.click("//button[. = 'Pause']");
-  await badge(window, "paused");
+  await badge(window, "Paused");
   const paused = await step(window);
   await window.click("//button[. = 'Resume']");
   await until(async () => (await step(window)) > paused, "steps continue");
@@ -91,7 +91,7 @@ test("data is added, trained on through a pause and the death of its engine, and
   // Another engine continues by itself, and the run says so.
   await window.find("//li[contains(., 'another resumes from step')]");
   await window.picture("another-engine");
-  await badge(window, "finished");
+  await badge(window, "Finished");
   await window.picture("finished");
 
   await window.click("//button[. = 'Talk to it']");
@@ -124,7 +124,7 @@ test("a run outlives its window, and the death of its app", PATIENCE, async (jou
   await until(async () => (await step(window)) > before, "the run continued");
   // A window that was hidden does not always take the driver's pointer on a busy machine.
   await window.run("[...document.querySelectorAll('button')].find((it) => it.textContent.trim() === 'Stop and save').click()");
-  await badge(window, "stopped");
+  await badge(window, "Stopped");
 });
 
 test("a model comes from the Hub, through a pause, and is talked to", PATIENCE, async (journey) => {
@@ -143,7 +143,7 @@ test("a model comes from the Hub, through a pause, and is talked to", PATIENCE, 
   await window.click("//button[contains(., 'Download ')]");
   await window.click("//button[. = 'Pause']");
   await window.click("//aside//button[contains(., 'paused')]");
-  await window.find("//h1[contains(., 'Downloads')]");
+  await window.find("//h1[contains(., 'Activity')]");
   await window.picture("hub-paused");
   await window.click("//button[. = 'Resume']");
   await window.click("//button[contains(., 'Talk')]");
@@ -183,7 +183,7 @@ test("a file that can't be read is said to be so, and nothing else breaks", PATI
   await window.picture("bad-file");
   await window.goTo("Train");
   await window.find("//button[. = 'Start' and @disabled]");
-  for (const page of ["Models", "Runs", "Chat", "Device", "Settings"]) {
+  for (const page of ["Models", "Runs", "Playground", "Device", "Settings"]) {
     await window.goTo(page);
     await window.find(`//h1[contains(., '${page}')]`);
   }
@@ -226,7 +226,7 @@ async function step(window) {
 }
 
 async function badge(window, text) {
-  await window.find(`//h1[contains(., '${text}')]`);
+  await window.find(`//header//*[. = '${text}']`);
 }
 
 async function say(window, words) {

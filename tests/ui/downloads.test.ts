@@ -94,8 +94,8 @@ describe("the foot of the sidebar", () => {
   test("leads to the downloads from every page", async () => {
     app.downloads = [download()];
     render(Sidebar);
-    await userEvent.click(button(/43 MB of 271 MB/));
-    expect(route.now).toEqual({ page: "downloads" });
+    await userEvent.click(button(/^small/));
+    expect(route.now).toEqual({ page: "activity" });
   });
 
   test("keeps Models chosen while a model of the Hub is looked at, and Data for data", async () => {
@@ -105,8 +105,8 @@ describe("the foot of the sidebar", () => {
       go({ page: "repository", kind, id: "maker/small" });
       await waitFor(() => expect(chosen()).toEqual([name]));
     }
-    go({ page: "downloads" });
-    await waitFor(() => expect(chosen()).toEqual([]));
+    go({ page: "activity" });
+    await waitFor(() => expect(chosen()).toEqual(["Activity"]));
   });
 });
 

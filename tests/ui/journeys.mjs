@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { describe } from "node:test";
 
-import { asked, going, heading, scenario, shows, until } from "./scenario.mjs";
+import { asked, going, heading, scenario, shows, status, until } from "./scenario.mjs";
 
 const filled = { name: "My run", method: "lora", model: "SmolLM2-1.7B-Instruct", "data.files": "[/Users/mira/Documents/support.jsonl]" };
 const button = (page, name) => page.getByRole("main").getByRole("button", { name, exact: true });
@@ -24,7 +24,7 @@ describe("a person", { concurrency: 2 }, () => {
     await page.getByText("14.3 GB").first().waitFor();
     await button(page, "Start").click();
     await shows(heading(page), "My run");
-    await page.getByText(/waiting/).first().waitFor();
+    await shows(status(page), "Waiting");
     assert.equal((await asked(page, "startRun")).length, 1);
   });
 
@@ -58,11 +58,11 @@ describe("a person", { concurrency: 2 }, () => {
 
   scenario("pauses a run, continues with it, and stops it", going, async (page) => {
     await button(page, "Pause").click();
-    await shows(heading(page), "paused");
+    await shows(status(page), "Paused");
     await button(page, "Resume").click();
-    await shows(heading(page), "running");
+    await shows(status(page), "Running");
     await button(page, "Stop and save").click();
-    await shows(heading(page), "stopped");
+    await shows(status(page), "Stopped");
     // The next in line has begun.
     await page.getByRole("complementary").getByText("Sums, step by step").waitFor();
   });
@@ -76,7 +76,7 @@ describe("a person", { concurrency: 2 }, () => {
     await insists.click();
     await until(() => asked(page, "resumeRun"), (all) => all.length === 2);
     assert.deepEqual(await asked(page, "resumeRun"), [["2026-11-08-desk-77b0", false], ["2026-11-08-desk-77b0", true]]);
-    await shows(heading(page), "waiting");
+    await shows(status(page), "Waiting");
   });
 
   scenario("finds a run among others by words", { page: "runs" }, async (page) => {
@@ -131,8 +131,8 @@ describe("a person", { concurrency: 2 }, () => {
   });
 
   scenario("goes to the downloads from any page, pauses one, and opens the data that comes next", { page: "home" }, async (page) => {
-    await page.getByRole("complementary").getByRole("button", { name: /2 downloads/ }).click();
-    await shows(heading(page), "Downloads");
+    await page.getByRole("complementary").getByRole("button", { name: /2 downloads|GB of/ }).click();
+    await shows(heading(page), "Activity");
     await button(page, "Pause: HuggingFaceTB/SmolLM2-1.7B-Instruct").click();
     await button(page, "Resume: HuggingFaceTB/SmolLM2-1.7B-Instruct").waitFor();
     await button(page, "Open openai/gsm8k, train of socratic in Data").click();
@@ -147,9 +147,9 @@ describe("a person", { concurrency: 2 }, () => {
     await page.getByRole("main").getByText(/^9 of 21/).waitFor();
     assert.deepEqual((await asked(page, "runBenchmark"))[0].slice(0, 2), [["metal"], "small"]);
     await button(page, "LoRA step, f32, 2 x 256 tokens: its steps").waitFor();
-    await page.getByRole("navigation", { name: "Pages" }).getByRole("button", { name: "Device" }).click();
+    await page.getByRole("complementary").getByRole("button", { name: "Device" }).click();
     await shows(heading(page), "Device");
-    await page.getByRole("complementary").getByRole("button", { name: /^Benchmark 9 of 21/ }).click();
+    await page.getByRole("complementary").getByRole("button", { name: /^Benchmark \S/ }).click();
     await page.getByRole("main").getByText(/^9 of 21/).waitFor();
     await button(page, "Stop").click();
     await page.getByRole("main").getByText("It was stopped before its end.").waitFor();
@@ -203,7 +203,7 @@ describe("a person", { concurrency: 2 }, () => {
     "at the first start finds on every page what to do next",
     { page: "home" },
     async (page) => {
-      for (const name of ["Models", "Data", "Runs", "Chat"]) {
+      for (const name of ["Models", "Data", "Runs", "Playground"]) {
         await page.getByRole("navigation", { name: "Pages" }).getByRole("button", { name }).click();
         await shows(heading(page), name);
         await until(() => page.getByRole("main").getByRole("button").count(), (buttons) => buttons > 0);

@@ -42,24 +42,23 @@ describe("a kind of learning", () => {
     expect(screen.getByRole("radio", { name: "Adapter (LoRA)" })).toBeTruthy();
     await userEvent.click(screen.getByRole("radio", { name: "Toys" }));
     expect(screen.queryByRole("radio", { name: "Adapter (LoRA)" })).toBeNull();
-    expect(screen.getByText("Teach a toy its colour")).toBeTruthy();
     expect(screen.getByRole("button", { name: "Choose a colour" })).toBeTruthy();
     await userEvent.type(screen.getByRole("textbox", { name: "Colour" }), "red");
     expect(screen.getByText("A toy in red")).toBeTruthy();
     expect(screen.queryByRole("button", { name: "Choose a colour" })).toBeNull();
     expect(draft.asked).toEqual({ task: "toy", name: "My run", "toy.colour": "red" });
     // Whoever goes back finds what was there.
-    await userEvent.click(screen.getByRole("radio", { name: "Text" }));
+    await userEvent.click(screen.getByRole("radio", { name: "Fine-tune" }));
     expect(draft.asked).toEqual({ method: "lora", name: "My run", model: "/m", "lora.rank": "8" });
   });
 
-  test("offers on the first page what to begin with", async () => {
+  test("offers on the first page what can be made with it", async () => {
     const { container } = render(Home);
-    await userEvent.click(screen.getByRole("button", { name: "Choose a toy" }));
-    expect(route.now).toEqual({ page: "train", filled: { task: "toy", "toy.colour": "blue" } });
-    await userEvent.click(screen.getByRole("button", { name: "Choose a text" }));
+    await userEvent.click(screen.getByRole("button", { name: /^Toys/ }));
+    expect(route.now).toEqual({ page: "train", filled: { task: "toy" } });
+    await userEvent.click(screen.getByRole("button", { name: /^From scratch/ }));
     expect(route.now).toEqual({ page: "train", filled: { method: "scratch" } });
-    expect(container.textContent).toContain("It learns one colour.");
+    expect(container.textContent).toContain("It learns one colour");
   });
 
   test("draws what its model shows, beside what it showed at first", async () => {

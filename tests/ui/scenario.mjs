@@ -27,6 +27,8 @@ export const going = { page: "run", id: "2026-11-21-support-tone-7f3a" };
 export const stepOf = async (page) => Number((await page.getByRole("main").innerText()).match(/([\d,]+)\s+of\s+[\d,]+/)[1].replaceAll(",", ""));
 
 export const heading = (page) => page.getByRole("heading", { level: 1 });
+/** How what a page is about stands, beside its title. */
+export const status = (page) => page.locator("header .badge");
 export const news = (page, what) => page.evaluate((what) => window.annealFake.news(what), what);
 export const asked = (page, command) =>
   page.evaluate((command) => window.annealFake.asked.filter(([name]) => name === command).map(([, given]) => given), command);

@@ -1,4 +1,4 @@
-// Which page is shown. A page is a noun, and may be about one thing.
+// Which page is shown, and which were shown before. A page is a noun, and may be about one thing.
 
 import type { Filled, RepositoryKind } from "./api";
 
@@ -13,7 +13,7 @@ export type Route =
   | { page: "models"; tab?: Place }
   | { page: "data"; id?: string; tab?: Place }
   | { page: "repository"; kind: RepositoryKind; id: string; revision?: string }
-  | { page: "downloads" }
+  | { page: "activity" }
   | { page: "train"; filled?: Filled }
   | { page: "runs" }
   | { page: "run"; id: string }
@@ -23,10 +23,44 @@ export type Route =
   | { page: "bench"; id?: string; against?: string; part?: BenchPart }
   | { page: "settings" };
 
+/** How many pages Back can reach. */
+const MOST = 100;
+
 /** `visit` grows with each change of page, so that going to a page again begins it anew. */
 export const route = $state<{ now: Route; visit: number }>({ now: { page: "home" }, visit: 0 });
 
+/** The pages before this one, and those that Back was pressed on, each the nearest last. */
+export const trail = $state<{ back: Route[]; forward: Route[] }>({ back: [], forward: [] });
+
 export function go(to: Route) {
+  trail.back = [...trail.back, route.now].slice(-MOST);
+  trail.forward = [];
+  show(to);
+}
+
+export function goBack() {
+  const to = trail.back.pop();
+  if (!to) return;
+  trail.forward.push(route.now);
+  show(to);
+}
+
+export function goForward() {
+  const to = trail.forward.pop();
+  if (!to) return;
+  trail.back.push(route.now);
+  show(to);
+}
+
+function show(to: Route) {
   route.now = to;
   route.visit += 1;
+}
+
+/** Takes note of the page that is shown now. What it returns goes to another only if the user hasn't left it meanwhile. */
+export function stay(): (to: Route) => void {
+  const { visit } = route;
+  return (to) => {
+    if (route.visit === visit) go(to);
+  };
 }

@@ -1,7 +1,7 @@
 // What every page can see of the app: what is running, what the user prefers, and what is held over the window.
 
 import { api, type DownloadView, type News, type SettingsView, type StatusView } from "./api";
-import { go, type Route } from "./routes.svelte";
+import { go, goBack, goForward, type Route } from "./routes.svelte";
 
 /** How often the app is asked what is running, in milliseconds. */
 const LOOK = 1000;
@@ -87,12 +87,14 @@ function hear(news: News) {
   } else choose(news.page);
 }
 
-const PLAIN = ["home", "models", "data", "downloads", "train", "runs", "chat", "device", "bench", "settings"] as const;
+const PLAIN = ["home", "models", "data", "activity", "train", "runs", "chat", "device", "bench", "settings"] as const;
 
 /** Does what was chosen in the menu, or by its shortcut. */
 export function choose(id: string) {
   const page = PLAIN.find((name) => name === id);
   if (page) go({ page } as Route);
+  else if (id === "back") goBack();
+  else if (id === "forward") goForward();
   else if (id === "search") app.searches = true;
   else if (id === "new-run") go({ page: "train", filled: {} });
   else if (id === "quit") leave();

@@ -46,6 +46,8 @@ pub(crate) struct RunState {
     pub(crate) first_loss: Option<f64>,
     /// The loss of the last step.
     pub(crate) loss: Option<f64>,
+    /// The loss on held-out data before the first step.
+    pub(crate) first_held_out_loss: Option<f64>,
     /// The lowest loss on held-out data.
     pub(crate) best_loss: Option<f64>,
     /// What ended it, when it failed; what it waits for, when it was paused and nobody asked for that.
@@ -361,9 +363,16 @@ impl RunState {
                 self.use_memory(memory_bytes, peak_bytes);
             }
             &TrainEvent::Evaluated {
-                loss, best, millis, ..
+                step,
+                loss,
+                best,
+                millis,
+                ..
             } => {
                 self.seconds += millis / 1e3;
+                if step == 0 {
+                    self.first_held_out_loss.get_or_insert(loss);
+                }
                 if best {
                     self.best_loss = Some(loss);
                 }

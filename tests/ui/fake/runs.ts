@@ -84,7 +84,7 @@ export function beginRun(filled: Filled, steps: number): string {
   const { name = "New run", method = "lora" } = filled;
   const data = (filled["data.files"] ?? "").replace(/[["\]]/g, "").split(", ").map(lastOf);
   const like = recorded<RunView[]>(listed).find((run) => run.method === method) as RunView;
-  const fresh = { status: "interrupted", step: 0, loss: null, bestLoss: null, firstLoss: null, seconds: 0, started: null, changed: null, saved: false, place: null } as const;
+  const fresh = { status: "interrupted", step: 0, loss: null, bestLoss: null, firstLoss: null, firstHeldOutLoss: null, seconds: 0, started: null, changed: null, saved: false, place: null } as const;
   const id = `2026-11-21-${name.toLowerCase().replace(/\W+/g, "-")}-${runs.all.length}e5f`;
   add(runs.add({ ...like, ...fresh, id, name, steps, data }));
   return id;

@@ -1,11 +1,11 @@
 // A kind of learning that only the tests know.
 
 import { vi } from "vitest";
-import type { KindForm, Start, Use } from "../../../ui/src/features/kind";
+import type { KindForm, Tile, Use } from "../../../ui/src/features/kind";
+
+import Sign from "./Sign.svelte";
 
 export const task = "toy";
-export const title = "Toys";
-export const about = "Teach a toy its colour";
 export const unit = "toys";
 export const shown = { title: "Toys now", none: "No toy yet." };
 
@@ -31,4 +31,6 @@ export { default as Choices } from "./Choices.svelte";
 export { default as Example } from "./Example.svelte";
 export { default as Exhibit } from "./Exhibit.svelte";
 
-export const starts: Start[] = [{ look: "cool", title: "Teach a toy", text: "It learns one colour.", note: "in a moment", act: "Choose a toy", filled: { "toy.colour": "blue" } }];
+export const tiles: Tile[] = [{ name: "toy", title: "Toys", text: "It learns one colour", Sign, filled: {}, fits: () => true }];
+
+export const verdict = () => ["3 of 4 toys painted"];

@@ -1138,6 +1138,8 @@ export type RunView = {
 	firstLoss: number | null,
 	/**  The loss of the last step. */
 	loss: number | null,
+	/**  The loss on held-out data before the first step. */
+	firstHeldOutLoss: number | null,
 	/**  The lowest loss on held-out data. */
 	bestLoss: number | null,
 	/**  What ended it, when it failed; what it waits for, when it was paused and nobody asked for that. */

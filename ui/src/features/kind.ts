@@ -10,11 +10,10 @@ export type { Shown };
 export interface Kind {
   /** As a run has it: `language`. */
   task: string;
-  /** What the Train page calls it, and what it is about. */
-  title: string;
-  about: string;
   /** What is counted while it learns: `tokens`. */
   unit: string;
+  /** What can be made with it; each has a tile on the first page and above the form. */
+  tiles: Tile[];
   form: KindForm;
   /** Its section of the form: how to learn, and from which model. */
   Choices: Component<{ draft: Draft }>;
@@ -24,20 +23,22 @@ export interface Kind {
   Exhibit?: Component<{ now: Shown; before: Shown | undefined }>;
   /** What stands above what it shows, and in its place until there is something. */
   shown: { title: string; none: string };
+  /** What a run came to, in words, the most telling first. */
+  verdict: (run: RunView) => string[];
   uses: Use[];
-  /** What the first page offers to begin with. */
-  starts: Start[];
 }
 
-export interface Start {
-  look: "heat" | "warm" | "cool";
+/** Something that can be made: `Fine-tune`. */
+export interface Tile {
+  name: string;
   title: string;
   text: string;
-  /** How long it takes. */
-  note: string;
-  /** On its button, and what it fills in. */
-  act: string;
+  /** The drawing beside its name. */
+  Sign: Component;
+  /** What it fills in. */
   filled: Filled;
+  /** Whether a form, or the method of a run, is of this tile. */
+  fits: (method: string) => boolean;
 }
 
 /** What the form needs to know of the section that a kind brings, and of its settings. */

@@ -52,10 +52,13 @@ export function date(then: Date, now: Date): string {
   return then.toLocaleDateString("en-GB", { day: "numeric", month: "short", year });
 }
 
-/** Hot is what is running, bad what needs somebody. */
-export function toneOf(status: string): "plain" | "hot" | "bad" {
-  if (status === "running") return "hot";
-  return status === "failed" || status === "interrupted" ? "bad" : "plain";
+/** The colour of a status: each has its own, and what waits has none. */
+export type Tone = "plain" | "running" | "finished" | "stopped" | "failed";
+
+const TONES: Record<string, Tone> = { running: "running", finished: "finished", paused: "stopped", stopped: "stopped", interrupted: "stopped", failed: "failed" };
+
+export function toneOf(status: string): Tone {
+  return TONES[status] ?? "plain";
 }
 
 /** A large number in three figures, as models are spoken of: 135 M, 1.7 B. */

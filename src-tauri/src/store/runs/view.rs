@@ -46,6 +46,8 @@ pub(crate) struct RunView {
     first_loss: Option<f64>,
     /// The loss of the last step.
     loss: Option<f64>,
+    /// The loss on held-out data before the first step.
+    first_held_out_loss: Option<f64>,
     /// The lowest loss on held-out data.
     best_loss: Option<f64>,
     /// What ended it, when it failed; what it waits for, when it was paused and nobody asked for that.
@@ -194,6 +196,7 @@ impl RunView {
             status: state.status,
             first_loss: state.first_loss,
             loss: state.loss,
+            first_held_out_loss: state.first_held_out_loss,
             best_loss: state.best_loss,
             problem: state.problem,
             hint: state.hint,
