@@ -72,9 +72,16 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
         app.map_err(|error| AppError::failed(format!("could not open the window: {error}")))?;
     app.run(|handle, event| match event {
         RunEvent::WindowEvent {
+            label,
             event: WindowEvent::CloseRequested { api, .. },
             ..
-        } if closes_later(handle) => api.prevent_close(),
+        } if label == "main" && closes_later(handle) => api.prevent_close(),
+        // The other windows belong to this one.
+        RunEvent::WindowEvent {
+            label,
+            event: WindowEvent::Destroyed,
+            ..
+        } if label == "main" => handle.exit(0),
         RunEvent::WindowEvent {
             event: WindowEvent::DragDrop(event),
             ..

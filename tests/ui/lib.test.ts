@@ -6,7 +6,7 @@ import { bytes, count, day, duration, loss, short, toneOf } from "../../ui/src/l
 import { countBelow } from "../../ui/src/lib/ordered";
 import { ranked } from "../../ui/src/lib/ranked";
 import { decimals, logTicks, roundRange, ticks } from "../../ui/src/lib/scale";
-import { shortcut } from "../../ui/src/lib/shortcut";
+import { COMMANDS, keyText, shortcut } from "../../ui/src/lib/shortcut";
 import { whole } from "../../ui/src/lib/words";
 
 describe("numbers are read by people", () => {
@@ -61,18 +61,30 @@ describe("keys", () => {
     expect(pressed("k", { ctrlKey: true, altKey: true })).toBeUndefined();
   });
 
-  test("1 to 8 are pages, and what is shifted is something else", () => {
-    expect(["1", "4", "7", "8", "9"].map((key) => pressed(key))).toEqual(["home", "train", "device", "bench", undefined]);
+  test("1 to 9 are pages, and what is shifted is something else", () => {
+    expect(["1", "2", "6", "9", "0"].map((key) => pressed(key))).toEqual(["home", "train", "chat", "device", undefined]);
     expect(pressed("1", { ctrlKey: true, shiftKey: true })).toBeUndefined();
     expect(pressed("o")).toBe("open-run");
     expect(pressed("O", { ctrlKey: true, shiftKey: true })).toBe("add-data");
     expect(pressed("n", { ctrlKey: true, shiftKey: true })).toBeUndefined();
     expect(pressed(",")).toBe("settings");
+    expect(["[", "]"].map((key) => pressed(key))).toEqual(["back", "forward"]);
+  });
+
+  test("are unique, and written as the system writes them", () => {
+    const keys = COMMANDS.flatMap(({ key }) => key ?? []);
+    expect(new Set(keys).size).toBe(keys.length);
+    expect([keyText("CmdOrCtrl+Shift+O", true), keyText("CmdOrCtrl+Shift+O", false)]).toEqual(["⇧⌘O", "Ctrl+Shift+O"]);
   });
 });
 
 describe("a search", () => {
   const find = (words: string, ...names: string[]) => ranked(names, words, (name) => name);
+
+  test("finds things by what else is known of them, after those whose names fit", () => {
+    const things = [{ name: "train", path: "/Users/mira/gsm8k/train.jsonl" }, { name: "gsm results", path: "/tmp" }];
+    expect(ranked(things, "gsm", ({ name }) => name, ({ path }) => path).map(({ name }) => name)).toEqual(["gsm results", "train"]);
+  });
 
   test("shows all in their order when nothing was typed", () => {
     expect(find("  ", "b", "a")).toEqual(["b", "a"]);

@@ -1,7 +1,8 @@
 // What every page can see of the app: what is running, what the user prefers, and what is held over the window.
 
 import { api, type DownloadView, type News, type SettingsView, type StatusView } from "./api";
-import { go, goBack, goForward, type Route } from "./routes.svelte";
+import type { Command } from "./lib/shortcut";
+import { go, goBack, goForward, stay, type Route } from "./routes.svelte";
 
 /** How often the app is asked what is running, in milliseconds. */
 const LOOK = 1000;
@@ -16,6 +17,10 @@ class App {
   searches = $state(false);
   /** Whether files are held over the window. */
   dropping = $state(false);
+  /** Whether the keys of all commands are shown. */
+  shortcuts = $state(false);
+  /** Why a command could not be done. */
+  failed = $state.raw<unknown>();
   /** What happened to files that were dropped or added from the menu. */
   problem = $state<unknown>();
 }
@@ -84,22 +89,75 @@ function hear(news: News) {
   } else if (news.kind === "downloads") {
     told += 1;
     app.downloads = news.downloads;
-  } else choose(news.page);
+  } else if (news.kind === "themed") wear(news.theme);
+  else void choose(news.page);
 }
 
-const PLAIN = ["home", "models", "data", "activity", "train", "runs", "chat", "device", "bench", "settings"] as const;
+const PLAIN = ["home", "models", "data", "activity", "train", "runs", "chat", "device", "bench"] as const;
 
-/** Does what was chosen in the menu, or by its shortcut. */
-export function choose(id: string) {
+/** What the commands do that are more than a page. */
+const COMMANDS: Record<string, () => unknown> = {
+  back: goBack,
+  forward: goForward,
+  search: () => (app.searches = true),
+  shortcuts: () => (app.shortcuts = true),
+  settings: () => api.openSettings(),
+  "new-run": () => go({ page: "train", filled: {} }),
+  "open-run": openRunFile,
+  "add-data": pickData,
+  "add-model": addModel,
+  "show-run": () => app.status?.going && go({ page: "run", id: app.status.going.id }),
+  "pause-run": () => withRun((id) => api.pauseRun(id)),
+  "resume-run": () => withRun((id) => api.resumeRun(id, false)),
+  "stop-run": () => withRun((id) => api.stopRun(id)),
+  "first-model": startFirst,
+  folder: () => api.settings().then(({ folders: [first] }) => first && api.reveal(first.path)),
+  light: () => setTheme("light"),
+  dark: () => setTheme("dark"),
+  system: () => setTheme("system"),
+  quit: leave,
+};
+
+/** Does what was chosen in the menu or the palette, or by its key. What could not be done is said on the page. */
+export async function choose(id: string) {
   const page = PLAIN.find((name) => name === id);
-  if (page) go({ page } as Route);
-  else if (id === "back") goBack();
-  else if (id === "forward") goForward();
-  else if (id === "search") app.searches = true;
-  else if (id === "new-run") go({ page: "train", filled: {} });
-  else if (id === "quit") leave();
-  else if (id === "open-run") void openRunFile();
-  else if (id === "add-data") void pickData();
+  if (page) return go({ page } as Route);
+  try {
+    await COMMANDS[id]?.();
+  } catch (problem) {
+    app.failed = problem;
+  }
+}
+
+/** Whether a command means anything now. */
+export function isPossible({ needs }: Command): boolean {
+  const { going } = app.status ?? {};
+  return needs === undefined || (going !== undefined && going !== null && (needs === "run" || going.status === needs));
+}
+
+async function withRun(act: (id: string) => Promise<unknown>) {
+  const id = app.status?.going?.id;
+  if (id) await act(id);
+  await look();
+}
+
+async function setTheme(theme: SettingsView["theme"]) {
+  await api.setSetting("theme", theme);
+  wear(theme);
+}
+
+/** Begins the first model, or goes to it where it was begun before. */
+async function startFirst() {
+  const arrive = stay();
+  const known = (await api.runs()).find(({ name }) => name === "starter");
+  arrive({ page: "run", id: known?.id ?? (await api.startStarter()) });
+}
+
+async function addModel() {
+  const path = await api.pick("folder");
+  if (!path) return;
+  await api.importModel(path);
+  go({ page: "models" });
 }
 
 async function pickData() {

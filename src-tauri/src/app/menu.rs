@@ -1,41 +1,50 @@
-//! The menu bar, with the shortcuts that every platform has. What is chosen is told to the window by its id.
+//! The menu bar. Its commands, their words and their keys are a table that the window's pages have too: what is chosen is
+//! told to the window by its id.
+//!
+//! Deliberately absent: what a command does, which the pages know.
 
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde::Deserialize;
 use tauri::{
     AppHandle, Result, Wry,
     menu::{AboutMetadata, Menu, MenuItem, PredefinedMenuItem, Submenu},
 };
 
-/// The pages of the Go menu: the id, what is shown, and the key.
-const PAGES: [(&str, &str, &str); 9] = [
-    ("home", "Home", "CmdOrCtrl+1"),
-    ("models", "Models", "CmdOrCtrl+2"),
-    ("data", "Data", "CmdOrCtrl+3"),
-    ("train", "Train", "CmdOrCtrl+4"),
-    ("runs", "Runs", "CmdOrCtrl+5"),
-    ("chat", "Chat", "CmdOrCtrl+6"),
-    ("device", "Device", "CmdOrCtrl+7"),
-    ("bench", "Benchmark", "CmdOrCtrl+8"),
-    ("search", "Go to Anything…", "CmdOrCtrl+K"),
-];
+/// The commands of each menu, from `commands.json` of the pages. What else a menu has is the system's.
+static COMMANDS: LazyLock<BTreeMap<String, Vec<Command>>> = LazyLock::new(|| {
+    let table = include_str!("../../../ui/src/commands.json");
+    // The tests read it; without it, there is a menu bar with what is the system's.
+    serde_json::from_str(table).unwrap_or_default()
+});
+
+/// A command of the window.
+#[derive(Debug, Deserialize)]
+struct Command {
+    /// What the window is told: `new-run`.
+    id: String,
+    /// What is shown.
+    text: String,
+    /// The key: `CmdOrCtrl+N`.
+    key: Option<String>,
+}
 
 /// The menu bar.
 pub(super) fn menu(handle: &AppHandle) -> Result<Menu<Wry>> {
-    let item = |id, text, key| MenuItem::with_id(handle, id, text, true, Some(key));
     let line = || PredefinedMenuItem::separator(handle);
-    let about = AboutMetadata {
-        comments: Some("Train models on your own machine and talk to them.".to_owned()),
-        license: Some(env!("CARGO_PKG_LICENSE").to_owned()),
-        ..AboutMetadata::default()
+    let about = || {
+        let about = AboutMetadata {
+            comments: Some("Train models on your own machine and use them.".to_owned()),
+            license: Some(env!("CARGO_PKG_LICENSE").to_owned()),
+            ..AboutMetadata::default()
+        };
+        PredefinedMenuItem::about(handle, Some("About Anneal"), Some(about))
     };
 
     let app = Submenu::new(handle, "Anneal", true)?;
-    app.append(&PredefinedMenuItem::about(
-        handle,
-        Some("About Anneal"),
-        Some(about),
-    )?)?;
+    app.append(&about()?)?;
     app.append(&line()?)?;
-    app.append(&item("settings", "Settings…", "CmdOrCtrl+,")?)?;
+    append(handle, &app, "Anneal")?;
     app.append(&line()?)?;
     if cfg!(target_os = "macos") {
         app.append(&PredefinedMenuItem::services(handle, None)?)?;
@@ -45,12 +54,10 @@ pub(super) fn menu(handle: &AppHandle) -> Result<Menu<Wry>> {
         app.append(&PredefinedMenuItem::show_all(handle, None)?)?;
         app.append(&line()?)?;
     }
-    app.append(&item("quit", "Quit Anneal", "CmdOrCtrl+Q")?)?;
+    append(handle, &app, "Quit")?;
 
     let file = Submenu::new(handle, "File", true)?;
-    file.append(&item("new-run", "New Run", "CmdOrCtrl+N")?)?;
-    file.append(&item("open-run", "Open Run File…", "CmdOrCtrl+O")?)?;
-    file.append(&item("add-data", "Add Data…", "CmdOrCtrl+Shift+O")?)?;
+    append(handle, &file, "File")?;
     file.append(&line()?)?;
     file.append(&PredefinedMenuItem::close_window(handle, None)?)?;
 
@@ -66,10 +73,11 @@ pub(super) fn menu(handle: &AppHandle) -> Result<Menu<Wry>> {
     edit.append(&PredefinedMenuItem::paste(handle, None)?)?;
     edit.append(&PredefinedMenuItem::select_all(handle, None)?)?;
 
-    let go = Submenu::new(handle, "Go", true)?;
-    for (id, text, key) in PAGES {
-        go.append(&item(id, text, key)?)?;
-    }
+    let [view, go, run] = ["View", "Go", "Run"].map(|name| {
+        let menu = Submenu::new(handle, name, true)?;
+        append(handle, &menu, name)?;
+        Ok::<_, tauri::Error>(menu)
+    });
 
     let window = Submenu::new(handle, "Window", true)?;
     window.append(&PredefinedMenuItem::minimize(handle, None)?)?;
@@ -77,5 +85,36 @@ pub(super) fn menu(handle: &AppHandle) -> Result<Menu<Wry>> {
     if cfg!(target_os = "macos") {
         window.append(&PredefinedMenuItem::fullscreen(handle, None)?)?;
     }
-    Menu::with_items(handle, &[&app, &file, &edit, &go, &window])
+
+    let help = Submenu::new(handle, "Help", true)?;
+    append(handle, &help, "Help")?;
+    if !cfg!(target_os = "macos") {
+        help.append(&line()?)?;
+        help.append(&about()?)?;
+    }
+    Menu::with_items(
+        handle,
+        &[&app, &file, &edit, &view?, &go?, &run?, &window, &help],
+    )
+}
+
+/// Appends the commands of a menu.
+fn append(handle: &AppHandle, menu: &Submenu<Wry>, name: &str) -> Result<()> {
+    for Command { id, text, key } in COMMANDS.get(name).into_iter().flatten() {
+        menu.append(&MenuItem::with_id(handle, id, text, true, key.as_ref())?)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_menu_has_its_commands() {
+        for name in ["Anneal", "Quit", "File", "View", "Go", "Run", "Help"] {
+            let commands = COMMANDS.get(name).expect("it is in the table");
+            assert!(!commands.is_empty(), "{name}");
+        }
+    }
 }

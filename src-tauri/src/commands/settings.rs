@@ -1,15 +1,20 @@
 //! What the user prefers, and where everything lies.
 
-use tauri::{AppHandle, Manager, Runtime, State, Theme as WindowTheme};
+use tauri::{
+    AppHandle, Manager, Runtime, State, Theme as WindowTheme, WebviewUrl, WebviewWindowBuilder,
+};
 
 use super::{
     App,
-    home::view::{FolderView, SettingsView},
+    home::view::{FolderView, News, SettingsView},
 };
 use crate::{
     store::{models::folder_bytes, settings::Theme},
     wire::error::{AppError, Result},
 };
+
+/// The label of their window.
+const SETTINGS: &str = "settings";
 
 /// The settings that the window may change.
 const CHANGEABLE: [&str; 6] = [
@@ -62,13 +67,35 @@ pub(super) fn set_setting<R: Runtime>(
         )));
     }
     app.host.set(&name, &value)?;
+    let theme = app.host.settings().theme;
+    show_theme(&handle, theme);
+    app.send(News::Themed { theme });
+    Ok(())
+}
+
+/// Shows the settings, in a window of their own.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn open_settings<R: Runtime>(handle: AppHandle<R>, app: State<'_, App>) -> Result<()> {
+    if let Some(window) = handle.get_webview_window(SETTINGS) {
+        let _ = window.show();
+        let _ = window.set_focus();
+        return Ok(());
+    }
+    let page = WebviewUrl::App("index.html?window=settings".into());
+    WebviewWindowBuilder::new(&handle, SETTINGS, page)
+        .title("Settings")
+        .inner_size(760.0, 640.0)
+        .min_inner_size(620.0, 400.0)
+        .build()
+        .map_err(|error| AppError::failed(format!("could not open the settings: {error}")))?;
     show_theme(&handle, app.host.settings().theme);
     Ok(())
 }
 
-/// Has the window's frame look as its page does.
+/// Has the frames of the windows look as their pages do.
 pub(crate) fn show_theme<R: Runtime>(handle: &AppHandle<R>, theme: Theme) {
-    if let Some(window) = handle.get_webview_window("main") {
+    for window in handle.webview_windows().values() {
         let _ = window.set_theme(match theme {
             Theme::System => None,
             Theme::Light => Some(WindowTheme::Light),

@@ -41,6 +41,7 @@ export const appAnswers = {
   startStarter: () => starterRun(),
   settings: () => ({ ...settings }),
 
+  openSettings: () => null,
   setSetting: (name, value) => {
     const field = name.replace(/_(\w)/g, (_, letter: string) => letter.toUpperCase()) as keyof SettingsView;
     Object.assign(settings, { [field]: typeof settings[field] === "string" ? value : (JSON.parse(value) as unknown) });

@@ -20,6 +20,8 @@ export const commands = {
 	settings: () => typedError<SettingsView, AppError>(__TAURI_INVOKE("settings")),
 	/**  Changes one of them. The value is written as in the settings' file. */
 	setSetting: (name: string, value: string) => typedError<null, AppError>(__TAURI_INVOKE("set_setting", { name, value })),
+	/**  Shows the settings, in a window of their own. */
+	openSettings: () => typedError<null, AppError>(__TAURI_INVOKE("open_settings")),
 	/**  Asks for a file or folder with the system's dialog. Nothing when the user thinks better of it. */
 	pick: (what: Pick, name: string | null) => typedError<string | null, AppError>(__TAURI_INVOKE("pick", { what, name })),
 	/**  Shows a file or folder in the system's file manager. Nothing is ever opened by it, which could start a program. */
@@ -930,8 +932,10 @@ export type ModelView = {
 export type News = 
 /**  The user wants to close the window while a run is running. */
 { kind: "quit_asked" } | 
-/**  A page was chosen in the menu: `home`, `search`, `settings`. */
+/**  A command was chosen in the menu: `home`, `search`, `settings`. */
 { kind: "chosen"; page: string } | 
+/**  The user chose how the windows look. */
+{ kind: "themed"; theme: Theme } | 
 /**  Files are held over the window, or no longer. */
 { kind: "hovered"; over: boolean } | 
 /**  Files were dropped on the window. */

@@ -1,13 +1,33 @@
-// The shortcuts of the window, the same as in the menu bar.
+// The commands of the window, the same as in the menu bar, and the keys that choose them.
 
-const PAGES = ["home", "models", "data", "train", "runs", "chat", "device", "bench"];
+import table from "../commands.json";
 
-/** What a key means, as the menu calls it; nothing for keys that mean nothing here. */
+export interface Command {
+  /** What is chosen: `new-run`. */
+  id: string;
+  text: string;
+  /** As the menu bar writes it: `CmdOrCtrl+Shift+O`. */
+  key?: string;
+  /** What else it may be looked for by. */
+  words?: string;
+  /** What has to be so for it to mean anything: a run in progress that is running, paused, or either. */
+  needs?: "run" | "running" | "paused";
+}
+
+/** All commands, by their menu. */
+export const MENUS = table as Record<string, Command[]>;
+export const COMMANDS = Object.values(MENUS).flat();
+
+/** What a key means; nothing for keys that mean nothing here. */
 export function shortcut({ key, metaKey, ctrlKey, shiftKey, altKey }: KeyboardEvent): string | undefined {
   if (metaKey === ctrlKey || altKey) return undefined;
-  if (/^[1-8]$/.test(key) && !shiftKey) return PAGES[Number(key) - 1];
-  const name = key.toLowerCase();
-  if (name === "o") return shiftKey ? "add-data" : "open-run";
-  if (shiftKey) return undefined;
-  return { k: "search", n: "new-run", q: "quit", ",": "settings" }[name];
+  const pressed = `CmdOrCtrl+${shiftKey ? "Shift+" : ""}${key.toUpperCase()}`;
+  return COMMANDS.find((command) => command.key === pressed)?.id;
+}
+
+/** A key as a person reads it: ⇧⌘O, or Ctrl+Shift+O. */
+export function keyText(key: string, isMac = navigator.platform.startsWith("Mac")): string {
+  if (!isMac) return key.replace("CmdOrCtrl", "Ctrl");
+  const parts = key.split("+");
+  return `${parts.includes("Shift") ? "⇧" : ""}⌘${parts.at(-1)}`;
 }

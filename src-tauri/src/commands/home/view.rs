@@ -119,8 +119,10 @@ pub(crate) struct FolderView {
 pub(crate) enum News {
     /// The user wants to close the window while a run is running.
     QuitAsked,
-    /// A page was chosen in the menu: `home`, `search`, `settings`.
+    /// A command was chosen in the menu: `home`, `search`, `settings`.
     Chosen { page: String },
+    /// The user chose how the windows look.
+    Themed { theme: Theme },
     /// Files are held over the window, or no longer.
     Hovered { over: bool },
     /// Files were dropped on the window.
