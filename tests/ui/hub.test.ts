@@ -260,7 +260,7 @@ describe("the page of a repository", () => {
 
   test("says why there is nothing, and can be asked for again", async () => {
     show("model", "nobody/nothing");
-    expect((await screen.findByRole("alert")).textContent).toMatch(/there is no `nobody\/nothing`/);
+    expect((await screen.findByRole("alert")).textContent).toMatch(/there is no “nobody\/nothing”/);
     expect(screen.getByRole("button", { name: "Try again" })).toBeTruthy();
   });
 });

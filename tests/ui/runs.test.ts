@@ -191,7 +191,7 @@ describe("a page that looks at a run", () => {
   test("says what is wrong with a run that is not there", async () => {
     const following = new Following();
     following.start("nothing");
-    await waitFor(() => expect(following.error).toMatchObject({ message: "there is no run `nothing`" }));
+    await waitFor(() => expect(following.error).toMatchObject({ message: "there is no run “nothing”" }));
   });
 });
 

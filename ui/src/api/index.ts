@@ -1,6 +1,7 @@
 // The only file that knows how the window talks to the app.
 
 import { Channel } from "@tauri-apps/api/core";
+import { quoted } from "../lib/words";
 import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type Message, type News, type Pick, type RepositoryKind, type RunNews } from "./bindings";
 
 export type * from "./bindings";
@@ -54,9 +55,9 @@ export class Refused extends Error {
   readonly field: string | null;
 
   constructor({ code, message, hint, field }: AppError) {
-    super(message);
+    super(quoted(message));
     this.code = code;
-    this.hint = hint;
+    this.hint = hint === null ? null : quoted(hint);
     this.field = field;
   }
 }

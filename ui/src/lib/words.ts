@@ -3,9 +3,13 @@
 /** Begins large. A name of letters before a number, such as f32, is written as it is. */
 export const capital = (text: string): string => (/^[a-z]+\d/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1));
 
+/** Names that the terminal sets in back-ticks, in quotation marks, as a page has them. */
+export const quoted = (text: string): string => text.replace(/`([^`]*)`/g, "“$1”");
+
 /** Begins large and ends with a full stop, if with nothing else. */
 export function whole(text: string): string {
-  return text === "" || /[.!?:…]$/.test(text) ? capital(text) : `${capital(text)}.`;
+  const words = capital(quoted(text));
+  return text === "" || /[.!?:…]$/.test(text) ? words : `${words}.`;
 }
 
 /** Whether a text has all the words that were typed in it. */
