@@ -57,8 +57,10 @@ describe("a person in the window", { concurrency: 2 }, () => {
   });
 
   scenario("the menu of the system opens pages", { page: "home" }, async (page) => {
+    await news(page, { kind: "chosen", page: "device" });
+    await shows(heading(page), "Device");
     await news(page, { kind: "chosen", page: "settings" });
-    await shows(heading(page), "Settings");
+    await until(() => asked(page, "openSettings"), (all) => all.length === 1);
   });
 
   scenario("a reload in the middle of a run shows all of its curve again, and continues", going, async (page) => {
