@@ -94,7 +94,7 @@ test("data is added, trained on through a pause and the death of its engine, and
   await badge(window, "Finished");
   await window.picture("finished");
 
-  await window.click("//button[. = 'Talk to it']");
+  await window.click("//header//button[. = 'Chat']");
   await window.click("//label[contains(., 'Side by side')]");
   await say(window, "3 plus 1?");
   await until(async () => (await window.run("return document.body.innerText.match(/ a second/g)?.length ?? 0")) >= 2, "both have answered");
@@ -108,7 +108,7 @@ test("a run outlives its window, and the death of its app", PATIENCE, async (jou
   await window.kill();
 
   await window.open();
-  await window.find("//section[@aria-label = 'Runs to resume'][contains(., 'starter')]");
+  await window.find("//ul[@aria-label = 'Runs to resume'][contains(., 'starter')]");
   await window.picture("offer");
   await window.click("//button[. = 'Resume']");
   await window.find("//li[contains(., 'Resumed at step')]");
@@ -183,7 +183,7 @@ test("a file that can't be read is said to be so, and nothing else breaks", PATI
   await window.picture("bad-file");
   await window.goTo("Train");
   await window.find("//button[. = 'Start' and @disabled]");
-  for (const page of ["Models", "Runs", "Playground", "Device", "Settings"]) {
+  for (const page of ["Models", "Runs", "Playground", "Activity", "Device"]) {
     await window.goTo(page);
     await window.find(`//h1[contains(., '${page}')]`);
   }
