@@ -12,10 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, Theme, WindowEvent, window::Color};
+use tauri::{AppHandle, DragDropEvent, Manager, RunEvent, WindowEvent};
 
 use crate::{
-    commands::{App, builder, home::view::News, settings::show_theme},
+    commands::{
+        App, builder,
+        home::view::News,
+        settings::{paint_frame, show_theme},
+    },
     host::Host,
     lock::locked,
     wire::error::{AppError, Result},
@@ -55,11 +59,6 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
             show_theme(app.handle(), theme);
             if let Some(window) = app.get_webview_window("main") {
                 place::restore(&window, &paths.window);
-                // It is there at once, in the colour that its page will have.
-                let _ = window.set_background_color(Some(match window.theme() {
-                    Ok(Theme::Dark) => Color(0x1a, 0x19, 0x18, 0xff),
-                    _ => Color(0xf6, 0xf5, 0xf3, 0xff),
-                }));
                 let _ = window.show();
             }
             watch::start(app.handle().clone());
@@ -82,6 +81,15 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
             event: WindowEvent::Destroyed,
             ..
         } if label == "main" => handle.exit(0),
+        RunEvent::WindowEvent {
+            label,
+            event: WindowEvent::ThemeChanged(_),
+            ..
+        } => {
+            let _ = handle
+                .get_webview_window(&label)
+                .map(|window| paint_frame(&window));
+        }
         RunEvent::WindowEvent {
             event: WindowEvent::DragDrop(event),
             ..

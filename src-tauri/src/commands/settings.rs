@@ -1,7 +1,8 @@
 //! What the user prefers, and where everything lies.
 
 use tauri::{
-    AppHandle, Manager, Runtime, State, Theme as WindowTheme, WebviewUrl, WebviewWindowBuilder,
+    AppHandle, Manager, Runtime, State, Theme as WindowTheme, WebviewUrl, WebviewWindow,
+    WebviewWindowBuilder, window::Color,
 };
 
 use super::{
@@ -83,12 +84,15 @@ pub(super) fn open_settings<R: Runtime>(handle: AppHandle<R>, app: State<'_, App
         return Ok(());
     }
     let page = WebviewUrl::App("index.html?window=settings".into());
-    WebviewWindowBuilder::new(&handle, SETTINGS, page)
+    let window = WebviewWindowBuilder::new(&handle, SETTINGS, page)
         .title("Settings")
         .inner_size(760.0, 640.0)
         .min_inner_size(620.0, 400.0)
         .build()
         .map_err(|error| AppError::failed(format!("could not open the settings: {error}")))?;
+    if !cfg!(target_os = "macos") {
+        let _ = window.remove_menu();
+    }
     show_theme(&handle, app.host.settings().theme);
     Ok(())
 }
@@ -101,5 +105,14 @@ pub(crate) fn show_theme<R: Runtime>(handle: &AppHandle<R>, theme: Theme) {
             Theme::Light => Some(WindowTheme::Light),
             Theme::Dark => Some(WindowTheme::Dark),
         });
+        paint_frame(window);
     }
+}
+
+/// Gives what lies behind the page the page's colour: a window is seen before its page, and a menu bar may lie on it.
+pub(crate) fn paint_frame<R: Runtime>(window: &WebviewWindow<R>) {
+    let _ = window.set_background_color(Some(match window.theme() {
+        Ok(WindowTheme::Dark) => Color(0x1a, 0x19, 0x18, 0xff),
+        _ => Color(0xf6, 0xf5, 0xf3, 0xff),
+    }));
 }
