@@ -67,6 +67,12 @@ const tasks = {
     return [...pages(), ...pageTests(), ...windowTests(), examples, tests];
   },
 
+  // README.md shows them; whoever changes how the window looks makes them anew.
+  pictures: () => {
+    if (!needBrowser()) throw new Missing("The pictures are taken in a browser. Install Chromium, Chrome or Edge, or name one in CHROME_PATH.");
+    return [command(process.execPath, join("tests", "ui", "pictures.mjs"))];
+  },
+
   bench: (more) => [command("cargo", "bench", "--workspace", "--benches", ...here, "--", ...more)],
 
   // Only those who change an architecture need this: the numbers are committed, and tests need no Python.

@@ -331,11 +331,11 @@ fn a_part_of_a_data_set_is_fetched_and_learned_from() {
 fn offline_is_a_state_with_a_code_of_its_own() {
     let (app, server) = (App::new(), Server::start());
     let off = app.run(&["hub", "search", "x"]);
-    off.check(3, &["HF_HUB_OFFLINE", "work all the same"]);
+    off.check(3, &["HF_HUB_OFFLINE", "still work"]);
     let mut nobody = command(&app, &server, "hub search x");
     nobody.env("HF_ENDPOINT", "http://127.0.0.1:9");
     let nobody = app.run_command(nobody, "");
-    nobody.check(3, &["127.0.0.1:9 can't be reached"]);
+    nobody.check(3, &["127.0.0.1:9 can’t be reached"]);
     // What is here works, and nobody waits for the network.
     app.run(&["hub", "list"]).check(0, &[]);
     assert!(app.run(&["chat", "Maker/Tiny"]).stderr.contains("no model"));

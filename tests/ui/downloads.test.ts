@@ -296,7 +296,7 @@ describe("the account", () => {
     vi.spyOn(api, "hubUser").mockResolvedValue(null);
     const open = vi.spyOn(api, "openLink").mockResolvedValue(null);
     render(HuggingFace);
-    await userEvent.click(await screen.findByRole("button", { name: "a token of yours" }));
+    await userEvent.click(await screen.findByRole("button", { name: "access token" }));
     expect(open.mock.calls).toEqual([["https://huggingface.co/settings/tokens"]]);
   });
 

@@ -322,7 +322,7 @@ impl Http {
             error if error.is_redirect() => return stray("the server leads nowhere"),
             error if is_distrusted(error) => return stray("the connection is not trusted"),
             error if error.is_connect() => {
-                return Trouble::network(unreachable(action, host, &error_words));
+                return Trouble::network(unreachable(action, host));
             }
             error if error.is_timeout() => format!("nothing came for {} s", SILENCE.as_secs()),
             _ => format!("the connection ended: {error_words}"),

@@ -35,16 +35,17 @@ pub(super) fn switched_off() -> AppError {
     offline("the Hub is not asked, because the variable HF_HUB_OFFLINE says so".to_owned())
 }
 
-pub(super) fn unreachable(action: &str, host: &str, cause: &str) -> AppError {
+/// The error when there is no way to the Hub. What the system's resolver says of that helps nobody.
+pub(super) fn unreachable(action: &str, host: &str) -> AppError {
     offline(format!(
-        "could not {action}: {host} can't be reached: {cause}"
+        "could not {action}: {host} can’t be reached; check the network"
     ))
 }
 
 fn offline(message: String) -> AppError {
     AppError {
         code: Code::Offline,
-        ..AppError::failed(message).with_hint("models and data on this machine work all the same")
+        ..AppError::failed(message).with_hint("models and data on this machine still work")
     }
 }
 

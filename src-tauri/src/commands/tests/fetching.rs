@@ -185,6 +185,6 @@ fn offline_is_a_code_that_the_window_knows() {
         window.call("hub", json!({}))["offline"]
             .as_str()
             .unwrap()
-            .contains("can't be reached")
+            .contains("can’t be reached")
     );
 }
