@@ -12,6 +12,9 @@ import { test } from "node:test";
 import { Window, program, until } from "./driver.mjs";
 import { serveModel } from "./hub.mjs";
 
+/** Keys, as the driver's protocol writes them. */
+const [TAB, ENTER, CONTROL, UP, RIGHT, DOWN] = ["\uE004", "\uE007", "\uE009", "\uE013", "\uE014", "\uE015"];
+
 const PATIENCE = { timeout: 240_000 };
 
 test("a newcomer starts a first model, watches it, and talks to it", PATIENCE, async (journey) => {
@@ -189,6 +192,39 @@ test("a file that can't be read is said to be so, and nothing else breaks", PATI
   }
 });
 
+test("the keyboard alone leads from the first start to a finished run", PATIENCE, async (journey) => {
+  const window = await opened(journey);
+  await window.find("//h1[contains(., 'Welcome to Anneal')]");
+  const rows = Array.from({ length: 12 }, (_, row) => JSON.stringify({ prompt: `Say ${row}.`, completion: `It is ${row}.` }));
+
+  await window.press(`${CONTROL}5`);
+  await window.find("//h1[contains(., 'Data')]");
+  await tabTo(window, "Paste text");
+  await window.press(ENTER);
+  await tabTo(window, "Text");
+  for (const row of rows) await window.press(`${row}\n`);
+  await tabTo(window, "Add");
+  await window.press(ENTER);
+  await tabTo(window, "Train with it");
+  await window.press(ENTER);
+
+  await window.find("//h1[contains(., 'Train')]");
+  await tabTo(window, "Fine-tune");
+  await window.press(RIGHT);
+  await tabTo(window, "Micro");
+  await window.press(UP);
+  await tabTo(window, "Counted in");
+  await window.press(DOWN);
+  await window.run("document.activeElement.value = 'steps'; document.activeElement.dispatchEvent(new Event('change', { bubbles: true }))");
+  await tabTo(window, "Duration");
+  await window.press("20");
+  await until(() => window.run("return [...document.querySelectorAll('button')].some((it) => it.textContent.trim() === 'Start' && !it.disabled)"), "it can start");
+  await tabTo(window, "Start");
+  await window.press(ENTER);
+  await badge(window, "Finished");
+  await window.picture("by-keyboard");
+});
+
 /** A window that is closed, and its home removed, when the journey ends. */
 async function opened(journey, home = newHome(), environment = {}) {
   const window = new Window(home, environment);
@@ -217,6 +253,20 @@ function makeBaseModel(home) {
   mkdirSync(join(home, "models"), { recursive: true });
   cpSync(join(checkpoints, readdirSync(checkpoints).sort().at(-1)), join(home, "models", "tiny"), { recursive: true });
   rmSync(folder, { recursive: true });
+}
+
+/** Presses Tab until what has this name has the focus. */
+async function tabTo(window, name) {
+  const named = `
+    const it = document.activeElement;
+    const label = it.getAttribute("aria-label") ?? it.labels?.[0]?.textContent ?? it.textContent;
+    return label.trim().startsWith(arguments[0]);`;
+  for (let turn = 0; turn < 150; turn += 1) {
+    if (await window.run(named, name)) return;
+    // What has the focus may be drawn anew at this moment.
+    await window.press(TAB).catch(() => undefined);
+  }
+  assert.fail(`Tab never reaches ${name}`);
 }
 
 /** The step a run's page shows. */

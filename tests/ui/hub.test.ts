@@ -174,7 +174,7 @@ describe("the list of the Hub", () => {
     render(Hub, { kind: "data" });
     await screen.findByText("Can’t reach Hugging Face");
     expect(screen.queryByRole("alert")).toBeNull();
-    expect(screen.getByText(/No answer from “huggingface.co” after 10 s. Check the connection. What is on this machine works all the same/)).toBeTruthy();
+    expect(screen.getByText(/No answer from “huggingface.co” after 10 s. Check the connection/)).toBeTruthy();
     await userEvent.click(screen.getByRole("button", { name: "Try again" }));
     await screen.findByRole("button", { name: /gsm8k/ });
     expect(ask).toHaveBeenCalledTimes(2);
