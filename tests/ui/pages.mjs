@@ -20,6 +20,8 @@ const looks = [
   // A theme changes nothing but colours.
   { width: 1280, height: 800, theme: "dark", rules: { runOnly: { type: "rule", values: ["color-contrast"] } } },
   { width: 900, height: 640, theme: "dark" },
+  // The smallest window at twice the size.
+  { width: 450, height: 320, theme: "light" },
 ];
 
 /** Each page by the scenes it is looked at in: its route, what is done on it, and what the address asks for besides. */
