@@ -69,7 +69,13 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
         .build(context);
     let app =
         app.map_err(|error| AppError::failed(format!("could not open the window: {error}")))?;
-    app.run(|handle, event| match event {
+    app.run(|handle, event| heed(handle, event));
+    Ok(())
+}
+
+/// Does what follows from something that happened to the app or to one of its windows.
+fn heed(handle: &AppHandle, event: RunEvent) {
+    match event {
         RunEvent::WindowEvent {
             label,
             event: WindowEvent::CloseRequested { api, .. },
@@ -104,8 +110,7 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
             app.queue.close();
         }
         _ => {}
-    });
-    Ok(())
+    }
 }
 
 /// Lets go of the console that Windows opens for a program that was started by a double click. One that was there before,
