@@ -44,7 +44,7 @@ test("a newcomer starts a first model, watches it, and talks to it", PATIENCE, a
   // What was saved is talked to while the run is running.
   await window.click("//button[. = 'Try it now']");
   await say(window, "What is 2 plus 3?");
-  await window.find("//*[contains(., 'tokens a second') or contains(., 'a second')]");
+  await answered(window, 1);
   await window.picture("chat");
 
   // The window asks before it closes over a run.
@@ -100,7 +100,7 @@ test("data is added, trained on through a pause and the death of its engine, and
   await window.click("//header//button[. = 'Chat']");
   await window.click("//label[contains(., 'Side by side')]");
   await say(window, "3 plus 1?");
-  await until(async () => (await window.run("return document.body.innerText.match(/ a second/g)?.length ?? 0")) >= 2, "both have answered");
+  await answered(window, 2);
   await window.picture("side-by-side");
 });
 
@@ -151,7 +151,7 @@ test("a model comes from the Hub, through a pause, and is talked to", PATIENCE, 
   await window.click("//button[. = 'Resume']");
   await window.click("//button[contains(., 'Talk')]");
   await say(window, "Say 3.");
-  await window.find("//*[contains(., 'a second')]");
+  await answered(window, 1);
   await window.goTo("Models");
   await window.find("//*[contains(., 'in the shared cache')]");
 });
@@ -282,4 +282,10 @@ async function badge(window, text) {
 async function say(window, words) {
   await window.fill("//textarea[@aria-label = 'Message']", words);
   await window.click("//button[. = 'Send' and not(@disabled)]");
+}
+
+/** Waits until so many have answered: each says how many tokens it wrote. */
+async function answered(window, count) {
+  const said = "return [...document.querySelectorAll('[role = log] .foot')].filter((it) => /^\\d+ tokens?/.test(it.innerText)).length";
+  await until(async () => (await window.run(said)) >= count, `${count} answered`);
 }

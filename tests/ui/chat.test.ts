@@ -2,10 +2,11 @@
 
 import { describe, expect, test } from "vitest";
 
-import type { RunView } from "../../ui/src/api";
+import type { ModelView, RunView, SamplingView } from "../../ui/src/api";
+import { aboutOf, firstOf, runChoices } from "../../ui/src/features/chat/choices";
 import { edited, keptTurns, partsOf, textOf, withoutLast } from "../../ui/src/features/chat/flow";
 import { fileName, titleOf } from "../../ui/src/features/chat/names";
-import { chipsOf, FIELDS, valueOf } from "../../ui/src/features/chat/sampling";
+import { chipsOf, FIELDS, presetOf, valueOf, withPreset, withValue } from "../../ui/src/features/chat/sampling";
 import { BASE, MAIN, messagesOf, seedOf, turnsOf, wordsOf } from "../../ui/src/features/chat/turns";
 
 describe("a text that two write", () => {
@@ -39,7 +40,31 @@ describe("a text that two write", () => {
   });
 });
 
+describe("what can be chatted with", () => {
+  const run = (id: string, more: Partial<RunView> = {}) => ({ id, name: id, saved: true, uses: ["chat"], step: 2000, base: "/models/SmolLM2", status: "finished", ...more }) as RunView;
+  const model = (name: string, more: Partial<ModelView> = {}) => ({ name, path: `/models/${name}`, answers: true, parameters: 1.7e9, problem: null, ...more }) as ModelView;
+
+  test("is what was used last, else the newest run that saved something, else a model", () => {
+    const runs = [run("new", { saved: false }), run("puzzle", { uses: ["solve"] }), run("tone"), run("old")];
+    const models = [model("broken", { problem: "config.json is damaged" }), model("SmolLM2")];
+    const nameOf = (last?: string) => firstOf(last, runs, models)?.name;
+    expect([nameOf("old"), nameOf("SmolLM2"), nameOf("gone"), nameOf()]).toEqual(["old", "/models/SmolLM2", "tone", "tone"]);
+    expect(firstOf(undefined, [], models)?.name).toBe("/models/SmolLM2");
+    expect(firstOf("old", [], [])).toBeUndefined();
+  });
+
+  test("says what it is", () => {
+    const runs = [run("tone"), run("verse", { base: null, status: "running" })];
+    const models = [model("Base", { answers: false })];
+    const names = ["tone", "verse", "/models/Base", "gone"];
+    expect(names.map((name) => aboutOf(name, runs, models))).toEqual(["Step 2,000 · SmolLM2", "Step 2,000 · from scratch", "1.7 B parameters · continues text", ""]);
+    expect(runChoices(runs).map(({ isRunning }) => isRunning)).toEqual([false, true]);
+  });
+});
+
 describe("a conversation", () => {
+  const usual: SamplingView = { temperature: 0.7, top_k: 0, top_p: 0.9, min_p: 0, repetition_penalty: 1, seed: 42, max_tokens: 512 };
+
   test("gives each model its own answers", () => {
     const turns = turnsOf([{ said: "Hello", answer: "Hi.", beside: "Greetings." }]);
     const answers = (place: 0 | 1) => messagesOf("Be kind.", turns, "And now?", place).map(({ role, content }) => `${role}: ${content}`);
@@ -57,17 +82,34 @@ describe("a conversation", () => {
   test("says how an answer went, with units", () => {
     const answer = { text: "", tokens: 54, tokensPerSecond: 61.2, firstSeconds: 0.14, contextUsed: 90, forgottenTurns: 0, cut: null };
     expect(wordsOf(answer)).toBe("54 tokens · 61 a second · first after 0.14 s");
-    expect(wordsOf({ ...answer, tokens: 1, tokensPerSecond: 0, firstSeconds: 12.3, cut: "stopped" })).toBe("1 token · first after 12 s · stopped");
+    expect(wordsOf({ ...answer, tokensPerSecond: 0, firstSeconds: 12.3, cut: "stopped" })).toBe("54 tokens · first after 12 s · stopped");
   });
 
-  test("shows what is not as it was, and takes only what can be", () => {
-    const usual = { temperature: 0.7, top_k: 0, top_p: 0.9, min_p: 0, repetition_penalty: 1, seed: 42, max_tokens: 512 };
-    expect(chipsOf(usual, usual)).toEqual(["temperature 0.7", "top-p 0.9"]);
-    expect(chipsOf({ ...usual, seed: 1234 }, usual).at(-1)).toBe("seed 1234");
+  test("has no rate over a few tokens", () => {
+    const answer = { text: "", tokens: 2, tokensPerSecond: 1073, firstSeconds: 0.14, contextUsed: 9, forgottenTurns: 0, cut: null };
+    expect(wordsOf(answer)).toBe("2 tokens");
+    expect(wordsOf({ ...answer, tokens: 1, cut: "stopped" })).toBe("1 token · stopped");
+    expect(wordsOf({ ...answer, tokens: 10 })).toContain("1073 a second");
+  });
+
+  test("shows what differs from the model’s own settings, and takes only what can be", () => {
+    expect(chipsOf(usual, usual)).toEqual([]);
+    expect(chipsOf({ ...usual, max_tokens: 2048, seed: 1234 }, usual)).toEqual(["max tokens 2,048", "seed 1234"]);
     const [temperature] = FIELDS;
     const seed = FIELDS.at(-1);
     expect(temperature && [0, 10, 10.1, -1, NaN].map((typed) => valueOf(temperature, typed))).toEqual([0, 10, undefined, undefined, undefined]);
     expect(seed && valueOf(seed, 1.5)).toBeUndefined();
+  });
+
+  test("has presets, which leave alone what they say nothing about", () => {
+    const own: SamplingView = { ...usual, temperature: 0.6, top_p: 0.95, top_k: 20 };
+    const chosen = withPreset("creative", { seed: 7 }, own);
+    // What is as the model has it by itself does not differ from it.
+    expect(chosen).toEqual({ seed: 7, temperature: 1 });
+    expect(presetOf({ ...own, ...chosen })).toBe("creative");
+    expect(presetOf({ ...own, ...withPreset("precise", chosen, own) })).toBe("precise");
+    expect([presetOf(own), presetOf(usual)]).toEqual([undefined, "balanced"]);
+    expect(withValue("temperature", 0.6, chosen, own)).toEqual({ seed: 7 });
   });
 
   test("has a name for what is talked to, and a file name that every system takes", () => {

@@ -64,24 +64,36 @@ describe("a problem", () => {
 });
 
 describe("a model that can't be opened", () => {
-  const shown = { title: "Large", isKept: false, conversation: "", runs: [], models: [] };
+  const shown = { title: "Large", isKept: false, onother: vi.fn() };
   const again = (code: Refused["code"]) => {
-    const problem = refused(code, "talking to the model needs about 9.1 GB, and 4.0 GB are free on the CPU");
+    const problem = refused(code, "the model needs about 9.1 GB, and 4.0 GB are free on the CPU");
     const onretry = vi.fn();
     render(ModelUnavailable, { ...shown, problem, onretry });
     return onretry;
   };
 
-  test("is opened all the same where that is for the user to say", async () => {
+  test("is opened anyway where that is for the user to say", async () => {
     const onretry = again("needs_force");
     await userEvent.click(screen.getByRole("button", { name: "Try again" }));
-    await userEvent.click(screen.getByRole("button", { name: "Open it all the same" }));
+    await userEvent.click(screen.getByRole("button", { name: "Open anyway" }));
     expect(onretry.mock.calls).toEqual([[false], [true]]);
   });
 
   test("can only be tried again where force would not help", () => {
     again("failed");
-    expect(screen.queryByRole("button", { name: "Open it all the same" })).toBeNull();
+    expect(screen.queryByRole("button", { name: "Open anyway" })).toBeNull();
+  });
+
+  test("says so in a sentence, and keeps the words of a library under Details", () => {
+    again("failed");
+    expect(screen.getByRole("alert").textContent).toContain("Can’t open “Large”.");
+    const told = screen.getByText("The model needs about 9.1 GB, and 4.0 GB are free on the CPU.");
+    expect(told.closest("details")?.open).toBe(false);
+  });
+
+  test("says at once what a person can decide on", () => {
+    again("needs_force");
+    expect(screen.getByText(/The model needs about 9\.1 GB/).closest("details")).toBeNull();
   });
 });
 

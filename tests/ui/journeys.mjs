@@ -117,6 +117,99 @@ describe("a person", { concurrency: 2 }, () => {
     await until(() => message.inputValue(), (text) => text === "This will fail");
   });
 
+  scenario("finds something to chat with at once, and another model by its name", { page: "chat" }, async (page) => {
+    await shows(heading(page), "Support tone");
+    await shows(page.locator("header"), "Step 2,000 · SmolLM2-1.7B-Instruct");
+    const message = page.getByRole("textbox", { name: "Message" });
+    await until(() => message.evaluate((field) => field === document.activeElement), Boolean);
+    await button(page, "Change model").click();
+    await page.keyboard.type("135");
+    await shows(page.getByRole("option"), "SmolLM2-135M-Instruct");
+    await page.keyboard.press("Enter");
+    await shows(heading(page), "SmolLM2-135M-Instruct");
+    await until(() => asked(page, "openChat"), (all) => /135M/.test(all.at(-1)?.[1]));
+    await button(page, "Back").click();
+    await shows(heading(page), "Support tone");
+  });
+
+  scenario("comes back to a conversation as it was left", { page: "chat" }, async (page) => {
+    await button(page, "A table of units, a formula, code and everything else that Markdown can do, in one very long title that does not end").click();
+    await shows(heading(page), "SmolLM2-1.7B-Instruct");
+    await page.getByRole("textbox", { name: "Message" }).fill("Half a thou");
+    await page.getByRole("complementary").getByRole("button", { name: "Device" }).click();
+    await shows(heading(page), "Device");
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("button", { name: "Playground" }).click();
+    await shows(page.getByRole("log"), "What was promised is done.");
+    assert.equal(await page.getByRole("textbox", { name: "Message" }).inputValue(), "Half a thou");
+  });
+
+  scenario("deletes conversations at once, and puts one back", { page: "chat", conversation: "2026-11-21-parcel" }, async (page) => {
+    const rows = page.getByRole("region", { name: "Conversations" }).getByRole("listitem");
+    await until(() => rows.count(), (count) => count === 3);
+    await rows.first().getByRole("button").first().focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowUp");
+    await page.keyboard.press("Delete");
+    await shows(page.getByRole("status"), "Deleted “A table of units");
+    await until(() => rows.count(), (count) => count === 2);
+    // The one after it has the focus.
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Shall I compare thee");
+    await button(page, "Delete My parcel was due on Tuesday").click({ force: true });
+    await until(() => rows.count(), (count) => count === 1);
+    assert.deepEqual(await asked(page, "deleteConversation"), [["2026-11-20-table"]]);
+    assert.equal(await page.getByRole("log").getByText("That's annoying").count(), 0);
+    await page.getByRole("button", { name: "Undo" }).click();
+    await until(() => rows.count(), (count) => count === 2);
+    await shows(page.getByRole("log"), "That's annoying");
+    await button(page, "Delete Shall I compare thee").click({ force: true });
+    await page.getByRole("complementary").getByRole("button", { name: "Device" }).click();
+    await until(() => asked(page, "deleteConversation"), (all) => all.length === 2);
+    assert.deepEqual((await asked(page, "deleteConversation"))[1], ["2026-11-19-verse"]);
+  });
+
+  scenario("has answers sampled otherwise: a preset, and from there by keys", { page: "chat" }, async (page) => {
+    await page.getByRole("radio", { name: "Creative" }).check({ force: true });
+    await page.getByRole("button", { name: /^Sampling….*temperature 1/ }).click();
+    const temperature = page.getByRole("slider", { name: "Temperature" });
+    await temperature.press("ArrowRight");
+    assert.equal(await page.getByRole("spinbutton", { name: "Temperature, exact" }).inputValue(), "1.05");
+    await until(() => page.getByRole("radio", { name: "Creative" }).isChecked(), (checked) => !checked);
+    await page.getByRole("spinbutton", { name: "Top-k, exact" }).fill("-1");
+    await page.getByText("Enter a whole number from 0.").waitFor();
+    await page.getByRole("slider", { name: "Top-k" }).press("ArrowRight");
+    await page.keyboard.press("Escape");
+    await page.getByRole("textbox", { name: "Message" }).fill("Hello");
+    await page.keyboard.press("Control+Enter");
+    const [[, , sampling]] = await until(() => asked(page, "answer"), (all) => all.length === 1);
+    assert.deepEqual([sampling.temperature, sampling.top_p, sampling.top_k], [1.05, 0.95, 1]);
+    await page.getByText("Here is").first().waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByText(/· stopped$/).first().waitFor();
+  });
+
+  for (const [what, route] of [
+    ["an answer", { page: "chat", conversation: "2026-11-20-table" }],
+    ["two answers", { page: "chat", conversation: "2026-11-21-parcel" }],
+    ["a text", { page: "chat", conversation: "2026-11-19-verse" }],
+  ]) {
+    scenario(`reads ${what} enlarged twice without scrolling sideways`, route, async (page) => {
+      await page.setViewportSize({ width: 450, height: 400 });
+      await page.getByRole("log").waitFor();
+      await page.getByRole("button", { name: /^Sampling/ }).click();
+      await button(page, "Conversations").click();
+      await page.getByRole("region", { name: "Conversations" }).waitFor();
+      const wide = await page.evaluate(() => {
+        const edge = document.querySelector("main").getBoundingClientRect().right + 1;
+        const inFrames = (it) => it.closest("pre, .wide, .cut, .unseen");
+        return [...document.querySelectorAll("main, main *")].filter((it) => !inFrames(it) && it.getBoundingClientRect().right > edge).map((it) => it.outerHTML.slice(0, 120));
+      });
+      assert.deepEqual(wide, []);
+      await page.keyboard.press("Escape");
+      await until(() => page.getByRole("region", { name: "Conversations" }).count(), (count) => count === 0);
+    });
+  }
+
   scenario("deletes a run only after being asked", { page: "run", id: "2026-11-15-tone-of-voice-0d3c" }, async (page) => {
     await button(page, "More").click();
     await page.getByRole("menuitem", { name: /^Delete/ }).click();

@@ -52,6 +52,11 @@ export function goForward() {
   show(to);
 }
 
+/** What the page that is shown turned out to be about, to be found again by Back. Nothing begins anew. */
+export function settle(to: Route) {
+  route.now = to;
+}
+
 function show(to: Route) {
   route.now = to;
   route.visit += 1;

@@ -253,7 +253,7 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
     let streamed: String = pieces.collect();
     assert_eq!(streamed, answer["text"].as_str().unwrap());
     assert_eq!(answer["tokens"], json!(5));
-    assert_eq!(answer["cut"], "cut at the most tokens of an answer");
+    assert_eq!(answer["cut"], "max tokens reached");
 
     let turns = json!([{"said": "Steel is", "answer": streamed, "beside": null}]);
     let kept = json!({

@@ -46,7 +46,7 @@ export const chatAnswers = {
       written.push(word);
       pieces.onmessage(word);
     }
-    const cut = isStopped[place] ? "stopped" : written.length < whole.length ? "cut at the most tokens of an answer" : null;
+    const cut = isStopped[place] ? "stopped" : written.length < whole.length ? "max tokens reached" : null;
     return { text: written.join(""), tokens: written.length, tokensPerSecond: 61.2, firstSeconds: 0.14, contextUsed: 90 + written.length, forgottenTurns: messages.length > 9 ? 1 : 0, cut };
   },
 

@@ -72,8 +72,8 @@ impl From<Said> for AnswerView {
             context_used: read + answer.tokens.len(),
             forgotten_turns,
             cut: match answer.ended {
-                Ended::MaxTokens => Some("cut at the most tokens of an answer".to_owned()),
-                Ended::Context => Some("cut where the model's context is full".to_owned()),
+                Ended::MaxTokens => Some("max tokens reached".to_owned()),
+                Ended::Context => Some("context full".to_owned()),
                 Ended::Asked => Some("stopped".to_owned()),
                 Ended::StopToken | Ended::StopText => None,
             },

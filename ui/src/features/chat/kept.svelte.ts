@@ -1,16 +1,21 @@
 // What stays as it was left while the app is open, and what stays for good.
 
-import { api, type Conversation, type SamplingView, type Turn } from "../../api";
+import { api, type Conversation, type ConversationView, type SamplingView, type Turn } from "../../api";
 
 /** As it was left on this page. */
 export const kept = $state<{
-  /** What differs from the usual way to write answers. */
+  /** What was chatted with last, and in which conversation. */
+  last?: { name: string; title?: string; conversation?: string };
+  /** What differs from a model’s own way to write answers. */
   sampling: Partial<SamplingView>;
-  /** Whether the conversations are shown beside the talk. */
+  /** Whether the conversations are shown where there is no room for them beside the talk. */
   list: boolean;
+  /** The conversations as last found, and the ids of those that are deleted and can still be put back. */
+  found?: ConversationView[];
+  gone: string[];
   /** What was written and not sent, by the name of the model. */
   drafts: Record<string, string>;
-}>({ sampling: {}, list: false, drafts: {} });
+}>({ sampling: {}, list: false, gone: [], drafts: {} });
 
 /** A conversation that is kept after each answer. */
 export class Keeper {

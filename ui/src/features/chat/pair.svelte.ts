@@ -24,10 +24,11 @@ export class Pair {
   /** Why it can't be talked to. */
   gone = $state.raw<unknown>();
   base = $state.raw<ChatView>();
+  baseGone = $state.raw<unknown>();
   /** Whether the second is wanted. */
   isBeside = $state(false);
   answering = $state(false);
-  /** What was in the way of an answer, or of the second model. */
+  /** What was in the way of an answer. */
   problem = $state.raw<unknown>();
   /** Whether what is being written was asked to end. */
   stopped = false;
@@ -48,7 +49,7 @@ export class Pair {
   async beside(isWanted: boolean) {
     const folder = this.chat?.base;
     this.isBeside = isWanted;
-    this.problem = undefined;
+    this.problem = this.baseGone = undefined;
     if (!isWanted) {
       this.base = undefined;
       await close(BASE);
@@ -59,7 +60,7 @@ export class Pair {
         if (this.isBeside) this.base = base;
       } catch (problem) {
         this.isBeside = false;
-        this.problem = problem;
+        this.baseGone = problem;
       }
     }
   }

@@ -1,4 +1,4 @@
-// How answers are written: what can be chosen, in words.
+// How the next token is drawn: what can be chosen, in the terms of the field.
 
 import type { SamplingView } from "../../api";
 
@@ -11,19 +11,46 @@ export interface Field {
   least: number;
   most: number;
   step: number;
+  /** The two ends of its slider. Without one, it is typed. */
+  slider?: [number, number];
 }
 
 const LARGEST = 2 ** 32 - 1;
 
 export const FIELDS: Field[] = [
-  { name: "temperature", label: "Temperature", help: "0 always takes the likeliest, 1 draws as the model says.", least: 0, most: 10, step: 0.1 },
-  { name: "top_p", label: "Top-p", help: "The likeliest tokens with this much probability. 1 is all.", least: 0, most: 1, step: 0.05 },
-  { name: "top_k", label: "Top-k", help: "Sample from the top k. 0 = off.", least: 0, most: LARGEST, step: 1 },
-  { name: "min_p", label: "Min-p", help: "At least this share of the likeliest one's probability. 0 is all.", least: 0, most: 1, step: 0.01 },
-  { name: "repetition_penalty", label: "Repetition penalty", help: "Makes what was already written less likely. 1 is off.", least: 0.01, most: 10, step: 0.05 },
-  { name: "max_tokens", label: "Max tokens", help: "Where an answer is cut.", least: 1, most: LARGEST, step: 1 },
-  { name: "seed", label: "Seed", help: "The same seed and words give the same answers.", least: 0, most: LARGEST, step: 1 },
+  { name: "temperature", label: "Temperature", help: "Higher is more varied. 0 = always the likeliest token.", least: 0, most: 10, step: 0.05, slider: [0, 2] },
+  { name: "top_p", label: "Top-p", help: "Sample from the likeliest that add up to this share. 1 = off.", least: 0, most: 1, step: 0.01, slider: [0, 1] },
+  { name: "top_k", label: "Top-k", help: "Sample from the top k. 0 = off.", least: 0, most: LARGEST, step: 1, slider: [0, 200] },
+  { name: "min_p", label: "Min-p", help: "Drop what is below this share of the likeliest. 0 = off.", least: 0, most: 1, step: 0.01, slider: [0, 1] },
+  { name: "repetition_penalty", label: "Repetition penalty", help: "Makes tokens already used less likely. 1 = off.", least: 0.01, most: 10, step: 0.01, slider: [1, 2] },
+  { name: "max_tokens", label: "Max tokens", help: "Limits the length of an answer.", least: 1, most: LARGEST, step: 1, slider: [1, 4096] },
+  { name: "seed", label: "Seed", help: "The same seed and text give the same answer.", least: 0, most: LARGEST, step: 1 },
 ];
+
+export type Preset = "precise" | "balanced" | "creative";
+
+export const PRESETS: { value: Preset; text: string; temperature: number; top_p?: number }[] = [
+  { value: "precise", text: "Precise", temperature: 0 },
+  { value: "balanced", text: "Balanced", temperature: 0.7, top_p: 0.9 },
+  { value: "creative", text: "Creative", temperature: 1, top_p: 0.95 },
+];
+
+/** Which preset it is, if any. At temperature 0, nothing else has a say. */
+export function presetOf({ temperature, top_p }: SamplingView): Preset | undefined {
+  return PRESETS.find((preset) => temperature === preset.temperature && (preset.top_p ?? top_p) === top_p)?.value;
+}
+
+/** What differs from the model's own settings once a preset is chosen. What it says nothing about stays. */
+export function withPreset(chosen: Preset, differs: Partial<SamplingView>, usual: SamplingView): Partial<SamplingView> {
+  const { temperature = 0, top_p = usual.top_p } = PRESETS.find(({ value }) => value === chosen) ?? {};
+  return withValue("top_p", top_p, withValue("temperature", temperature, differs, usual), usual);
+}
+
+/** The same once one of them has another value. */
+export function withValue(name: Name, value: number | null, differs: Partial<SamplingView>, usual: SamplingView): Partial<SamplingView> {
+  const { [name]: _, ...others } = differs;
+  return value === usual[name] ? others : { ...others, [name]: value };
+}
 
 /** What was typed for a field; nothing when it can't be. */
 export function valueOf({ least, most, step }: Field, typed: number): number | undefined {
@@ -31,14 +58,14 @@ export function valueOf({ least, most, step }: Field, typed: number): number | u
   return step === 1 && !Number.isInteger(typed) ? undefined : typed;
 }
 
-/** `from 0 to 1`, for who typed something else. */
+/** `Enter a number from 0 to 1.`, for who typed something else. */
 export function boundsOf({ least, most, step }: Field): string {
   const what = step === 1 ? "a whole number" : "a number";
-  return most === LARGEST ? `Needs ${what} from ${least}.` : `Needs ${what} from ${least} to ${most}.`;
+  return most === LARGEST ? `Enter ${what} from ${least}.` : `Enter ${what} from ${least} to ${most}.`;
 }
 
-/** What stands beside the field in which one writes: the two that matter most, and what is not as it was. */
+/** What differs from the model's own settings. */
 export function chipsOf(sampling: SamplingView, usual: SamplingView): string[] {
-  const shown = FIELDS.filter(({ name }) => name === "temperature" || name === "top_p" || sampling[name] !== usual[name]);
+  const shown = FIELDS.filter(({ name }) => sampling[name] !== usual[name]);
   return shown.map(({ name, label }) => `${label.toLowerCase()} ${(sampling[name] ?? 0).toLocaleString("en-US", { useGrouping: name !== "seed" })}`);
 }

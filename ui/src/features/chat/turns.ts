@@ -81,11 +81,14 @@ export function seedOf(seed: number, again: number): number {
   return (seed + again * 7919) % 2 ** 32;
 }
 
-/** `54 tokens · 61 a second · first after 0.14 s`, with why it ended where that is not the model's own end. */
+/** A rate over fewer tokens says more about chance than about the model. */
+const FEW = 10;
+
+/** `54 tokens · 61 a second · first after 0.14 s`, with why it ended where that is not the model’s own end. */
 export function wordsOf({ tokens, tokensPerSecond, firstSeconds, cut }: AnswerView): string {
   const words = [tokens === 1 ? "1 token" : `${tokens.toLocaleString("en-US")} tokens`];
-  if (tokensPerSecond) words.push(`${tokensPerSecond < 10 ? tokensPerSecond.toFixed(1) : Math.round(tokensPerSecond)} a second`);
-  if (firstSeconds !== null) words.push(`first after ${firstSeconds.toFixed(firstSeconds < 10 ? 2 : 0)} s`);
+  if (tokens >= FEW && tokensPerSecond) words.push(`${tokensPerSecond < 10 ? tokensPerSecond.toFixed(1) : Math.round(tokensPerSecond)} a second`);
+  if (tokens >= FEW && firstSeconds !== null) words.push(`first after ${firstSeconds.toFixed(firstSeconds < 10 ? 2 : 0)} s`);
   if (cut) words.push(cut);
   return words.join(" · ");
 }
@@ -93,6 +96,5 @@ export function wordsOf({ tokens, tokensPerSecond, firstSeconds, cut }: AnswerVi
 /** What was left out of a conversation that is longer than the model can read. */
 export function forgottenWords(turns: number): string {
   if (turns === 0) return "";
-  const what = turns === 1 ? "The oldest turn no longer fits" : `The ${turns.toLocaleString("en-US")} oldest turns no longer fit`;
-  return `${what} and the model did not read ${turns === 1 ? "it" : "them"}.`;
+  return turns === 1 ? "The oldest turn no longer fits the context." : `The ${turns.toLocaleString("en-US")} oldest turns no longer fit the context.`;
 }
