@@ -286,6 +286,6 @@ async function say(window, words) {
 
 /** Waits until so many have answered: each says how many tokens it wrote. */
 async function answered(window, count) {
-  const said = "return [...document.querySelectorAll('[role = log] .foot')].filter((it) => /^\\d+ tokens?/.test(it.innerText)).length";
+  const said = "return [...document.querySelectorAll('[role = log] .foot')].filter((it) => /^[\\d,]+ tokens?/.test(it.innerText)).length";
   await until(async () => (await window.run(said)) >= count, `${count} answered`);
 }
