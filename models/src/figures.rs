@@ -8,6 +8,15 @@ pub fn count(number: u64) -> String {
     groups.join(",")
 }
 
+/// So many of something: `1 row`, `1,024 rows`.
+pub fn counted(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ if what.ends_with('s') => format!("{} {what}es", count(number)),
+        _ => format!("{} {what}s", count(number)),
+    }
+}
+
 /// Bytes as a person reads them. Gigabytes have a decimal always: what is needed is compared with what is free.
 pub fn bytes(count: u64) -> String {
     let mut value = count as f64;
@@ -51,6 +60,13 @@ mod tests {
             [0, 999, 1000, 1_234_567].map(count),
             ["0", "999", "1,000", "1,234,567"]
         );
+    }
+
+    #[test]
+    fn numbers_agree_with_their_nouns() {
+        let rows = [0, 1, 1_024].map(|number| counted(number, "row"));
+        assert_eq!(rows, ["0 rows", "1 row", "1,024 rows"]);
+        assert_eq!(counted(2, "pass"), "2 passes");
     }
 
     #[test]

@@ -256,7 +256,7 @@ fn a_long_row_is_left_out_with_a_warning_and_ends_no_run() {
         ];
         app.run(&arguments)
             .ended(0)
-            .notes("are left out")
+            .notes("left out, since nothing")
             .notes("held-out loss");
     }
 }

@@ -140,7 +140,10 @@ fn shared(one: &OnDevice, other: &OnDevice) -> Vec<Shared> {
 
 fn way_of(row: &BenchRow) -> String {
     let dtype = row.case.dtype.map(|dtype| dtype.to_string());
-    let rows = row.case.variation.rows.map(|rows| format!("{rows} rows"));
+    let rows = row.case.variation.rows.map(|rows| match rows {
+        1 => "1 row".to_owned(),
+        _ => format!("{rows} rows"),
+    });
     [dtype, rows]
         .into_iter()
         .flatten()

@@ -14,7 +14,7 @@ use crate::{
         Checked,
         dtype::{DeviceClass, Dtype, Role, dtype_rule},
     },
-    figures::{bytes, count},
+    figures::{bytes, counted},
 };
 
 /// The share of free memory that a run leaves to everything else.
@@ -271,7 +271,7 @@ impl<'a, K: Kind> Search<'a, K> {
         ];
         let message = format!(
             "{} at once instead of {before}: learns the same",
-            counted(rows, "row")
+            counted(rows as u64, "row")
         );
         (rows < before).then(|| from.with(plan, &changes, message))
     }
@@ -393,10 +393,4 @@ pub fn narrower(
     allowed.find(|it| {
         *it != Dtype::F16 && it.bytes() < present.bytes() && !checked.refused_dtypes.contains(it)
     })
-}
-
-/// `1 row`, `1,024 rows`.
-pub fn counted(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", count(number as u64))
 }

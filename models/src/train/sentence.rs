@@ -1,7 +1,7 @@
 //! What happened in a run, in words: the same in the window, in the terminal and in a notice.
 
 use super::{TrainEvent, forecast::words_for_cost};
-use crate::figures::{self, capitalized, count, duration};
+use crate::figures::{self, capitalized, count, counted, duration};
 
 /// A clause without a capital letter and a full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,7 @@ impl Sentence {
 impl TrainEvent {
     /// What happened. Nothing for what is shown as figures, or as what it is.
     pub fn sentence(&self) -> Option<Sentence> {
+        let at = |step: &usize| count(*step as u64);
         let (text, is_bad) = match self {
             Self::Stepped { .. } | Self::Evaluated { .. } | Self::Showed(_) => return None,
             Self::Started {
@@ -33,7 +34,7 @@ impl TrainEvent {
             } => {
                 let began = match step {
                     0 => "started".to_owned(),
-                    step => format!("resumed at step {step}"),
+                    step => format!("resumed at step {}", at(step)),
                 };
                 let (trained, all) = (count(*trainable_parameters), count(*parameters));
                 let message =
@@ -48,12 +49,15 @@ impl TrainEvent {
             } => {
                 let cost = words_for_cost(*seconds, *peak_bytes, *free_bytes);
                 (
-                    format!("the run takes {cost}, measured in {steps} steps"),
+                    format!(
+                        "the run takes {cost}, measured in {}",
+                        counted(*steps as u64, "step")
+                    ),
                     false,
                 )
             }
             Self::Saved { step, bytes, .. } => (
-                format!("step {step} saved, {}", figures::bytes(*bytes)),
+                format!("step {} saved, {}", at(step), figures::bytes(*bytes)),
                 false,
             ),
             Self::RolledBack {
@@ -62,13 +66,15 @@ impl TrainEvent {
                 why,
                 learning_rate,
             } => {
-                let back =
-                    format!("back to step {to_step}, on with learning rate {learning_rate:.1e}");
-                (format!("step {step}: {why}; {back}"), true)
+                let back = format!(
+                    "back to step {}, on with learning rate {learning_rate:.1e}",
+                    at(to_step)
+                );
+                (format!("step {}: {why}; {back}", at(step)), true)
             }
             Self::MemoryFallback {
                 to_step, why, how, ..
-            } => (format!("{why}; on from step {to_step}: {how}"), true),
+            } => (format!("{why}; on from step {}: {how}", at(to_step)), true),
             Self::Waiting {
                 step,
                 why,
@@ -80,21 +86,28 @@ impl TrainEvent {
                 let stands =
                     "what was saved before stands, and the run resumes when the disk can take it";
                 (
-                    format!("step {step} waits for the disk: {why}{missing}; {stands}"),
+                    format!(
+                        "step {} waits for the disk: {why}{missing}; {stands}",
+                        at(step)
+                    ),
                     true,
                 )
             }
             Self::Warned { message } => (message.clone(), true),
             Self::Paused { step, why } => {
                 let why = why.as_ref().map_or(String::new(), |why| format!(": {why}"));
-                (format!("paused at step {step}, saved{why}"), false)
+                (format!("paused at step {}, saved{why}", at(step)), false)
             }
-            Self::Continued { step } => (format!("resumed at step {step}"), false),
+            Self::Continued { step } => (format!("resumed at step {}", at(step)), false),
             Self::Stopped { step: 0 } => ("stopped before the first step".to_owned(), false),
-            Self::Stopped { step } => (format!("stopped at step {step}, saved"), false),
+            Self::Stopped { step } => (format!("stopped at step {}, saved", at(step)), false),
             Self::Failed { message, .. } => (message.clone(), true),
             Self::Finished { step, seconds, .. } => (
-                format!("done, {step} steps in {}", duration(*seconds)),
+                format!(
+                    "done, {} in {}",
+                    counted(*step as u64, "step"),
+                    duration(*seconds)
+                ),
                 false,
             ),
         };

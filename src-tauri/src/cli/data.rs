@@ -10,7 +10,7 @@ use models::{
         format::Format,
         summary::{LengthSummary, Segment},
     },
-    figures::count,
+    figures::{count, counted},
 };
 use serde::de::DeserializeOwned;
 
@@ -122,8 +122,8 @@ fn show(found: &Inspection, terminal: &Terminal) {
         };
         if file.layout.is_some() || file.problems > 0 {
             terminal.line(format_args!(
-                "  {} rows, {problems}",
-                count(file.rows as u64)
+                "  {}, {problems}",
+                counted(file.rows as u64, "row")
             ));
         }
     }
@@ -194,9 +194,9 @@ fn lengths(lengths: &LengthSummary, is_stream: bool) -> Vec<String> {
     }
     let mut lines = vec![
         format!(
-            "{} tokens in {} rows",
-            number(lengths.tokens),
-            number(lengths.rows)
+            "{} in {}",
+            counted(lengths.tokens as u64, "token"),
+            counted(lengths.rows as u64, "row")
         ),
         format!("{} of them learned", number(lengths.learned_tokens)),
         format!(
@@ -212,7 +212,10 @@ fn lengths(lengths: &LengthSummary, is_stream: bool) -> Vec<String> {
         .collect();
     lines.push(shares.join("   "));
     if lengths.truncated > 0 {
-        lines.push(format!("{} rows would be cut", number(lengths.truncated)));
+        lines.push(format!(
+            "{} would be cut",
+            counted(lengths.truncated as u64, "row")
+        ));
     }
     lines.push(String::new());
     let most = lengths

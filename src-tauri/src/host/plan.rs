@@ -8,6 +8,7 @@ pub(crate) mod view;
 use std::{any::Any, sync::Arc};
 
 use models::{
+    figures::counted,
     tasks::{AnyRequest, AnyResolved, TaskPlan},
     train::{Facts, Kind, Resolved, TrainRequest, resolve},
     with_kind,
@@ -117,10 +118,10 @@ fn start_where_memory_sufficed<K: Kind>(
         return Ok(resolved);
     }
     let mut resolved = resolve::<K>(&asked, facts)?;
-    let (rows, day) = (known.failed_rows, &known.day);
+    let (rows, day) = (counted(known.failed_rows as u64, "row"), &known.day);
     let reasons = resolved.reasons.iter_mut();
     for reason in reasons.filter(|it| changed.contains(&it.field.as_str())) {
-        reason.why = format!("Memory ran out with {rows} rows at once on {day}.");
+        reason.why = format!("Memory ran out with {rows} at once on {day}.");
         reason.automatic = true;
     }
     Ok(resolved)

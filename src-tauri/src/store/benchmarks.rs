@@ -15,6 +15,7 @@ use models::{
         compare::{self, Change},
     },
     device::{DeviceKind, FoundDevice},
+    figures::counted,
 };
 use serde::{Deserialize, Serialize};
 
@@ -267,7 +268,7 @@ pub(crate) fn words_of(row: &BenchRow) -> String {
     });
     // What could not be measured has no configuration; its rows say which it was.
     let rows = row.case.variation.rows.filter(|_| row.config.is_empty());
-    let rows = rows.map(|rows| format!("{rows} rows"));
+    let rows = rows.map(|rows| counted(rows as u64, "row"));
     let parts = [
         Some(row.case.title().to_owned()),
         Some(row.config.clone()).filter(|it| !it.is_empty()),

@@ -2,8 +2,8 @@
 
 use super::{Language, plan::LoraPlan, preset, request::Method};
 use crate::{
-    figures::count,
-    train::fit::{self, Measure, counted},
+    figures::{count, counted},
+    train::fit::{self, Measure},
 };
 
 /// The shortest rows that are offered: what is shorter says little.
@@ -44,7 +44,7 @@ fn shorter_rows(search: &Search, from: &Changed) -> Option<Changed> {
     let &length = lengths.iter().find(fits).or(lengths.last())?;
     let cost = match search.facts().task.data.longer_than(length) {
         Some(0) => "cuts no row".to_owned(),
-        Some(rows) => format!("cuts {}", counted(rows, "row")),
+        Some(rows) => format!("cuts {}", counted(rows as u64, "row")),
         None => "the model sees less text at once".to_owned(),
     };
     let message = format!(

@@ -21,6 +21,7 @@ use crate::{
         template::ChatTemplate,
         tokenizer::Tokenizer,
     },
+    figures::counted,
     train::plan::TrainPlan,
 };
 
@@ -269,8 +270,10 @@ impl Text {
             for (problems, why) in left_out {
                 if let Some(first) = problems.first() {
                     let (count, all) = (problems.len(), rows.len());
+                    let are = if count == 1 { "is" } else { "are" };
+                    let rows = counted(all as u64, "row");
                     warnings.push(format!(
-                        "{count} of {all} rows {what} are {why}; the first: {first}"
+                        "{count} of {rows} {what} {are} {why}; the first: {first}"
                     ));
                 }
             }

@@ -3,6 +3,7 @@
 use super::Resolver;
 use crate::{
     device::defaults::device_defaults,
+    figures::counted,
     train::{
         defaults,
         kind::{Basis, Kind},
@@ -48,7 +49,10 @@ impl<K: Kind> Resolver<'_, K> {
         let accumulate = self.take("batch.accumulate", &request.accumulate, || match capped {
             true => Chosen::new(
                 whole / rows.max(1),
-                format!("so that an update still sees {whole} rows"),
+                format!(
+                    "so that an update still sees {}",
+                    counted(whole as u64, "row")
+                ),
             ),
             false => Chosen::new(
                 batches(rows),
@@ -82,7 +86,7 @@ impl<K: Kind> Resolver<'_, K> {
         }
         let steps = self.take("steps", &request.steps, || {
             let steps = (epochs * per_epoch).ceil().max(1.0) as usize;
-            let pass = format!("{epochs} passes over the data, {per_epoch:.1} steps each");
+            let pass = passes(epochs, per_epoch);
             match request.epochs {
                 Some(_) => Chosen::new(steps, pass),
                 None => Chosen::new(steps, format!("{pass}; {}", basis.epochs.why)),
@@ -116,7 +120,10 @@ impl<K: Kind> Resolver<'_, K> {
         if warmup_steps > steps {
             self.problem(
                 "schedule.warmup_steps",
-                format!("is {warmup_steps}, longer than the whole run of {steps} steps"),
+                format!(
+                    "is {warmup_steps}, longer than the whole run of {}",
+                    counted(steps as u64, "step")
+                ),
             );
         }
         let min_ratio = self.take("schedule.min_ratio", &request.min_ratio, || {
@@ -221,7 +228,10 @@ impl<K: Kind> Resolver<'_, K> {
     pub(super) fn sample(&mut self, steps: usize) -> SamplePlan {
         let request = &self.request.run.sample;
         let every = self.take("sample.every", &request.every, || {
-            Chosen::new(steps.div_ceil(5), "five times in the run")
+            Chosen::new(
+                steps.div_ceil(5),
+                "five times in the run, and after some of its first steps",
+            )
         });
         self.reasons.append(&mut self.reasons_of_samples);
         SamplePlan { every }
@@ -249,5 +259,34 @@ impl<K: Kind> Resolver<'_, K> {
             keep_every,
             keep_best,
         }
+    }
+}
+
+/// How often the data is seen, and what that takes: `6 passes over the data of 1.1 steps each`.
+fn passes(epochs: f64, per_epoch: f64) -> String {
+    let steps = match format!("{per_epoch:.1}") {
+        one if one == "1.0" => "1 step".to_owned(),
+        some => format!("{} steps", some.trim_end_matches(".0")),
+    };
+    match epochs == 1.0 {
+        true => format!("1 pass over the data, {steps}"),
+        false => format!("{epochs} passes over the data, {steps} each"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passes;
+
+    #[test]
+    fn passes_and_steps_agree_with_their_numbers() {
+        let said = [(1.0, 0.6), (1.0, 1.0), (6.0, 1.14), (3.0, 40.0)].map(|(a, b)| passes(a, b));
+        let expected = [
+            "1 pass over the data, 0.6 steps",
+            "1 pass over the data, 1 step",
+            "6 passes over the data, 1.1 steps each",
+            "3 passes over the data, 40 steps each",
+        ];
+        assert_eq!(said, expected);
     }
 }
