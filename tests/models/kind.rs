@@ -35,6 +35,8 @@ use models::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
+use crate::train::{Watch, steps_taken};
+
 /// A line through points: `x,y` in each row of a file.
 enum Line {}
 
@@ -405,7 +407,9 @@ fn a_kind_known_only_here_is_tried_and_tells_what_happens() {
     assert!(last.higher_is_better && last.value > 0.9, "{last:?}");
     let shows =
         |event: &TrainEvent| matches!(event, TrainEvent::Showed(it) if it.exhibits.len() == 1);
-    assert_eq!(events.iter().filter(|event| shows(event)).count(), 6);
+    let shown: Vec<_> = events.iter().filter(|event| shows(event)).collect();
+    let steps: Vec<_> = shown.iter().filter_map(|event| event.step()).collect();
+    assert_eq!(steps, [0, 10, 25, 40, 50, 80, 100, 120, 160, 200]);
 
     let needed = |rows: usize, length: usize| 1000 * (rows * length) as u64;
     let mut task = Line::open(&plan, None, &Device::Cpu).unwrap();
@@ -415,6 +419,23 @@ fn a_kind_known_only_here_is_tried_and_tells_what_happens() {
         .unwrap();
     let forecast = Forecast::new(&plan.run, &needed, &tried).unwrap();
     assert!(forecast.whole && forecast.seconds > 0.0, "{forecast:?}");
+}
+
+#[test]
+fn a_run_that_is_stopped_shows_itself_once_as_it_was_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = planned(folder.path(), json!({"steps": 200}), None).plan;
+    for (stop, expected) in [(30, vec![0, 10, 25, 30]), (25, vec![0, 10, 25])] {
+        let saved = folder.path().join(format!("stopped at {stop}"));
+        let mut watch = Watch::until(move |events| steps_taken(events) >= stop);
+        run(&plan, &saved, &mut watch);
+        let shown = watch.all(|event| match event {
+            TrainEvent::Showed(it) => Some(it.step),
+            _ => None,
+        });
+        assert_eq!(shown, expected);
+        assert!(matches!(watch.events.last(), Some(TrainEvent::Stopped { step }) if *step == stop));
+    }
 }
 
 #[test]

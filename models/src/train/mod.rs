@@ -119,6 +119,7 @@ pub fn train<T: Task>(
         sample(plan, task, state, observer)?;
         saver.save(task, state, observer)?;
     }
+    let mut shown = state.progress.step;
 
     while state.progress.step < plan.steps {
         if observer.should_pause() && !observer.should_stop() {
@@ -128,11 +129,7 @@ pub fn train<T: Task>(
             yield_memory(task, state, &mut saver, scarce, observer)?;
         }
         if observer.should_stop() {
-            saver.save_if_new(task, state, observer)?;
-            observer.event(TrainEvent::Stopped {
-                step: state.progress.step,
-            });
-            return Ok(Outcome::Stopped);
+            return stop(task, state, &mut saver, shown, observer);
         }
 
         // One step of learning.
@@ -155,6 +152,7 @@ pub fn train<T: Task>(
         let is_best = plan.evaluates_after(step) && evaluate(plan, task, state, observer)?;
         if plan.samples_after(step) {
             sample(plan, task, state, observer)?;
+            shown = step;
         }
         if plan.saves_after(step, is_best) {
             saver.save(task, state, observer)?;
@@ -163,6 +161,23 @@ pub fn train<T: Task>(
 
     observer.event(finished(state, started));
     Ok(Outcome::Finished)
+}
+
+/// Saves the run, and has the model show itself unless it did so at this step.
+fn stop<T: Task>(
+    task: &mut T,
+    state: &mut TrainState,
+    saver: &mut Saver,
+    shown: usize,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
+    saver.save_if_new(task, state, observer)?;
+    let step = state.progress.step;
+    if step != shown {
+        sample(saver.plan, task, state, observer)?;
+    }
+    observer.event(TrainEvent::Stopped { step });
+    Ok(Outcome::Stopped)
 }
 
 /// Takes a few steps to see how long they take, in milliseconds each. Saves nothing and measures nothing else.

@@ -100,15 +100,19 @@ pub struct RunPlan {
     pub save: SavePlan,
 }
 
+/// The first steps after which a model shows itself.
+const EARLY_SAMPLES: [usize; 4] = [10, 25, 50, 100];
+
 impl RunPlan {
     /// Whether held-out data is looked at after a step.
     pub fn evaluates_after(&self, step: usize) -> bool {
         self.evaluate.every > 0 && (is_due(self.evaluate.every, step) || step == self.steps)
     }
 
-    /// Whether the model writes after a step.
+    /// Whether the model shows itself after a step: early, while it learns fast, then once in a while, and at the end.
     pub fn samples_after(&self, step: usize) -> bool {
-        self.sample.every > 0 && (is_due(self.sample.every, step) || step == self.steps)
+        let is_time = is_due(self.sample.every, step) || EARLY_SAMPLES.contains(&step);
+        self.sample.every > 0 && (is_time || step == self.steps)
     }
 
     /// Whether the run is saved after a step, which may be the best so far.
