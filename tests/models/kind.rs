@@ -230,6 +230,7 @@ impl Task for LineTask {
             label: "closeness".to_owned(),
             value: (-loss).exp(),
             higher_is_better: true,
+            of: None,
         };
         Ok(Some(Evaluation {
             loss,

@@ -105,6 +105,20 @@ fn run(
     folder: &Path,
     stop_after: Option<usize>,
 ) -> (Outcome, LanguageTask, Vec<f64>) {
+    let (outcome, task, watch) = watched(plan, folder, stop_after);
+    let losses = watch.all(|event| match event {
+        TrainEvent::Stepped { loss, .. } => Some(*loss),
+        _ => None,
+    });
+    (outcome, task, losses)
+}
+
+/// The same with all that happened.
+fn watched(
+    plan: &TrainPlan<LanguagePlan>,
+    folder: &Path,
+    stop_after: Option<usize>,
+) -> (Outcome, LanguageTask, Watch) {
     let tokenizer = match &plan.task.model {
         Some(model) => TokenizerFrom::Folder(model),
         None => TokenizerFrom::Data { vocab_size: 300 },
@@ -121,11 +135,7 @@ fn run(
         move |events: &[TrainEvent]| stop_after.is_some_and(|it| steps_taken(events) >= it);
     let mut watch = Watch::until(enough);
     let outcome = train(&plan.run, &mut task, &mut state, &checkpoints, &mut watch).unwrap();
-    let losses = watch.all(|event| match event {
-        TrainEvent::Stepped { loss, .. } => Some(*loss),
-        _ => None,
-    });
-    (outcome, task, losses)
+    (outcome, task, watch)
 }
 
 #[test]
@@ -322,6 +332,41 @@ fn what_was_trained_loads_and_writes_as_it_did_in_training() {
         };
         assert_eq!(write(&loaded), write(task.model()), "{method}");
     }
+}
+
+#[test]
+fn after_its_last_step_a_model_answers_held_out_questions() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = (0..60).map(|row| {
+        let answer = if row % 20 == 0 {
+            "no ".repeat(80)
+        } else {
+            "yes".to_owned()
+        };
+        json!({"prompt": format!("{row}?"), "completion": answer}).to_string()
+    });
+    let path = folder.path().join("yes.jsonl");
+    fs::write(&path, rows.collect::<Vec<_>>().join("\n")).unwrap();
+    let changes =
+        json!({"steps": 40, "learning_rate": 0.01, "evaluate": {"every": 20, "batches": 0}});
+    let plan = with(
+        serde_json::to_value(plan("scratch", &path, None)).unwrap(),
+        changes,
+    );
+    let plan = serde_json::from_value(plan).unwrap();
+    let (_, _, watch) = watched(&plan, &folder.path().join("run"), None);
+    let answers = watch.all(|event| match event {
+        TrainEvent::Evaluated { step, metrics, .. } => {
+            let right = metrics.iter().find(|it| it.name == "right_answers");
+            Some((*step, right.map(|it| (it.value, it.of))))
+        }
+        _ => None,
+    });
+    // Of the six rows kept aside, those with a long answer are not asked.
+    let [(0, None), (20, None), (40, Some((right, Some(asked))))] = answers[..] else {
+        panic!("{answers:?}");
+    };
+    assert!(right == 1.0 && (4..=6).contains(&asked), "{answers:?}");
 }
 
 #[test]

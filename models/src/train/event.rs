@@ -248,6 +248,7 @@ fn metrics_or_the_one_of_old<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<M
                 label: "loss per character".to_owned(),
                 value,
                 higher_is_better: false,
+                of: None,
             });
             metric.into_iter().collect()
         }

@@ -56,7 +56,7 @@ use rejected_step::{RejectedStep, goes_back, message_for_taken, roll_back};
 use saving::Saver;
 use spike::Spike;
 use state::Best;
-use task::BatchSize;
+use task::{BatchSize, Metric};
 
 /// How a call of [`train`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -442,8 +442,11 @@ fn evaluate<T: Task>(
     else {
         return Ok(false);
     };
-    evaluation.metrics.retain(|metric| metric.value.is_finite());
     let (step, loss) = (state.progress.step, evaluation.loss);
+    if step == plan.steps {
+        evaluation.metrics.extend(examine(task, state, observer)?);
+    }
+    evaluation.metrics.retain(|metric| metric.value.is_finite());
     if !loss.is_finite() {
         let message = format!("the loss on held-out data is not a number after step {step}");
         observer.event(TrainEvent::Warned { message });
@@ -462,6 +465,28 @@ fn evaluate<T: Task>(
         millis: started.elapsed().as_secs_f64() * 1e3,
     });
     Ok(best)
+}
+
+/// What is measured once, at the end. That it could not is said, and no reason to end a run.
+fn examine<T: Task>(
+    task: &mut T,
+    state: &mut TrainState,
+    observer: &mut dyn Observer,
+) -> Result<Vec<Metric>> {
+    let measured = with_average(task, state, |task| Ok(task.examine()))?;
+    or_warned(measured, "the last step could not be examined", observer)
+}
+
+/// What was found, or nothing and a warning that it could not be. Only what nothing can go on after is an error.
+fn or_warned<R>(found: Result<Vec<R>>, what: &str, observer: &mut dyn Observer) -> Result<Vec<R>> {
+    found.or_else(|error| {
+        if error.is_out_of_memory() || error.is_failure_of_the_device() {
+            return Err(error);
+        }
+        let message = format!("{what}: {error}");
+        observer.event(TrainEvent::Warned { message });
+        Ok(Vec::new())
+    })
 }
 
 /// Runs `look` with the averaged weights in place, if the plan keeps an average, and puts the others back.
@@ -491,16 +516,10 @@ fn sample<T: Task>(
     }
     let step = state.progress.step;
     let shown = with_average(task, state, |task| Ok(task.show()))?;
-    match shown {
-        Ok(exhibits) if exhibits.is_empty() => {}
-        Ok(exhibits) => observer.event(TrainEvent::Showed(Showed { step, exhibits })),
-        Err(error) if error.is_out_of_memory() || error.is_failure_of_the_device() => {
-            return Err(error);
-        }
-        Err(error) => {
-            let message = format!("nothing was shown after step {step}: {error}");
-            observer.event(TrainEvent::Warned { message });
-        }
+    let what = format!("nothing was shown after step {step}");
+    let exhibits = or_warned(shown, &what, observer)?;
+    if !exhibits.is_empty() {
+        observer.event(TrainEvent::Showed(Showed { step, exhibits }));
     }
     Ok(())
 }

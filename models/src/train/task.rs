@@ -49,6 +49,11 @@ pub trait Task {
         Ok(None)
     }
 
+    /// What is measured only once, when all steps are done, beside what [`Task::evaluate`] measures.
+    fn examine(&mut self) -> Result<Vec<Metric>> {
+        Ok(Vec::new())
+    }
+
     /// What the model shows of itself now. Must not move the position in the data.
     fn show(&mut self) -> Result<Vec<Exhibit>> {
         Ok(Vec::new())
@@ -126,4 +131,7 @@ pub struct Metric {
     pub value: f64,
     /// Which direction is better.
     pub higher_is_better: bool,
+    /// Of how many it is the share, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<usize>,
 }

@@ -25,7 +25,9 @@ impl LanguageTask {
         let train = text.batches(plan)?;
         let (held_out, characters_per_target) = text.held_out_batches(plan)?.unzip();
         let (decoder, saved_as) = decoder(plan, &text, device)?;
-        let held_out_prompts = text.held_out_prompts(decoder.config().max_position_embeddings);
+        let context = decoder.config().max_position_embeddings;
+        let held_out_prompts = text.held_out_prompts(context);
+        let questions = text.questions(context);
         let (known, used) = (
             decoder.config().vocab_size,
             text.tokenizer.vocabulary_size(),
@@ -53,6 +55,7 @@ impl LanguageTask {
             characters_per_target: characters_per_target.flatten(),
             sample: plan.task.sample.clone(),
             held_out_prompts,
+            questions,
             gradient_checkpointing: plan.run.gradient_checkpointing,
             seed: plan.run.seed,
         })

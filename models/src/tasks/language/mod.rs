@@ -5,9 +5,11 @@
 //! - [`footprint`], `fit`: what a run takes, and how it is made to take less
 //! - [`text`]: the data opened, as facts before a plan and as batches after it
 //! - [`build`]: a plan and its data become a task
+//! - `examine`: how many held-out questions it answers as they are answered there
 //! - [`model`]: the model a task or a chat works with, on disk and in memory
 
 pub mod build;
+mod examine;
 pub mod fields;
 mod fit;
 pub mod footprint;
@@ -40,6 +42,7 @@ use crate::{
         task::{BatchSize, Evaluation, Metric, Task},
     },
 };
+use examine::Question;
 use model::LanguageModel;
 use plan::PromptPlan;
 
@@ -57,6 +60,8 @@ pub struct LanguageTask {
     pub(super) sample: PromptPlan,
     /// Prompts to write from when the plan names none, with their tokens.
     pub(super) held_out_prompts: Vec<(String, Vec<u32>)>,
+    /// What it is asked when all steps are done.
+    questions: Vec<Question>,
     pub(super) gradient_checkpointing: bool,
     pub(super) seed: u64,
 }
@@ -125,12 +130,19 @@ impl Task for LanguageTask {
             label: "loss per character".to_owned(),
             value: loss / characters,
             higher_is_better: false,
+            of: None,
         });
         Ok(Some(Evaluation {
             loss,
             metrics: per_character.into_iter().collect(),
             targets,
         }))
+    }
+
+    fn examine(&mut self) -> Result<Vec<Metric>> {
+        Ok(examine::right_answers(&self.model, &self.questions)?
+            .into_iter()
+            .collect())
     }
 
     fn show(&mut self) -> Result<Vec<Exhibit>> {
