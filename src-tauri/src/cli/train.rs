@@ -9,7 +9,7 @@ use console::style;
 use indicatif::ProgressBar;
 use models::{
     device::RequestedDevice,
-    figures::{bytes, count, duration},
+    figures::{bytes, count},
     tasks::{AnyRequest, AnyResolved, language::request::Method},
     train::{Kind, TrainEvent, estimate::Estimate, event::Showed, forecast::Forecast},
     with_kind,
@@ -28,6 +28,7 @@ use crate::{
         run_file,
         run_state::RunStatus,
         runs::{self, Run},
+        step_times::StepTimes,
     },
     wire::error::{AppError, Result},
 };
@@ -309,6 +310,7 @@ struct View<'a> {
     bar: ProgressBar,
     last_line: Option<Instant>,
     steps: usize,
+    times: StepTimes,
     /// What the kind of learning learns from.
     unit: &'static str,
     /// Whether the disk took nothing when it was last heard of.
@@ -317,12 +319,13 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(terminal: &'a Terminal, unit: &'static str) -> Self {
-        let bar = terminal.bar("{pos}/{len}  {eta} left  ", 70);
+        let bar = terminal.bar("{pos}/{len}  ", 70);
         Self {
             terminal,
             bar,
             last_line: None,
             steps: 0,
+            times: StepTimes::default(),
             unit,
             waits: false,
         }
@@ -347,7 +350,7 @@ impl<'a> View<'a> {
                 self.terminal.show(&self.bar);
                 self.bar.set_length(*steps as u64);
                 self.bar.set_position(*step as u64);
-                self.bar.reset_eta();
+                self.times = StepTimes::default();
             }
             TrainEvent::Stepped { step, .. } => self.stepped(*step, &recorded.event),
             TrainEvent::Evaluated { .. } => self.line(evaluation(&recorded.event)),
@@ -370,23 +373,27 @@ impl<'a> View<'a> {
     fn stepped(&mut self, step: usize, event: &TrainEvent) {
         let TrainEvent::Stepped {
             loss,
-            units_per_second,
+            units,
+            millis,
             memory_bytes,
             ..
         } = event
         else {
             return;
         };
-        let rate = count(*units_per_second as u64);
-        let mut message = format!("loss {loss:.3}  {rate} {}/s", self.unit);
+        self.times.stepped(*millis, *units);
+        let mut message = format!("loss {loss:.3}");
+        if let Some(rate) = self.times.rate() {
+            message += &format!("  {} {}/s", count(rate as u64), self.unit);
+        }
         if *memory_bytes > 0 {
             message += &format!("  {}", bytes(*memory_bytes));
         }
+        if let Some(left) = self.times.words(self.steps.saturating_sub(step)) {
+            message += &format!("  {left}");
+        }
         self.bar.set_position(step as u64);
-        let line = || {
-            let left = duration(self.bar.eta().as_secs_f64());
-            format!("step {step}/{}  {message}  {left} left", self.steps)
-        };
+        let line = || format!("step {step}/{}  {message}", self.steps);
         let last = &mut self.last_line;
         self.terminal.note_without_bar(&self.bar, last, line);
         self.bar.set_message(message);

@@ -18,7 +18,9 @@ mod run_plan;
 pub(crate) mod run_state;
 pub(crate) mod runs;
 pub(crate) mod settings;
+mod smooth;
 pub(crate) mod sources;
+pub(crate) mod step_times;
 #[cfg(feature = "gui")]
 pub(crate) mod waiting;
 pub(crate) mod yaml;

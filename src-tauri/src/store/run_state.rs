@@ -1,7 +1,6 @@
 //! How far a run is, read from its events.
 
 use std::{
-    collections::VecDeque,
     fs,
     time::{Duration, Instant},
 };
@@ -15,6 +14,7 @@ use ::models::{
     train::{
         TrainEvent,
         state::{Progress, read_saved},
+        task::Metric,
     },
 };
 use serde::Serialize;
@@ -22,11 +22,10 @@ use serde::Serialize;
 use super::{
     record::{EVENTS_AT_ONCE, RecordedEvent, Tail},
     runs::Run,
+    smooth::{self, Smooth},
+    step_times::{self, StepTimes},
 };
 use crate::wire::error::Result;
-
-/// How many of the latest steps the duration of a step is about.
-const LATEST_STEPS: usize = 50;
 
 /// How often a plan that can't be read is looked for.
 const LOOK_BESIDE: Duration = Duration::from_secs(1);
@@ -44,12 +43,16 @@ pub(crate) struct RunState {
     pub(crate) steps: usize,
     /// The loss of the first step.
     pub(crate) first_loss: Option<f64>,
-    /// The loss of the last step.
+    /// The loss of the last step, and through the middle of the latest ones.
     pub(crate) loss: Option<f64>,
+    pub(crate) smoothed_loss: Option<f64>,
     /// The loss on held-out data before the first step.
     pub(crate) first_held_out_loss: Option<f64>,
-    /// The lowest loss on held-out data.
+    /// The lowest loss on held-out data, and the step that had it.
     pub(crate) best_loss: Option<f64>,
+    pub(crate) best_step: Option<usize>,
+    /// What else was last measured on held-out data.
+    pub(crate) metrics: Vec<Metric>,
     /// What ended it, when it failed; what it waits for, when it was paused and nobody asked for that.
     pub(crate) problem: Option<String>,
     /// What to try then, if we know.
@@ -61,9 +64,13 @@ pub(crate) struct RunState {
     pub(crate) changed: Option<String>,
     /// Seconds spent in steps and evaluations, in all processes.
     pub(crate) seconds: f64,
-    /// The median duration of the latest steps, which one long one (a sleep, a swap) does not change.
+    /// The median duration of the latest steps.
     pub(crate) step_millis: Option<f64>,
-    /// Tokens a second in the last step.
+    /// Seconds until all steps are done, while it is running, as soon as that can be known.
+    pub(crate) seconds_left: Option<f64>,
+    /// Whether it is much slower than usual, since something else uses this computer.
+    pub(crate) busy: bool,
+    /// Units a second: in the latest steps of a run that is running or paused, on average over all steps of another.
     pub(crate) units_per_second: Option<f64>,
     /// Memory in use after the last step, and the most at any time, or after any step where nobody counts.
     pub(crate) memory_bytes: Option<u64>,
@@ -104,9 +111,11 @@ pub(crate) enum RunStatus {
 pub(crate) struct RunProgress {
     run: Run,
     tail: Tail,
-    /// The durations of the latest steps since the run last started, since that may have been on another machine's
-    /// terms.
-    latest_millis: VecDeque<f64>,
+    times: StepTimes,
+    smooth: Smooth,
+    /// Units of all steps, and the seconds these took.
+    units: f64,
+    step_seconds: f64,
     /// What lies beside the events. Looked at again after the run began, went back or ended, and once in a while as long as
     /// its plan can't be read.
     beside: Option<Beside>,
@@ -147,7 +156,10 @@ impl RunProgress {
         Self {
             run: run.clone(),
             tail: Tail::new(run.events_file()),
-            latest_millis: VecDeque::new(),
+            times: StepTimes::default(),
+            smooth: Smooth::default(),
+            units: 0.0,
+            step_seconds: 0.0,
             beside: None,
             state: RunState::new(&run.id),
         }
@@ -160,16 +172,7 @@ impl RunProgress {
         }
         let events = self.tail.read(most)?;
         for recorded in &events {
-            match recorded.event {
-                TrainEvent::Started { .. } => self.latest_millis.clear(),
-                TrainEvent::Stepped { millis, .. } => {
-                    self.latest_millis.push_back(millis);
-                    if self.latest_millis.len() > LATEST_STEPS {
-                        self.latest_millis.pop_front();
-                    }
-                }
-                _ => {}
-            }
+            self.measure(&recorded.event);
             if is_turn(&recorded.event) {
                 self.beside = None;
             }
@@ -183,6 +186,25 @@ impl RunProgress {
             self.beside = Some(Beside::look(&self.run));
         }
         Ok(events)
+    }
+
+    /// Takes what steps say of the pace and the loss.
+    fn measure(&mut self, event: &TrainEvent) {
+        match *event {
+            TrainEvent::Started { .. } => self.times = StepTimes::default(),
+            TrainEvent::Stepped {
+                loss,
+                units,
+                millis,
+                ..
+            } => {
+                self.times.stepped(millis, units);
+                self.smooth.add(loss, smooth::reach(self.state.steps));
+                self.units += units as f64;
+                self.step_seconds += millis / 1e3;
+            }
+            _ => {}
+        }
     }
 
     /// Reads all that happened since, and keeps none of it.
@@ -201,7 +223,7 @@ impl RunProgress {
     /// them, or its disk went away.
     pub(crate) fn state(&self, run: &Run, is_taken_on: bool) -> Result<RunState> {
         let mut state = self.state.clone();
-        state.step_millis = median(&self.latest_millis);
+        state.smoothed_loss = self.smooth.value();
         let began = state.changed.is_some();
         if let Some(beside) = &self.beside {
             state.add(beside);
@@ -229,7 +251,22 @@ impl RunProgress {
             (false, RunStatus::Paused) => RunStatus::Interrupted,
             (false, status) => status,
         };
+        self.add_pace(&mut state);
         Ok(state)
+    }
+
+    /// Adds how fast the run is, and how long it will take as long as it is running.
+    fn add_pace(&self, state: &mut RunState) {
+        state.units_per_second = match state.status {
+            RunStatus::Running | RunStatus::Paused => self.times.rate(),
+            _ => step_times::rate(self.units, self.step_seconds),
+        };
+        state.step_millis = self.times.millis();
+        if state.status == RunStatus::Running {
+            let left = state.steps.saturating_sub(state.step);
+            state.seconds_left = self.times.seconds_left(left);
+            state.busy = state.seconds_left.is_some() && self.times.is_busy();
+        }
     }
 }
 
@@ -307,6 +344,7 @@ impl RunState {
         };
         self.saved = true;
         self.best_loss = self.best_loss.or(progress.best.map(|best| best.loss));
+        self.best_step = self.best_step.or(progress.best.map(|best| best.step));
         // Events are written first, so a checkpoint that is ahead of them has outlived them.
         if progress.step > self.step {
             self.step = progress.step;
@@ -319,12 +357,6 @@ impl RunState {
                 self.status = RunStatus::Finished;
             }
         }
-    }
-
-    /// Seconds until all steps are done, at the rate of the latest.
-    pub(crate) fn seconds_left(&self) -> Option<f64> {
-        let left = self.steps.saturating_sub(self.step) as f64;
-        self.step_millis.map(|millis| left * millis / 1e3)
     }
 
     fn apply(&mut self, RecordedEvent { time, event, .. }: &RecordedEvent) {
@@ -350,7 +382,6 @@ impl RunState {
             }
             &TrainEvent::Stepped {
                 loss,
-                units_per_second,
                 millis,
                 memory_bytes,
                 peak_bytes,
@@ -359,23 +390,19 @@ impl RunState {
                 self.first_loss.get_or_insert(loss);
                 self.loss = Some(loss);
                 self.seconds += millis / 1e3;
-                self.units_per_second = Some(units_per_second);
                 self.use_memory(memory_bytes, peak_bytes);
             }
-            &TrainEvent::Evaluated {
+            TrainEvent::Evaluated {
                 step,
                 loss,
+                metrics,
                 best,
                 millis,
                 ..
             } => {
                 self.seconds += millis / 1e3;
-                if step == 0 {
-                    self.first_held_out_loss.get_or_insert(loss);
-                }
-                if best {
-                    self.best_loss = Some(loss);
-                }
+                self.metrics.clone_from(metrics);
+                self.evaluated(*step, *loss, *best);
             }
             TrainEvent::Waiting {
                 why, missing_bytes, ..
@@ -405,6 +432,17 @@ impl RunState {
         }
     }
 
+    /// Held-out data had this loss after a step.
+    fn evaluated(&mut self, step: usize, loss: f64, best: bool) {
+        if step == 0 {
+            self.first_held_out_loss.get_or_insert(loss);
+        }
+        if best {
+            self.best_loss = Some(loss);
+            self.best_step = Some(step);
+        }
+    }
+
     /// So much was in use after a step, and so much at most. 0 is unknown.
     fn use_memory(&mut self, memory_bytes: u64, peak_bytes: Option<u64>) {
         if memory_bytes > 0 {
@@ -429,18 +467,9 @@ impl RunState {
     }
 }
 
-/// The middle of the durations of steps, the shorter one of two: the first step of a process is slow, and says nothing of
-/// those to come.
-fn median(millis: &VecDeque<f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = millis.iter().copied().collect();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::record::Record;
 
     fn started() -> TrainEvent {
         TrainEvent::Started {
@@ -467,33 +496,36 @@ mod tests {
     }
 
     #[test]
-    fn time_left_is_that_of_usual_steps() {
-        let home = tempfile::tempdir().unwrap();
-        let run = Run::at(home.path().to_owned());
-        let mut record = Record::open(&run.events_file()).unwrap();
-        let mut progress = RunProgress::new(&run);
-        let mut after = |events: Vec<TrainEvent>| {
-            for event in events {
-                record.append(event).unwrap();
-            }
-            progress.catch_up_with_all().unwrap();
-            progress.state(&run, false).unwrap().seconds_left()
+    fn a_run_that_is_running_has_a_time_left_and_its_present_rate_and_another_its_mean() {
+        let mut progress = RunProgress::new(&Run::at("nowhere".into()));
+        let mut after = |events: Vec<TrainEvent>, status| {
+            events.iter().for_each(|event| progress.measure(event));
+            let step = events.iter().rev().find_map(TrainEvent::step).unwrap();
+            let mut state = RunState {
+                status,
+                step,
+                steps: 1_000,
+                ..RunState::default()
+            };
+            progress.add_pace(&mut state);
+            (state.seconds_left, state.units_per_second)
         };
-        assert_eq!(after(vec![started()]), None);
-        // The first step is slow, and all there is to go by.
-        assert_eq!(after(vec![stepped(1, 9_000.0)]), Some(999.0 * 9.0));
-        assert_eq!(after(vec![stepped(2, 1_000.0)]), Some(998.0));
         let steps = |from: usize, to, millis| (from..=to).map(|it| stepped(it, millis)).collect();
-        assert_eq!(after(steps(3, 100, 1_000.0)), Some(900.0));
-        // The machine slept for an hour.
-        assert_eq!(after(vec![stepped(101, 3.6e6)]), Some(899.0));
-        assert_eq!(after(vec![stepped(102, 1_000.0)]), Some(898.0));
+        let running = RunStatus::Running;
+        assert_eq!(after(vec![started()], running), (None, None));
+        assert_eq!(after(steps(1, 100, 1_000.0), running).0, Some(900.0));
         // A run that has become slower says so after some steps.
-        assert_eq!(after(steps(103, 160, 2_000.0)), Some(840.0 * 2.0));
+        let slower = (Some(1_680.0), Some(4.0));
+        assert_eq!(after(steps(101, 160, 2_000.0), running), slower);
         // And one that is running elsewhere begins anew.
-        assert_eq!(
-            after(vec![started(), stepped(161, 500.0)]),
-            Some(839.0 * 0.5)
-        );
+        let elsewhere = vec![started(), stepped(161, 500.0)];
+        assert_eq!(after(elsewhere, running).0, None);
+        let fast = steps(162, 180, 500.0);
+        assert_eq!(after(fast, running), (Some(420.0), Some(16.0)));
+        let last = || vec![TrainEvent::Continued { step: 180 }];
+        assert_eq!(after(last(), RunStatus::Paused), (None, Some(16.0)));
+        // 180 steps of 8 units in 230 seconds.
+        let (left, mean) = after(last(), RunStatus::Stopped);
+        assert_eq!((left, mean), (None, Some(1_440.0 / 230.0)));
     }
 }

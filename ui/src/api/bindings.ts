@@ -895,6 +895,8 @@ export type MetricView = {
 	label: string,
 	value: number,
 	higherIsBetter: boolean,
+	/**  Of how many it is the share, where it is one. */
+	of: number | null,
 };
 
 /**  Where a model lies, which says what may be done with its files. */
@@ -1140,12 +1142,16 @@ export type RunView = {
 	/**  The step at which it ends. */
 	steps: number,
 	firstLoss: number | null,
-	/**  The loss of the last step. */
+	/**  The loss of the last step, and through the middle of the latest ones. */
 	loss: number | null,
+	smoothedLoss: number | null,
 	/**  The loss on held-out data before the first step. */
 	firstHeldOutLoss: number | null,
-	/**  The lowest loss on held-out data. */
+	/**  The lowest loss on held-out data, and the step that had it. */
 	bestLoss: number | null,
+	bestStep: number | null,
+	/**  What else was last measured on held-out data. */
+	metrics: MetricView[],
 	/**  What ended it, when it failed; what it waits for, when it was paused and nobody asked for that. */
 	problem: string | null,
 	/**  What to try then, if we know. */
@@ -1155,9 +1161,13 @@ export type RunView = {
 	/**  When it first started, and when something last happened, in UTC. */
 	started: string | null,
 	changed: string | null,
-	/**  Seconds of training so far, and until it is done at the rate of the latest steps. */
+	/**  Seconds of training so far. */
 	seconds: number,
+	/**  Seconds until it is done, in round figures: while it is running, as soon as that can be known. */
 	secondsLeft: number | null,
+	/**  Whether it is much slower than usual, since something else uses this computer. */
+	busy: boolean,
+	/**  Units a second: in the latest steps of a run that is running or paused, on average over all steps of another. */
 	unitsPerSecond: number | null,
 	memoryBytes: number | null,
 	peakMemoryBytes: number | null,
@@ -1196,7 +1206,11 @@ export type Segment = {
 export type SentenceView = {
 	/**  When, in UTC: `2026-11-21T09:30:00.123Z`. */
 	time: string,
+	/**  The step it belongs to, where it has one. */
+	step: number | null,
 	text: string,
+	/**  Whether it says no more than that the run was saved, which happens often. */
+	saved: boolean,
 	/**  Whether it is a warning or an error. */
 	bad: boolean,
 };

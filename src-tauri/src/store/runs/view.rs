@@ -44,12 +44,16 @@ pub(crate) struct RunView {
     /// The step at which it ends.
     steps: usize,
     first_loss: Option<f64>,
-    /// The loss of the last step.
+    /// The loss of the last step, and through the middle of the latest ones.
     loss: Option<f64>,
+    smoothed_loss: Option<f64>,
     /// The loss on held-out data before the first step.
     first_held_out_loss: Option<f64>,
-    /// The lowest loss on held-out data.
+    /// The lowest loss on held-out data, and the step that had it.
     best_loss: Option<f64>,
+    best_step: Option<usize>,
+    /// What else was last measured on held-out data.
+    metrics: Vec<MetricView>,
     /// What ended it, when it failed; what it waits for, when it was paused and nobody asked for that.
     problem: Option<String>,
     /// What to try then, if we know.
@@ -59,10 +63,14 @@ pub(crate) struct RunView {
     /// When it first started, and when something last happened, in UTC.
     started: Option<String>,
     changed: Option<String>,
-    /// Seconds of training so far, and until it is done at the rate of the latest steps.
+    /// Seconds of training so far.
     #[specta(type = Number)]
     seconds: f64,
+    /// Seconds until it is done, in round figures: while it is running, as soon as that can be known.
     seconds_left: Option<f64>,
+    /// Whether it is much slower than usual, since something else uses this computer.
+    busy: bool,
+    /// Units a second: in the latest steps of a run that is running or paused, on average over all steps of another.
     units_per_second: Option<f64>,
     memory_bytes: Option<u64>,
     peak_memory_bytes: Option<u64>,
@@ -135,6 +143,8 @@ pub(crate) struct MetricView {
     #[specta(type = Number)]
     value: f64,
     higher_is_better: bool,
+    /// Of how many it is the share, where it is one.
+    of: Option<usize>,
 }
 
 /// What the model showed of itself.
@@ -151,7 +161,11 @@ pub(crate) struct ExhibitView {
 pub(crate) struct SentenceView {
     /// When, in UTC: `2026-11-21T09:30:00.123Z`.
     time: String,
+    /// The step it belongs to, where it has one.
+    step: Option<usize>,
     text: String,
+    /// Whether it says no more than that the run was saved, which happens often.
+    saved: bool,
     /// Whether it is a warning or an error.
     bad: bool,
 }
@@ -187,7 +201,11 @@ impl RunView {
             step: state.step,
             // The plan may have been made longer since it was read.
             steps: planned_steps.max(state.steps),
-            seconds_left: state.seconds_left(),
+            seconds_left: state.seconds_left,
+            busy: state.busy,
+            smoothed_loss: state.smoothed_loss,
+            best_step: state.best_step,
+            metrics: state.metrics.into_iter().map(MetricView::from).collect(),
             memory_bytes: state.memory_bytes,
             peak_memory_bytes: state.peak_memory_bytes,
             parameters: state.parameters,
@@ -273,6 +291,8 @@ impl EventsView {
                 let sentence = other.sentence();
                 self.sentences.extend(sentence.map(|sentence| SentenceView {
                     time,
+                    step: other.step(),
+                    saved: matches!(other, TrainEvent::Saved { .. }),
                     text: sentence.whole(),
                     bad: sentence.is_bad,
                 }));
@@ -288,6 +308,7 @@ impl From<Metric> for MetricView {
             label: metric.label,
             value: metric.value,
             higher_is_better: metric.higher_is_better,
+            of: metric.of,
         }
     }
 }
@@ -326,6 +347,7 @@ mod tests {
             label: "accuracy".to_owned(),
             value: 0.75,
             higher_is_better: true,
+            of: Some(4),
         };
         let evaluated = TrainEvent::Evaluated {
             step: 2,
@@ -348,12 +370,17 @@ mod tests {
             stepped(2, f64::NAN),
             evaluated,
             showed,
+            TrainEvent::Saved {
+                step: 2,
+                path: "step-000002".into(),
+                bytes: 1000,
+            },
             TrainEvent::Stopped { step: 2 },
         ];
         let numbered = events.into_iter().zip(2..);
         let numbered = numbered.map(|(event, number)| recorded(number, event));
         let view = EventsView::new(1, numbered.collect());
-        assert_eq!((view.last, &view.steps), (6, &vec![1, 2]));
+        assert_eq!((view.last, &view.steps), (7, &vec![1, 2]));
         assert!(view.losses[0] == 3.0 && view.losses[1].is_nan());
         assert_eq!(view.learning_rates, [0.5; 2]);
         assert_eq!(view.gradient_norms, [2.0; 2]);
@@ -375,9 +402,11 @@ mod tests {
         let sentences: Vec<_> = view
             .sentences
             .iter()
-            .map(|it| (&*it.text, it.bad))
+            .map(|it| (&*it.text, it.step, it.saved, it.bad))
             .collect();
-        assert_eq!(sentences, [("Stopped at step 2, saved.", false)]);
+        let saved = ("Step 2 saved, 1.0 kB.", Some(2), true, false);
+        let stopped = ("Stopped at step 2, saved.", Some(2), false, false);
+        assert_eq!(sentences, [saved, stopped]);
         // A loss that is not a number is none for a page.
         let json = serde_json::to_value(&view).unwrap();
         assert_eq!(json["losses"], serde_json::json!([3.0, null]));
