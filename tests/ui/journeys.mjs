@@ -69,7 +69,7 @@ describe("a person", { concurrency: 2 }, () => {
 
   scenario("continues with a run whose data changed only when that is insisted on", { page: "run", id: "2026-11-08-desk-77b0" }, async (page) => {
     await shows(page.getByRole("alert"), "is not what it was when the run began");
-    await button(page, "Continue").click();
+    await button(page, "Resume").click();
     await until(() => asked(page, "resumeRun"), (all) => all.length === 1);
     const insists = button(page, "Resume anyway");
     await until(() => insists.isEnabled(), (enabled) => enabled);

@@ -98,7 +98,7 @@ describe("a kind of learning", () => {
       steps: [1, 2],
       millis: [5, 5],
       series: { loss: [2, 1], rate: [40, 40], halting_steps: [6, 4] },
-      evaluations: [{ step: 2, metrics: [{ name: "accuracy", label: "Accuracy", value: 0.75, higherIsBetter: true }] }],
+      evaluations: [{ step: 2, metrics: [{ name: "accuracy", label: "Accuracy", value: 0.75, higherIsBetter: true, of: null }] }],
     });
     following.tick += 1;
     render(RunChart, { run: view, following });
@@ -106,8 +106,8 @@ describe("a kind of learning", () => {
     expect(titles).toEqual(["Loss", "Learning rate", "Gradient norm", "Memory", "Toys a second", "Accuracy", "Halting steps"]);
     await userEvent.click(screen.getByRole("radio", { name: "Accuracy" }));
     expect(screen.getByRole("img", { name: "Accuracy by step, now 0.750" })).toBeTruthy();
-    render(Figures, { run: view, stands: "finished", columns: following.columns, tick: 1 });
-    expect(screen.getByText("toys a second").parentElement?.textContent).toBe("toys a second40");
+    render(Figures, { run: { ...view, unitsPerSecond: 40 } });
+    expect(screen.getByText("mean toys a second").parentElement?.textContent).toBe("mean toys a second40");
   });
 
   test("says what can be done with what it learned", async () => {

@@ -20,7 +20,8 @@ export const lossAt = (step: number) => at(told.losses, Math.max(step, 1));
 /** What happened after the event with a number, up to a step. */
 export function eventsAfter(run: RunView, after: number, to = run.step): EventsView {
   const from = Math.floor(after / PER_STEP) + 1;
-  const isNew = ({ step }: { step: number }) => step >= from && step <= to;
+  // What was seen before the first step is told with it.
+  const isNew = ({ step }: { step: number }) => step >= (from === 1 ? 0 : from) && step <= to;
   const millis = (1000 * run.seconds) / Math.max(run.step, 1);
   const timeOf = (step: number) => new Date(Date.now() - (run.step - step) * millis).toISOString();
   const steps = range(from, to).flatMap((step) => (step === ROLLED_BACK_AT ? [step, ...range(step - 11, step)] : [step]));
@@ -36,7 +37,7 @@ export function eventsAfter(run: RunView, after: number, to = run.step): EventsV
     millis: steps.map((step) => millis / at(told.wobble, step)),
     evaluations: told.evaluations.filter(isNew),
     exhibits: told.exhibits.filter(isNew) as EventsView["exhibits"],
-    sentences: told.sentences.filter(isNew).map(({ step, text, bad }) => ({ time: timeOf(step), text, bad })),
+    sentences: told.sentences.filter(isNew).map(({ step, text, bad }) => ({ time: timeOf(step), step, text, saved: / saved, /.test(text), bad })),
   };
 }
 

@@ -32,7 +32,7 @@ function catchUp() {
   const { steps, step: before, seconds } = going;
   const step = Math.min(from + Math.floor(((Date.now() - since) / 1000) * rate), steps);
   const perStep = before > 0 ? seconds / before : 0.1;
-  Object.assign(going, { step, loss: lossAt(step), seconds: step * perStep, secondsLeft: (steps - step) / rate, changed: now() });
+  Object.assign(going, { step, loss: lossAt(step), seconds: step * perStep, secondsLeft: Math.max(60, 60 * Math.round((steps - step) / rate / 60)), changed: now() });
   if (step === steps) end(going, "finished");
 }
 
@@ -84,9 +84,9 @@ export function beginRun(filled: Filled, steps: number): string {
   const { name = "New run", method = "lora" } = filled;
   const data = (filled["data.files"] ?? "").replace(/[["\]]/g, "").split(", ").map(lastOf);
   const like = recorded<RunView[]>(listed).find((run) => run.method === method) as RunView;
-  const fresh = { status: "interrupted", step: 0, loss: null, bestLoss: null, firstLoss: null, firstHeldOutLoss: null, seconds: 0, started: null, changed: null, saved: false, place: null } as const;
+  const fresh = { status: "interrupted", step: 0, loss: null, smoothedLoss: null, bestLoss: null, bestStep: null, busy: false, firstLoss: null, firstHeldOutLoss: null, seconds: 0, started: null, changed: null, saved: false, place: null } as const;
   const id = `2026-11-21-${name.toLowerCase().replace(/\W+/g, "-")}-${runs.all.length}e5f`;
-  add(runs.add({ ...like, ...fresh, id, name, steps, data }));
+  add(runs.add({ ...like, ...fresh, metrics: [], id, name, steps, data }));
   return id;
 }
 

@@ -18,11 +18,13 @@ export interface Line {
   ys: Values;
   /** A line in the background, a line, dots, or a line with dots. */
   look: "thin" | "line" | "dots" | "dotted";
-  /** The token of its colour; `temper` runs through the colours of tempering along the whole axis. */
+  /** The token of its colour. */
   colour: string;
   /** Lengths of dashes and gaps, in pixels. */
   dash?: number[];
   shape?: Shape;
+  /** Up to where it would go on: a dotted line hints at that. */
+  until?: number;
   /** Writes its last value at its end. */
   write?: (value: number) => string;
 }
@@ -47,14 +49,10 @@ export interface Frame {
   top: number;
   width: number;
   height: number;
-  /** The ends of the whole axis, shown or not. */
-  ends: [number, number];
   colour: (token: string) => string;
   font: string;
 }
 
-/** Where the colours of tempering stand along a run. */
-const TEMPER: [number, string][] = [[0, "--straw"], [0.35, "--bronze"], [0.62, "--purple"], [0.85, "--blue"], [1, "--steel"]];
 /** Dots are at least so many pixels apart on average. */
 const DOTS_APART = 12;
 
@@ -91,18 +89,50 @@ export function extent(seen: Seen[], positive: boolean): [number, number] | unde
 }
 
 export function paint(frame: Frame, seen: Seen[]) {
-  const { ctx, left, top, width, height, ratio } = frame;
+  const { ctx, ratio } = frame;
+  clipped(frame, 0, () => {
+    ctx.lineJoin = "round";
+    for (const { line, picked } of seen) {
+      if (line.look !== "dots") stroke(frame, line, picked);
+      if (line.until) hint(frame, line, line.until);
+    }
+  });
+  // One at the end of the axis is whole.
+  clipped(frame, 5 * ratio, () => {
+    for (const { line, picked } of seen) if (line.look === "dots" || line.look === "dotted") dots(frame, line, picked);
+  });
+  for (const { line, picked } of seen) write(frame, line, picked);
+}
+
+/** Draws what lies in the frame, or so many pixels beside it. */
+function clipped({ ctx, left, top, width, height, ratio }: Frame, beside: number, draw: () => void) {
   ctx.save();
   ctx.beginPath();
-  ctx.rect(left, top - 4 * ratio, width + 4 * ratio, height + 8 * ratio);
+  ctx.rect(left - beside, top - 5 * ratio, width + 2 * beside, height + 10 * ratio);
   ctx.clip();
-  ctx.lineJoin = "round";
-  for (const { line, picked } of seen) {
-    if (line.look !== "dots") stroke(frame, line, picked);
-    if (line.look === "dots" || line.look === "dotted") dots(frame, line, picked);
-  }
+  draw();
   ctx.restore();
-  for (const { line, picked } of seen) write(frame, line, picked);
+}
+
+/** Hints that a line goes on, level, as far as its end is seen. */
+function hint({ ctx, ratio, x, y, colour }: Frame, { xs, unit = 1, ys }: Line, until: number) {
+  const at = lastKnown(xs, ys);
+  if (at < 0 || xs[at]! * unit >= until) return;
+  ctx.beginPath();
+  ctx.moveTo(x(xs[at]! * unit) + 6 * ratio, y(ys.values[at]!));
+  ctx.lineTo(x(until), y(ys.values[at]!));
+  ctx.strokeStyle = colour("--ink-3");
+  ctx.lineWidth = 1.5 * ratio;
+  ctx.setLineDash([1.5 * ratio, 4 * ratio]);
+  ctx.stroke();
+  ctx.setLineDash([]);
+}
+
+/** Where the last value stands that is known, or -1. */
+function lastKnown(xs: number[], { values }: Values): number {
+  let at = Math.min(xs.length, values.length) - 1;
+  while (at >= 0 && values[at] !== values[at]) at -= 1;
+  return at;
 }
 
 function stroke(frame: Frame, line: Line, picked: number[]) {
@@ -119,7 +149,7 @@ function stroke(frame: Frame, line: Line, picked: number[]) {
       drawn = true;
     }
   }
-  ctx.strokeStyle = line.colour === "temper" ? temper(frame) : frame.colour(line.colour);
+  ctx.strokeStyle = frame.colour(line.colour);
   ctx.lineWidth = (line.look === "thin" ? 1 : 2) * ratio;
   ctx.globalAlpha = line.look === "thin" ? 0.7 : 1;
   ctx.setLineDash((line.dash ?? []).map((length) => length * ratio));
@@ -170,12 +200,12 @@ function trace(ctx: CanvasRenderingContext2D, shape: Shape, x: number, y: number
 function write(frame: Frame, line: Line, picked: number[]) {
   if (!line.write || picked.length === 0) return;
   const { ctx, ratio, x, y, left, width } = frame;
-  const { values } = line.ys;
-  let at = Math.min(line.xs.length, values.length) - 1;
-  while (at > 0 && values[at] !== values[at]) at -= 1;
-  const end = x(line.xs[at]! * (line.unit ?? 1));
-  const value = values[at]!;
-  if (value !== value || end > left + width + 1 || end < left) return;
+  const at = lastKnown(line.xs, line.ys);
+  const end = x((line.xs[at] ?? NaN) * (line.unit ?? 1));
+  const value = line.ys.values[at] ?? NaN;
+  if (value !== value || !(end <= left + width + 1 && end >= left)) return;
+  // Behind what hints that it goes on, and behind a dot at its end.
+  const beside = Math.max(end, line.until ? Math.min(x(line.until), left + width) : 0) + 9 * ratio;
   const text = line.write(value);
   ctx.save();
   ctx.font = `600 ${11 * ratio}px ${frame.font}`;
@@ -184,17 +214,10 @@ function write(frame: Frame, line: Line, picked: number[]) {
   ctx.lineWidth = 4 * ratio;
   ctx.lineJoin = "round";
   ctx.textBaseline = "middle";
-  const fits = end + 8 * ratio + ctx.measureText(text).width <= ctx.canvas.width;
+  const fits = beside + ctx.measureText(text).width <= ctx.canvas.width;
   ctx.textAlign = fits ? "left" : "right";
-  const place = [fits ? end + 8 * ratio : end, y(value) - (fits ? 0 : 14 * ratio)] as const;
+  const place = [fits ? beside : end, y(value) - (fits ? 0 : 14 * ratio)] as const;
   ctx.strokeText(text, ...place);
   ctx.fillText(text, ...place);
   ctx.restore();
-}
-
-function temper(frame: Frame): CanvasGradient {
-  const [from, to] = frame.ends.map(frame.x) as [number, number];
-  const gradient = frame.ctx.createLinearGradient(from, 0, to, 0);
-  for (const [at, token] of TEMPER) gradient.addColorStop(at, frame.colour(token));
-  return gradient;
 }

@@ -12,8 +12,6 @@ export interface Shown {
   /** The part of the axes that is shown. */
   view: [number, number];
   range: [number, number];
-  /** The ends of the whole axis. */
-  ends: [number, number];
   wholeX: boolean;
   formatX: (value: number) => string;
   formatY: (values: number[]) => string[];
@@ -60,13 +58,13 @@ export function plotIn(host: HTMLElement, height: number, log: boolean, colours:
   const { fontFamily: font } = getComputedStyle(host);
   const axis: uPlot.Axis = { stroke: () => colours.of("--ink-3"), ticks: { show: false }, font: `11px ${font}` };
   const brush = (u: uPlot) => {
-    const { seen, view, range, ends } = shown();
+    const { seen, view, range } = shown();
     const { left, top, width, height } = u.bbox;
     const up = (value: number) => (log ? Math.log10(value) : value);
     const [low, high] = [up(range[0]), up(range[1])];
     const x = (value: number) => left + ((value - view[0]) / (view[1] - view[0])) * width;
     const y = (value: number) => top + (1 - (up(value) - low) / (high - low)) * height;
-    paint({ ctx: u.ctx, ratio: uPlot.pxRatio, x, y, left, top, width, height, ends, colour: colours.of, font }, seen);
+    paint({ ctx: u.ctx, ratio: uPlot.pxRatio, x, y, left, top, width, height, colour: colours.of, font }, seen);
   };
   const select = (u: uPlot) => {
     const { left, width } = u.select;
@@ -77,7 +75,8 @@ export function plotIn(host: HTMLElement, height: number, log: boolean, colours:
     {
       width: host.clientWidth,
       height,
-      padding: [12, 16, 0, 0],
+      // A value that is written at the end of a line stands there.
+      padding: [12, () => (shown().seen.some(({ line }) => line.write) ? 48 : 16), 0, 0],
       legend: { show: false },
       cursor: {
         y: false,

@@ -25,6 +25,8 @@ export interface Kind {
   shown: { title: string; none: string };
   /** What a run came to, in words, the most telling first. */
   verdict: (run: RunView) => string[];
+  /** What that means, in a sentence or two. */
+  meaning?: (run: RunView) => string;
   uses: Use[];
 }
 
@@ -85,6 +87,8 @@ export interface Metric {
   label: string;
   value: number | null;
   higherIsBetter: boolean;
+  /** Of how many it is the share, where it is one. */
+  of: number | null;
 }
 
 /** Something that can be done with what a run learned. */

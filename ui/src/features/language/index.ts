@@ -1,7 +1,7 @@
 // Models that read and write text.
 
 import type { RunView } from "../../api";
-import { loss } from "../../lib/format";
+import { count, loss } from "../../lib/format";
 import type { Tile } from "../kind";
 import FineTuneSign from "./FineTuneSign.svelte";
 import ScratchSign from "./ScratchSign.svelte";
@@ -29,10 +29,31 @@ export const tiles: Tile[] = [
   },
 ];
 
-export function verdict({ bestLoss, firstHeldOutLoss, loss: last }: RunView): string[] {
-  if (bestLoss !== null && firstHeldOutLoss !== null && bestLoss < firstHeldOutLoss) return [`Held-out loss ${loss(firstHeldOutLoss)} → ${loss(bestLoss)}`];
-  if (bestLoss !== null) return [`Held-out loss ${loss(bestLoss)}`];
-  return last === null ? [] : [`Loss ${loss(last)}`, "no held-out data"];
+/** The held-out questions that were answered word for word after the last step. */
+function answers({ metrics }: RunView): { right: number; of: number } | undefined {
+  const found = metrics.find(({ name }) => name === "right_answers");
+  return found?.of ? { right: Math.round(found.value * found.of), of: found.of } : undefined;
+}
+
+/** The loss at its best. One that never fell below that of the untrained model says so. */
+function learned({ bestLoss, firstHeldOutLoss, smoothedLoss }: RunView): string[] {
+  if (bestLoss === null) return smoothedLoss === null ? [] : [`Loss ${loss(smoothedLoss)}`, "no held-out data"];
+  if (firstHeldOutLoss === null) return [`Held-out loss ${loss(bestLoss)}`];
+  return [bestLoss < firstHeldOutLoss ? `Held-out loss ${loss(firstHeldOutLoss)} → ${loss(bestLoss)}` : `Held-out loss ${loss(bestLoss)}, no better than before training`];
+}
+
+export function verdict(run: RunView): string[] {
+  const asked = answers(run);
+  // Where no answer has to be word for word, none is; that says nothing.
+  return asked?.right ? [`${asked.right} of ${asked.of} held-out questions right`, ...learned(run)] : learned(run);
+}
+
+export function meaning(run: RunView): string {
+  const { bestLoss, bestStep, steps } = run;
+  const asked = answers(run);
+  const best = bestStep === null || bestStep === 0 ? "" : ` The best was ${bestStep === steps ? "the last step" : `at step ${count(bestStep)} of ${count(steps)}`}.`;
+  const none = asked?.right === 0 ? ` None of ${asked.of} held-out answers matched word for word.` : "";
+  return bestLoss === null ? "" : `Lower is better.${best}${none}`;
 }
 
 export { default as Choices } from "./Choices.svelte";

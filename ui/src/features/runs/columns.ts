@@ -26,9 +26,9 @@ export class Columns {
   readonly #reach: number;
   #hours = 0;
 
-  /** `steps` is how many steps the run has, and `smoothing` the part of them that a smoothed value is taken from. */
-  constructor(steps: number, smoothing = 1 / 200) {
-    this.#reach = Math.max(5, steps * smoothing);
+  /** `steps` is how many steps the run has: of a longer one, a smoothed value is taken from more of them. */
+  constructor(steps: number) {
+    this.#reach = Math.max(10, steps / 100);
   }
 
   /** The names of the series that it has, and what is measured on held-out data. */

@@ -48,7 +48,7 @@ const AMOUNTS = { canLog: false, fromZero: true };
 /** What runs that count in this unit can be looked at by. */
 export function looksOf(unit: string, runs: Columns[]): Look[] {
   const looks: Look[] = [
-    { ...NUMBERS, title: "Loss", legend: "line: smoothed · dots: held-out", series: "loss", smooth: true, measure: "loss" },
+    { ...NUMBERS, title: "Loss", legend: "line: smoothed", series: "loss", smooth: true, measure: "loss" },
     { title: "Learning rate", legend: "of each step", series: "learning_rate", canLog: true, fromZero: true, value: rate, short: rate, axis: (values) => values.map(rate) },
     { ...NUMBERS, title: "Gradient norm", legend: "before clipping · line: smoothed", series: "gradient_norm", smooth: true, alone: true },
     { ...AMOUNTS, title: "Memory", legend: "in use after each step", series: "memory", alone: true, value: bytes, short: bytes, axis: bytesAxis },
@@ -56,6 +56,7 @@ export function looksOf(unit: string, runs: Columns[]): Look[] {
   ];
   const measures = new Map(runs.flatMap((columns) => columns.measures.map(({ name, label }) => [name, label] as const)));
   for (const [measure, label] of measures) {
+    if (runs.every((columns) => isSingle(columns, measure))) continue;
     if (looks.every((look) => look.measure !== measure)) looks.push({ ...NUMBERS, title: label, legend: "on held-out data", measure });
   }
   for (const series of new Set(runs.flatMap((columns) => columns.names))) {
@@ -64,14 +65,26 @@ export function looksOf(unit: string, runs: Columns[]): Look[] {
   return looks;
 }
 
-/** The lines of a run. */
-export function linesOf({ series, smooth, measure, short }: Look, columns: Columns): Line[] {
+/** Whether it was measured once where other things were measured again and again: that is a figure, and no chart. */
+function isSingle(columns: Columns, measure: string): boolean {
+  const { values } = columns.heldOut(measure);
+  return values.length > 1 && values.filter((value) => value === value).length < 2;
+}
+
+/** The lines of a run, with what is to come hinted up to a step. */
+export function linesOf({ series, smooth, measure, short }: Look, columns: Columns, until = 0): Line[] {
   const lines: Line[] = [];
   const xs = columns.steps;
   if (series && smooth) lines.push({ xs, ys: columns.of(series), look: "thin", colour: "--line-strong" });
-  if (series) lines.push({ xs, ys: smooth ? columns.smooth(series) : columns.of(series), look: "line", colour: "temper", write: short });
+  if (series) lines.push({ xs, ys: smooth ? columns.smooth(series) : columns.of(series), look: "line", colour: "--blue", write: short, until });
   if (measure) lines.push({ xs: columns.heldOutSteps, ys: columns.heldOut(measure), look: "dots", colour: "--ink" });
   return lines;
+}
+
+/** What the lines are, in words. */
+export function legendOf({ legend, series, measure }: Look, columns: Columns): string {
+  const dots = series !== undefined && measure !== undefined && columns.heldOut(measure).last() !== undefined;
+  return dots ? `${legend} · dots: held-out` : legend;
 }
 
 /** The last value that is known. */

@@ -30,7 +30,7 @@ export function toldBy(events: EventsView): Told {
       // No device uses no memory: 0 says that nobody knows.
       memory: memoryBytes.map((bytes) => bytes || null),
     },
-    evaluations: events.evaluations.map(({ step, loss, metrics }) => ({ step, metrics: [{ name: "loss", label: "Loss", value: loss, higherIsBetter: false }, ...metrics] })),
+    evaluations: events.evaluations.map(({ step, loss, metrics }) => ({ step, metrics: [{ name: "loss", label: "Loss", value: loss, higherIsBetter: false, of: null }, ...metrics] })),
     shown: events.exhibits,
   };
 }

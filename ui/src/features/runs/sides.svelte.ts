@@ -1,10 +1,11 @@
 // Runs side by side.
 
 import { untrack } from "svelte";
-import { api, type PlanLineView, type RunView } from "../../api";
+import { api, type RunView } from "../../api";
 import { SHAPES, type Shape } from "../../components/paint";
-import { best, Columns, highest, mean } from "./columns";
-import { rateOf, toldBy, unitOf } from "./series";
+import { best, Columns } from "./columns";
+import { settingsOf, type Setting } from "./plan";
+import { kindOfRun, toldBy, unitOf } from "./series";
 import { isHeld, standing } from "./standing";
 
 /** How a run is told from the others: by more than its colour. */
@@ -19,22 +20,11 @@ export interface Side {
   mark: Mark;
   /** Nothing until it is read. */
   run?: RunView;
-  plan: PlanLineView[];
+  settings: Setting[];
   columns?: Columns;
-  figures?: Figures;
+  /** The best of what was measured on held-out data beside the loss, by name. */
+  best?: Record<string, number | undefined>;
   error?: unknown;
-}
-
-/** What a run came to. */
-export interface Figures {
-  heldOut: number | null;
-  loss: number | null;
-  seconds: number | null;
-  /** Units in a second. */
-  rate: number | undefined;
-  peak: number | null | undefined;
-  /** The best of what else was measured on held-out data, by name. */
-  best: Record<string, number | undefined>;
 }
 
 /** More than this can't be told apart. */
@@ -43,8 +33,6 @@ const COLOURS = ["--bronze", "--blue", "--purple", "--straw", "--ink", "--steel"
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 3, 2, 3, 2, 3]];
 const MARKS: Mark[] = COLOURS.map((colour, at) => ({ colour, dash: DASHES[at] ?? [], shape: SHAPES[at] ?? "circle" }));
 
-/** Lines of several runs cross; they are drawn calmer than the line of one. */
-const SMOOTHING = 1 / 60;
 /** Rows that are added before the page may do something else. */
 const ROWS = 5000;
 /** How often runs that are running are read again, in milliseconds. */
@@ -63,7 +51,7 @@ export class Sides {
     const { all } = this;
     const mark = MARKS.find((each) => all.every((side) => side.mark !== each));
     if (!mark || all.some((side) => side.id === id)) return;
-    this.all = [...all, { id, mark, plan: [] }];
+    this.all = [...all, { id, mark, settings: [] }];
     void this.#read(id);
   }
 
@@ -83,13 +71,14 @@ export class Sides {
   async #read(id: string) {
     try {
       const [run, events, plan] = await Promise.all([api.run(id), api.runEvents(id), api.runPlan(id)]);
-      const columns = new Columns(run.steps, SMOOTHING);
+      const columns = new Columns(run.steps);
       const told = toldBy(events);
       for (let from = 0; from === 0 || from < told.steps.length; from += ROWS) {
         if (from > 0) await new Promise((next) => setTimeout(next));
         columns.take(told, from, Math.min(from + ROWS, told.steps.length));
       }
-      this.#put(id, { run, plan, columns, figures: figures(run, columns) });
+      const measured = columns.measures.map(({ name, higherIsBetter }) => [name, best(columns.heldOut(name).values, higherIsBetter)]);
+      this.#put(id, { run, settings: settingsOf(plan, kindOfRun(run)), columns, best: Object.fromEntries(measured) as Side["best"] & object });
     } catch (error) {
       this.#put(id, { error });
     }
@@ -99,17 +88,6 @@ export class Sides {
     this.all = this.all.map((side) => (side.id === id ? { ...side, ...more } : side));
     this.tick += 1;
   }
-}
-
-function figures(run: RunView, columns: Columns): Figures {
-  return {
-    heldOut: run.bestLoss,
-    loss: columns.smooth("loss").last() ?? run.loss,
-    seconds: run.seconds,
-    rate: mean(columns.of("rate").values) ?? rateOf(run) ?? undefined,
-    peak: run.peakMemoryBytes ?? highest(columns.of("memory").values),
-    best: Object.fromEntries(columns.measures.map(({ name, higherIsBetter }) => [name, best(columns.heldOut(name).values, higherIsBetter)])),
-  };
 }
 
 /** What runs count in, together. */

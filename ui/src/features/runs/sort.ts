@@ -11,7 +11,7 @@ export type Key = "name" | "what" | "loss" | "step" | "time" | "when" | "status"
 const VALUE: Record<Key, (run: RunView) => string | number | null> = {
   name: ({ name }) => name.toLowerCase(),
   what: ({ what }) => what.toLowerCase(),
-  loss: ({ bestLoss, loss }) => bestLoss ?? loss,
+  loss: ({ bestLoss, smoothedLoss }) => bestLoss ?? smoothedLoss,
   step: ({ step, steps }) => step / Math.max(steps, 1),
   time: ({ seconds }) => seconds,
   when: ({ changed }) => changed,

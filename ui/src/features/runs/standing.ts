@@ -21,26 +21,12 @@ export function word(run: RunView, place: number | null = run.place): string {
 /** Whether an engine has it in memory. */
 export const isHeld = (stands: Standing) => stands === "running" || stands === "paused";
 
-/** Whether it is over or on its way, so that it can be continued. */
+/** Whether it is over or on its way, so that it can be resumed. */
 export const canContinue = (stands: Standing) => !["running", "waiting", "finished"].includes(stands);
 
 export function ordinal(place: number): string {
   const teens = place % 100 > 10 && place % 100 < 14;
   return `${place}${(!teens && ["th", "st", "nd", "rd"][place % 10]) || "th"}`;
-}
-
-/** What happened to a run that is not running by itself, and what continuing it does. */
-export function explanation(run: RunView, stands: Standing): string | undefined {
-  const again = run.saved
-    ? "Continue resumes from the last checkpoint, with identical results."
-    : "Nothing was saved yet, so Continue begins at the first step.";
-  if (stands === "paused" && run.problem !== null) return `Waits, saved, and continues by itself: ${run.problem}.`;
-  if (stands === "interrupted") return `The run was cut off at step ${count(run.step)}: the app or the computer went down. ${again}`;
-  if (stands === "stopped") return `Stopped at step ${count(run.step)}${run.saved ? " and saved" : ""}. ${again}`;
-  if (stands === "failed" && run.forceHelps) {
-    return "Continue looks again. Resume anyway takes it as it is now, from the last checkpoint; the losses are then no longer those the run would have had.";
-  }
-  return stands === "failed" ? again : undefined;
 }
 
 /** What is said aloud when a run ends, or does something else than before. */
