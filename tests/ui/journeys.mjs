@@ -79,6 +79,19 @@ describe("a person", { concurrency: 2 }, () => {
     await shows(status(page), "Waiting");
   });
 
+  scenario("looks into the settings of a run in the words of the form, and comes back", { page: "run", id: "2026-11-20-support-tone-3e90" }, async (page) => {
+    const settings = button(page, "Settings of the run");
+    await settings.click();
+    const panel = page.getByRole("dialog", { name: "Settings of Support tone" });
+    await panel.getByText("Adapter rank").waitFor();
+    assert.equal(await panel.getByText("lora.rank").count(), 0);
+    await panel.getByRole("searchbox").fill("learning rate");
+    await until(() => panel.getByText("Adapter rank").count(), (count) => count === 0);
+    await page.keyboard.press("Escape");
+    await panel.waitFor({ state: "detached" });
+    assert.ok(await settings.evaluate((it) => it === document.activeElement));
+  });
+
   scenario("finds a run among others by words", { page: "runs" }, async (page) => {
     await page.getByRole("searchbox", { name: "Search runs" }).fill("shakespeare rate");
     // One, and the head of the table.
