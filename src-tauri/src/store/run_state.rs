@@ -392,18 +392,7 @@ impl RunState {
                 self.seconds += millis / 1e3;
                 self.use_memory(memory_bytes, peak_bytes);
             }
-            TrainEvent::Evaluated {
-                step,
-                loss,
-                metrics,
-                best,
-                millis,
-                ..
-            } => {
-                self.seconds += millis / 1e3;
-                self.metrics.clone_from(metrics);
-                self.evaluated(*step, *loss, *best);
-            }
+            TrainEvent::Evaluated { .. } => self.evaluated(event),
             TrainEvent::Waiting {
                 why, missing_bytes, ..
             } => self.wait(why, *missing_bytes),
@@ -432,8 +421,21 @@ impl RunState {
         }
     }
 
-    /// Held-out data had this loss after a step.
-    fn evaluated(&mut self, step: usize, loss: f64, best: bool) {
+    /// Held-out data was looked at.
+    fn evaluated(&mut self, event: &TrainEvent) {
+        let &TrainEvent::Evaluated {
+            step,
+            loss,
+            ref metrics,
+            best,
+            millis,
+            ..
+        } = event
+        else {
+            return;
+        };
+        self.seconds += millis / 1e3;
+        self.metrics.clone_from(metrics);
         if step == 0 {
             self.first_held_out_loss.get_or_insert(loss);
         }
