@@ -208,7 +208,7 @@ impl Options {
                 let dtypes = LoadDtypes { storage, compute };
                 return load_decoder(&ModelFolder::open(folder)?, dtypes, false, device);
             }
-            Some(file) => read_json(file, "read the model's config")?,
+            Some(file) => read_json(file, "read the model’s config")?,
             None => smollm2_135m(),
         };
         let config = DecoderConfig::from_json(&config)?;

@@ -84,7 +84,7 @@ impl Parameter {
             let frozen = if self.trainable() { "" } else { ", is frozen" };
             let given = tensor.dims();
             return Err(Error::Data(format!(
-                "`{name}` is {dims:?}{frozen}, and can't take the value of a {given:?}"
+                "`{name}` is {dims:?}{frozen}, and can’t take the value of a {given:?}"
             )));
         };
         Ok(var.set(&tensor.to_dtype(var.dtype())?.to_device(var.device())?)?)

@@ -282,7 +282,7 @@ fn an_engine_for_cuda_that_does_not_start_is_a_sentence_and_the_rest_works() {
     let output = app.run_command(app.command_of(program, &["device"]), "");
     output.ended(0);
     let expected =
-        "the engine for CUDA that stands beside Anneal can't be used: the engine ended with code 3";
+        "the engine for CUDA that stands beside Anneal can’t be used: the engine ended with code 3";
     output.notes(expected);
     // Which it is depends on the machine.
     output.shows("\nUsed: ");

@@ -354,7 +354,7 @@ fn hostile_names_and_sizes_stay_outside() {
     repository.about["tags"] = json!(["license:\u{202e}tim"]);
     server.add(repository);
     let shown = ask(&app, &server, "hub show Maker/Tiny");
-    let left_out = format!("{} of its files can't be kept here", hostile.len());
+    let left_out = format!("{} of its files can’t be kept here", hostile.len());
     shown.check(0, &[&left_out]);
     let hides = shown.stdout.contains(['\u{1b}', '\u{202e}', '\u{7}']);
     assert!(!hides, "{shown:?}");

@@ -4,7 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stderr,
-    reason = "a test that can't continue has failed"
+    reason = "a test that can’t continue has failed"
 )]
 
 mod app;

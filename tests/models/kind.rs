@@ -87,7 +87,7 @@ impl Kind for Line {
             units_per_step: 8,
             epochs: Chosen::new(4.0, "a line is soon found"),
             learning_rate: Chosen::new(0.1, "a line is smooth"),
-            weight_decay: Chosen::new(0.0, "two numbers can't be too many"),
+            weight_decay: Chosen::new(0.0, "two numbers can’t be too many"),
             beta2: Chosen::new(0.99, "the usual value"),
         };
         (plan, basis)

@@ -533,7 +533,7 @@ impl Fields<'_> {
     }
 
     fn required(&self, name: &str) -> Result<usize> {
-        let missing = || Error::setting(name, "is missing from the model's config");
+        let missing = || Error::setting(name, "is missing from the model’s config");
         self.count(name)?.ok_or_else(missing)
     }
 }

@@ -300,7 +300,7 @@ impl Decoder {
         } = input;
         if rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(rows) {
             return Err(Error::Data(format!(
-                "{} tokens don't divide into {rows} rows",
+                "{} tokens don’t divide into {rows} rows",
                 tokens.len()
             )));
         }
@@ -310,7 +310,7 @@ impl Decoder {
         {
             let known = self.config.vocab_size;
             return Err(Error::Data(format!(
-                "token {token} is not one of the model's {known}"
+                "token {token} is not one of the model’s {known}"
             )));
         }
         let length = tokens.len() / rows;
@@ -443,7 +443,7 @@ impl Attention {
             .iter()
             .find(|(window, _)| *window == kind.window)
             .map(|(_, spans)| spans);
-        let spans = spans.ok_or_else(|| Error::Data("a layer's window has no spans".to_owned()))?;
+        let spans = spans.ok_or_else(|| Error::Data("a layer’s window has no spans".to_owned()))?;
         let y = attention(&q, &k, &v, spans, self.scoring)?;
         self.output.forward(tape, &join_heads(&y)?)
     }

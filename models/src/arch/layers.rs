@@ -352,7 +352,7 @@ mod tests {
         let written = save_model(&decoder(true), &json!({}), folder.path());
         assert_eq!(
             written.unwrap_err().to_string(),
-            "the model can't be written whole: 14 of its weights are in quantized blocks; save its adapter"
+            "the model can’t be written whole: 14 of its weights are in quantized blocks; save its adapter"
         );
         assert_eq!(folder.path().read_dir().unwrap().count(), 0);
     }

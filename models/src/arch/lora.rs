@@ -95,7 +95,7 @@ pub fn attach(decoder: &mut Decoder, config: &LoraConfig, weights: &mut dyn Weig
     })?;
     if attached == 0 {
         let problem = format!(
-            "names none of the model's linear layers; they are `{}`",
+            "names none of the model’s linear layers; they are `{}`",
             known.join("`, `")
         );
         return Err(Error::setting("lora.targets", problem));

@@ -156,7 +156,7 @@ pub(super) fn plan(
     match case.dtype {
         Some(dtype) if dtype != plan.run.dtype.compute => Err(Error::setting(
             "dtype.compute",
-            format!("can't be {dtype} on {}", device.kind),
+            format!("can’t be {dtype} on {}", device.kind),
         )),
         _ => Ok(plan),
     }

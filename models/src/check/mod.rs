@@ -378,7 +378,7 @@ mod tests {
             );
             assert!(
                 avoiding(&others, || bits(name)) == with_kernel,
-                "{name}: another's name avoids it"
+                "{name}: another’s name avoids it"
             );
             if with_kernel != composed {
                 differ.push(name);

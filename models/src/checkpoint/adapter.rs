@@ -63,7 +63,7 @@ pub fn load_adapter(decoder: &mut Decoder, folder: &Path) -> Result<LoraConfig> 
 /// Reads peft's `adapter_config.json`. What can't be served here is an error that says so.
 pub fn read_adapter_config(folder: &Path) -> Result<LoraConfig> {
     let path = folder.join(ADAPTER_CONFIG);
-    let json = read_json(&path, "read the adapter's config")?;
+    let json = read_json(&path, "read the adapter’s config")?;
     let wrong = |problem: String| Error::format(&path, problem);
     let kind = json
         .get("peft_type")

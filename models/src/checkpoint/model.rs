@@ -21,7 +21,7 @@ pub fn save_model(decoder: &Decoder, config: &Json, folder: &Path) -> Result<()>
     let quantized = decoder.parameters().quantized_count();
     if quantized > 0 {
         return Err(Error::Data(format!(
-            "the model can't be written whole: {quantized} of its weights are in quantized blocks; save its adapter"
+            "the model can’t be written whole: {quantized} of its weights are in quantized blocks; save its adapter"
         )));
     }
     let weights = decoder.parameters().iter();

@@ -64,7 +64,7 @@ pub fn read_state(folder: &Path) -> Result<Map<String, Json>> {
     let damaged = |problem: &str| Error::format(&path, format!("`{STATE}` {problem}"));
     let text = fs::read(&path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => damaged("is missing"),
-        _ => Error::file("read the run's state", &path)(error),
+        _ => Error::file("read the run’s state", &path)(error),
     })?;
     let text = String::from_utf8(text).map_err(|_| damaged("is not text"))?;
     let fields: Map<String, Json> =

@@ -247,7 +247,7 @@ impl Batches {
     pub fn resume(&mut self, position: Position) -> Result<()> {
         if position.data != self.position.data {
             return Err(Error::Data(
-                "the run can't continue where it stopped: the data, its order or its length is not what it was; start a \
+                "the run can’t continue where it stopped: the data, its order or its length is not what it was; start a \
                  new run, or bring back the files and settings"
                     .to_owned(),
             ));

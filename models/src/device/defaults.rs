@@ -101,7 +101,7 @@ pub struct Limit {
 const NOT_HERE_YET: [(&str, &str); 2] = [
     (
         "No 8-bit optimizer",
-        "Not here yet. It would save memory only where all weights are trained; an adapter's state is small.",
+        "Not here yet. It would save memory only where all weights are trained; an adapter’s state is small.",
     ),
     (
         "No quantized weights",
@@ -138,7 +138,7 @@ pub fn limits(device: &FoundDevice, bf16_checked: bool) -> Vec<Limit> {
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Devices\n\n<!-- Generated from models/src/device/defaults.rs and dtypes.json. Edit those. -->\n\n\
-         What Anneal uses on each device when you don't ask for something else, and why. `anneal train --plan` shows \
+         What Anneal uses on each device when you don’t ask for something else, and why. `anneal train --plan` shows \
          the same reasons for your run.\n\n## Number formats\n",
     );
     for class in DeviceClass::ALL {

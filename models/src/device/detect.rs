@@ -168,11 +168,11 @@ fn unusable_cards(root: &Path, built_with_cuda: bool) -> Vec<FoundDevice> {
             (NVIDIA, false, true) => (DeviceKind::Cuda, "this build has no CUDA engine"),
             (NVIDIA, false, false) => (
                 DeviceKind::Cuda,
-                "this build has no CUDA engine, and NVIDIA's driver is not installed",
+                "this build has no CUDA engine, and NVIDIA’s driver is not installed",
             ),
             (NVIDIA, true, false) => (
                 DeviceKind::Cuda,
-                "NVIDIA's driver is not installed; install it and start again",
+                "NVIDIA’s driver is not installed; install it and start again",
             ),
             // With engine and driver the card has been found by asking the driver; other makers have no engine.
             _ => continue,
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_card_without_an_engine_or_driver_is_named_and_explained() {
         let (amd, nvidia) = (["card0", AMD, "0x744c"], ["card1", NVIDIA, "0x2336"]);
-        let rocm = "Rocm AMD graphics card (PCI 1002:744c): it would need an engine built for AMD's ROCm, which candle has \
+        let rocm = "Rocm AMD graphics card (PCI 1002:744c): it would need an engine built for AMD’s ROCm, which candle has \
                     no release of";
         let is_a_socket = ["card0-HDMI-A-1", AMD, "0x744c"];
         for (card, built_with_cuda, driver, expected) in [
@@ -289,14 +289,14 @@ mod tests {
                 nvidia,
                 false,
                 false,
-                "Cuda NVIDIA graphics card (PCI 10de:2336): this build has no CUDA engine, and NVIDIA's driver is not \
+                "Cuda NVIDIA graphics card (PCI 10de:2336): this build has no CUDA engine, and NVIDIA’s driver is not \
                  installed",
             ),
             (
                 nvidia,
                 true,
                 false,
-                "Cuda NVIDIA graphics card (PCI 10de:2336): NVIDIA's driver is not installed; install it and start again",
+                "Cuda NVIDIA graphics card (PCI 10de:2336): NVIDIA’s driver is not installed; install it and start again",
             ),
             // Asking the driver has found it.
             (nvidia, true, true, ""),

@@ -215,7 +215,7 @@ fn why_not(kind: DeviceKind, ordinal: usize, found: &[FoundDevice]) -> String {
     let of_kind = || found.iter().filter(move |device| device.kind == kind);
     if let Some(device) = of_kind().find(|device| device.ordinal == ordinal) {
         let problem = device.problem.as_deref().unwrap_or_default();
-        return format!("{} can't be used: {problem}", device.name);
+        return format!("{} can’t be used: {problem}", device.name);
     }
     let known: Vec<String> = of_kind().map(FoundDevice::setting).collect();
     match (kind, known.is_empty()) {
@@ -236,7 +236,7 @@ fn why_not(kind: DeviceKind, ordinal: usize, found: &[FoundDevice]) -> String {
 fn why_no_gpu(found: &[FoundDevice]) -> String {
     let problems = found.iter().filter_map(|device| {
         let problem = device.problem.as_ref()?;
-        Some(format!("{} can't be used: {problem}", device.name))
+        Some(format!("{} can’t be used: {problem}", device.name))
     });
     let problems: Vec<String> = problems.collect();
     match problems.is_empty() {

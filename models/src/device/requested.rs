@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// Why an AMD card can't be used, as the end of a sentence.
 pub(super) const NEEDS_ROCM: &str =
-    "it would need an engine built for AMD's ROCm, which candle has no release of";
+    "it would need an engine built for AMD’s ROCm, which candle has no release of";
 
 /// The device a user names in a run file or with `--device`: `auto`, `gpu`, `metal`, `cuda`, `cuda:1` or `cpu`.
 ///
@@ -70,7 +70,7 @@ impl FromStr for RequestedDevice {
             ("metal" | "mps", Some(0)) => Ok(Self::Metal),
             ("cuda", Some(ordinal)) => Ok(Self::Cuda(ordinal)),
             ("rocm" | "hip" | "amd", _) => {
-                let problem = format!("is `{text}`; an AMD card can't be used: {NEEDS_ROCM}");
+                let problem = format!("is `{text}`; an AMD card can’t be used: {NEEDS_ROCM}");
                 Err(Error::setting("device", problem))
             }
             _ => {
@@ -130,7 +130,7 @@ mod tests {
             assert_eq!(
                 error,
                 format!(
-                    "`device` is `{text}`; an AMD card can't be used: it would need an engine built for AMD's ROCm, \
+                    "`device` is `{text}`; an AMD card can’t be used: it would need an engine built for AMD’s ROCm, \
                      which candle has no release of"
                 )
             );

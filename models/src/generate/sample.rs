@@ -109,7 +109,7 @@ impl Sampler {
         let mut scores = logits.to_dtype(DType::F32)?.to_vec1::<f32>()?;
         if scores.iter().any(|score| score.is_nan()) {
             let problem =
-                "the model's scores are not numbers; its weights or its dtype are damaged";
+                "the model’s scores are not numbers; its weights or its dtype are damaged";
             return Err(Error::Data(problem.to_owned()));
         }
         if penalizes {

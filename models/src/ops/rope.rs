@@ -163,7 +163,7 @@ impl Rope {
     pub fn rotation(&self, positions: &[u32], rows: usize, device: &Device) -> Result<Rotation> {
         if rows == 0 || !positions.len().is_multiple_of(rows) {
             return Err(Error::Data(format!(
-                "{} positions don't divide into {rows} rows",
+                "{} positions don’t divide into {rows} rows",
                 positions.len()
             )));
         }

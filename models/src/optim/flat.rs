@@ -134,7 +134,7 @@ pub(super) fn refuse_extra(tensors: &BTreeMap<String, Tensor>) -> Result<()> {
     match tensors.keys().next() {
         None => Ok(()),
         Some(key) => Err(Error::Data(format!(
-            "`{key}` is in the saved state, with {} tensors in all that this model doesn't train",
+            "`{key}` is in the saved state, with {} tensors in all that this model doesn’t train",
             tensors.len()
         ))),
     }

@@ -379,7 +379,7 @@ mod tests {
                 let other = state["layer.bias.first_moment"].clone();
                 state.insert("other.bias.first_moment".to_owned(), other);
             },
-            "`other.bias.first_moment` is in the saved state, with 1 tensors in all that this model doesn't train",
+            "`other.bias.first_moment` is in the saved state, with 1 tensors in all that this model doesn’t train",
         );
     }
 

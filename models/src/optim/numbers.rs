@@ -13,7 +13,7 @@ pub(super) const CHUNK: usize = 1 << 14;
 pub(super) fn numbers<R>(tensor: &Tensor, read: impl FnOnce(&[f32]) -> R) -> Result<R> {
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else {
-        bail!("numbers on a device can't be read as a slice");
+        bail!("numbers on a device can’t be read as a slice");
     };
     let (start, end) = offsets(layout)?;
     Ok(read(&storage.as_slice::<f32>()?[start..end]))
@@ -30,7 +30,7 @@ pub(super) fn numbers_mut<R>(tensor: &Tensor, change: impl FnOnce(&mut [f32]) ->
     tensor.inplace_op1(&operation)?;
     match operation.result.into_inner() {
         Some(result) => Ok(result),
-        None => bail!("numbers on a device can't be changed as a slice"),
+        None => bail!("numbers on a device can’t be changed as a slice"),
     }
 }
 

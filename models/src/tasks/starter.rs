@@ -196,7 +196,7 @@ pub fn examine(
 ) -> Result<Examination> {
     if !model.chats {
         return Err(Error::Data(
-            "a model that does not chat can't be asked questions".to_owned(),
+            "a model that does not chat can’t be asked questions".to_owned(),
         ));
     }
     let limits = model.limits(LONGEST_ANSWER_TOKENS);

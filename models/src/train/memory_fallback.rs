@@ -108,7 +108,7 @@ impl MemoryFallback {
                 match stored {
                     Some(new) => {
                         plan.dtype.storage = new;
-                        format!("weights that don't learn are kept in {new} instead of {storage}")
+                        format!("weights that don’t learn are kept in {new} instead of {storage}")
                     }
                     None => {
                         let new = allowed.narrower_dtype;

@@ -397,7 +397,7 @@ impl From<Problems> for Error {
     fn from(problems: Problems) -> Self {
         match problems.0.into_iter().next() {
             Some(Problem { field, problem }) => Self::setting(field, problem),
-            None => Self::setting("request", "can't be planned"),
+            None => Self::setting("request", "can’t be planned"),
         }
     }
 }

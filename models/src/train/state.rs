@@ -235,7 +235,7 @@ pub fn read_saved(folder: &Path) -> Result<Saved> {
     let mut fields = whole::read_state(folder)?;
     let plan = fields.remove(PLAN);
     let progress = serde_json::from_value(Json::Object(fields));
-    let wrong = |error| Error::format(folder.join(STATE), format!("not a run's state: {error}"));
+    let wrong = |error| Error::format(folder.join(STATE), format!("not a run’s state: {error}"));
     Ok(Saved {
         progress: progress.map_err(wrong)?,
         plan,

@@ -270,7 +270,7 @@ fn answer(
     if io::stdin().is_terminal() {
         let ended = match said.answer.ended {
             AnswerEnded::MaxTokens => ", cut at max_tokens",
-            AnswerEnded::Context => ", cut where the model's context is full",
+            AnswerEnded::Context => ", cut where the model’s context is full",
             AnswerEnded::Asked => ", stopped",
             AnswerEnded::StopToken | AnswerEnded::StopText => "",
         };

@@ -64,7 +64,7 @@ struct Inspect {
     /// Count tokens and write conversations as this model does.
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// Learn from the assistant's words only, or from all.
+    /// Learn from the assistant’s words only, or from all.
     #[arg(long, value_parser = word::<Learn>, default_value = "assistant")]
     learn: Learn,
     /// Show how many rows would be cut at so many tokens.
@@ -118,7 +118,7 @@ fn show(found: &Inspection, terminal: &Terminal) {
         terminal.line(format_args!("  {}", file.reason));
         let problems = match file.problems {
             0 => "all usable".to_owned(),
-            problems => format!("{} more can't be used", count(problems as u64)),
+            problems => format!("{} more can’t be used", count(problems as u64)),
         };
         if file.layout.is_some() || file.problems > 0 {
             terminal.line(format_args!(

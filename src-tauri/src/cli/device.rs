@@ -33,7 +33,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    /// Opens the app although its settings can't be read, if they are to be changed.
+    /// Opens the app although its settings can’t be read, if they are to be changed.
     pub(super) fn open_all_the_same(
         &self,
         home: Option<&Path>,
@@ -94,7 +94,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
 fn details(device: &FoundDevice) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(problem) = &device.problem {
-        lines.push(format!("can't be used: {problem}"));
+        lines.push(format!("can’t be used: {problem}"));
     }
     match (device.total_bytes, device.free_bytes) {
         (Some(total), Some(free)) => {

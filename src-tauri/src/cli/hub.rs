@@ -77,7 +77,7 @@ enum Command {
     Rm {
         #[command(flatten)]
         named: Named,
-        /// Don't ask.
+        /// Don’t ask.
         #[arg(long, short)]
         yes: bool,
     },

@@ -36,7 +36,7 @@ const STOPPED: u8 = 130;
     name = "anneal",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong command or run file, 3 the Hub can't be asked, 4 memory ran out after saving, 130 stopped by Ctrl-C after saving."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong command or run file, 3 the Hub can’t be asked, 4 memory ran out after saving, 130 stopped by Ctrl-C after saving."
 )]
 struct Arguments {
     #[command(flatten)]
@@ -49,7 +49,7 @@ struct Arguments {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Everywhere")]
 struct GlobalArguments {
-    /// Keep runs, models and settings in this folder instead of the system's.
+    /// Keep runs, models and settings in this folder instead of the system’s.
     #[arg(
         long,
         global = true,
@@ -136,7 +136,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Whether JSON is asked for, by arguments that can't be read as a whole.
+/// Whether JSON is asked for, by arguments that can’t be read as a whole.
 fn asks_for_json() -> bool {
     let mut words = std::env::args_os().take_while(|word| word != "--");
     words.any(|word| word == "--json")

@@ -54,7 +54,7 @@ enum Command {
         /// The runs.
         #[arg(required = true)]
         runs: Vec<String>,
-        /// Don't ask.
+        /// Don’t ask.
         #[arg(long, short)]
         yes: bool,
     },

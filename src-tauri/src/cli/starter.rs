@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{host::Host, store::runs, wire::error::Result};
 
-/// How many of the examination's answers are shown.
+/// How many of the examination’s answers are shown.
 const SAMPLES: usize = 3;
 
 /// Make a small model from nothing in minutes, with no network and no file.

@@ -69,7 +69,7 @@ pub(super) struct Arguments {
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
-    /// Refuse what the device can't do safely, instead of taking the next best.
+    /// Refuse what the device can’t do safely, instead of taking the next best.
     #[arg(long)]
     strict: bool,
     /// Change any field of the run file, such as lora.rank=16. Can be given several times.

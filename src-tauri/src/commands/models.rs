@@ -58,7 +58,7 @@ pub(super) fn delete_model(app: State<'_, App>, path: String) -> Result<u64> {
     let model = find(&app, &path)?;
     if model.place != ModelPlace::Own {
         return Err(AppError::invalid(format!(
-            "`{path}` does not lie in the app's own folder, so it is not deleted here"
+            "`{path}` does not lie in the app’s own folder, so it is not deleted here"
         )));
     }
     // A link in the app's folder leads to files of somebody else.

@@ -73,7 +73,7 @@ impl Host {
         if repository.left_out > 0 {
             let count = repository.left_out;
             uses.notes.push(format!(
-                "{count} of its files can't be kept here, because of their names, sizes or number."
+                "{count} of its files can’t be kept here, because of their names, sizes or number."
             ));
         }
         if repository.kind == RepositoryKind::Data {
@@ -96,7 +96,7 @@ impl Host {
             ),
             None if repository.gate.is_some() => {}
             None => uses.notes.push("It has no config.json, which says what a model is.".to_owned()),
-            Some((_, Err(error))) => uses.notes.push(format!("Anneal can't compute it: {error}.")),
+            Some((_, Err(error))) => uses.notes.push(format!("Anneal can’t compute it: {error}.")),
             Some((_, Ok(config))) => {
                 uses.context = Some(config.max_position_embeddings);
                 uses.can_train = has_weights && has_file("tokenizer.json");
@@ -112,7 +112,7 @@ impl Host {
             }.to_owned());
         } else if has_weights && !has_file("tokenizer.json") {
             uses.notes
-                .push("It has no tokenizer.json, so Anneal can't read text for it.".to_owned());
+                .push("It has no tokenizer.json, so Anneal can’t read text for it.".to_owned());
         }
         if uses.can_talk && !repository.answers {
             uses.notes
@@ -154,7 +154,7 @@ pub(super) fn talk_bytes_in(folder: &Path, choice: &Choice) -> Option<u64> {
         true => PathBuf::from(base_of(folder).ok()?),
         false => folder.to_owned(),
     };
-    let config = read_json(&base.join(CONFIG), "read the model's config").ok()?;
+    let config = read_json(&base.join(CONFIG), "read the model’s config").ok()?;
     let config = DecoderConfig::from_json(&config).ok()?;
     talk_bytes(&config, choice).ok()
 }

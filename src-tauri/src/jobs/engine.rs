@@ -361,7 +361,7 @@ impl Drop for Engine {
 }
 
 /// What is said of an engine for CUDA that stands beside this program and does not start.
-const CUDA_PROBLEM: &str = "the engine for CUDA that stands beside Anneal can't be used";
+const CUDA_PROBLEM: &str = "the engine for CUDA that stands beside Anneal can’t be used";
 
 /// All devices of this machine, as the engines see them. An engine that can't start is a sentence.
 pub(crate) fn devices() -> (Vec<FoundDevice>, Vec<String>) {
@@ -374,7 +374,7 @@ pub(crate) fn devices() -> (Vec<FoundDevice>, Vec<String>) {
     };
     let own = own_program();
     let beside = own.as_deref().ok().and_then(cuda_program);
-    let mut found = seen_by(own, "the engine can't be asked").unwrap_or_default();
+    let mut found = seen_by(own, "the engine can’t be asked").unwrap_or_default();
     if let Some(mut cards) = beside.and_then(|program| seen_by(Ok(program), CUDA_PROBLEM)) {
         // It sees the cards that the other only knows by name.
         cards.retain(|it| it.kind == DeviceKind::Cuda);

@@ -229,15 +229,15 @@ fn stay_on_device(plan: &RunPlan, choice: &Choice) -> Result<()> {
         return Ok(());
     }
     let (device, other) = (plan.device, &choice.device.name);
-    let message = format!("the run was trained on {device}, which can't be used now");
+    let message = format!("the run was trained on {device}, which can’t be used now");
     let hint = format!(
-        "bring it back, or change `device` or `memory_fallback.cpu` in the run's `run.yaml` to continue with {other}"
+        "bring it back, or change `device` or `memory_fallback.cpu` in the run’s `run.yaml` to continue with {other}"
     );
     Err(AppError::failed(message).with_hint(hint))
 }
 
 /// Ends the engine, with the reason as the last words of its log.
-#[expect(clippy::print_stderr, reason = "an engine's standard error is its log")]
+#[expect(clippy::print_stderr, reason = "an engine’s standard error is its log")]
 fn give_up(error: &models::Error) -> ! {
     eprintln!("{error}");
     process::abort();

@@ -71,7 +71,7 @@ fn patience() -> Duration {
     seconds.map_or(TIMEOUT, Duration::from_secs)
 }
 
-#[expect(clippy::print_stderr, reason = "an engine's standard error is its log")]
+#[expect(clippy::print_stderr, reason = "an engine’s standard error is its log")]
 fn log(message: &str) {
     eprintln!("{message}");
 }

@@ -38,7 +38,7 @@ impl Work {
         (
             Self::Examination,
             "examination",
-            "the starter's examination",
+            "the starter’s examination",
         ),
         (Self::Run, "run", "a run"),
         (Self::Trial, "trial", "the trial of a run"),

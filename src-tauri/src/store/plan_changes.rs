@@ -77,7 +77,7 @@ pub(crate) fn check(
         let average = field == "ema" && (before.ema > 0.0) != (now.ema > 0.0);
         if average || is_in(field, &shape) || (is_in(field, &order) && !insists) {
             let message = format!("{sentence}, and what was saved does not fit that");
-            let hint = format!("put `{field}` back to {was} in the run's `run.yaml`");
+            let hint = format!("put `{field}` back to {was} in the run’s `run.yaml`");
             let error = AppError::failed(message).with_field(field);
             return Err(match is_in(field, &order) {
                 true => error.with_hint(hint).unless_forced(),

@@ -141,7 +141,7 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
             let Some((_, expected)) = message.split_once(", expected ") else {
                 return wrong(message);
             };
-            AppError::invalid(format!("`--set {change}` can't be read"))
+            AppError::invalid(format!("`--set {change}` can’t be read"))
                 .with_field(field)
                 .with_hint(format!("it takes {expected}"))
         })?;
@@ -344,7 +344,7 @@ mod tests {
             ),
             (
                 "steps=many",
-                "`--set steps=many` can't be read",
+                "`--set steps=many` can’t be read",
                 Some("it takes a whole number"),
             ),
             (
@@ -369,7 +369,7 @@ mod tests {
             ),
             (
                 "steps.more=8",
-                "`--set steps.more=8` can't be read",
+                "`--set steps.more=8` can’t be read",
                 Some("it takes a whole number"),
             ),
         ] {

@@ -238,9 +238,9 @@ impl RunProgress {
             0 => {}
             1 => state
                 .damage
-                .push("1 line of `events.jsonl` can't be read and is left out".to_owned()),
+                .push("1 line of `events.jsonl` can’t be read and is left out".to_owned()),
             count => state.damage.push(format!(
-                "{count} lines of `events.jsonl` can't be read and are left out"
+                "{count} lines of `events.jsonl` can’t be read and are left out"
             )),
         }
         let trained = is_taken_on || run.is_locked()?;

@@ -66,7 +66,7 @@ pub(crate) fn create(paths: &Paths, resolved: &AnyResolved) -> Result<Run> {
         let folder = paths.runs.join(&id);
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,
-            made => made.map_err(AppError::file("make the run's folder", &folder))?,
+            made => made.map_err(AppError::file("make the run’s folder", &folder))?,
         }
         let run = Run { id, folder };
         replace_file(&run.plan_file(), run_file::write(resolved)?.as_bytes())?;
@@ -295,7 +295,7 @@ impl Run {
                 Ok(()) => Ok(false),
                 Err(TryLockError::WouldBlock) => Ok(true),
                 Err(TryLockError::Error(error)) => {
-                    Err(AppError::file("look at the run's lock", &path)(error))
+                    Err(AppError::file("look at the run’s lock", &path)(error))
                 }
             },
         }

@@ -82,7 +82,7 @@ pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<Stri
         } else {
             "bring back what it was"
         };
-        let hint = format!("{what}, or name the right file in the run's `run.yaml`");
+        let hint = format!("{what}, or name the right file in the run’s `run.yaml`");
         return Err(AppError::failed(message).with_hint(hint).unless_forced());
     }
     if sources != known {

@@ -57,7 +57,7 @@ pub(crate) fn at_its_line(
     };
     // What was expected is what to do about it.
     match message.split_once(", expected ") {
-        Some((_, expected)) => error("can't be read").with_hint(format!("it takes {expected}")),
+        Some((_, expected)) => error("can’t be read").with_hint(format!("it takes {expected}")),
         None => error(&message),
     }
 }

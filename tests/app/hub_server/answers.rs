@@ -95,7 +95,7 @@ impl Asking<'_> {
             _ => Err(refusal(
                 404,
                 "",
-                "Sorry, we can't find the page you are looking for.",
+                "Sorry, we can’t find the page you are looking for.",
             )),
         }
     }

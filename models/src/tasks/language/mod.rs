@@ -185,7 +185,7 @@ impl Task for LanguageTask {
     fn restore(&mut self, state: &Json) -> Result<()> {
         let position = serde_json::from_value(state.clone()).map_err(|error| {
             Error::Data(format!(
-                "the saved position in the data can't be read: {error}"
+                "the saved position in the data can’t be read: {error}"
             ))
         })?;
         self.train.resume(position)

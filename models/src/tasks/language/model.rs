@@ -142,7 +142,7 @@ impl LanguageModel {
 /// The folder of the model that the adapter in `folder` belongs to.
 pub fn base_of(folder: &Path) -> Result<String> {
     let path: PathBuf = folder.join(ADAPTER_CONFIG);
-    let json = read_json(&path, "read the adapter's config")?;
+    let json = read_json(&path, "read the adapter’s config")?;
     let base = json.get("base_model_name_or_path").and_then(Json::as_str);
     base.map(str::to_owned)
         .ok_or_else(|| Error::format(&path, "does not name its base model"))

@@ -123,7 +123,7 @@ const FULL: MethodDefaults = MethodDefaults {
     epochs_why: "with every weight learning, more than two passes tend to memorize",
     tokens_per_step: 8192,
     weight_decay: 0.01,
-    weight_decay_why: "a little, so that weights don't drift",
+    weight_decay_why: "a little, so that weights don’t drift",
     beta2: 0.999,
     beta2_why: "the usual value for fine-tuning",
 };

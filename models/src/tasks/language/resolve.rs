@@ -141,7 +141,7 @@ impl Resolver<'_> {
         {
             Some(size) if (size as usize) < found => self.problem(
                 "scratch.config.vocab_size",
-                format!("is {size}, smaller than the tokenizer's {found}"),
+                format!("is {size}, smaller than the tokenizer’s {found}"),
             ),
             Some(_) => {}
             None => {
@@ -224,7 +224,7 @@ impl Resolver<'_> {
         let packing = self.take("data.packing", &request.packing, || {
             Chosen::new(
                 true,
-                "no part of a batch is empty, and rows don't see each other",
+                "no part of a batch is empty, and rows don’t see each other",
             )
         });
         let length = self.length(context);
@@ -247,7 +247,7 @@ impl Resolver<'_> {
         let skip_bad_rows = self.take("data.skip_bad_rows", &request.skip_bad_rows, || {
             Chosen::new(
                 false,
-                "a row that can't be read is better looked at than lost",
+                "a row that can’t be read is better looked at than lost",
             )
         });
         let plan = TextDataPlan {

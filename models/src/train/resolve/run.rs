@@ -114,7 +114,7 @@ impl<K: Kind> Resolver<'_, K> {
             let warmup = (steps * 3 / 100).clamp(5, 200).min(steps / 2);
             Chosen::new(
                 warmup,
-                "3 % of the run and 5 steps at least, so that the first ones don't break anything",
+                "3 % of the run and 5 steps at least, so that the first ones don’t break anything",
             )
         });
         if warmup_steps > steps {
@@ -180,7 +180,7 @@ impl<K: Kind> Resolver<'_, K> {
         let clip_norm = self.take("clip_norm", &request.clip_norm, || {
             Chosen::new(
                 defaults::CLIP_NORM,
-                "one strange batch can't undo many good ones",
+                "one strange batch can’t undo many good ones",
             )
         });
         self.within("clip_norm", clip_norm, 0.0, 1e6);

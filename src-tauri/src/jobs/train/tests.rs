@@ -241,7 +241,7 @@ fn broken_events_are_left_out_and_counted_and_a_run_goes_on_after_the_highest_nu
     let state = home.run.state().unwrap();
     assert_eq!(
         state.damage,
-        ["2 lines of `events.jsonl` can't be read and are left out"]
+        ["2 lines of `events.jsonl` can’t be read and are left out"]
     );
     train_until(&home.run, STEPS, false).unwrap();
     let after = home.run.events().unwrap();
@@ -349,7 +349,7 @@ fn settings_that_changed_are_named_and_the_run_goes_on_where_what_was_saved_fits
             "`scratch.config.hidden_size` was 8 when step 6 was saved, and is 16 now, and what was saved does not fit \
              that",
             Some(
-                "put `scratch.config.hidden_size` back to 8 in the run's `run.yaml`, or start a new run"
+                "put `scratch.config.hidden_size` back to 8 in the run’s `run.yaml`, or start a new run"
             )
         )
     );

@@ -165,7 +165,7 @@ impl RepositoryFolder {
     pub(crate) fn link(&self, commit: &str, name: &str, digest: &Digest) -> Result<()> {
         let relative = relative_path(name).ok_or_else(|| {
             let name = names::shown(name);
-            AppError::failed(format!("a file can't be called `{name}` here"))
+            AppError::failed(format!("a file can’t be called `{name}` here"))
         })?;
         let depth = relative.components().count();
         let path = self.snapshot(commit).join(relative);

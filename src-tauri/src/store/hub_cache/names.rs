@@ -95,7 +95,7 @@ impl FromStr for RepositoryId {
         let text = shown(text);
         Err(
             AppError::invalid(format!("`{text}` is no name of the Hugging Face Hub")).with_hint(
-                "a name is the maker's, a slash and the repository's: HuggingFaceTB/SmolLM2-135M",
+                "a name is the maker’s, a slash and the repository’s: HuggingFaceTB/SmolLM2-135M",
             ),
         )
     }
