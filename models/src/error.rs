@@ -74,6 +74,17 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// A file of a model that was cut off or overwritten. What a library said of it is kept apart.
+    #[error("{problem}: `{}`", path.display())]
+    Damaged {
+        /// What is wrong, in our words: `the weights are incomplete`.
+        problem: String,
+        /// What the library said, or what was counted.
+        details: String,
+        /// Last in the message, since it may name the user.
+        path: PathBuf,
+    },
+
     /// Data that can't be learned from: nothing in it, no column known, rows too long for the model.
     #[error("{0}")]
     Data(String),
@@ -137,6 +148,27 @@ impl Error {
         }
     }
 
+    /// A file of a model that holds something else than its writer meant, and what was said of it.
+    pub fn damaged(
+        path: impl AsRef<Path>,
+        problem: impl Into<String>,
+        details: impl ToString,
+    ) -> Self {
+        Self::Damaged {
+            problem: problem.into(),
+            details: details.to_string(),
+            path: path.as_ref().to_owned(),
+        }
+    }
+
+    /// What a library said, where the message is in our words.
+    pub fn details(&self) -> Option<&str> {
+        match self {
+            Self::Damaged { details, .. } => Some(details),
+            _ => None,
+        }
+    }
+
     /// Whether this is about memory that ran out, in whatever words the device has for it.
     pub fn is_out_of_memory(&self) -> bool {
         match self {
@@ -174,6 +206,7 @@ impl Error {
                 "set a smaller `batch.rows`, a smaller `data.max_length`, or `gradient_checkpointing: true`"
                     .to_owned(),
             ),
+            Self::Damaged { .. } => Some("download the model again".to_owned()),
             Self::NotFinite { .. } => Some("lower the learning rate, or compute in f32".to_owned()),
             _ => None,
         }

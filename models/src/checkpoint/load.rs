@@ -31,7 +31,7 @@ impl StoredWeights {
         // never changed in place, and each tensor is copied out of the mapping.
         let files = unsafe { MmapedSafetensors::multi(files) };
         let files =
-            files.map_err(|error| Error::format(&path, format!("not safetensors: {error}")))?;
+            files.map_err(|error| Error::damaged(&path, "the weights are damaged", error))?;
         Ok(Self {
             files,
             path,
@@ -126,6 +126,8 @@ pub fn load_decoder(
 ) -> Result<Decoder> {
     let config = DecoderConfig::from_json(&folder.config)?;
     let tied = config.tie_word_embeddings;
+    // What was cut off is said in our words, before a library meets it.
+    folder.parameter_count()?;
     let mut weights = StoredWeights::open(
         &folder.weight_files,
         folder.path.clone(),

@@ -168,6 +168,10 @@ impl Terminal {
         for other in &error.others {
             let _ = writeln!(stderr, "{word} {other}");
         }
+        if let Some(details) = &error.details {
+            let word = style("details:").for_stderr().bold();
+            let _ = writeln!(stderr, "{word} {details}");
+        }
         if let Some(hint) = &error.hint {
             let word = style("hint:").for_stderr().cyan().bold();
             let _ = writeln!(stderr, "{word} {hint}");

@@ -19,6 +19,10 @@ pub(crate) struct AppError {
     pub(crate) message: String,
     /// What to try next, if we know.
     pub(crate) hint: Option<String>,
+    /// What a library said, where the message is in our words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "gui", specta(optional))]
+    pub(crate) details: Option<String>,
     /// The setting at fault, as in a run file, if there is one.
     pub(crate) field: Option<String>,
     /// Whether the same works when it is forced.
@@ -59,6 +63,7 @@ impl AppError {
             code: Code::Failed,
             message: message.into(),
             hint: None,
+            details: None,
             field: None,
             force_helps: false,
             others: Box::default(),
@@ -128,6 +133,7 @@ impl From<models::Error> for AppError {
         };
         Self {
             hint: error.hint(),
+            details: error.details().map(str::to_owned),
             ..base
         }
     }

@@ -192,7 +192,12 @@ impl Kind for Language {
     ) -> Result<LanguageFacts> {
         let model = request.task.model.as_deref();
         let model = model.filter(|_| needs_model(&request.task));
-        let shape = |folder| DecoderConfig::from_json(&ModelFolder::open(folder)?.config);
+        let shape = |folder| {
+            let model = ModelFolder::open(folder)?;
+            // Weights that were cut off are found now, and not when the run has begun.
+            model.parameter_count()?;
+            DecoderConfig::from_json(&model.config)
+        };
         Ok(LanguageFacts {
             model: model.map(shape).transpose()?,
             data: read.map(|read| read.facts.clone()).unwrap_or_default(),

@@ -7,6 +7,7 @@ use serde::Serialize;
 use specta::Type;
 
 use super::{ModelPlace, StoredModel, model_bytes};
+use crate::wire::error::AppError;
 
 /// A model.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
@@ -29,7 +30,7 @@ pub(crate) struct ModelView {
     /// Whether it was taught to answer; otherwise it continues text.
     answers: bool,
     /// Why it can't be trained or talked to.
-    problem: Option<String>,
+    problem: Option<AppError>,
 }
 
 impl From<StoredModel> for ModelView {
@@ -48,17 +49,17 @@ impl From<StoredModel> for ModelView {
             path: path.display().to_string(),
         };
         match ModelFolder::open(&path) {
-            Err(error) => view.problem = Some(error.to_string()),
+            Err(error) => view.problem = Some(error.into()),
             Ok(folder) => {
                 let architecture = folder.config.get("model_type");
                 view.architecture = architecture.and_then(|it| it.as_str()).map(str::to_owned);
                 match DecoderConfig::from_json(&folder.config) {
                     Ok(config) => view.context = Some(config.max_position_embeddings),
-                    Err(error) => view.problem = Some(error.to_string()),
+                    Err(error) => view.problem = Some(error.into()),
                 }
                 match folder.parameter_count() {
                     Ok(count) => view.parameters = Some(count),
-                    Err(error) => view.problem = Some(error.to_string()),
+                    Err(error) => view.problem = Some(error.into()),
                 }
             }
         }
