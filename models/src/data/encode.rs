@@ -68,34 +68,64 @@ pub fn encode(
     learn: Learn,
     max_length: usize,
 ) -> Encoded {
-    let each: Vec<Result<Vec<TokenRow>, String>> = rows
-        .par_iter()
-        .map(|row| token_rows(row, tokenizer, template, learn, max_length))
-        .collect();
-
     let mut encoded = Encoded::default();
-    for (row, result) in rows.iter().zip(each) {
-        let problem = |reason| problem(dataset, row, reason);
-        match result {
-            Err(reason) => encoded.problems.push(problem(reason)),
-            Ok(token_rows) => {
-                encoded.split_by_turn += usize::from(token_rows.len() > 1);
-                for token_row in token_rows {
-                    encoded.truncated += usize::from(token_row.is_truncated());
-                    if token_row.learned_tokens() > 0 {
-                        encoded.rows.push(token_row);
-                        continue;
-                    }
-                    let reason = nothing_learned(token_row.full_length, token_row.tokens.len());
-                    match token_row.is_truncated() {
-                        true => encoded.cut_away.push(problem(reason)),
-                        false => encoded.problems.push(problem(reason)),
-                    }
-                }
-            }
-        }
+    for row in encode_each(dataset, rows, tokenizer, template, learn, max_length) {
+        encoded.add(row);
     }
     encoded
+}
+
+/// The same for each row by itself.
+pub fn encode_each(
+    dataset: &Dataset,
+    rows: &[Row],
+    tokenizer: &Tokenizer,
+    template: &ChatTemplate,
+    learn: Learn,
+    max_length: usize,
+) -> Vec<Encoded> {
+    let each = rows.par_iter().map(|row| {
+        let problem = |reason| problem(dataset, row, reason);
+        match token_rows(row, tokenizer, template, learn, max_length) {
+            Err(reason) => Encoded {
+                problems: vec![problem(reason)],
+                ..Encoded::default()
+            },
+            Ok(token_rows) => Encoded::of_row(token_rows, problem),
+        }
+    });
+    each.collect()
+}
+
+impl Encoded {
+    fn of_row(token_rows: Vec<TokenRow>, problem: impl Fn(String) -> Problem) -> Self {
+        let mut encoded = Self {
+            split_by_turn: usize::from(token_rows.len() > 1),
+            ..Self::default()
+        };
+        for token_row in token_rows {
+            encoded.truncated += usize::from(token_row.is_truncated());
+            if token_row.learned_tokens() > 0 {
+                encoded.rows.push(token_row);
+                continue;
+            }
+            let reason = nothing_learned(token_row.full_length, token_row.tokens.len());
+            match token_row.is_truncated() {
+                true => encoded.cut_away.push(problem(reason)),
+                false => encoded.problems.push(problem(reason)),
+            }
+        }
+        encoded
+    }
+
+    /// Adds rows that come after these.
+    pub fn add(&mut self, more: Self) {
+        self.rows.extend(more.rows);
+        self.problems.extend(more.problems);
+        self.cut_away.extend(more.cut_away);
+        self.truncated += more.truncated;
+        self.split_by_turn += more.split_by_turn;
+    }
 }
 
 /// A row as tokens, or why it can't be.
@@ -121,6 +151,7 @@ pub(super) fn problem(dataset: &Dataset, row: &Row, reason: String) -> Problem {
         line: row.line,
         field: None,
         reason,
+        details: None,
     }
 }
 

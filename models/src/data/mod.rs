@@ -23,6 +23,7 @@ pub mod encode;
 pub mod first_rows;
 pub mod format;
 pub mod loader;
+pub mod not_text;
 pub mod outline;
 pub mod pack;
 mod parquet;
@@ -248,11 +249,13 @@ fn read_records(
             line,
             field,
             reason,
+            details: None,
         };
         match record? {
-            Err(broken) => dataset
-                .problems
-                .push(problem(broken.line, None, broken.reason)),
+            Err(broken) => dataset.problems.push(Problem {
+                details: broken.details,
+                ..problem(broken.line, None, broken.reason)
+            }),
             Ok(record) => match layout.example(record.values) {
                 Ok(example) => dataset.rows.push(Row {
                     file,
@@ -274,7 +277,11 @@ fn read_records(
 fn no_records(source: &Source) -> Error {
     let first = source.records().find_map(|record| record.ok()?.err());
     let problem = match first {
-        Some(broken) => format!("no row can be read; line {} {}", broken.line, broken.reason),
+        Some(broken) => format!(
+            "no row can be read; line {} {}",
+            broken.line,
+            broken.full_reason()
+        ),
         None => "the file has no rows".to_owned(),
     };
     Error::format(&source.path, problem)

@@ -5,6 +5,8 @@ use std::{fmt, path::PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::source::with_details;
+
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "specta", derive(specta::Type))]
@@ -66,6 +68,9 @@ pub struct Problem {
     pub field: Option<String>,
     /// What is wrong with it.
     pub reason: String,
+    /// What a library said, where the reason is in our words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<String>,
 }
 
 impl Problem {
@@ -153,6 +158,7 @@ impl fmt::Display for Problem {
         if let Some(field) = &self.field {
             write!(out, "`{field}` ")?;
         }
-        write!(out, "{}", self.reason)
+        let reason = with_details(&self.reason, self.details.as_deref());
+        write!(out, "{reason}")
     }
 }

@@ -17,7 +17,10 @@ use encoding_rs::{Encoding, UTF_8};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::parquet::{self, ParquetFile};
+use super::{
+    not_text,
+    parquet::{self, ParquetFile},
+};
 use crate::{Error, Result};
 
 /// What kind of file holds the rows.
@@ -72,21 +75,36 @@ pub struct Broken {
     pub line: u32,
     /// What is wrong.
     pub reason: String,
+    /// What the library said, where the reason is in our words.
+    pub details: Option<String>,
+}
+
+impl Broken {
+    fn new(line: u32, reason: String) -> Self {
+        Self {
+            line,
+            reason,
+            details: None,
+        }
+    }
+
+    /// What is wrong, with what the library said.
+    pub fn full_reason(&self) -> String {
+        with_details(&self.reason, self.details.as_deref())
+    }
+}
+
+/// A sentence, and what a library said in brackets.
+pub(super) fn with_details(reason: &str, details: Option<&str>) -> String {
+    match details {
+        Some(details) => format!("{reason} ({details})"),
+        None => reason.to_owned(),
+    }
 }
 
 /// File name endings that a folder is searched for.
 const ENDINGS: [&str; 10] = [
     "jsonl", "ndjson", "json", "csv", "tsv", "tab", "parquet", "txt", "text", "md",
-];
-
-/// Beginnings of files that people try and that are not text.
-const NOT_TEXT: [(&[u8], &str); 6] = [
-    (b"PARE", "an encrypted Parquet file; decrypt it first"),
-    (b"ARROW1", "an Arrow file; convert it to JSON lines first"),
-    (b"\x1f\x8b", "compressed with gzip; unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "compressed with zstd; unpack it first"),
-    (b"PK\x03\x04", "a zip archive; unpack it first"),
-    (b"%PDF", "a PDF; save its text first"),
 ];
 
 /// The files meant by paths: a file is itself, a folder is every data file in it and below, in order of name.
@@ -119,6 +137,7 @@ impl Source {
     ///
     /// The standard takes `latin-1` for windows-1252, which differs only where Latin-1 has control characters.
     pub fn read(path: &Path, encoding: Option<&str>) -> Result<Self> {
+        not_text::check_name(path)?;
         let failed = || Error::file("read the data", path);
         let mut file = File::open(path).map_err(failed())?;
         let mut bytes = Vec::new();
@@ -139,9 +158,7 @@ impl Source {
 
     /// A file that was read, or the beginning of one. It is text.
     pub(super) fn from_bytes(path: &Path, bytes: Vec<u8>, encoding: Option<&str>) -> Result<Self> {
-        if let Some((_, what)) = NOT_TEXT.iter().find(|(start, _)| bytes.starts_with(start)) {
-            return Err(Error::format(path, format!("this is {what}")));
-        }
+        not_text::check_bytes(path, &bytes, encoding)?;
         if ending_of(path) == "parquet" {
             let problem =
                 "the name says Parquet, and the file is not one; download or copy it again";
@@ -229,7 +246,7 @@ fn table_row(header: &csv::StringRecord, row: &csv::StringRecord) -> Result<Reco
             row.len(),
             header.len()
         );
-        return Err(Broken { line, reason });
+        return Err(Broken::new(line, reason));
     }
     let values = header
         .iter()
@@ -247,12 +264,12 @@ fn json_lines(text: &str) -> impl Iterator<Item = Result<Record, Broken>> {
     numbered.map(|(row, line)| match serde_json::from_str(row) {
         Ok(value) => record(value, line),
         Err(error) => Err(Broken {
+            reason: match error.is_eof() {
+                true => "is not complete JSON".to_owned(),
+                false => "is not JSON".to_owned(),
+            },
+            details: Some(format!("{}, at column {}", plain(&error), error.column())),
             line,
-            reason: format!(
-                "is not JSON: {}, at column {}",
-                plain(&error),
-                error.column()
-            ),
         }),
     })
 }
@@ -345,10 +362,10 @@ impl Iterator for JsonList<'_> {
 fn record(value: Value, line: u32) -> Result<Record, Broken> {
     match value {
         Value::Object(values) => Ok(Record { line, values }),
-        other => Err(Broken {
-            line,
-            reason: format!("is {}, not an object with named values", kind(&other)),
-        }),
+        other => {
+            let reason = format!("is {}, not an object with named values", kind(&other));
+            Err(Broken::new(line, reason))
+        }
     }
 }
 
@@ -410,16 +427,11 @@ fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String> {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.as_bytes();
         let line = 1 + bytes[..at].iter().filter(|&&byte| byte == b'\n').count();
-        let guess = match bytes {
-            [0xFF, 0xFE, ..] => "utf-16le",
-            [0xFE, 0xFF, ..] => "utf-16be",
-            _ => "latin-1",
-        };
         Error::format(
             path,
             format!(
                 "not UTF-8 at byte {at} (0x{:02X}, line {line}); if the text has another encoding, name it, for \
-                 example `encoding: {guess}`",
+                 example `encoding: latin-1`",
                 bytes[at]
             ),
         )

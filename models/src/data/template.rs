@@ -108,7 +108,7 @@ impl ChatTemplate {
                         ", whose marks its vocabulary lacks: they are spelled in ordinary tokens"
                     }
                 };
-                let reason = format!("ChatML, because there is no chat template{spelled}");
+                let reason = format!("ChatML (default){spelled}");
                 (CHAT_ML, TemplateOrigin::ChatMl, reason)
             }
         };

@@ -120,7 +120,7 @@ fn records(source: &Source, is_whole: bool) -> Result<Vec<Result<Values, String>
     for record in source.records() {
         found.push(match record {
             Ok(Ok(record)) => Ok(record.values),
-            Ok(Err(broken)) => Err(format!("line {} {}", broken.line, broken.reason)),
+            Ok(Err(broken)) => Err(format!("line {} {}", broken.line, broken.full_reason())),
             Err(error) if is_whole => return Err(error),
             Err(error) => Err(error.to_string()),
         });
