@@ -39,6 +39,8 @@ pub(crate) struct Host {
     pub(crate) hub: Arc<Hub>,
     /// The data that was last planned with.
     read_data: Mutex<Option<plan::ReadData>>,
+    /// The data that a page looks at.
+    looked: Mutex<Option<Arc<inspect::Looked>>>,
 }
 
 /// The field of the settings that names the device of a run that does not.
@@ -54,6 +56,7 @@ impl Host {
             settings: Mutex::new(settings),
             devices: Devices::default(),
             read_data: Mutex::default(),
+            looked: Mutex::default(),
             paths,
         };
         Ok((host, warnings))

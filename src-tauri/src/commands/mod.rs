@@ -71,6 +71,8 @@ pub(crate) struct App {
     pub(crate) check_turn: Mutex<()>,
     /// How far the check is that is running.
     checking: Mutex<Option<CheckProgressView>>,
+    /// How often a count of data was asked for, or its end: one that began before ends.
+    counts_asked: Arc<AtomicU32>,
     /// Whether the benchmark should end.
     stop_bench: AtomicBool,
     /// Whether the steps that are tried should end.
@@ -123,6 +125,7 @@ impl App {
             checks_asked: AtomicU32::default(),
             check_turn: Mutex::default(),
             checking: Mutex::default(),
+            counts_asked: Arc::default(),
             stop_bench: false.into(),
             stop_trial: false.into(),
             window: Mutex::default(),

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::hub::Hub;
 
+mod adding;
 mod fetching;
 mod measuring;
 // Elsewhere paths and what the system says are written otherwise.
@@ -187,52 +188,6 @@ fn a_run_that_does_not_fit_is_refused_with_ways_that_fit() {
 }
 
 #[test]
-fn data_is_added_looked_at_read_otherwise_and_removed() {
-    let window = Window::open();
-    let file = window.home.path().join("questions.csv");
-    fs::write(
-        &file,
-        b"problem,solution\nWo liegt K\xf6ln?,Am Rhein\nUnd Rom?,Am Tiber\n",
-    )
-    .unwrap();
-    let set = window.call("add_data", json!({ "path": file }));
-    let id = set["id"].as_str().unwrap();
-    let inspect = |request: Value| {
-        let request = with(json!({"columns": {}, "skipBadRows": false}), request);
-        let asked = json!({"id": id, "request": request, "model": null});
-        window.call("inspect_data", asked)
-    };
-    let refused = inspect(json!({}));
-    contains(&refused["problem"]["message"], "not UTF-8");
-    let unmapped = inspect(json!({"encoding": "latin-1"}));
-    assert_eq!(unmapped["columns"], json!(["problem", "solution"]));
-    assert!(unmapped["problem"]["message"].is_string());
-
-    let request = json!({
-        "encoding": "latin-1", "columns": {"prompt": "problem", "completion": "solution"}, "skipBadRows": false,
-    });
-    let read = inspect(request.clone());
-    assert_eq!(read["problem"], json!(null));
-    assert_eq!(read["content"]["rows"], json!(2));
-    let learned = read["content"]["example"].as_array().unwrap().iter();
-    let learned: String = learned
-        .filter(|segment| segment["learned"] == json!(true))
-        .map(|segment| segment["text"].as_str().unwrap())
-        .collect();
-    assert!(
-        learned.contains("Am Rhein") && !learned.contains("Wo liegt"),
-        "{learned}"
-    );
-
-    window.call("change_data", json!({"id": id, "request": request}));
-    let sets = window.call("data_sets", json!({}));
-    assert_eq!(sets[0]["request"]["encoding"], json!("latin-1"));
-    window.call("remove_data", json!({ "id": id }));
-    assert_eq!(window.call("data_sets", json!({})), json!([]));
-    assert!(file.exists());
-}
-
-#[test]
 fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
     let window = Window::open();
     let filled = with(window.small_run(), json!({"steps": "3"}));
@@ -278,41 +233,6 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
         window.refused("open_chat", nowhere)["code"],
         "invalid_request"
     );
-}
-
-#[test]
-fn models_are_added_where_they_lie_and_only_own_ones_are_deleted() {
-    let window = Window::open();
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens");
-    let model = checkpoint_below(&golden).expect("a checkpoint among the goldens");
-    window.call("import_model", json!({ "path": model }));
-    let listed = || {
-        let models = window.call("models", json!({}));
-        let added = models.as_array().unwrap().clone().into_iter();
-        added
-            .filter(|it| it["place"] == "added")
-            .collect::<Vec<_>>()
-    };
-    let added = listed();
-    assert_eq!(added.len(), 1);
-    assert_eq!(added[0]["problem"], json!(null));
-    assert!(added[0]["parameters"].as_f64().unwrap() > 1e3);
-    window.refuses(
-        "delete_model",
-        json!({ "path": added[0]["path"] }),
-        "not deleted here",
-    );
-    window.call("forget_model", json!({ "path": added[0]["path"] }));
-    assert!(listed().is_empty() && model.exists());
-    let empty = window.refused("import_model", json!({ "path": window.home.path() }));
-    assert!(empty["hint"].is_string());
-
-    let own = window.home.path().join("models/mine");
-    fs::create_dir_all(&own).unwrap();
-    fs::write(own.join("config.json"), "{}").unwrap();
-    let freed = window.call("delete_model", json!({ "path": own }));
-    assert_eq!(freed, json!(2));
-    assert!(!own.exists());
 }
 
 #[test]

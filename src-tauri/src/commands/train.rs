@@ -11,7 +11,7 @@ use tauri::State;
 use super::App;
 use crate::{
     host::plan::view::{EstimateView, MeasureView, PlanView},
-    store::{run_file, runs},
+    store::{naming, run_file, runs},
     wire::error::{AppError, Result},
 };
 
@@ -19,7 +19,7 @@ use crate::{
 type Filled = BTreeMap<String, String>;
 
 /// Where the starter's randomness starts.
-const STARTER_SEED: u64 = 42;
+pub(super) const STARTER_SEED: u64 = 42;
 
 /// What a run would be. What is wrong with it is part of the answer.
 #[tauri::command(async)]
@@ -118,7 +118,14 @@ impl App {
     fn start(&self, resolved: &AnyResolved) -> Result<String> {
         // Steps that are tried would share the device with it.
         self.stop_trial.store(true, Ordering::SeqCst);
-        let run = runs::create(&self.host.paths, resolved)?;
+        let mut resolved = resolved.clone();
+        let runs = runs::list(&self.host.paths);
+        let states = runs.iter().filter_map(|run| self.state(run).ok());
+        let plans = states.filter_map(|(_, plan)| plan);
+        let names: Vec<String> = plans.map(|plan| plan.run.name).collect();
+        let name = &mut resolved.plan.run.name;
+        *name = naming::numbered(name, |name| names.iter().any(|it| it == name));
+        let run = runs::create(&self.host.paths, &resolved)?;
         self.host.forget_data();
         let id = run.id.clone();
         self.queue.add(run, false);

@@ -73,6 +73,7 @@ impl Host {
     /// Forgets the data that was planned with; a text of millions of rows is not kept for nothing.
     pub(crate) fn forget_data(&self) {
         *locked(&self.read_data) = None;
+        self.forget_looked();
     }
 
     fn read_data<K: Kind>(

@@ -1,6 +1,6 @@
 //! The starter: its data, and the examination of what has learned from it.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use models::{
     data::starter::{StarterData, starter_data},
@@ -12,6 +12,8 @@ use models::{
 };
 
 use super::Host;
+#[cfg(feature = "gui")]
+use crate::store::data_sets::{self, DataSet};
 use crate::{
     jobs::engine::Engine,
     store::{in_use::Work, runs::Run},
@@ -21,6 +23,10 @@ use crate::{
     },
 };
 
+/// What the sample is called.
+#[cfg(feature = "gui")]
+const SAMPLE: &str = "Sample conversations";
+
 impl Host {
     /// Writes the starter's data, and asks for the model that learns from it.
     pub(crate) fn write_starter(
@@ -28,12 +34,25 @@ impl Host {
         seed: u64,
         device: Option<RequestedDevice>,
     ) -> Result<(StarterData, AnyRequest)> {
+        let (data, file) = self.write_conversations(seed)?;
+        let mut request = starter::request(file);
+        (request.run.seed, request.run.device) = (Some(seed), device);
+        Ok((data, request.map(TaskRequest::from)))
+    }
+
+    /// Writes the starter's data, and adds its conversations as data to try things with.
+    #[cfg(feature = "gui")]
+    pub(crate) fn add_sample_data(&self, seed: u64) -> Result<DataSet> {
+        let (_, file) = self.write_conversations(seed)?;
+        data_sets::add_files(&self.paths, SAMPLE.to_owned(), vec![file])
+    }
+
+    fn write_conversations(&self, seed: u64) -> Result<(StarterData, PathBuf)> {
         let data = starter_data(seed);
         let folder = self.paths.data.join(format!("starter-{seed}"));
         fs::create_dir_all(&folder).map_err(AppError::file("make the folder", &folder))?;
-        let mut request = starter::request(starter::write_data(&data, &folder)?);
-        (request.run.seed, request.run.device) = (Some(seed), device);
-        Ok((data, request.map(TaskRequest::from)))
+        let file = starter::write_data(&data, &folder)?;
+        Ok((data, file))
     }
 
     /// Asks what a starter run has learned every question that was kept aside.

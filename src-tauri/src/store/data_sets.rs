@@ -5,18 +5,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::{data::DataRequest, random::stable_hash};
+use models::{
+    data::{DataRequest, not_text},
+    random::stable_hash,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{paths::Paths, read_list, write_file, write_json};
+use super::{naming, paths::Paths, read_list, write_file, write_json};
 use crate::wire::error::{AppError, Result};
+
+/// What pasted text is called.
+const PASTED: &str = "Pasted text";
 
 /// Some data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DataSet {
     /// Stays the same when its reading changes.
     pub(crate) id: String,
-    /// How it is called: the name of its file or folder.
+    /// How it is called: like its file or folder, and like no other when it was added.
     pub(crate) name: String,
     /// The files, and how they are read.
     pub(crate) request: DataRequest,
@@ -42,14 +48,13 @@ pub(crate) fn add(paths: &Paths, path: &Path) -> Result<DataSet> {
         let path = path.display();
         return Err(AppError::invalid(format!("there is no file `{path}`")));
     }
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let name = name.unwrap_or_else(|| path.display().to_string());
-    add_files(paths, name, vec![path])
+    if path.is_file() {
+        not_text::check_name(&path)?;
+    }
+    add_files(paths, naming::of_data(&path), vec![path])
 }
 
-/// Adds files under one name. Those that were added before are moved to the front and keep how they are read.
+/// Adds files under one name, with a number where that is taken. Those that were added before are moved to the front and keep how they are read.
 pub(crate) fn add_files(paths: &Paths, name: String, files: Vec<PathBuf>) -> Result<DataSet> {
     let mut sets = list(paths)?;
     let known = sets.iter().position(|set| set.request.paths == files);
@@ -57,7 +62,7 @@ pub(crate) fn add_files(paths: &Paths, name: String, files: Vec<PathBuf>) -> Res
         Some(at) => sets.remove(at),
         None => DataSet {
             id: format!("{:08x}", id_of(&files)),
-            name,
+            name: naming::numbered(&name, |name| sets.iter().any(|set| set.name == name)),
             request: DataRequest {
                 paths: files,
                 ..DataRequest::default()
@@ -86,7 +91,7 @@ pub(crate) fn add_text(paths: &Paths, text: &str) -> Result<DataSet> {
         .data
         .join(format!("pasted-{now}-{number:04x}.{ending}"));
     write_file(&path, text.as_bytes())?;
-    add(paths, &path)
+    add_files(paths, PASTED.to_owned(), vec![path])
 }
 
 /// Changes how data is read.
@@ -135,7 +140,10 @@ mod tests {
         fs::write(&file, "Hot steel.\n").unwrap();
         let first = add(&paths, &file).unwrap();
         let pasted = add_text(&paths, "{\"text\": \"a\"}\n").unwrap();
-        assert!(pasted.name.ends_with(".jsonl"), "{}", pasted.name);
+        assert_eq!(
+            (first.name.as_str(), pasted.name.as_str()),
+            ("notes", "Pasted text")
+        );
         let request = DataRequest {
             encoding: Some("latin-1".to_owned()),
             ..DataRequest::default()
@@ -151,6 +159,33 @@ mod tests {
         assert!(list(&paths).unwrap().is_empty());
         assert!(file.exists());
         assert!(!pasted.request.paths[0].exists());
+    }
+
+    #[test]
+    fn data_of_one_name_is_told_apart_and_a_picture_is_no_data() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::new(Some(home.path())).unwrap();
+        let add = |name: &str| {
+            let file = home.path().join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "x").unwrap();
+            add(&paths, &file).map(|set| set.name)
+        };
+        assert_eq!(add("gsm8k/train.jsonl").unwrap(), "gsm8k · train");
+        assert_eq!(add("songs/train.jsonl").unwrap(), "songs · train");
+        assert_eq!(add("a/support.jsonl").unwrap(), "support");
+        assert_eq!(add("b/support.csv").unwrap(), "support 2");
+        assert_eq!(
+            add("a/support.jsonl").unwrap(),
+            "support",
+            "it was there already"
+        );
+        let refused = add("pic.png").unwrap_err();
+        assert!(
+            refused.message.starts_with("pic.png is a picture; "),
+            "{refused}"
+        );
+        assert_eq!(list(&paths).unwrap().len(), 4);
     }
 
     #[test]

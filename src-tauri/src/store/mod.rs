@@ -5,10 +5,14 @@ pub(crate) mod checks;
 pub(crate) mod conversations;
 #[cfg(feature = "gui")]
 pub(crate) mod data_sets;
+#[cfg(feature = "gui")]
+pub(crate) mod dropped;
 pub(crate) mod hub_cache;
 pub(crate) mod in_use;
 pub(crate) mod memory_fallbacks;
 pub(crate) mod models;
+#[cfg(feature = "gui")]
+pub(crate) mod naming;
 pub(crate) mod paths;
 pub(crate) mod plan_changes;
 pub(crate) mod record;

@@ -38,8 +38,18 @@ export const commands = {
 	changeData: (id: string, request: DataRequestView) => typedError<DataSetView, AppError>(__TAURI_INVOKE("change_data", { id, request })),
 	/**  Takes data out of the list. Its files stay. */
 	removeData: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("remove_data", { id })),
-	/**  What is in data, read in some way, and counted as a model would; without a model, as a new one. */
-	inspectData: (id: string, request: DataRequestView, model: string | null) => typedError<InspectionView, AppError>(__TAURI_INVOKE("inspect_data", { id, request, model })),
+	/**  What is in data, read in some way, without counting it. It is kept for what is asked next, until it is closed. */
+	inspectData: (id: string, request: DataRequestView) => typedError<InspectionView, AppError>(__TAURI_INVOKE("inspect_data", { id, request })),
+	/**  Counts data as a model would; without a model, as a new one. Nothing when another count or its end was asked for since. */
+	countData: (id: string, request: DataRequestView, model: string | null, progress: Channel<CountProgressView>) => typedError<CountView | null, AppError>(__TAURI_INVOKE("count_data", { id, request, model, progress })),
+	/**  Some rows that have all the words, those with a problem first; at most 200. */
+	dataRows: (id: string, request: DataRequestView, words: string, from: number, count: number) => typedError<DataRowsView, AppError>(__TAURI_INVOKE("data_rows", { id, request, words, from, count })),
+	/**  Ends the count that is running, and lets go of what was read for it. */
+	closeData: () => typedError<null, AppError>(__TAURI_INVOKE("close_data")),
+	/**  Writes the starter's conversations, and adds them as data to try things with. */
+	addSampleData: () => typedError<DataSetView, AppError>(__TAURI_INVOKE("add_sample_data")),
+	/**  What can be done with a file or folder that was dropped. */
+	lookAtPath: (path: string) => typedError<Dropped, AppError>(__TAURI_INVOKE("look_at_path", { path })),
 	/**  All models, by name. */
 	models: () => typedError<ModelView[], AppError>(__TAURI_INVOKE("models")),
 	/**  Adds a model, or a folder of models, where it lies: nothing is copied. */
@@ -215,6 +225,8 @@ export type AppError = {
 	message: string,
 	/**  What to try next, if we know. */
 	hint: string | null,
+	/**  What a library said, where the message is in our words. */
+	details?: string | null,
 	/**  The setting at fault, as in a run file, if there is one. */
 	field: string | null,
 };
@@ -456,27 +468,12 @@ export type Comparison = {
 	mean: number | null,
 };
 
-/**  The usable rows, as a model sees them. */
+/**  The usable rows. */
 export type ContentView = {
 	/**  Whether the rows are one text, learned in windows. */
 	isStream: boolean,
-	/**  Which tokenizer counted, in words. */
-	tokenizer: string,
-	/**  Which chat template was used, in words. Absent when nobody speaks. */
-	template: string | null,
 	rows: number,
-	tokens: number,
-	learnedTokens: number,
-	shortest: number,
-	longest: number,
-	mean: number,
-	/**  So many percent of the rows have at most so many tokens. */
-	percentiles: ([number, number])[],
-	/**  How many rows have which length. */
-	histogram: Bin[],
-	/**  The line the example begins at. */
-	exampleLine: number,
-	/**  The first row, and what of it is learned. */
+	/**  How the first row begins, and what of it is learned. */
 	example: Segment[],
 };
 
@@ -507,6 +504,37 @@ export type ConversationView = {
 	changed: string,
 };
 
+/**  How far a count is. */
+export type CountProgressView = {
+	/**  How many rows are counted: none while the tokenizer is made. */
+	done: number,
+	rows: number,
+};
+
+/**  The usable rows in tokens, as a model sees them. */
+export type CountView = {
+	/**  Which tokenizer counted, in words. */
+	tokenizer: string,
+	/**  Which chat template was used, in words. Absent when nobody speaks. */
+	template: string | null,
+	rows: number,
+	tokens: number,
+	learnedTokens: number,
+	shortest: number,
+	longest: number,
+	mean: number,
+	/**  So many percent of the rows have at most so many tokens. */
+	percentiles: ([number, number])[],
+	/**  How many rows have which length. */
+	histogram: Bin[],
+	/**  How many rows turned out to have nothing to learn. */
+	problemCount: number,
+	/**  The line the example begins at. */
+	exampleLine: number,
+	/**  The first row, and what of it is learned. */
+	example: Segment[],
+};
+
 /**  A file and how it is read. */
 export type DataFileView = {
 	path: string,
@@ -514,6 +542,14 @@ export type DataFileView = {
 	reason: string,
 	rows: number,
 	problems: number,
+};
+
+/**  What is said in a row by one, or a text. */
+export type DataPartView = {
+	role: Role | null,
+	text: string,
+	/**  Whether the model is taught to say it. */
+	learned: boolean,
 };
 
 /**  How data is read. What is empty is found from the data. */
@@ -528,6 +564,34 @@ export type DataRequestView = {
 	rows: string | null,
 	/**  Whether rows that can't be read are left out. */
 	skipBadRows: boolean,
+};
+
+/**  A row. */
+export type DataRowView = {
+	/**  Which of the files, from 0. */
+	file: number,
+	/**  The line at which it begins, from 1. */
+	line: number,
+	/**  What is said. A row that can't be read says nothing. */
+	parts: DataPartView[],
+	/**  Whether more is said than is shown: a row that is asked for alone is shown nearly whole. */
+	isCut: boolean,
+	/**  How many tokens it has, once they are counted. */
+	tokens: number | null,
+	/**  What is wrong with it, and what a library said. */
+	problem: string | null,
+	details: string | null,
+};
+
+/**  Some rows: those with a problem first. */
+export type DataRowsView = {
+	/**  How many there are, those with a problem too. */
+	total: number,
+	/**  How many have the words that were searched for. */
+	matching: number,
+	/**  How many were searched: fewer than all where there is too much text. */
+	searched: number,
+	rows: DataRowView[],
 };
 
 /**  Data that the user added. */
@@ -600,6 +664,17 @@ export type DownloadView = {
 	/**  Where it lies, once it is whole: the folder of a model, the first file of data. */
 	path: string | null,
 };
+
+/**  What can be done with it. */
+export type Dropped = 
+/**  It is a model, a folder of models, or a file of a model in this folder. */
+{ kind: "model"; path: string } | 
+/**  It asks for a run. */
+{ kind: "run_file" } | 
+/**  It may be learned from. Whether it can is said once it is read. */
+{ kind: "data" } | 
+/**  Nothing yet, and why. */
+{ kind: "nothing"; problem: AppError };
 
 /**  What a run will take, from shapes alone. */
 export type EstimateView = {
@@ -816,13 +891,12 @@ export type HubView = {
 	freeBytes: number | null,
 };
 
-/**  What is in data, and how it would be learned. */
+/**  What is in data, before it is counted. */
 export type InspectionView = {
 	files: DataFileView[],
 	/**  The columns of the first file, for a mapping. Plain text has none. */
 	columns: string[],
-	/**  The first of the rows that can't be used, and how many there are. */
-	problems: RowProblemView[],
+	/**  How many rows can't be used. */
 	problemCount: number,
 	/**  Why nothing can be used. */
 	problem: AppError | null,
@@ -927,7 +1001,7 @@ export type ModelView = {
 	/**  Whether it was taught to answer; otherwise it continues text. */
 	answers: boolean,
 	/**  Why it can't be trained or talked to. */
-	problem: string | null,
+	problem: AppError | null,
 };
 
 /**  Something that the window has to know at once. */
@@ -1072,14 +1146,6 @@ export type Role =
 "assistant" | 
 /**  Gives the result of a tool the assistant called. */
 "tool";
-
-/**  A row that can't be used. */
-export type RowProblemView = {
-	path: string,
-	line: number,
-	/**  What is wrong, with the column. */
-	text: string,
-};
 
 /**  Whether a run fits with a fifth of what is free to spare, by its estimate. */
 export type RunFitView = {

@@ -2,7 +2,7 @@
 
 import { Channel } from "@tauri-apps/api/core";
 import { quoted } from "../lib/words";
-import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type Message, type News, type Pick, type RepositoryKind, type RunNews } from "./bindings";
+import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type CountProgressView, type DataRequestView, type Message, type News, type Pick, type RepositoryKind, type RunNews } from "./bindings";
 
 export type * from "./bindings";
 export type {
@@ -51,13 +51,16 @@ export function choicesOf(field: string): { value: string; text: string }[] {
 export class Refused extends Error {
   readonly code: AppError["code"];
   readonly hint: string | null;
+  /** What a library said. */
+  readonly details: string | null;
   /** The setting at fault, as in a run file. */
   readonly field: string | null;
 
-  constructor({ code, message, hint, field }: AppError) {
+  constructor({ code, message, hint, details = null, field }: AppError) {
     super(quoted(message));
     this.code = code;
     this.hint = hint === null ? null : quoted(hint);
+    this.details = details;
     this.field = field;
   }
 }
@@ -92,6 +95,7 @@ export const api = {
   ...plain,
   listen: (hear: (news: News) => void) => plain.listen(channel(hear)),
   runBenchmark: (devices: string[], size: string | null, hear: (progress: BenchProgressView) => void) => plain.runBenchmark(devices, size, channel(hear)),
+  countData: (id: string, request: DataRequestView, model: string | null, hear: (progress: CountProgressView) => void) => plain.countData(id, request, model, channel(hear)),
   followRun: (id: string, after: number, hear: (news: RunNews) => void) => plain.followRun(id, after, channel(hear)),
   answer: (place: number, messages: Message[], sampling: ChatSettings, hear: (piece: string) => void) => plain.answer(place, messages, sampling, channel(hear)),
   savePicture: (path: string, bytes: Uint8Array) => plain.savePicture(path, [...bytes]),

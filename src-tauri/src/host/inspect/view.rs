@@ -5,13 +5,17 @@ use std::{collections::BTreeMap, path::PathBuf};
 use models::data::{
     DataRequest, TextRows,
     format::Format,
+    row::{Example, Role},
     summary::{Bin, Segment},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use specta::Type;
 use specta_typescript::Number;
 
-use super::{Content, Inspection};
+use super::{
+    Counted, Looked,
+    rows::{Page, Part, Shown},
+};
 use crate::{
     store::data_sets::DataSet,
     wire::error::{AppError, Result},
@@ -49,15 +53,14 @@ pub(crate) struct DataRequestView {
     skip_bad_rows: bool,
 }
 
-/// What is in data, and how it would be learned.
+/// What is in data, before it is counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct InspectionView {
     files: Vec<DataFileView>,
     /// The columns of the first file, for a mapping. Plain text has none.
     columns: Vec<String>,
-    /// The first of the rows that can't be used, and how many there are.
-    problems: Vec<RowProblemView>,
+    /// How many rows can't be used.
     problem_count: usize,
     /// Why nothing can be used.
     problem: Option<AppError>,
@@ -76,22 +79,30 @@ pub(crate) struct DataFileView {
     problems: usize,
 }
 
-/// A row that can't be used.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct RowProblemView {
-    path: String,
-    line: u32,
-    /// What is wrong, with the column.
-    text: String,
-}
-
-/// The usable rows, as a model sees them.
+/// The usable rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ContentView {
     /// Whether the rows are one text, learned in windows.
     is_stream: bool,
+    rows: usize,
+    /// How the first row begins, and what of it is learned.
+    example: Vec<Segment>,
+}
+
+/// How far a count is.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CountProgressView {
+    /// How many rows are counted: none while the tokenizer is made.
+    pub(crate) done: usize,
+    pub(crate) rows: usize,
+}
+
+/// The usable rows in tokens, as a model sees them.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CountView {
     /// Which tokenizer counted, in words.
     tokenizer: String,
     /// Which chat template was used, in words. Absent when nobody speaks.
@@ -107,14 +118,58 @@ pub(crate) struct ContentView {
     percentiles: Vec<(u32, usize)>,
     /// How many rows have which length.
     histogram: Vec<Bin>,
+    /// How many rows turned out to have nothing to learn.
+    problem_count: usize,
     /// The line the example begins at.
     example_line: u32,
     /// The first row, and what of it is learned.
     example: Vec<Segment>,
 }
 
-/// How many rows with problems are listed.
-const PROBLEMS_SHOWN: usize = 50;
+/// Some rows: those with a problem first.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DataRowsView {
+    /// How many there are, those with a problem too.
+    total: usize,
+    /// How many have the words that were searched for.
+    matching: usize,
+    /// How many were searched: fewer than all where there is too much text.
+    searched: usize,
+    rows: Vec<DataRowView>,
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DataRowView {
+    /// Which of the files, from 0.
+    file: usize,
+    /// The line at which it begins, from 1.
+    line: u32,
+    /// What is said. A row that can't be read says nothing.
+    parts: Vec<DataPartView>,
+    /// Whether more is said than is shown: a row that is asked for alone is shown nearly whole.
+    is_cut: bool,
+    /// How many tokens it has, once they are counted.
+    tokens: Option<usize>,
+    /// What is wrong with it, and what a library said.
+    problem: Option<String>,
+    details: Option<String>,
+}
+
+/// What is said in a row by one, or a text.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DataPartView {
+    role: Option<Role>,
+    text: String,
+    /// Whether the model is taught to say it.
+    learned: bool,
+}
+
+/// How many letters of the first row are shown before it is counted.
+const EXAMPLE_LETTERS: usize = 2000;
 
 impl DataRequestView {
     /// The same for these files.
@@ -179,31 +234,25 @@ impl From<DataSet> for DataSetView {
 
 impl InspectionView {
     /// What was found.
-    pub(crate) fn new(inspection: Inspection, columns: Vec<String>) -> Self {
-        let problem_count = inspection.problems.len();
-        let problems = inspection.problems.into_iter().take(PROBLEMS_SHOWN);
+    pub(crate) fn new(looked: &Looked, columns: Vec<String>) -> Self {
+        let dataset = &looked.dataset;
+        let files = dataset.files.iter().map(|file| DataFileView {
+            path: file.path.display().to_string(),
+            reason: file.reason.clone(),
+            rows: file.rows,
+            problems: file.problems,
+        });
+        let first = dataset.rows.first();
         Self {
-            files: inspection
-                .files
-                .into_iter()
-                .map(|file| DataFileView {
-                    path: file.path.display().to_string(),
-                    reason: file.reason,
-                    rows: file.rows,
-                    problems: file.problems,
-                })
-                .collect(),
+            files: files.collect(),
             columns,
-            problems: problems
-                .map(|problem| RowProblemView {
-                    path: problem.path.display().to_string(),
-                    line: problem.line,
-                    text: problem.what(),
-                })
-                .collect(),
-            problem_count,
+            problem_count: dataset.problems.len(),
             problem: None,
-            content: inspection.content.map(ContentView::from),
+            content: first.map(|row| ContentView {
+                is_stream: dataset.is_stream,
+                rows: dataset.rows.len(),
+                example: beginning(&row.example),
+            }),
         }
     }
 
@@ -217,11 +266,40 @@ impl InspectionView {
     }
 }
 
-impl From<Content> for ContentView {
-    fn from(content: Content) -> Self {
+/// How a row begins, and what of it is learned.
+fn beginning(example: &Example) -> Vec<Segment> {
+    let segment = |text: String, learned| Segment { text, learned };
+    let mut left = EXAMPLE_LETTERS;
+    let mut begin = |text: &str| {
+        let text: String = text.chars().take(left).collect();
+        left -= text.chars().count();
+        text
+    };
+    match example {
+        Example::Text(text) => vec![segment(begin(text), true)],
+        Example::Chat(turns) => {
+            let mut shown = Vec::new();
+            for turn in turns {
+                let text = begin(&turn.content);
+                if text.is_empty() {
+                    continue;
+                }
+                let apart = if shown.is_empty() { "" } else { "\n\n" };
+                let role = turn.role.name();
+                shown.push(segment(format!("{apart}{role}: "), false));
+                shown.push(segment(text, turn.role == Role::Assistant));
+            }
+            shown
+        }
+    }
+}
+
+impl From<&Counted> for CountView {
+    fn from(counted: &Counted) -> Self {
+        let content = counted.content.clone();
         let lengths = content.lengths;
+        let percentiles = lengths.percentiles.iter();
         Self {
-            is_stream: content.is_stream,
             tokenizer: content.tokenizer,
             template: content.template,
             rows: lengths.rows,
@@ -230,14 +308,36 @@ impl From<Content> for ContentView {
             shortest: lengths.shortest,
             longest: lengths.longest,
             mean: lengths.mean,
-            percentiles: lengths
-                .percentiles
-                .iter()
-                .map(|it| (it.percent, it.tokens))
-                .collect(),
+            percentiles: percentiles.map(|it| (it.percent, it.tokens)).collect(),
             histogram: lengths.histogram,
+            problem_count: counted.problems.len(),
             example_line: content.example_line,
             example: content.example,
+        }
+    }
+}
+
+impl From<Page> for DataRowsView {
+    fn from(page: Page) -> Self {
+        let part = |part: Part| DataPartView {
+            role: part.role,
+            text: part.text,
+            learned: part.learned,
+        };
+        let row = |row: Shown| DataRowView {
+            file: row.file,
+            line: row.line,
+            parts: row.parts.into_iter().map(part).collect(),
+            is_cut: row.is_cut,
+            tokens: row.tokens,
+            problem: row.problem,
+            details: row.details,
+        };
+        Self {
+            total: page.total,
+            matching: page.matching,
+            searched: page.searched,
+            rows: page.rows.into_iter().map(row).collect(),
         }
     }
 }
