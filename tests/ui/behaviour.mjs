@@ -101,11 +101,43 @@ describe("a person in the window", { concurrency: 2 }, () => {
 
   scenario("files that are dropped are added, and the page of data shows them", { page: "home" }, async (page) => {
     await news(page, { kind: "hovered", over: true });
-    await page.getByText("Drop files to add them as data").waitFor();
+    await page.getByText("Drop data, models or a run file").waitFor();
     await news(page, { kind: "dropped", paths: ["/Users/mira/Desktop/poems.jsonl"] });
     await shows(heading(page), "Data");
     await page.getByText("poems").first().waitFor();
-    assert.equal(await page.getByText("Drop files to add them as data").count(), 0);
+    assert.equal(await page.getByText("Drop data, models or a run file").count(), 0);
+  });
+
+  scenario("a folder of a model that is dropped is added to the models, and a GGUF file says what to use", { page: "home" }, async (page) => {
+    await news(page, { kind: "dropped", paths: ["/Users/mira/models/tiny"] });
+    await shows(heading(page), "Models");
+    assert.deepEqual(await asked(page, "importModel"), [["/Users/mira/models/tiny"]]);
+    await news(page, { kind: "dropped", paths: ["/Users/mira/models/tiny.gguf"] });
+    await shows(page.getByRole("alert"), "is a GGUF file, which can’t be opened yet");
+  });
+
+  scenario("data is removed at once, and taken back with Undo", { page: "data", id: "trec-77d0" }, async (page) => {
+    const list = page.getByRole("navigation", { name: "Data" });
+    await page.getByRole("main").getByRole("button", { name: "Remove" }).click();
+    await until(() => list.getByRole("button").count(), (sets) => sets === 3);
+    await page.getByRole("button", { name: "Undo" }).click();
+    await shows(page.getByRole("heading", { level: 2 }), "TREC_10");
+    assert.deepEqual(await asked(page, "removeData"), []);
+    await page.getByRole("main").getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("navigation", { name: "Pages" }).getByRole("button", { name: "Runs" }).click();
+    await until(() => asked(page, "removeData"), (all) => all.length === 1);
+  });
+
+  scenario("the rows of data are searched and opened with the keyboard", { page: "data", id: "support-4b1e" }, async (page) => {
+    const rows = page.getByRole("table", { name: "Rows" });
+    await rows.getByText("This line is not complete JSON").waitFor();
+    await page.getByRole("searchbox", { name: "Search rows" }).fill("ORDER number");
+    await until(() => page.getByText(/found$/).count(), (found) => found === 1);
+    const first = rows.getByRole("button", { name: /^Line/ }).first();
+    await first.focus();
+    await page.keyboard.press("Enter");
+    await rows.getByText("Assistant", { exact: true }).waitFor();
+    assert.equal(await first.getAttribute("aria-expanded"), "true");
   });
 
   scenario(

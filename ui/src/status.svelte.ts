@@ -1,6 +1,6 @@
 // What every page can see of the app: what is running, what the user prefers, and what is held over the window.
 
-import { api, type DownloadView, type News, type SettingsView, type StatusView } from "./api";
+import { api, Refused, type DownloadView, type News, type SettingsView, type StatusView } from "./api";
 import type { Command } from "./lib/shortcut";
 import { go, goBack, goForward, stay, type Route } from "./routes.svelte";
 
@@ -21,7 +21,7 @@ class App {
   shortcuts = $state(false);
   /** Why a command could not be done. */
   failed = $state.raw<unknown>();
-  /** What happened to files that were dropped or added from the menu. */
+  /** Why something that was dropped or added from the menu could not be taken in. */
   problem = $state<unknown>();
 }
 
@@ -54,15 +54,35 @@ export function wear(theme: SettingsView["theme"]) {
   document.documentElement.dataset.theme = theme;
 }
 
-/** Adds the files at these paths, and goes to the page of data. */
-export async function addData(paths: string[]) {
-  try {
-    let id: string | undefined;
-    for (const path of paths) id = (await api.addData(path)).id;
-    if (id) go({ page: "data", id });
-  } catch (problem) {
-    app.problem = problem;
-    go({ page: "data" });
+/** Takes in what was dropped or picked: models are added, data is added, a run file fills the form. Goes to the page of the last. */
+export async function receive(paths: string[]) {
+  let next: Route | undefined;
+  let problem: unknown;
+  for (const path of paths) {
+    try {
+      next = await received(path);
+    } catch (refusal) {
+      problem ??= refusal;
+      next ??= { page: /\.(gguf|safetensors)$/i.test(path) ? "models" : "data" };
+    }
+  }
+  app.problem = problem;
+  if (next) go(next);
+}
+
+/** Takes in one, and says where it is seen. */
+async function received(path: string): Promise<Route> {
+  const found = await api.lookAtPath(path);
+  switch (found.kind) {
+    case "model":
+      await api.importModel(found.path);
+      return { page: "models" };
+    case "run_file":
+      return { page: "train", filled: await api.readRunFile(path) };
+    case "data":
+      return { page: "data", id: (await api.addData(path)).id };
+    case "nothing":
+      throw new Refused(found.problem);
   }
 }
 
@@ -85,7 +105,7 @@ function hear(news: News) {
   else if (news.kind === "hovered") app.dropping = news.over;
   else if (news.kind === "dropped") {
     app.dropping = false;
-    void addData(news.paths);
+    void receive(news.paths);
   } else if (news.kind === "downloads") {
     told += 1;
     app.downloads = news.downloads;
@@ -162,7 +182,7 @@ async function addModel() {
 
 async function pickData() {
   const path = await api.pick("data");
-  if (path) await addData([path]);
+  if (path) await receive([path]);
 }
 
 /** Closes the app; asks first while a run is running. */

@@ -22,7 +22,6 @@ export const form: KindForm = {
   belongs: (field) => !field.startsWith("lora."),
   home: () => undefined,
   needs: (filled) => (filled["toy.colour"] ? [] : [{ field: "toy.colour", name: "a colour", text: "to paint with." }]),
-  reader: () => null,
 };
 
 export const uses: Use[] = [{ name: "play", text: "Play with it", early: "Play already", short: "Play", open: vi.fn() }];

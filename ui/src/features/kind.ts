@@ -69,8 +69,6 @@ export interface KindForm {
   home: (field: string, filled: Filled) => string | undefined;
   /** What a run can't be without beside data, and nobody chose yet. */
   needs: (filled: Filled) => Need[];
-  /** The model that data is read for, where that matters. */
-  reader: (filled: Filled) => string | null;
 }
 
 export interface Need {

@@ -1,7 +1,7 @@
 // One data set that is looked at: how it is to be read, and what it is then. A change is tried a moment later, and
-// kept when the data can be read that way.
+// kept when the data can be read that way. Its tokens are counted once it could be read, which may take a while.
 
-import { api, type DataSetView, type InspectionView } from "../../api";
+import { api, type CountProgressView, type CountView, type DataSetView, type InspectionView } from "../../api";
 import type { Reading } from "./parts";
 
 /** How long changes are waited for before the data is read, in milliseconds. */
@@ -14,18 +14,25 @@ export class Inspecting {
   /** Whose tokenizer counts; without one, that of a new model. */
   model = $state<string | null>(null);
   inspection = $state.raw<InspectionView>();
+  /** The request that `inspection` answers. */
+  read = $state.raw<Reading>();
   error = $state.raw<unknown>();
   /** Whether it is being read, and has been for longer than a moment. */
   busy = $state(false);
   slow = $state(false);
   /** Whether the request is the one that is kept. */
   kept = $state(true);
+  /** Its tokens, once they are counted, and how far that is. */
+  counted = $state.raw<CountView>();
+  counting = $state.raw<CountProgressView>();
+  uncounted = $state.raw<unknown>();
 
   readonly reads = $derived(this.inspection?.problem === null && this.inspection.content !== null);
 
   #set: DataSetView;
   #keep: (set: DataSetView) => void;
   #turn = 0;
+  #count = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(set: DataSetView, keep: (set: DataSetView) => void) {
@@ -47,21 +54,19 @@ export class Inspecting {
     this.change(this.#set.request);
   }
 
-  count(model: string | null) {
-    this.model = model;
-    void this.look();
-  }
-
   async look() {
     clearTimeout(this.#timer);
     const turn = ++this.#turn;
+    const { request } = this;
     this.busy = true;
     const slow = setTimeout(() => (this.slow = turn === this.#turn), SOON);
     try {
-      const inspection = await api.inspectData(this.#set.id, this.request, this.model);
+      const inspection = await api.inspectData(this.#set.id, request);
       if (turn !== this.#turn) return;
       this.inspection = inspection;
+      this.read = request;
       this.error = undefined;
+      void this.count(this.model);
       if (this.reads && !this.kept) await this.#save();
     } catch (problem) {
       if (turn === this.#turn) this.error = problem;
@@ -71,6 +76,34 @@ export class Inspecting {
     }
   }
 
+  /** Counts the tokens as a model would. */
+  async count(model: string | null) {
+    const mine = ++this.#count;
+    this.model = model;
+    this.counted = this.uncounted = this.counting = undefined;
+    const rows = this.inspection?.content?.rows;
+    if (!this.reads || !this.read || rows === undefined) return;
+    this.counting = { done: 0, rows };
+    const hear = (progress: CountProgressView) => {
+      if (mine === this.#count && this.counting) this.counting = progress;
+    };
+    try {
+      const counted = await api.countData(this.#set.id, this.read, model, hear);
+      if (mine === this.#count) this.counted = counted ?? undefined;
+    } catch (problem) {
+      if (mine === this.#count) this.uncounted = problem;
+    } finally {
+      if (mine === this.#count) this.counting = undefined;
+    }
+  }
+
+  /** Leaves the tokens uncounted. */
+  stopCounting() {
+    this.#count += 1;
+    this.counting = undefined;
+    void api.closeData().catch(() => undefined);
+  }
+
   async #save() {
     const request = this.request;
     this.#set = await api.changeData(this.#set.id, request);
@@ -78,9 +111,10 @@ export class Inspecting {
     this.#keep(this.#set);
   }
 
-  /** Hears no more answers. */
+  /** Hears no more answers, and lets go of what was read. */
   stop() {
     clearTimeout(this.#timer);
     this.#turn += 1;
+    this.stopCounting();
   }
 }

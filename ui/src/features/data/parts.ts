@@ -17,7 +17,7 @@ const LAYOUTS: Record<string, string[]> = {
 /** Offered while the layout is found from the columns: the parts that people have to name. */
 const USUAL = ["prompt", "completion", "system", "text", "messages"];
 
-export const FORMATS = [{ value: "", text: "As found" }, ...choicesOf("data.format")];
+export const FORMATS = [{ value: "", text: "Automatic" }, ...choicesOf("data.format")];
 
 /** The whole is what is read without a choice. */
 export const ROWS = choicesOf("data.rows").map(({ value, text }) => ({ value: value === "whole" ? "" : value, text }));

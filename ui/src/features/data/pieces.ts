@@ -1,4 +1,4 @@
-// The example, and sentences of the app, in pieces that look different.
+// The example in pieces that look different.
 
 /** Special tokens as tokenizers spell them: `<|im_end|>`, `</s>`, `<end_of_turn>`, `[/INST]`. */
 const SPECIAL = /(<\|[^|<>\s]{1,40}\|>|<\/?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[\/?INST\]|<<\/?SYS>>)/;
@@ -16,9 +16,4 @@ export function piecesOf(example: { text: string; learned: boolean }[]): Piece[]
       .map((text, at) => ({ text, learned, special: at % 2 === 1 }))
       .filter(({ text }) => text !== ""),
   );
-}
-
-/** Text with what stands between backticks apart. */
-export function quotedIn(text: string): { text: string; quoted: boolean }[] {
-  return text.split("`").map((text, at) => ({ text, quoted: at % 2 === 1 }));
 }

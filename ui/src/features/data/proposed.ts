@@ -2,6 +2,7 @@
 // `encoding: latin-1`, so that a person can copy them there; here they become a button.
 
 import type { InspectionView } from "../../api";
+import { plainly, withoutPath } from "../../lib/words";
 import { encodingName, type Reading } from "./parts";
 
 /** The control of the form that a problem is about. */
@@ -24,8 +25,8 @@ export function proposalsOf({ message, hint, field }: Fault, columns: string[]):
   if (mapping) return [{ text: sentence(mapping), change: { columns: mapping, format: null } }];
   if (field !== "data.rows") return [];
   return [
-    { text: "Take each line", change: { rows: "lines" } },
-    { text: "Take each paragraph", change: { rows: "paragraphs" } },
+    { text: "One row per line", change: { rows: "lines" } },
+    { text: "One row per paragraph", change: { rows: "paragraphs" } },
   ];
 }
 
@@ -34,6 +35,17 @@ export function controlOf({ message, hint, field }: Fault): Control | undefined 
   const words = `${message} ${hint ?? ""}`;
   const named = CONTROLS.find((control) => field?.startsWith(`data.${control}`));
   return named ?? CONTROLS.find((control) => words.includes(`\`${control}: `) || words.includes(`\`${control}.`));
+}
+
+/** The problem in the words of the window: what a button below it does is not spelled out as in a run file. */
+export function problemOf(fault: Fault, columns: string[]): Fault {
+  if (/say which column is what/.test(fault.message) && columns.length > 0) {
+    const part = Object.keys(mappingIn(fault.message, columns) ?? {})[0] ?? "prompt";
+    const names = columns.map((column) => `“${column}”`).join(", ");
+    return { ...fault, message: `Which column is the ${part}?`, hint: `The columns are ${names}.` };
+  }
+  const { text, path } = withoutPath(fault.message);
+  return { ...fault, message: `${plainly(text)}${path ? `: \`${path}\`` : ""}` };
 }
 
 function mappingIn(words: string, columns: string[]): Record<string, string> | undefined {
@@ -45,5 +57,5 @@ function mappingIn(words: string, columns: string[]): Record<string, string> | u
 
 function sentence(mapping: Record<string, string>): string {
   const pairs = Object.entries(mapping).map(([part, column]) => `${part} from “${column}”`);
-  return `Take ${pairs.join(", ")}`;
+  return `Use ${pairs.join(", ")}`;
 }

@@ -67,5 +67,4 @@ export const form: KindForm = {
     return belongs(field, filled) || !form.own.includes(field) ? undefined : "method";
   },
   needs,
-  reader: (filled) => (methodOf(filled) === "scratch" ? null : read(filled["model"]) || null),
 };

@@ -2,29 +2,42 @@
 
 import type { ModelView } from "../../api";
 import { sortedBy } from "../../lib/ordered";
-import { hasWords } from "../../lib/words";
+import { hasWords, quoted, whole, withoutPath } from "../../lib/words";
 
 export type Column = "name" | "parameters" | "bytes" | "context";
 
 export const PLACES: Record<ModelView["place"], { short: string; long: string }> = {
-  own: { short: "in Anneal’s folder", long: "It lies in Anneal’s own folder, and can be deleted." },
-  added: { short: "in a folder you added", long: "It lies in a folder you added, and can be taken out of the list. Its files stay." },
+  own: { short: "in Anneal’s folder", long: "In Anneal’s own folder. It can be deleted here." },
+  added: { short: "in a folder you added", long: "In a folder you added. It can be taken out of the list; its files stay." },
   cache: {
     short: "in the shared cache",
-    long: "It lies in the cache that all programs of the Hugging Face Hub share. Downloads shows what each revision takes, and deletes it.",
+    long: "In the cache that all programs of the Hugging Face Hub share. Activity shows the size of each revision, and deletes it.",
   },
 };
 
-/** What it does; nothing where it can't be used, and says why not. */
+/** What it does in a talk; nothing where it can’t be used. */
 export function usesOf({ problem, answers }: ModelView): string | null {
   if (problem !== null) return null;
-  return answers ? "answers" : "continues text only";
+  return answers ? "answers" : "continues text";
+}
+
+/** Why it can’t be used, and what can be done: “The weights are incomplete. Download the model again.” */
+export function problemOf({ problem }: ModelView): string | null {
+  if (problem === null) return null;
+  const text = whole(quoted(withoutPath(problem.message).text));
+  return problem.hint === null ? text : `${text} ${whole(quoted(problem.hint))}`;
 }
 
 /** The models with all words in their name, maker or architecture, in order of a column. What has no number comes last. */
 export function listed(models: ModelView[], words: string, column: Column, isDown: boolean): ModelView[] {
   const fitting = models.filter((model) => hasWords(`${model.name} ${model.architecture ?? ""}`, words));
   return sortedBy(fitting, (model) => model[column], isDown);
+}
+
+/** The smallest model that can be used; of those that answer, if any does. It fits, if one does. */
+export function smallest(models: ModelView[]): ModelView | undefined {
+  const usable = sortedBy(models.filter(({ problem }) => problem === null), (model) => model.bytes, false);
+  return usable.find(({ answers }) => answers) ?? usable[0];
 }
 
 /** The folder that the user added and that a model lies in. It may have others too. */

@@ -31,7 +31,6 @@ const OTHERS = "Others";
 interface Look {
   id: string;
   filled: Filled;
-  model: string | null;
 }
 
 export class Draft {
@@ -123,7 +122,7 @@ export class Draft {
   );
 
   #look = latest(
-    ({ id, filled, model }: Look) => api.inspectData(id, requestOf(filled), model),
+    ({ id, filled }: Look) => api.inspectData(id, requestOf(filled)),
     ({ id }, outcome) => {
       this.inspected = id;
       this.inspection = "answer" in outcome ? outcome.answer : undefined;
@@ -133,7 +132,7 @@ export class Draft {
   /** How the chosen set of data was read when it was chosen; nothing where the form reads it in its own way. */
   #reading = "";
 
-  /** What was last looked into, so that other changes don't count the data again. */
+  /** What was last looked into, so that other changes don't read the data again. */
   #seen = "";
 
   /** What the form of another kind had in it, to come back with it. */
@@ -240,6 +239,13 @@ export class Draft {
     this.take(set);
   }
 
+  /** Learns from the sample, which is added as data. */
+  async addSample() {
+    const set = await api.addSampleData();
+    this.sets = await api.dataSets();
+    this.take(set);
+  }
+
   #lookInto() {
     const id = this.set?.id;
     if (!id) {
@@ -248,8 +254,8 @@ export class Draft {
       this.inspection = undefined;
       return;
     }
-    const look = { id, filled: this.filled, model: this.kind.form.reader(this.filled) };
-    const seen = JSON.stringify([id, look.model, requestOf(this.filled)]);
+    const look = { id, filled: this.filled };
+    const seen = JSON.stringify([id, requestOf(this.filled)]);
     if (seen === this.#seen) return;
     this.#seen = seen;
     if (this.inspected !== id) this.inspection = undefined;
