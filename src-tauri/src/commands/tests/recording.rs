@@ -128,6 +128,14 @@ impl Window {
         let asked = json!({"id": set["id"], "request": request});
         let inspection = self.call("inspect_data", asked.clone());
         let is_read = !inspection["content"].is_null();
+        let counted = is_read.then(|| {
+            let (progress, _heard) = channel();
+            let app = self.webview.state::<App>();
+            let id = set["id"].as_str().unwrap().to_owned();
+            let request = serde_json::from_value(request.clone()).unwrap();
+            let counted = data::count_data(app, id, request, None, progress);
+            tauri::async_runtime::block_on(counted).unwrap()
+        });
         // More than a page of one, and of the others enough to see.
         let count = if path.ends_with("support.jsonl") {
             56
@@ -137,14 +145,6 @@ impl Window {
         let rows = with(asked, json!({"words": "", "from": 0, "count": count}));
         let rows = (!inspection["files"].as_array().unwrap().is_empty())
             .then(|| self.call("data_rows", rows));
-        let counted = is_read.then(|| {
-            let (progress, _heard) = channel();
-            let app = self.webview.state::<App>();
-            let id = set["id"].as_str().unwrap().to_owned();
-            let request = serde_json::from_value(request).unwrap();
-            let counted = data::count_data(app, id, request, None, progress);
-            tauri::async_runtime::block_on(counted).unwrap()
-        });
         json!({"inspection": inspection, "count": counted, "rows": rows})
     }
 }
