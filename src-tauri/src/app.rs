@@ -69,7 +69,7 @@ pub(crate) fn run(home: Option<&Path>) -> Result<()> {
         .build(context);
     let app =
         app.map_err(|error| AppError::failed(format!("could not open the window: {error}")))?;
-    app.run(|handle, event| heed(handle, event));
+    app.run(heed);
     Ok(())
 }
 

@@ -163,9 +163,9 @@ pub(super) async fn fetch(
                     false => failures + 1,
                 };
                 if !watch.is_patient(failures, is_network) {
-                    return Err(error);
+                    return Err(*error);
                 }
-                *locked(&watch.progress.retrying) = Some(error);
+                *locked(&watch.progress.retrying) = Some(*error);
                 rest(pause(failures, wait), watch.stop).await;
             }
         }

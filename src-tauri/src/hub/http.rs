@@ -60,7 +60,7 @@ struct Shared {
 pub(super) enum Trouble {
     /// It may work in a moment.
     Passing {
-        error: AppError,
+        error: Box<AppError>,
         /// How long the server asks to wait, if it does.
         wait: Option<Duration>,
         /// Whether nobody answered, rather than somebody wrongly.
@@ -75,14 +75,16 @@ pub(super) enum Trouble {
 impl Trouble {
     /// What a person is told.
     pub(super) fn error(self) -> AppError {
-        let (Self::Passing { error, .. } | Self::Lasting(error) | Self::Gated(error)) = self;
-        error
+        match self {
+            Self::Passing { error, .. } => *error,
+            Self::Lasting(error) | Self::Gated(error) => error,
+        }
     }
 
     /// The connection did not come about, or ended.
     pub(super) fn network(error: AppError) -> Self {
         Self::Passing {
-            error,
+            error: Box::new(error),
             wait: None,
             is_network: true,
         }
@@ -91,7 +93,7 @@ impl Trouble {
     /// An answer that may be another one in a moment.
     pub(super) fn answer(error: AppError) -> Self {
         Self::Passing {
-            error,
+            error: Box::new(error),
             wait: None,
             is_network: false,
         }
@@ -351,7 +353,7 @@ impl Http {
         );
         match status {
             status if is_passing(status) => Trouble::Passing {
-                error,
+                error: Box::new(error),
                 wait,
                 is_network: false,
             },

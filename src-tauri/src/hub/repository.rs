@@ -191,7 +191,7 @@ async fn look(
     let mut gate = None;
     let config = match config {
         Ok(bytes) => serde_json::from_slice(&bytes).ok(),
-        Err(Trouble::Passing { error, .. }) => return Err(error),
+        Err(Trouble::Passing { error, .. }) => return Err(*error),
         Err(Trouble::Gated(error)) => {
             gate = Some(error);
             None

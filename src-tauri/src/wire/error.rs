@@ -22,7 +22,7 @@ pub(crate) struct AppError {
     /// What a library said, where the message is in our words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "gui", specta(optional))]
-    pub(crate) details: Option<String>,
+    pub(crate) details: Option<Box<str>>,
     /// The setting at fault, as in a run file, if there is one.
     pub(crate) field: Option<String>,
     /// Whether the same works when it is forced.
@@ -133,7 +133,7 @@ impl From<models::Error> for AppError {
         };
         Self {
             hint: error.hint(),
-            details: error.details().map(str::to_owned),
+            details: error.details().map(Box::from),
             ..base
         }
     }
