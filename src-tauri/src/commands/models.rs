@@ -27,12 +27,9 @@ pub(super) fn models(app: State<'_, App>) -> Result<Vec<ModelView>> {
 pub(super) fn import_model(app: State<'_, App>, path: String) -> Result<()> {
     let path = std::path::absolute(&path).map_err(AppError::file("find the folder", &path))?;
     if models::models_in(&path).is_empty() {
-        let path = path.display();
-        return Err(AppError::invalid(format!("there is no model in `{path}`"))
-            .with_hint(
-                "a model is a folder with a `config.json` and safetensors, as on the Hugging Face Hub",
-            )
-            );
+        let message = format!("the folder holds no model: `{}`", path.display());
+        return Err(AppError::invalid(message)
+            .with_hint("a model is a folder with config.json and safetensors weights"));
     }
     let mut folders = app.host.settings().model_folders;
     if !folders.contains(&path) {
@@ -58,14 +55,14 @@ pub(super) fn delete_model(app: State<'_, App>, path: String) -> Result<u64> {
     let model = find(&app, &path)?;
     if model.place != ModelPlace::Own {
         return Err(AppError::invalid(format!(
-            "`{path}` does not lie in the app’s own folder, so it is not deleted here"
+            "the model lies outside of the app’s own folder, so it is not deleted here: `{path}`"
         )));
     }
     // A link in the app's folder leads to files of somebody else.
     let real = |path: &Path| fs::canonicalize(path).map_err(AppError::file("find the model", path));
     if !real(&model.path)?.starts_with(real(&app.host.paths.models)?) {
         return Err(AppError::invalid(format!(
-            "`{path}` is a link to another folder, so it is not deleted here"
+            "the model is a link to another folder, so it is not deleted here: `{path}`"
         )));
     }
     let bytes = models::folder_bytes(&model.path);
@@ -79,7 +76,7 @@ fn find(app: &App, path: &str) -> Result<StoredModel> {
     let found = models
         .into_iter()
         .find(|model| model.path == Path::new(path));
-    found.ok_or_else(|| AppError::invalid(format!("there is no model in `{path}`")))
+    found.ok_or_else(|| AppError::invalid(format!("the model is not there any more: `{path}`")))
 }
 
 /// A list in one line is JSON, which YAML reads too.

@@ -38,7 +38,7 @@ pub(crate) fn list(paths: &Paths) -> Result<Vec<DataSet>> {
 /// The one with an id.
 pub(crate) fn find(paths: &Paths, id: &str) -> Result<DataSet> {
     let found = list(paths)?.into_iter().find(|it| it.id == id);
-    found.ok_or_else(|| AppError::invalid(format!("there is no data `{id}`")))
+    found.ok_or_else(|| AppError::invalid("this data is not in the list any more"))
 }
 
 /// Adds a file or folder. One that was added before is moved to the front and keeps how it is read.
@@ -46,7 +46,9 @@ pub(crate) fn add(paths: &Paths, path: &Path) -> Result<DataSet> {
     let path = std::path::absolute(path).map_err(AppError::file("find the data", path))?;
     if !path.exists() {
         let path = path.display();
-        return Err(AppError::invalid(format!("there is no file `{path}`")));
+        return Err(AppError::invalid(format!(
+            "the file is not there: `{path}`"
+        )));
     }
     if path.is_file() {
         not_text::check_name(&path)?;
@@ -98,7 +100,7 @@ pub(crate) fn add_text(paths: &Paths, text: &str) -> Result<DataSet> {
 pub(crate) fn change(paths: &Paths, id: &str, request: DataRequest) -> Result<DataSet> {
     let mut sets = list(paths)?;
     let set = sets.iter_mut().find(|set| set.id == id);
-    let set = set.ok_or_else(|| AppError::invalid(format!("there is no data `{id}`")))?;
+    let set = set.ok_or_else(|| AppError::invalid("this data is not in the list any more"))?;
     set.request = DataRequest {
         paths: set.request.paths.clone(),
         ..request
