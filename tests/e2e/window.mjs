@@ -37,7 +37,7 @@ test("a newcomer starts a first model, watches it, and talks to it", PATIENCE, a
   await window.click("//button[. = 'Stop and save']");
   await badge(window, "Stopped");
   const stopped = await step(window);
-  await window.click("//button[. = 'Continue']");
+  await window.click("//button[. = 'Resume']");
   await window.find(`//li[contains(., 'Resumed at step ${stopped}')]`);
   await until(async () => (await step(window)) > stopped, "steps continue");
 
@@ -190,6 +190,28 @@ test("a file that can't be read is said to be so, and nothing else breaks", PATI
     await window.goTo(page);
     await window.find(`//h1[contains(., '${page}')]`);
   }
+});
+
+test("a file in another encoding is dropped, read rightly with one click, trained on", PATIENCE, async (journey) => {
+  const home = newHome();
+  makeBaseModel(home);
+  const file = join(home, "fragen.csv");
+  const rows = Array.from({ length: 40 }, (_, row) => `Wo liegt K\xf6ln ${row}?,Am Rhein ${row}\n`);
+  writeFileSync(file, Buffer.from(`question,answer\n${rows.join("")}`, "latin1"));
+  const window = await opened(journey, home);
+  await window.goTo("Data");
+  await window.run("return window.__TAURI_INTERNALS__.invoke('add_data', { path: arguments[0] })", file);
+  await window.goTo("Home");
+  await window.goTo("Data");
+  await window.click("//button[contains(., 'Read it as')]");
+  await window.find("//*[contains(., 'Köln')]");
+  await window.picture("repaired");
+  await window.click("//button[. = 'Train with it']");
+  await window.click("//option[contains(., 'tiny')]");
+  await window.click("//option[. = 'steps']");
+  await window.fill("//label[. = 'Duration']/..//input", "4");
+  await window.click("//button[. = 'Start' and not(@disabled)]");
+  await badge(window, "Finished");
 });
 
 test("the keyboard alone leads from the first start to a finished run", PATIENCE, async (journey) => {
