@@ -60,7 +60,7 @@ async function look(scene, { name, route, more, act = [] }) {
       await page.setViewportSize({ width, height });
       await page.emulateMedia({ colorScheme: theme });
       await settled(page, 30);
-      const found = [...(rules ? await shutOut(page, rules) : []), ...(await tooWide(page))];
+      const found = [...(rules ? await shutOut(page, rules) : []), ...(await tooWide(page)), ...(await odd(page))];
       problems.push(...found.map((problem) => `${width}x${height} ${theme}: ${problem}`));
       if (shots) await page.screenshot({ path: join(shots, `${scene}-${name}-${width}-${theme}.png`) });
     }
@@ -77,6 +77,26 @@ async function shutOut(page, rules) {
   return violations.flatMap(({ id, nodes }) =>
     nodes.map(({ target, html, any }) => `${id}: ${target.join(" ")}: ${any[0]?.message ?? html.slice(0, 120)}`),
   );
+}
+
+/** What the app says in another way than it should: what is quoted of others, or written by a model, is not its own. */
+function odd(page) {
+  return page.evaluate(() => {
+    const others = "code, pre, .mono, .path, blockquote, textarea, mark, [role=log], [translate=no], svg";
+    const wrong = [
+      ["a back-tick", /`/],
+      ["a straight apostrophe", /[a-z]'[a-z]/i],
+      ["one of several", /(?<![\d.,])1 (passes|steps|rows|tokens|runs|files|models|cores|epochs|checkpoints|downloads)\b/i],
+    ];
+    const found = [];
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+      const words = text.textContent.trim();
+      if (text.parentElement.closest(others)) continue;
+      for (const [what, pattern] of wrong) if (pattern.test(words)) found.push(`${what}: ${words.slice(0, 80)}`);
+    }
+    return found;
+  });
 }
 
 /** What would have to be scrolled sideways. Code and tables may, in their own frames. */

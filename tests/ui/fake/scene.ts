@@ -39,7 +39,7 @@ export function mayRefuse(command: string) {
 }
 
 /** Why the Hub is not asked, where it is not. */
-export const offline = scene === "offline" ? "The Hub is not asked: `HF_HUB_OFFLINE` is set." : null;
+export const offline = scene === "offline" ? "Switched off by the variable HF_HUB_OFFLINE" : null;
 
 /** Where the Hub can't be asked, refuses. */
 export function mayBeOffline() {

@@ -2,6 +2,7 @@
 
 import type { RunView } from "../../api";
 import { count } from "../../lib/format";
+import { withoutPath } from "../../lib/words";
 
 export interface Need {
   run: RunView;
@@ -22,7 +23,7 @@ export function needsOf(runs: RunView[], offered: RunView[]): Need[] {
 
 function textOf({ status, step, steps, problem, saved }: RunView): string {
   const place = `Step ${count(step)} of ${count(steps)}`;
-  if (status === "failed") return problem ?? `Failed at step ${count(step)}.`;
+  if (status === "failed") return problem ? withoutPath(problem).text : `Failed at step ${count(step)}.`;
   if (status === "stopped") return `${place}${saved ? ", saved" : ""}.`;
   return `${place}. The app or the computer went down.`;
 }

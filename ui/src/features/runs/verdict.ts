@@ -2,7 +2,7 @@
 
 import type { RunView } from "../../api";
 import { count, duration, loss } from "../../lib/format";
-import { capital, whole } from "../../lib/words";
+import { capital, whole, withoutPath } from "../../lib/words";
 import { heldOutOf, lossOf } from "./figures";
 import { kindOfRun } from "./series";
 import { ordinal, type Standing } from "./standing";
@@ -32,7 +32,7 @@ export function verdictOf(run: RunView, stands: Standing, going?: string): Verdi
     case "interrupted":
       return { title: `Interrupted at ${place}`, detail: `The app or the computer went down. ${again}` };
     case "failed":
-      return { title: `Failed at ${place}`, detail: [run.problem, run.hint].map((text) => plain(whole(text ?? ""))).join(" ").trim() + ` ${failed(run, again)}`, bad: true };
+      return { title: `Failed at ${place}`, detail: [withoutPath(run.problem ?? "").text, run.hint].map((text) => plain(whole(text ?? ""))).join(" ").trim() + ` ${failed(run, again)}`, bad: true };
     case "waiting":
       return { title: run.place === null || run.place === 1 ? "Next in line" : `${capital(ordinal(run.place))} in line`, detail: going === undefined ? "Starts by itself." : `Waiting for “${going}”.` };
     case "new":
