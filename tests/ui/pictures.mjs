@@ -9,17 +9,12 @@ const PICTURES = {
   home: { route: { page: "home" } },
   train: { route: { page: "train", filled: { name: "Support tone", method: "lora", model: "SmolLM2-1.7B-Instruct", "data.files": "[/Users/mira/Documents/support.jsonl]" } } },
   run: { route: { page: "run", id: "2026-11-20-support-tone-3e90" } },
-  chat: { route: { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, ask: "Where is my order?" },
+  chat: { route: { page: "chat", conversation: "2026-11-21-parcel" } },
   data: { route: { page: "data", id: "support-4b1e" } },
 };
 
-for (const [name, { route, ask }] of Object.entries(PICTURES)) {
+for (const [name, { route }] of Object.entries(PICTURES)) {
   const { page, faults, close } = await open(route);
-  if (ask) {
-    await page.getByRole("textbox", { name: "Message" }).fill(ask);
-    await page.keyboard.press("Enter");
-    await page.getByText(/ a second/).first().waitFor();
-  }
   await settled(page);
   await page.screenshot({ path: join(root, "docs", "images", `${name}.png`) });
   if (faults.length > 0) throw new Error(`${name}: ${faults.join("; ")}`);
