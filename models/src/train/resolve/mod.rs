@@ -115,7 +115,7 @@ impl<'a, K: Kind> Resolver<'a, K> {
     ) -> T {
         let automatic = asked.is_none();
         let Chosen { value, why } = match asked {
-            Some(value) => Chosen::new(value.clone(), "as asked"),
+            Some(value) => Chosen::new(value.clone(), "your setting"),
             None => choose(),
         };
         let words = match serde_json::to_value(&value) {
