@@ -178,7 +178,7 @@ test("a file that can't be read is said to be so, and nothing else breaks", PATI
   writeFileSync(file, Buffer.from("question,answer\nWo liegt K\xf6ln?,Am Rhein\n", "latin1"));
   const window = await opened(journey, home);
   await window.goTo("Data");
-  // A file is dropped as the system tells it, through the app.
+  // The driver can’t drop a file: it is added by the command that a drop ends in.
   await window.run("return window.__TAURI_INTERNALS__.invoke('add_data', { path: arguments[0] })", file);
   await window.goTo("Home");
   await window.goTo("Data");
@@ -192,7 +192,7 @@ test("a file that can't be read is said to be so, and nothing else breaks", PATI
   }
 });
 
-test("a file in another encoding is dropped, read rightly with one click, trained on", PATIENCE, async (journey) => {
+test("a file in another encoding is added, read rightly with one click, trained on", PATIENCE, async (journey) => {
   const home = newHome();
   makeBaseModel(home);
   const file = join(home, "fragen.csv");
