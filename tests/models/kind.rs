@@ -345,7 +345,7 @@ fn a_kind_known_only_here_is_planned_with_reasons_an_estimate_and_ways_to_fit() 
             .unwrap();
         (reason.why.as_str(), reason.automatic)
     };
-    assert_eq!(why("weight"), ("As asked.", false));
+    assert_eq!(why("weight"), ("Your setting.", false));
     assert_eq!(why("learning_rate"), ("A line is smooth.", true));
     let text = serde_json::to_value(&resolved.plan).unwrap();
     assert_eq!(

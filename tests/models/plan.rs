@@ -230,7 +230,7 @@ fn kernels_that_the_check_found_wrong_are_avoided() {
     let again = serde_json::to_value(&resolved.plan).unwrap();
     let second = plan(again, gpu_facts(Checked::default()));
     assert_eq!(second.plan, resolved.plan);
-    assert_eq!(why(&second, "avoid_kernels"), "As asked.");
+    assert_eq!(why(&second, "avoid_kernels"), "Your setting.");
 
     let strict = json!({"strict": true, "avoid_kernels": ["rope"]});
     assert_eq!(

@@ -17,7 +17,7 @@ export interface Setting {
 
 /** Where settings stand that the form doesn't know. */
 const OTHERS = "Others";
-/** What the plan says of a value that was asked for. */
+/** What the plan says of a value that was asked for: of a run of an earlier version, the former words. */
 const ASKED = /^(as asked|your setting)\.?$/i;
 
 /** The settings of a plan, by the groups of the form and in its order. */
