@@ -9,10 +9,8 @@ use super::{App, train::STARTER_SEED};
 use crate::{
     host::inspect::{
         Counting,
-        view::{
-            CountProgressView, CountView, DataRequestView, DataRowsView, DataSetView,
-            InspectionView,
-        },
+        rows::DataRowsView,
+        view::{CountProgressView, CountView, DataRequestView, DataSetView, InspectionView},
     },
     store::{
         data_sets,
@@ -124,7 +122,7 @@ pub(super) fn data_rows(
     count: usize,
 ) -> Result<DataRowsView> {
     let looked = app.host.look_at_data(&request_of(&app, &id, request)?)?;
-    Ok(looked.page(&words, from, count).into())
+    Ok(looked.page(&words, from, count))
 }
 
 /// Ends the count that is running, and lets go of what was read for it.

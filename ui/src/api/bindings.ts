@@ -546,6 +546,7 @@ export type DataFileView = {
 
 /**  What is said in a row by one, or a text. */
 export type DataPartView = {
+	/**  Who speaks, in a conversation. */
 	role: Role | null,
 	text: string,
 	/**  Whether the model is taught to say it. */
@@ -566,13 +567,13 @@ export type DataRequestView = {
 	skipBadRows: boolean,
 };
 
-/**  A row. */
+/**  A row as a page shows it. */
 export type DataRowView = {
 	/**  Which of the files, from 0. */
 	file: number,
 	/**  The line at which it begins, from 1. */
 	line: number,
-	/**  What is said. A row that can't be read says nothing. */
+	/**  What is said, in order. A row that can't be read says nothing. */
 	parts: DataPartView[],
 	/**  Whether more is said than is shown: a row that is asked for alone is shown nearly whole. */
 	isCut: boolean,
@@ -583,11 +584,11 @@ export type DataRowView = {
 	details: string | null,
 };
 
-/**  Some rows: those with a problem first. */
+/**  Some rows. */
 export type DataRowsView = {
-	/**  How many there are, those with a problem too. */
+	/**  How many rows there are, those with a problem too. */
 	total: number,
-	/**  How many have the words that were searched for. */
+	/**  How many of them have the words; as far as they were searched. */
 	matching: number,
 	/**  How many were searched: fewer than all where there is too much text. */
 	searched: number,

@@ -5,6 +5,8 @@ use models::data::{
     Dataset,
     row::{Example, Message, Problem, Role, Row},
 };
+use serde::Serialize;
+use specta::Type;
 
 use super::{Counted, Looked};
 
@@ -16,27 +18,29 @@ const MAX_LETTERS: usize = 100_000;
 const MAX_SEARCHED: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// Some rows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Page {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DataRowsView {
     /// How many rows there are, those with a problem too.
     pub(crate) total: usize,
     /// How many of them have the words; as far as they were searched.
     pub(crate) matching: usize,
     /// How many were searched: fewer than all where there is too much text.
     pub(crate) searched: usize,
-    pub(crate) rows: Vec<Shown>,
+    pub(crate) rows: Vec<DataRowView>,
 }
 
 /// A row as a page shows it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Shown {
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DataRowView {
     /// Which of the files, from 0.
     pub(crate) file: usize,
     /// The line at which it begins, from 1.
     pub(crate) line: u32,
     /// What is said, in order. A row that can't be read says nothing.
-    pub(crate) parts: Vec<Part>,
-    /// Whether more is said than is shown.
+    pub(crate) parts: Vec<DataPartView>,
+    /// Whether more is said than is shown: a row that is asked for alone is shown nearly whole.
     pub(crate) is_cut: bool,
     /// How many tokens it has, once they are counted.
     pub(crate) tokens: Option<usize>,
@@ -46,8 +50,9 @@ pub(crate) struct Shown {
 }
 
 /// What is said in a row by one, or a text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Part {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DataPartView {
     /// Who speaks, in a conversation.
     pub(crate) role: Option<Role>,
     pub(crate) text: String,
@@ -66,13 +71,13 @@ enum Item<'a> {
 
 impl Looked {
     /// The rows from the `from`th on that have all the words, at most [`MAX_ROWS`].
-    pub(crate) fn page(&self, words: &str, from: usize, count: usize) -> Page {
+    pub(crate) fn page(&self, words: &str, from: usize, count: usize) -> DataRowsView {
         let count = count.clamp(1, MAX_ROWS);
         let words = words.to_lowercase();
         let words: Vec<&str> = words.split_whitespace().collect();
         let counted = self.counted();
         let counted = counted.as_deref();
-        let mut page = Page {
+        let mut page = DataRowsView {
             total: self.items(counted).count(),
             matching: 0,
             searched: 0,
@@ -133,7 +138,7 @@ impl Looked {
             .chain(lines)
     }
 
-    fn shown(&self, item: Item, counted: Option<&Counted>, letters: usize) -> Shown {
+    fn shown(&self, item: Item, counted: Option<&Counted>, letters: usize) -> DataRowView {
         let mut left = letters;
         let mut is_cut = false;
         let mut part = |role: Option<Role>, text: &str, learned: bool| {
@@ -141,27 +146,27 @@ impl Looked {
             is_cut |= end.is_some();
             let text = &text[..end.unwrap_or(text.len())];
             left -= text.chars().count();
-            Part {
+            DataPartView {
                 role,
                 text: text.to_owned(),
                 learned,
             }
         };
         let shown = match item {
-            Item::Problem(problem) => Shown {
+            Item::Problem(problem) => DataRowView {
                 file: self.file_of(problem),
                 line: problem.line,
                 problem: Some(sentence(problem)),
                 details: problem.details.clone(),
-                ..Shown::default()
+                ..DataRowView::default()
             },
-            Item::Line(file, line, text) => Shown {
+            Item::Line(file, line, text) => DataRowView {
                 file,
                 line,
                 parts: vec![part(None, text, true)],
-                ..Shown::default()
+                ..DataRowView::default()
             },
-            Item::Row(at, row) => Shown {
+            Item::Row(at, row) => DataRowView {
                 file: row.file as usize,
                 line: row.line,
                 parts: match &row.example {
@@ -176,10 +181,10 @@ impl Looked {
                 },
                 tokens: counted.and_then(|it| it.tokens.get(at).copied()),
                 problem: counted.and_then(|it| it.refused.get(&at).cloned()),
-                ..Shown::default()
+                ..DataRowView::default()
             },
         };
-        Shown { is_cut, ..shown }
+        DataRowView { is_cut, ..shown }
     }
 
     fn file_of(&self, problem: &Problem) -> usize {
@@ -270,7 +275,7 @@ mod tests {
         serde_json::json!({"prompt": question, "completion": answer}).to_string() + "\n"
     }
 
-    fn lines(page: &Page) -> Vec<u32> {
+    fn lines(page: &DataRowsView) -> Vec<u32> {
         page.rows.iter().map(|row| row.line).collect()
     }
 
@@ -349,7 +354,7 @@ mod tests {
         let (_home, _, looked) = look("rows.jsonl", &rows);
         let page = looked.page("", 0, 1000);
         assert_eq!(page.rows.len(), MAX_ROWS);
-        let letters = |row: &Shown| {
+        let letters = |row: &DataRowView| {
             row.parts
                 .iter()
                 .map(|it| it.text.chars().count())

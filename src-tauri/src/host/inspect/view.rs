@@ -12,10 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use specta::Type;
 use specta_typescript::Number;
 
-use super::{
-    Counted, Looked,
-    rows::{Page, Part, Shown},
-};
+use super::{Counted, Looked};
 use crate::{
     store::data_sets::DataSet,
     wire::error::{AppError, Result},
@@ -124,48 +121,6 @@ pub(crate) struct CountView {
     example_line: u32,
     /// The first row, and what of it is learned.
     example: Vec<Segment>,
-}
-
-/// Some rows: those with a problem first.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DataRowsView {
-    /// How many there are, those with a problem too.
-    total: usize,
-    /// How many have the words that were searched for.
-    matching: usize,
-    /// How many were searched: fewer than all where there is too much text.
-    searched: usize,
-    rows: Vec<DataRowView>,
-}
-
-/// A row.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DataRowView {
-    /// Which of the files, from 0.
-    file: usize,
-    /// The line at which it begins, from 1.
-    line: u32,
-    /// What is said. A row that can't be read says nothing.
-    parts: Vec<DataPartView>,
-    /// Whether more is said than is shown: a row that is asked for alone is shown nearly whole.
-    is_cut: bool,
-    /// How many tokens it has, once they are counted.
-    tokens: Option<usize>,
-    /// What is wrong with it, and what a library said.
-    problem: Option<String>,
-    details: Option<String>,
-}
-
-/// What is said in a row by one, or a text.
-#[derive(Debug, Clone, PartialEq, Serialize, Type)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DataPartView {
-    role: Option<Role>,
-    text: String,
-    /// Whether the model is taught to say it.
-    learned: bool,
 }
 
 /// How many letters of the first row are shown before it is counted.
@@ -313,31 +268,6 @@ impl From<&Counted> for CountView {
             problem_count: counted.problems.len(),
             example_line: content.example_line,
             example: content.example,
-        }
-    }
-}
-
-impl From<Page> for DataRowsView {
-    fn from(page: Page) -> Self {
-        let part = |part: Part| DataPartView {
-            role: part.role,
-            text: part.text,
-            learned: part.learned,
-        };
-        let row = |row: Shown| DataRowView {
-            file: row.file,
-            line: row.line,
-            parts: row.parts.into_iter().map(part).collect(),
-            is_cut: row.is_cut,
-            tokens: row.tokens,
-            problem: row.problem,
-            details: row.details,
-        };
-        Self {
-            total: page.total,
-            matching: page.matching,
-            searched: page.searched,
-            rows: page.rows.into_iter().map(row).collect(),
         }
     }
 }
