@@ -66,6 +66,16 @@ const PERCENTS: [u32; 6] = [5, 25, 50, 75, 95, 99];
 const BINS: usize = 16;
 
 impl LengthSummary {
+    /// Of texts that are one stream, which has no rows to compare.
+    pub fn of_stream(texts: usize, tokens: usize) -> Self {
+        Self {
+            rows: texts,
+            tokens,
+            longest: tokens,
+            ..Self::default()
+        }
+    }
+
     /// Looks at encoded rows.
     pub fn new(rows: &[TokenRow]) -> Self {
         let mut lengths: Vec<usize> = rows.iter().map(|row| row.full_length).collect();

@@ -256,13 +256,8 @@ fn count(
     let (mut tokens, mut refused, mut all) = (Vec::new(), HashMap::new(), Encoded::default());
     let lengths = if dataset.is_stream {
         shorten(&mut first);
-        let tokens = encode_stream(&dataset.rows, tokenizer)?.tokens.len();
-        LengthSummary {
-            rows: dataset.rows.len(),
-            tokens,
-            longest: tokens,
-            ..LengthSummary::default()
-        }
+        let stream = encode_stream(&dataset.rows, tokenizer)?;
+        LengthSummary::of_stream(dataset.rows.len(), stream.tokens.len())
     } else {
         for rows in dataset.rows.chunks(ROWS_AT_ONCE) {
             for encoded in encode(rows) {

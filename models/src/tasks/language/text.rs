@@ -113,7 +113,7 @@ impl Text {
 
     /// What a plan has to know.
     pub fn facts(&self) -> Result<DataFacts> {
-        let summary = self.summary(Learn::default(), usize::MAX)?;
+        let summary = self.summary()?;
         let at = |percent| summary.percentiles.iter().find(|it| it.percent == percent);
         let reasons = self.dataset.files.iter().map(|file| file.reason.as_str());
         let mut read_as: Vec<&str> = reasons.collect();
@@ -130,20 +130,17 @@ impl Text {
         })
     }
 
-    /// Lengths of the rows to learn from, in tokens, cut at `max_length`.
-    pub fn summary(&self, learn: Learn, max_length: usize) -> Result<LengthSummary> {
+    /// Lengths of the rows to learn from, in tokens.
+    fn summary(&self) -> Result<LengthSummary> {
         if self.dataset.is_stream {
-            let tokens = encode_stream(&self.train, &self.tokenizer)?.tokens.len();
-            return Ok(LengthSummary {
-                rows: self.train.len(),
-                tokens,
-                longest: tokens,
-                ..LengthSummary::default()
-            });
+            let stream = encode_stream(&self.train, &self.tokenizer)?;
+            return Ok(LengthSummary::of_stream(
+                self.train.len(),
+                stream.tokens.len(),
+            ));
         }
-        Ok(LengthSummary::new(
-            &self.encode(&self.train, learn, max_length).rows,
-        ))
+        let encoded = self.encode(&self.train, Learn::default(), usize::MAX);
+        Ok(LengthSummary::new(&encoded.rows))
     }
 
     /// Rows as tokens, with what can't be learned from them.
