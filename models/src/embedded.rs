@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
     clippy::panic,
     reason = "a damaged table is a program that was built wrong, not something a user can cause"
 )]
-pub(crate) fn table<T: DeserializeOwned>(name: &str, text: &str) -> T {
+pub fn table<T: DeserializeOwned>(name: &str, text: &str) -> T {
     match serde_json::from_str(text) {
         Ok(table) => table,
         Err(error) => panic!("{name}, which is part of the program: {error}"),

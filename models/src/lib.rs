@@ -9,7 +9,7 @@ pub mod check;
 pub mod checkpoint;
 pub mod data;
 pub mod device;
-mod embedded;
+pub mod embedded;
 pub mod error;
 pub mod figures;
 pub mod generate;

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
+use models::embedded::table;
 use serde::Deserialize;
 use tauri::{
     AppHandle, Result, Wry,
@@ -13,9 +14,10 @@ use tauri::{
 
 /// The commands of each menu, from `commands.json` of the pages. What else a menu has is the system's.
 static COMMANDS: LazyLock<BTreeMap<String, Vec<Command>>> = LazyLock::new(|| {
-    let table = include_str!("../../../ui/src/commands.json");
-    // The tests read it; without it, there is a menu bar with what is the system's.
-    serde_json::from_str(table).unwrap_or_default()
+    table(
+        "commands.json",
+        include_str!("../../../ui/src/commands.json"),
+    )
 });
 
 /// A command of the window.
