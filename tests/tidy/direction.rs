@@ -73,6 +73,7 @@ const MAPS: [Map; 2] = [
                     "data",
                     "device",
                     "embedded",
+                    "figures",
                     "ops",
                     "parameters",
                     "random",

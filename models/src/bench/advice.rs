@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{BANDWIDTH, BenchCase, BenchRow, MATMUL, compare};
-use crate::device::dtype::Dtype;
+use crate::{device::dtype::Dtype, figures::counted};
 
 /// Learning, as far as it decides which device and dtype to train with.
 const LEARNING: [&str; 3] = ["lora_step", "full_step", "scratch_step"];
@@ -140,10 +140,8 @@ fn shared(one: &OnDevice, other: &OnDevice) -> Vec<Shared> {
 
 fn way_of(row: &BenchRow) -> String {
     let dtype = row.case.dtype.map(|dtype| dtype.to_string());
-    let rows = row.case.variation.rows.map(|rows| match rows {
-        1 => "1 row".to_owned(),
-        _ => format!("{rows} rows"),
-    });
+    let rows = row.case.variation.rows;
+    let rows = rows.map(|rows| counted(rows as u64, "row"));
     [dtype, rows]
         .into_iter()
         .flatten()
