@@ -177,11 +177,7 @@ test("a file that can't be read is said to be so, and nothing else breaks", PATI
   const file = join(home, "questions.csv");
   writeFileSync(file, Buffer.from("question,answer\nWo liegt K\xf6ln?,Am Rhein\n", "latin1"));
   const window = await opened(journey, home);
-  await window.goTo("Data");
-  // The driver can’t drop a file: it is added by the command that a drop ends in.
-  await window.run("return window.__TAURI_INTERNALS__.invoke('add_data', { path: arguments[0] })", file);
-  await window.goTo("Home");
-  await window.goTo("Data");
+  await addData(window, file);
   await window.find("//*[@role = 'alert'][contains(., 'UTF-8')]");
   await window.picture("bad-file");
   await window.goTo("Train");
@@ -199,10 +195,7 @@ test("a file in another encoding is added, read rightly with one click, trained 
   const rows = Array.from({ length: 40 }, (_, row) => `Wo liegt K\xf6ln ${row}?,Am Rhein ${row}\n`);
   writeFileSync(file, Buffer.from(`question,answer\n${rows.join("")}`, "latin1"));
   const window = await opened(journey, home);
-  await window.goTo("Data");
-  await window.run("return window.__TAURI_INTERNALS__.invoke('add_data', { path: arguments[0] })", file);
-  await window.goTo("Home");
-  await window.goTo("Data");
+  await addData(window, file);
   await window.click("//button[contains(., 'Read it as')]");
   await window.find("//*[contains(., 'Köln')]");
   await window.picture("repaired");
@@ -289,6 +282,14 @@ async function tabTo(window, name) {
     await window.press(TAB).catch(() => undefined);
   }
   assert.fail(`Tab never reaches ${name}`);
+}
+
+/** Adds a file, and looks at it. The driver can’t drop one: it is added by the command that a drop ends in. */
+async function addData(window, file) {
+  await window.goTo("Data");
+  await window.run("return window.__TAURI_INTERNALS__.invoke('add_data', { path: arguments[0] })", file);
+  await window.goTo("Home");
+  await window.goTo("Data");
 }
 
 /** The step a run's page shows. */
