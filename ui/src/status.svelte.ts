@@ -166,11 +166,17 @@ async function setTheme(theme: SettingsView["theme"]) {
   wear(theme);
 }
 
-/** Begins the first model, or goes to it where it was begun before. */
+/** Begins the first model, and goes to it unless the user has gone elsewhere while its data was made. */
+export async function beginFirst(arrive = stay()) {
+  arrive({ page: "run", id: await api.startStarter() });
+}
+
+/** Goes to the first model, which is begun where it was not before. */
 async function startFirst() {
   const arrive = stay();
   const known = (await api.runs()).find(({ name }) => name === "starter");
-  arrive({ page: "run", id: known?.id ?? (await api.startStarter()) });
+  if (known) arrive({ page: "run", id: known.id });
+  else await beginFirst(arrive);
 }
 
 async function addModel() {
