@@ -2,7 +2,7 @@
 
 import type { RunView } from "../../api";
 import { count, duration, loss } from "../../lib/format";
-import { capital, whole, withoutPath } from "../../lib/words";
+import { capital, quoted, whole, withoutPath } from "../../lib/words";
 import { heldOutOf, lossOf } from "./figures";
 import { kindOfRun } from "./series";
 import { ordinal, type Standing } from "./standing";
@@ -26,13 +26,13 @@ export function verdictOf(run: RunView, stands: Standing, going?: string): Verdi
     case "paused":
       return run.problem === null
         ? { title: `Paused at ${place}`, detail: "Saved, and kept in memory." }
-        : { title: `Paused at ${place}: ${plain(run.problem)}`, detail: "Saved. The run resumes by itself." };
+        : { title: `Paused at ${place}: ${quoted(run.problem)}`, detail: "Saved. The run resumes by itself." };
     case "stopped":
       return { title: `Stopped at ${place}`, detail: run.saved ? `Saved. ${again}` : again };
     case "interrupted":
       return { title: `Interrupted at ${place}`, detail: `The app or the computer went down. ${again}` };
     case "failed":
-      return { title: `Failed at ${place}`, detail: [withoutPath(run.problem ?? "").text, run.hint].map((text) => plain(whole(text ?? ""))).join(" ").trim() + ` ${failed(run, again)}`, bad: true };
+      return { title: `Failed at ${place}`, detail: [withoutPath(run.problem ?? "").text, run.hint].map((text) => whole(text ?? "")).join(" ").trim() + ` ${failed(run, again)}`, bad: true };
     case "waiting":
       return { title: run.place === null || run.place === 1 ? "Next in line" : `${capital(ordinal(run.place))} in line`, detail: going === undefined ? "Starts by itself." : `Waiting for “${going}”.` };
     case "new":
@@ -67,6 +67,3 @@ function running({ step, steps, secondsLeft, busy, bestLoss, firstHeldOutLoss, s
 function failed(run: RunView, again: string): string {
   return run.forceHelps ? "Resume looks again. Resume anyway takes everything as it is now; the losses are then no longer those the run would have had." : again;
 }
-
-/** Without the marks that names have in a terminal. */
-const plain = (text: string) => text.replace(/`([^`]*)`/g, "“$1”");
