@@ -1,13 +1,19 @@
 // What the page of chat knows without a screen.
 
-import { describe, expect, test } from "vitest";
+import { render, screen } from "@testing-library/svelte";
+import { userEvent } from "@testing-library/user-event";
+import { describe, expect, test, vi } from "vitest";
 
-import type { ModelView, RunView, SamplingView } from "../../ui/src/api";
+import { api, type ModelView, type RunView, type SamplingView } from "../../ui/src/api";
+import App from "../../ui/src/App.svelte";
 import { aboutOf, firstOf, runChoices } from "../../ui/src/features/chat/choices";
 import { edited, keptTurns, partsOf, textOf, withoutLast } from "../../ui/src/features/chat/flow";
 import { fileName, titleOf } from "../../ui/src/features/chat/names";
 import { chipsOf, FIELDS, presetOf, valueOf, withPreset, withValue } from "../../ui/src/features/chat/sampling";
 import { BASE, MAIN, messagesOf, seedOf, turnsOf, wordsOf } from "../../ui/src/features/chat/turns";
+import { go } from "../../ui/src/routes.svelte";
+import { app, look } from "../../ui/src/status.svelte";
+import { install } from "./fake";
 
 describe("a text that two write", () => {
   const parts = partsOf([
@@ -120,4 +126,17 @@ describe("a conversation", () => {
     expect(fileName("...")).toBe("Conversation.md");
     expect(fileName("x".repeat(300)).length).toBeLessThan(100);
   });
+});
+
+test("the Playground takes memory from a run that is running only when it is told to", async () => {
+  await install();
+  await look();
+  expect(app.status?.going).not.toBeNull();
+  go({ page: "chat" });
+  const open = vi.spyOn(api, "openChat");
+  render(App);
+  const button = await screen.findByRole("button", { name: /^Open / }, { timeout: 10_000 });
+  expect(open).not.toHaveBeenCalled();
+  await userEvent.click(button);
+  expect(open).toHaveBeenCalledOnce();
 });

@@ -130,9 +130,10 @@ describe("a person", { concurrency: 2 }, () => {
     await until(() => message.inputValue(), (text) => text === "This will fail");
   });
 
-  scenario("finds something to chat with at once, and another model by its name", { page: "chat" }, async (page) => {
+  scenario("finds something to chat with, opens it beside a run when told to, and finds another by its name", { page: "chat" }, async (page) => {
     await shows(heading(page), "Support tone");
     await shows(page.locator("header"), "Step 2,000 · SmolLM2-1.7B-Instruct");
+    await button(page, "Open Support tone").click();
     const message = page.getByRole("textbox", { name: "Message" });
     await until(() => message.evaluate((field) => field === document.activeElement), Boolean);
     await button(page, "Change model").click();
@@ -182,6 +183,7 @@ describe("a person", { concurrency: 2 }, () => {
   });
 
   scenario("has answers sampled otherwise: a preset, and from there by keys", { page: "chat" }, async (page) => {
+    await button(page, "Open Support tone").click();
     await page.getByRole("radio", { name: "Creative" }).check({ force: true });
     await page.getByRole("button", { name: /^Sampling….*temperature 1/ }).click();
     const temperature = page.getByRole("slider", { name: "Temperature" });

@@ -33,7 +33,9 @@ let looking: Promise<void> | undefined;
 export function look(): Promise<void> {
   looking ??= api
     .status()
-    .then((status) => void (app.status = status))
+    .then((status) => {
+      app.status = status;
+    })
     .catch(() => undefined)
     .finally(() => (looking = undefined));
   return looking;
