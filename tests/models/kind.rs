@@ -89,6 +89,7 @@ impl Kind for Line {
             learning_rate: Chosen::new(0.1, "a line is smooth"),
             weight_decay: Chosen::new(0.0, "two numbers can’t be too many"),
             beta2: Chosen::new(0.99, "the usual value"),
+            usual: Vec::new(),
         };
         (plan, basis)
     }

@@ -28,3 +28,4 @@ mod share;
 mod spikes;
 mod tokens;
 mod train;
+mod trm;

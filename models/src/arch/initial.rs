@@ -16,6 +16,18 @@ pub struct InitialWeights {
     pub device: Device,
 }
 
+/// A draw from the normal distribution cut at two deviations, spread so that what is left has the deviation 1, as JAX draws it.
+fn truncated_normal(random: &mut Random) -> f64 {
+    /// 1 / √(1 - 4 φ(2) / (2 Φ(2) - 1)).
+    const SPREAD: f64 = 1.136_847_234_338_556_5;
+    loop {
+        let drawn = random.normal();
+        if drawn.abs() <= 2.0 {
+            return drawn * SPREAD;
+        }
+    }
+}
+
 impl InitialWeights {
     /// Weights that are kept in f32.
     pub fn new(seed: u64, device: &Device) -> Self {
@@ -32,6 +44,11 @@ impl Weights for InitialWeights {
         let count = request.shape.iter().product();
         let numbers = match request.initial {
             Initial::Constant(number) => vec![number as f32; count],
+            Initial::Truncated(deviation) => {
+                let mut random = Random::for_purpose(self.seed, request.name);
+                let draw = |_| (truncated_normal(&mut random) * deviation) as f32;
+                (0..count).map(draw).collect()
+            }
             Initial::Normal(deviation) => {
                 let mut random = Random::for_purpose(self.seed, request.name);
                 (0..count)
@@ -40,5 +57,22 @@ impl Weights for InitialWeights {
             }
         };
         tensor_from_host(numbers, request.shape, self.dtype, &self.device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_truncated_normal_has_its_deviation_and_its_bound() {
+        let mut random = Random::new(3);
+        let drawn: Vec<f64> = (0..100_000)
+            .map(|_| truncated_normal(&mut random))
+            .collect();
+        let variance = drawn.iter().map(|it| it * it).sum::<f64>() / 1e5;
+        let largest = drawn.iter().fold(0.0f64, |most, it| most.max(it.abs()));
+        assert!((variance - 1.0).abs() < 0.02, "{variance}");
+        assert!((2.27..=2.2737).contains(&largest), "{largest}");
     }
 }

@@ -1,5 +1,7 @@
 //! The layers architectures are made of: weights by checkpoint name, and the operation they go through.
 
+use candle_core::D;
+
 use crate::{
     Error, Result,
     ops::{
@@ -229,7 +231,7 @@ impl Projections {
             let mut start = 0;
             let part = |width: &usize| {
                 start += width;
-                narrow(all, start - width, *width)
+                narrow(all, D::Minus1, start - width, *width)
             };
             parts = widths.iter().map(part).collect::<Result<_>>()?;
         }

@@ -14,6 +14,7 @@ mod layers;
 pub mod lora;
 pub mod sites;
 mod size;
+pub mod trm;
 
 use candle_core::{Tensor, quantized::QTensor};
 
@@ -35,6 +36,8 @@ pub struct WeightRequest<'a> {
 pub enum Initial {
     /// Normal numbers with this standard deviation around 0.
     Normal(f64),
+    /// Normal numbers with this standard deviation around 0, none of which is more than 2.2737 deviations away.
+    Truncated(f64),
     /// The same number everywhere.
     Constant(f64),
 }

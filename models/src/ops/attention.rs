@@ -69,6 +69,12 @@ impl Spans {
         Self::new(rows, tokens, tokens, runs)
     }
 
+    /// Every query sees every key.
+    pub fn full(rows: usize, tokens: usize) -> Self {
+        let runs = vec![(0, tokens as u32); rows * tokens];
+        Self::new(rows, tokens, tokens, runs)
+    }
+
     fn new(rows: usize, queries: usize, keys: usize, runs: Vec<(u32, u32)>) -> Self {
         Self {
             rows,

@@ -1,6 +1,6 @@
 //! Addition, scaling, and the same numbers in another shape or dtype, whole or in part.
 
-use candle_core::{D, DType, Tensor};
+use candle_core::{D, DType, Tensor, shape::Dim};
 
 use crate::{
     Result,
@@ -27,21 +27,50 @@ pub fn scale(x: &Value, factor: f64) -> Result<Value> {
     }))
 }
 
-/// Columns `start..start + width` of the last dimension: x [.., d] -> [.., width].
+/// Places `start..start + length` of a dimension: `narrow(x, D::Minus1, 2, 3)` of [.., d] is [.., 3].
 ///
 /// Backward: the gradient, with zeros around it. Saves nothing.
-pub fn narrow(x: &Value, start: usize, width: usize) -> Result<Value> {
-    let all = x.tensor().dim(D::Minus1)?;
+pub fn narrow(x: &Value, dimension: impl Dim, start: usize, length: usize) -> Result<Value> {
+    let dimension = dimension.to_index(x.tensor().shape(), "narrow")?;
+    let all = x.tensor().dim(dimension)?;
     let y = x
         .tensor()
-        .narrow(D::Minus1, start, width)?
+        .narrow(dimension, start, length)?
         .force_contiguous()?;
     Ok(Value::record(y, &[x], move |gradient: Tensor| {
-        Ok(vec![Some(gradient.pad_with_zeros(
-            D::Minus1,
-            start,
-            all - start - width,
-        )?)])
+        let after = all - start - length;
+        Ok(vec![Some(
+            gradient.pad_with_zeros(dimension, start, after)?,
+        )])
+    }))
+}
+
+/// x, and y after it along the second dimension: [b, m, d] and [b, n, d] -> [b, m + n, d]. Saves nothing.
+pub fn join(x: &Value, y: &Value) -> Result<Value> {
+    let (m, n) = (x.tensor().dim(1)?, y.tensor().dim(1)?);
+    let z = Tensor::cat(&[x.tensor(), y.tensor()], 1)?;
+    Ok(Value::record(z, &[x, y], move |gradient: Tensor| {
+        let part = |start, length| gradient.narrow(1, start, length)?.contiguous();
+        Ok(vec![Some(part(0, m)?), Some(part(m, n)?)])
+    }))
+}
+
+/// Zeros after the last column: x [.., d] -> [.., width]. Saves nothing.
+pub fn pad(x: &Value, width: usize) -> Result<Value> {
+    let before = x.tensor().dim(D::Minus1)?;
+    let y = x.tensor().pad_with_zeros(D::Minus1, 0, width - before)?;
+    Ok(Value::record(y, &[x], move |gradient: Tensor| {
+        let gradient = gradient.narrow(D::Minus1, 0, before)?;
+        Ok(vec![Some(gradient.contiguous()?)])
+    }))
+}
+
+/// Rows and columns exchanged: x [b, m, n] -> [b, n, m]. Saves nothing.
+pub fn transpose(x: &Value) -> Result<Value> {
+    let turned = |x: &Tensor| x.transpose(1, 2)?.contiguous();
+    let y = turned(x.tensor())?;
+    Ok(Value::record(y, &[x], move |gradient: Tensor| {
+        Ok(vec![Some(turned(&gradient)?)])
     }))
 }
 
@@ -80,7 +109,12 @@ mod tests {
         let inputs = [normal(1, &[2, 6]), normal(2, &[2, 6])];
         check_gradients(&inputs, |_, v| add(&v[0], &v[1]));
         check_gradients(&inputs[..1], |_, v| scale(&v[0], -1.5));
-        check_gradients(&inputs[..1], |_, v| narrow(&v[0], 2, 3));
+        check_gradients(&inputs[..1], |_, v| narrow(&v[0], D::Minus1, 2, 3));
+        check_gradients(&inputs[..1], |_, v| pad(&v[0], 8));
+        let inputs = [normal(1, &[2, 3, 4]), normal(2, &[2, 1, 4])];
+        check_gradients(&inputs, |_, v| join(&v[0], &v[1]));
+        check_gradients(&inputs[..1], |_, v| narrow(&v[0], 1, 1, 2));
+        check_gradients(&inputs[..1], |_, v| transpose(&v[0]));
     }
 
     #[test]

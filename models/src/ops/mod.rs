@@ -17,6 +17,7 @@
 //! adapter.
 
 pub mod attention;
+pub mod classify;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod elementwise;

@@ -64,12 +64,7 @@ impl AdamW {
     pub(super) const STATE: &'static [&'static str] = &["first_moment", "second_moment"];
 
     pub(super) fn check(&self) -> Result<()> {
-        for (field, beta) in [("beta1", self.beta1), ("beta2", self.beta2)] {
-            if !(0.0..1.0).contains(&beta) {
-                let problem = format!("is {beta}; it must be at least 0 and below 1");
-                return Err(Error::setting(format!("optimizer.{field}"), problem));
-            }
-        }
+        check_betas(self.beta1, self.beta2)?;
         if !(self.epsilon > 0.0 && self.epsilon.is_finite()) {
             let problem = format!("is {}; it must be above 0", self.epsilon);
             return Err(Error::setting("optimizer.epsilon", problem));
@@ -104,6 +99,17 @@ impl AdamW {
             correction: 1.0 / (1.0 - self.beta2.powf(step)).sqrt(),
         }
     }
+}
+
+/// Refuses memories of gradients that keep more than all of what was.
+pub(super) fn check_betas(beta1: f64, beta2: f64) -> Result<()> {
+    for (field, beta) in [("beta1", beta1), ("beta2", beta2)] {
+        if !(0.0..1.0).contains(&beta) {
+            let problem = format!("is {beta}; it must be at least 0 and below 1");
+            return Err(Error::setting(format!("optimizer.{field}"), problem));
+        }
+    }
+    Ok(())
 }
 
 /// One pass over each parameter, on all cores.

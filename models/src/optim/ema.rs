@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use candle_core::Tensor;
 
 use super::{
+    OwnRules,
     flat::{Flat, refuse_extra, write},
     numbers::change_together,
 };
@@ -27,12 +28,21 @@ impl Ema {
     ///
     /// Errors: [`Error::Setting`] when `decay` is not at least 0 and below 1.
     pub fn new(decay: f64, parameters: &Parameters) -> Result<Self> {
+        Self::without(&OwnRules::new(), decay, parameters)
+    }
+
+    /// The same, without the weights that learn by a rule of their own.
+    pub fn without(own_rules: &OwnRules, decay: f64, parameters: &Parameters) -> Result<Self> {
         if !(0.0..1.0).contains(&decay) {
             let problem = format!("is {decay}; it must be at least 0 and below 1");
             return Err(Error::setting("ema", problem));
         }
-        let flat = Flat::new(parameters.trainable())?;
-        let weights: Vec<Tensor> = parameters.trainable().map(Parameter::tensor).collect();
+        let averaged = || {
+            let trainable = parameters.trainable();
+            trainable.filter(|it| !own_rules.contains_key(it.name()))
+        };
+        let flat = Flat::new(averaged())?;
+        let weights: Vec<Tensor> = averaged().map(Parameter::tensor).collect();
         let average = flat.gather(weights.iter())?;
         Ok(Self {
             decay,

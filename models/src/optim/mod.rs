@@ -7,6 +7,7 @@
 //! Deliberately absent: when to step and what to do with gradients that aren't finite (`train`), and how state is
 //! written to files (`checkpoint`).
 
+pub mod adam_atan2;
 pub mod adamw;
 pub mod clip;
 pub mod ema;
@@ -14,6 +15,7 @@ mod flat;
 mod numbers;
 pub mod schedule;
 pub mod sgd;
+pub mod sign_sgd;
 #[cfg(test)]
 mod testing;
 
@@ -27,35 +29,58 @@ use crate::{
     parameters::{Parameter, Parameters},
     tape::Gradients,
 };
+use adam_atan2::AdamAtan2;
 use adamw::AdamW;
 use flat::{Flat, refuse_extra};
 use sgd::Sgd;
+use sign_sgd::SignSgd;
 
 /// The name under which the number of steps taken is saved.
 const STEP: &str = "step";
 
 /// A rule that turns gradients into updates, with its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", tag = "kind")]
+#[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Rule {
     /// Adam with decoupled weight decay.
+    #[serde(rename = "adamw")]
     AdamW(AdamW),
+    /// Adam by an angle instead of a division.
+    AdamAtan2(AdamAtan2),
     /// Stochastic gradient descent with momentum.
     Sgd(Sgd),
+    /// The sign of the gradient, for the rows of a table that a batch sees.
+    SignSgd(SignSgd),
 }
+
+/// How a weight learns that doesn't learn by the rule of the run. It is not averaged either.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OwnRule {
+    /// The rule.
+    pub rule: Rule,
+    /// Its learning rate, as a multiple of that of the run.
+    pub rate_ratio: f64,
+}
+
+/// The weights that have a rule of their own, by name.
+pub type OwnRules = BTreeMap<String, OwnRule>;
 
 impl Rule {
     fn weight_decay(&self) -> f64 {
         match self {
             Self::AdamW(adamw) => adamw.weight_decay,
+            Self::AdamAtan2(adam) => adam.weight_decay,
             Self::Sgd(sgd) => sgd.weight_decay,
+            Self::SignSgd(sign) => sign.weight_decay,
         }
     }
 
     fn state(&self) -> &'static [&'static str] {
         match self {
             Self::AdamW(_) => AdamW::STATE,
+            Self::AdamAtan2(_) => AdamAtan2::STATE,
             Self::Sgd(sgd) => sgd.state(),
+            Self::SignSgd(_) => &[],
         }
     }
 
@@ -67,7 +92,9 @@ impl Rule {
         }
         match self {
             Self::AdamW(adamw) => adamw.check(),
+            Self::AdamAtan2(adam) => adam.check(),
             Self::Sgd(sgd) => sgd.check(),
+            Self::SignSgd(_) => Ok(()),
         }
     }
 }
@@ -75,6 +102,18 @@ impl Rule {
 impl From<AdamW> for Rule {
     fn from(adamw: AdamW) -> Self {
         Self::AdamW(adamw)
+    }
+}
+
+impl From<AdamAtan2> for Rule {
+    fn from(adam: AdamAtan2) -> Self {
+        Self::AdamAtan2(adam)
+    }
+}
+
+impl From<SignSgd> for Rule {
+    fn from(sign: SignSgd) -> Self {
+        Self::SignSgd(sign)
     }
 }
 
@@ -108,7 +147,6 @@ impl DecayScope {
 
 /// An optimizer with its state.
 pub struct Optimizer {
-    rule: Rule,
     /// Steps taken.
     step: u64,
     groups: Vec<Group>,
@@ -116,6 +154,9 @@ pub struct Optimizer {
 
 /// Parameters that are treated alike.
 struct Group {
+    rule: Rule,
+    /// The learning rate, as a multiple of that of the step.
+    rate_ratio: f64,
     weight_decay: f64,
     flat: Flat,
     /// One vector for each name in the rule's state.
@@ -145,27 +186,56 @@ impl Optimizer {
     ///
     /// Errors: [`Error::Setting`] when a setting is out of range, or a trainable weight is not f32.
     pub fn new(rule: Rule, scope: DecayScope, parameters: &Parameters) -> Result<Self> {
-        rule.check()?;
+        Self::with_own_rules(rule, scope, parameters, &OwnRules::new())
+    }
+
+    /// The same, with weights that learn by a rule of their own.
+    pub fn with_own_rules(
+        rule: Rule,
+        scope: DecayScope,
+        parameters: &Parameters,
+        own_rules: &OwnRules,
+    ) -> Result<Self> {
+        let mut optimizer = Self {
+            step: 0,
+            groups: Vec::new(),
+        };
+        let (own, others): (Vec<_>, Vec<_>) = parameters
+            .trainable()
+            .partition(|it| own_rules.contains_key(it.name()));
         let (decayed, others): (Vec<_>, Vec<_>) =
-            parameters.trainable().partition(|it| scope.contains(it));
-        let mut groups = Vec::new();
-        for (members, weight_decay) in [(decayed, rule.weight_decay()), (others, 0.0)] {
-            if members.is_empty() {
-                continue;
-            }
-            let flat = Flat::new(members.into_iter())?;
+            others.into_iter().partition(|it| scope.contains(it));
+        rule.check()?;
+        optimizer.add(rule, 1.0, rule.weight_decay(), &decayed)?;
+        optimizer.add(rule, 1.0, 0.0, &others)?;
+        for parameter in own {
+            let OwnRule { rule, rate_ratio } = own_rules[parameter.name()];
+            rule.check()?;
+            optimizer.add(rule, rate_ratio, rule.weight_decay(), &[parameter])?;
+        }
+        Ok(optimizer)
+    }
+
+    /// Adds a group of parameters, unless it is empty.
+    fn add(
+        &mut self,
+        rule: Rule,
+        rate_ratio: f64,
+        weight_decay: f64,
+        members: &[&Parameter],
+    ) -> Result<()> {
+        if !members.is_empty() {
+            let flat = Flat::new(members.iter().copied())?;
             let state = rule.state().iter().map(|_| flat.zeros());
-            groups.push(Group {
+            self.groups.push(Group {
+                rule,
+                rate_ratio,
                 weight_decay,
                 state: state.collect::<Result<_>>()?,
                 flat,
             });
         }
-        Ok(Self {
-            rule,
-            step: 0,
-            groups,
-        })
+        Ok(())
     }
 
     /// Steps taken.
@@ -190,15 +260,17 @@ impl Optimizer {
             .iter()
             .map(|group| group.parts(parameters, gradients))
             .collect::<Result<_>>()?;
-        let update = Update {
-            learning_rate,
-            gradient_scale,
-            step: self.step + 1,
-        };
         for (group, parts) in self.groups.iter_mut().zip(&parts) {
-            match &self.rule {
+            let update = Update {
+                learning_rate: learning_rate * group.rate_ratio,
+                gradient_scale,
+                step: self.step + 1,
+            };
+            match group.rule {
                 Rule::AdamW(adamw) => adamw.step(group, parts, update)?,
+                Rule::AdamAtan2(adam) => adam.step(group, parts, update)?,
                 Rule::Sgd(sgd) => sgd.step(group, parts, update)?,
+                Rule::SignSgd(sign) => sign.step(group, parts, update)?,
             }
         }
         self.step += 1;
@@ -211,7 +283,7 @@ impl Optimizer {
     pub fn state(&self) -> Result<BTreeMap<String, Tensor>> {
         let mut state = BTreeMap::new();
         for group in &self.groups {
-            for (kept, vector) in self.rule.state().iter().zip(&group.state) {
+            for (kept, vector) in group.rule.state().iter().zip(&group.state) {
                 for named in group.flat.by_name(vector) {
                     let (name, tensor) = named?;
                     state.insert(format!("{name}.{kept}"), tensor);
@@ -240,7 +312,7 @@ impl Optimizer {
         self.step = u64::try_from(*step)
             .map_err(|_| Error::Data(format!("`{STEP}` in the saved state is {step}")))?;
         for group in &self.groups {
-            for (kept, vector) in self.rule.state().iter().zip(&group.state) {
+            for (kept, vector) in group.rule.state().iter().zip(&group.state) {
                 group.flat.load(vector, &format!(".{kept}"), &mut state)?;
             }
         }

@@ -20,6 +20,7 @@ use crate::{
 
 pub mod fields;
 pub mod language;
+pub mod puzzle;
 pub mod starter;
 
 use kinds::Language;

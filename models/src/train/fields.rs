@@ -245,7 +245,11 @@ const SCHEDULES: &[Choice] = &[
     choice("constant", "Constant"),
 ];
 
-const OPTIMIZERS: &[Choice] = &[choice("adamw", "AdamW"), choice("sgd", "SGD")];
+const OPTIMIZERS: &[Choice] = &[
+    choice("adamw", "AdamW"),
+    choice("adam_atan2", "Adam-atan2"),
+    choice("sgd", "SGD"),
+];
 
 /// What a field or section was called in run files of earlier versions, which are still read.
 pub const FORMER_NAMES: [(&str, &str); 2] = [

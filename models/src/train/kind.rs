@@ -9,6 +9,7 @@ use std::{
 };
 
 use candle_core::Device;
+use serde_json::Value;
 
 use super::{
     estimate::Estimate,
@@ -179,4 +180,6 @@ pub struct Basis {
     pub weight_decay: Chosen<f64>,
     /// AdamW's memory of squared gradients.
     pub beta2: Chosen<f64>,
+    /// What else this kind does otherwise than others, by the names of the fields: `("ema", 0.999)`.
+    pub usual: Vec<(&'static str, Chosen<Value>)>,
 }

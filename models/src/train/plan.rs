@@ -200,7 +200,7 @@ impl OptimizerPlan {
     /// How many numbers the rule keeps for each weight.
     pub fn moments(&self) -> u64 {
         match self.kind {
-            OptimizerKind::Adamw => 2,
+            OptimizerKind::Adamw | OptimizerKind::AdamAtan2 => 2,
             OptimizerKind::Sgd => u64::from(self.momentum > 0.0),
         }
     }

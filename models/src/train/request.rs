@@ -137,7 +137,7 @@ pub struct ScheduleRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OptimizerRequest {
-    /// `adamw` or `sgd`.
+    /// `adamw`, `adam_atan2` or `sgd`.
     pub kind: Option<OptimizerKind>,
     /// AdamW: how much of the mean of past gradients is kept.
     pub beta1: Option<f64>,
@@ -209,6 +209,8 @@ pub struct SaveRequest {
 pub enum OptimizerKind {
     /// Adam with decoupled weight decay (<https://arxiv.org/abs/1711.05101>).
     Adamw,
+    /// Adam by an angle instead of a division (<https://arxiv.org/abs/2407.05872>): the size of gradients changes nothing.
+    AdamAtan2,
     /// Stochastic gradient descent with momentum.
     Sgd,
 }

@@ -26,7 +26,7 @@ use crate::{
         whole::{self, STATE},
     },
     device::dtype::Dtype,
-    optim::{DecayScope, Optimizer, Rule, adamw::AdamW, ema::Ema, sgd::Sgd},
+    optim::{Optimizer, Rule, adam_atan2::AdamAtan2, adamw::AdamW, ema::Ema, sgd::Sgd},
 };
 
 /// The field of `state.json` with the plan that the run had.
@@ -118,14 +118,15 @@ impl TrainState {
             task: task.state(),
         };
         let ema = (plan.ema > 0.0)
-            .then(|| Ema::new(plan.ema, task.parameters()))
+            .then(|| Ema::without(&task.own_rules(), plan.ema, task.parameters()))
             .transpose()?;
         Ok(Self {
             progress,
-            optimizer: Optimizer::new(
+            optimizer: Optimizer::with_own_rules(
                 rule(&plan.optimizer),
-                DecayScope::Matrices,
+                task.decays(),
                 task.parameters(),
+                &task.own_rules(),
             )?,
             ema,
             share: Share::ALL,
@@ -276,6 +277,12 @@ fn rule(plan: &OptimizerPlan) -> Rule {
             beta1,
             beta2,
             epsilon,
+            weight_decay,
+        }
+        .into(),
+        OptimizerKind::AdamAtan2 => AdamAtan2 {
+            beta1,
+            beta2,
             weight_decay,
         }
         .into(),

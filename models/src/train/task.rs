@@ -10,6 +10,7 @@ use super::exhibit::Exhibit;
 use crate::{
     Error, Result,
     checkpoint::{folder::WEIGHTS, save::write_safetensors},
+    optim::{DecayScope, OwnRules},
     parameters::Parameters,
     tape::{Tape, Value},
 };
@@ -21,6 +22,16 @@ pub trait Task {
 
     /// The weights; the trainable ones are updated by the loop.
     fn parameters(&self) -> &Parameters;
+
+    /// The weights that don't learn by the rule of the run.
+    fn own_rules(&self) -> OwnRules {
+        OwnRules::new()
+    }
+
+    /// Which of the others shrink a little at each step.
+    fn decays(&self) -> DecayScope {
+        DecayScope::default()
+    }
 
     /// The next micro-batch. Moves the position in the data.
     fn next_batch(&mut self) -> Result<Self::Batch>;

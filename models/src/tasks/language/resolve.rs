@@ -36,6 +36,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (LanguagePlan, Basis) {
         learning_rate: Chosen::new(defaults.learning_rate, defaults.learning_rate_why),
         weight_decay: Chosen::new(defaults.weight_decay, defaults.weight_decay_why),
         beta2: Chosen::new(defaults.beta2, defaults.beta2_why),
+        usual: Vec::new(),
     };
     let plan = LanguagePlan {
         method,

@@ -7,7 +7,8 @@
 mod device;
 mod run;
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::{defaults, fit::Fit, kind::Kind, plan::*, request::*};
 use crate::{
@@ -59,6 +60,7 @@ fn resolve_with<K: Kind>(
         request,
         facts,
         most_rows,
+        usual: Vec::new(),
         reasons: Vec::new(),
         reasons_of_samples: Vec::new(),
         warnings: Vec::new(),
@@ -89,6 +91,8 @@ pub struct Resolver<'a, K: Kind> {
     /// What was looked up.
     pub facts: &'a Facts<K::Facts>,
     most_rows: Option<MostRows>,
+    /// What the kind of learning does otherwise than others, by the names of the fields.
+    usual: Vec<(&'static str, Chosen<Value>)>,
     reasons: Vec<Reason>,
     /// Of what is shown between steps, which comes after how often it is.
     reasons_of_samples: Vec<Reason>,
@@ -106,8 +110,8 @@ struct MostRows {
 }
 
 impl<'a, K: Kind> Resolver<'a, K> {
-    /// Takes what was asked, or else what is chosen, and notes why.
-    pub fn take<T: Clone + Serialize>(
+    /// Takes what was asked, else what is usual for the kind of learning, else what is chosen, and notes why.
+    pub fn take<T: Clone + Serialize + DeserializeOwned>(
         &mut self,
         field: &str,
         asked: &Option<T>,
@@ -116,15 +120,22 @@ impl<'a, K: Kind> Resolver<'a, K> {
         let automatic = asked.is_none();
         let Chosen { value, why } = match asked {
             Some(value) => Chosen::new(value.clone(), "your setting"),
-            None => choose(),
+            None => self.usual(field).unwrap_or_else(choose),
         };
         let words = match serde_json::to_value(&value) {
-            Ok(serde_json::Value::String(text)) => text,
+            Ok(Value::String(text)) => text,
             Ok(value) => value.to_string(),
             Err(_) => String::new(),
         };
         self.note(field, &words, &why, automatic);
         value
+    }
+
+    /// What is usual for the kind of learning.
+    fn usual<T: DeserializeOwned>(&self, field: &str) -> Option<Chosen<T>> {
+        let (_, usual) = self.usual.iter().find(|(name, _)| *name == field)?;
+        let value = serde_json::from_value(usual.value.clone()).ok()?;
+        Some(Chosen::new(value, usual.why.clone()))
     }
 
     /// Notes why a field has its value. Reasons come from many tables; here they all become sentences.
@@ -181,7 +192,8 @@ impl<'a, K: Kind> Resolver<'a, K> {
     fn plan(&mut self) -> TrainPlan<K::Plan> {
         let request = &self.request.run;
         let name = self.name();
-        let (task, basis) = K::resolve(self);
+        let (task, mut basis) = K::resolve(self);
+        self.usual = std::mem::take(&mut basis.usual);
         let batch = self.batch(&basis);
         let steps = self.steps(&basis, &batch);
         let learning_rate = self.take("learning_rate", &request.learning_rate, || {

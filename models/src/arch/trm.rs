@@ -1,0 +1,532 @@
+//! Tiny Recursive Models: two small states that one stack of blocks improves again and again (Jolicoeur-Martineau, 2025,
+//! <https://arxiv.org/abs/2510.04871>).
+//!
+//! With the embedded puzzle x, the answer z_H and the thoughts z_L, one step of thinking is H cycles; a cycle is n times
+//! z_L ← f(z_L + z_H + x), then z_H ← f(z_H + z_L). Only the last cycle is learned from. f is the same for both: blocks of
+//! attention, or of a product along the sequence, each followed by SwiGLU, with the norm after each sum and no weight in it.
+//! Names of settings and weights are those of the reference, so that its files can be read.
+//!
+//! Letters in shapes: b puzzles, s cells, p places before them, l = p + s, d width, v symbols, h heads, e width of a head.
+//!
+//! Deliberately absent: when thinking ends, and what is learned from it (`tasks::puzzle`).
+
+use candle_core::{D, DType, Device, Tensor};
+use serde::{Deserialize, Serialize};
+
+use super::{Initial, WeightRequest, Weights};
+use crate::{
+    Error, Result,
+    ops::{
+        attention::{Scoring, Spans, attention},
+        classify::Squash,
+        elementwise::{add, convert, join, narrow, pad, reshape, scale, transpose},
+        embedding::embedding,
+        gated::{Activation, gated},
+        linear::linear,
+        norm::rms_norm,
+        rope::{Rope, RopeScaling, Rotation, rope},
+    },
+    parameters::{Parameter, Parameters},
+    tape::{Tape, Value},
+};
+
+/// The table of learned vectors, one for each puzzle.
+pub const PUZZLES: &str = "puzzle_emb.weights";
+const SYMBOLS: &str = "embed_tokens.embedding_weight";
+const PLACES: &str = "embed_pos.embedding_weight";
+const HEAD: &str = "lm_head.weight";
+const HALT: &str = "q_head.weight";
+const HALT_BIAS: &str = "q_head.bias";
+const ANSWER: &str = "H_init";
+const THOUGHTS: &str = "L_init";
+/// What a widths of the feed-forward parts is a multiple of.
+const MULTIPLE: usize = 256;
+/// The head starts by never wanting to halt.
+const HALT_AT_FIRST: f64 = -5.0;
+
+/// The shape of a model. The names are those of the reference.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrmConfig {
+    /// v: symbols, the empty one too.
+    pub vocab_size: usize,
+    /// s: cells of a puzzle.
+    pub seq_len: usize,
+    /// Puzzles that have a vector of their own, the blank one too.
+    pub num_puzzle_identifiers: usize,
+    /// d.
+    pub hidden_size: usize,
+    /// h.
+    pub num_heads: usize,
+    /// How much wider the feed-forward parts are.
+    pub expansion: f64,
+    /// Blocks of the stack.
+    #[serde(rename = "L_layers")]
+    pub l_layers: usize,
+    /// H: cycles of a step.
+    #[serde(rename = "H_cycles")]
+    pub h_cycles: usize,
+    /// n: how often the thoughts are improved in a cycle.
+    #[serde(rename = "L_cycles")]
+    pub l_cycles: usize,
+    /// Whether blocks multiply along the sequence instead of attending.
+    pub mlp_t: bool,
+    /// How blocks know where a cell is.
+    pub pos_encodings: Positions,
+    /// Numbers of a puzzle's vector. 0 is none.
+    pub puzzle_emb_ndim: usize,
+    /// p: places before the cells, of which the puzzle's vector takes the first.
+    pub puzzle_emb_len: usize,
+    /// The most steps of thinking.
+    pub halt_max_steps: usize,
+    /// How often a puzzle has to be thought about longer than wanted.
+    pub halt_exploration_prob: f64,
+    /// ε of the norm.
+    pub rms_norm_eps: f64,
+    /// The base of rotary positions.
+    pub rope_theta: f64,
+    /// How scores become probabilities.
+    pub loss: Squash,
+}
+
+/// How blocks know where a cell is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Positions {
+    /// By turning queries and keys.
+    Rope,
+    /// By a vector that is learned for each place.
+    Learned,
+    /// Not at all, beside what a product along the sequence knows.
+    None,
+}
+
+impl TrmConfig {
+    /// l: places in all.
+    pub fn places(&self) -> usize {
+        self.puzzle_emb_len + self.seq_len
+    }
+
+    /// e.
+    pub fn head_width(&self) -> usize {
+        self.hidden_size / self.num_heads.max(1)
+    }
+
+    /// The width of the feed-forward part beside `width`.
+    pub fn inner(&self, width: usize) -> usize {
+        let wide = (self.expansion * width as f64 * 2.0 / 3.0).round_ties_even() as usize;
+        wide.div_ceil(MULTIPLE) * MULTIPLE
+    }
+
+    /// All weights, by name: shape, and what they start with.
+    pub fn weights(&self) -> Vec<(String, Vec<usize>, Initial)> {
+        let (d, l) = (self.hidden_size, self.places());
+        let of = |width: usize| Initial::Truncated(1.0 / (width as f64).sqrt());
+        let mut all = vec![
+            (SYMBOLS.to_owned(), vec![self.vocab_size, d], of(d)),
+            (HEAD.to_owned(), vec![self.vocab_size, d], of(d)),
+            (HALT.to_owned(), vec![2, d], Initial::Constant(0.0)),
+            (
+                HALT_BIAS.to_owned(),
+                vec![2],
+                Initial::Constant(HALT_AT_FIRST),
+            ),
+            (ANSWER.to_owned(), vec![d], Initial::Truncated(1.0)),
+            (THOUGHTS.to_owned(), vec![d], Initial::Truncated(1.0)),
+        ];
+        if self.puzzle_emb_ndim > 0 {
+            let shape = vec![self.num_puzzle_identifiers, self.puzzle_emb_ndim];
+            all.push((PUZZLES.to_owned(), shape, Initial::Constant(0.0)));
+        }
+        if self.pos_encodings == Positions::Learned {
+            all.push((PLACES.to_owned(), vec![l, d], of(d)));
+        }
+        for layer in 0..self.l_layers {
+            let mut gated = |part: &str, width: usize| {
+                let inner = self.inner(width);
+                all.push((
+                    weight(layer, part, "gate_up_proj"),
+                    vec![2 * inner, width],
+                    of(width),
+                ));
+                all.push((
+                    weight(layer, part, "down_proj"),
+                    vec![width, inner],
+                    of(inner),
+                ));
+            };
+            gated("mlp", d);
+            match self.mlp_t {
+                true => gated("mlp_t", l),
+                false => {
+                    let heads = self.num_heads * self.head_width();
+                    all.push((
+                        weight(layer, "self_attn", "qkv_proj"),
+                        vec![3 * heads, d],
+                        of(d),
+                    ));
+                    all.push((
+                        weight(layer, "self_attn", "o_proj"),
+                        vec![d, heads],
+                        of(heads),
+                    ));
+                }
+            }
+        }
+        all
+    }
+
+    /// Refuses what no model can be, by the names of the settings.
+    pub fn check(&self) -> Result<()> {
+        let positive = [
+            ("vocab_size", self.vocab_size, 1 << 20),
+            ("seq_len", self.seq_len, 1 << 16),
+            ("hidden_size", self.hidden_size, 1 << 15),
+            ("num_heads", self.num_heads, self.hidden_size),
+            ("L_layers", self.l_layers, 256),
+            ("H_cycles", self.h_cycles, 1024),
+            ("L_cycles", self.l_cycles, 1024),
+            ("halt_max_steps", self.halt_max_steps, 4096),
+        ];
+        for (name, value, most) in positive {
+            if !(1..=most).contains(&value) {
+                let problem = format!("is {value}, and has to be from 1 to {most}");
+                return Err(Error::setting(name, problem));
+            }
+        }
+        let width = self.hidden_size.saturating_mul(self.puzzle_emb_len);
+        if self.puzzle_emb_ndim > width {
+            let problem = format!(
+                "is {}, more than the {width} numbers of `puzzle_emb_len` {} places of `hidden_size` {}",
+                self.puzzle_emb_ndim, self.puzzle_emb_len, self.hidden_size
+            );
+            return Err(Error::setting("puzzle_emb_ndim", problem));
+        }
+        let ranges = [
+            ("expansion", self.expansion, 0.01, 64.0),
+            (
+                "halt_exploration_prob",
+                self.halt_exploration_prob,
+                0.0,
+                1.0,
+            ),
+            ("rms_norm_eps", self.rms_norm_eps, 1e-12, 1.0),
+            ("rope_theta", self.rope_theta, 1e-3, 1e12),
+        ];
+        for (name, value, low, high) in ranges {
+            if !(low..=high).contains(&value) {
+                let problem = format!("is {value}, and has to be from {low} to {high}");
+                return Err(Error::setting(name, problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn weight(layer: usize, part: &str, name: &str) -> String {
+    format!("L_level.layers.{layer}.{part}.{name}.weight")
+}
+
+/// What is carried from one step of thinking to the next: [b, l, d] each.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// z_H: the answer.
+    pub answer: Tensor,
+    /// z_L: the thoughts.
+    pub thoughts: Tensor,
+}
+
+/// What a step of thinking says.
+pub struct Thought {
+    /// What is carried on. It has no gradient.
+    pub state: State,
+    /// The scores of the symbols: [b, s, v].
+    pub scores: Value,
+    /// How much it wants to halt: [b], f32. Above 0 is yes.
+    pub halt: Value,
+}
+
+/// A model with its weights.
+pub struct Trm {
+    config: TrmConfig,
+    parameters: Parameters,
+    /// What is computed in.
+    dtype: DType,
+    device: Device,
+    /// Ones for the norm, which has no weight: [d] and [l].
+    ones: [Value; 2],
+}
+
+/// The weights of a step, in the dtype that is computed in: converted once, however often a step uses them.
+struct Bound {
+    blocks: Vec<Block>,
+    rotation: Option<Rotation>,
+    spans: Spans,
+}
+
+struct Block {
+    mix: Mix,
+    mlp: Gate,
+}
+
+enum Mix {
+    /// Queries, keys, values, output.
+    Attention([Value; 4]),
+    Sequence(Gate),
+}
+
+struct Gate {
+    gate: Value,
+    up: Value,
+    down: Value,
+}
+
+impl Trm {
+    /// A model whose weights come from `weights`.
+    pub fn new(
+        config: TrmConfig,
+        weights: &mut dyn Weights,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Self> {
+        config.check()?;
+        let mut parameters = Parameters::default();
+        for (name, shape, initial) in config.weights() {
+            let request = WeightRequest {
+                name: &name,
+                shape: &shape,
+                initial,
+            };
+            let tensor = weights.tensor(&request)?;
+            // The first states are drawn once, and never learned.
+            let learns = name != ANSWER && name != THOUGHTS;
+            let parameter = Parameter::new(&name, &tensor, learns)?;
+            let is_table = [SYMBOLS, PLACES, PUZZLES].contains(&name.as_str());
+            parameters.insert(match is_table {
+                true => parameter.as_embedding(),
+                false => parameter,
+            });
+        }
+        let ones = |width| -> Result<Value> {
+            Ok(Value::constant(Tensor::ones(width, DType::F32, device)?))
+        };
+        Ok(Self {
+            ones: [ones(config.hidden_size)?, ones(config.places())?],
+            config,
+            parameters,
+            dtype,
+            device: device.clone(),
+        })
+    }
+
+    /// Its shape.
+    pub fn config(&self) -> &TrmConfig {
+        &self.config
+    }
+
+    /// Its weights.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Where it is.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What puzzles are thought about with at first: [b, l, d].
+    pub fn first_state(&self, rows: usize) -> Result<State> {
+        let shape = (rows, self.config.places(), self.config.hidden_size);
+        let of = |name| -> Result<Tensor> {
+            let vector = self.weight(name, None)?.tensor().to_dtype(self.dtype)?;
+            Ok(vector.broadcast_as(shape)?.contiguous()?)
+        };
+        Ok(State {
+            answer: of(ANSWER)?,
+            thoughts: of(THOUGHTS)?,
+        })
+    }
+
+    /// x: puzzles `cells` [b, s] (u32) of the kinds `puzzles` [b] (u32) -> [b, l, d].
+    pub fn embed(&self, tape: Option<&Tape>, cells: &Tensor, puzzles: &Tensor) -> Result<Value> {
+        let config = &self.config;
+        let (rows, d) = (cells.dim(0)?, config.hidden_size);
+        let mut x = embedding(&self.weight(SYMBOLS, tape)?, cells)?;
+        if config.puzzle_emb_ndim > 0 {
+            let own = embedding(&self.weight(PUZZLES, tape)?, puzzles)?;
+            let own = pad(&own, config.puzzle_emb_len * d)?;
+            let own = reshape(&own, &[rows, config.puzzle_emb_len, d])?;
+            x = join(&own, &x)?;
+        }
+        if config.pos_encodings == Positions::Learned {
+            let all = Tensor::arange(0, config.places() as u32, &self.device)?;
+            let all = all.unsqueeze(0)?.broadcast_as((rows, config.places()))?;
+            let places = embedding(&self.weight(PLACES, tape)?, &all.contiguous()?)?;
+            x = scale(&add(&x, &places)?, std::f64::consts::FRAC_1_SQRT_2)?;
+        }
+        scale(&convert(&x, self.dtype)?, (d as f64).sqrt())
+    }
+
+    /// One step of thinking about x [b, l, d]. Only the last cycle is on the tape.
+    pub fn think(&self, tape: Option<&Tape>, state: &State, x: &Value) -> Result<Thought> {
+        let bound = self.bind(tape, x.tensor().dim(0)?)?;
+        let silent = bound.constant();
+        let constant_x = Value::constant(x.tensor().clone());
+        let mut answer = Value::constant(state.answer.clone());
+        let mut thoughts = Value::constant(state.thoughts.clone());
+        for cycle in 1..=self.config.h_cycles {
+            let is_last = cycle == self.config.h_cycles;
+            let (bound, x) = match is_last {
+                true => (&bound, x),
+                false => (&silent, &constant_x),
+            };
+            for _ in 0..self.config.l_cycles {
+                let beside = add(&answer, x)?;
+                thoughts = self.improve(bound, &thoughts, &beside)?;
+            }
+            answer = self.improve(bound, &answer, &thoughts)?;
+        }
+        let config = &self.config;
+        let cells = narrow(&answer, 1, config.puzzle_emb_len, config.seq_len)?;
+        let head = convert(&self.weight(HEAD, tape)?, self.dtype)?;
+        let first = narrow(&answer, 1, 0, 1)?;
+        let rows = first.tensor().dim(0)?;
+        let first = reshape(&first, &[rows, config.hidden_size])?;
+        let halt = linear(
+            &first,
+            &convert(&self.weight(HALT, tape)?, self.dtype)?,
+            Some(&convert(&self.weight(HALT_BIAS, tape)?, self.dtype)?),
+        )?;
+        let halt = narrow(&convert(&halt, DType::F32)?, D::Minus1, 0, 1)?;
+        Ok(Thought {
+            scores: linear(&cells, &head, None)?,
+            halt: reshape(&halt, &[rows])?,
+            state: State {
+                answer: answer.tensor().clone(),
+                thoughts: thoughts.tensor().clone(),
+            },
+        })
+    }
+
+    /// f(state + beside).
+    fn improve(&self, bound: &Bound, state: &Value, beside: &Value) -> Result<Value> {
+        let [by_width, by_length] = &self.ones;
+        let epsilon = self.config.rms_norm_eps;
+        let mut x = add(state, beside)?;
+        for block in &bound.blocks {
+            x = match &block.mix {
+                Mix::Attention(weights) => {
+                    let y = self.attend(&x, weights, bound)?;
+                    rms_norm(&add(&x, &y)?, by_width, 0.0, epsilon)?
+                }
+                Mix::Sequence(weights) => {
+                    let y = transpose(&x)?;
+                    let y = rms_norm(&add(&y, &weights.apply(&y)?)?, by_length, 0.0, epsilon)?;
+                    transpose(&y)?
+                }
+            };
+            x = rms_norm(&add(&x, &block.mlp.apply(&x)?)?, by_width, 0.0, epsilon)?;
+        }
+        Ok(x)
+    }
+
+    fn attend(&self, x: &Value, [q, k, v, output]: &[Value; 4], bound: &Bound) -> Result<Value> {
+        let (rows, places, _) = x.tensor().dims3()?;
+        let (heads, width) = (self.config.num_heads, self.config.head_width());
+        let project = |weight: &Value, turns: bool| {
+            let y = reshape(&linear(x, weight, None)?, &[rows, places, heads, width])?;
+            match &bound.rotation {
+                Some(rotation) if turns => rope(&y, rotation),
+                _ => Ok(y),
+            }
+        };
+        let scoring = Scoring {
+            scale: 1.0 / (width as f64).sqrt(),
+            soft_cap: None,
+        };
+        let (q, k, v) = (project(q, true)?, project(k, true)?, project(v, false)?);
+        let y = attention(&q, &k, &v, &bound.spans, scoring)?;
+        linear(&reshape(&y, &[rows, places, heads * width])?, output, None)
+    }
+
+    fn bind(&self, tape: Option<&Tape>, rows: usize) -> Result<Bound> {
+        let config = &self.config;
+        let places = config.places();
+        let get = |layer, part, name| {
+            convert(&self.weight(&weight(layer, part, name), tape)?, self.dtype)
+        };
+        let gate = |layer, part| -> Result<Gate> {
+            let both = get(layer, part, "gate_up_proj")?;
+            let inner = both.tensor().dim(0)? / 2;
+            Ok(Gate {
+                gate: narrow(&both, 0, 0, inner)?,
+                up: narrow(&both, 0, inner, inner)?,
+                down: get(layer, part, "down_proj")?,
+            })
+        };
+        let block = |layer| -> Result<Block> {
+            let mix = match config.mlp_t {
+                true => Mix::Sequence(gate(layer, "mlp_t")?),
+                false => {
+                    let all = get(layer, "self_attn", "qkv_proj")?;
+                    let width = all.tensor().dim(0)? / 3;
+                    let part = |at: usize| narrow(&all, 0, at * width, width);
+                    let output = get(layer, "self_attn", "o_proj")?;
+                    Mix::Attention([part(0)?, part(1)?, part(2)?, output])
+                }
+            };
+            Ok(Block {
+                mix,
+                mlp: gate(layer, "mlp")?,
+            })
+        };
+        let turns = config.pos_encodings == Positions::Rope && !config.mlp_t;
+        let rotation = turns.then(|| {
+            let all: Vec<u32> = (0..places as u32).collect();
+            let rope = Rope::new(config.head_width(), config.rope_theta, &RopeScaling::None);
+            rope.rotation(&all, 1, &self.device)
+        });
+        Ok(Bound {
+            blocks: (0..config.l_layers).map(block).collect::<Result<_>>()?,
+            rotation: rotation.transpose()?,
+            spans: Spans::full(rows, places),
+        })
+    }
+
+    fn weight(&self, name: &str, tape: Option<&Tape>) -> Result<Value> {
+        let missing = || Error::Data(format!("`{name}` is missing from the model"));
+        Ok(self.parameters.get(name).ok_or_else(missing)?.on(tape))
+    }
+}
+
+impl Bound {
+    /// The same weights, of which nobody wants a gradient.
+    fn constant(&self) -> Self {
+        let of = |value: &Value| Value::constant(value.tensor().clone());
+        let gate = |it: &Gate| Gate {
+            gate: of(&it.gate),
+            up: of(&it.up),
+            down: of(&it.down),
+        };
+        let block = |it: &Block| Block {
+            mix: match &it.mix {
+                Mix::Attention(weights) => Mix::Attention(weights.each_ref().map(of)),
+                Mix::Sequence(weights) => Mix::Sequence(gate(weights)),
+            },
+            mlp: gate(&it.mlp),
+        };
+        Self {
+            blocks: self.blocks.iter().map(block).collect(),
+            rotation: self.rotation.clone(),
+            spans: self.spans.clone(),
+        }
+    }
+}
+
+impl Gate {
+    /// SwiGLU: W_down (silu(W_gate x) ⊙ W_up x).
+    fn apply(&self, x: &Value) -> Result<Value> {
+        let (gate, up) = (linear(x, &self.gate, None)?, linear(x, &self.up, None)?);
+        linear(&gated(&gate, &up, Activation::Silu)?, &self.down, None)
+    }
+}

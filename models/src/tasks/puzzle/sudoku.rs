@@ -1,0 +1,355 @@
+//! Sudoku of any size whose boxes are whole: what is right, how many solutions there are, puzzles of our own, and other looks of one.
+//!
+//! A grid of n by n cells has the digits 1 to n once in each row, column and box. Cells are numbers, 0 where nothing is known.
+//! Puzzles of our own start from a random full grid, of which cells are emptied in random order while there is one solution. Their
+//! rating is how often a search takes a wrong way when it proves that; it is ours, and not that of any published set.
+
+use crate::random::Random;
+
+/// The most digits.
+pub const MAX_SIZE: usize = 25;
+/// How many looks a search may take at a puzzle before it is given up. The hardest 9 by 9 take some thousands.
+const MAX_LOOKS: usize = 1_000_000;
+
+/// The shape of a Sudoku.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sudoku {
+    /// Rows, columns and digits: n.
+    pub size: usize,
+    /// Rows of a box.
+    pub box_rows: usize,
+    /// Columns of a box.
+    pub box_columns: usize,
+}
+
+/// How many solutions a puzzle has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Solutions {
+    /// There is none.
+    None,
+    /// There is one, found after so many wrong ways.
+    One {
+        /// The full grid.
+        grid: Vec<u8>,
+        /// Ways of the search that led nowhere.
+        dead_ends: usize,
+    },
+    /// There are several.
+    Several,
+    /// The search was given up.
+    Unknown,
+}
+
+impl Sudoku {
+    /// The shape of a grid with so many cells. Nothing where there is none: 4, 6, 8, 9, 12, 15, 16, 20 and 25 digits have one.
+    pub fn of_cells(cells: usize) -> Option<Self> {
+        let size = cells.isqrt();
+        if size * size != cells || !(4..=MAX_SIZE).contains(&size) {
+            return None;
+        }
+        let box_rows = (2..=size.isqrt()).rev().find(|rows| size.is_multiple_of(*rows))?;
+        Some(Self {
+            size,
+            box_rows,
+            box_columns: size / box_rows,
+        })
+    }
+
+    /// Cells of the grid.
+    pub fn cells(self) -> usize {
+        self.size * self.size
+    }
+
+    /// The three groups that a cell is in: its row, its column after the rows, its box after the columns.
+    fn groups(self, cell: usize) -> [usize; 3] {
+        let (row, column) = (cell / self.size, cell % self.size);
+        let boxes = self.size / self.box_columns;
+        let square = row / self.box_rows * boxes + column / self.box_columns;
+        [row, self.size + column, 2 * self.size + square]
+    }
+
+    /// Two cells of one group with the same digit, if there are any.
+    pub fn clash(self, grid: &[u8]) -> Option<(usize, usize)> {
+        let mut seen = vec![[None; MAX_SIZE + 1]; 3 * self.size];
+        for (cell, digit) in grid.iter().enumerate().filter(|it| *it.1 > 0) {
+            for group in self.groups(cell) {
+                if let Some(other) = seen[group][usize::from(*digit)].replace(cell) {
+                    return Some((other, cell));
+                }
+            }
+        }
+        None
+    }
+
+    /// Solves a puzzle, and looks for a second solution.
+    pub fn solve(self, puzzle: &[u8], random: &mut Random) -> Solutions {
+        if self.clash(puzzle).is_some() {
+            return Solutions::None;
+        }
+        let mut search = Search::new(self, puzzle);
+        search.look(random, 2);
+        match (search.looks > MAX_LOOKS, search.found.len()) {
+            (_, 2..) => Solutions::Several,
+            (true, _) => Solutions::Unknown,
+            (false, 0) => Solutions::None,
+            (false, _) => Solutions::One {
+                grid: search.found.swap_remove(0),
+                dead_ends: search.dead_ends,
+            },
+        }
+    }
+
+    /// A random full grid.
+    pub fn full(self, random: &mut Random) -> Vec<u8> {
+        loop {
+            let mut search = Search::new(self, &vec![0; self.cells()]);
+            search.look(random, 1);
+            if let Some(grid) = search.found.pop() {
+                return grid;
+            }
+        }
+    }
+
+    /// A random puzzle with one solution, the solution, and its rating. With `givens` no more cells are emptied than leave so many.
+    pub fn make(self, givens: usize, random: &mut Random) -> (Vec<u8>, Vec<u8>, usize) {
+        let solution = self.full(random);
+        let mut puzzle = solution.clone();
+        let mut order: Vec<usize> = (0..self.cells()).collect();
+        random.shuffle(&mut order);
+        let (mut left, mut rating) = (self.cells(), 0);
+        for cell in order {
+            if left <= givens {
+                break;
+            }
+            let digit = std::mem::replace(&mut puzzle[cell], 0);
+            match self.solve(&puzzle, random) {
+                Solutions::One { dead_ends, .. } => (left, rating) = (left - 1, dead_ends),
+                _ => puzzle[cell] = digit,
+            }
+        }
+        (puzzle, solution, rating)
+    }
+
+    /// The same puzzle with other digits, turned, and with its bands, rows, stacks and columns in another order: a way to look at
+    /// grids, drawn at random.
+    pub fn look(self, random: &mut Random) -> Look {
+        let mut digits: Vec<u8> = (1..=self.size as u8).collect();
+        random.shuffle(&mut digits);
+        digits.insert(0, 0);
+        // Where boxes are no squares, a turned grid is none.
+        let turns = self.box_rows == self.box_columns && random.below(2) == 1;
+        let lines = |of_box: usize, random: &mut Random| {
+            let mut bands: Vec<usize> = (0..self.size / of_box).collect();
+            random.shuffle(&mut bands);
+            let mut lines = Vec::with_capacity(self.size);
+            for band in bands {
+                let mut within: Vec<usize> = (0..of_box).collect();
+                random.shuffle(&mut within);
+                lines.extend(within.into_iter().map(|line| band * of_box + line));
+            }
+            lines
+        };
+        let (rows, columns) = (lines(self.box_rows, random), lines(self.box_columns, random));
+        let from = |cell: usize| {
+            let (row, column) = (rows[cell / self.size], columns[cell % self.size]);
+            match turns {
+                true => column * self.size + row,
+                false => row * self.size + column,
+            }
+        };
+        Look {
+            from: (0..self.cells()).map(from).collect(),
+            digits,
+        }
+    }
+}
+
+/// Another look of a grid.
+#[derive(Debug, Clone)]
+pub struct Look {
+    /// For each cell, the one that comes there.
+    pub from: Vec<usize>,
+    /// For each digit, from 0, the one that stands for it.
+    pub digits: Vec<u8>,
+}
+
+impl Look {
+    /// A grid, looked at so.
+    pub fn of(&self, grid: &[u8]) -> Vec<u8> {
+        let digit = |from: &usize| self.digits[usize::from(grid[*from])];
+        self.from.iter().map(digit).collect()
+    }
+}
+
+/// A search for solutions: the cell with the fewest digits left first.
+struct Search {
+    shape: Sudoku,
+    grid: Vec<u8>,
+    /// The digits that each group has, a bit each.
+    taken: Vec<u32>,
+    found: Vec<Vec<u8>>,
+    dead_ends: usize,
+    looks: usize,
+}
+
+impl Search {
+    fn new(shape: Sudoku, puzzle: &[u8]) -> Self {
+        let mut search = Self {
+            shape,
+            grid: vec![0; shape.cells()],
+            taken: vec![0; 3 * shape.size],
+            found: Vec::new(),
+            dead_ends: 0,
+            looks: 0,
+        };
+        for (cell, digit) in puzzle.iter().enumerate().filter(|it| *it.1 > 0) {
+            search.toggle(cell, *digit);
+            search.grid[cell] = *digit;
+        }
+        search
+    }
+
+    fn toggle(&mut self, cell: usize, digit: u8) {
+        for group in self.shape.groups(cell) {
+            self.taken[group] ^= 1 << digit;
+        }
+    }
+
+    /// The digits that a cell can still have, a bit each.
+    fn left(&self, cell: usize) -> u32 {
+        let [row, column, square] = self.shape.groups(cell);
+        let taken = self.taken[row] | self.taken[column] | self.taken[square];
+        ((1 << (self.shape.size + 1)) - 2) & !taken
+    }
+
+    /// The empty cells' digits by the fewest that are left: in a cell, or for a digit in a group.
+    fn narrowest(&self, random: &mut Random) -> Option<Vec<(usize, u8)>> {
+        let mut best: Option<Vec<(usize, u8)>> = None;
+        let mut ties = 0;
+        let mut places = vec![[(0usize, 0u32); MAX_SIZE + 1]; 3 * self.shape.size];
+        for cell in (0..self.grid.len()).filter(|it| self.grid[*it] == 0) {
+            let left = self.left(cell);
+            let count = left.count_ones() as usize;
+            let fewest = best.as_ref().map_or(usize::MAX, Vec::len);
+            ties = if count < fewest { 1 } else { ties + usize::from(count == fewest) };
+            if count < fewest || (count == fewest && random.below(ties) == 0) {
+                best = Some(digits(left).map(|digit| (cell, digit)).collect());
+            }
+            for digit in digits(left) {
+                for group in self.shape.groups(cell) {
+                    let place = &mut places[group][usize::from(digit)];
+                    *place = (cell, place.1 + 1);
+                }
+            }
+        }
+        let fewest = best.as_ref().map_or(0, Vec::len);
+        if fewest > 1 {
+            for group in &places {
+                let only = (1..=self.shape.size).find(|digit| group[*digit].1 == 1);
+                if let Some(digit) = only {
+                    return Some(vec![(group[digit].0, digit as u8)]);
+                }
+            }
+        }
+        best
+    }
+
+    /// Looks for solutions until so many are found.
+    fn look(&mut self, random: &mut Random, most: usize) {
+        self.looks += 1;
+        if self.looks > MAX_LOOKS {
+            return;
+        }
+        let Some(mut choices) = self.narrowest(random) else {
+            self.found.push(self.grid.clone());
+            return;
+        };
+        if choices.is_empty() {
+            self.dead_ends += 1;
+        }
+        random.shuffle(&mut choices);
+        for (cell, digit) in choices {
+            self.toggle(cell, digit);
+            self.grid[cell] = digit;
+            self.look(random, most);
+            self.grid[cell] = 0;
+            self.toggle(cell, digit);
+            if self.found.len() >= most || self.looks > MAX_LOOKS {
+                return;
+            }
+        }
+    }
+}
+
+/// The digits of bits.
+fn digits(bits: u32) -> impl Iterator<Item = u8> {
+    (1..=MAX_SIZE as u8).filter(move |digit| bits & (1 << digit) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(text: &str) -> Vec<u8> {
+        let digit = |letter: char| letter.to_digit(10).unwrap_or(0) as u8;
+        text.chars().map(digit).collect()
+    }
+
+    #[test]
+    fn a_published_puzzle_has_its_published_solution() {
+        // The example of the article about Sudoku in the English Wikipedia.
+        let puzzle = grid("53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79");
+        let solution = grid("534678912672195348198342567859761423426853791713924856961537284287419635345286179");
+        let shape = Sudoku::of_cells(81).unwrap();
+        let mut random = Random::new(1);
+        match shape.solve(&puzzle, &mut random) {
+            Solutions::One { grid, dead_ends } => assert_eq!((grid, dead_ends), (solution.clone(), 0)),
+            other => panic!("{other:?}"),
+        }
+        let mut open = puzzle.clone();
+        open[0..9].fill(0);
+        open[30..50].fill(0);
+        assert_eq!(shape.solve(&open, &mut random), Solutions::Several);
+        let mut wrong = puzzle;
+        wrong[2] = 5;
+        assert_eq!(shape.clash(&wrong), Some((0, 2)));
+        assert_eq!(shape.solve(&wrong, &mut random), Solutions::None);
+    }
+
+    #[test]
+    fn puzzles_of_our_own_have_one_solution_at_every_size() {
+        let mut random = Random::new(7);
+        for cells in [16, 36, 81] {
+            let shape = Sudoku::of_cells(cells).unwrap();
+            let (puzzle, solution, rating) = shape.make(0, &mut random);
+            match shape.solve(&puzzle, &mut random) {
+                Solutions::One { grid, .. } => assert_eq!(grid, solution),
+                other => panic!("{other:?}"),
+            }
+            assert!(puzzle.iter().filter(|it| **it == 0).count() > cells / 3);
+            assert!(rating < 1000);
+            let (easy, ..) = shape.make(cells - 3, &mut random);
+            assert_eq!(easy.iter().filter(|it| **it == 0).count(), 3);
+        }
+        assert_eq!(Sudoku::of_cells(49), None);
+        assert_eq!(Sudoku::of_cells(17), None);
+    }
+
+    #[test]
+    fn another_look_of_a_puzzle_has_the_other_look_of_its_solution() {
+        let mut random = Random::new(5);
+        for cells in [16, 36, 81] {
+            let shape = Sudoku::of_cells(cells).unwrap();
+            let (puzzle, solution, _) = shape.make(0, &mut random);
+            for _ in 0..20 {
+                let look = shape.look(&mut random);
+                let (puzzle, solution) = (look.of(&puzzle), look.of(&solution));
+                assert_eq!(shape.clash(&solution), None);
+                match shape.solve(&puzzle, &mut random) {
+                    Solutions::One { grid, .. } => assert_eq!(grid, solution),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+}
