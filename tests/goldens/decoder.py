@@ -14,7 +14,7 @@ import transformers
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decoder_cases import BASE, Case
+from decoder_cases import ABSENT, BASE, Case
 
 NO_TARGET = -100
 ADAMW = dict(lr=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1)
@@ -71,6 +71,11 @@ def save_model(model, folder: Path, case: Case):
     options = dict(max_shard_size=size * 2 // 3) if case.shards > 1 else {}
     model.save_pretrained(folder, **options)
     assert len(list(folder.glob("model*.safetensors"))) == case.shards
+    if case.edited:
+        path = folder / "config.json"
+        config = json.loads(path.read_text()) | case.edited
+        config = {name: value for name, value in config.items() if value != ABSENT}
+        path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
 def load_model(folder: Path):

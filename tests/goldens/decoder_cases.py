@@ -24,6 +24,9 @@ BASE = dict(
 )
 
 
+ABSENT = "absent"
+
+
 @dataclass(frozen=True)
 class Case:
     """One tiny decoder. `name` gets `-v4` or `-v5` appended."""
@@ -36,6 +39,8 @@ class Case:
     store: str = "float32"
     shards: int = 1
     padded: bool = False
+    # Fields of config.json that somebody wrote into it afterwards; `ABSENT` takes one out.
+    edited: dict = field(default_factory=dict)
 
 
 LLAMA3 = dict(
@@ -245,6 +250,74 @@ CASES = [
             use_sliding_window=True,
             sliding_window=5,
             tie_word_embeddings=False,
+        ),
+        versions=(5,),
+    ),
+    Case(
+        "llama-declared-tied",
+        "llama",
+        "tie_word_embeddings is true, and the head that is stored is another than the embedding: both are kept",
+        dict(tie_word_embeddings=False),
+        versions=(5,),
+        edited=dict(tie_word_embeddings=True),
+    ),
+    Case(
+        "llama-both-ropes",
+        "llama",
+        "rope_scaling beside rope_parameters: the older one counts, and the base of the newer one does not",
+        versions=(5,),
+        edited=dict(rope_scaling=dict(type="linear", factor=2.5), rope_theta=50.0),
+    ),
+    Case(
+        "gemma2-absent",
+        "gemma2",
+        "fields that are left out have the defaults of the family: soft caps, the scale of queries, the window",
+        dict(GEMMA2, hidden_activation="gelu_pytorch_tanh"),
+        versions=(5,),
+        edited=dict.fromkeys(
+            (
+                "attn_logit_softcapping",
+                "final_logit_softcapping",
+                "hidden_activation",
+                "layer_types",
+                "query_pre_attn_scalar",
+                "rms_norm_eps",
+                "sliding_window",
+            ),
+            ABSENT,
+        ),
+    ),
+    Case(
+        "gemma3-ignored",
+        "gemma3_text",
+        "a soft cap of scores, which this family does not read",
+        dict(GEMMA3, sliding_window_pattern=3),
+        versions=(5,),
+        edited=dict(attn_logit_softcapping=2.0),
+    ),
+    Case(
+        "phi3-absent",
+        "phi3",
+        "fields that are left out have the defaults of the family",
+        dict(num_attention_heads=2, num_key_value_heads=2, sliding_window=7),
+        versions=(5,),
+        edited=dict.fromkeys(("num_key_value_heads", "rms_norm_eps", "rope_parameters"), ABSENT),
+    ),
+    Case(
+        "phi3-odd-rotary",
+        "phi3",
+        "half of heads of 10: the rotary width of 5 rotates 6 numbers",
+        dict(num_attention_heads=2, num_key_value_heads=1, head_dim=10, partial_rotary_factor=0.5),
+        versions=(5,),
+    ),
+    Case(
+        "phi3-longrope-crossing",
+        "phi3",
+        "longrope, a text that becomes longer than the original context while it is written",
+        dict(
+            rope_scaling=LONGROPE,
+            original_max_position_embeddings=16,
+            max_position_embeddings=64,
         ),
         versions=(5,),
     ),

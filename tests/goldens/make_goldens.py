@@ -17,6 +17,7 @@ import torch
 
 import adapters
 import chat_templates
+import config_defaults
 import decoder
 import hidden_states
 import optimizers
@@ -36,6 +37,7 @@ def jobs():
             yield f"{name} hidden states", lambda name=name: hidden_states.make(name, ROOT)
         for case in adapters.ADAPTERS:
             yield f"{case.name}-v{version}", lambda case=case: adapters.make(case, ROOT)
+        yield "config_defaults", lambda: config_defaults.make(ROOT)
         yield "optim", lambda: optimizers.make(ROOT)
         yield "chat_templates", lambda: chat_templates.make(ROOT)
 

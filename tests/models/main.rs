@@ -12,6 +12,7 @@ mod batches;
 mod check;
 mod checkpoint;
 mod columns;
+mod config;
 mod data;
 mod decoder;
 mod exports;

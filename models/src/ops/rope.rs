@@ -84,9 +84,10 @@ pub struct Rotation {
 }
 
 impl Rope {
-    /// The angles for heads of which `width` numbers are rotated, with base `theta`.
+    /// The angles for heads of which `width` numbers are rotated, with base `theta`. An odd width rotates one number more, by
+    /// angles that are spaced as its own.
     pub fn new(width: usize, theta: f64, scaling: &RopeScaling) -> Self {
-        let pairs = width / 2;
+        let pairs = width.div_ceil(2);
         let plain = |pair: usize| theta.powf(-2.0 * pair as f64 / width as f64);
         let mut magnitude = 1.0;
         let mut beyond = None;
