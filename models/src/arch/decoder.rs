@@ -32,7 +32,7 @@ use crate::{
         gated::{Activation, gated},
         kernels::Kernel,
         linear::{Term, project},
-        rope::{Rotation, rope},
+        rope::{Rope, Rotation, rope},
     },
     parameters::{Parameter, Parameters},
     tape::{Tape, Value},
@@ -239,6 +239,9 @@ impl Decoder {
         }
         x = self.norm.forward(tape, &x)?;
         reached(Site::Final, &x);
+        if let (Some(cache), 1) = (cache, input.rows) {
+            cache.remember(input.tokens);
+        }
         Ok(x)
     }
 
@@ -265,8 +268,29 @@ impl Decoder {
         })
     }
 
+    /// Whether a text of so many tokens turns by other angles than a shorter one, from its first token on.
+    pub fn is_long(&self, tokens: usize) -> bool {
+        let mut changes = self.config.ropes.iter().filter_map(Rope::changes_beyond);
+        changes.any(|length| tokens > length)
+    }
+
     /// Scores [v] for the token after these, which continue what the cache has seen.
+    ///
+    /// Where the text becomes a long one with them ([`Self::is_long`]), all of it is read again: what the cache holds was
+    /// turned by the angles of a shorter one. The scores are those of a text that was read at once.
     pub fn next_logits(&self, tokens: &[u32], cache: &mut KvCache) -> Result<Tensor> {
+        let past = cache.tokens();
+        let again = match self.becomes_long(past, tokens.len()) {
+            true => [cache.read(), tokens].concat(),
+            false => Vec::new(),
+        };
+        let tokens = match again.as_slice() {
+            [] => tokens,
+            again => {
+                cache.truncate(0);
+                again
+            }
+        };
         let hidden = self.hidden(None, Input::new(tokens, 1), Some(cache), false)?;
         let last = hidden.tensor().narrow(1, tokens.len() - 1, 1)?.squeeze(0)?;
         Ok(self.logits(&last.contiguous()?)?.squeeze(0)?)
@@ -289,6 +313,11 @@ impl Decoder {
             }
         }
         Ok(())
+    }
+
+    /// Whether these tokens make a long text of one that was none.
+    fn becomes_long(&self, past: usize, tokens: usize) -> bool {
+        past > 0 && !self.is_long(past) && self.is_long(past + tokens)
     }
 
     fn prepare(&self, input: Input, past: usize) -> Result<(Tensor, Shared)> {
@@ -314,6 +343,12 @@ impl Decoder {
             )));
         }
         let length = tokens.len() / rows;
+        if self.becomes_long(past, length) {
+            let problem = format!(
+                "{length} tokens after {past} make the text so long that all of it turns by other angles; read it from its start"
+            );
+            return Err(Error::Data(problem));
+        }
         let counted: Vec<u32> = (0..rows)
             .flat_map(|_| past as u32..(past + length) as u32)
             .collect();

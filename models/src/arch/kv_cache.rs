@@ -14,6 +14,8 @@ const MIN_TOKENS: usize = 256;
 #[derive(Debug)]
 pub struct KvCache {
     layers: Vec<LayerCache>,
+    /// The tokens it holds, where they are of one row.
+    read: Vec<u32>,
 }
 
 /// Keys and values of one layer, in buffers [b, capacity, k, e].
@@ -40,7 +42,18 @@ impl KvCache {
         };
         Self {
             layers: (0..layers).map(layer).collect(),
+            read: Vec::new(),
         }
+    }
+
+    /// The tokens that were read, where they are of one row.
+    pub fn read(&self) -> &[u32] {
+        &self.read
+    }
+
+    /// Remembers tokens whose keys and values are in every layer now.
+    pub(super) fn remember(&mut self, tokens: &[u32]) {
+        self.read.extend_from_slice(tokens);
     }
 
     /// How many tokens it holds.
@@ -57,6 +70,7 @@ impl KvCache {
 
     /// Forgets everything after the first `tokens`.
     pub fn truncate(&mut self, tokens: usize) {
+        self.read.truncate(tokens);
         for layer in &mut self.layers {
             layer.tokens = layer.tokens.min(tokens);
         }

@@ -84,8 +84,6 @@ impl Answer {
 pub struct Generator {
     decoder: Decoder,
     cache: KvCache,
-    /// The tokens the cache holds.
-    read: Vec<u32>,
     avoid_kernels: Vec<String>,
 }
 
@@ -105,7 +103,6 @@ impl Generator {
         Self {
             cache: decoder.new_cache(),
             decoder,
-            read: Vec::new(),
             avoid_kernels: Vec::new(),
         }
     }
@@ -175,7 +172,7 @@ impl Generator {
             match (show(piece), passed) {
                 (_, Passed::Stopped(_)) => break Ended::StopText,
                 (ControlFlow::Break(()), _) => break Ended::Asked,
-                _ if self.read.len() + 1 >= context => break Ended::Context,
+                _ if self.cache.read().len() + 1 >= context => break Ended::Context,
                 _ => logits = self.step(&[token])?,
             }
         };
@@ -218,20 +215,18 @@ impl Generator {
         show: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<(Option<candle_core::Tensor>, usize)> {
         // A text that is long for the model turns by other angles from its first token on: it is read in one pass, and
-        // what was read while it was shorter is of no use.
-        let ropes = &self.decoder.config().ropes;
-        let changes = ropes.iter().filter_map(|rope| rope.changes_beyond());
-        let is_long = changes.into_iter().any(|length| prompt.len() > length);
-        let common = self
-            .read
+        // what was read while it was shorter is of no use, as is what was read of a long one for a shorter one.
+        let read = self.cache.read();
+        let is_long = self.decoder.is_long(prompt.len());
+        let is_alike = is_long == self.decoder.is_long(read.len());
+        let common = read
             .iter()
             .zip(prompt)
-            .take_while(|(a, b)| a == b && !is_long)
+            .take_while(|(a, b)| a == b && is_alike)
             .count();
         // At least the last token has to be read, since its scores are wanted.
         let cached = common.min(prompt.len() - 1);
         self.cache.truncate(cached);
-        self.read.truncate(cached);
         let chunk = if is_long {
             prompt.len()
         } else {
@@ -249,9 +244,7 @@ impl Generator {
 
     /// Reads tokens and returns the scores [v] after the last.
     fn step(&mut self, tokens: &[u32]) -> Result<candle_core::Tensor> {
-        let logits = self.decoder.next_logits(tokens, &mut self.cache)?;
-        self.read.extend_from_slice(tokens);
-        Ok(logits)
+        self.decoder.next_logits(tokens, &mut self.cache)
     }
 }
 
