@@ -9,7 +9,11 @@ use std::{
 use candle_core::Device;
 use models::{
     arch::config::DecoderConfig,
-    checkpoint::{folder::ModelFolder, keep::Checkpoints, load::LoadDtypes},
+    checkpoint::{
+        folder::ModelFolder,
+        keep::Checkpoints,
+        load::{LoadDtypes, decoder_config},
+    },
     device::dtype::Dtype,
     generate::{Ended, Generator, sample::SamplingSettings},
     ops::kernels,
@@ -164,7 +168,7 @@ fn an_estimate_counts_the_numbers_of_every_family() {
     let mut counted = 0;
     for golden in crate::golden::cases(|name| !name.starts_with("lora")) {
         let model = ModelFolder::open(&golden.folder).unwrap();
-        let config = DecoderConfig::from_json(&model.config).unwrap();
+        let config = decoder_config(&model).unwrap();
         let estimate = Language::estimate(&plan, &config);
         let count = model.parameter_count().unwrap();
         assert_eq!(estimate.parameters, count, "{}", golden.name);

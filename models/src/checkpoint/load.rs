@@ -3,12 +3,17 @@
 use std::{collections::BTreeSet, path::PathBuf};
 
 use candle_core::{DType, Device, Tensor, safetensors::MmapedSafetensors};
+use safetensors::tensor::TensorView;
 
 use crate::{
     Error, Result,
     arch::{WeightRequest, Weights, config::DecoderConfig, decoder::Decoder},
     checkpoint::folder::ModelFolder,
 };
+
+/// The name of the head, and of the table that it is where a model ties them.
+const HEAD: &str = "lm_head.weight";
+const EMBEDDING: &str = "model.embed_tokens.weight";
 
 /// Safetensors files, open, from which tensors are taken one by one.
 pub struct StoredWeights {
@@ -117,6 +122,26 @@ impl LoadDtypes {
     };
 }
 
+/// What the config in `folder` describes together with its weights: a head that is stored beside the embeddings, and is another
+/// than they, is one of its own whatever the config says, as in transformers 5.
+pub fn decoder_config(folder: &ModelFolder) -> Result<DecoderConfig> {
+    let mut config = DecoderConfig::from_json(&folder.config)?;
+    // What was cut off is said in our words, before a library meets it.
+    folder.parameter_count()?;
+    if config.tie_word_embeddings {
+        let files = &folder.weight_files;
+        let weights = StoredWeights::open(files, folder.path.clone(), DType::F32, &Device::Cpu)?;
+        let [head, embedding] = [HEAD, EMBEDDING].map(|name| weights.files.get(name).ok());
+        let is_other = |(head, embedding): (TensorView, TensorView)| {
+            head.shape() != embedding.shape()
+                || head.dtype() != embedding.dtype()
+                || head.data() != embedding.data()
+        };
+        config.tie_word_embeddings = !head.zip(embedding).is_some_and(is_other);
+    }
+    Ok(config)
+}
+
 /// Loads the decoder in `folder`. Missing, extra and misshapen tensors are errors that name them.
 pub fn load_decoder(
     folder: &ModelFolder,
@@ -124,10 +149,8 @@ pub fn load_decoder(
     trainable: bool,
     device: &Device,
 ) -> Result<Decoder> {
-    let config = DecoderConfig::from_json(&folder.config)?;
+    let config = decoder_config(folder)?;
     let tied = config.tie_word_embeddings;
-    // What was cut off is said in our words, before a library meets it.
-    folder.parameter_count()?;
     let mut weights = StoredWeights::open(
         &folder.weight_files,
         folder.path.clone(),
@@ -136,8 +159,7 @@ pub fn load_decoder(
     )?;
     let decoder = Decoder::new(config, &mut weights, trainable, dtypes.compute, device)?;
     // Some writers store a tied head twice, and rope tables that follow from the config.
-    weights.check_all_taken(|name| {
-        (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq")
-    })?;
+    weights
+        .check_all_taken(|name| (tied && name == HEAD) || name.ends_with("rotary_emb.inv_freq"))?;
     Ok(decoder)
 }

@@ -31,7 +31,9 @@ pub fn save_model(decoder: &Decoder, config: &Json, folder: &Path) -> Result<()>
     // transformers refuses files that don't say what framework they are for.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     write_safetensors(&folder.join(WEIGHTS), &tensors, metadata)?;
-    let config = for_every_version(config);
+    let mut config = for_every_version(config);
+    // A checkpoint can have a head of its own although its config says otherwise.
+    config["tie_word_embeddings"] = json!(decoder.config().tie_word_embeddings);
     write_file(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
 }
 
@@ -44,6 +46,13 @@ fn for_every_version(config: &Json) -> Json {
     let Some(parameters) = config.get("rope_parameters").cloned() else {
         return config;
     };
+    let is_by_type = parameters.get("full_attention").is_some();
+    let scaling = config.get("rope_scaling").and_then(Json::as_object);
+    if !is_by_type && scaling.is_some_and(|scaling| !scaling.is_empty()) {
+        // Of both, every version reads the older one alone.
+        config["rope_parameters"] = Json::Null;
+        return config;
+    }
     let global = parameters.get("full_attention").unwrap_or(&parameters);
     let local = parameters.get("sliding_attention");
     let mut set = |field: &str, value: Option<Json>| {
@@ -57,10 +66,15 @@ fn for_every_version(config: &Json) -> Json {
     for field in ["partial_rotary_factor", "original_max_position_embeddings"] {
         set(field, global.get(field).cloned());
     }
+    let has = |fields: &[&str]| {
+        let mut fields = fields.iter().filter_map(|field| global.get(field));
+        fields.any(|value| !value.is_null())
+    };
     match global.get("rope_type").and_then(Json::as_str) {
         Some("default") | None => {}
-        // Version 4 accepts these three fields, and no fourth.
-        Some("longrope") => {
+        // Version 4 accepts these three fields, and no fourth. Where there are more it refuses the config, which is better than
+        // to leave out what version 5 reads.
+        Some("longrope") if !has(&["attention_factor", "factor"]) => {
             let [short, long] = ["short_factor", "long_factor"].map(|it| global.get(it));
             set(
                 "rope_scaling",

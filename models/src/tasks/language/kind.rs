@@ -26,6 +26,7 @@ use crate::{
     arch::config::DecoderConfig,
     checkpoint::{
         folder::{ModelFolder, WEIGHTS_INDEX},
+        load::decoder_config,
         save::name_of,
     },
     data::{
@@ -118,7 +119,7 @@ impl Kind for Language {
     fn read_shape(plan: &LanguagePlan) -> Result<DecoderConfig> {
         match (&plan.scratch, &plan.model) {
             (Some(scratch), _) => scratch.shape(),
-            (None, Some(model)) => DecoderConfig::from_json(&ModelFolder::open(model)?.config),
+            (None, Some(model)) => decoder_config(&ModelFolder::open(model)?),
             (None, None) => Err(no_model()),
         }
     }
@@ -192,12 +193,8 @@ impl Kind for Language {
     ) -> Result<LanguageFacts> {
         let model = request.task.model.as_deref();
         let model = model.filter(|_| needs_model(&request.task));
-        let shape = |folder| {
-            let model = ModelFolder::open(folder)?;
-            // Weights that were cut off are found now, and not when the run has begun.
-            model.parameter_count()?;
-            DecoderConfig::from_json(&model.config)
-        };
+        // Weights that were cut off are found now, and not when the run has begun.
+        let shape = |folder| decoder_config(&ModelFolder::open(folder)?);
         Ok(LanguageFacts {
             model: model.map(shape).transpose()?,
             data: read.map(|read| read.facts.clone()).unwrap_or_default(),
