@@ -9,6 +9,14 @@ use serde::Serialize;
 
 use FieldKind::{Choice as Word, Count, Flag, List, Map, Number, Path, Text};
 
+/// The most rows at once: so many of 64 tokens are as much as the largest updates that models are trained with, and looking at
+/// each smaller number, as a plan does, stays quick.
+pub const MAX_ROWS: usize = 1 << 20;
+/// The most batches of an update, for the same reason.
+pub const MAX_ACCUMULATE: usize = 1 << 20;
+/// The most steps: at a thousand a second they take 34 years.
+pub const MAX_STEPS: usize = 1 << 40;
+
 /// A field of a run file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Field {
@@ -261,13 +269,13 @@ pub const FORMER_NAMES: [(&str, &str); 2] = [
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
     Field::new("Run", "name", "Name", Text, "What the run is called. It becomes part of the name of its folder."),
-    Field::new("Run", "steps", "Steps", Count, "How many times the weights are updated. Set this or the epochs, not both.").at_least(1.0),
+    Field::new("Run", "steps", "Steps", Count, "How many times the weights are updated. Set this or the epochs, not both.").at_least(1.0).at_most(MAX_STEPS as f64),
     Field::new("Run", "epochs", "Epochs", Number, "How many times the whole data is seen. Set this or the steps, not both.").above(0.0),
     Field::new("Run", "seed", "Seed", Count, "Where all randomness starts. The same seed and data give the same run.").advanced(),
 
-    Field::new("Batch", "batch.rows", "Batch size", Count, "Rows computed at once. Memory grows with it.").unit("rows").at_least(1.0),
+    Field::new("Batch", "batch.rows", "Batch size", Count, "Rows computed at once. Memory grows with it.").unit("rows").at_least(1.0).at_most(MAX_ROWS as f64),
     Field::new("Batch", "batch.length", "Sequence length", Count, "Units in a row of a batch, such as the tokens of a text. Memory grows with it.").at_least(2.0),
-    Field::new("Batch", "batch.accumulate", "Gradient accumulation", Count, "Batches whose gradients are added up before the weights change. Time grows with it, memory does not.").unit("batches").at_least(1.0).advanced(),
+    Field::new("Batch", "batch.accumulate", "Gradient accumulation", Count, "Batches whose gradients are added up before the weights change. Time grows with it, memory does not.").unit("batches").at_least(1.0).at_most(MAX_ACCUMULATE as f64).advanced(),
     Field::new("Batch", "gradient_checkpointing", "Gradient checkpointing", Flag, "Compute activations twice instead of keeping them: less memory, about a third more time.").advanced(),
 
     Field::new("Learning", "learning_rate", "Learning rate", Number, "The highest learning rate of the run, such as 2e-4.").above(0.0).at_most(10.0),

@@ -1,14 +1,20 @@
 //! The fields that only runs of language models have, as a person meets them.
 
 use super::Language;
-use crate::train::{
-    Kind,
-    fields::{
-        Choice, Field, FieldKind,
-        FieldKind::{Choice as Word, Count, Flag, List, Map, Number, Path, Text},
-        choice,
+use crate::{
+    arch::config::limits::MAX_CONTEXT,
+    train::{
+        Kind,
+        fields::{
+            Choice, Field, FieldKind,
+            FieldKind::{Choice as Word, Count, Flag, List, Map, Number, Path, Text},
+            choice,
+        },
     },
 };
+
+/// The widest adapter: one as wide as the widest model holds all that its weights do.
+pub const MAX_RANK: usize = 1 << 16;
 
 /// The name of this kind of learning.
 const TASK: &str = Language::NAME;
@@ -60,7 +66,7 @@ pub const FIELDS: &[Field] = &[
     new_model("scratch.config.num_key_value_heads", "Key/value heads", Count, "Heads that share keys and values: a divisor of the attention heads.").advanced(),
     new_model("scratch.config.intermediate_size", "Feed-forward width", Count, "Width of the feed-forward part of a layer.").advanced(),
 
-    adapter("lora.rank", "Adapter rank", Count, "The width of the two matrices of the adapter. More can learn more.").at_least(1.0),
+    adapter("lora.rank", "Adapter rank", Count, "The width of the two matrices of the adapter. More can learn more.").at_least(1.0).at_most(MAX_RANK as f64),
     adapter("lora.alpha", "Alpha", Number, "How strongly the adapter counts: its output is scaled by alpha / rank.").above(0.0).advanced(),
     adapter("lora.dropout", "Dropout", Number, "The share of the input of the adapter dropped at random in training. 0 turns it off.").at_least(0.0).at_most(0.9).advanced(),
     adapter("lora.targets", "Target modules", List, "Which weights get an adapter, by the last part of their names, such as [q_proj, v_proj].").advanced(),
@@ -79,7 +85,7 @@ pub const FIELDS: &[Field] = &[
     Field::new("Data", "data.skip_bad_rows", "Skip bad rows", Flag, "Leave out rows that can’t be read, instead of refusing the file.").advanced().of(TASK),
 
     Field::new("Samples", "sample.prompts", "Prompts", List, "What the model continues or answers. With none, the beginning of a held-out row.").advanced().of(TASK),
-    Field::new("Samples", "sample.tokens", "Max tokens", Count, "How many tokens a sample may have.").unit("tokens").at_least(1.0).advanced().of(TASK),
+    Field::new("Samples", "sample.tokens", "Max tokens", Count, "How many tokens a sample may have.").unit("tokens").at_least(1.0).at_most(MAX_CONTEXT as f64).advanced().of(TASK),
 ];
 
 const fn new_model(

@@ -17,26 +17,26 @@ use crate::{
 };
 
 /// The head is computed in chunks of so many bytes of logits, on a processor and on a GPU.
-const LOGIT_BYTES_CPU: u64 = 32 << 20;
-const LOGIT_BYTES_GPU: u64 = 128 << 20;
+const LOGIT_BYTES_CPU: u128 = 32 << 20;
+const LOGIT_BYTES_GPU: u128 = 128 << 20;
 /// Tokens of a prompt that is the beginning of a held-out row, at most.
 const PROMPT_TOKENS: usize = 128;
 /// Copies of such a chunk that exist at once: the logits become their own gradient on a processor, a kernel writes it
 /// beside them on CUDA, and where there is no kernel each step of the formula is a tensor.
-const LOGIT_COPIES: [u64; 3] = [1, 2, 5];
+const LOGIT_COPIES: [u128; 3] = [1, 2, 5];
 
 /// What a step keeps for its backward pass when that begins, by the operation that keeps it.
 struct KeptBytes {
     /// Queries, keys, values and the result, and the scores where they are kept.
-    attention_bytes: u64,
+    attention_bytes: u128,
     /// Gate, up and their product.
-    feed_forward_bytes: u64,
+    feed_forward_bytes: u128,
     /// Inputs of the norms and of the linear layers after them, and what an adapter keeps between its two matrices.
-    norms_bytes: u64,
+    norms_bytes: u128,
     /// The head: its input, the chunk of logits, and the gradient of its weight while it is summed.
-    head_bytes: u64,
+    head_bytes: u128,
     /// The widest gradient on its way back, and what it is computed from.
-    passing_bytes: u64,
+    passing_bytes: u128,
 }
 
 /// The estimate for a plan that trains a model of this shape.
@@ -45,15 +45,15 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &DecoderConfig) -
     let (run, task) = (&plan.run, &plan.task);
     let shape = Shape::of(config, run.batch.rows, run.batch.length);
     let adapter = adapter_parameters(task, config);
-    let base = config.parameters();
+    let base = u128::from(config.parameters());
     let (trainable, storage) = match task.method {
         Method::Lora => (adapter, run.dtype.storage),
         // Weights that learn are f32.
         Method::Full | Method::Scratch => (base, Dtype::F32),
     };
-    let moments = run.optimizer.moments();
-    let averages = u64::from(run.ema > 0.0);
-    let weights_bytes = base * storage.bytes() as u64;
+    let moments = u128::from(run.optimizer.moments());
+    let averages = u128::from(run.ema > 0.0);
+    let weights_bytes = base * storage.bytes() as u128;
     let optimizer_bytes = trainable * 4 * (moments + averages);
     let kept = shape.kept(plan);
     let gradients_bytes = kept.gradients_beside(trainable * 4, run.batch.accumulate);
@@ -83,13 +83,17 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &DecoderConfig) -
         (Activations, "passing gradients", kept.passing_bytes),
         (Activations, "keys and values of a sample", writing_bytes),
         (Rest, "rounding to powers of two", rounding_bytes),
-        (Rest, "program and spare", program_bytes(run.device, used)),
+        (
+            Rest,
+            "program and spare",
+            program_bytes(run.device, shown(used)).into(),
+        ),
     ];
     Estimate {
-        parameters: base + adapter,
-        trainable_parameters: trainable,
+        parameters: shown(base + adapter),
+        trainable_parameters: shown(trainable),
         parts: parts
-            .map(|(group, name, bytes)| MemoryPart::new(group, name, bytes))
+            .map(|(group, name, bytes)| MemoryPart::new(group, name, shown(bytes)))
             .to_vec(),
         operations: shape.operations(plan) * run.steps as f64,
     }
@@ -97,7 +101,7 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &DecoderConfig) -
 
 impl KeptBytes {
     /// All of them.
-    fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u128 {
         self.attention_bytes
             + self.feed_forward_bytes
             + self.norms_bytes
@@ -107,13 +111,13 @@ impl KeptBytes {
 }
 
 /// The adapters of all layers: two matrices beside each chosen weight.
-fn adapter_parameters(plan: &LanguagePlan, config: &DecoderConfig) -> u64 {
+fn adapter_parameters(plan: &LanguagePlan, config: &DecoderConfig) -> u128 {
     let Some(lora) = &plan.lora else {
         return 0;
     };
     let shapes = lora.targets.iter().filter_map(|it| config.linear_shape(it));
     let width: usize = shapes.map(|[outputs, inputs]| inputs + outputs).sum();
-    (lora.rank * width * lora.layers.len()) as u64
+    lora.rank as u128 * width as u128 * lora.layers.len() as u128
 }
 
 /// What inference takes of a model of this shape: its weights, keys and values of so many tokens, the process, and holes.
@@ -125,23 +129,30 @@ pub fn inference_bytes(
     device: RequestedDevice,
 ) -> u64 {
     let shape = Shape::of(config, 1, tokens);
-    let weights = config.parameters() * storage.bytes() as u64;
-    let cache = 2 * shape.layers * shape.tokens * shape.keys * compute.bytes() as u64;
-    let used = weights + cache;
+    let weights = u128::from(config.parameters()) * storage.bytes() as u128;
+    let cache = 2 * shape.layers * shape.tokens * shape.keys * compute.bytes() as u128;
+    let used = shown(weights + cache);
     used + program_bytes(device, used)
+}
+
+/// What is told of a sum: no more than an exbibyte, of which a dozen still are a sum. Sizes that a config and a request may have
+/// make more than that together, and none of it fits anywhere.
+fn shown(sum: u128) -> u64 {
+    const MAX_TOLD: u64 = 1 << 60;
+    u64::try_from(sum).unwrap_or(MAX_TOLD).min(MAX_TOLD)
 }
 
 /// What a step keeps for its backward pass, when that begins and when it is at the first layer.
 struct Kept {
     activations: KeptBytes,
     /// What is left of it when the backward pass is at the first layer.
-    last_bytes: u64,
+    last_bytes: u128,
 }
 
 impl Kept {
     /// What so many bytes of gradients add in the worst moment. They come as activations go. Of several batches for one
     /// update, the second finds those of the first.
-    fn gradients_beside(&self, gradients_bytes: u64, accumulate: usize) -> u64 {
+    fn gradients_beside(&self, gradients_bytes: u128, accumulate: usize) -> u128 {
         match accumulate {
             1 => (gradients_bytes + self.last_bytes).saturating_sub(self.activations.bytes()),
             _ => gradients_bytes,
@@ -159,44 +170,44 @@ enum Keeps {
 
 /// The letters of the module's documentation.
 struct Shape {
-    d: u64,
-    f: u64,
+    d: u128,
+    f: u128,
     /// h · e: all queries of a token.
-    queries: u64,
+    queries: u128,
     /// k · e: all keys of a token.
-    keys: u64,
-    heads: u64,
-    v: u64,
-    layers: u64,
+    keys: u128,
+    heads: u128,
+    v: u128,
+    layers: u128,
     tied: bool,
     /// The matrices of a layer.
-    layer_linears: u64,
+    layer_linears: u128,
     /// What a token keeps of a layer for norms that not every model has.
-    more_norms: u64,
+    more_norms: u128,
     /// b · t.
-    tokens: u64,
-    length: u64,
+    tokens: u128,
+    length: u128,
 }
 
 impl Shape {
     fn of(config: &DecoderConfig, rows: usize, length: usize) -> Self {
-        let (rows, length) = (rows as u64, length as u64);
+        let (rows, length) = (rows as u128, length as u128);
         let (d, f) = (config.hidden_size, config.intermediate_size);
         let (queries, keys) = (config.query_width(), config.key_width());
         Self {
             more_norms: [(config.qk_norm, queries + keys), (config.post_norms, 2 * d)]
                 .iter()
                 .filter(|(has, _)| *has)
-                .map(|&(_, numbers)| numbers as u64)
+                .map(|&(_, numbers)| numbers as u128)
                 .sum(),
-            layer_linears: config.layer_linear_parameters(),
-            d: d as u64,
-            f: f as u64,
-            queries: queries as u64,
-            keys: keys as u64,
-            heads: config.num_attention_heads as u64,
-            v: config.vocab_size as u64,
-            layers: config.layers.len() as u64,
+            layer_linears: config.layer_linear_parameters().into(),
+            d: d as u128,
+            f: f as u128,
+            queries: queries as u128,
+            keys: keys as u128,
+            heads: config.num_attention_heads as u128,
+            v: config.vocab_size as u128,
+            layers: config.layers.len() as u128,
             tied: config.tie_word_embeddings,
             tokens: rows * length,
             length,
@@ -205,7 +216,7 @@ impl Shape {
 
     /// Numbers that one token keeps of one layer, tensor by tensor: the input of each operation that needs it in the
     /// backward pass. Of each query, attention keeps the sum of its scores too.
-    fn layer_tensors(&self) -> [(Keeps, u64); 13] {
+    fn layer_tensors(&self) -> [(Keeps, u128); 13] {
         use Keeps::*;
         let (d, f) = (self.d, self.f);
         [
@@ -226,24 +237,24 @@ impl Shape {
     }
 
     /// Numbers that all tokens keep of one layer for one kind of operation.
-    fn layer(&self, keeps: Keeps) -> u64 {
+    fn layer(&self, keeps: Keeps) -> u128 {
         let tensors = self.layer_tensors();
         let kind = tensors.iter().filter(|(kind, _)| *kind == keeps);
-        self.tokens * kind.map(|(_, numbers)| numbers).sum::<u64>()
+        self.tokens * kind.map(|(_, numbers)| numbers).sum::<u128>()
     }
 
     /// Scores of attention for all heads at once: h · t for each token.
-    fn scores(&self) -> u64 {
+    fn scores(&self) -> u128 {
         self.tokens * self.heads * self.length
     }
 
     fn kept(&self, plan: &TrainPlan<LanguagePlan>) -> Kept {
-        let bytes = plan.run.dtype.compute.bytes() as u64;
+        let bytes = plan.run.dtype.compute.bytes() as u128;
         let lora = plan.task.lora.as_ref();
         let rank = lora.map_or(0, |lora| lora.rank * lora.targets.len());
         let mut attention = self.layer(Keeps::Attention) * bytes;
         let feed_forward = self.layer(Keeps::FeedForward) * bytes;
-        let norms = (self.layer(Keeps::Norms) + self.tokens * rank as u64) * bytes;
+        let norms = (self.layer(Keeps::Norms) + self.tokens * rank as u128) * bytes;
         // On a processor, attention goes along each row and keeps no scores. On CUDA they exist for one layer at a time, as
         // numbers and as f32, forward and backward; the composed operations on Metal keep those of each layer.
         let [copies_cpu, copies_cuda, copies_composed] = LOGIT_COPIES;
@@ -287,29 +298,29 @@ impl Shape {
 
     /// What writing a sample takes beside the weights: keys and values of the prompt and of what is written, and the
     /// passing tensors of a prompt.
-    fn writing(&self, plan: &TrainPlan<LanguagePlan>) -> u64 {
+    fn writing(&self, plan: &TrainPlan<LanguagePlan>) -> u128 {
         if plan.run.sample.every == 0 {
             return 0;
         }
-        let bytes = plan.run.dtype.compute.bytes() as u64;
+        let bytes = plan.run.dtype.compute.bytes() as u128;
         let prompts = plan.task.sample.prompts.iter();
         // A token has a byte of text at least. Without prompts, they are short beginnings of held-out rows.
-        let prompt = prompts.map(String::len).max().unwrap_or(PROMPT_TOKENS) as u64;
-        let tokens = prompt + plan.task.sample.tokens as u64;
+        let prompt = prompts.map(String::len).max().unwrap_or(PROMPT_TOKENS) as u128;
+        let tokens = prompt + plan.task.sample.tokens as u128;
         let cache = 2 * self.layers * tokens * self.keys * bytes;
         cache + 8 * prompt * self.f.max(self.d) * bytes + 2 * self.v * 4
     }
 
     /// What an allocator of powers of two takes more than it is asked for, with so many copies of what learns in the
     /// optimizer. Weights are made from what is read, which is taken as it is.
-    fn rounding(&self, plan: &TrainPlan<LanguagePlan>, copies: u64) -> u64 {
-        let lost = |numbers: u64, bytes: u64| {
+    fn rounding(&self, plan: &TrainPlan<LanguagePlan>, copies: u128) -> u128 {
+        let lost = |numbers: u128, bytes: u128| {
             let size = numbers * bytes;
             size.next_power_of_two().saturating_sub(size)
         };
-        let bytes = plan.run.dtype.compute.bytes() as u64;
+        let bytes = plan.run.dtype.compute.bytes() as u128;
         let tensors = self.layer_tensors();
-        let kept: u64 = tensors
+        let kept: u128 = tensors
             .iter()
             .filter(|(_, numbers)| *numbers > 0)
             .map(|(_, numbers)| lost(self.tokens * numbers, bytes))
@@ -335,7 +346,7 @@ impl Shape {
                     d * self.f,
                     d * self.f,
                 ];
-                let layer: u64 = layer.into_iter().map(|numbers| lost(numbers, 4)).sum();
+                let layer: u128 = layer.into_iter().map(|numbers| lost(numbers, 4)).sum();
                 let tables = if self.tied { 1 } else { 2 };
                 self.layers * layer + tables * lost(self.v * d, 4)
             }
@@ -356,7 +367,7 @@ impl Shape {
         };
         let weights = (self.layers * self.layer_linears + self.v * self.d) as f64;
         let attention = (self.layers * self.queries * self.length) as f64;
-        let tokens = (self.tokens * plan.run.batch.accumulate as u64) as f64;
+        let tokens = (self.tokens * plan.run.batch.accumulate as u128) as f64;
         passes * 2.0 * tokens * (weights + attention)
     }
 }

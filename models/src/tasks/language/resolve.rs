@@ -2,12 +2,17 @@
 
 use super::{
     Language,
+    fields::MAX_RANK,
     plan::*,
     preset::{self, MethodDefaults},
     request::*,
 };
 use crate::{
-    arch::config::{DecoderConfig, unread},
+    arch::config::{
+        DecoderConfig,
+        limits::{MAX_CONTEXT, MAX_VOCABULARY},
+        unread,
+    },
     data::{TextRows, format::Format},
     train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
 };
@@ -94,7 +99,7 @@ impl Resolver<'_> {
         let tokens = self.take("sample.tokens", &request.tokens, || {
             Chosen::new(context.min(64), "enough to see whether it makes sense")
         });
-        self.positive("sample.tokens", tokens);
+        self.counted("sample.tokens", tokens, MAX_CONTEXT);
         PromptPlan { prompts, tokens }
     }
 
@@ -115,25 +120,7 @@ impl Resolver<'_> {
             config = preset.config();
             config.extend(asked.config.clone());
         }
-        let tokenizer = self.take("scratch.tokenizer", &asked.tokenizer, || {
-            Chosen::new(
-                TokenizerSource::Trained,
-                "one trained on this data needs the fewest tokens for it",
-            )
-        });
-        let vocab_size = self.take("scratch.vocab_size", &asked.vocab_size, || {
-            Chosen::new(
-                request.tokenizer_or_default().1,
-                "fits the size of the model",
-            )
-        });
-        // 256 bytes and the three special tokens of a chat.
-        if tokenizer == TokenizerSource::Trained && vocab_size < 259 {
-            self.problem(
-                "scratch.vocab_size",
-                format!("is {vocab_size}, and has to be at least 259: every byte, and three tokens that end texts and turns"),
-            );
-        }
+        let (tokenizer, vocab_size) = self.new_tokenizer(&asked);
         let found = self.facts.task.vocab_size;
         match asked
             .config
@@ -167,6 +154,37 @@ impl Resolver<'_> {
         }
     }
 
+    /// Where the tokenizer of a new model comes from, and the most tokens that it may have.
+    fn new_tokenizer(&mut self, asked: &ScratchRequest) -> (TokenizerSource, usize) {
+        let request = &self.request.task;
+        let tokenizer = self.take("scratch.tokenizer", &asked.tokenizer, || {
+            Chosen::new(
+                TokenizerSource::Trained,
+                "one trained on this data needs the fewest tokens for it",
+            )
+        });
+        let vocab_size = self.take("scratch.vocab_size", &asked.vocab_size, || {
+            Chosen::new(
+                request.tokenizer_or_default().1,
+                "fits the size of the model",
+            )
+        });
+        // 256 bytes and the three special tokens of a chat.
+        if tokenizer == TokenizerSource::Trained && vocab_size < 259 {
+            self.problem(
+                "scratch.vocab_size",
+                format!("is {vocab_size}, and has to be at least 259: every byte, and three tokens that end texts and turns"),
+            );
+        }
+        if vocab_size > MAX_VOCABULARY {
+            self.problem(
+                "scratch.vocab_size",
+                format!("is {vocab_size}, and has to be at most {MAX_VOCABULARY}"),
+            );
+        }
+        (tokenizer, vocab_size)
+    }
+
     /// The longest text the model can see.
     fn context(&self, scratch: Option<&ScratchPlan>) -> usize {
         let found = match scratch {
@@ -182,7 +200,7 @@ impl Resolver<'_> {
                 .as_ref()
                 .map(|model| model.max_position_embeddings),
         };
-        found.unwrap_or(preset::LONGEST_ROW)
+        found.unwrap_or(preset::LONGEST_ROW).min(MAX_CONTEXT)
     }
 
     /// How many numbers a new model has. Nothing is chosen by the size of one that exists.
@@ -296,7 +314,7 @@ impl Resolver<'_> {
                 ),
             );
         }
-        length
+        length.min(context)
     }
 
     fn lora(&mut self) -> LoraPlan {
@@ -305,7 +323,7 @@ impl Resolver<'_> {
         let rank = self.take("lora.rank", &request.rank, || {
             Chosen::new(preset::LORA_RANK, "enough for most single tasks")
         });
-        self.positive("lora.rank", rank);
+        self.counted("lora.rank", rank, MAX_RANK);
         let alpha = self.take("lora.alpha", &request.alpha, || {
             Chosen::new(2.0 * rank.max(1) as f64, "twice the rank, as is usual")
         });

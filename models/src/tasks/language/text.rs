@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     Result,
+    arch::config::limits::MAX_VOCABULARY,
     data::{
         self, DataRequest, Dataset,
         encode::{Encoded, Learn, encode, encode_stream},
@@ -97,7 +98,10 @@ impl Text {
         let tokenizer = match tokenizer {
             TokenizerFrom::Folder(folder) => Tokenizer::load(folder)?,
             // Held-out text takes no part in the tokenizer either.
-            TokenizerFrom::Data { vocab_size } => Tokenizer::train(dataset.texts(), vocab_size)?,
+            TokenizerFrom::Data { vocab_size } => {
+                // The plan refuses more, after this; room is made for all of them first.
+                Tokenizer::train(dataset.texts(), vocab_size.min(MAX_VOCABULARY))?
+            }
         };
         let template = ChatTemplate::of(&tokenizer)?;
         let train = std::mem::take(&mut dataset.rows);

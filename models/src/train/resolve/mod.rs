@@ -189,6 +189,14 @@ impl<'a, K: Kind> Resolver<'a, K> {
         }
     }
 
+    /// Notes a problem when the count is 0, or more than `most`.
+    pub fn counted(&mut self, field: &str, value: usize, most: usize) {
+        self.positive(field, value);
+        if value > most {
+            self.problem(field, format!("is {value}, and has to be at most {most}"));
+        }
+    }
+
     fn plan(&mut self) -> TrainPlan<K::Plan> {
         let request = &self.request.run;
         let name = self.name();

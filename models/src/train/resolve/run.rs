@@ -6,6 +6,7 @@ use crate::{
     figures::counted,
     train::{
         defaults,
+        fields::{MAX_ACCUMULATE, MAX_ROWS, MAX_STEPS},
         kind::{Basis, Kind},
         plan::*,
         request::OptimizerKind,
@@ -45,7 +46,8 @@ impl<K: Kind> Resolver<'_, K> {
             }
             None => usual,
         });
-        self.positive("batch.rows", rows);
+        self.counted("batch.rows", rows, MAX_ROWS);
+        let rows = rows.min(MAX_ROWS);
         let accumulate = self.take("batch.accumulate", &request.accumulate, || match capped {
             true => Chosen::new(
                 whole / rows.max(1),
@@ -63,11 +65,11 @@ impl<K: Kind> Resolver<'_, K> {
                 ),
             ),
         });
-        self.positive("batch.accumulate", accumulate);
+        self.counted("batch.accumulate", accumulate, MAX_ACCUMULATE);
         BatchPlan {
             rows,
             length,
-            accumulate,
+            accumulate: accumulate.min(MAX_ACCUMULATE),
         }
     }
 
@@ -92,7 +94,8 @@ impl<K: Kind> Resolver<'_, K> {
                 None => Chosen::new(steps, format!("{pass}; {}", basis.epochs.why)),
             }
         });
-        self.positive("steps", steps);
+        self.counted("steps", steps, MAX_STEPS);
+        let steps = steps.min(MAX_STEPS);
         let passes = steps as f64 / per_epoch.max(f64::MIN_POSITIVE);
         if request.steps.is_some() && passes > 100.0 {
             self.warnings.push(format!(
