@@ -8,8 +8,9 @@ use models::{
         language::{Language, LanguageRequest, preset::parameters_of, request::Preset},
     },
     train::{
-        TrainRequest,
+        Kind, TrainRequest,
         fields::{Field, FieldKind},
+        fit::most_rows,
         resolve,
     },
 };
@@ -132,5 +133,44 @@ fn the_bounds_are_those_that_a_plan_checks() {
         let Some(max) = bounds.max else { continue };
         assert!(!is_refused(&field, max), "{name} at {max}");
         assert!(is_refused(&field, max * 1.01), "{name} above {max}");
+    }
+}
+
+#[test]
+fn no_count_is_so_large_that_a_plan_overflows_or_never_ends() {
+    for field in fields().iter().filter(|it| it.kind == FieldKind::Count) {
+        let is_lora = field.needs.is_some_and(|needs| needs.value == "lora");
+        let facts = if is_lora {
+            lora_facts()
+        } else {
+            scratch_facts()
+        };
+        // The largest that is allowed, and sizes that no machine has.
+        let max = field.bounds.and_then(|it| it.max).map(|max| max as u64);
+        for size in [
+            max.unwrap_or(1),
+            1 << 24,
+            1 << 32,
+            1_000_000_000_000,
+            u64::MAX,
+        ] {
+            let resolved = resolve::<Language>(&request(field, json!(size)), &facts);
+            let Ok(plan) = resolved.map(|it| it.plan) else {
+                continue;
+            };
+            let shape = match (&plan.task.scratch, &facts.task.model) {
+                (Some(scratch), _) => scratch.shape().ok(),
+                (None, model) => model.clone(),
+            };
+            let Some(shape) = shape else { continue };
+            let estimate = Language::estimate(&plan, &shape);
+            assert!(
+                estimate.bytes() >= estimate.parameters,
+                "{} is {size}",
+                field.name
+            );
+            let most = most_rows::<Language>(&plan, &shape, 1 << 30);
+            assert!(most.is_none_or(|rows| rows <= plan.run.batch.rows));
+        }
     }
 }

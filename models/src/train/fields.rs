@@ -14,8 +14,8 @@ use FieldKind::{Choice as Word, Count, Flag, List, Map, Number, Path, Text};
 pub const MAX_ROWS: usize = 1 << 20;
 /// The most batches of an update, for the same reason.
 pub const MAX_ACCUMULATE: usize = 1 << 20;
-/// The most steps: at a thousand a second they take 34 years.
-pub const MAX_STEPS: usize = 1 << 40;
+/// The most steps: at a hundred a second they take four months, and a forecast still goes through all of them in a moment.
+pub const MAX_STEPS: usize = 1 << 30;
 
 /// A field of a run file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -136,7 +136,8 @@ impl RunPlan {
         let rows = (1..=most.min(before)).rev().find(divides).unwrap_or(1);
         self.batch.rows = rows;
         self.batch.accumulate = all / rows;
-        self.evaluate.batches = (self.evaluate.batches * before).div_ceil(rows);
+        // More than there are is all of them.
+        self.evaluate.batches = self.evaluate.batches.saturating_mul(before).div_ceil(rows);
     }
 }
 
