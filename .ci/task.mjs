@@ -45,7 +45,8 @@ const tasks = {
       command("cargo", "fmt", "--all", "--check"),
       command("cargo", "clippy", "--workspace", "--all-targets", ...here, "--", "-D", "warnings"),
       command("cargo", "clippy", "--package", "anneal", "--no-default-features", "--", "-D", "warnings"),
-      // With examples, of which there are none, dependencies have the features of the tests, as clippy has looked at them.
+      // With examples, of which there is one for comparisons (tests/goldens/numbers.rs), dependencies have the features of the
+      // tests, as clippy has looked at them.
       { ...command("cargo", "doc", "--workspace", "--no-deps", "--lib", "--bins", "--examples", ...here), env: { RUSTDOCFLAGS: "-D warnings" } },
     ];
   },
@@ -85,15 +86,22 @@ const tasks = {
       return join(root, "target", `goldens-${version}`, program);
     };
     const script = (name) => join("tests", "goldens", name);
-    const made = transformersVersions.flatMap((version) => {
+    const environment = (version) => {
       const requirements = ["--requirement", script("requirements.txt"), `transformers==${version}`];
-      const environment = join("target", `goldens-${version}`);
       return [
-        ...(existsSync(python(version)) ? [] : [command("python3", "-m", "venv", environment)]),
+        ...(existsSync(python(version)) ? [] : [command("python3", "-m", "venv", join("target", `goldens-${version}`))]),
         command(python(version), "-m", "pip", "install", "--quiet", ...requirements),
-        command(python(version), script("make_goldens.py"), ...more),
       ];
-    });
+    };
+    // Models that nobody chose, drawn from a seed: nothing is written, and what differs is an error.
+    if (more.includes("--random")) {
+      const newest = transformersVersions.at(-1);
+      return [...environment(newest), command(python(newest), script("random_models.py"), ...more)];
+    }
+    const made = transformersVersions.flatMap((version) => [
+      ...environment(version),
+      command(python(version), script("make_goldens.py"), ...more),
+    ]);
     // The other direction: what Anneal saves has to load in both.
     const exports = join(root, "target", "exports");
     const tests = command("cargo", "test", "--workspace", ...here, "--test", "models", "exports::");
