@@ -246,7 +246,7 @@ fn a_field_that_may_change_the_numbers_is_refused_by_its_name() {
     check_harmless(
         "llama",
         json!({"attention_multiplier": null, "transformers.js_config": {}, "rope_interleaved": false,
-        "attention_dropout": 0.1, "use_mrope": false, "quantization_config": null}),
+        "attention_dropout": 0.1, "use_mrope": false, "full_attn_mod": 1.0, "quantization_config": null}),
     );
     check_harmless(
         "gemma3_text",

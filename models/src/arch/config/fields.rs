@@ -104,8 +104,10 @@ pub(super) fn unknown(name: &str, value: &Json) -> Option<String> {
                 .to_owned(),
         );
     }
+    let is_equal =
+        |only: &Json| only == value || (only.is_number() && only.as_f64() == value.as_f64());
     match HARMLESS.only.get(name) {
-        Some(only) if only == value => None,
+        Some(only) if is_equal(only) => None,
         Some(only) => Some(format!("is {value}, and only {only} is computed here")),
         None => Some(
             "is not known here, so it may change what the model computes; if it does not, remove it from config.json"
