@@ -42,7 +42,7 @@ fn a_run_that_does_not_fit_is_refused_with_words_to_add_that_make_it_fit() {
     let app = App::new();
     app.file("animals.txt", &sentences(400));
     let train = |more: &str| {
-        let asked = "train --data animals.txt --device cpu --set batch.rows=100000000";
+        let asked = "train --data animals.txt --device cpu --set batch.rows=1000000";
         app.anneal(&format!("{asked}{more}"))
     };
     train("").ended(2).notes("the run needs about");

@@ -153,7 +153,7 @@ fn sizes_that_no_word_holds_are_refused() {
     check_refused(
         "llama",
         large,
-        "`config` describes 9860420815028224 parameters; no model here has more than 1099511627776",
+        "`config` describes 9860420815028224 parameters; no model here has more than 140737488355328",
     );
 }
 

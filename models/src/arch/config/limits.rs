@@ -22,9 +22,9 @@ pub struct Limit {
     pub why: &'static str,
 }
 
-/// The most parameters that a config may describe: three times those of the largest dense models there are, whose sizes
-/// in bytes still are far from overflowing in any sum that is made of them.
-pub const MAX_PARAMETERS: u64 = 1 << 40;
+/// The most parameters that a config may describe: in f32 they are half a petabyte, which no disk here holds, and every sum of bytes
+/// that is made of them is far from overflowing.
+pub const MAX_PARAMETERS: u64 = 1 << 47;
 
 /// The most tokens of a context: the longest there are have 10 million.
 pub const MAX_CONTEXT: usize = 1 << 24;
