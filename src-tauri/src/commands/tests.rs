@@ -166,7 +166,7 @@ fn a_plan_has_reasons_and_an_estimate_that_a_trial_can_check() {
 #[test]
 fn a_run_that_does_not_fit_is_refused_with_ways_that_fit() {
     let window = Window::open();
-    let filled = with(window.small_run(), json!({"batch.rows": "100000000"}));
+    let filled = with(window.small_run(), json!({"batch.rows": "1000000"}));
     let plan = window.call("plan_run", json!({ "filled": filled }));
     assert_eq!(
         plan["problems"],
@@ -184,7 +184,7 @@ fn a_run_that_does_not_fit_is_refused_with_ways_that_fit() {
     assert_eq!(plan["fit"]["neededBytes"], fix["neededBytes"]);
     let rows = |field: &str| fix["fields"][field].as_str().unwrap().parse::<u64>();
     let rows = rows("batch.rows").unwrap() * rows("batch.accumulate").unwrap();
-    assert_eq!(rows, 100_000_000);
+    assert_eq!(rows, 1_000_000);
 }
 
 #[test]
