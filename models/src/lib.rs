@@ -13,6 +13,7 @@ pub mod embedded;
 pub mod error;
 pub mod figures;
 pub mod generate;
+pub mod limits;
 pub mod ops;
 pub mod optim;
 pub mod parameters;

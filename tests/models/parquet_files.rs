@@ -239,5 +239,5 @@ fn a_footer_that_asks_for_more_than_there_is_is_refused() {
     let length = long.len() - 8;
     long[length..length + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     let error = read_to_the_end(&long).unwrap_err().to_string();
-    assert!(error.contains("4294967295 bytes"), "{error}");
+    assert!(error.contains("4,294,967,295"), "{error}");
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
 use super::save::{replace_file, write_file};
-use crate::{Error, Result, figures::count};
+use crate::{Error, Result, figures::count, limits};
 
 /// The file that says how far a run was, and what else is in the folder.
 pub const STATE: &str = "state.json";
@@ -62,9 +62,10 @@ pub fn change_state(folder: &Path, changes: Map<String, Json>) -> Result<()> {
 pub fn read_state(folder: &Path) -> Result<Map<String, Json>> {
     let path = folder.join(STATE);
     let damaged = |problem: &str| Error::format(&path, format!("`{STATE}` {problem}"));
-    let text = fs::read(&path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => damaged("is missing"),
-        _ => Error::file("read the run’s state", &path)(error),
+    let text = limits::MODEL_JSON.read(&path, "read the run’s state");
+    let text = text.map_err(|error| match error {
+        Error::File { source, .. } if source.kind() == ErrorKind::NotFound => damaged("is missing"),
+        other => other,
     })?;
     let text = String::from_utf8(text).map_err(|_| damaged("is not text"))?;
     let fields: Map<String, Json> =

@@ -21,7 +21,7 @@ use super::{
     not_text,
     parquet::{self, ParquetFile},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, limits};
 
 /// What kind of file holds the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,7 +152,7 @@ impl Source {
                 content: Content::Columns(columns.map_err(|it| Error::format(path, it))?),
             });
         }
-        file.read_to_end(&mut bytes).map_err(failed())?;
+        let bytes = limits::TEXT_FILE.read_rest(bytes, file, path, "read the data")?;
         Self::from_bytes(path, bytes, encoding)
     }
 

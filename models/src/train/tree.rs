@@ -9,6 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::plan::Problem;
+use crate::limits;
 
 /// One part of the tree.
 pub trait Part: Serialize + DeserializeOwned {
@@ -29,7 +30,8 @@ fn read_tracked<T: DeserializeOwned>(tree: &Value, unread: &mut Vec<String>) -> 
     })
 }
 
-/// Reads the part of every run, and that of its kind. A field that neither knows is an error if `strict`.
+/// Reads the part of every run, and that of its kind. Of a request, which is `strict`, a field that neither knows is an error; of
+/// a plan, one above its limit.
 pub(super) fn read_parts<A: DeserializeOwned, B: Part>(
     tree: &Value,
     strict: bool,
@@ -37,10 +39,15 @@ pub(super) fn read_parts<A: DeserializeOwned, B: Part>(
     let (mut by_run, mut by_kind) = (Vec::new(), Vec::new());
     let run = read_tracked(tree, &mut by_run)?;
     let kind = B::read(tree, &mut by_kind)?;
-    match unknown(&by_run, &by_kind).filter(|_| strict) {
-        Some(field) => Err(Problem {
+    let problem = match strict {
+        true => unknown(&by_run, &by_kind).map(|field| (field, "is not a setting".to_owned())),
+        // What is planned is computed with. Of a request, the planner says all that is wrong at once.
+        false => limits::exceeded_setting(tree),
+    };
+    match problem {
+        Some((field, problem)) => Err(Problem {
             field: field.to_owned(),
-            problem: "is not a setting".to_owned(),
+            problem,
         }),
         None => Ok((run, kind)),
     }

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::{
+    limits,
     refusal::{GATED, cause, is_distrusted, no_hub, refusal_of, unreachable},
     token::Token,
 };
@@ -30,18 +31,12 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(90);
 const CONNECT: Duration = Duration::from_secs(10);
 /// How long a connection may be silent.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
-/// How many addresses may follow one another.
-const MAX_REDIRECTS: usize = 8;
 /// The shortest that a server can have us wait.
 const MIN_WAIT: Duration = Duration::from_secs(1);
 /// Who is looked at by somebody does not wait longer than this for an answer.
 const PATIENT: Duration = Duration::from_secs(10);
 /// The longest that a server may have us wait.
 const MAX_WAIT: Duration = Duration::from_secs(300);
-/// The longest answer that is not a file.
-const MAX_JSON_BYTES: usize = 64 << 20;
-/// The longest list of files, in answers of a thousand each.
-const MAX_PAGES: usize = 100;
 
 /// One way to ask for files and lists.
 #[derive(Clone)]
@@ -240,7 +235,9 @@ impl Http {
         let ask = || async {
             let response = self.get(action, url, HeaderMap::new()).await?;
             let next = next_page(url, response.headers());
-            let bytes = self.body(action, response, MAX_JSON_BYTES).await?;
+            let bytes = self
+                .body(action, response, limits::ANSWER.most as usize)
+                .await?;
             let said = serde_json::from_slice(&bytes).map_err(|error| {
                 let problem = format!("the answer is not what the Hub sends: {error}");
                 no_hub(action, &problem)
@@ -261,7 +258,7 @@ impl Http {
         let parts = [&[kind.plural()][..], &id.parts(), &["tree", commit]].concat();
         let mut next = Some(self.api_url(&parts, &[("recursive", true.to_string())]));
         let mut entries = Vec::new();
-        for _ in 0..MAX_PAGES {
+        for _ in 0..limits::PAGES.most {
             let Some(url) = next else { return Ok(entries) };
             let page: Vec<Json>;
             (page, next) = self.json(action, &url).await?;
@@ -412,7 +409,7 @@ fn is_passing(status: StatusCode) -> bool {
 /// Follows a redirect, unless it gives up a secret connection. Another host never gets the token: the library takes it off.
 fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let before = attempt.previous().last().map(|url| url.scheme().to_owned());
-    if attempt.previous().len() > MAX_REDIRECTS {
+    if attempt.previous().len() > limits::REDIRECTS.most as usize {
         return attempt.error("one address leads to the next without end");
     }
     if before.as_deref() == Some("https") && attempt.url().scheme() != "https" {

@@ -22,6 +22,7 @@ pub(crate) mod downloads;
 pub(crate) mod event;
 pub(crate) mod fetch;
 mod http;
+pub(crate) mod limits;
 pub(crate) mod needed;
 pub(crate) mod pace;
 pub(crate) mod preview;

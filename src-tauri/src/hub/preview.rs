@@ -14,6 +14,7 @@ use reqwest::Url;
 use super::{
     Hub,
     http::{Http, Trouble},
+    limits,
     repository::Repository,
     wait,
 };
@@ -21,8 +22,6 @@ use crate::wire::error::{AppError, Result};
 
 /// How many rows are shown.
 const ROWS: usize = 20;
-/// As much of a file of text as is looked at for them.
-const MAX_TEXT_BYTES: usize = 256 << 10;
 
 /// The first rows of a file, and what it took to know them.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +68,7 @@ impl Hub {
         let rows = match file.path.to_ascii_lowercase().ends_with(".parquet") {
             true => first_rows_of_parquet(remote, ROWS)?,
             false => {
-                let beginning = remote.fetch(0, MAX_TEXT_BYTES.min(file.bytes as usize))?;
+                let beginning = remote.fetch(0, limits::PREVIEW.most.min(file.bytes) as usize)?;
                 let is_whole = beginning.len() as u64 == file.bytes;
                 first_rows(&file.path, &beginning, is_whole, ROWS)?
             }

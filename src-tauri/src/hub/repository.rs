@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use super::{
     Hub,
     http::{Http, Trouble},
+    limits,
     needed::{RemoteFile, needed},
     search::{Info, text},
     splits::{Split, splits},
@@ -22,14 +23,6 @@ use crate::{
 
 /// The branch that is meant when none is named.
 pub(crate) const MAIN: &str = "main";
-/// The longest description that is shown.
-const MAX_CARD_BYTES: usize = 512 << 10;
-/// The longest `config.json` that is read before anything is fetched.
-const MAX_CONFIG_BYTES: usize = 4 << 20;
-/// A single file that claims to be larger is not believed.
-const MAX_FILE_BYTES: u64 = 4 << 40;
-/// More files than this are not taken into one list.
-const MAX_FILES: usize = 100_000;
 
 /// What the Hub says of a repository at one commit.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,10 +171,13 @@ async fn look(
     let config = http.file_url(kind, id, commit, "config.json");
     let (entries, card, config) = join!(
         http.tree(action, kind, id, commit),
-        http.beginning(action, &card, MAX_CARD_BYTES),
+        http.beginning(action, &card, limits::CARD.most as usize),
         async {
             match kind {
-                RepositoryKind::Model => http.beginning(action, &config, MAX_CONFIG_BYTES).await,
+                RepositoryKind::Model => {
+                    http.beginning(action, &config, limits::CONFIG.most as usize)
+                        .await
+                }
                 RepositoryKind::Data => Ok(Vec::new()),
             }
         },
@@ -232,7 +228,7 @@ fn read_tree(entries: Vec<Json>) -> (Vec<RemoteFile>, usize) {
     let mut left_out = 0;
     for file in entries.iter().filter_map(read_file) {
         match file {
-            Ok(file) if files.len() < MAX_FILES => files.push(file),
+            Ok(file) if (files.len() as u64) < limits::FILES.most => files.push(file),
             _ => left_out += 1,
         }
     }
@@ -267,7 +263,7 @@ fn read_file(entry: &Json) -> Option<Result<RemoteFile, ()>> {
             .get("size")
             .or_else(|| entry.get("size"))?
             .as_u64()?;
-        (bytes <= MAX_FILE_BYTES).then(|| RemoteFile {
+        (bytes <= limits::FILE.most).then(|| RemoteFile {
             path: path.to_owned(),
             bytes,
             digest,

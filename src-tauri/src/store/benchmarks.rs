@@ -19,7 +19,7 @@ use models::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{paths::Paths, write_file, write_json};
+use super::{limits, paths::Paths, write_file, write_json};
 use crate::{
     power::supply::Power,
     wire::error::{AppError, Result},
@@ -29,8 +29,6 @@ use crate::{
 pub(crate) const FORMAT: u32 = 1;
 /// A median that grew by this share while a case was measured, or from the beginning to the end of all, is told.
 const SLOWING: f64 = 0.1;
-/// No benchmark is a larger file.
-const MAX_BYTES: u64 = 16 << 20;
 
 /// What a benchmark found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -324,18 +322,7 @@ pub(crate) fn delete(paths: &Paths, id: &str) -> Result<()> {
 
 /// Reads a benchmark from a file that was exported as JSON or CSV.
 pub(crate) fn read(path: &Path) -> Result<BenchReport> {
-    let size = fs::metadata(path)
-        .map_err(AppError::file("read the benchmark", path))?
-        .len();
-    if size > MAX_BYTES {
-        let problem = format!(
-            "not a benchmark: it has {} MB: `{}`",
-            size >> 20,
-            path.display()
-        );
-        return Err(AppError::invalid(problem));
-    }
-    let text = fs::read(path).map_err(AppError::file("read the benchmark", path))?;
+    let text = limits::BENCHMARK.read(path, "read the benchmark")?;
     let wrong =
         |what: String| AppError::invalid(format!("not a benchmark: {what}: `{}`", path.display()));
     let report = match Kind::of(path)? {

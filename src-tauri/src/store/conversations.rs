@@ -143,8 +143,8 @@ fn path(folder: &Path, id: &str) -> Result<PathBuf> {
     }
 }
 
-fn read_file(path: &Path) -> Result<ConversationFile> {
-    let text = fs::read(path).map_err(AppError::file("read the conversation", path))?;
+pub(crate) fn read_file(path: &Path) -> Result<ConversationFile> {
+    let text = super::limits::JSON_FILE.read(path, "read the conversation")?;
     serde_json::from_slice(&text).map_err(|error| {
         let path = path.display();
         AppError::failed(format!("not a conversation: {error}: `{path}`"))

@@ -9,6 +9,7 @@ pub(crate) mod data_sets;
 pub(crate) mod dropped;
 pub(crate) mod hub_cache;
 pub(crate) mod in_use;
+pub(crate) mod limits;
 pub(crate) mod memory_fallbacks;
 pub(crate) mod models;
 #[cfg(feature = "gui")]
@@ -56,8 +57,7 @@ pub(crate) fn read_list<T: serde::de::DeserializeOwned>(path: &Path, what: &str)
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let text =
-        fs::read(path).map_err(|error| AppError::file(&format!("read the {what}"), path)(error))?;
+    let text = limits::JSON_FILE.read(path, "read the list")?;
     serde_json::from_slice(&text)
         .map_err(|error| AppError::failed(format!("not a {what}: {error}: `{}`", path.display())))
 }

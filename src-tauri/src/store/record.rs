@@ -12,6 +12,7 @@ use std::{
 
 use models::train::TrainEvent;
 
+use super::limits;
 pub(crate) use crate::wire::engine::RecordedEvent;
 use crate::wire::error::{AppError, Result};
 
@@ -251,16 +252,16 @@ impl Tail {
         let mut events = Vec::new();
         while events.len() < most {
             line.clear();
-            match reader.read_until(b'\n', &mut line) {
+            let length = match read_line(&mut reader, &mut line) {
                 // What was read so far counts; the error comes back with the next look.
                 Err(_) if !events.is_empty() => break,
                 read => read.map_err(failed())?,
             };
-            if line.last() != Some(&b'\n') {
-                break;
-            }
-            self.offset += line.len() as u64;
-            let Ok(mut event) = serde_json::from_slice::<RecordedEvent>(&line) else {
+            let Some(length) = length else { break };
+            self.offset += length;
+            let is_short = line.len() as u64 <= limits::EVENT.most;
+            let event = serde_json::from_slice::<RecordedEvent>(&line);
+            let Some(mut event) = event.ok().filter(|_| is_short) else {
                 self.unreadable += 1;
                 continue;
             };
@@ -273,6 +274,31 @@ impl Tail {
             events.push(event);
         }
         Ok(events)
+    }
+}
+
+/// Reads a line, of which no more is kept than an event may have, and a byte more. Returns its length with its end, or nothing
+/// where the file ends before the line does.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<Option<u64>> {
+    let mut length = 0;
+    loop {
+        let buffer = match reader.fill_buf() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            filled => filled?,
+        };
+        if buffer.is_empty() {
+            return Ok(None);
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let part = &buffer[..end.unwrap_or(buffer.len())];
+        let room = (limits::EVENT.most as usize + 1).saturating_sub(line.len());
+        line.extend_from_slice(&part[..part.len().min(room)]);
+        let passed = part.len() + usize::from(end.is_some());
+        reader.consume(passed);
+        length += passed as u64;
+        if end.is_some() {
+            return Ok(Some(length));
+        }
     }
 }
 

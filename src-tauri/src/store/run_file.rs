@@ -2,7 +2,7 @@
 
 mod unknown;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use models::{
     device::dtype::Role,
@@ -13,7 +13,7 @@ use models::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::yaml;
+use super::{limits, yaml};
 use crate::wire::error::{AppError, Code, Result};
 
 /// What other trainers call the format that is computed in, at the top level of a run file.
@@ -21,9 +21,10 @@ const PRECISION: &str = "precision";
 
 /// Reads a request. Paths in the file start at the file's folder; what is not there may be the name of a model.
 pub(crate) fn read(path: &Path) -> Result<AnyRequest> {
-    let text = fs::read_to_string(path).map_err(|source| AppError {
+    let text = limits::read_text(limits::YAML_FILE, path, "read the run file");
+    let text = text.map_err(|error| AppError {
         code: Code::InvalidRequest,
-        ..AppError::file("read the run file", path)(source)
+        ..error
     })?;
     let tree = yaml::parse(&text, path)?;
     let tree = understood(tree).map_err(|problem| yaml::at_its_line(problem, &text, path))?;
@@ -253,7 +254,7 @@ pub(crate) fn request_of(plan: &AnyPlan) -> Result<AnyRequest> {
 
 /// Reads the plan of a run.
 pub(crate) fn read_plan(path: &Path) -> Result<AnyPlan> {
-    let text = fs::read_to_string(path).map_err(AppError::file("read the plan", path))?;
+    let text = limits::read_text(limits::YAML_FILE, path, "read the plan")?;
     yaml::parse(&text, path)
 }
 
@@ -277,6 +278,8 @@ fn put(tree: &mut Value, field: &str, value: Value) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

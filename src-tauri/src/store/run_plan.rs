@@ -2,8 +2,6 @@
 //!
 //! A damaged file is left as it is until the run continues: somebody may want to repair it.
 
-use std::fs;
-
 use models::{
     checkpoint::{
         keep::Checkpoints,
@@ -13,7 +11,7 @@ use models::{
     train::state::read_saved,
 };
 
-use super::{run_file, runs::Run};
+use super::{limits, run_file, runs::Run};
 use crate::wire::error::{AppError, Result};
 
 /// A plan, and where it comes from.
@@ -68,7 +66,7 @@ impl Run {
         match known.damage {
             None => {
                 let path = self.plan_file();
-                fs::read_to_string(&path).map_err(AppError::file("read the plan", &path))
+                limits::read_text(limits::YAML_FILE, &path, "read the plan")
             }
             Some(_) => text_of(known.plan),
         }

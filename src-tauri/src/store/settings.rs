@@ -12,7 +12,7 @@ use std::{
 use models::device::RequestedDevice;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-use super::yaml;
+use super::{limits, yaml};
 use crate::{
     power::watch::PauseRules,
     wire::error::{AppError, Result},
@@ -110,7 +110,7 @@ impl Settings {
         if !path.exists() {
             return Ok((Self::default(), Vec::new()));
         }
-        let text = fs::read_to_string(path).map_err(AppError::file("read the settings", path))?;
+        let text = limits::read_text(limits::YAML_FILE, path, "read the settings")?;
         let settings: Self = yaml::parse(&text, path).map_err(|error| {
             error.with_hint("mend it by hand, or with `anneal device --use auto`")
         })?;
@@ -127,7 +127,7 @@ impl Settings {
     /// Writes one field, and leaves everything else in the file as it is.
     pub(crate) fn set(path: &Path, field: &str, value: &str) -> Result<()> {
         let text = match path.exists() {
-            true => fs::read_to_string(path).map_err(AppError::file("read the settings", path))?,
+            true => limits::read_text(limits::YAML_FILE, path, "read the settings")?,
             false => TEMPLATE.to_owned(),
         };
         let line = format!("{field}: {value}");

@@ -40,14 +40,12 @@ pub(crate) fn at_its_line(
     text: &str,
     path: &Path,
 ) -> AppError {
-    let mut lines = 1..=text.lines().count();
     // A list stands below its field, and so does what is wrong in it.
-    let named = |line: &usize| {
-        field_of_line(text, *line)
-            .is_some_and(|it| field == it || field.starts_with(&format!("{it}[")))
+    let named = |it: Option<String>| {
+        it.is_some_and(|it| field == it || field.starts_with(&format!("{it}[")))
     };
-    let place = match lines.find(named) {
-        Some(line) => format!("`{field}` in line {line}"),
+    let place = match fields_of_lines(text).position(named) {
+        Some(before) => format!("`{field}` in line {}", before + 1),
         None if field == "." => "the file".to_owned(),
         None => format!("`{field}`"),
     };
@@ -112,10 +110,9 @@ pub(crate) fn write_with_comments(
     let text = serde_saphyr::to_string_with_options(&Flow(&tree), options)
         .map_err(|error| AppError::failed(error.to_string()))?;
     let mut written = String::new();
-    for (index, line) in text.lines().enumerate() {
+    for (line, field) in text.lines().zip(fields_of_lines(&text)) {
         written.push_str(line);
-        if let Some(comment) = field_of_line(&text, index + 1).and_then(|field| comment_of(&field))
-        {
+        if let Some(comment) = field.and_then(|field| comment_of(&field)) {
             let width = line.chars().count();
             let padding = COMMENT_COLUMN.saturating_sub(width).max(2);
             written.push_str(&" ".repeat(padding));
@@ -140,30 +137,35 @@ pub(crate) struct PlanLine {
 
 /// Each value that stands in a line of its own.
 pub(crate) fn plan_lines(text: &str) -> Vec<PlanLine> {
-    let lines = text.lines().enumerate().filter_map(|(index, line)| {
-        let field = field_of_line(text, index + 1)?;
-        let (_, rest) = line.split_once(':')?;
-        let (value, why) = rest.rsplit_once("  # ").unwrap_or((rest, ""));
-        let (value, why) = (value.trim().to_owned(), why.trim().to_owned());
-        // A field that has fields of its own has no value.
-        (!value.is_empty()).then_some(PlanLine { field, value, why })
-    });
+    let lines = text
+        .lines()
+        .zip(fields_of_lines(text))
+        .filter_map(|(line, field)| {
+            let field = field?;
+            let (_, rest) = line.split_once(':')?;
+            let (value, why) = rest.rsplit_once("  # ").unwrap_or((rest, ""));
+            let (value, why) = (value.trim().to_owned(), why.trim().to_owned());
+            // A field that has fields of its own has no value.
+            (!value.is_empty()).then_some(PlanLine { field, value, why })
+        });
     lines.collect()
 }
 
 /// The path of the field that begins in a line, counted from 1, such as `lora.rank`. Nothing for other lines.
 fn field_of_line(text: &str, line: usize) -> Option<String> {
-    let lines: Vec<&str> = text.lines().take(line).collect();
-    let (mut indent, key) = key_of(lines.last()?)?;
-    let mut path = vec![key];
-    for line in lines.iter().rev().skip(1) {
-        if let Some((outer, key)) = key_of(line).filter(|(outer, _)| *outer < indent) {
-            indent = outer;
-            path.push(key);
-        }
-    }
-    path.reverse();
-    Some(path.join("."))
+    fields_of_lines(text).nth(line.checked_sub(1)?)?
+}
+
+/// The path of the field that begins in each line, or nothing. In one pass: a file may have many lines.
+fn fields_of_lines(text: &str) -> impl Iterator<Item = Option<String>> {
+    let mut open: Vec<(usize, &str)> = Vec::new();
+    text.lines().map(move |line| {
+        let (indent, key) = key_of(line)?;
+        open.retain(|(outer, _)| *outer < indent);
+        open.push((indent, key));
+        let path: Vec<&str> = open.iter().map(|(_, key)| *key).collect();
+        Some(path.join("."))
+    })
 }
 
 /// The indentation and the key of a line that begins a field.

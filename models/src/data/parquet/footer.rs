@@ -10,13 +10,12 @@
 use parquet::file::reader::ChunkReader;
 
 use super::{MARK, caught, cursor::Cursor, damaged};
+use crate::limits;
 
 /// The length of the footer in four bytes, and the mark.
 const TAIL_BYTES: usize = 8;
-/// The footer of a file of 100,000 column chunks has about half of this. Each byte can make the library ask for 200.
-const MAX_BYTES: u32 = 16 << 20;
-/// Columns of data to learn from are nested three or four deep.
-const MAX_DEPTH: usize = 64;
+/// How deep columns may be nested.
+const MAX_DEPTH: usize = limits::PARQUET_DEPTH.most as usize;
 
 const ENCRYPTED: &str = "the Parquet file is encrypted; decrypt it first";
 
@@ -50,10 +49,8 @@ pub(super) fn check(file: &impl ChunkReader) -> Result<(), String> {
     }
     let length = tail.first_chunk().filter(|_| tail.ends_with(MARK));
     let length = length.map(|it| u32::from_le_bytes(*it)).ok_or(cut_off)?;
-    if length > MAX_BYTES {
-        return Err(damaged(&format!(
-            "its footer would have {length} bytes, {MAX_BYTES} at most"
-        )));
+    if let Some(problem) = limits::PARQUET_FOOTER.exceeded(length.into()) {
+        return Err(damaged(&format!("the length of its footer {problem}")));
     }
     let start = tail_start.checked_sub(length.into()).ok_or(cut_off)?;
     let footer = caught(|| file.get_bytes(start, length as usize))?;

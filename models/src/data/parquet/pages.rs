@@ -14,9 +14,7 @@ use parquet::{
 };
 
 use super::cursor::Cursor;
-
-/// So many texts can be in a page whose lengths stand before them. Pages of most files have a few thousand.
-const MAX_LENGTHS: u64 = 1 << 26;
+use crate::limits;
 
 /// A row group that gives only pages that can be true.
 pub(super) struct CheckedGroup<'a>(pub(super) Box<dyn RowGroupReader + 'a>);
@@ -124,7 +122,7 @@ fn has_lengths(page: &Page, kinds_of_levels: usize, times: usize) -> Option<()> 
         }
     }
     if !bytes.0.is_empty() {
-        let most = MAX_LENGTHS.min(page.num_values().into());
+        let most = limits::PARQUET_TEXTS.most.min(page.num_values().into());
         for _ in 0..times {
             bytes.pass_numbers(most)?;
         }

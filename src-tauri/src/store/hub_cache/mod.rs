@@ -352,6 +352,9 @@ impl RepositoryFolder {
     }
 }
 
+/// Variables that programs of the Hub read the user’s token from.
+pub(crate) const SECRETS: [&str; 2] = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"];
+
 /// The error when something is to be deleted that comes just now.
 pub(crate) fn being_fetched(id: &RepositoryId) -> AppError {
     AppError::failed(format!("`{id}` is being fetched right now"))

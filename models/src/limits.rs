@@ -1,0 +1,247 @@
+//! How large what comes from outside may be: one row for each limit, with its value, its unit and its reason.
+//!
+//! A file from the network, a number in a run file and a line of data are read by the same rule: their size is compared with a
+//! limit before anything is allocated or counted by it, and the error names both. The limits are far above what is in use and
+//! far below what ends a program. `docs/guide/limits.md` is made from these rows. What the app alone reads has its own rows
+//! beside it (`store/limits.rs`, `hub/limits.rs`).
+
+use std::{
+    fs::File,
+    io::{ErrorKind, Read},
+    path::Path,
+};
+
+use serde_json::Value;
+
+use crate::{
+    Error, Result,
+    figures::{capitalized, count},
+};
+
+/// The most of something that is accepted from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// What is limited, as the end of a sentence: `the header of a safetensors file`.
+    pub what: &'static str,
+    /// The largest value that is accepted.
+    pub most: u64,
+    /// What it is counted in: `bytes`.
+    pub unit: &'static str,
+    /// Why it is not larger, and what is known to come near it.
+    pub reason: &'static str,
+}
+
+macro_rules! limits {
+    ($($(#[$doc:meta])* $name:ident = $what:literal, $most:expr, $unit:literal, $reason:literal;)*) => {
+        $($(#[$doc])* pub const $name: Limit = Limit { what: $what, most: $most, unit: $unit, reason: $reason };)*
+        /// All limits of this crate, in the order of the guide.
+        pub const LIMITS: &[Limit] = &[$($name),*];
+    };
+}
+
+limits! {
+    /// `config.json` and the other small files of a model.
+    MODEL_JSON = "a JSON file of a model", 16 << 20, "bytes",
+        "the list of the 91,991 tensors of a model of 671 billion parameters has 9 MB; a config.json has some thousand bytes";
+    /// `tokenizer.json`.
+    TOKENIZER = "the file tokenizer.json", 256 << 20, "bytes",
+        "vocabularies of 262,144 tokens take 33 MB, and a tokenizer in memory ten times its file";
+    /// How much longer a tokenizer may make a text.
+    GROWTH = "how much longer the steps of a tokenizer can make a text", 1024, "times",
+        "known tokenizers make one six times as long at most; steps that repeat multiply";
+    /// A chat template.
+    TEMPLATE = "a chat template", 64 << 10, "bytes",
+        "the longest of known models have 20 kB; each byte can be a level of nesting, and the time to compile one grows with the square of that";
+    /// The header of a safetensors file.
+    HEADER = "the header of a safetensors file", 100_000_000, "bytes",
+        "the limit of the format’s own library";
+    /// The dimensions of a tensor.
+    DIMENSIONS = "the shape of a tensor", 8, "dimensions",
+        "weights of known models have at most five";
+    /// A file of text that is read whole.
+    TEXT_FILE = "a file of text, JSON or a table", 64 << 30, "bytes",
+        "it is read whole and needs about three times its size in memory; Parquet stays on the disk, and several files can be named";
+    /// The part of a Parquet file that says what it holds.
+    PARQUET_FOOTER = "the footer of a Parquet file", 16 << 20, "bytes",
+        "100,000 column chunks take half of it, and each byte can make the library ask for 200";
+    /// Columns in columns.
+    PARQUET_DEPTH = "columns of a Parquet file inside one another", 64, "levels",
+        "data to learn from is nested three or four deep, and the library uses the stack for each level";
+    /// Texts in one page.
+    PARQUET_TEXTS = "texts in a page of a Parquet file whose lengths stand before them", 1 << 26, "texts",
+        "pages of most files have a few thousand, and room is made for all of them at once";
+    /// A vocabulary that is made from the data.
+    NEW_VOCABULARY = "the vocabulary of a new tokenizer", 1 << 24, "tokens",
+        "the largest in use have 262,144, and room for all of them is made before the first is found";
+    /// Rows at once.
+    BATCH_ROWS = "rows in a batch", 1 << 20, "rows",
+        "each smaller number is looked at for one that fits";
+    /// Batches of an update.
+    ACCUMULATE = "batches in an update", 1 << 20, "batches",
+        "the rows of an update are counted, and with the limit above the count stays exact";
+    /// Tokens of a row.
+    ROW_LENGTH = "the length of a row", 1 << 24, "tokens",
+        "the longest context that a config.json may have";
+    /// The width of an adapter.
+    ADAPTER_RANK = "the rank of an adapter", 1 << 16, "columns",
+        "wider than the weights that it stands beside";
+    /// Steps of a run.
+    STEPS = "steps in a run", 1 << 40, "steps",
+        "34 years at a thousand a second";
+}
+
+/// The fields of a plan with a limit, by their paths.
+pub const SETTINGS: [(&str, Limit); 12] = [
+    ("batch.rows", BATCH_ROWS),
+    ("batch.accumulate", ACCUMULATE),
+    ("batch.length", ROW_LENGTH),
+    ("data.max_length", ROW_LENGTH),
+    ("sample.tokens", ROW_LENGTH),
+    ("scratch.vocab_size", NEW_VOCABULARY),
+    ("lora.rank", ADAPTER_RANK),
+    ("steps", STEPS),
+    ("schedule.warmup_steps", STEPS),
+    ("evaluate.every", STEPS),
+    ("evaluate.batches", STEPS),
+    ("save.keep_last", STEPS),
+];
+
+/// The first field of a plan that is above its limit, and what is wrong with it: a plan that was made here has none, and a person
+/// can write one.
+pub fn exceeded_setting(tree: &Value) -> Option<(&'static str, String)> {
+    SETTINGS.iter().find_map(|(field, limit)| {
+        let value = tree
+            .pointer(&format!("/{}", field.replace('.', "/")))?
+            .as_f64()?;
+        // What is no number at all is said by whoever reads the field.
+        Some((*field, limit.exceeded(value as u64)?))
+    })
+}
+
+impl Limit {
+    /// Whether so many are too many, and the end of a sentence that says so: `is 2,000,000, and 1,048,576 rows are the most`.
+    pub fn exceeded(&self, found: u64) -> Option<String> {
+        let (most, unit) = (count(self.most), self.unit);
+        (found > self.most).then(|| format!("is {}, and {most} {unit} are the most", count(found)))
+    }
+
+    /// Reads a file whole, unless it is larger than this.
+    ///
+    /// Errors: [`Error::File`] when it can't be read, [`Error::Format`] with both sizes when it is too large.
+    pub fn read(&self, path: &Path, action: &'static str) -> Result<Vec<u8>> {
+        let file = File::open(path).map_err(Error::file(action, path))?;
+        self.read_rest(Vec::new(), file, path, action)
+    }
+
+    /// The same of a file that is open, of which these bytes were read.
+    pub fn read_rest(
+        &self,
+        mut bytes: Vec<u8>,
+        file: File,
+        path: &Path,
+        action: &'static str,
+    ) -> Result<Vec<u8>> {
+        let failed = || Error::file(action, path);
+        let length = file.metadata().map_err(failed())?.len();
+        self.check_file(length, path)?;
+        // What a file says of its length is not always so, as with pipes, and room for it is not always there.
+        let room = usize::try_from(length).ok();
+        let room = room.and_then(|length| bytes.try_reserve_exact(length).ok());
+        room.ok_or_else(|| failed()(ErrorKind::OutOfMemory.into()))?;
+        let mut rest = file.take(self.most.saturating_add(1));
+        rest.read_to_end(&mut bytes).map_err(failed())?;
+        self.check_file(bytes.len() as u64, path)?;
+        Ok(bytes)
+    }
+
+    /// The same as text, or nothing where there is no file.
+    pub fn read_text_if_there(&self, path: &Path, action: &'static str) -> Result<Option<String>> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(Error::file(action, path))?,
+        };
+        let bytes = self.read_rest(Vec::new(), file, path, action)?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            Error::format(path, format!("not UTF-8 at byte {at}"))
+        });
+        text.map(Some)
+    }
+
+    fn check_file(&self, length: u64, path: &Path) -> Result<()> {
+        if length <= self.most {
+            return Ok(());
+        }
+        let (most, unit) = (count(self.most), self.unit);
+        let found = count(length);
+        Err(Error::format(
+            path,
+            format!("the file has {found} {unit}, and {most} are the most that are read"),
+        ))
+    }
+}
+
+/// Rows as a table of the guide.
+pub fn table(limits: &[Limit]) -> String {
+    let head = "| What | At most | Why |\n|---|---|---|\n".to_owned();
+    limits.iter().fold(head, |table, it| {
+        let (what, most) = (capitalized(it.what), count(it.most));
+        table + &format!("| {what} | {most} {} | {} |\n", it.unit, it.reason)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FEW: Limit = Limit {
+        what: "a small file",
+        most: 1_000,
+        unit: "bytes",
+        reason: "a test",
+    };
+
+    #[test]
+    fn what_is_too_large_is_refused_by_its_size_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let file = File::create(&path).unwrap();
+        file.set_len(1_000).unwrap();
+        assert_eq!(FEW.read(&path, "read").unwrap().len(), 1_000);
+        // No disk has so much: it is a hole, and its size alone is looked at.
+        file.set_len(1 << 40).unwrap();
+        let error = FEW.read(&path, "read").unwrap_err().to_string();
+        assert!(
+            error.starts_with(
+                "the file has 1,099,511,627,776 bytes, and 1,000 are the most that are read"
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_number_above_its_limit_is_named_with_it() {
+        assert_eq!(BATCH_ROWS.exceeded(1 << 20), None);
+        assert_eq!(
+            BATCH_ROWS.exceeded(1_000_000_000_000).unwrap(),
+            "is 1,000,000,000,000, and 1,048,576 rows are the most"
+        );
+    }
+
+    #[test]
+    fn products_of_the_largest_batch_are_exact() {
+        for other in [ACCUMULATE, ROW_LENGTH] {
+            let product = BATCH_ROWS.most.checked_mul(other.most);
+            assert!(product.is_some_and(|it| it < 1 << 53), "{}", other.what);
+        }
+    }
+
+    #[test]
+    fn a_plan_above_a_limit_is_refused_by_its_field() {
+        let plan = |rows: f64| serde_json::json!({"steps": 10, "batch": {"rows": rows}});
+        assert_eq!(exceeded_setting(&plan(8.0)), None);
+        let (field, problem) = exceeded_setting(&plan(4_294_967_296.0)).unwrap();
+        assert_eq!(field, "batch.rows");
+        assert_eq!(problem, "is 4,294,967,296, and 1,048,576 rows are the most");
+    }
+}
