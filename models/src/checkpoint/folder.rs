@@ -1,15 +1,14 @@
 //! A folder in the layout of the Hub: `config.json`, safetensors in one file or several, a tokenizer.
 
 use std::{
-    cmp::Ordering,
-    fs::{self, File},
-    io::{ErrorKind, Read},
+    collections::HashMap,
     path::{Path, PathBuf},
 };
 
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
-use crate::{Error, Result};
+use super::header::Header;
+use crate::{Error, Result, limits};
 
 /// The name of a model's configuration.
 pub const CONFIG: &str = "config.json";
@@ -17,9 +16,6 @@ pub const CONFIG: &str = "config.json";
 pub const WEIGHTS: &str = "model.safetensors";
 /// The name of the list of files when there are several.
 pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
-
-/// The longest header that is read, as in the format's own library.
-const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// A model as it lies on disk: what it is, and which files hold its weights.
 #[derive(Debug, Clone)]
@@ -54,73 +50,39 @@ impl ModelFolder {
 
     /// How many numbers the weights are, read from the files' headers.
     ///
-    /// Errors: [`Error::Damaged`] when a file is missing, shorter or longer than its header says, or has no header.
+    /// Errors: [`Error::Damaged`] when a file is missing, shorter or longer than its header says, or has no header;
+    /// [`Error::Format`] when two files have a tensor of one name.
     pub fn parameter_count(&self) -> Result<u64> {
-        let counts = self.weight_files.iter().map(|file| count_numbers(file));
-        counts.sum()
+        let headers = headers(&self.weight_files)?;
+        let counts = headers.iter().map(Header::values);
+        let count = counts.sum::<Option<u64>>();
+        count.ok_or_else(|| Error::format(&self.path, "the weights are more than any memory holds"))
     }
 }
 
-/// How many numbers a safetensors file holds, and that it is as long as its header says.
-fn count_numbers(path: &Path) -> Result<u64> {
-    let damaged = |details: String| Error::damaged(path, "the weights are damaged", details);
-    let incomplete = |details: String| Error::damaged(path, "the weights are incomplete", details);
-    let failed = || Error::file("look at the weights", path);
-    let mut file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(incomplete(format!("{}: {error}", path.display())));
+/// The headers of files with weights, in their order. No name is in two of them.
+pub(super) fn headers(files: &[PathBuf]) -> Result<Vec<Header>> {
+    let headers = files.iter().map(|file| Header::read(file));
+    let headers: Vec<Header> = headers.collect::<Result<_>>()?;
+    let mut file_of: HashMap<&str, &Path> = HashMap::new();
+    for (header, file) in headers.iter().zip(files) {
+        for name in header.tensors.keys() {
+            if let Some(other) = file_of.insert(name, file) {
+                let other = other.file_name().unwrap_or_default().to_string_lossy();
+                let problem =
+                    format!("`{name}` is in this file and in `{other}`, and only one can be meant");
+                return Err(Error::format(file, problem));
+            }
         }
-        opened => opened.map_err(failed())?,
-    };
-    let bytes = file.metadata().map_err(failed())?.len();
-    let mut length = [0; 8];
-    if bytes < length.len() as u64 {
-        return Err(incomplete(format!("the file has {bytes} bytes")));
     }
-    file.read_exact(&mut length).map_err(failed())?;
-    let length = u64::from_le_bytes(length);
-    if length > MAX_HEADER_BYTES {
-        return Err(damaged(format!("its header would have {length} bytes")));
-    }
-    let mut header = Vec::new();
-    file.take(length)
-        .read_to_end(&mut header)
-        .map_err(failed())?;
-    if (header.len() as u64) < length {
-        return Err(incomplete(format!(
-            "the file ends in its header of {length} bytes"
-        )));
-    }
-    let header: Map<String, Json> =
-        serde_json::from_slice(&header).map_err(|error| damaged(error.to_string()))?;
-    let (numbers, end) =
-        measured(&header).ok_or_else(|| damaged("a tensor has no size".to_owned()))?;
-    let whole = end.saturating_add(8 + length);
-    let details = format!("the header speaks of {whole} bytes, and the file has {bytes}");
-    match bytes.cmp(&whole) {
-        Ordering::Less => Err(incomplete(details)),
-        Ordering::Equal => Ok(numbers),
-        Ordering::Greater => Err(damaged(details)),
-    }
-}
-
-/// How many numbers the tensors of a header are, and where the last one ends. Nothing where a header is no header.
-fn measured(header: &Map<String, Json>) -> Option<(u64, u64)> {
-    let (mut numbers, mut end) = (0u64, 0);
-    for (_, tensor) in header.iter().filter(|(name, _)| *name != "__metadata__") {
-        let mut shape = tensor.get("shape")?.as_array()?.iter();
-        let product = shape.try_fold(1u64, |product, it| product.checked_mul(it.as_u64()?))?;
-        numbers = numbers.checked_add(product)?;
-        end = tensor.get("data_offsets")?.get(1)?.as_u64()?.max(end);
-    }
-    Some((numbers, end))
+    Ok(headers)
 }
 
 /// Reads a JSON file of a model; the details of an error have the line and column.
 ///
 /// Errors: [`Error::Damaged`] when it is not JSON, [`Error::File`] when it can't be read.
 pub fn read_json(path: &Path, action: &'static str) -> Result<Json> {
-    let bytes = fs::read(path).map_err(Error::file(action, path))?;
+    let bytes = limits::MODEL_JSON.read(path, action)?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         Error::damaged(path, format!("{name} is damaged"), error)
@@ -150,6 +112,8 @@ fn files_of_index(folder: &Path, index: &Path) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A file of one tensor of four numbers, with its header.
@@ -184,8 +148,7 @@ mod tests {
             assert!(error.details().is_some());
         }
         let longer = [&whole[..], b"x"].concat();
-        let page = b"<!DOCTYPE html><html>This is an error page.</html>";
-        for broken in [&longer[..], page, b"\x02\0\0\0\0\0\0\0[]"] {
+        for broken in [&longer[..], b"\x02\0\0\0\0\0\0\0[]"] {
             let error = model(broken).1.parameter_count().unwrap_err();
             assert!(
                 error.to_string().starts_with("the weights are damaged: "),
@@ -194,14 +157,78 @@ mod tests {
         }
     }
 
+    /// Expects the weights to be refused with these words, in the message or what is told apart from it.
+    #[track_caller]
+    fn check_refused(weights: &[u8], words: &str) {
+        let error = model(weights).1.parameter_count().unwrap_err();
+        let said = format!("{error} {}", error.details().unwrap_or_default());
+        assert!(said.contains(words), "{said}");
+    }
+
+    /// A file with this header and so many bytes.
+    fn file_of(header: &str, bytes: usize) -> Vec<u8> {
+        let length = (header.len() as u64).to_le_bytes();
+        [&length[..], header.as_bytes(), &vec![0; bytes]].concat()
+    }
+
+    #[test]
+    fn what_is_no_weights_is_called_what_it_is() {
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 271000000\n";
+        check_refused(pointer.as_bytes(), "a pointer of Git LFS");
+        let page = "\n<!DOCTYPE html><html>This is an error page.</html>";
+        check_refused(page.as_bytes(), "a page of a website");
+        check_refused(b"PK\x03\x04archive/data.pkl", "pickles are not opened");
+        check_refused(b"GGUF\x03\0\0\0and more", "is GGUF");
+    }
+
+    #[test]
+    fn a_header_in_which_two_tensors_share_a_name_or_bytes_is_refused() {
+        let tensor = |name: &str, start: u64| {
+            let end = start + 16;
+            format!(r#""{name}":{{"dtype":"F32","shape":[4],"data_offsets":[{start},{end}]}}"#)
+        };
+        let two = |a: &str, b: &str| format!("{{{a},{b}}}");
+        let check = |header: &str, words: &str| check_refused(&file_of(header, 32), words);
+        check(
+            &two(&tensor("a", 0), &tensor("a", 16)),
+            "two tensors have the name `a`",
+        );
+        check(
+            &two(&tensor("a", 0), &tensor("b", 8)),
+            "`b` begins at byte 8, and what stands before it ends at 16",
+        );
+        check(
+            r#"{"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,32]}}"#,
+            "the number of dimensions of `a` is 9, and 8 dimensions are the most",
+        );
+        check_refused(
+            &[&u64::MAX.to_le_bytes()[..], b"{}"].concat(),
+            "the length of its header is 18,446,744,073,709,551,615, and 100,000,000 bytes are the most",
+        );
+    }
+
+    #[test]
+    fn a_name_in_two_files_is_refused_with_both() {
+        let (folder, _) = model(&weights());
+        let index = r#"{"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}"#;
+        fs::remove_file(folder.path().join(WEIGHTS)).unwrap();
+        fs::write(folder.path().join(WEIGHTS_INDEX), index).unwrap();
+        for name in ["one.safetensors", "two.safetensors"] {
+            fs::write(folder.path().join(name), weights()).unwrap();
+        }
+        let model = ModelFolder::open(folder.path()).unwrap();
+        let error = model.parameter_count().unwrap_err().to_string();
+        assert!(
+            error.starts_with("`a` is in this file and in `one.safetensors`"),
+            "{error}"
+        );
+    }
+
     #[test]
     fn a_shape_that_no_memory_holds_is_damage() {
-        let header = br#"{"a":{"shape":[18446744073709551615,2],"data_offsets":[0,16]}}"#;
-        let length = (header.len() as u64).to_le_bytes();
-        let error = model(&[&length[..], header].concat())
-            .1
-            .parameter_count()
-            .unwrap_err();
+        let header =
+            r#"{"a":{"dtype":"F32","shape":[18446744073709551615,2],"data_offsets":[0,16]}}"#;
+        let error = model(&file_of(header, 0)).1.parameter_count().unwrap_err();
         assert!(
             error.to_string().starts_with("the weights are damaged: "),
             "{error}"

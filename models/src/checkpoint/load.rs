@@ -1,6 +1,9 @@
 //! Weights from safetensors files, by their names in the checkpoint.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use candle_core::{DType, Device, Tensor, safetensors::MmapedSafetensors};
 use safetensors::tensor::TensorView;
@@ -8,7 +11,8 @@ use safetensors::tensor::TensorView;
 use crate::{
     Error, Result,
     arch::{WeightRequest, Weights, config::DecoderConfig, decoder::Decoder},
-    checkpoint::folder::ModelFolder,
+    checkpoint::folder::{self, ModelFolder},
+    figures::counted,
 };
 
 /// The name of the head, and of the table that it is where a model ties them.
@@ -21,6 +25,8 @@ pub struct StoredWeights {
     /// Where they came from, for messages.
     path: PathBuf,
     taken: BTreeSet<String>,
+    /// The tensors whose values are no floating-point values, with their dtypes as the format writes them.
+    other_dtypes: BTreeMap<String, String>,
     dtype: DType,
     device: Device,
 }
@@ -28,9 +34,15 @@ pub struct StoredWeights {
 impl StoredWeights {
     /// Opens the files; tensors will be kept in `dtype` on `device`. `path` names them all in messages.
     pub fn open(files: &[PathBuf], path: PathBuf, dtype: DType, device: &Device) -> Result<Self> {
-        for file in files {
-            // Opened once by ourselves, since the mapping's own error does not say which file it was.
-            std::fs::File::open(file).map_err(Error::file("read the weights", file))?;
+        // What was cut off or is something else is said in our words, before a library meets it.
+        let mut other_dtypes = BTreeMap::new();
+        for header in folder::headers(files)? {
+            for (name, tensor) in header.tensors {
+                if let Some(dtype) = tensor.other_dtype() {
+                    let dtype = dtype.to_owned();
+                    other_dtypes.insert(name, dtype);
+                }
+            }
         }
         // SAFETY: a mapped file must not change while it is read. Checkpoints are written to a new folder and renamed,
         // never changed in place, and each tensor is copied out of the mapping.
@@ -41,6 +53,7 @@ impl StoredWeights {
             files,
             path,
             taken: BTreeSet::new(),
+            other_dtypes,
             dtype,
             device: device.clone(),
         })
@@ -94,6 +107,7 @@ impl StoredWeights {
 
 impl Weights for StoredWeights {
     fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
+        self.check_dtype(request.name)?;
         let tensor = self.raw(request.name)?;
         if tensor.dims() != request.shape {
             let (name, found, expected) = (request.name, tensor.dims(), request.shape);
@@ -101,8 +115,57 @@ impl Weights for StoredWeights {
                 format!("`{name}` is {found:?} in the file and {expected:?} in the config");
             return Err(Error::format(&self.path, problem));
         }
+        self.check_values(request.name)?;
         Ok(tensor.to_dtype(self.dtype)?.to_device(&self.device)?)
     }
+}
+
+impl StoredWeights {
+    /// An error where the values of a weight are no floating-point values.
+    fn check_dtype(&self, name: &str) -> Result<()> {
+        if let Some(dtype) = self.other_dtypes.get(name) {
+            let problem = format!(
+                "`{name}` holds values of dtype {dtype}, and weights are read from F32, F16, BF16 or F64: quantized \
+                 models are not supported yet"
+            );
+            return Err(Error::format(&self.path, problem));
+        }
+        Ok(())
+    }
+
+    /// An error where a weight has values that are not finite.
+    ///
+    /// The bytes were read for the copy a moment before, so that looking at all of them costs little.
+    fn check_values(&self, name: &str) -> Result<()> {
+        let view = self.files.get(name).map_err(Error::from)?;
+        let count = match view.dtype() {
+            safetensors::Dtype::F16 => {
+                not_finite(view.data(), |it| u16::from_le_bytes(it) & 0x7c00 == 0x7c00)
+            }
+            safetensors::Dtype::BF16 => {
+                not_finite(view.data(), |it| u16::from_le_bytes(it) & 0x7f80 == 0x7f80)
+            }
+            safetensors::Dtype::F32 => {
+                not_finite(view.data(), |it| !f32::from_le_bytes(it).is_finite())
+            }
+            _ => not_finite(view.data(), |it| !f64::from_le_bytes(it).is_finite()),
+        };
+        match count {
+            0 => Ok(()),
+            count => {
+                let values = counted(count, "value");
+                let problem =
+                    format!("`{name}` is NaN or infinite in {values}, so the model can’t be used");
+                Err(Error::format(&self.path, problem))
+            }
+        }
+    }
+}
+
+/// How many of the values in these bytes are not finite.
+fn not_finite<const BYTES: usize>(data: &[u8], is_wrong: impl Fn([u8; BYTES]) -> bool) -> u64 {
+    let (values, _) = data.as_chunks::<BYTES>();
+    values.iter().map(|&it| u64::from(is_wrong(it))).sum()
 }
 
 /// The dtypes a decoder is loaded in.
@@ -162,4 +225,80 @@ pub fn load_decoder(
     weights
         .check_all_taken(|name| (tied && name == HEAD) || name.ends_with("rotary_emb.inv_freq"))?;
     Ok(decoder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::arch::Initial;
+
+    /// The tensor `a` of two values from a file that holds these bytes as this dtype.
+    fn loaded(dtype: &str, data: &[u8]) -> Result<Vec<f32>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let header = format!(
+            r#"{{"a":{{"dtype":"{dtype}","shape":[2],"data_offsets":[0,{}]}}}}"#,
+            data.len()
+        );
+        let length = (header.len() as u64).to_le_bytes();
+        fs::write(&path, [&length[..], header.as_bytes(), data].concat()).unwrap();
+        let files = [path.clone()];
+        let mut stored = StoredWeights::open(&files, path, DType::F32, &Device::Cpu)?;
+        let request = WeightRequest {
+            name: "a",
+            shape: &[2],
+            initial: Initial::Constant(0.0),
+        };
+        Ok(stored.tensor(&request)?.to_vec1()?)
+    }
+
+    #[test]
+    fn weights_are_read_from_every_dtype_that_holds_them() {
+        let two = |one: &[u8]| one.repeat(2);
+        let files = [
+            ("F32", two(&1.5f32.to_le_bytes())),
+            ("F64", two(&1.5f64.to_le_bytes())),
+            ("F16", two(&0x3e00u16.to_le_bytes())),
+            ("BF16", two(&0x3fc0u16.to_le_bytes())),
+        ];
+        for (dtype, data) in files {
+            assert_eq!(loaded(dtype, &data).unwrap(), [1.5, 1.5], "{dtype}");
+        }
+    }
+
+    #[test]
+    fn weights_of_other_dtypes_are_refused_by_name() {
+        for (dtype, bytes) in [
+            ("U8", 2),
+            ("I16", 4),
+            ("I64", 16),
+            ("U32", 8),
+            ("F8_E4M3", 2),
+        ] {
+            let error = loaded(dtype, &vec![1; bytes]).unwrap_err().to_string();
+            let words = format!("`a` holds values of dtype {dtype}");
+            assert!(error.starts_with(&words), "{error}");
+        }
+    }
+
+    #[test]
+    fn weights_that_are_not_finite_are_refused_by_name() {
+        let files = [
+            ("F32", f32::NAN.to_le_bytes().to_vec()),
+            ("F32", f32::NEG_INFINITY.to_le_bytes().to_vec()),
+            ("F64", f64::INFINITY.to_le_bytes().to_vec()),
+            ("F16", 0x7e00u16.to_le_bytes().to_vec()),
+            ("BF16", 0xff80u16.to_le_bytes().to_vec()),
+        ];
+        for (dtype, wrong) in files {
+            let data = [wrong.clone(), vec![0; wrong.len()]].concat();
+            let error = loaded(dtype, &data).unwrap_err().to_string();
+            assert!(
+                error.starts_with("`a` is NaN or infinite in 1 value"),
+                "{error}"
+            );
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 pub mod adapter;
 pub mod folder;
+mod header;
 pub mod keep;
 pub mod load;
 pub mod model;
