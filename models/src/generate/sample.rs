@@ -104,13 +104,17 @@ impl Sampler {
     pub fn next(&mut self, logits: &Tensor, written: &[u32]) -> Result<u32> {
         let penalizes = self.settings.repetition_penalty != 1.0 && !written.is_empty();
         if self.settings.temperature < COLDEST && !penalizes {
-            return Ok(logits.argmax(0)?.to_scalar::<u32>()?);
+            // One value that is not finite makes the sum so; the likeliest among such would be token 0, for ever.
+            let sum = logits.to_dtype(DType::F32)?.sum_all()?;
+            let sum = sum.to_scalar::<f32>()?;
+            return match sum.is_finite() {
+                true => Ok(logits.argmax(0)?.to_scalar::<u32>()?),
+                false => Err(not_finite()),
+            };
         }
         let mut scores = logits.to_dtype(DType::F32)?.to_vec1::<f32>()?;
-        if scores.iter().any(|score| score.is_nan()) {
-            let problem =
-                "the model’s scores are not numbers; its weights or its dtype are damaged";
-            return Err(Error::Data(problem.to_owned()));
+        if !scores.iter().all(|score| score.is_finite()) {
+            return Err(not_finite());
         }
         if penalizes {
             penalize(
@@ -189,6 +193,12 @@ fn penalize(scores: &mut [f32], penalty: f32, written: &[u32]) {
     }
 }
 
+fn not_finite() -> Error {
+    let problem = "the model’s scores are not finite numbers; its weights, its config.json or the dtype it is computed in are \
+                   wrong";
+    Error::Data(problem.to_owned())
+}
+
 fn no_scores() -> Error {
     Error::Data("the model knows no token".to_owned())
 }
@@ -221,6 +231,18 @@ mod tests {
         };
         change(&mut settings);
         settings
+    }
+
+    #[test]
+    fn scores_that_are_not_finite_end_the_answer() {
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for settings in [SamplingSettings::greedy(), SamplingSettings::default()] {
+                let logits = Tensor::new(&[0.5f32, wrong, 0.1], &Device::Cpu).unwrap();
+                let mut sampler = Sampler::new(&settings).unwrap();
+                let error = sampler.next(&logits, &[]).unwrap_err().to_string();
+                assert!(error.contains("not finite"), "{wrong}: {error}");
+            }
+        }
     }
 
     #[test]
