@@ -178,29 +178,7 @@ impl Dataset {
     /// Also an error: no row that can be used.
     pub fn check_problems(&self, skip_bad_rows: bool) -> Result<()> {
         let all = self.rows.len() + self.problems.len();
-        let first: Vec<String> = self
-            .problems
-            .iter()
-            .take(5)
-            .map(Problem::to_string)
-            .collect();
-        let more = match self.problems.len().saturating_sub(first.len()) {
-            0 => String::new(),
-            count => format!("; and {count} more"),
-        };
-        let problems = format!("{}{more}", first.join("; "));
-        if self.rows.is_empty() {
-            return Err(Error::Data(format!(
-                "none of the {all} rows can be used: {problems}"
-            )));
-        }
-        if self.problems.is_empty() || skip_bad_rows {
-            return Ok(());
-        }
-        Err(Error::Data(format!(
-            "{} of {all} rows can't be used: {problems}. Correct them, or set `skip_bad_rows: true` to continue without",
-            self.problems.len()
-        )))
+        check_problems(all, &self.problems, skip_bad_rows)
     }
 
     /// Every text in it, to train a tokenizer on. A conversation gives the words of each turn, and who speaks: most
@@ -214,6 +192,28 @@ impl Dataset {
                 .collect(),
         })
     }
+}
+
+/// The same for some of so many rows: an error that lists the first, unless they may be skipped and some rows are left.
+pub(crate) fn check_problems(all: usize, problems: &[Problem], skip_bad_rows: bool) -> Result<()> {
+    let first: Vec<String> = problems.iter().take(5).map(Problem::to_string).collect();
+    let more = match problems.len().saturating_sub(first.len()) {
+        0 => String::new(),
+        count => format!("; and {count} more"),
+    };
+    let listed = format!("{}{more}", first.join("; "));
+    if problems.len() >= all {
+        return Err(Error::Data(format!(
+            "none of the {all} rows can be used: {listed}"
+        )));
+    }
+    if problems.is_empty() || skip_bad_rows {
+        return Ok(());
+    }
+    Err(Error::Data(format!(
+        "{} of {all} rows can't be used: {listed}. Correct them, or set `skip_bad_rows: true` to continue without",
+        problems.len()
+    )))
 }
 
 /// The columns that the first records have. Plain text has none.

@@ -219,20 +219,8 @@ impl Text {
             ..
         } = plan.task.data;
         let encoded = self.encode(rows, learn, max_length.min(plan.run.batch.length));
-        self.refuse(rows, &encoded.problems, skip_bad_rows)?;
+        refuse(rows, &encoded.problems, skip_bad_rows)?;
         Ok(encoded)
-    }
-
-    fn refuse(&self, rows: &[Row], problems: &[Problem], skip_bad_rows: bool) -> Result<()> {
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let unusable = Dataset {
-            rows: rows.to_vec(),
-            problems: problems.to_vec(),
-            ..self.dataset.clone()
-        };
-        unusable.check_problems(skip_bad_rows)
     }
 
     /// The rows to learn from and those kept aside, for [`Self::warnings`]. A stream has no rows to be cut.
@@ -258,7 +246,7 @@ impl Text {
         ] {
             let length = plan.task.data.max_length.min(plan.run.batch.length);
             let found = outline.left_out(&self.dataset, rows, length);
-            self.refuse(rows, &found.problems, plan.task.data.skip_bad_rows)?;
+            refuse(rows, &found.problems, plan.task.data.skip_bad_rows)?;
             let left_out = [
                 (
                     &found.cut_away,
@@ -308,5 +296,13 @@ impl Text {
             .filter_map(prompt)
             .filter_map(with_tokens);
         prompts.take(HELD_OUT_PROMPTS).collect()
+    }
+}
+
+/// An error for rows that the template refuses, unless they may be skipped and some are left.
+fn refuse(rows: &[Row], problems: &[Problem], skip_bad_rows: bool) -> Result<()> {
+    match problems {
+        [] => Ok(()),
+        some => data::check_problems(rows.len(), some, skip_bad_rows),
     }
 }
