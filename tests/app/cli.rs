@@ -268,6 +268,18 @@ fn text_in_another_encoding_is_an_error_until_it_is_named() {
         .shows("café naïve");
 }
 
+#[test]
+fn data_of_which_no_row_can_be_used_is_an_error() {
+    let app = App::new();
+    app.file(
+        "long.jsonl",
+        "{\"prompt\": \"a long question\", \"completion\": \"b\"}\n",
+    );
+    let output = app.anneal("data inspect long.jsonl --max-length 2");
+    output.ended(1);
+    output.notes("error: no row can be used");
+}
+
 /// A program with a broken engine for CUDA beside it.
 #[cfg(all(unix, not(feature = "cuda")))]
 #[test]

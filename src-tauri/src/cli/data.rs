@@ -106,9 +106,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         true => terminal.json(&found)?,
         false => show(&found, terminal),
     }
-    match found.content {
-        Some(_) => Ok(Ended::Done),
-        None => Err(AppError::failed("no row can be used")),
+    match found.files.iter().any(|file| file.rows > 0) {
+        true => Ok(Ended::Done),
+        false => Err(AppError::failed("no row can be used")),
     }
 }
 
