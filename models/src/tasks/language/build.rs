@@ -16,6 +16,7 @@ use crate::{
         folder::ModelFolder,
         load::{LoadDtypes, load_decoder},
     },
+    data::tokenizer::TOKENIZER,
     train::plan::TrainPlan,
 };
 
@@ -34,7 +35,11 @@ impl LanguageTask {
         );
         if used > known {
             let problem = format!("has {used} tokens, and the model knows {known}");
-            return Err(Error::setting("scratch.tokenizer", problem));
+            // An existing model brings its tokenizer with it.
+            return Err(match &plan.task.model {
+                Some(folder) => Error::format(folder.join(TOKENIZER), problem),
+                None => Error::setting("scratch.tokenizer", problem),
+            });
         }
         let Text {
             tokenizer,
