@@ -4,8 +4,11 @@
 //! Variants exist where a caller acts differently, not for every place that can fail.
 
 use std::{
+    any::Any,
     io::ErrorKind,
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
+    thread,
 };
 
 /// What devices and allocators say when memory has run out, in small letters.
@@ -28,6 +31,9 @@ const DEVICE_WORDS: [&str; 3] = [
 ];
 /// What candle says when Metal has no room for a buffer, in small letters.
 const NO_METAL_BUFFER: &str = "failed to create metal resource: buffer";
+
+/// The deepest that a template within its limit can be nested is one level a byte, of less than 2 KB each.
+const DEEP_STACK_BYTES: usize = 512 << 20;
 
 /// What a disk says that is full or may only be read.
 const DISK_KINDS: [ErrorKind; 4] = [
@@ -217,6 +223,29 @@ impl Error {
 pub fn says_out_of_memory(message: &str) -> bool {
     let message = message.to_lowercase();
     message.contains(NO_METAL_BUFFER) || OUT_OF_MEMORY_WORDS.iter().any(|it| message.contains(it))
+}
+
+/// Calls a library with what came from outside. Its panic becomes words: whoever made the file must not end the program.
+pub fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    panic::catch_unwind(AssertUnwindSafe(call)).map_err(|panic| panic_message(&*panic))
+}
+
+/// Calls a library that goes as deep as a file says, on a stack that no file which is read fills.
+pub fn on_a_deep_stack<T: Send>(call: impl FnOnce() -> T + Send) -> Result<T, String> {
+    thread::scope(|scope| {
+        let deep = thread::Builder::new().stack_size(DEEP_STACK_BYTES);
+        let deep = deep
+            .spawn_scoped(scope, call)
+            .map_err(|error| error.to_string())?;
+        deep.join().map_err(|panic| panic_message(&*panic))
+    })
+}
+
+/// What a panic said.
+pub fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("it failed without saying why").to_owned()
 }
 
 #[cfg(test)]

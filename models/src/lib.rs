@@ -22,4 +22,4 @@ pub mod tape;
 pub mod tasks;
 pub mod train;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, caught, on_a_deep_stack, panic_message};

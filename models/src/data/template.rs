@@ -16,7 +16,7 @@ use super::{
     row::{Message, Role},
     tokenizer::{TURN_END, TURN_START, Tokenizer},
 };
-use crate::{Error, Result};
+use crate::{Error, Result, limits, on_a_deep_stack};
 
 /// ChatML: the template of a model that has none.
 pub const CHAT_ML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}\
@@ -112,12 +112,31 @@ impl ChatTemplate {
                 (CHAT_ML, TemplateOrigin::ChatMl, reason)
             }
         };
-        Self::compile(source, tokenizer, origin, &reason)
+        Self::compile_safely(source, tokenizer, origin, &reason)
     }
 
     /// A template from its text.
     pub fn from_source(source: &str, tokenizer: &Tokenizer) -> Result<Self> {
-        Self::compile(source, tokenizer, TemplateOrigin::File, "given")
+        Self::compile_safely(source, tokenizer, TemplateOrigin::File, "given")
+    }
+
+    /// Compiles a template of which nothing is known: it may be large, and nested as deep as it is long.
+    fn compile_safely(
+        source: &str,
+        tokenizer: &Tokenizer,
+        origin: TemplateOrigin,
+        reason: &str,
+    ) -> Result<Self> {
+        let wrong = |problem: &str| {
+            Error::Data(format!(
+                "the chat template ({reason}) is not valid: {problem}"
+            ))
+        };
+        if let Some(problem) = limits::TEMPLATE.exceeded(source.len() as u64) {
+            return Err(wrong(&format!("its length {problem}")));
+        }
+        on_a_deep_stack(|| Self::compile(source, tokenizer, origin, reason))
+            .map_err(|panic| wrong(&panic))?
     }
 
     fn compile(

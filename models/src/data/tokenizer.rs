@@ -5,7 +5,7 @@
 //!
 //! Known limit, shared with transformers: text that spells a special token (`<|im_end|>`) becomes that token.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use hf_chat_template::{TokenField, TokenizerConfig};
 use rayon::prelude::*;
@@ -19,7 +19,11 @@ use tokenizers::{
     pre_tokenizers::{byte_level::ByteLevel, digits::Digits, sequence::Sequence},
 };
 
-use crate::{Error, Result};
+use crate::{Error, Result, limits};
+
+mod library;
+
+use library::Library;
 
 /// The token between documents, which also pads.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
@@ -41,6 +45,9 @@ const MAX_WORD_BYTES: usize = 1000;
 /// So many pieces are encoded before their tokens are put together.
 const PIECES_PER_TURN: usize = 256;
 
+/// What is tried with each of its files.
+const READ: &str = "read the tokenizer";
+
 /// The file of a tokenizer.
 pub const TOKENIZER: &str = "tokenizer.json";
 /// The files beside it that belong to it.
@@ -53,7 +60,7 @@ pub const COMPANIONS: [&str; 3] = [
 /// A tokenizer with its special tokens. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
-    library: Arc<tokenizers::Tokenizer>,
+    library: Library,
     /// The tokens with a meaning of their own.
     pub special: SpecialTokens,
     /// The texts of the companion files, by name.
@@ -92,8 +99,8 @@ impl Tokenizer {
     /// saved by a training script would otherwise cut texts without a word.
     pub fn load(folder: &Path) -> Result<Self> {
         let path = folder.join(TOKENIZER);
-        let bytes = fs::read(&path).map_err(Error::file("read the tokenizer", &path))?;
-        let mut library = tokenizers::Tokenizer::from_bytes(bytes)
+        let bytes = limits::TOKENIZER.read(&path, READ)?;
+        let mut library = Library::read(bytes)
             .map_err(|error| Error::format(&path, format!("not a tokenizer: {error}")))?;
         library.with_padding(None);
         library
@@ -102,7 +109,11 @@ impl Tokenizer {
 
         let mut companions = BTreeMap::new();
         for name in COMPANIONS {
-            if let Some(text) = read_if_there(&folder.join(name))? {
+            let limit = match name {
+                "chat_template.jinja" => limits::TEMPLATE,
+                _ => limits::MODEL_JSON,
+            };
+            if let Some(text) = limit.read_text_if_there(&folder.join(name), READ)? {
                 companions.insert(name.to_owned(), text);
             }
         }
@@ -118,11 +129,14 @@ impl Tokenizer {
     pub fn train<'a>(texts: impl Iterator<Item = &'a str>, vocabulary_size: usize) -> Result<Self> {
         if vocabulary_size < SMALLEST_VOCABULARY {
             return Err(Error::setting(
-                "tokenizer.vocabulary_size",
+                "scratch.vocab_size",
                 format!(
                     "is {vocabulary_size}, and {SMALLEST_VOCABULARY} is the smallest: 256 bytes and 3 special tokens"
                 ),
             ));
+        }
+        if let Some(problem) = limits::NEW_VOCABULARY.exceeded(vocabulary_size as u64) {
+            return Err(Error::setting("scratch.vocab_size", problem));
         }
         let failed =
             |error: tokenizers::Error| Error::Data(format!("could not train a tokenizer: {error}"));
@@ -287,7 +301,7 @@ impl Tokenizer {
         let largest = library.get_vocab(true).into_values().max();
         Self {
             vocabulary_size: largest.map_or(0, |id| id as usize + 1),
-            library: Arc::new(library),
+            library: Library::new(library),
             special: SpecialTokens::default(),
             companions,
             hidden,
@@ -422,11 +436,7 @@ fn not_encoded(error: tokenizers::Error) -> Error {
 }
 
 fn read_if_there(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::file("read the tokenizer", path)(error)),
-    }
+    limits::MODEL_JSON.read_text_if_there(path, READ)
 }
 
 #[cfg(test)]

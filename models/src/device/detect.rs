@@ -147,7 +147,7 @@ fn cuda_device(ordinal: usize) -> FoundDevice {
     let message = match asked {
         Ok(Ok(device)) => return device,
         Ok(Err(error)) => error.to_string(),
-        Err(panic) => super::panic_message(&*panic),
+        Err(panic) => crate::panic_message(&*panic),
     };
     FoundDevice {
         problem: Some(format!("its driver answered: {message}")),

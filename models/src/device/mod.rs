@@ -22,7 +22,7 @@ pub use checked::Checked;
 pub use requested::RequestedDevice;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Result, panic_message};
 
 /// The kinds of device, in the order in which they are preferred.
 ///
@@ -276,13 +276,6 @@ pub fn open(choice: &Choice) -> Result<Device> {
     };
     memory::prepare(&opened);
     Ok(opened)
-}
-
-/// What a caught panic said.
-pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it failed without saying why").to_owned()
 }
 
 #[cfg(test)]

@@ -145,7 +145,7 @@ fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
             Err(panic) => Reply::Refused {
                 error: AppError::failed(format!(
                     "the engine made a mistake: {}",
-                    device::panic_message(&*panic)
+                    models::panic_message(&*panic)
                 ))
                 .with_hint("this is a bug of Anneal; the log has the place"),
             },
