@@ -7,7 +7,7 @@
 //! Deliberately absent: compressed files and Arrow. They are recognized, and refused with a sentence.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
@@ -120,7 +120,7 @@ pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
             continue;
         }
         let before = found.len();
-        collect_files(path, &mut found)?;
+        collect_files(path, &mut HashSet::new(), &mut found)?;
         if found.len() == before {
             let endings = ENDINGS.map(|ending| format!(".{ending}")).join(" ");
             return Err(Error::format(
@@ -461,8 +461,16 @@ fn decoded(bytes: Vec<u8>, label: &str, path: &Path) -> Result<String> {
     Ok(text.into_owned())
 }
 
-fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+/// Adds the data files of a folder and of those below it. A link may lead to a folder above it, so each is entered once.
+fn collect_files(
+    folder: &Path,
+    entered: &mut HashSet<PathBuf>,
+    found: &mut Vec<PathBuf>,
+) -> Result<()> {
     let failed = |error| Error::file("read the data folder", folder)(error);
+    if !entered.insert(fs::canonicalize(folder).map_err(failed)?) {
+        return Ok(());
+    }
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)
         .map_err(failed)?
         .map(|entry| entry.map(|it| it.path()))
@@ -475,7 +483,7 @@ fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
             continue;
         }
         if path.is_dir() {
-            collect_files(&path, found)?;
+            collect_files(&path, entered, found)?;
         } else if ENDINGS.contains(&ending_of(&path).as_str()) {
             found.push(path);
         }
@@ -499,4 +507,23 @@ pub fn places(paths: &[PathBuf]) -> BTreeMap<String, PathBuf> {
         }
     }
     sources
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_among_folders_lead_nowhere_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        fs::write(inner.join("a.jsonl"), "{}").unwrap();
+        // Two links up make 2^40 paths, which no time is enough for.
+        for name in ["one", "two"] {
+            std::os::unix::fs::symlink("..", inner.join(name)).unwrap();
+        }
+        let found = files(&[folder.path().to_owned()]).unwrap();
+        assert_eq!(found, [inner.join("a.jsonl")]);
+    }
 }
