@@ -1,6 +1,7 @@
 //! Asking the Hub: time limits, and what is tried again.
 
 use std::{
+    net::{IpAddr, Ipv4Addr},
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -415,7 +416,56 @@ fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     if before.as_deref() == Some("https") && attempt.url().scheme() != "https" {
         return attempt.error("it leads from a secret connection to an open one");
     }
+    let asked = attempt.previous().first();
+    if leads_inside(asked, attempt.url()) {
+        return attempt
+            .error("it leads from a server outside to an address of this machine or its network");
+    }
     attempt.follow()
+}
+
+/// Whether a server outside would have us ask a machine that only we can reach. Whoever has a mirror on the own network is led
+/// anywhere.
+fn leads_inside(asked: Option<&Url>, next: &Url) -> bool {
+    is_inside(next) && !asked.is_some_and(is_inside)
+}
+
+/// Whether an address is of this machine or its network, as far as the address itself says.
+fn is_inside(url: &Url) -> bool {
+    let Some(host) = url.host_str() else {
+        return true;
+    };
+    let host = host.trim_start_matches('[').trim_end_matches([']', '.']);
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => is_inside_v4(address),
+        Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
+            Some(within) => is_inside_v4(within),
+            None => {
+                address.is_loopback()
+                    || address.is_unspecified()
+                    || address.is_unique_local()
+                    || address.is_unicast_link_local()
+            }
+        },
+        Err(_) => {
+            let host = host.to_ascii_lowercase();
+            let endings = [".localhost", ".local", ".internal", ".lan", ".home.arpa"];
+            host == "localhost"
+                || endings.iter().any(|ending| host.ends_with(ending))
+                || !host.contains('.')
+        }
+    }
+}
+
+fn is_inside_v4(address: Ipv4Addr) -> bool {
+    // Addresses that a provider shares among its customers, RFC 6598.
+    let is_shared = address.octets()[0] == 100 && address.octets()[1] & 0xc0 == 64;
+    address.is_loopback()
+        || address.is_private()
+        || address.is_link_local()
+        || address.is_unspecified()
+        || address.is_broadcast()
+        || is_shared
 }
 
 /// The address of the next part of a list, if there is one.
@@ -459,6 +509,46 @@ mod tests {
             url.as_str(),
             "https://hub.example/mirror/datasets/a/b/resolve/refs%2Fpr%2F1/data/a%20b%231%3F.txt"
         );
+    }
+
+    #[test]
+    fn a_server_outside_leads_to_no_address_inside() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let outside = url("https://huggingface.co/a");
+        for inside in [
+            "http://localhost/a",
+            "https://LOCALHOST:8080/",
+            "https://printer/a",
+            "https://nas.local./a",
+            "https://metadata.google.internal/a",
+            "https://127.0.0.1/a",
+            "https://2130706433/a",
+            "https://0x7f.1/a",
+            "https://10.1.2.3/a",
+            "https://192.168.1.1/a",
+            "https://169.254.169.254/latest/meta-data",
+            "https://100.64.0.1/a",
+            "https://0.0.0.0/a",
+            "https://[::1]/a",
+            "https://[::ffff:127.0.0.1]/a",
+            "https://[fd00::1]/a",
+            "https://[fe80::1]/a",
+        ] {
+            let inside = url(inside);
+            assert!(leads_inside(Some(&outside), &inside), "{inside}");
+            // A mirror of one’s own leads where it likes.
+            assert!(
+                !leads_inside(Some(&url("http://127.0.0.1:8080/")), &inside),
+                "{inside}"
+            );
+        }
+        for fine in [
+            "https://cdn-lfs.hf.co/a",
+            "https://8.8.8.8/a",
+            "https://[2600::1]/a",
+        ] {
+            assert!(!leads_inside(Some(&outside), &url(fine)), "{fine}");
+        }
     }
 
     #[test]
