@@ -18,9 +18,12 @@ use std::{
 use models::device::{DeviceKind, FoundDevice};
 
 use super::worker::BEAT;
-use crate::wire::{
-    engine::{Ask, Reply},
-    error::{AppError, Result},
+use crate::{
+    store::hub_cache::SECRETS,
+    wire::{
+        engine::{Ask, Reply},
+        error::{AppError, Result},
+    },
 };
 
 /// How long an engine may take to say hello: a driver that is asked for the first time compiles.
@@ -105,6 +108,16 @@ impl ExitReason {
 #[cfg(windows)]
 const CREATE_NO_WINDOW: u32 = 0x0800_0000;
 
+/// The command that starts an engine, without the secrets of the user: it opens what others made, and needs no network.
+fn worker(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("worker");
+    for secret in SECRETS {
+        command.env_remove(secret);
+    }
+    command
+}
+
 /// An engine process.
 pub(crate) struct Engine {
     child: Child,
@@ -143,9 +156,8 @@ impl Engine {
             }
             None => Stdio::inherit(),
         };
-        let mut command = Command::new(program);
+        let mut command = worker(program);
         command
-            .arg("worker")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(stderr);
@@ -425,4 +437,20 @@ fn cuda_program(own: &Path) -> Option<PathBuf> {
     let mut beside = beside.map(|program| program.with_file_name(&name));
     let found = beside.find(|program| program.is_file());
     found.filter(|_| !cfg!(feature = "cuda"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn an_engine_gets_no_secret() {
+        let command = worker(Path::new("anneal"));
+        for secret in SECRETS {
+            let removed = (OsStr::new(secret), None);
+            assert!(command.get_envs().any(|it| it == removed), "{secret}");
+        }
+    }
 }
