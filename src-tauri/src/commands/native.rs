@@ -88,9 +88,62 @@ pub(super) fn reveal(path: String) -> Result<()> {
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn open_link(url: String) -> Result<()> {
-    if !url.starts_with("https://") && !url.starts_with("http://") {
-        return Err(AppError::invalid(format!("not a page of the web: `{url}`")));
+    if let Some(problem) = problem_of_link(&url) {
+        return Err(AppError::invalid(format!("{problem}: `{url}`")));
     }
     let opened = opener::open_browser(&url);
     opened.map_err(|error| AppError::failed(format!("could not open `{url}`: {error}")))
+}
+
+/// The longest address that is opened. What a page could be made to send away by it has no room.
+const MAX_ADDRESS_BYTES: usize = 2000;
+
+/// Why an address that a model or a page of the Hub wrote is not opened.
+fn problem_of_link(url: &str) -> Option<&'static str> {
+    let Some(rest) = ["https://", "http://"]
+        .iter()
+        .find_map(|it| url.strip_prefix(it))
+    else {
+        return Some("not a page of the web");
+    };
+    let host = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
+    match () {
+        () if host.is_empty() => Some("the address has no host"),
+        () if host.contains('@') => {
+            Some("the address has a name before its host, which hides where it leads")
+        }
+        () if url.contains(|it: char| it.is_control() || it.is_whitespace()) => {
+            Some("the address has signs that no address has")
+        }
+        () if url.len() > MAX_ADDRESS_BYTES => Some("the address is too long"),
+        () => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::problem_of_link;
+
+    #[test]
+    fn only_a_plain_page_of_the_web_is_opened() {
+        for fine in ["https://huggingface.co/a?b=c@d#e", "http://example.org"] {
+            assert_eq!(problem_of_link(fine), None, "{fine}");
+        }
+        let long = format!("https://example.org/{}", "a".repeat(2000));
+        for wrong in [
+            "file:///etc/passwd",
+            "javascript:alert(1)",
+            "smb://host/share",
+            "--new-window",
+            "https://",
+            "https:///etc/passwd",
+            "https://huggingface.co@example.org/",
+            "https://example.org/a b",
+            "https://example.org/\u{0}",
+            "https://example.org/\r\nHost: other",
+            &long,
+        ] {
+            assert!(problem_of_link(wrong).is_some(), "{wrong:?}");
+        }
+    }
 }
