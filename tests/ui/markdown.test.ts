@@ -25,6 +25,39 @@ describe("what a model writes", () => {
     }
   });
 
+  test("has no way to run, load or go anywhere, whatever it is made of", () => {
+    const hostile = [
+      '[x](https://a.example/"onmouseover="alert(1))',
+      "[x](https://a.example/'><img/src=x/onerror=alert(1)>)",
+      "[x](&#106;avascript:alert(1))",
+      "[x](java\nscript:alert(1))",
+      "<javascript:alert(1)>",
+      "[x]: javascript:alert(1)\n\n[x]",
+      "![x](javascript:alert(1))",
+      '```"><script>alert(1)</script>\nx\n```',
+      "<math><mtext><table><mglyph><style><!--</style><img title=\"--&gt;&lt;img src=1 onerror=alert(1)&gt;\">",
+      "<form><math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>",
+      '<a href="https://a.example" data-address="https://b.example">x</a>',
+      '<button data-copy="code" onclick="alert(1)">x</button>',
+      '<base href="https://a.example"><meta http-equiv="refresh" content="0;url=https://a.example">',
+      '<style>@import "https://a.example"</style><link rel="stylesheet" href="https://a.example">',
+      "| <img src=x onerror=alert(1)> |\n| - |\n| <iframe srcdoc=x> |",
+      "\u0000<scr\u0000ipt>alert(1)</scr\u0000ipt>",
+    ];
+    for (const text of hostile) {
+      const host = document.createElement("div");
+      host.innerHTML = html(text);
+      for (const element of host.querySelectorAll("*")) {
+        expect("P BR HR H3 STRONG EM DEL A SPAN CODE PRE BLOCKQUOTE UL OL LI TABLE THEAD TBODY TR TH TD DIV BUTTON".split(" ")).toContain(element.tagName);
+        for (const { name, value } of element.attributes) {
+          expect(["class", "start", "type", "role", "tabindex", "title", "data-address", "data-copy"], text).toContain(name);
+          if (name === "data-address") expect(value, text).toMatch(/^https?:\/\//);
+        }
+      }
+      expect(host.querySelectorAll('[data-address^="https://b."], button[onclick]').length, text).toBe(0);
+    }
+  });
+
   test("loads no image, and says that there was one", () => {
     const made = html("![a cat](https://example.org/cat.png)");
     expect(made).not.toContain("<img");
