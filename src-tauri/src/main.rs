@@ -16,14 +16,26 @@ mod jobs;
 mod lock;
 mod power;
 mod store;
+#[cfg(test)]
+mod tests;
 mod wire;
+
+#[cfg(test)]
+#[path = "../../tests/models/fuzz/mod.rs"]
+mod fuzz;
 
 use std::process::ExitCode;
 
 /// Tests have allocations fail.
-#[cfg(debug_assertions)]
+#[cfg(all(debug_assertions, not(test)))]
 #[global_allocator]
 static ALLOCATOR: jobs::fault::FailingAllocator = jobs::fault::FailingAllocator;
+
+/// Counts what readers take.
+#[cfg(all(debug_assertions, test))]
+#[global_allocator]
+static ALLOCATOR: fuzz::memory::Counting<jobs::fault::FailingAllocator> =
+    fuzz::memory::Counting(jobs::fault::FailingAllocator);
 
 fn main() -> ExitCode {
     cli::main()

@@ -19,7 +19,9 @@ mod exports;
 mod fields;
 mod first_rows;
 mod fit;
+mod fuzz;
 mod golden;
+mod hostile;
 mod kind;
 mod language;
 mod memory_fallback;
@@ -30,3 +32,8 @@ mod spikes;
 mod tokens;
 mod train;
 mod trm;
+
+/// Counts what the readers of `hostile.rs` take.
+#[global_allocator]
+static ALLOCATOR: fuzz::memory::Counting<std::alloc::System> =
+    fuzz::memory::Counting(std::alloc::System);

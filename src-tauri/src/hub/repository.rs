@@ -216,6 +216,26 @@ async fn look(
     })
 }
 
+/// Reads an answer as a list of repositories or of files, and finds the parts of data in it.
+#[cfg(test)]
+pub(crate) fn read_answer(bytes: &[u8]) -> Result<(), String> {
+    let entries: Vec<Json> = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let infos = entries.iter().cloned().map(serde_json::from_value::<Info>);
+    let infos: Vec<Info> = infos.filter_map(Result::ok).collect();
+    let (files, _) = read_tree(entries);
+    drop(needed(RepositoryKind::Model, &files));
+    drop(splits(None, &files));
+    for info in infos {
+        for split in splits(info.card_data.as_ref(), &files) {
+            drop((split.bytes(), split.problem()));
+        }
+        drop((info.task(RepositoryKind::Data), info.tagged("license:")));
+        drop(info.found(RepositoryKind::Model));
+    }
+    drop(without_header(&String::from_utf8_lossy(bytes)));
+    Ok(())
+}
+
 /// `train of main`, as far as it is said.
 pub(super) fn part_of(split: &str, config: &str) -> String {
     let words = [split, config].into_iter().filter(|it| !it.is_empty());

@@ -138,7 +138,7 @@ impl Info {
         Some(shown(tags.find_map(|tag| tag.strip_prefix(name))?))
     }
 
-    fn found(self, kind: RepositoryKind) -> Option<Found> {
+    pub(super) fn found(self, kind: RepositoryKind) -> Option<Found> {
         Some(Found {
             id: self.id.parse().ok()?,
             task: self.task(kind),
