@@ -20,7 +20,7 @@ use models::{
         config::DecoderConfig,
         decoder::{Decoder, Input},
         initial::InitialWeights,
-        lora::{self, LoraConfig},
+        lora::{self, LoraConfig, Targets},
     },
     checkpoint::{
         folder::{ModelFolder, read_json},
@@ -72,7 +72,7 @@ fn lora_steps(folder: Option<&Path>, options: &Options) -> models::Result<Json> 
         alpha: 16.0,
         dropout: 0.0,
         rank_stabilized: false,
-        targets: linears.map(|&name| name.to_owned()).collect(),
+        targets: Targets::Named(linears.map(|&name| name.to_owned()).collect()),
         layers: None,
     };
     let mut weights = InitialWeights::new(1, &device);

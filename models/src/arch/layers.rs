@@ -262,7 +262,7 @@ mod tests {
         arch::{
             decoder::{Decoder, Input},
             initial::InitialWeights,
-            lora::{self, LoraConfig},
+            lora::{self, LoraConfig, Targets},
         },
         checkpoint::model::save_model,
         tape::Gradients,
@@ -314,7 +314,7 @@ mod tests {
             alpha: 4.0,
             dropout: 0.1,
             rank_stabilized: false,
-            targets: vec!["q_proj".to_owned(), "down_proj".to_owned()],
+            targets: Targets::Named(vec!["q_proj".to_owned(), "down_proj".to_owned()]),
             layers: None,
         };
         let mut adapters = initial;

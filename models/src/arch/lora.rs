@@ -1,9 +1,10 @@
 //! Attaching low-rank adapters to the linear layers of a decoder.
 //!
 //! An adapter's parameters are named after the layer it sits on, `model.layers.0.self_attn.q_proj.lora_A.weight`: the
-//! name peft gives it, less peft's own prefix.
+//! name peft gives it, less peft's own prefix. Deliberately absent: adapters on the embedding and the head.
 
 use candle_core::DType;
+use fancy_regex::Regex;
 
 use super::{Initial, WeightRequest, Weights, decoder::Decoder, layers::LinearAdapter};
 use crate::{Error, Result, parameters::Parameter};
@@ -19,11 +20,23 @@ pub struct LoraConfig {
     pub dropout: f64,
     /// Multiply with alpha / √rank instead (<https://arxiv.org/abs/2312.03732>).
     pub rank_stabilized: bool,
-    /// Names of linear layers: `q_proj`.
-    pub targets: Vec<String>,
+    /// Which linear layers.
+    pub targets: Targets,
     /// Layer numbers; all when absent.
     pub layers: Option<Vec<usize>>,
 }
+
+/// Linear layers, in the two ways peft names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Targets {
+    /// Whole paths, or what stands in them after a dot: `q_proj`, `self_attn.q_proj`, `model.layers.0.self_attn.q_proj`.
+    Named(Vec<String>),
+    /// A regular expression of whole paths, or [`ALL_LINEAR`].
+    Matching(String),
+}
+
+/// peft's word for every linear layer but the head.
+pub const ALL_LINEAR: &str = "all-linear";
 
 impl LoraConfig {
     /// s: what the adapter's output is multiplied with.
@@ -35,6 +48,34 @@ impl LoraConfig {
             } else {
                 rank
             }
+    }
+}
+
+impl Targets {
+    /// Whether the layer with this path gets an adapter.
+    ///
+    /// Errors: [`Error::Setting`] of `lora.targets` when a regular expression is none, or takes too long.
+    pub fn contain(&self, path: &str) -> Result<bool> {
+        let pattern = match self {
+            Self::Named(names) => {
+                let is_end = |name: &String| {
+                    let before = path.strip_suffix(name.as_str());
+                    before.is_some_and(|it| it.is_empty() || it.ends_with('.'))
+                };
+                return Ok(names.iter().any(is_end));
+            }
+            Self::Matching(pattern) if pattern.eq_ignore_ascii_case(ALL_LINEAR) => {
+                return Ok(path != "lm_head" && !path.ends_with("embed_tokens"));
+            }
+            Self::Matching(pattern) => pattern,
+        };
+        // Compiled for each path: a model has some hundred, and is loaded once.
+        let matched = Regex::new(&format!(r"\A(?:{pattern})\z")).and_then(|it| it.is_match(path));
+        matched.map_err(|error| {
+            let problem =
+                format!("is the regular expression `{pattern}`, which can’t be used: {error}");
+            Error::setting("lora.targets", problem)
+        })
     }
 }
 
@@ -65,10 +106,10 @@ pub fn attach(decoder: &mut Decoder, config: &LoraConfig, weights: &mut dyn Weig
             .layers
             .as_ref()
             .is_none_or(|layers| layers.contains(&layer));
-        if !wanted || !config.targets.iter().any(|target| target == name) {
+        let path = linear.name().to_owned();
+        if !wanted || !config.targets.contain(&path)? {
             return Ok(());
         }
-        let path = linear.name().to_owned();
         let (outputs, inputs) = linear.dims2()?;
         let deviation = (1.0 / (3.0 * inputs as f64)).sqrt();
         let mut weight = |part: &str, shape: &[usize], initial| {

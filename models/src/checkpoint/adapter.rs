@@ -8,15 +8,19 @@ use std::{
 use candle_core::{DType, Device, Tensor};
 use serde_json::{Value as Json, json};
 
-use super::{folder::read_json, load::StoredWeights, save};
+use super::{load::StoredWeights, save};
 use crate::{
-    Error, Result,
+    Result,
     arch::{
         WeightRequest, Weights,
         decoder::Decoder,
-        lora::{self, LoraConfig},
+        lora::{self, LoraConfig, Targets},
     },
 };
+
+mod config;
+
+pub use config::read_adapter_config;
 
 /// peft's name of the configuration.
 pub const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -55,81 +59,17 @@ pub fn load_adapter(decoder: &mut Decoder, folder: &Path) -> Result<LoraConfig> 
         &device,
     )?;
     let mut weights = PrefixedWeights { stored };
-    lora::attach(decoder, &config, &mut weights)?;
+    lora::attach(decoder, &config, &mut weights)
+        .map_err(|error| config::in_words_of_peft(error, folder))?;
     weights.stored.check_all_taken(|_| false)?;
     Ok(config)
 }
 
-/// Reads peft's `adapter_config.json`. What can't be served here is an error that says so.
-pub fn read_adapter_config(folder: &Path) -> Result<LoraConfig> {
-    let path = folder.join(ADAPTER_CONFIG);
-    let json = read_json(&path, "read the adapter’s config")?;
-    let wrong = |problem: String| Error::format(&path, problem);
-    let kind = json
-        .get("peft_type")
-        .and_then(Json::as_str)
-        .unwrap_or_default();
-    if kind != "LORA" {
-        return Err(wrong(format!(
-            "is a `{kind}` adapter; only `LORA` is known"
-        )));
-    }
-    for switch in ["use_dora", "fan_in_fan_out", "lora_bias"] {
-        if json.get(switch).and_then(Json::as_bool) == Some(true) {
-            return Err(wrong(format!("has `{switch}` on, which is not supported")));
-        }
-    }
-    for pattern in ["rank_pattern", "alpha_pattern"] {
-        let patterns = json.get(pattern).and_then(Json::as_object);
-        if patterns.is_some_and(|it| !it.is_empty()) {
-            return Err(wrong(format!(
-                "has a `{pattern}`; only one rank and one alpha for all layers are supported"
-            )));
-        }
-    }
-    let strings = |field: &str| -> Option<Vec<String>> {
-        let list = json.get(field)?.as_array()?;
-        Some(
-            list.iter()
-                .filter_map(Json::as_str)
-                .map(str::to_owned)
-                .collect(),
-        )
-    };
-    let layers = json
-        .get("layers_to_transform")
-        .and_then(|layers| match layers {
-            Json::Array(layers) => Some(
-                layers
-                    .iter()
-                    .filter_map(Json::as_u64)
-                    .map(|it| it as usize)
-                    .collect(),
-            ),
-            single => single.as_u64().map(|layer| vec![layer as usize]),
-        });
-    let rank = json
-        .get("r")
-        .and_then(Json::as_u64)
-        .filter(|rank| *rank > 0);
-    Ok(LoraConfig {
-        rank: rank.ok_or_else(|| wrong("has no rank `r`".to_owned()))? as usize,
-        alpha: json.get("lora_alpha").and_then(Json::as_f64).unwrap_or(8.0),
-        dropout: json
-            .get("lora_dropout")
-            .and_then(Json::as_f64)
-            .unwrap_or(0.0),
-        rank_stabilized: json
-            .get("use_rslora")
-            .and_then(Json::as_bool)
-            .unwrap_or(false),
-        targets: strings("target_modules")
-            .ok_or_else(|| wrong("has no list `target_modules`".to_owned()))?,
-        layers,
-    })
-}
-
 fn peft_config(config: &LoraConfig, base: &str) -> Json {
+    let targets = match &config.targets {
+        Targets::Named(names) => json!(names),
+        Targets::Matching(pattern) => json!(pattern),
+    };
     json!({
         "base_model_name_or_path": base,
         "bias": "none",
@@ -143,7 +83,7 @@ fn peft_config(config: &LoraConfig, base: &str) -> Json {
         "modules_to_save": null,
         "peft_type": "LORA",
         "r": config.rank,
-        "target_modules": config.targets,
+        "target_modules": targets,
         "task_type": "CAUSAL_LM",
         "use_dora": false,
         "use_rslora": config.rank_stabilized,

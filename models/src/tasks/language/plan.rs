@@ -8,7 +8,10 @@ use serde_json::{Map, Value};
 use super::request::{Learn, Method, TokenizerSource};
 use crate::{
     Result,
-    arch::{config::DecoderConfig, lora::LoraConfig},
+    arch::{
+        config::DecoderConfig,
+        lora::{LoraConfig, Targets},
+    },
     data::{DataRequest, TextRows, format::Format},
     train::tree::Part,
 };
@@ -118,7 +121,7 @@ impl LoraPlan {
             alpha: self.alpha,
             dropout: self.dropout,
             rank_stabilized: self.rslora,
-            targets: self.targets.clone(),
+            targets: Targets::Named(self.targets.clone()),
             layers: Some(self.layers.clone()),
         }
     }
