@@ -8,7 +8,6 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use hf_chat_template::{TokenField, TokenizerConfig};
-use rayon::prelude::*;
 use serde_json::{Value, json};
 use tokenizers::{
     AddedToken,
@@ -25,6 +24,10 @@ mod library;
 
 use library::Library;
 
+mod pieces;
+
+use pieces::PIECE_BYTES;
+
 /// The token between documents, which also pads.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
 /// ChatML's token at the start of a turn.
@@ -35,15 +38,8 @@ pub const TURN_END: &str = "<|im_end|>";
 /// The smallest vocabulary that can be trained: every byte, and the three special tokens.
 pub const SMALLEST_VOCABULARY: usize = 256 + 3;
 
-/// Texts are encoded in pieces of about this many bytes: the library keeps some 50 bytes per byte of a text while it
-/// works on it, and pieces are what the processor's cores share.
-const PIECE_BYTES: usize = 1 << 16;
-
 /// The longest word that a new tokenizer learns from in one piece. Longer ones, as in DNA or base64, are no words.
 const MAX_WORD_BYTES: usize = 1000;
-
-/// So many pieces are encoded before their tokens are put together.
-const PIECES_PER_TURN: usize = 256;
 
 /// What is tried with each of its files.
 const READ: &str = "read the tokenizer";
@@ -158,7 +154,7 @@ impl Tokenizer {
                 .special_tokens(special.to_vec())
                 .build(),
         );
-        let pieces: Vec<&str> = texts.flat_map(pieces).flat_map(words_cut).collect();
+        let pieces: Vec<&str> = texts.flat_map(lines_cut).flat_map(words_cut).collect();
         library
             .train(&mut trainer, pieces.into_iter())
             .map_err(failed)?;
@@ -220,28 +216,21 @@ impl Tokenizer {
     /// The tokens of a text.
     ///
     /// With `add_special`, those the tokenizer puts around a text are there too, such as `<s>`; never use it on a
-    /// rendered chat, whose template has them already. Long texts are encoded in pieces that end at a line's end, on
-    /// all cores; a tokenizer that puts a space before each text puts one before each piece.
+    /// rendered chat, whose template has them already. Long texts are encoded in pieces, on all cores, with the same
+    /// result.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
-        if text.len() <= 2 * PIECE_BYTES {
-            return self.encode_piece(text, add_special);
-        }
-        let (mut tokens, after) = if add_special {
-            self.frame()?
-        } else {
-            Default::default()
+        let encoded = match text.len() > 2 * PIECE_BYTES {
+            true => pieces::encode(self, text)?,
+            false => None,
         };
-        let pieces: Vec<&str> = pieces(text).collect();
-        // In turns, so that the tokens of a large text are never in memory twice.
-        for turn in pieces.chunks(PIECES_PER_TURN) {
-            let encoded: Vec<Vec<u32>> = turn
-                .par_iter()
-                .map(|piece| self.encode_piece(piece, false))
-                .collect::<Result<_>>()?;
-            encoded.iter().for_each(|piece| tokens.extend(piece));
+        let Some(encoded) = encoded else {
+            return self.encode_whole(text, add_special);
+        };
+        if !add_special {
+            return Ok(encoded);
         }
-        tokens.extend(after);
-        Ok(tokens)
+        let (before, after) = self.frame()?;
+        Ok([before, encoded, after].concat())
     }
 
     /// The tokens of a text with their places in it. Special tokens spelled in the text are parsed as such.
@@ -364,7 +353,7 @@ impl Tokenizer {
         })
     }
 
-    fn encode_piece(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
+    fn encode_whole(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
         let encoding = self
             .library
             .encode_fast(text, add_special)
@@ -388,11 +377,8 @@ impl Tokenizer {
     }
 }
 
-/// Cuts a text after line ends into pieces of about [`PIECE_BYTES`].
-///
-/// A cut never falls between two white-space characters, which tokenizers like to join; a text without such a place
-/// stays whole.
-pub(crate) fn pieces(text: &str) -> impl Iterator<Item = &str> {
+/// Cuts a text that a tokenizer is trained on, after line ends, into pieces of about [`PIECE_BYTES`].
+fn lines_cut(text: &str) -> impl Iterator<Item = &str> {
     cut(text, |rest| {
         let bytes = rest.as_bytes();
         (PIECE_BYTES..rest.len()).find(|&at| bytes[at - 1] == b'\n' && bytes[at].is_ascii_graphic())
@@ -532,15 +518,5 @@ mod tests {
         let lengths: Vec<usize> = words_cut(&text).map(str::len).collect();
         assert_eq!(words_cut(&text).collect::<String>(), text);
         assert_eq!(lengths, [1006, 1401, 1000, 500]);
-    }
-
-    #[test]
-    fn pieces_of_a_long_text_encode_as_the_whole_does() {
-        let text = TEXTS.concat().repeat(3000);
-        let tokenizer = trained(300);
-        assert!(pieces(&text).count() > 3);
-        assert_eq!(pieces(&text).collect::<String>(), text);
-        let whole = tokenizer.encode_located(&text).unwrap().tokens;
-        assert!(tokenizer.encode(&text, true).unwrap() == whole);
     }
 }
