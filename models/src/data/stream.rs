@@ -43,12 +43,14 @@ impl StreamDecoder {
         }
         self.window.push(token);
         let text = self.tokenizer.decode(&self.window, false)?;
+        let waiting = self.window.len() - self.shown;
         if text == self.shown_text {
-            // A token without text; without this, a stream of them would grow the window.
-            self.window.pop();
+            // A token without text can still be why the next one begins with a space. A stream of them would grow the window.
+            if waiting > TIMEOUT {
+                self.window.pop();
+            }
             return Ok(String::new());
         }
-        let waiting = self.window.len() - self.shown;
         if waiting < TIMEOUT && (text.ends_with('\u{FFFD}') || !text.starts_with(&self.shown_text))
         {
             return Ok(String::new());
@@ -150,6 +152,16 @@ mod tests {
         for tokenizer in [trained(), with_byte_fallback()] {
             check_stream(&tokenizer, &tokenizer.encode(text, false).unwrap());
         }
+    }
+
+    #[test]
+    fn spaces_that_a_text_begins_with_are_shown() {
+        let tokenizer = with_byte_fallback();
+        for text in ["  Hi", "   ", " Hi", "", "                  Hi"] {
+            check_stream(&tokenizer, &tokenizer.encode(text, false).unwrap());
+        }
+        let space = tokenizer.token_id("▁").unwrap();
+        check_stream(&tokenizer, &[space, tokenizer.token_id("▁H").unwrap()]);
     }
 
     #[test]
