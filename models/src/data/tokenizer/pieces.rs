@@ -6,10 +6,12 @@
 //!
 //! Of byte-pair encodings this is exact: whether two tokens stand beside each other in an encoding depends on these two
 //! alone, so a row in which every pair comes from an encoding is one. How a text falls into words first is found from
-//! left to right, and two readings that agree on a word agree on what follows. Where no stretch is found, as in a
-//! hundred thousand digits that are taken in threes, the overlap grows, and in the end the text is encoded whole.
+//! left to right, and two readings that agree on a word agree on what follows. Other models weigh a word as a whole, so
+//! theirs are joined between words only. Where no stretch is found, as in a hundred thousand digits that are taken in
+//! threes, the overlap grows, and in the end the text is encoded whole.
 
 use rayon::prelude::*;
+use tokenizers::ModelWrapper;
 
 use super::{Located, Tokenizer};
 use crate::Result;
@@ -39,6 +41,11 @@ pub(super) fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Option<Vec<u32
         };
         located(tokenizer, text, begin, ends[number])
     };
+    let is_byte_pair = matches!(tokenizer.library.get_model(), ModelWrapper::BPE(_));
+    let is_seam = |at: usize| {
+        let around = &text.as_bytes()[at.saturating_sub(1)..=at];
+        is_byte_pair || around.iter().any(u8::is_ascii_whitespace)
+    };
     let mut tokens = Vec::new();
     let mut left = Located::default();
     for turn in (0..ends.len()).step_by(PIECES_PER_TURN) {
@@ -51,7 +58,7 @@ pub(super) fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Option<Vec<u32
         for (number, mut right) in numbers.zip(pieces?) {
             let mut overlap = OVERLAP;
             let seam = loop {
-                match seam(&left, &right) {
+                match seam(&left, &right, is_seam) {
                     _ if number == 0 => break (0, 0),
                     Some(seam) => break seam,
                     None if overlap >= PIECE_BYTES => return Ok(None),
@@ -78,8 +85,13 @@ fn located(tokenizer: &Tokenizer, text: &str, begin: usize, end: usize) -> Resul
     Ok(located)
 }
 
-/// How many tokens of `left` stand before the first stretch on which both agree, and how many of `right`.
-fn seam(left: &Located, right: &Located) -> Option<(usize, usize)> {
+/// How many tokens of `left` stand before the first stretch on which both agree, and how many of `right`. The stretch
+/// begins at a byte that `is_seam`.
+fn seam(
+    left: &Located,
+    right: &Located,
+    is_seam: impl Fn(usize) -> bool,
+) -> Option<(usize, usize)> {
     let first = right.spans.first()?.0;
     let mut at = left.spans.partition_point(|span| span.0 < first);
     while let Some(&(begin, _)) = left.spans.get(at) {
@@ -90,10 +102,12 @@ fn seam(left: &Located, right: &Located) -> Option<(usize, usize)> {
         let others = right.tokens[other..].iter().zip(&right.spans[other..]);
         let agreed = pairs.zip(others).take_while(|(a, b)| a == b).count();
         let agreed_to = left.spans[at + agreed.saturating_sub(1)].1;
-        if !is_within_letter && agreed > 0 && agreed_to.saturating_sub(begin) >= AGREEMENT {
-            return Some((at, other));
+        let is_long = agreed > 0 && agreed_to.saturating_sub(begin) >= AGREEMENT;
+        match is_long {
+            true if !is_within_letter && is_seam(begin) => return Some((at, other)),
+            true => at += 1,
+            false => at += agreed.max(1),
         }
-        at += agreed.max(1);
     }
     None
 }
@@ -183,12 +197,28 @@ mod tests {
         let sample = text(&mut random, 20_000);
         for (name, normalizer, pre_tokenizer) in kinds {
             let tokenizer = learned(&sample, normalizer, pre_tokenizer);
-            for _ in 0..3 {
+            for _ in 0..2 {
                 let text = text(&mut random, 3 * PIECE_BYTES);
                 let whole = tokenizer.encode_whole(&text, true).unwrap();
                 assert!(tokenizer.encode(&text, true).unwrap() == whole, "{name}");
             }
         }
+    }
+
+    #[test]
+    fn a_model_that_weighs_words_as_a_whole_is_joined_between_words() {
+        let model = json!({"type": "Unigram", "unk_id": 0, "byte_fallback": false, "vocab": [
+            ["<unk>", 0.0], ["=", -4.0], ["==", -4.0], ["===", -4.0], ["▁", -2.0], ["a", -3.0]]});
+        let words = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true});
+        let text = json!({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": words, "post_processor": null, "decoder": null, "model": model});
+        let library = tokenizers::Tokenizer::from_bytes(text.to_string()).unwrap();
+        let tokenizer = Tokenizer::assemble(library, Default::default());
+        let mut random = Random::new(7);
+        let mut line = || "=".repeat(random.below(7000)) + *random.choose(&["a", " ", "a a "]);
+        let text: String = (0..100).map(|_| line()).collect();
+        let whole = tokenizer.encode_whole(&text, true).unwrap();
+        assert!(tokenizer.encode(&text, true).unwrap() == whole);
     }
 
     #[test]
