@@ -50,6 +50,44 @@ fn a_saved_adapter_is_loaded_with_the_logits_it_was_trained_to() {
     });
 }
 
+#[test]
+fn an_adapter_whose_names_fit_nothing_is_refused_in_words_of_its_file() {
+    for golden in cases(|name| name == "lora-all-v5") {
+        let folder = tempfile::tempdir().unwrap();
+        let file = fs::read(golden.folder.join("adapter/adapter_config.json")).unwrap();
+        for (option, value, problem) in [
+            (
+                "target_modules",
+                json!(["self_attn"]),
+                "`target_modules` names none of the model’s linear layers; they are `q_proj`, `k_proj`, `v_proj`, \
+                 `gate_proj`, `up_proj`, `o_proj`, `down_proj`",
+            ),
+            (
+                "layers_to_transform",
+                json!(2),
+                "`layers_to_transform` names layer 2; the model has 2, from 0",
+            ),
+        ] {
+            let mut config: serde_json::Value = serde_json::from_slice(&file).unwrap();
+            config[option] = value;
+            let path = folder.path().join("adapter_config.json");
+            fs::write(&path, config.to_string()).unwrap();
+            let weights = "adapter_model.safetensors";
+            fs::copy(
+                golden.folder.join("adapter").join(weights),
+                folder.path().join(weights),
+            )
+            .unwrap();
+            let mut decoder = load(&ModelFolder::open(&golden.folder).unwrap());
+            let error = load_adapter(&mut decoder, folder.path()).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("{problem}: `{}`", path.display())
+            );
+        }
+    }
+}
+
 /// Trains every wanted case a little, and compares the logits of what `save_and_load` returns.
 fn check(
     wanted: impl Fn(&str) -> bool,
