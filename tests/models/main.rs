@@ -29,6 +29,7 @@ mod parquet_files;
 mod plan;
 mod share;
 mod spikes;
+mod template;
 mod tokens;
 mod train;
 mod trm;

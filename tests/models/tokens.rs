@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::data::opened;
 
-fn tokenizer() -> Tokenizer {
+pub(crate) fn tokenizer() -> Tokenizer {
     let texts =
         ["What is 2 and 2? It is 4. The answer of the assistant, the words of the user."; 3];
     Tokenizer::train(texts.into_iter(), 330).unwrap()
@@ -44,7 +44,7 @@ fn talks(talks: &[(&str, &str)]) -> String {
 }
 
 /// The text of a conversation with the learned part in ⟦brackets⟧, one for each row it gives.
-fn marked(template: &str, messages: &[(Role, &str)]) -> Vec<String> {
+pub(crate) fn marked(template: &str, messages: &[(Role, &str)]) -> Vec<String> {
     let tokenizer = tokenizer();
     let template = ChatTemplate::from_source(template, &tokenizer).unwrap();
     let messages: Vec<Message> = messages

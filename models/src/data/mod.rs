@@ -22,6 +22,7 @@ use crate::{Error, Result};
 pub mod encode;
 pub mod first_rows;
 pub mod format;
+mod jinja;
 pub mod loader;
 pub mod not_text;
 pub mod outline;

@@ -1,18 +1,18 @@
 //! Conversations to text, in the words the model knows, and which of those words are the assistant's.
 //!
-//! Templates are the checkpoint's own Jinja, rendered by `hf-chat-template` with the bytes transformers gives. Which
-//! part of a rendered text an assistant's turn is, is found in one of two ways: from the template's own
-//! `{% generation %}` blocks, or by rendering the conversation up to the turn and up to its end.
+//! Templates are the checkpoint's own Jinja, rendered with the bytes transformers gives. Which part of a rendered text
+//! an assistant's turn is, is found in one of two ways: from the template's own `{% generation %}` blocks, or by
+//! rendering the conversation up to the turn and up to its end.
 //!
-//! Known limits: the date that some templates write is fixed ([`TEMPLATE_DATE`]), since a run must not depend on the
-//! day it was started; and words that spell a special token become one, as in transformers.
+//! Known limits: the date that some templates write is fixed, since a run must not depend on the day it was started; and
+//! words that spell a special token become one, as in transformers.
 
 use std::ops::Range;
 
-use hf_chat_template::{ChatTemplateField, FixedClock, RenderInput, TokenField};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    jinja::{Failure, Template},
     row::{Message, Role},
     tokenizer::{TURN_END, TURN_START, Tokenizer},
 };
@@ -23,9 +23,6 @@ pub const CHAT_ML: &str = "{% for message in messages %}{{ '<|im_start|>' + mess
     {% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}\
     {% else %}{{ message['content'] + '<|im_end|>' }}{% endif %}{{ '\\n' }}{% endfor %}\
     {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-
-/// The date that templates see as today: year, month, day.
-pub const TEMPLATE_DATE: (i64, u32, u32) = (2024, 7, 26);
 
 /// Where a template came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,9 +49,11 @@ pub struct ChatTemplate {
     pub turn_end: TurnEnd,
     /// The tokenizer's own end token, spelled out; empty when it has none.
     end: String,
-    plain: hf_chat_template::ChatTemplate,
+    plain: Template,
     /// The same with marks around the `{% generation %}` blocks, when the template has any.
-    marked: Option<hf_chat_template::ChatTemplate>,
+    marked: Option<Template>,
+    /// What asks the assistant for its turn, at the end of a prompt; empty when a template writes nothing there.
+    ask: String,
 }
 
 /// A conversation as text.
@@ -83,22 +82,23 @@ impl ChatTemplate {
     /// The template of a checkpoint, found as transformers does: `chat_template.jinja` before
     /// `tokenizer_config.json`; of a named list, the one called `default`. Without one: ChatML.
     pub fn of(tokenizer: &Tokenizer) -> Result<Self> {
-        let config = tokenizer.config()?;
-        let (source, origin, reason) = match (tokenizer.template_file(), &config.chat_template) {
+        let named = tokenizer.templates()?;
+        let default = named.iter().find(|(name, _)| name == "default");
+        let (source, origin, reason) = match (tokenizer.template_file(), default.or(named.first()))
+        {
             (Some(source), _) => {
                 let reason = "from `chat_template.jinja`".to_owned();
                 (source, TemplateOrigin::File, reason)
             }
-            (None, Some(ChatTemplateField::Single(source))) => {
-                let reason = "from `tokenizer_config.json`".to_owned();
+            (None, Some((name, source))) => {
+                let reason = match name.is_empty() {
+                    true => "from `tokenizer_config.json`".to_owned(),
+                    false => format!(
+                        "`{name}`, one of {} in `tokenizer_config.json`",
+                        named.len()
+                    ),
+                };
                 (source.as_str(), TemplateOrigin::TokenizerConfig, reason)
-            }
-            (None, Some(ChatTemplateField::Named(list))) if !list.is_empty() => {
-                let default = list.iter().find(|it| it.name == "default");
-                let (chosen, count) = (default.unwrap_or(&list[0]), list.len());
-                let name = &chosen.name;
-                let reason = format!("`{name}`, one of {count} in `tokenizer_config.json`");
-                (&*chosen.template, TemplateOrigin::TokenizerConfig, reason)
             }
             _ => {
                 let mut marks = [TURN_START, TURN_END].iter();
@@ -145,46 +145,43 @@ impl ChatTemplate {
         origin: TemplateOrigin,
         reason: &str,
     ) -> Result<Self> {
-        let config = tokenizer.config()?;
+        let special = tokenizer.named_tokens()?;
         let build = |source: &str| {
-            let (year, month, day) = TEMPLATE_DATE;
-            let mut builder =
-                hf_chat_template::ChatTemplate::builder(source).special_tokens_from(&config);
-            if let Some(clock) = FixedClock::from_ymd(year, month, day) {
-                builder = builder.clock(clock);
-            }
-            builder.build().map_err(|error| {
+            Template::compile(source, special.clone()).map_err(|problem| {
                 Error::Data(format!(
-                    "the chat template ({reason}) is not valid: {error}"
+                    "the chat template ({reason}) is not valid: {problem}"
                 ))
             })
         };
         let mut template = Self {
-            plain: build(source)?,
-            marked: marked(source).map(|source| build(&source)).transpose()?,
+            plain: build(with_blocks(source, false).as_deref().unwrap_or(source))?,
+            marked: with_blocks(source, true)
+                .map(|source| build(&source))
+                .transpose()?,
+            ask: String::new(),
             source: source.to_owned(),
             origin,
             reason: reason.to_owned(),
             turn_end: TurnEnd::default(),
-            end: config
-                .eos_token
-                .as_ref()
-                .and_then(TokenField::as_str)
+            end: special
+                .get("eos_token")
+                .and_then(|it| it.as_str())
                 .unwrap_or_default()
                 .to_owned(),
         };
+        template.ask = template.find_ask();
         template.turn_end = template.find_turn_end(tokenizer)?;
         Ok(template)
     }
 
     /// The text of a conversation.
     pub fn text(&self, messages: &[Message]) -> Result<String> {
-        render(&self.plain, messages, false)
+        self.rendered(&self.plain, messages, false)
     }
 
     /// The text that asks the model for the next turn.
     pub fn prompt(&self, messages: &[Message]) -> Result<String> {
-        render(&self.plain, messages, true)
+        self.rendered(&self.plain, messages, true)
     }
 
     /// The text of a conversation as it is learned, and which parts of it are the assistant's.
@@ -193,7 +190,7 @@ impl ChatTemplate {
     /// written (templates that drop the thoughts of past turns do): then each turn of the assistant is learned in
     /// a text of its own that ends with it, exactly as the model will see it.
     pub fn render(&self, messages: &[Message]) -> Result<Vec<Rendered>> {
-        let text = render(&self.plain, messages, false)?;
+        let text = self.rendered(&self.plain, messages, false)?;
         if let Some(learned) = self.generation_blocks(messages, &text)? {
             return Ok(vec![Rendered { text, learned }]);
         }
@@ -222,39 +219,76 @@ impl ChatTemplate {
         Ok(vec![Rendered { text, learned }])
     }
 
+    fn rendered(&self, template: &Template, messages: &[Message], ask: bool) -> Result<String> {
+        template.render(messages, ask).map_err(|failure| {
+            let problem = match failure {
+                Failure::Refused(words) => format!("refuses the conversation: {words}"),
+                Failure::Failed(problem) => format!("can’t show the conversation: {problem}"),
+            };
+            Error::Data(format!("the chat template ({}) {problem}", self.reason))
+        })
+    }
+
     /// The text up to the end of the assistant's turn `at`, of which only that turn is learned.
     fn one_turn(&self, messages: &[Message], at: usize) -> Result<Rendered> {
-        let text = render(&self.plain, &messages[..=at], false)?;
-        let prompt = match render(&self.plain, &messages[..at], true) {
-            Ok(prompt) => prompt,
-            // Many templates refuse an empty conversation; what stands before a first turn is then its own header.
-            Err(_) if at == 0 => String::new(),
-            Err(error) => return Err(error),
+        let text = self.rendered(&self.plain, &messages[..=at], false)?;
+        // Where nobody has spoken yet, templates refuse a prompt or say something of their own in it.
+        let prompt = match at {
+            0 => None,
+            _ => self.rendered(&self.plain, &messages[..at], true).ok(),
         };
-        let start = if text.starts_with(&prompt) {
-            prompt.len()
-        } else {
-            // Some prompts begin the turn with words that a finished turn does not have, such as `<think>`.
-            let before = render(&self.plain, &messages[..at], false).unwrap_or_default();
-            let content = text.rfind(messages[at].content.trim());
-            let Some(content) = content else {
-                return Err(Error::Data(format!(
-                    "the chat template writes turn {} so that its words can't be told from the rest; learn `all`, or \
-                     use another template",
-                    at + 1
-                )));
-            };
-            match text.starts_with(&before) {
-                true => common_prefix(&text, &prompt).min(content).max(before.len()),
-                // Some templates say other things before a turn once it is answered, such as where the system's words
-                // stand. What is certain then is where the words themselves begin.
-                false => content,
-            }
+        let start = match prompt.filter(|prompt| text.starts_with(prompt)) {
+            Some(prompt) => prompt.len(),
+            None => self.first_word(&messages[..=at], &text)?,
         };
         Ok(Rendered {
             learned: std::iter::once(start..text.len()).collect(),
             text,
         })
+    }
+
+    /// Where the last of `messages` begins in their `text`, when that doesn't begin with a prompt for it.
+    ///
+    /// The same with another word in its place shows where the words end, and at the latest begin. What asks for a turn
+    /// stands in front of them; a template that asks with nothing leaves the words themselves.
+    fn first_word(&self, messages: &[Message], text: &str) -> Result<usize> {
+        let Some((last, before)) = messages.split_last() else {
+            return Ok(text.len());
+        };
+        let content = last.content.trim();
+        let is_apart = |other: &&str| !content.starts_with(*other) && !content.ends_with(*other);
+        let other = Message {
+            content: ["a", "b", "c"]
+                .into_iter()
+                .find(is_apart)
+                .unwrap_or("a")
+                .to_owned(),
+            ..last.clone()
+        };
+        let other = self.rendered(&self.plain, &[before, &[other]].concat(), false)?;
+        let same = common_prefix(text, &other);
+        let same_after = common_suffix(&text[same..], &other[same..]);
+        let said = &text[..text.len() - same_after];
+        let found = said[same..].rfind(content);
+        let found = found.map_or(same, |at| same + at);
+        let before = match content.contains(&self.ask) {
+            true => &text[..found],
+            false => said,
+        };
+        let asked = before.rfind(&self.ask);
+        let asked = asked.filter(|_| !self.ask.trim().is_empty());
+        Ok(asked.map_or(found, |asked| asked + self.ask.len()))
+    }
+
+    /// What a prompt has at its end that a text has not.
+    fn find_ask(&self) -> String {
+        let messages = [Message::new(Role::User, "?")];
+        let text = self.rendered(&self.plain, &messages, false);
+        let prompt = self.rendered(&self.plain, &messages, true);
+        let (Ok(text), Ok(prompt)) = (text, prompt) else {
+            return String::new();
+        };
+        prompt[common_prefix(&text, &prompt)..].to_owned()
     }
 
     /// The parts inside `{% generation %}` blocks, when the template has such blocks.
@@ -266,7 +300,7 @@ impl ChatTemplate {
         let Some(marked) = &self.marked else {
             return Ok(None);
         };
-        let marked = render(marked, messages, false)?;
+        let marked = self.rendered(marked, messages, false)?;
         let mut plain = String::with_capacity(text.len());
         let mut blocks = Vec::new();
         for (number, part) in marked.split(MARK_START).enumerate() {
@@ -303,7 +337,7 @@ impl ChatTemplate {
             Message::new(Role::User, "?"),
             Message::new(Role::Assistant, PROBE),
         ];
-        let Ok(text) = render(&self.plain, &messages, false) else {
+        let Ok(text) = self.rendered(&self.plain, &messages, false) else {
             return Ok(TurnEnd::default());
         };
         let after = text.rsplit(PROBE).next().unwrap_or_default();
@@ -316,36 +350,6 @@ impl ChatTemplate {
     }
 }
 
-fn render(
-    template: &hf_chat_template::ChatTemplate,
-    messages: &[Message],
-    ask: bool,
-) -> Result<String> {
-    let input = RenderInput {
-        messages: messages.iter().map(library_message).collect(),
-        add_generation_prompt: ask,
-        ..RenderInput::default()
-    };
-    template.render(&input).map_err(|error| match error {
-        hf_chat_template::Error::TemplateRaised { message } => Error::Data(format!(
-            "the chat template refuses the conversation: {message}"
-        )),
-        error => Error::Data(format!(
-            "the chat template can't show the conversation: {error}"
-        )),
-    })
-}
-
-fn library_message(message: &Message) -> hf_chat_template::Message {
-    let mut made = hf_chat_template::Message::new(message.role.name(), message.content.as_str());
-    made.extra = message.extra.clone();
-    // The library has a place of its own for these; left among the rest they would appear twice.
-    if let Some(serde_json::Value::Array(calls)) = made.extra.shift_remove("tool_calls") {
-        made.tool_calls = calls;
-    }
-    made
-}
-
 fn common_prefix(a: &str, b: &str) -> usize {
     a.char_indices()
         .zip(b.chars())
@@ -353,11 +357,17 @@ fn common_prefix(a: &str, b: &str) -> usize {
         .map_or(a.len().min(b.len()), |((at, _), _)| at)
 }
 
-/// The template with marks printed inside its generation blocks, or nothing when it has none.
+fn common_suffix(a: &str, b: &str) -> usize {
+    let pairs = a.chars().rev().zip(b.chars().rev());
+    let same = pairs.take_while(|(a, b)| a == b);
+    same.map(|(letter, _)| letter.len_utf8()).sum()
+}
+
+/// The template with its generation blocks as the engine knows blocks, or nothing when it has none.
 ///
-/// The library turns a block into `{% if true %}`. Here each tag becomes two, with the mark between them, so that the
-/// white space on either side is trimmed as it was: the outer sides of the pair are the tag's own.
-fn marked(source: &str) -> Option<String> {
+/// A block is `{% if true %}`. With marks, each tag becomes two, with a mark between them, so that the white space on
+/// either side is trimmed as it was: the outer sides of the pair are the tag's own.
+fn with_blocks(source: &str, with_marks: bool) -> Option<String> {
     let mut made = String::new();
     let mut rest = source;
     let mut found = false;
@@ -373,17 +383,19 @@ fn marked(source: &str) -> Option<String> {
         );
         let word = inner.trim_matches(|it: char| it == '-' || it == '+' || it.is_whitespace());
         made += &rest[..open];
-        match word {
-            "generation" => {
-                found = true;
+        match (word, with_marks) {
+            ("generation", false) => made += &format!("{{%{left} if true {right}%}}"),
+            ("endgeneration", false) => made += &format!("{{%{left} endif {right}%}}"),
+            ("generation", true) => {
                 made +=
                     &format!("{{%{left} if true %}}{{{{ '{MARK_START}' }}}}{{% if true {right}%}}");
             }
-            "endgeneration" => {
+            ("endgeneration", true) => {
                 made += &format!("{{%{left} endif %}}{{{{ '{MARK_END}' }}}}{{% endif {right}%}}");
             }
             _ => made += &rest[open..close],
         }
+        found |= word == "generation";
         rest = &rest[close..];
     }
     found.then(|| made + rest)

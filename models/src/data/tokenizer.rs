@@ -7,8 +7,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use hf_chat_template::{TokenField, TokenizerConfig};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokenizers::{
     AddedToken,
     models::{
@@ -51,6 +50,17 @@ pub const COMPANIONS: [&str; 3] = [
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
+];
+
+/// The tokens that a checkpoint gives a name, as transformers calls them.
+const NAMED_TOKENS: [&str; 7] = [
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
 ];
 
 /// A tokenizer with its special tokens. Cheap to clone.
@@ -264,12 +274,34 @@ impl Tokenizer {
         self.hidden.binary_search(&token).is_ok()
     }
 
-    /// `tokenizer_config.json`, as the chat template wants it.
-    pub fn config(&self) -> Result<TokenizerConfig> {
-        serde_json::from_value(self.config_value()?).map_err(|error| {
-            Error::Data(format!(
-                "`tokenizer_config.json` has an unknown form: {error}"
-            ))
+    /// The tokens that the checkpoint names, such as `eos_token`, spelled out, as a chat template can write them.
+    pub fn named_tokens(&self) -> Result<Map<String, Value>> {
+        let config = self.config_value()?;
+        let spelled = NAMED_TOKENS.into_iter().filter_map(|name| {
+            let token = config.get(name)?;
+            let text = token.as_str().or_else(|| token.get("content")?.as_str());
+            Some((name.to_owned(), Value::from(text?)))
+        });
+        Ok(spelled.collect())
+    }
+
+    /// The chat templates of `tokenizer_config.json` by name. A single one has no name.
+    pub fn templates(&self) -> Result<Vec<(String, String)>> {
+        let config = self.config_value()?;
+        let named = |it: &Value| {
+            let text = |field: &str| it.get(field)?.as_str().map(str::to_owned);
+            Some((text("name")?, text("template")?))
+        };
+        let found = match config.get("chat_template") {
+            None | Some(Value::Null) => Some(Vec::new()),
+            Some(Value::String(text)) => Some(vec![(String::new(), text.clone())]),
+            Some(Value::Array(list)) => list.iter().map(named).collect(),
+            Some(_) => None,
+        };
+        found.ok_or_else(|| {
+            let problem =
+                "`chat_template` is neither a text nor a list of templates with names".to_owned();
+            Error::format(COMPANIONS[0], problem)
         })
     }
 
@@ -317,13 +349,8 @@ impl Tokenizer {
     }
 
     fn find_special_tokens(&self, folder: &Path) -> Result<SpecialTokens> {
-        let config = self.config()?;
-        let id = |field: &Option<TokenField>| {
-            field
-                .as_ref()
-                .and_then(TokenField::as_str)
-                .and_then(|token| self.token_id(token))
-        };
+        let named = self.named_tokens()?;
+        let id = |name: &str| self.token_id(named.get(name)?.as_str()?);
         let ids_in = |name: &str, field: &str| -> Result<Vec<u32>> {
             let path = folder.join(name);
             let Some(text) = read_if_there(&path)? else {
@@ -336,19 +363,19 @@ impl Tokenizer {
                 one => as_id(one).into_iter().collect(),
             })
         };
-        let mut named = ids_in("generation_config.json", "eos_token_id")?;
-        named.extend(ids_in("config.json", "eos_token_id")?);
-        let end = id(&config.eos_token).or_else(|| named.first().copied());
+        let mut ends = ids_in("generation_config.json", "eos_token_id")?;
+        ends.extend(ids_in("config.json", "eos_token_id")?);
+        let end = id("eos_token").or_else(|| ends.first().copied());
         let mut stop: Vec<u32> = Vec::new();
-        for token in end.into_iter().chain(named) {
+        for token in end.into_iter().chain(ends) {
             if !stop.contains(&token) {
                 stop.push(token);
             }
         }
         Ok(SpecialTokens {
-            begin: id(&config.bos_token),
+            begin: id("bos_token"),
             end,
-            pad: id(&config.pad_token).or(end).unwrap_or(0),
+            pad: id("pad_token").or(end).unwrap_or(0),
             stop,
         })
     }
@@ -487,7 +514,7 @@ mod tests {
             loaded.encode(TEXTS[1], true).unwrap(),
             saved.encode(TEXTS[1], true).unwrap()
         );
-        assert!(loaded.config().unwrap().chat_template.is_some());
+        assert_eq!(loaded.templates().unwrap()[0].1, "{{ messages }}");
     }
 
     #[test]

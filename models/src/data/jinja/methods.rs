@@ -1,0 +1,356 @@
+//! Filters and methods of texts that Python does otherwise than the engine, or that need a bound.
+//!
+//! Places in a text count characters, white space is Python's, and the empty text is no digit.
+
+use minijinja::{
+    Error, ErrorKind, State, Value, filters,
+    value::{Kwargs, StringInput, ValueKind, from_args},
+};
+use minijinja_contrib::pycompat;
+
+use super::{MAX_BYTES, MAX_ITEMS, MAX_WIDTH, python, too_long, width};
+
+/// A method of a value.
+pub(super) fn call(
+    state: &State,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    let Some(text) = value.as_str() else {
+        return match (value.kind(), method) {
+            (ValueKind::Seq | ValueKind::Iterable, "index") => index(value, args),
+            _ => pycompat::unknown_method_callback(state, value, method, args),
+        };
+    };
+    let made = match method {
+        "strip" => stripped(text, args, true, true)?.into(),
+        "lstrip" => stripped(text, args, true, false)?.into(),
+        "rstrip" => stripped(text, args, false, true)?.into(),
+        "replace" => replaced(text, from_args(args)?)?.into(),
+        "split" => split(text, from_args(args)?)?,
+        "rsplit" => rsplit(text, from_args(args)?)?,
+        "splitlines" => splitlines(text, from_args::<(Option<bool>,)>(args)?.0),
+        "partition" => partition(text, from_args::<(&str,)>(args)?.0, text.find(sole(args)?)),
+        "rpartition" => rpartition(text, sole(args)?),
+        "removeprefix" => text.strip_prefix(sole(args)?).unwrap_or(text).into(),
+        "removesuffix" => text.strip_suffix(sole(args)?).unwrap_or(text).into(),
+        "find" => place(text, text.find(sole(args)?)).into(),
+        "rfind" => place(text, text.rfind(sole(args)?)).into(),
+        "index" => match place(text, text.find(sole(args)?)) {
+            -1 => return Err(wrong("substring not found")),
+            at => at.into(),
+        },
+        "count" => count(text, sole(args)?).into(),
+        "join" => joined(args.first().unwrap_or(&Value::UNDEFINED), text, None)?.into(),
+        "isdigit" | "isnumeric" | "isdecimal" => every(text, char::is_numeric).into(),
+        "isalpha" => every(text, char::is_alphabetic).into(),
+        "isalnum" => every(text, char::is_alphanumeric).into(),
+        "isspace" => every(text, is_space).into(),
+        "islower" => {
+            (text.chars().any(char::is_lowercase) && !text.chars().any(char::is_uppercase)).into()
+        }
+        "isupper" => {
+            (text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase)).into()
+        }
+        "format" => {
+            check_format(text)?;
+            pycompat::unknown_method_callback(state, value, method, args)?
+        }
+        _ => pycompat::unknown_method_callback(state, value, method, args)?,
+    };
+    Ok(made)
+}
+
+/// The filter `trim`.
+pub(super) fn trim(text: &Value, letters: Option<Value>) -> Result<String, Error> {
+    let args: Vec<Value> = letters.into_iter().collect();
+    Ok(stripped(&python::text(text)?, &args, true, true)?.to_owned())
+}
+
+/// The filter `indent`.
+pub(super) fn indent(
+    text: &Value,
+    spaces: Option<Value>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    let spaces = spaces.or(options.get("width")?);
+    let first = first.or(options.get("first")?).unwrap_or(false);
+    let blank = blank.or(options.get("blank")?).unwrap_or(false);
+    options.assert_all_used()?;
+    let spaces = match spaces {
+        None => " ".repeat(4),
+        Some(it) => match it.as_str() {
+            Some(text) => text.to_owned(),
+            None => " ".repeat(width(usize::try_from(it.clone())?)?),
+        },
+    };
+    let text = python::text(text)? + "\n";
+    let lines: Vec<&str> = lines(&text).map(|(line, _)| line).collect();
+    if lines
+        .len()
+        .saturating_mul(spaces.len())
+        .saturating_add(text.len())
+        > MAX_BYTES
+    {
+        return Err(too_long());
+    }
+    let mut made = String::new();
+    for (number, line) in lines.into_iter().enumerate() {
+        if number > 0 {
+            made.push('\n');
+        }
+        if (number == 0 && first) || (number > 0 && (blank || !line.is_empty())) {
+            made += &spaces;
+        }
+        made += line;
+    }
+    Ok(made)
+}
+
+/// The filter `join`.
+pub(super) fn join(
+    list: &Value,
+    between: Option<&str>,
+    attribute: Option<&str>,
+    options: Kwargs,
+) -> Result<String, Error> {
+    let between = between.or(options.get("d")?).unwrap_or_default();
+    let attribute = attribute.or(options.get("attribute")?);
+    joined(list, between, attribute)
+}
+
+/// The filter `replace`.
+pub(super) fn replace(
+    text: &Value,
+    old: &Value,
+    new: &Value,
+    count: Option<i64>,
+) -> Result<String, Error> {
+    let (old, new) = (python::text(old)?, python::text(new)?);
+    replaced(&python::text(text)?, (&old, &new, count))
+}
+
+/// The filter `format`.
+pub(super) fn format(
+    state: &State,
+    format: StringInput<'_>,
+    args: minijinja::value::Rest<Value>,
+) -> Result<Value, Error> {
+    check_format(format.as_str())?;
+    let mut all = vec![Value::from(format.as_str())];
+    all.extend(args.iter().cloned());
+    Value::from_function(filters::format).call(state, &all)
+}
+
+/// The filter `list`; a text is a list of its letters.
+pub(super) fn list(value: &Value) -> Result<Value, Error> {
+    if let Some(text) = value.as_str() {
+        return Ok(text.chars().map(Value::from).collect());
+    }
+    if value.is_undefined() {
+        return Ok(Value::from(Vec::<Value>::new()));
+    }
+    let items: Vec<Value> = value.try_iter()?.take(MAX_ITEMS + 1).collect();
+    match items.len() > MAX_ITEMS {
+        true => Err(wrong("a list has too many items")),
+        false => Ok(Value::from(items)),
+    }
+}
+
+/// The filter `batch`.
+pub(super) fn batch(
+    state: &State,
+    list: Value,
+    count: usize,
+    fill: Option<Value>,
+) -> Result<Value, Error> {
+    filters::batch(state, list, width(count)?, fill)
+}
+
+/// The filter `slice`.
+pub(super) fn slice(
+    state: &State,
+    list: Value,
+    count: usize,
+    fill: Option<Value>,
+) -> Result<Value, Error> {
+    filters::slice(state, list, width(count)?, fill)
+}
+
+fn wrong(problem: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, problem)
+}
+
+fn sole(args: &[Value]) -> Result<&str, Error> {
+    Ok(from_args::<(&str,)>(args)?.0)
+}
+
+/// Python's white space: Unicode's and four separators of ASCII.
+fn is_space(letter: char) -> bool {
+    letter.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&letter)
+}
+
+fn every(text: &str, is: impl Fn(char) -> bool) -> bool {
+    !text.is_empty() && text.chars().all(is)
+}
+
+fn stripped<'a>(text: &'a str, args: &[Value], start: bool, end: bool) -> Result<&'a str, Error> {
+    let (letters,): (Option<&str>,) = from_args(args)?;
+    let is_cut = |letter: char| match letters {
+        Some(letters) => letters.contains(letter),
+        None => is_space(letter),
+    };
+    let text = if start {
+        text.trim_start_matches(is_cut)
+    } else {
+        text
+    };
+    Ok(if end {
+        text.trim_end_matches(is_cut)
+    } else {
+        text
+    })
+}
+
+fn replaced(text: &str, (old, new, count): (&str, &str, Option<i64>)) -> Result<String, Error> {
+    let all = text.matches(old).count();
+    let count = match count {
+        Some(count @ 0..) => all.min(usize::try_from(count).unwrap_or(all)),
+        _ => all,
+    };
+    if text.len().saturating_add(count.saturating_mul(new.len())) > MAX_BYTES {
+        return Err(too_long());
+    }
+    Ok(text.replacen(old, new, count))
+}
+
+fn joined(list: &Value, between: &str, attribute: Option<&str>) -> Result<String, Error> {
+    let mut made = String::new();
+    for (at, item) in list.try_iter()?.enumerate() {
+        if at > 0 {
+            made += between;
+        }
+        made += &match attribute {
+            Some(attribute) => python::text(&item.get_attr(attribute)?)?,
+            None => python::text(&item)?,
+        };
+        if made.len() > MAX_BYTES {
+            return Err(too_long());
+        }
+    }
+    Ok(made)
+}
+
+/// A place in bytes as Python counts it: in characters, -1 for none.
+fn place(text: &str, at: Option<usize>) -> i64 {
+    at.map_or(-1, |at| text[..at].chars().count() as i64)
+}
+
+fn count(text: &str, what: &str) -> usize {
+    match what.is_empty() {
+        true => text.chars().count() + 1,
+        false => text.matches(what).count(),
+    }
+}
+
+fn index(list: &Value, args: &[Value]) -> Result<Value, Error> {
+    let (what,): (&Value,) = from_args(args)?;
+    let at = list.try_iter()?.position(|item| item == *what);
+    at.map(Value::from)
+        .ok_or_else(|| wrong("the value is not in the list"))
+}
+
+fn split(text: &str, (between, most): (Option<&str>, Option<i64>)) -> Result<Value, Error> {
+    let most = most
+        .and_then(|it| usize::try_from(it).ok())
+        .unwrap_or(usize::MAX);
+    match between {
+        Some("") => Err(wrong("the separator is empty")),
+        Some(between) => Ok(text.splitn(most.saturating_add(1), between).collect()),
+        None => {
+            let mut parts = Vec::new();
+            let mut rest = text.trim_start_matches(is_space);
+            while !rest.is_empty() {
+                let end = match parts.len() < most {
+                    true => rest.find(is_space).unwrap_or(rest.len()),
+                    false => rest.len(),
+                };
+                let (part, after) = rest.split_at(end);
+                parts.push(part);
+                rest = after.trim_start_matches(is_space);
+            }
+            Ok(parts.into_iter().collect())
+        }
+    }
+}
+
+fn rsplit(text: &str, (between, most): (Option<&str>, Option<i64>)) -> Result<Value, Error> {
+    let most = most.and_then(|it| usize::try_from(it).ok());
+    let (Some(between), Some(most)) = (between, most) else {
+        return split(text, (between, None));
+    };
+    if between.is_empty() {
+        return Err(wrong("the separator is empty"));
+    }
+    let mut parts: Vec<&str> = text.rsplitn(most.saturating_add(1), between).collect();
+    parts.reverse();
+    Ok(parts.into_iter().collect())
+}
+
+fn partition(text: &str, between: &str, at: Option<usize>) -> Value {
+    let parts = match at {
+        Some(at) => [&text[..at], between, &text[at + between.len()..]],
+        None => [text, "", ""],
+    };
+    parts.into_iter().collect()
+}
+
+fn rpartition(text: &str, between: &str) -> Value {
+    match text.rfind(between) {
+        Some(at) => partition(text, between, Some(at)),
+        None => ["", "", text].into_iter().collect(),
+    }
+}
+
+fn splitlines(text: &str, keep: Option<bool>) -> Value {
+    let shown = |(line, whole)| if keep == Some(true) { whole } else { line };
+    lines(text).map(shown).collect()
+}
+
+/// Lines as Python finds them, without and with what ends them.
+fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let is_end = |letter| {
+        matches!(
+            letter,
+            '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'
+                ..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}'
+        )
+    };
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = rest.find(is_end);
+        let line = &rest[..end.unwrap_or(rest.len())];
+        let after = rest[line.len()..].chars().next().map_or(0, char::len_utf8);
+        let after = if rest[line.len()..].starts_with("\r\n") {
+            2
+        } else {
+            after
+        };
+        let whole = &rest[..line.len() + after];
+        rest = &rest[whole.len()..];
+        (!whole.is_empty()).then_some((line, whole))
+    })
+}
+
+/// Refuses a format whose fields are wider than any text.
+fn check_format(format: &str) -> Result<(), Error> {
+    let mut numbers = format.split(|letter: char| !letter.is_ascii_digit());
+    let most = MAX_WIDTH.to_string().len();
+    match numbers.any(|it| it.len() >= most) {
+        true => Err(wrong("a format has a field that is too wide")),
+        false => Ok(()),
+    }
+}
