@@ -21,13 +21,15 @@ impl<K: Kind> Resolver<'_, K> {
         let request = &self.request.run.batch;
         let (length, available) = (basis.length, basis.rows);
         let device = device_defaults(self.facts.device.device.kind).batch_rows;
+        let of_device = || Chosen::new(device.value, device.reason);
+        let at_once = basis.batch_rows.clone().unwrap_or_else(of_device);
         let suits = (basis.units_per_step / length.max(1)).max(1);
         let usual = match available.max(1) {
-            rows if rows < device.value.min(suits) => Chosen::new(rows, "there is no more data"),
-            _ if suits < device.value => {
+            rows if rows < at_once.value.min(suits) => Chosen::new(rows, "there is no more data"),
+            _ if suits < at_once.value => {
                 Chosen::new(suits, "more would be too much for one update")
             }
-            _ => Chosen::new(device.value, device.reason),
+            _ => at_once,
         };
         let batches = |rows: usize| {
             let wanted = basis.units_per_step / (rows * length).max(1);
