@@ -23,11 +23,11 @@ pub mod language;
 pub mod puzzle;
 pub mod starter;
 
-use kinds::Language;
+use kinds::{Language, Puzzle};
 
 /// What stands for each kind: one line in here, and a name in the list below.
 pub mod kinds {
-    pub use super::language::Language;
+    pub use super::{language::Language, puzzle::Puzzle};
 }
 
 /// The field of a run file that names the kind. Absent, it is language, as in all files from before there were others.
@@ -122,7 +122,7 @@ macro_rules! kinds {
     };
 }
 
-kinds!($ Language);
+kinds!($ Language, Puzzle);
 
 /// The name of the kind that a tree of fields is about, and the tree without it.
 fn named(tree: &Value) -> Result<(String, Value), Problem> {
@@ -254,7 +254,9 @@ mod tests {
             serde_json::from_str::<AnyRequest>(&written).unwrap(),
             request
         );
-        let TaskRequest::Language(task) = request.task;
+        let TaskRequest::Language(task) = request.task else {
+            panic!("a request is about language unless it says otherwise");
+        };
         let tokenizer = task.scratch.unwrap().tokenizer;
         assert_eq!(tokenizer, Some(TokenizerSource::Trained));
     }

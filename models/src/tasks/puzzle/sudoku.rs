@@ -8,6 +8,8 @@ use crate::random::Random;
 
 /// The most digits.
 pub const MAX_SIZE: usize = 25;
+/// The most digits of a grid all of whose looks are compared.
+const MAX_CANONICAL: usize = 9;
 /// How many looks a search may take at a puzzle before it is given up. The hardest 9 by 9 take some thousands.
 const MAX_LOOKS: usize = 1_000_000;
 
@@ -47,7 +49,9 @@ impl Sudoku {
         if size * size != cells || !(4..=MAX_SIZE).contains(&size) {
             return None;
         }
-        let box_rows = (2..=size.isqrt()).rev().find(|rows| size.is_multiple_of(*rows))?;
+        let box_rows = (2..=size.isqrt())
+            .rev()
+            .find(|rows| size.is_multiple_of(*rows))?;
         Some(Self {
             size,
             box_rows,
@@ -130,6 +134,51 @@ impl Sudoku {
         (puzzle, solution, rating)
     }
 
+    /// The look of a grid that comes first of all its looks, its digits counted as they appear: the same for all of them. Of more
+    /// than 9 digits there are too many looks, and only the digits are counted.
+    pub fn canonical(self, grid: &[u8]) -> Vec<u8> {
+        let turned: Vec<u8> = (0..self.cells())
+            .map(|cell| grid[cell % self.size * self.size + cell / self.size])
+            .collect();
+        let is_square = self.box_rows == self.box_columns;
+        let grids = if is_square {
+            vec![grid, &turned]
+        } else {
+            vec![grid]
+        };
+        let lines = |of_box| match self.size <= MAX_CANONICAL {
+            true => orders(self.size, of_box),
+            false => vec![(0..self.size).collect()],
+        };
+        let (rows, columns) = (lines(self.box_rows), lines(self.box_columns));
+        let mut first = vec![u8::MAX; self.cells()];
+        let mut look = vec![0; self.cells()];
+        for grid in grids {
+            for rows in &rows {
+                for columns in &columns {
+                    let lines = rows
+                        .iter()
+                        .flat_map(|row| columns.iter().map(move |column| row * self.size + column));
+                    let (mut digits, mut known, mut is_less) = ([0; MAX_SIZE + 1], 0, false);
+                    let is_first = lines.zip(0..).all(|(from, to): (usize, usize)| {
+                        let digit = usize::from(grid[from]);
+                        if digit > 0 && digits[digit] == 0 {
+                            known += 1;
+                            digits[digit] = known;
+                        }
+                        look[to] = digits[digit];
+                        is_less |= look[to] < first[to];
+                        is_less || look[to] == first[to]
+                    });
+                    if is_first {
+                        first.copy_from_slice(&look);
+                    }
+                }
+            }
+        }
+        first
+    }
+
     /// The same puzzle with other digits, turned, and with its bands, rows, stacks and columns in another order: a way to look at
     /// grids, drawn at random.
     pub fn look(self, random: &mut Random) -> Look {
@@ -149,7 +198,10 @@ impl Sudoku {
             }
             lines
         };
-        let (rows, columns) = (lines(self.box_rows, random), lines(self.box_columns, random));
+        let (rows, columns) = (
+            lines(self.box_rows, random),
+            lines(self.box_columns, random),
+        );
         let from = |cell: usize| {
             let (row, column) = (rows[cell / self.size], columns[cell % self.size]);
             match turns {
@@ -231,7 +283,11 @@ impl Search {
             let left = self.left(cell);
             let count = left.count_ones() as usize;
             let fewest = best.as_ref().map_or(usize::MAX, Vec::len);
-            ties = if count < fewest { 1 } else { ties + usize::from(count == fewest) };
+            ties = if count < fewest {
+                1
+            } else {
+                ties + usize::from(count == fewest)
+            };
             if count < fewest || (count == fewest && random.below(ties) == 0) {
                 best = Some(digits(left).map(|digit| (cell, digit)).collect());
             }
@@ -281,6 +337,45 @@ impl Search {
     }
 }
 
+/// All orders of `size` lines that keep those of a box together.
+fn orders(size: usize, of_box: usize) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new()];
+    for bands in permutations(size / of_box) {
+        let mut some = vec![Vec::new()];
+        for band in bands {
+            let within = permutations(of_box);
+            some = some
+                .iter()
+                .flat_map(|begun: &Vec<usize>| {
+                    within.iter().map(move |order| {
+                        let lines = order.iter().map(|line| band * of_box + line);
+                        begun.iter().copied().chain(lines).collect()
+                    })
+                })
+                .collect();
+        }
+        all.extend(some);
+    }
+    all.retain(|order| !order.is_empty());
+    all
+}
+
+fn permutations(count: usize) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new()];
+    for next in 0..count {
+        let insert = |order: &Vec<usize>| {
+            let at = |place: usize| {
+                let mut order = order.clone();
+                order.insert(place, next);
+                order
+            };
+            (0..=order.len()).map(at).collect::<Vec<_>>()
+        };
+        all = all.iter().flat_map(insert).collect();
+    }
+    all
+}
+
 /// The digits of bits.
 fn digits(bits: u32) -> impl Iterator<Item = u8> {
     (1..=MAX_SIZE as u8).filter(move |digit| bits & (1 << digit) != 0)
@@ -298,12 +393,18 @@ mod tests {
     #[test]
     fn a_published_puzzle_has_its_published_solution() {
         // The example of the article about Sudoku in the English Wikipedia.
-        let puzzle = grid("53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79");
-        let solution = grid("534678912672195348198342567859761423426853791713924856961537284287419635345286179");
+        let puzzle = grid(
+            "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79",
+        );
+        let solution = grid(
+            "534678912672195348198342567859761423426853791713924856961537284287419635345286179",
+        );
         let shape = Sudoku::of_cells(81).unwrap();
         let mut random = Random::new(1);
         match shape.solve(&puzzle, &mut random) {
-            Solutions::One { grid, dead_ends } => assert_eq!((grid, dead_ends), (solution.clone(), 0)),
+            Solutions::One { grid, dead_ends } => {
+                assert_eq!((grid, dead_ends), (solution.clone(), 0))
+            }
             other => panic!("{other:?}"),
         }
         let mut open = puzzle.clone();
@@ -333,6 +434,24 @@ mod tests {
         }
         assert_eq!(Sudoku::of_cells(49), None);
         assert_eq!(Sudoku::of_cells(17), None);
+    }
+
+    #[test]
+    fn all_looks_of_a_puzzle_have_one_canonical_look() {
+        let mut random = Random::new(9);
+        for cells in [16, 36] {
+            let shape = Sudoku::of_cells(cells).unwrap();
+            let puzzles = [(); 2].map(|()| shape.make(0, &mut random).0);
+            let forms = puzzles.each_ref().map(|it| shape.canonical(it));
+            assert_ne!(forms[0], forms[1]);
+            for _ in 0..5 {
+                let look = shape.look(&mut random).of(&puzzles[0]);
+                assert_eq!(shape.canonical(&look), forms[0]);
+            }
+        }
+        let shape = Sudoku::of_cells(81).unwrap();
+        assert_eq!(orders(9, 3).len(), 1296);
+        assert_eq!(orders(shape.size, shape.box_rows)[0].len(), 9);
     }
 
     #[test]

@@ -1,0 +1,73 @@
+//! What a run that learns puzzles will take, from the shape of the model.
+//!
+//! Letters: b slots at once, l places, d width, f and f' widths of the feed-forward parts beside the width and beside the places.
+//! Only the last cycle is kept for the way back, so how long a puzzle is thought about changes nothing.
+
+use super::request::PuzzlePlan;
+use crate::{
+    arch::trm::TrmConfig,
+    train::{
+        estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},
+        plan::TrainPlan,
+    },
+};
+
+/// The estimate for a plan that trains a model of this shape.
+pub(super) fn estimate(plan: &TrainPlan<PuzzlePlan>, config: &TrmConfig) -> Estimate {
+    use MemoryGroup::*;
+    let run = &plan.run;
+    let count = |shape: &[usize]| shape.iter().product::<usize>() as u64;
+    let learned = config.weights().into_iter();
+    let parameters: u64 = learned.map(|(_, shape, _)| count(&shape)).sum();
+    let number_bytes = run.dtype.compute.bytes() as u64;
+    let rows = run.batch.rows as u64;
+    let calls = (config.l_cycles + 1) as u64;
+    let state_bytes = rows * (config.places() * config.hidden_size) as u64 * number_bytes;
+    let kept = rows * calls * config.l_layers as u64 * kept_numbers(config) * number_bytes;
+    let carried = 2 * state_bytes * run.batch.accumulate as u64;
+    let copies = 1 + run.optimizer.moments() + u64::from(run.ema > 0.0);
+    let gradients = parameters * 4;
+    let used = parameters * 4 * (1 + copies) + kept + carried + 6 * state_bytes;
+    let parts = [
+        (Weights, "weights", parameters * 4),
+        (Training, "gradients", gradients),
+        (Training, "optimizer", parameters * 4 * (copies - 1)),
+        (Activations, "the last cycle", kept),
+        (Activations, "states", carried + 6 * state_bytes),
+        (Rest, "program and spare", program_bytes(run.device, used)),
+    ];
+    // Forward through all cycles, back through the last; a product is a multiplication and an addition for each weight it meets.
+    let passes = (config.h_cycles as f64 + 2.0) * calls as f64;
+    let per_row = passes * config.l_layers as f64 * products(config);
+    Estimate {
+        parameters,
+        trainable_parameters: parameters,
+        parts: parts
+            .map(|(group, name, bytes)| MemoryPart::new(group, name, bytes))
+            .to_vec(),
+        operations: 2.0 * per_row * (rows * run.batch.accumulate as u64) as f64 * run.steps as f64,
+    }
+}
+
+/// Numbers of a puzzle that a block keeps for the way back.
+fn kept_numbers(config: &TrmConfig) -> u64 {
+    let (l, d) = (config.places(), config.hidden_size);
+    // The sums before both norms, gate, up and their product.
+    let mlp = l * (3 * d + 3 * config.inner(d));
+    let mix = match config.mlp_t {
+        true => d * (4 * l + 3 * config.inner(l)),
+        false => 7 * l * d + 2 * config.num_heads * l * l,
+    };
+    (mlp + mix) as u64
+}
+
+/// Multiplications of a block for a puzzle.
+fn products(config: &TrmConfig) -> f64 {
+    let (l, d) = (config.places() as f64, config.hidden_size as f64);
+    let mlp = 3.0 * l * d * config.inner(config.hidden_size) as f64;
+    let mix = match config.mlp_t {
+        true => 3.0 * d * l * config.inner(config.places()) as f64,
+        false => 4.0 * l * d * d + 2.0 * l * l * d,
+    };
+    mlp + mix
+}

@@ -1,0 +1,113 @@
+//! What a person asks of a run that learns puzzles, and what is planned, beside what every run is asked and plans.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    arch::trm::{Positions, TrmConfig},
+    ops::classify::Squash,
+    train::tree::Part,
+};
+
+/// The part of a request that is about puzzles.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PuzzleRequest {
+    /// The settings to begin with, by name.
+    pub recipe: Option<String>,
+    /// What to learn from.
+    pub data: PuzzleDataRequest,
+    /// The model: what is set replaces what the recipe has.
+    pub trm: ModelRequest,
+    /// The table with a vector for each puzzle.
+    pub table: TableRequest,
+    /// How much of each label is shared among all symbols.
+    pub label_smoothing: Option<f64>,
+}
+
+impl Part for PuzzleRequest {}
+
+/// What to learn from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PuzzleDataRequest {
+    /// Tables of puzzles, and folders with `train.csv` and `test.csv`.
+    pub files: Vec<PathBuf>,
+    /// The share kept aside to measure with, where no folder has a `test.csv`.
+    pub held_out: Option<f64>,
+    /// Whether each puzzle is seen in another look each time.
+    pub augment: Option<bool>,
+}
+
+/// The shape of a model. The names are those of the reference.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "they are those of `TrmConfig`")]
+pub struct ModelRequest {
+    pub hidden_size: Option<usize>,
+    pub num_heads: Option<usize>,
+    pub expansion: Option<f64>,
+    #[serde(rename = "L_layers")]
+    pub l_layers: Option<usize>,
+    #[serde(rename = "H_cycles")]
+    pub h_cycles: Option<usize>,
+    #[serde(rename = "L_cycles")]
+    pub l_cycles: Option<usize>,
+    pub mlp_t: Option<bool>,
+    pub pos_encodings: Option<Positions>,
+    pub puzzle_emb_ndim: Option<usize>,
+    pub puzzle_emb_len: Option<usize>,
+    pub halt_max_steps: Option<usize>,
+    pub halt_exploration_prob: Option<f64>,
+    pub rms_norm_eps: Option<f64>,
+    pub rope_theta: Option<f64>,
+    pub loss: Option<Squash>,
+}
+
+/// The table with a vector for each puzzle.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TableRequest {
+    /// Its learning rate.
+    pub learning_rate: Option<f64>,
+    /// How much a row shrinks when it is in a batch.
+    pub weight_decay: Option<f64>,
+}
+
+/// The part of a plan that is about puzzles.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PuzzlePlan {
+    /// The settings that were begun with.
+    pub recipe: String,
+    /// What to learn from.
+    pub data: PuzzleDataPlan,
+    /// The model.
+    pub trm: TrmConfig,
+    /// The table with a vector for each puzzle.
+    pub table: TablePlan,
+    /// How much of each label is shared among all symbols.
+    pub label_smoothing: f64,
+}
+
+impl Part for PuzzlePlan {}
+
+/// What to learn from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PuzzleDataPlan {
+    /// Tables of puzzles, and folders with `train.csv` and `test.csv`.
+    pub files: Vec<PathBuf>,
+    /// The share kept aside to measure with, where no folder has a `test.csv`.
+    pub held_out: f64,
+    /// Whether each puzzle is seen in another look each time.
+    pub augment: bool,
+}
+
+/// The table with a vector for each puzzle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TablePlan {
+    /// Its learning rate.
+    pub learning_rate: f64,
+    /// How much a row shrinks when it is in a batch.
+    pub weight_decay: f64,
+}

@@ -1,0 +1,184 @@
+//! What learns, and from what: the recipe, the model, the data.
+
+use serde_json::json;
+
+use super::{
+    Puzzle, PuzzleFacts,
+    recipe::{Recipe, recipes},
+    request::*,
+};
+use crate::{
+    arch::trm::{Positions, TrmConfig},
+    error::Error,
+    ops::classify::Squash,
+    train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
+};
+
+type Resolver<'a> = AnyResolver<'a, Puzzle>;
+
+/// The share of puzzles that is kept aside to measure with.
+pub(super) const HELD_OUT: f64 = 0.1;
+/// Grids of so many cells and fewer are a first lesson.
+const SMALL_CELLS: usize = 36;
+
+/// The part of a plan that is about puzzles, and what the rest is chosen by.
+pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
+    let request = &resolver.request.task;
+    let facts = resolver.facts.task;
+    if request.data.files.is_empty() {
+        resolver.problem(
+            "data.files",
+            "is missing: name a table of puzzles, or a folder with a train.csv",
+        );
+    }
+    let recipe = resolver.recipe(&facts);
+    let trm = resolver.trm(recipe, &facts);
+    let data = resolver.puzzle_data();
+    let table = resolver.table(recipe);
+    let smoothing = &resolver.request.task.label_smoothing;
+    let label_smoothing = resolver.take("label_smoothing", smoothing, || {
+        of_recipe(recipe, recipe.label_smoothing)
+    });
+    resolver.within("label_smoothing", label_smoothing, 0.0, 0.9);
+    let why = || of_recipe(recipe, ()).why;
+    let steps = |value: usize| Chosen::new(json!(value), why());
+    let number = |value: f64| Chosen::new(json!(value), why());
+    let basis = Basis {
+        length: 1,
+        rows: facts.rows,
+        held_out_rows: facts.held_out_rows,
+        units_per_step: recipe.rows,
+        batch_rows: Some(of_recipe(recipe, recipe.rows)),
+        epochs: Chosen::new(
+            recipe.steps as f64 * recipe.rows as f64 / facts.rows.max(1) as f64,
+            why(),
+        ),
+        learning_rate: of_recipe(recipe, recipe.learning_rate),
+        weight_decay: of_recipe(recipe, recipe.weight_decay),
+        beta2: of_recipe(recipe, 0.95),
+        usual: vec![
+            ("schedule.kind", Chosen::new(json!("constant"), why())),
+            (
+                "schedule.warmup_steps",
+                steps(recipe.warmup_steps.min(recipe.steps / 2)),
+            ),
+            ("schedule.min_ratio", number(1.0)),
+            ("optimizer.kind", Chosen::new(json!("adam_atan2"), why())),
+            ("clip_norm", number(0.0)),
+            ("ema", number(recipe.ema)),
+        ],
+    };
+    let plan = PuzzlePlan {
+        recipe: recipe.name.clone(),
+        data,
+        trm,
+        table,
+        label_smoothing,
+    };
+    (plan, basis)
+}
+
+fn of_recipe<T>(recipe: &Recipe, value: T) -> Chosen<T> {
+    Chosen::new(value, format!("the recipe “{}”", recipe.name))
+}
+
+impl Resolver<'_> {
+    fn recipe(&mut self, facts: &PuzzleFacts) -> &'static Recipe {
+        let all = recipes();
+        let suits = match facts.cells {
+            0..=SMALL_CELLS => ("lesson", "small grids are learned by a small model"),
+            _ => (
+                "sudoku-mlp",
+                "the settings of the paper for grids of this size",
+            ),
+        };
+        let asked = &self.request.task.recipe;
+        let name = self.take("recipe", asked, || Chosen::new(suits.0.to_owned(), suits.1));
+        if let Some(found) = all.iter().find(|it| it.name == name) {
+            return found;
+        }
+        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+        self.problem(
+            "recipe",
+            format!("is {name}, and has to be one of {}", names.join(", ")),
+        );
+        &all[0]
+    }
+
+    fn trm(&mut self, recipe: &'static Recipe, facts: &PuzzleFacts) -> TrmConfig {
+        let request = &self.request.task.trm;
+        let usual = &recipe.model;
+        macro_rules! take {
+            ($name:literal, $field:ident, $otherwise:expr) => {
+                self.take(concat!("trm.", $name), &request.$field, || {
+                    of_recipe(recipe, usual.$field.unwrap_or($otherwise))
+                })
+            };
+        }
+        let hidden_size = take!("hidden_size", hidden_size, 128);
+        let config = TrmConfig {
+            vocab_size: facts.symbols,
+            seq_len: facts.cells,
+            num_puzzle_identifiers: 1,
+            hidden_size,
+            num_heads: take!("num_heads", num_heads, 4),
+            expansion: take!("expansion", expansion, 4.0),
+            l_layers: take!("L_layers", l_layers, 2),
+            h_cycles: take!("H_cycles", h_cycles, 3),
+            l_cycles: take!("L_cycles", l_cycles, 6),
+            mlp_t: take!("mlp_t", mlp_t, true),
+            pos_encodings: take!("pos_encodings", pos_encodings, Positions::None),
+            puzzle_emb_ndim: self.take("trm.puzzle_emb_ndim", &request.puzzle_emb_ndim, || {
+                Chosen::new(hidden_size, "as wide as the model")
+            }),
+            puzzle_emb_len: take!("puzzle_emb_len", puzzle_emb_len, 1),
+            halt_max_steps: take!("halt_max_steps", halt_max_steps, 16),
+            halt_exploration_prob: take!("halt_exploration_prob", halt_exploration_prob, 0.1),
+            rms_norm_eps: take!("rms_norm_eps", rms_norm_eps, 1e-5),
+            rope_theta: take!("rope_theta", rope_theta, 1e4),
+            loss: take!("loss", loss, Squash::Stablemax),
+        };
+        // Without data there is no shape, which is said of the data.
+        if facts.cells > 0
+            && let Err(Error::Setting { field, problem }) = config.check()
+        {
+            self.problem(&format!("trm.{field}"), problem);
+        }
+        config
+    }
+
+    fn puzzle_data(&mut self) -> PuzzleDataPlan {
+        let request = &self.request.task.data;
+        let held_out = self.take("data.held_out", &request.held_out, || {
+            Chosen::new(HELD_OUT, "enough to measure with; a folder with a test.csv keeps none of its train.csv aside")
+        });
+        self.within("data.held_out", held_out, 0.0, 0.5);
+        let augment = self.take("data.augment", &request.augment, || {
+            Chosen::new(
+                true,
+                "other digits and other orders of rows and columns make new puzzles of each",
+            )
+        });
+        PuzzleDataPlan {
+            files: request.files.clone(),
+            held_out,
+            augment,
+        }
+    }
+
+    fn table(&mut self, recipe: &'static Recipe) -> TablePlan {
+        let request = &self.request.task.table;
+        let learning_rate = self.take("table.learning_rate", &request.learning_rate, || {
+            of_recipe(recipe, recipe.learning_rate)
+        });
+        self.within("table.learning_rate", learning_rate, 0.0, 10.0);
+        let weight_decay = self.take("table.weight_decay", &request.weight_decay, || {
+            of_recipe(recipe, recipe.table_weight_decay)
+        });
+        self.within("table.weight_decay", weight_decay, 0.0, 10.0);
+        TablePlan {
+            learning_rate,
+            weight_decay,
+        }
+    }
+}
