@@ -15,7 +15,7 @@ use models::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    Ended,
+    Ended, puzzles,
     terminal::{Terminal, table},
 };
 use crate::{
@@ -42,6 +42,9 @@ pub(super) struct Arguments {
 enum Command {
     /// Show how files are read, what is wrong with them, how long their rows are, and one example.
     Inspect(Inspect),
+    /// Make puzzles to learn from.
+    #[command(subcommand)]
+    Build(puzzles::Build),
 }
 
 #[derive(Debug, clap::Args)]
@@ -91,7 +94,10 @@ pub(super) fn pair(words: &str) -> Result<(String, String), String> {
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    let Command::Inspect(asked) = arguments.command;
+    let asked = match arguments.command {
+        Command::Inspect(asked) => asked,
+        Command::Build(build) => return puzzles::build(build, terminal),
+    };
     let request = DataRequest {
         paths: asked.files,
         format: asked.format,

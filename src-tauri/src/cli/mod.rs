@@ -7,6 +7,7 @@ mod data;
 mod device;
 mod exhibit;
 mod hub;
+mod puzzles;
 mod runs;
 mod starter;
 mod terminal;

@@ -1,0 +1,90 @@
+//! `anneal data build`: puzzles of our own.
+
+use std::{ops::ControlFlow, path::PathBuf};
+
+use models::{
+    figures::counted,
+    tasks::puzzle::{make, sudoku::Sudoku},
+};
+
+use super::{Ended, terminal::Terminal};
+use crate::wire::error::{AppError, Result};
+
+/// Something to build.
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Build {
+    /// Sudoku with one solution each, made here from a seed. No held-out puzzle is one to learn from seen otherwise.
+    Sudoku(BuildSudoku),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct BuildSudoku {
+    /// The folder to write train.csv and test.csv into.
+    folder: PathBuf,
+    /// Digits of a grid: 4, 6, 8 or 9.
+    #[arg(long, default_value_t = 4)]
+    size: usize,
+    /// How many puzzles to learn from.
+    #[arg(long, default_value_t = 1000)]
+    train: usize,
+    /// How many to measure with.
+    #[arg(long, default_value_t = 200)]
+    held_out: usize,
+    /// Give at least so many cells. Without it, as few as one solution needs.
+    #[arg(long, default_value_t = 0)]
+    givens: usize,
+    /// The least rating: how often a search takes a wrong way.
+    #[arg(long, default_value_t = 0)]
+    min_rating: usize,
+    /// Where all randomness starts.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+}
+
+pub(super) fn build(build: Build, terminal: &Terminal) -> Result<Ended> {
+    let Build::Sudoku(asked) = build;
+    let shape = Sudoku::of_cells(asked.size.saturating_mul(asked.size));
+    let shape = shape.filter(|it| it.size <= 9);
+    let wrong = || {
+        AppError::failed(format!(
+            "there is no Sudoku of {} digits to build: 4, 6, 8 and 9 are there",
+            asked.size
+        ))
+    };
+    let order = make::Order {
+        shape: shape.ok_or_else(wrong)?,
+        count: asked.train.saturating_add(asked.held_out),
+        givens: asked.givens,
+        min_rating: asked.min_rating,
+        seed: asked.seed,
+    };
+    if asked.train == 0 || order.count > MAX_BUILT {
+        return Err(AppError::failed(format!(
+            "{} puzzles to learn from can’t be built: at least 1, and {MAX_BUILT} in all",
+            asked.train
+        )));
+    }
+    let made = make::make(&order, &mut |_| ControlFlow::Continue(()))?;
+    make::write(&made, asked.held_out, &asked.folder)?;
+    if terminal.json {
+        let built = serde_json::json!({"folder": asked.folder, "train": asked.train, "held_out": asked.held_out});
+        terminal.json(&built)?;
+        return Ok(Ended::Done);
+    }
+    terminal.line(format_args!(
+        "{} to learn from and {} to measure with in {}",
+        counted(asked.train as u64, "puzzle"),
+        asked.held_out,
+        asked.folder.display()
+    ));
+    let hardest = made.iter().map(|it| it.rating).max().unwrap_or(0);
+    let easy = made.iter().filter(|it| it.rating == 0).count();
+    let easy = easy as f64 / made.len() as f64 * 100.0;
+    terminal.line(format_args!(
+        "rating: {easy:.0} % need no search; the hardest takes {hardest} wrong ways"
+    ));
+    Ok(Ended::Done)
+}
+
+/// The most puzzles that are built at once.
+const MAX_BUILT: usize = 1_000_000;
