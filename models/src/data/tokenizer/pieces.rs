@@ -42,9 +42,10 @@ pub(super) fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Option<Vec<u32
         located(tokenizer, text, begin, ends[number])
     };
     let is_byte_pair = matches!(tokenizer.library.get_model(), ModelWrapper::BPE(_));
-    let is_seam = |at: usize| {
-        let around = &text.as_bytes()[at.saturating_sub(1)..=at];
-        is_byte_pair || around.iter().any(u8::is_ascii_whitespace)
+    // A word begins with a space, or after one that is in no token. A line end can stand within a word.
+    let is_seam = |after: usize, begin: usize| {
+        let is_space = |at: usize| text.as_bytes().get(at) == Some(&b' ');
+        is_byte_pair || is_space(begin) || (after < begin && is_space(begin - 1))
     };
     let mut tokens = Vec::new();
     let mut left = Located::default();
@@ -85,12 +86,12 @@ fn located(tokenizer: &Tokenizer, text: &str, begin: usize, end: usize) -> Resul
     Ok(located)
 }
 
-/// How many tokens of `left` stand before the first stretch on which both agree, and how many of `right`. The stretch
-/// begins at a byte that `is_seam`.
+/// How many tokens of `left` stand before the first stretch on which both agree, and how many of `right`. Where the token
+/// before it ends, and where it begins, is a seam.
 fn seam(
     left: &Located,
     right: &Located,
-    is_seam: impl Fn(usize) -> bool,
+    is_seam: impl Fn(usize, usize) -> bool,
 ) -> Option<(usize, usize)> {
     let first = right.spans.first()?.0;
     let mut at = left.spans.partition_point(|span| span.0 < first);
@@ -103,8 +104,11 @@ fn seam(
         let agreed = pairs.zip(others).take_while(|(a, b)| a == b).count();
         let agreed_to = left.spans[at + agreed.saturating_sub(1)].1;
         let is_long = agreed > 0 && agreed_to.saturating_sub(begin) >= AGREEMENT;
+        let after = at
+            .checked_sub(1)
+            .map_or(begin, |before| left.spans[before].1);
         match is_long {
-            true if !is_within_letter && is_seam(begin) => return Some((at, other)),
+            true if !is_within_letter && is_seam(after, begin) => return Some((at, other)),
             true => at += 1,
             false => at += agreed.max(1),
         }
@@ -215,7 +219,8 @@ mod tests {
         let library = tokenizers::Tokenizer::from_bytes(text.to_string()).unwrap();
         let tokenizer = Tokenizer::assemble(library, Default::default());
         let mut random = Random::new(7);
-        let mut line = || "=".repeat(random.below(7000)) + *random.choose(&["a", " ", "a a "]);
+        let mut line =
+            || "=".repeat(random.below(7000)) + *random.choose(&["a", " ", "a a ", "\n"]);
         let text: String = (0..100).map(|_| line()).collect();
         let whole = tokenizer.encode_whole(&text, true).unwrap();
         assert!(tokenizer.encode(&text, true).unwrap() == whole);
