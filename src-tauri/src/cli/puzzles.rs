@@ -24,15 +24,15 @@ pub(super) struct BuildSudoku {
     /// Digits of a grid: 4, 6, 8 or 9.
     #[arg(long, default_value_t = 4)]
     size: usize,
-    /// How many puzzles to learn from.
-    #[arg(long, default_value_t = 1000)]
+    /// How many puzzles to learn from. Of 4 digits there are a few hundred.
+    #[arg(long, default_value_t = 300)]
     train: usize,
     /// How many to measure with.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 60)]
     held_out: usize,
-    /// Give at least so many cells. Without it, as few as one solution needs.
-    #[arg(long, default_value_t = 0)]
-    givens: usize,
+    /// Give at least so many cells. Without it, as few as one solution needs, and up to 9 of 4 digits, so that there are enough.
+    #[arg(long)]
+    givens: Option<usize>,
     /// The least rating: how often a search takes a wrong way.
     #[arg(long, default_value_t = 0)]
     min_rating: usize,
@@ -54,7 +54,11 @@ pub(super) fn build(build: Build, terminal: &Terminal) -> Result<Ended> {
     let order = make::Order {
         shape: shape.ok_or_else(wrong)?,
         count: asked.train.saturating_add(asked.held_out),
-        givens: asked.givens,
+        givens: match (asked.givens, asked.size) {
+            (Some(givens), _) => givens..=givens,
+            (None, 4) => 0..=9,
+            (None, _) => 0..=0,
+        },
         min_rating: asked.min_rating,
         seed: asked.seed,
     };

@@ -2,7 +2,11 @@
 //!
 //! Deliberately absent: comparing them with a published set. How hard they are is told by our own rating (see [`super::sudoku`]).
 
-use std::{collections::BTreeSet, ops::ControlFlow, path::Path};
+use std::{
+    collections::BTreeSet,
+    ops::{ControlFlow, RangeInclusive},
+    path::Path,
+};
 
 use rayon::prelude::*;
 
@@ -33,8 +37,8 @@ pub struct Order {
     pub shape: Sudoku,
     /// How many.
     pub count: usize,
-    /// As few cells are given as one solution needs, but not fewer than these.
-    pub givens: usize,
+    /// As few cells are given as one solution needs, but not fewer than a number drawn from these.
+    pub givens: RangeInclusive<usize>,
     /// The least rating.
     pub min_rating: usize,
     /// Where all randomness starts.
@@ -49,7 +53,9 @@ pub fn make(order: &Order, told: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Re
     while made.len() < order.count {
         let one = |index: usize| {
             let mut random = Random::for_purpose(order.seed, &format!("puzzle {index}"));
-            let (puzzle, solution, rating) = order.shape.make(order.givens, &mut random);
+            let (low, high) = (*order.givens.start(), *order.givens.end());
+            let givens = low + random.below(high.saturating_sub(low) + 1);
+            let (puzzle, solution, rating) = order.shape.make(givens, &mut random);
             let form = order.shape.canonical(&puzzle);
             (
                 form,
@@ -73,9 +79,10 @@ pub fn make(order: &Order, told: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Re
         }
         if repeated > MAX_REPEATED && made.len() < order.count {
             return Err(Error::Data(format!(
-                "there are {} puzzles of this size with {} givens and a rating of {}, as far as {at} tries found; ask for fewer",
+                "there are {} puzzles of this size with {} to {} givens and a rating from {}, as far as {at} tries found; ask for fewer",
                 made.len(),
-                order.givens,
+                order.givens.start(),
+                order.givens.end(),
                 order.min_rating
             )));
         }
@@ -109,7 +116,7 @@ mod tests {
         Order {
             shape: Sudoku::of_cells(16).unwrap(),
             count,
-            givens: 0,
+            givens: 0..=9,
             min_rating: 0,
             seed: 3,
         }
