@@ -45,8 +45,8 @@ const tasks = {
       command("cargo", "fmt", "--all", "--check"),
       command("cargo", "clippy", "--workspace", "--all-targets", ...here, "--", "-D", "warnings"),
       command("cargo", "clippy", "--package", "anneal", "--no-default-features", "--", "-D", "warnings"),
-      // With examples, of which there is one for comparisons (tests/goldens/numbers.rs), dependencies have the features of the
-      // tests, as clippy has looked at them.
+      // With examples, of which there are two for comparisons (tests/goldens), dependencies have the features of the tests, as
+      // clippy has looked at them.
       { ...command("cargo", "doc", "--workspace", "--no-deps", "--lib", "--bins", "--examples", ...here), env: { RUSTDOCFLAGS: "-D warnings" } },
     ];
   },
@@ -93,10 +93,18 @@ const tasks = {
         command(python(version), "-m", "pip", "install", "--quiet", ...requirements),
       ];
     };
-    // Models that nobody chose, drawn from a seed: nothing is written, and what differs is an error.
+    // Models, adapters, templates and texts that nobody chose, drawn from a seed: nothing is written, and what differs is an error.
     if (more.includes("--random")) {
       const newest = transformersVersions.at(-1);
-      return [...environment(newest), command(python(newest), script("random_models.py"), ...more)];
+      const at = more.indexOf("--seed");
+      const seed = at < 0 ? [] : more.slice(at, at + 2);
+      const others = ["random_adapters.py", "random_templates.py", "random_tokenizers.py"];
+      return [
+        ...environment(newest),
+        command(python(newest), script("random_models.py"), ...more),
+        command("cargo", "build", "--package", "anneal-models", "--example", "answer"),
+        ...others.map((name) => command(python(newest), script(name), ...seed)),
+      ];
     }
     const made = transformersVersions.flatMap((version) => [
       ...environment(version),
