@@ -32,8 +32,9 @@ const DEVICE_WORDS: [&str; 3] = [
 /// What candle says when Metal has no room for a buffer, in small letters.
 const NO_METAL_BUFFER: &str = "failed to create metal resource: buffer";
 
-/// The deepest that a template within its limit can be nested is one level a byte, of less than 2 KB each.
-const DEEP_STACK_BYTES: usize = 512 << 20;
+/// Stacks for what goes as deep as a file says, the largest that can be had first: a template within its limit can be nested one
+/// level a byte, of less than 2 KB each. A process whose memory is limited may have no room for the largest.
+const DEEP_STACKS_BYTES: [usize; 3] = [512 << 20, 128 << 20, 32 << 20];
 
 /// What a disk says that is full or may only be read.
 const DISK_KINDS: [ErrorKind; 4] = [
@@ -231,13 +232,19 @@ pub fn caught<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 /// Calls a library that goes as deep as a file says, on a stack that no file which is read fills.
-pub fn on_a_deep_stack<T: Send>(call: impl FnOnce() -> T + Send) -> Result<T, String> {
+pub fn on_a_deep_stack<T: Send>(call: impl Fn() -> T + Send + Sync) -> Result<T, String> {
     thread::scope(|scope| {
-        let deep = thread::Builder::new().stack_size(DEEP_STACK_BYTES);
-        let deep = deep
-            .spawn_scoped(scope, call)
-            .map_err(|error| error.to_string())?;
-        deep.join().map_err(|panic| panic_message(&*panic))
+        let spawn = |bytes: &usize| {
+            let deep = thread::Builder::new().stack_size(*bytes);
+            deep.spawn_scoped(scope, &call)
+        };
+        let mut spawned = DEEP_STACKS_BYTES.iter().map(spawn);
+        let first = spawned.find(Result::is_ok).or_else(|| spawned.next_back());
+        match first {
+            Some(Ok(deep)) => deep.join().map_err(|panic| panic_message(&*panic)),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("there is no memory for a stack".to_owned()),
+        }
     })
 }
 
