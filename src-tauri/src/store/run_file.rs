@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use models::{
     device::dtype::Role,
-    tasks::{AnyPlan, AnyRequest, AnyResolved},
+    tasks::{AnyPlan, AnyRequest, AnyResolved, TASK},
     train::{Kind, Problem, fields::FORMER_NAMES},
     with_kind,
 };
@@ -130,6 +130,9 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
         };
         // Read alone first, so that an error is about this change and nothing else.
         let mut alone = Value::Object(Map::new());
+        if let Some(kind) = tree.get(TASK) {
+            put(&mut alone, TASK, kind.clone());
+        }
         put(&mut alone, field, value.clone());
         AnyRequest::read(&alone).map_err(|problem| {
             let names = unknown::names_in(&alone);
@@ -287,7 +290,9 @@ mod tests {
         for field in models::tasks::fields::fields() {
             for choice in field.choices {
                 let change = format!("{}={}", field.name, choice.value);
-                set(AnyRequest::default(), &[change]).unwrap();
+                let task = field.task.unwrap_or(models::tasks::KINDS[0]);
+                let request = request_from(serde_json::json!({"task": task}));
+                set(request, &[change]).unwrap();
             }
         }
     }
