@@ -4,11 +4,16 @@ use std::collections::BTreeSet;
 
 use models::{
     tasks::{
+        AnyRequest, KINDS,
         fields::fields,
         language::{Language, LanguageRequest, preset::parameters_of, request::Preset},
+        puzzle::{
+            Puzzle, PuzzleFacts,
+            request::{PuzzlePlan, PuzzleRequest},
+        },
     },
     train::{
-        Kind, TrainRequest,
+        Facts, Kind, Problems, TrainPlan, TrainRequest,
         fields::{Field, FieldKind},
         fit::most_rows,
         resolve,
@@ -36,7 +41,14 @@ fn example(field: &Field) -> Value {
     }
 }
 
-/// A request with one field, beside what a plan needs.
+/// A request of the field's kind with it.
+fn any_request(field: &Field, value: Value) -> AnyRequest {
+    let mut tree = json!({"task": field.task.unwrap_or(KINDS[0])});
+    put(&mut tree, field.name, value);
+    serde_json::from_value(tree).unwrap_or_else(|error| panic!("{}: {error}", field.name))
+}
+
+/// A request with one field, beside what a plan of a language model needs.
 fn request(field: &Field, value: Value) -> TrainRequest<LanguageRequest> {
     let mut tree = json!({"data": {"files": ["a.txt"]}});
     if field.needs.is_some_and(|needs| needs.value == "lora") {
@@ -48,16 +60,23 @@ fn request(field: &Field, value: Value) -> TrainRequest<LanguageRequest> {
 
 #[test]
 fn the_table_has_the_fields_of_a_request_and_no_others() {
-    let mut tree = json!({});
-    for field in fields() {
-        put(&mut tree, field.name, example(&field));
-    }
-    // A field of the table that no request has is refused here.
-    let request: TrainRequest<LanguageRequest> = serde_json::from_value(tree).unwrap();
-    let names: BTreeSet<&str> = fields().iter().map(|field| field.name).collect();
-    for (name, value) in leaves("", &serde_json::to_value(request).unwrap()) {
-        assert!(names.contains(name.as_str()), "{name} is not in the table");
-        assert!(!value.is_null() && value != json!([]), "{name} is empty");
+    for kind in KINDS {
+        let empty: AnyRequest = serde_json::from_value(json!({"task": kind})).unwrap();
+        let empty = leaves("", &serde_json::to_value(empty).unwrap());
+        let known: BTreeSet<String> = empty.into_iter().map(|(name, _)| name).collect();
+        let is_own = |field: &Field| field.task == Some(kind) || known.contains(field.name);
+        let mut tree = json!({"task": kind});
+        for field in fields().iter().filter(|it| is_own(it) || it.task.is_none()) {
+            put(&mut tree, field.name, example(field));
+        }
+        // A field of the table that no request has is refused here.
+        let request: AnyRequest = serde_json::from_value(tree).unwrap();
+        let names: BTreeSet<&str> = fields().iter().map(|field| field.name).collect();
+        for (name, value) in leaves("", &serde_json::to_value(request).unwrap()) {
+            let is_known = name == "task" || names.contains(name.as_str());
+            assert!(is_known, "{name} is not in the table");
+            assert!(!value.is_null() && value != json!([]), "{name} is empty");
+        }
     }
 }
 
@@ -71,7 +90,7 @@ fn every_choice_is_a_word_that_its_field_knows() {
             field.name
         );
         for choice in field.choices {
-            let request = request(&field, json!(choice.value));
+            let request = any_request(&field, json!(choice.value));
             let written = serde_json::to_value(request).unwrap();
             let pointer = format!("/{}", field.name.replace('.', "/"));
             assert_eq!(written.pointer(&pointer), Some(&json!(choice.value)));
@@ -102,12 +121,35 @@ fn the_fields_of_a_new_architecture_are_those_that_its_size_depends_on() {
     }
 }
 
+/// A plan for puzzles of 9 by 9 with one field.
+fn puzzle_plan(field: &Field, value: Value) -> Result<TrainPlan<PuzzlePlan>, Problems> {
+    let mut tree = json!({"data": {"files": ["a.csv"]}});
+    put(&mut tree, field.name, value);
+    let request: TrainRequest<PuzzleRequest> = serde_json::from_value(tree).unwrap();
+    let scratch = scratch_facts();
+    let facts = Facts {
+        task: PuzzleFacts {
+            cells: 81,
+            symbols: 11,
+            rows: 1000,
+            held_out_rows: 100,
+        },
+        device: scratch.device,
+        checked: scratch.checked,
+    };
+    resolve::<Puzzle>(&request, &facts).map(|it| it.plan)
+}
+
 /// Whether a plan has something against this value of the field.
 fn is_refused(field: &Field, value: f64) -> bool {
     let value = match field.kind {
         FieldKind::Count => json!(value as u64),
         _ => json!(value),
     };
+    if field.task == Some(Puzzle::NAME) {
+        let problems = puzzle_plan(field, value).map_or_else(|it| it.0, |_| Vec::new());
+        return problems.iter().any(|it| it.field == field.name);
+    }
     let facts = match field.needs.is_some_and(|needs| needs.value == "lora") {
         true => lora_facts(),
         false => scratch_facts(),
@@ -154,6 +196,17 @@ fn no_count_is_so_large_that_a_plan_overflows_or_never_ends() {
             1_000_000_000_000,
             u64::MAX,
         ] {
+            if field.task == Some(Puzzle::NAME) {
+                if let Ok(plan) = puzzle_plan(field, json!(size)) {
+                    let estimate = Puzzle::estimate(&plan, &plan.task.trm);
+                    assert!(
+                        estimate.bytes() >= estimate.parameters,
+                        "{} is {size}",
+                        field.name
+                    );
+                }
+                continue;
+            }
             let resolved = resolve::<Language>(&request(field, json!(size)), &facts);
             let Ok(plan) = resolved.map(|it| it.plan) else {
                 continue;

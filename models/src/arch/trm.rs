@@ -18,7 +18,7 @@ use crate::{
     Error, Result,
     ops::{
         attention::{Scoring, Spans, attention},
-        classify::Squash,
+        classify::{classify, yes_or_no},
         elementwise::{add, convert, join, narrow, pad, reshape, scale, transpose},
         embedding::embedding,
         gated::{Activation, gated},
@@ -30,6 +30,8 @@ use crate::{
     tape::{Tape, Value},
 };
 
+pub use crate::ops::classify::Squash;
+
 /// The table of learned vectors, one for each puzzle.
 pub const PUZZLES: &str = "puzzle_emb.weights";
 const SYMBOLS: &str = "embed_tokens.embedding_weight";
@@ -39,8 +41,10 @@ const HALT: &str = "q_head.weight";
 const HALT_BIAS: &str = "q_head.bias";
 const ANSWER: &str = "H_init";
 const THOUGHTS: &str = "L_init";
-/// What a widths of the feed-forward parts is a multiple of.
+/// What the widths of the feed-forward parts are multiples of.
 const MULTIPLE: usize = 256;
+/// The most places before the cells.
+const MAX_PLACES: usize = 1 << 12;
 /// The head starts by never wanting to halt.
 const HALT_AT_FIRST: f64 = -5.0;
 
@@ -115,7 +119,7 @@ impl TrmConfig {
     /// The width of the feed-forward part beside `width`.
     pub fn inner(&self, width: usize) -> usize {
         let wide = (self.expansion * width as f64 * 2.0 / 3.0).round_ties_even() as usize;
-        wide.div_ceil(MULTIPLE) * MULTIPLE
+        wide.div_ceil(MULTIPLE).max(1) * MULTIPLE
     }
 
     /// All weights, by name: shape, and what they start with.
@@ -187,12 +191,24 @@ impl TrmConfig {
             ("H_cycles", self.h_cycles, 1024),
             ("L_cycles", self.l_cycles, 1024),
             ("halt_max_steps", self.halt_max_steps, 4096),
+            (
+                "num_puzzle_identifiers",
+                self.num_puzzle_identifiers,
+                1 << 24,
+            ),
         ];
         for (name, value, most) in positive {
             if !(1..=most).contains(&value) {
                 let problem = format!("is {value}, and has to be from 1 to {most}");
                 return Err(Error::setting(name, problem));
             }
+        }
+        if self.puzzle_emb_len > MAX_PLACES {
+            let problem = format!(
+                "is {}, and has to be at most {MAX_PLACES}",
+                self.puzzle_emb_len
+            );
+            return Err(Error::setting("puzzle_emb_len", problem));
         }
         let width = self.hidden_size.saturating_mul(self.puzzle_emb_len);
         if self.puzzle_emb_ndim > width {
@@ -202,22 +218,21 @@ impl TrmConfig {
             );
             return Err(Error::setting("puzzle_emb_ndim", problem));
         }
-        let ranges = [
-            ("expansion", self.expansion, 0.01, 64.0),
-            (
-                "halt_exploration_prob",
-                self.halt_exploration_prob,
-                0.0,
-                1.0,
-            ),
-            ("rms_norm_eps", self.rms_norm_eps, 1e-12, 1.0),
-            ("rope_theta", self.rope_theta, 1e-3, 1e12),
+        let positive = [
+            ("expansion", self.expansion, 64.0),
+            ("rms_norm_eps", self.rms_norm_eps, 1.0),
+            ("rope_theta", self.rope_theta, 1e12),
         ];
-        for (name, value, low, high) in ranges {
-            if !(low..=high).contains(&value) {
-                let problem = format!("is {value}, and has to be from {low} to {high}");
+        for (name, value, most) in positive {
+            if !(value > 0.0 && value <= most) {
+                let problem = format!("is {value}, and has to be above 0 and at most {most}");
                 return Err(Error::setting(name, problem));
             }
+        }
+        let chance = self.halt_exploration_prob;
+        if !(0.0..=1.0).contains(&chance) {
+            let problem = format!("is {chance}, and has to be from 0 to 1");
+            return Err(Error::setting("halt_exploration_prob", problem));
         }
         Ok(())
     }
@@ -244,6 +259,41 @@ pub struct Thought {
     pub scores: Value,
     /// How much it wants to halt: [b], f32. Above 0 is yes.
     pub halt: Value,
+}
+
+/// What a step of thinking should have said.
+pub struct Truth<'a> {
+    /// The symbol of each cell: [b, s], u32.
+    pub classes: &'a Tensor,
+    /// How much each cell counts: [b, s], f32.
+    pub weights: &'a Tensor,
+    /// How much of each label is shared among all symbols.
+    pub smoothing: f64,
+    /// Whether the answer is right, so that it should halt: [b], f32, 1 or 0.
+    pub is_right: &'a Tensor,
+    /// How much halting counts.
+    pub halting_weight: f64,
+}
+
+impl Thought {
+    /// How far it is from the truth: the loss of the cells and that of halting, each weighed.
+    pub fn loss(&self, truth: &Truth, squash: Squash) -> Result<Value> {
+        let (count, symbols) = (
+            truth.classes.elem_count(),
+            self.scores.tensor().dim(D::Minus1)?,
+        );
+        let cells = classify(
+            &reshape(&self.scores, &[count, symbols])?,
+            &truth.classes.flatten_all()?,
+            &truth.weights.flatten_all()?,
+            squash,
+            truth.smoothing,
+        )?;
+        add(
+            &cells,
+            &yes_or_no(&self.halt, truth.is_right, truth.halting_weight)?,
+        )
+    }
 }
 
 /// A model with its weights.

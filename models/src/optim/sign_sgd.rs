@@ -30,7 +30,10 @@ impl SignSgd {
             let moved = (weight.affine(shrink, 0.0)? - sign.affine(rate, 0.0)?)?;
             let is_met = gradient.abs()?.max_keepdim(D::Minus1)?.gt(0.0)?;
             let is_met: Tensor = is_met.broadcast_as(weight.shape())?.contiguous()?;
-            flat::write(weight, &is_met.where_cond(&moved, &weight.copy()?)?)?;
+            flat::write(
+                weight,
+                &is_met.where_cond(&moved, &weight.force_contiguous()?)?,
+            )?;
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ pub const FIELDS: &[Field] = &[
     of("Puzzle model", "trm.loss", "Loss", Word, "How scores become probabilities.").choices(LOSSES).advanced(),
     of("Puzzle model", "table.learning_rate", "Learning rate of puzzle vectors", Number, "By how much each value of a puzzle’s vector moves.").at_least(0.0).advanced(),
     of("Puzzle model", "table.weight_decay", "Decay of puzzle vectors", Number, "How much a puzzle’s vector shrinks when it is in a batch.").at_least(0.0).advanced(),
-    of("Puzzle model", "label_smoothing", "Label smoothing", Number, "How much of each label is shared among all symbols. 0 turns it off.").at_least(0.0).at_most(0.9).advanced(),
+    of("Data", "data.label_smoothing", "Label smoothing", Number, "How much of each label is shared among all symbols. 0 turns it off.").at_least(0.0).at_most(0.9).advanced(),
     of("Data", "data.augment", "Augment", Flag, "Show each puzzle in another look each time: other digits, other orders of rows and columns.").advanced(),
 ];
 

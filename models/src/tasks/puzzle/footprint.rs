@@ -22,18 +22,29 @@ pub(super) fn estimate(plan: &TrainPlan<PuzzlePlan>, config: &TrmConfig) -> Esti
     let number_bytes = run.dtype.compute.bytes() as u64;
     let rows = run.batch.rows as u64;
     let calls = (config.l_cycles + 1) as u64;
-    let state_bytes = rows * (config.places() * config.hidden_size) as u64 * number_bytes;
-    let kept = rows * calls * config.l_layers as u64 * kept_numbers(config) * number_bytes;
-    let carried = 2 * state_bytes * run.batch.accumulate as u64;
+    let state_bytes =
+        (rows * number_bytes).saturating_mul((config.places() * config.hidden_size) as u64);
+    let kept = [
+        calls,
+        config.l_layers as u64,
+        kept_numbers(config),
+        number_bytes,
+    ]
+    .iter()
+    .fold(rows, |product, factor| product.saturating_mul(*factor));
+    let carried = state_bytes.saturating_mul(2 * run.batch.accumulate as u64);
     let copies = 1 + run.optimizer.moments() + u64::from(run.ema > 0.0);
     let gradients = parameters * 4;
-    let used = parameters * 4 * (1 + copies) + kept + carried + 6 * state_bytes;
+    let states = carried.saturating_add(state_bytes.saturating_mul(6));
+    let used = (parameters * 4 * (1 + copies))
+        .saturating_add(kept)
+        .saturating_add(states);
     let parts = [
         (Weights, "weights", parameters * 4),
         (Training, "gradients", gradients),
         (Training, "optimizer", parameters * 4 * (copies - 1)),
         (Activations, "the last cycle", kept),
-        (Activations, "states", carried + 6 * state_bytes),
+        (Activations, "states", states),
         (Rest, "program and spare", program_bytes(run.device, used)),
     ];
     // Forward through all cycles, back through the last; a product is a multiplication and an addition for each weight it meets.
@@ -45,7 +56,7 @@ pub(super) fn estimate(plan: &TrainPlan<PuzzlePlan>, config: &TrmConfig) -> Esti
         parts: parts
             .map(|(group, name, bytes)| MemoryPart::new(group, name, bytes))
             .to_vec(),
-        operations: 2.0 * per_row * (rows * run.batch.accumulate as u64) as f64 * run.steps as f64,
+        operations: 2.0 * per_row * rows as f64 * run.batch.accumulate as f64 * run.steps as f64,
     }
 }
 

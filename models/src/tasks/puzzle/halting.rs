@@ -12,11 +12,7 @@ use candle_core::{D, DType, Device, Tensor};
 
 use crate::{
     Result,
-    arch::trm::{State, Thought, Trm},
-    ops::{
-        classify::{classify, yes_or_no},
-        elementwise::{add, reshape},
-    },
+    arch::trm::{State, Thought, Trm, Truth},
     random::Random,
     tape::{Tape, Value},
 };
@@ -135,22 +131,17 @@ impl Carry {
         let right = (guess.eq(&rows.classes)?.to_dtype(DType::F32)? * &rows.counts)?;
         let is_right = right.sum(1)?.eq(&rows.labels)?.to_dtype(DType::F32)?;
 
-        let symbols = scores.dim(D::Minus1)?;
-        let count = rows.cells.elem_count();
         let share = rows.labels.maximum(1f32)?.recip()?.affine(weight, 0.0)?;
-        let cells = classify(
-            &reshape(&thought.scores, &[count, symbols])?,
-            &rows.classes.flatten_all()?,
-            &rows
-                .counts
-                .broadcast_mul(&share.unsqueeze(1)?)?
-                .flatten_all()?,
-            model.config().loss,
+        let truth = Truth {
+            classes: &rows.classes,
+            weights: &rows.counts.broadcast_mul(&share.unsqueeze(1)?)?,
             smoothing,
-        )?;
-        let halting = yes_or_no(&thought.halt, &is_right, HALTING * weight)?;
+            is_right: &is_right,
+            halting_weight: HALTING * weight,
+        };
+        let loss = thought.loss(&truth, model.config().loss)?;
         Ok(Said {
-            loss: add(&cells, &halting)?,
+            loss,
             thought,
             guess,
             is_right,

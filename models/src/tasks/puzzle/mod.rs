@@ -125,7 +125,7 @@ impl PuzzleTask {
             held_out: rows(&puzzles.held_out),
             puzzles,
             augment: task.data.augment,
-            label_smoothing: task.label_smoothing,
+            label_smoothing: task.data.label_smoothing,
             own_rules: OwnRules::from([(PUZZLES.to_owned(), table)]),
             seed: run.seed,
             rows: run.batch.rows,

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    arch::trm::{Positions, TrmConfig},
-    ops::classify::Squash,
+    arch::trm::{Positions, Squash, TrmConfig},
     train::tree::Part,
 };
 
@@ -22,8 +21,6 @@ pub struct PuzzleRequest {
     pub trm: ModelRequest,
     /// The table with a vector for each puzzle.
     pub table: TableRequest,
-    /// How much of each label is shared among all symbols.
-    pub label_smoothing: Option<f64>,
 }
 
 impl Part for PuzzleRequest {}
@@ -38,6 +35,8 @@ pub struct PuzzleDataRequest {
     pub held_out: Option<f64>,
     /// Whether each puzzle is seen in another look each time.
     pub augment: Option<bool>,
+    /// How much of each label is shared among all symbols.
+    pub label_smoothing: Option<f64>,
 }
 
 /// The shape of a model. The names are those of the reference.
@@ -86,8 +85,6 @@ pub struct PuzzlePlan {
     pub trm: TrmConfig,
     /// The table with a vector for each puzzle.
     pub table: TablePlan,
-    /// How much of each label is shared among all symbols.
-    pub label_smoothing: f64,
 }
 
 impl Part for PuzzlePlan {}
@@ -101,6 +98,8 @@ pub struct PuzzleDataPlan {
     pub held_out: f64,
     /// Whether each puzzle is seen in another look each time.
     pub augment: bool,
+    /// How much of each label is shared among all symbols.
+    pub label_smoothing: f64,
 }
 
 /// The table with a vector for each puzzle.

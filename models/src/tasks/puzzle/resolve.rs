@@ -8,9 +8,8 @@ use super::{
     request::*,
 };
 use crate::{
-    arch::trm::{Positions, TrmConfig},
-    error::Error,
-    ops::classify::Squash,
+    Error,
+    arch::trm::{Positions, Squash, TrmConfig},
     train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
 };
 
@@ -33,13 +32,8 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
     }
     let recipe = resolver.recipe(&facts);
     let trm = resolver.trm(recipe, &facts);
-    let data = resolver.puzzle_data();
+    let data = resolver.puzzle_data(recipe);
     let table = resolver.table(recipe);
-    let smoothing = &resolver.request.task.label_smoothing;
-    let label_smoothing = resolver.take("label_smoothing", smoothing, || {
-        of_recipe(recipe, recipe.label_smoothing)
-    });
-    resolver.within("label_smoothing", label_smoothing, 0.0, 0.9);
     let why = || of_recipe(recipe, ()).why;
     let steps = |value: usize| Chosen::new(json!(value), why());
     let number = |value: f64| Chosen::new(json!(value), why());
@@ -73,7 +67,6 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
         data,
         trm,
         table,
-        label_smoothing,
     };
     (plan, basis)
 }
@@ -147,7 +140,7 @@ impl Resolver<'_> {
         config
     }
 
-    fn puzzle_data(&mut self) -> PuzzleDataPlan {
+    fn puzzle_data(&mut self, recipe: &'static Recipe) -> PuzzleDataPlan {
         let request = &self.request.task.data;
         let held_out = self.take("data.held_out", &request.held_out, || {
             Chosen::new(HELD_OUT, "enough to measure with; a folder with a test.csv keeps none of its train.csv aside")
@@ -159,10 +152,15 @@ impl Resolver<'_> {
                 "other digits and other orders of rows and columns make new puzzles of each",
             )
         });
+        let label_smoothing = self.take("data.label_smoothing", &request.label_smoothing, || {
+            of_recipe(recipe, recipe.label_smoothing)
+        });
+        self.within("data.label_smoothing", label_smoothing, 0.0, 0.9);
         PuzzleDataPlan {
             files: request.files.clone(),
             held_out,
             augment,
+            label_smoothing,
         }
     }
 
