@@ -27,6 +27,7 @@ mod language;
 mod memory_fallback;
 mod parquet_files;
 mod plan;
+mod puzzles;
 mod share;
 mod spikes;
 mod template;

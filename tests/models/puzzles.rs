@@ -1,0 +1,117 @@
+//! Runs that learn puzzles: planned from a folder, trained, killed and resumed.
+
+use std::{
+    ops::ControlFlow,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+use candle_core::Device;
+use models::{
+    checkpoint::keep::Checkpoints,
+    device::{self, Checked, DeviceKind, FoundDevice},
+    tasks::puzzle::{
+        Puzzle,
+        make::{Order, make, write},
+        request::{PuzzlePlan, PuzzleRequest},
+        sudoku::Sudoku,
+    },
+    train::{
+        Facts, Kind, Observer, Task, TrainEvent, TrainPlan, TrainRequest, TrainState,
+        exhibit::Exhibit, resolve, train,
+    },
+};
+use serde_json::{Value as Json, json};
+
+/// A folder of small Sudoku, and the plan of a run on it.
+fn plan(folder: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
+    let order = Order {
+        shape: Sudoku::of_cells(16).unwrap(),
+        count: 40,
+        givens: 0..=9,
+        min_rating: 0,
+        seed: 1,
+    };
+    let made = make(&order, &mut |_| ControlFlow::Continue(())).unwrap();
+    write(&made, 10, &folder.join("data")).unwrap();
+    let mut tree = json!({
+        "data": {"files": [folder.join("data")]},
+        "trm": {"hidden_size": 32, "num_heads": 2, "halt_max_steps": 3, "halt_exploration_prob": 0.5},
+        "batch": {"rows": 4, "accumulate": 2}, "steps": 9, "schedule": {"warmup_steps": 2},
+        "save": {"every": 3}, "evaluate": {"every": 3}, "sample": {"every": 0},
+    });
+    tree.as_object_mut()
+        .unwrap()
+        .extend(changes.as_object().unwrap().clone());
+    let request = TrainRequest::<PuzzleRequest>::read(&tree).unwrap();
+    let read = Puzzle::read(&request, None).unwrap();
+    let facts = Facts {
+        task: Puzzle::facts(&request, read.as_deref()).unwrap(),
+        device: device::Choice {
+            device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
+            reason: "there is no other".to_owned(),
+            warnings: Vec::new(),
+        },
+        checked: Checked::default(),
+    };
+    resolve::<Puzzle>(&request, &facts).unwrap().plan
+}
+
+/// Dies in the middle of a run, without a word.
+struct Killed(usize);
+
+impl Observer for Killed {
+    fn event(&mut self, event: TrainEvent) {
+        assert_ne!(event.step(), Some(self.0), "killed");
+    }
+}
+
+/// Trains from the newest checkpoint in a folder. Returns all weights, and what the run would show.
+fn run(
+    plan: &TrainPlan<PuzzlePlan>,
+    folder: &Path,
+    observer: &mut dyn Observer,
+) -> (Vec<Vec<f32>>, Vec<Exhibit>) {
+    let mut task = Puzzle::open(plan, None, &Device::Cpu).unwrap();
+    let checkpoints = Checkpoints::new(folder, plan.run.save.keep_last);
+    let mut state = TrainState::new(plan, &task).unwrap();
+    if let Some(newest) = checkpoints.newest().unwrap() {
+        state.restore(&mut task, &newest.path).unwrap();
+    }
+    train(&plan.run, &mut task, &mut state, &checkpoints, observer).unwrap();
+    let weights = task.parameters().iter();
+    let weights = weights.map(|it| it.tensor().flatten_all().unwrap().to_vec1().unwrap());
+    (weights.collect(), task.show().unwrap())
+}
+
+#[test]
+fn a_run_of_puzzles_resumes_after_a_kill_to_the_same_bits() {
+    for mlp_t in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let plan = plan(folder.path(), json!({}));
+        let mut plan = plan;
+        plan.task.trm.mlp_t = mlp_t;
+        let straight = run(&plan, &folder.path().join("straight"), &mut Vec::new());
+        let saved = folder.path().join("killed");
+        let killed = catch_unwind(AssertUnwindSafe(|| run(&plan, &saved, &mut Killed(8))));
+        assert!(killed.is_err());
+        let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
+        assert_eq!(newest.step, 6);
+        assert_eq!(run(&plan, &saved, &mut Vec::new()), straight);
+        assert!(
+            matches!(&straight.1[0], Exhibit::Grid { rows, marks, .. } if rows.len() == 4 && marks.len() == 16)
+        );
+    }
+}
+
+#[test]
+fn held_out_puzzles_are_those_of_the_folder_and_are_measured_by_how_many_are_solved() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path(), json!({}));
+    let mut task = Puzzle::open(&plan, None, &Device::Cpu).unwrap();
+    let measured = task.evaluate(0).unwrap().unwrap();
+    assert_eq!(measured.targets, 10);
+    let names: Vec<&str> = measured.metrics.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["solved", "knows"]);
+    assert_eq!(measured.metrics[0].of, Some(10));
+}
