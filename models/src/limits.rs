@@ -31,15 +31,20 @@ pub struct Limit {
     pub reason: &'static str,
 }
 
+/// Makes a constant of each row, and a list of all of them. Who needs the list only in tests says so before it.
+#[macro_export]
 macro_rules! limits {
-    ($($(#[$doc:meta])* $name:ident = $what:literal, $most:expr, $unit:literal, $reason:literal;)*) => {
-        $($(#[$doc])* pub const $name: Limit = Limit { what: $what, most: $most, unit: $unit, reason: $reason };)*
-        /// All limits of this crate, in the order of the guide.
-        pub const LIMITS: &[Limit] = &[$($name),*];
+    ($(#[$list:meta])* $vis:vis LIMITS; $($(#[$doc:meta])* $name:ident = $what:literal, $most:expr, $unit:literal, $reason:literal;)*) => {
+        $($(#[$doc])* $vis const $name: $crate::limits::Limit = $crate::limits::Limit { what: $what, most: $most, unit: $unit, reason: $reason };)*
+        /// All of them, in the order of the guide.
+        $(#[$list])*
+        $vis const LIMITS: &[$crate::limits::Limit] = &[$($name),*];
     };
 }
 
 limits! {
+    pub LIMITS;
+
     /// `config.json` and the other small files of a model.
     MODEL_JSON = "a JSON file of a model", 16 << 20, "bytes",
         "the list of the 91,991 tensors of a model of 671 billion parameters has 9 MB; a config.json has some thousand bytes";

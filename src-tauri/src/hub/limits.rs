@@ -1,17 +1,9 @@
 //! How much of what the network sends is taken.
 
-use models::limits::Limit;
+::models::limits! {
+    #[cfg(test)]
+    pub(crate) LIMITS;
 
-macro_rules! limits {
-    ($($(#[$doc:meta])* $name:ident = $what:literal, $most:expr, $unit:literal, $reason:literal;)*) => {
-        $($(#[$doc])* pub(super) const $name: Limit = Limit { what: $what, most: $most, unit: $unit, reason: $reason };)*
-        /// All of them, in the order of the guide.
-        #[cfg(test)]
-        pub(crate) const LIMITS: &[Limit] = &[$($name),*];
-    };
-}
-
-limits! {
     /// The longest answer that is not a file.
     ANSWER = "an answer of the Hub that is no file", 64 << 20, "bytes",
         "a list of a thousand files has 300 kB; what is longer is cut, and then no JSON";

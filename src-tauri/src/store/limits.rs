@@ -8,16 +8,10 @@ use ::models::limits::Limit;
 
 use crate::wire::error::{AppError, Result};
 
-macro_rules! limits {
-    ($($(#[$doc:meta])* $name:ident = $what:literal, $most:expr, $unit:literal, $reason:literal;)*) => {
-        $($(#[$doc])* pub(crate) const $name: Limit = Limit { what: $what, most: $most, unit: $unit, reason: $reason };)*
-        /// All of them, in the order of the guide.
-        #[cfg(test)]
-        pub(crate) const LIMITS: &[Limit] = &[$($name),*];
-    };
-}
+::models::limits! {
+    #[cfg(test)]
+    pub(crate) LIMITS;
 
-limits! {
     /// What is written in YAML.
     YAML_FILE = "a run file, a plan or the settings", 4 << 20, "bytes",
         "30,000 paths of data have room in it";
