@@ -9,7 +9,6 @@
 
 use std::{
     io,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -192,12 +191,8 @@ fn too_long() -> Error {
 
 /// Runs `work`; a panic in it, which is a fault of the engine, is an error.
 fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<String>().map(String::as_str);
-        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-        let words = words.unwrap_or("of unknown cause");
-        Err(format!("the template engine failed ({words})"))
-    })
+    let failed = |panic| Err(format!("the template engine failed ({panic})"));
+    crate::caught(work).unwrap_or_else(failed)
 }
 
 /// A text that stops growing.
