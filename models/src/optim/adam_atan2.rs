@@ -16,7 +16,10 @@
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, Part, Update, adamw::check_betas, numbers::change_together};
+use super::{
+    Group, Part, Update,
+    adamw::{change_with_moments, check_betas},
+};
 use crate::Result;
 
 /// The settings of Adam-atan2.
@@ -55,7 +58,9 @@ impl AdamAtan2 {
     pub(super) fn step(&self, group: &mut Group, parts: &[Part], update: Update) -> Result<()> {
         let factors = self.factors(group.weight_decay, update);
         match group.is_on_cpu() {
-            true => step_in_place(factors, group, parts),
+            true => change_with_moments(group, parts, |[weight, first, second], gradient| {
+                change(factors, weight, first, second, gradient);
+            }),
             false => step_composed(factors, group, parts),
         }
     }
@@ -71,19 +76,6 @@ impl AdamAtan2 {
             correction: 1.0 / (1.0 - self.beta2.powf(step)).sqrt(),
         }
     }
-}
-
-/// One pass over each parameter, on all cores.
-fn step_in_place(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
-    for part in parts {
-        let state = group.state_of(part)?;
-        let targets = [&part.weight, &state[0], &state[1]];
-        let gradient = &part.gradient;
-        change_together(targets, gradient, |[weight, first, second], gradient| {
-            change(factors, weight, first, second, gradient);
-        })?;
-    }
-    Ok(())
 }
 
 fn change(

@@ -112,20 +112,24 @@ pub(super) fn check_betas(beta1: f64, beta2: f64) -> Result<()> {
     Ok(())
 }
 
-/// One pass over each parameter, on all cores.
-fn step_in_place(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
+/// One pass over each parameter and its two moments, on all cores.
+pub(super) fn change_with_moments(
+    group: &Group,
+    parts: &[Part],
+    change: impl Fn([&mut [f32]; 3], &[f32]) + Sync,
+) -> Result<()> {
     for part in parts {
         let state = group.state_of(part)?;
         let targets = [&part.weight, &state[0], &state[1]];
-        change_together(
-            targets,
-            &part.gradient,
-            |[weight, first, second], gradient| {
-                change(factors, weight, first, second, gradient);
-            },
-        )?;
+        change_together(targets, &part.gradient, &change)?;
     }
     Ok(())
+}
+
+fn step_in_place(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
+    change_with_moments(group, parts, |[weight, first, second], gradient| {
+        change(factors, weight, first, second, gradient);
+    })
 }
 
 fn change(
