@@ -303,6 +303,8 @@ pub struct Trm {
     /// What is computed in.
     dtype: DType,
     device: Device,
+    /// The turns of all places, where blocks know places so.
+    rotation: Option<Rotation>,
     /// Ones for the norm, which has no weight: [d] and [l].
     ones: [Value; 2],
 }
@@ -310,7 +312,6 @@ pub struct Trm {
 /// The weights of a step, in the dtype that is computed in: converted once, however often a step uses them.
 struct Bound {
     blocks: Vec<Block>,
-    rotation: Option<Rotation>,
     spans: Spans,
 }
 
@@ -360,7 +361,14 @@ impl Trm {
         let ones = |width| -> Result<Value> {
             Ok(Value::constant(Tensor::ones(width, DType::F32, device)?))
         };
+        let turns = config.pos_encodings == Positions::Rope && !config.mlp_t;
+        let rotation = turns.then(|| {
+            let all: Vec<u32> = (0..config.places() as u32).collect();
+            let rope = Rope::new(config.head_width(), config.rope_theta, &RopeScaling::None);
+            rope.rotation(&all, 1, device)
+        });
         Ok(Self {
+            rotation: rotation.transpose()?,
             ones: [ones(config.hidden_size)?, ones(config.places())?],
             config,
             parameters,
@@ -377,6 +385,11 @@ impl Trm {
     /// Its weights.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
+    }
+
+    /// What is computed in.
+    pub fn dtype(&self) -> DType {
+        self.dtype
     }
 
     /// Where it is.
@@ -485,7 +498,7 @@ impl Trm {
         let (heads, width) = (self.config.num_heads, self.config.head_width());
         let project = |weight: &Value, turns: bool| {
             let y = reshape(&linear(x, weight, None)?, &[rows, places, heads, width])?;
-            match &bound.rotation {
+            match &self.rotation {
                 Some(rotation) if turns => rope(&y, rotation),
                 _ => Ok(y),
             }
@@ -530,15 +543,8 @@ impl Trm {
                 mlp: gate(layer, "mlp")?,
             })
         };
-        let turns = config.pos_encodings == Positions::Rope && !config.mlp_t;
-        let rotation = turns.then(|| {
-            let all: Vec<u32> = (0..places as u32).collect();
-            let rope = Rope::new(config.head_width(), config.rope_theta, &RopeScaling::None);
-            rope.rotation(&all, 1, &self.device)
-        });
         Ok(Bound {
             blocks: (0..config.l_layers).map(block).collect::<Result<_>>()?,
-            rotation: rotation.transpose()?,
             spans: Spans::full(rows, places),
         })
     }
@@ -567,7 +573,6 @@ impl Bound {
         };
         Self {
             blocks: self.blocks.iter().map(block).collect(),
-            rotation: self.rotation.clone(),
             spans: self.spans.clone(),
         }
     }

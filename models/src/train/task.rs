@@ -85,14 +85,7 @@ pub trait Task {
 
     /// Reads the trainable weights that [`Task::save`] wrote.
     fn load(&mut self, folder: &Path) -> Result<()> {
-        let path = folder.join(WEIGHTS);
-        let mut read = candle_core::safetensors::load(&path, &Device::Cpu)?;
-        for weight in self.parameters().trainable() {
-            let name = weight.name();
-            let missing = || Error::format(&path, format!("`{name}` is missing"));
-            weight.assign(&read.remove(name).ok_or_else(missing)?)?;
-        }
-        Ok(())
+        load_weights(self.parameters(), folder)
     }
 
     /// A batch of so many rows of so many units, all of them filled, to see what one takes.
@@ -109,6 +102,18 @@ pub trait Task {
     fn held_out_batches(&self) -> usize {
         0
     }
+}
+
+/// Reads the trainable weights that a folder has.
+pub fn load_weights(parameters: &Parameters, folder: &Path) -> Result<()> {
+    let path = folder.join(WEIGHTS);
+    let mut read = candle_core::safetensors::load(&path, &Device::Cpu)?;
+    for weight in parameters.trainable() {
+        let name = weight.name();
+        let missing = || Error::format(&path, format!("`{name}` is missing"));
+        weight.assign(&read.remove(name).ok_or_else(missing)?)?;
+    }
+    Ok(())
 }
 
 /// The size of a batch.

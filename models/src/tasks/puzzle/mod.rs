@@ -39,7 +39,7 @@ use crate::{
     train::{
         TrainPlan,
         exhibit::{Exhibit, Mark, Meaning},
-        task::{BatchSize, Evaluation, Metric, Task},
+        task::{BatchSize, Evaluation, Metric, Task, load_weights},
     },
 };
 use halting::{Carry, Row, explore};
@@ -77,6 +77,7 @@ pub struct PuzzleTask {
     rows: usize,
     accumulate: usize,
     position: Position,
+    order: Order,
     /// What is carried, for each micro-batch of a step. Empty before the first.
     carries: Vec<Carry>,
     /// The same at the beginning of the step.
@@ -131,15 +132,16 @@ impl PuzzleTask {
             rows: run.batch.rows,
             accumulate: run.batch.accumulate,
             position: Position::default(),
+            order: Order::default(),
             carries: Vec::new(),
             before: Vec::new(),
         })
     }
 
     /// The puzzle that is offered as number `at` of the run: each once in a pass, in an order of its own, in another look.
-    fn offered(&self, at: usize, order: &mut Order) -> Arc<Row> {
+    fn offered(&mut self, at: usize) -> Arc<Row> {
         let train = &self.puzzles.train;
-        let grid = &train[order.of(self.seed, at, train.len())];
+        let grid = &train[self.order.of(self.seed, at, train.len())];
         if !self.augment {
             return Arc::new(grid.row());
         }
@@ -163,7 +165,7 @@ impl PuzzleTask {
     }
 }
 
-/// The order of a pass, made when it is asked for.
+/// The order of a pass, made when it is asked for and kept until another is.
 #[derive(Default)]
 struct Order {
     pass: Option<usize>,
@@ -218,7 +220,6 @@ impl Task for PuzzleTask {
             offer.number % self.accumulate,
         );
         let first = offer.number * self.rows;
-        let mut order = Order::default();
         while self.carries.len() <= place {
             let grid = Arc::new(self.puzzles.train[0].row());
             let empty = vec![grid; self.rows];
@@ -228,7 +229,7 @@ impl Task for PuzzleTask {
         // Only what finds room is made.
         let offered: Vec<Arc<Row>> = (0..self.rows)
             .map(|slot| match carry.halted[slot] {
-                true => self.offered(first + slot, &mut order),
+                true => self.offered(first + slot),
                 false => carry.rows[slot].clone(),
             })
             .collect();
@@ -352,13 +353,7 @@ impl Task for PuzzleTask {
     }
 
     fn load(&mut self, folder: &Path) -> Result<()> {
-        let path = folder.join(WEIGHTS);
-        let mut read = candle_core::safetensors::load(&path, &Device::Cpu)?;
-        for weight in self.parameters().trainable() {
-            let name = weight.name();
-            let missing = || Error::format(&path, format!("`{name}` is missing"));
-            weight.assign(&read.remove(name).ok_or_else(missing)?)?;
-        }
+        load_weights(self.parameters(), folder)?;
         self.carries = match folder.join(CARRY) {
             path if path.is_file() => self.read_carries(&path)?,
             _ => Vec::new(),
@@ -399,10 +394,9 @@ impl PuzzleTask {
             ));
         }
         let to_device = |name: &str, from: usize| -> Result<Tensor> {
-            let like = self.model.first_state(1)?.answer;
             let part = get(name)?.narrow(0, from, self.rows)?;
             Ok(part
-                .to_dtype(like.dtype())?
+                .to_dtype(self.model.dtype())?
                 .to_device(self.model.device())?)
         };
         let carry = |from: usize| -> Result<Carry> {
