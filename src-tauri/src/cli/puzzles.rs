@@ -1,6 +1,6 @@
 //! `anneal data build`: puzzles of our own.
 
-use std::{ops::ControlFlow, path::PathBuf};
+use std::path::PathBuf;
 
 use models::{
     figures::counted,
@@ -68,7 +68,7 @@ pub(super) fn build(build: Build, terminal: &Terminal) -> Result<Ended> {
             asked.train
         )));
     }
-    let made = make::make(&order, &mut |_| ControlFlow::Continue(()))?;
+    let made = make::make(&order)?;
     make::write(&made, asked.held_out, &asked.folder)?;
     if terminal.json {
         let built = serde_json::json!({"folder": asked.folder, "train": asked.train, "held_out": asked.held_out});

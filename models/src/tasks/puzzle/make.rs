@@ -2,11 +2,7 @@
 //!
 //! Deliberately absent: comparing them with a published set. How hard they are is told by our own rating (see [`super::sudoku`]).
 
-use std::{
-    collections::BTreeSet,
-    ops::{ControlFlow, RangeInclusive},
-    path::Path,
-};
+use std::{collections::BTreeSet, ops::RangeInclusive, path::Path};
 
 use rayon::prelude::*;
 
@@ -16,7 +12,7 @@ use super::{
 };
 use crate::{Error, Result, checkpoint::save::write_file, random::Random};
 
-/// How many puzzles are made before somebody is asked whether to stop.
+/// How many puzzles are made on all cores before they are compared.
 const AT_ONCE: usize = 64;
 /// Give up when so many in a row were there before: there are too few of the size.
 const MAX_REPEATED: usize = 2_000;
@@ -45,9 +41,10 @@ pub struct Order {
     pub seed: u64,
 }
 
-/// Makes puzzles, no two of which are one puzzle seen otherwise. Tells how many there are after every few, and stops when
-/// the answer is to. Errors: [`Error::Data`] when there are not so many.
-pub fn make(order: &Order, told: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<Vec<Made>> {
+/// Makes puzzles, no two of which are one puzzle seen otherwise.
+///
+/// Errors: [`Error::Data`] when there are not so many.
+pub fn make(order: &Order) -> Result<Vec<Made>> {
     let (mut made, mut seen) = (Vec::new(), BTreeSet::new());
     let (mut repeated, mut at) = (0, 0);
     while made.len() < order.count {
@@ -86,9 +83,6 @@ pub fn make(order: &Order, told: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Re
                 order.min_rating
             )));
         }
-        if told(made.len()).is_break() {
-            break;
-        }
     }
     Ok(made)
 }
@@ -124,10 +118,9 @@ mod tests {
 
     #[test]
     fn the_same_seed_makes_the_same_puzzles_and_none_twice() {
-        let go = &mut |_| ControlFlow::Continue(());
-        let some = make(&order(60), go).unwrap();
-        assert_eq!(make(&order(60), go).unwrap(), some);
-        assert_eq!(make(&order(40), go).unwrap(), some[..40]);
+        let some = make(&order(60)).unwrap();
+        assert_eq!(make(&order(60)).unwrap(), some);
+        assert_eq!(make(&order(40)).unwrap(), some[..40]);
         let shape = Sudoku::of_cells(16).unwrap();
         let forms: BTreeSet<Vec<u8>> = some
             .iter()
@@ -138,7 +131,7 @@ mod tests {
 
     #[test]
     fn more_than_there_are_is_refused_with_how_many_there_are() {
-        let error = make(&order(1_000_000), &mut |_| ControlFlow::Continue(())).unwrap_err();
+        let error = make(&order(1_000_000)).unwrap_err();
         assert!(error.to_string().starts_with("there are "), "{error}");
     }
 }
