@@ -311,12 +311,28 @@ fn planned(folder: &Path, changes: Json, free_bytes: Option<u64>) -> Resolved<Li
 }
 
 /// Dies in the middle of a run, without a word.
-struct Killed(usize);
+pub(crate) struct Killed(pub(crate) usize);
 
 impl Observer for Killed {
     fn event(&mut self, event: TrainEvent) {
         assert_ne!(event.step(), Some(self.0), "killed");
     }
+}
+
+/// Trains from the newest checkpoint in a folder.
+pub(crate) fn run_from_newest<K: Kind>(
+    plan: &TrainPlan<K::Plan>,
+    folder: &Path,
+    observer: &mut dyn Observer,
+) -> K::Task {
+    let mut task = K::open(plan, None, &Device::Cpu).unwrap();
+    let checkpoints = Checkpoints::new(folder, plan.run.save.keep_last);
+    let mut state = TrainState::new(plan, &task).unwrap();
+    if let Some(newest) = checkpoints.newest().unwrap() {
+        state.restore(&mut task, &newest.path).unwrap();
+    }
+    train(&plan.run, &mut task, &mut state, &checkpoints, observer).unwrap();
+    task
 }
 
 /// Trains from the newest checkpoint in a folder. Returns the weights and what else is in the last checkpoint.
@@ -325,13 +341,7 @@ fn run(
     folder: &Path,
     observer: &mut dyn Observer,
 ) -> (Vec<f32>, Json) {
-    let mut task = Line::open(plan, None, &Device::Cpu).unwrap();
-    let checkpoints = Checkpoints::new(folder, plan.run.save.keep_last);
-    let mut state = TrainState::new(plan, &task).unwrap();
-    if let Some(newest) = checkpoints.newest().unwrap() {
-        state.restore(&mut task, &newest.path).unwrap();
-    }
-    train(&plan.run, &mut task, &mut state, &checkpoints, observer).unwrap();
+    let task = run_from_newest::<Line>(plan, folder, observer);
     (weights(&task), task.state())
 }
 

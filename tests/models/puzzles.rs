@@ -1,7 +1,6 @@
 //! Runs that learn puzzles: planned from a folder, trained, killed and resumed.
 
 use std::{
-    ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
 };
@@ -16,12 +15,11 @@ use models::{
         request::{PuzzlePlan, PuzzleRequest},
         sudoku::Sudoku,
     },
-    train::{
-        Facts, Kind, Observer, Task, TrainEvent, TrainPlan, TrainRequest, TrainState,
-        exhibit::Exhibit, resolve, train,
-    },
+    train::{Facts, Kind, Observer, Task, TrainPlan, TrainRequest, exhibit::Exhibit, resolve},
 };
 use serde_json::{Value as Json, json};
+
+use crate::kind::{Killed, run_from_newest};
 
 /// A folder of small Sudoku, and the plan of a run on it.
 fn plan(folder: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
@@ -32,7 +30,7 @@ fn plan(folder: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
         min_rating: 0,
         seed: 1,
     };
-    let made = make(&order, &mut |_| ControlFlow::Continue(())).unwrap();
+    let made = make(&order).unwrap();
     write(&made, 10, &folder.join("data")).unwrap();
     let mut tree = json!({
         "data": {"files": [folder.join("data")]},
@@ -57,28 +55,13 @@ fn plan(folder: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
     resolve::<Puzzle>(&request, &facts).unwrap().plan
 }
 
-/// Dies in the middle of a run, without a word.
-struct Killed(usize);
-
-impl Observer for Killed {
-    fn event(&mut self, event: TrainEvent) {
-        assert_ne!(event.step(), Some(self.0), "killed");
-    }
-}
-
 /// Trains from the newest checkpoint in a folder. Returns all weights, and what the run would show.
 fn run(
     plan: &TrainPlan<PuzzlePlan>,
     folder: &Path,
     observer: &mut dyn Observer,
 ) -> (Vec<Vec<f32>>, Vec<Exhibit>) {
-    let mut task = Puzzle::open(plan, None, &Device::Cpu).unwrap();
-    let checkpoints = Checkpoints::new(folder, plan.run.save.keep_last);
-    let mut state = TrainState::new(plan, &task).unwrap();
-    if let Some(newest) = checkpoints.newest().unwrap() {
-        state.restore(&mut task, &newest.path).unwrap();
-    }
-    train(&plan.run, &mut task, &mut state, &checkpoints, observer).unwrap();
+    let mut task = run_from_newest::<Puzzle>(plan, folder, observer);
     let weights = task.parameters().iter();
     let weights = weights.map(|it| it.tensor().flatten_all().unwrap().to_vec1().unwrap());
     (weights.collect(), task.show().unwrap())
