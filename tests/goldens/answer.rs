@@ -1,11 +1,12 @@
-//! Answers questions about adapters, chat templates and tokenizers, for comparison with other programs.
+//! Answers questions about adapters, batches, chat templates and tokenizers, for comparison with other programs.
 //!
 //! Each line of the input is a question in JSON, each line of the output its answer, or `{"error": …}`. The scripts
-//! `random_*.py` in `tests/goldens` ask.
+//! `random_*.py` and `learning.py` in `tests/goldens` ask.
 
 use std::{
     collections::HashMap,
     error::Error,
+    fs,
     io::{BufRead, Write},
     path::{Path, PathBuf},
 };
@@ -23,6 +24,8 @@ use models::{
         template::{ChatTemplate, Rendered},
         tokenizer::Tokenizer,
     },
+    tasks::{AnyPlan, TaskPlan, language::Language},
+    train::{Kind, TrainPlan, task::Task},
 };
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -55,6 +58,8 @@ enum Question {
         tokens: Vec<Vec<u32>>,
         save: Option<PathBuf>,
     },
+    /// The first batches that a run with this plan learns from.
+    Batches { plan: PathBuf, count: usize },
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -120,7 +125,28 @@ fn answer(
             tokens,
             save,
         } => adapter_logits(&base, &adapter, &tokens, save.as_deref())?,
+        Question::Batches { plan, count } => batches(&plan, count)?,
     })
+}
+
+fn batches(plan: &Path, count: usize) -> Result<Json, Box<dyn Error>> {
+    let AnyPlan { run, task } = serde_saphyr::from_str(&fs::read_to_string(plan)?)?;
+    let TaskPlan::Language(task) = task else {
+        return Err("the plan is not about language".into());
+    };
+    let mut task = Language::open(&TrainPlan { run, task }, None, &Device::Cpu)?;
+    let next = || -> models::Result<Json> {
+        let batch = task.next_batch()?;
+        Ok(json!({
+            "tokens": batch.tokens,
+            "targets": batch.targets,
+            "positions": batch.positions,
+            "documents": batch.documents,
+            "row_length": batch.row_length,
+        }))
+    };
+    let batches: models::Result<Vec<Json>> = std::iter::repeat_with(next).take(count).collect();
+    Ok(json!({"batches": batches?}))
 }
 
 fn in_characters(row: &Rendered) -> Json {
