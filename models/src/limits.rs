@@ -54,6 +54,9 @@ limits! {
     /// How much longer a tokenizer may make a text.
     GROWTH = "how much longer the steps of a tokenizer can make a text", 1024, "times",
         "known tokenizers make one six times as long at most; steps that repeat multiply";
+    /// A word of a tokenizer.
+    TOKEN = "a token of a tokenizer", 4 << 10, "bytes",
+        "the longest in use have some hundred, and the library goes a level deeper on the stack for each byte";
     /// A chat template.
     TEMPLATE = "a chat template", 64 << 10, "bytes",
         "the longest of known models have 20 kB; each byte can be a level of nesting, and the time to compile one grows with the square of that";
@@ -69,6 +72,9 @@ limits! {
     /// The part of a Parquet file that says what it holds.
     PARQUET_FOOTER = "the footer of a Parquet file", 16 << 20, "bytes",
         "100,000 column chunks take half of it, and each byte can make the library ask for 200";
+    /// What stands before the values of a page.
+    PARQUET_HEADER = "the header of a page of a Parquet file", 16 << 20, "bytes",
+        "most have some dozen; it can hold the smallest and the largest text of its page, twice";
     /// Columns in columns.
     PARQUET_DEPTH = "columns of a Parquet file inside one another", 64, "levels",
         "data to learn from is nested three or four deep, and the library uses the stack for each level";

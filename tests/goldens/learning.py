@@ -188,8 +188,10 @@ def replay(work, batches, held_out, device, dtype):
     """The same run in PyTorch: the loss of each step, and that of each evaluation."""
     torch.backends.cuda.matmul.allow_tf32 = False
     model = AutoModelForCausalLM.from_pretrained(work / "model", attn_implementation="eager", dtype=torch.float32).to(device)
-    decays = [it for it in model.parameters() if it.dim() > 1]
-    others = [it for it in model.parameters() if it.dim() <= 1]
+    # Anneal's choice, which PyTorch leaves to whoever asks: biases, norms and embeddings don't decay.
+    does = lambda name, weight: weight.dim() > 1 and "embed" not in name
+    decays = [weight for name, weight in model.named_parameters() if does(name, weight)]
+    others = [weight for name, weight in model.named_parameters() if not does(name, weight)]
     groups = [dict(params=decays, weight_decay=0.1), dict(params=others, weight_decay=0.0)]
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
     narrow = torch.autocast(device, dtype=dtype, enabled=dtype is not torch.float32)

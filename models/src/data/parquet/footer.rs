@@ -13,7 +13,7 @@ use super::{MARK, caught, cursor::Cursor, damaged};
 use crate::limits;
 
 /// The length of the footer in four bytes, and the mark.
-const TAIL_BYTES: usize = 8;
+pub(super) const TAIL_BYTES: usize = 8;
 /// How deep columns may be nested.
 const MAX_DEPTH: usize = limits::PARQUET_DEPTH.most as usize;
 
@@ -54,7 +54,11 @@ pub(super) fn check(file: &impl ChunkReader) -> Result<(), String> {
     }
     let start = tail_start.checked_sub(length.into()).ok_or(cut_off)?;
     let footer = caught(|| file.get_bytes(start, length as usize))?;
-    match Fields(Cursor(&footer)).footer() {
+    let fields = Fields {
+        bytes: Cursor(&footer),
+        has_lists: true,
+    };
+    match fields.footer() {
         Some(footer) if footer.is_encrypted => Err(ENCRYPTED.to_owned()),
         Some(footer) if is_a_tree(&footer.children) => Ok(()),
         _ => Err(damaged("its footer makes no sense")),
@@ -88,10 +92,23 @@ fn is_a_tree(children: &[u64]) -> bool {
     open.is_empty()
 }
 
-/// What is left to read of a footer.
-struct Fields<'a>(Cursor<'a>);
+/// What is left to read of a footer, or of the header of a page.
+pub(super) struct Fields<'a> {
+    bytes: Cursor<'a>,
+    /// Whether there may be lists.
+    has_lists: bool,
+}
 
-impl Fields<'_> {
+impl<'a> Fields<'a> {
+    /// Passes over the header of a page, which has no lists.
+    pub(super) fn pass_header(bytes: &'a [u8]) -> Option<()> {
+        let mut fields = Self {
+            bytes: Cursor(bytes),
+            has_lists: false,
+        };
+        fields.skip(STRUCT, 0)
+    }
+
     fn footer(mut self) -> Option<Footer> {
         let mut footer = Footer {
             is_encrypted: false,
@@ -121,7 +138,7 @@ impl Fields<'_> {
         loop {
             match self.field(&mut number)? {
                 STOP => return Some(children),
-                I32 if number == NUM_CHILDREN => children = self.0.number()? / 2,
+                I32 if number == NUM_CHILDREN => children = self.bytes.number()? / 2,
                 kind => self.skip(kind, 0)?,
             }
         }
@@ -129,11 +146,11 @@ impl Fields<'_> {
 
     /// The kind of the next field. Its number is given as the distance from the one before, if that is short.
     fn field(&mut self, number: &mut i16) -> Option<u8> {
-        let head = self.0.bytes(1)?[0];
+        let head = self.bytes.bytes(1)?[0];
         let (distance, kind) = (i16::from(head >> 4), head & 0x0f);
         *number = match distance {
             _ if kind == STOP => *number,
-            0 => i16::try_from(self.0.number()? / 2).ok()?,
+            0 => i16::try_from(self.bytes.number()? / 2).ok()?,
             _ => number.checked_add(distance)?,
         };
         Some(kind)
@@ -141,9 +158,9 @@ impl Fields<'_> {
 
     /// How many values a list has, and of which kind.
     fn list(&mut self) -> Option<(u64, u8)> {
-        let head = self.0.bytes(1)?[0];
+        let head = self.bytes.bytes(1)?[0];
         let count = match head >> 4 {
-            15 => self.0.number()?,
+            15 => self.bytes.number()?,
             count => u64::from(count),
         };
         Some((count, head & 0x0f))
@@ -155,21 +172,20 @@ impl Fields<'_> {
         }
         match kind {
             TRUE | FALSE => {}
-            BYTE => _ = self.0.bytes(1)?,
-            I16 | I32 | I64 => _ = self.0.number()?,
-            DOUBLE => _ = self.0.bytes(8)?,
+            BYTE => _ = self.bytes.bytes(1)?,
+            I16 | I32 | I64 => _ = self.bytes.number()?,
+            DOUBLE => _ = self.bytes.bytes(8)?,
             BINARY => {
-                let length = self.0.number()?;
-                self.0.bytes(usize::try_from(length).ok()?)?;
+                let length = self.bytes.number()?;
+                self.bytes.bytes(usize::try_from(length).ok()?)?;
             }
-            LIST | SET => {
+            LIST | SET if self.has_lists => {
                 let (count, kind) = self.list()?;
+                // For the library, truths in a list take no bytes: a billion of them would fit into a few.
+                if matches!(kind, TRUE | FALSE) {
+                    return None;
+                }
                 for _ in 0..count {
-                    // The truth of a field is in its head. In a list it has a byte of its own.
-                    let kind = match kind {
-                        TRUE | FALSE => BYTE,
-                        kind => kind,
-                    };
                     self.skip(kind, depth + 1)?;
                 }
             }

@@ -4,7 +4,7 @@
 //! never held as a whole. Bytes that are no text are left out (`schema.rs`).
 //!
 //! A file may be damaged, or made to do harm. The library trusts counts in the footer and in pages with all memory, so
-//! they are looked at first (`footer.rs`, `pages.rs`). It also panics where pages break the rules of the format, which
+//! they are looked at first (`footer.rs`, `headers.rs`, `pages.rs`). It also panics where pages break the rules of the format, which
 //! one wrong byte is enough for. That is caught here, and is an error like any other. What pages unpack to is not
 //! limited: a small file can hold a large text many times.
 
@@ -26,6 +26,7 @@ use super::source::Record;
 
 mod cursor;
 mod footer;
+mod headers;
 mod pages;
 mod schema;
 mod value;
@@ -62,7 +63,7 @@ impl ParquetFile {
     pub(super) fn open(file: impl ChunkReader + 'static) -> Result<Self, String> {
         footer::check(&file)?;
         let bytes = file.len();
-        let reader = caught(|| SerializedFileReader::new(file))?;
+        let reader = caught(|| SerializedFileReader::new(headers::CheckedFile(file)))?;
         let schema = reader.metadata().file_metadata().schema_descr_ptr();
         let kept = schema::with_text(&schema)?;
         for group in reader.metadata().row_groups() {

@@ -27,6 +27,9 @@ impl Library {
                 return Err(problem.into());
             }
         }
+        if let Some(problem) = limits::TOKEN.exceeded(longest(&parts["model"]["vocab"]) as u64) {
+            return Err(format!("one of its tokens {problem}").into());
+        }
         caught(|| tokenizers::Tokenizer::from_bytes(bytes))?
     }
 
@@ -67,6 +70,18 @@ fn growth(step: &Value) -> f64 {
     inner.flatten().map(growth).product::<f64>() * own
 }
 
+/// The bytes of the longest token of a vocabulary: keys with numbers, or pairs of a text and a number.
+fn longest(vocabulary: &Value) -> usize {
+    let length = |text: &str| text.len();
+    let keys = vocabulary.as_object().into_iter().flat_map(|it| it.keys());
+    let pairs = vocabulary.as_array().into_iter().flatten();
+    let texts = pairs.filter_map(|pair| pair[0].as_str());
+    keys.map(|key| length(key))
+        .chain(texts.map(length))
+        .max()
+        .unwrap_or(0)
+}
+
 /// What only looks things up is the library's own.
 impl Deref for Library {
     type Target = tokenizers::Tokenizer;
@@ -101,5 +116,19 @@ mod tests {
         let error = Library::read(long.to_string().into_bytes()).unwrap_err();
         let words = "how much longer its `pre_tokenizer` can make a text is";
         assert!(error.to_string().starts_with(words), "{error}");
+    }
+
+    #[test]
+    fn a_token_of_thousands_of_bytes_is_refused() {
+        let long = "a".repeat(5000);
+        for vocabulary in [
+            json!([["b", 0.0], [long, -1.0]]),
+            json!({"b": 0, long.clone(): 1}),
+        ] {
+            let file = json!({"model": {"type": "Unigram", "vocab": vocabulary}});
+            let error = Library::read(file.to_string().into_bytes()).unwrap_err();
+            let words = "one of its tokens is 5,000, and 4,096 bytes are the most";
+            assert_eq!(error.to_string(), words);
+        }
     }
 }
