@@ -443,6 +443,8 @@ fn evaluate<T: Task>(
         return Ok(false);
     };
     let (step, loss) = (state.progress.step, evaluation.loss);
+    let score = task.judged_by().and_then(|name| evaluation.score(name));
+    let score = score.filter(|it| it.is_finite());
     if step == plan.steps {
         evaluation.metrics.extend(examine(task, state, observer)?);
     }
@@ -452,9 +454,13 @@ fn evaluate<T: Task>(
         observer.event(TrainEvent::Warned { message });
         return Ok(false);
     }
-    let best = state.progress.best.is_none_or(|best| loss < best.loss);
+    let found = Best { step, loss, score };
+    let best = state
+        .progress
+        .best
+        .is_none_or(|best| found.is_better_than(&best));
     if best {
-        state.progress.best = Some(Best { step, loss });
+        state.progress.best = Some(found);
     }
     observer.event(TrainEvent::Evaluated {
         step,

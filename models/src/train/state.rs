@@ -98,6 +98,19 @@ pub struct Best {
     pub step: usize,
     /// Its loss.
     pub loss: f64,
+    /// What it is judged by, where that is not the loss: more is better.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+}
+
+impl Best {
+    /// Whether it has the higher score, or with the same one the lower loss.
+    pub fn is_better_than(&self, other: &Self) -> bool {
+        match (self.score, other.score) {
+            (Some(score), Some(others)) if score != others => score > others,
+            _ => self.loss < other.loss,
+        }
+    }
 }
 
 impl TrainState {
@@ -300,4 +313,29 @@ fn read_tensors(path: &Path) -> Result<BTreeMap<String, candle_core::Tensor>> {
     let tensors = tensors
         .map_err(|error| Error::format(path, format!("could not read the tensors: {error}")))?;
     Ok(tensors.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_higher_score_is_better_and_with_the_same_score_a_lower_loss() {
+        let best = |loss, score| Best {
+            step: 1,
+            loss,
+            score,
+        };
+        let cases = [
+            (best(2.0, Some(0.5)), best(1.0, Some(0.4)), true),
+            (best(1.0, Some(0.4)), best(2.0, Some(0.5)), false),
+            (best(1.0, Some(0.4)), best(2.0, Some(0.4)), true),
+            (best(1.0, None), best(2.0, None), true),
+            // One that was saved before there were scores has its loss.
+            (best(2.0, Some(0.4)), best(1.0, None), false),
+        ];
+        for (one, other, expected) in cases {
+            assert_eq!(one.is_better_than(&other), expected, "{one:?} {other:?}");
+        }
+    }
 }

@@ -60,6 +60,11 @@ pub trait Task {
         Ok(None)
     }
 
+    /// The name of the metric by which one checkpoint is better than another. `None` is the loss.
+    fn judged_by(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What is measured only once, when all steps are done, beside what [`Task::evaluate`] measures.
     fn examine(&mut self) -> Result<Vec<Metric>> {
         Ok(Vec::new())
@@ -136,6 +141,18 @@ pub struct Evaluation {
     pub targets: usize,
 }
 
+impl Evaluation {
+    /// The value of a metric, larger where it is better.
+    pub fn score(&self, name: &str) -> Option<f64> {
+        let metric = self.metrics.iter().find(|it| it.name == name)?;
+        Some(if metric.higher_is_better {
+            metric.value
+        } else {
+            -metric.value
+        })
+    }
+}
+
 /// A figure beside the loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
@@ -150,4 +167,46 @@ pub struct Metric {
     /// Of how many it is the share, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<usize>,
+}
+
+impl Metric {
+    /// The 95 % interval of a share, by Wilson: from where to where it could be for all there are, if these were drawn from them.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        let count = self.of.filter(|it| *it > 0)? as f64;
+        let (share, z) = (self.value, 1.959_963_985);
+        let spread = z * z / count;
+        let middle = share + spread / 2.0;
+        let half = z * ((share * (1.0 - share) + spread / 4.0) / count).sqrt();
+        let end = |it: f64| (it / (1.0 + spread)).clamp(0.0, 1.0);
+        (0.0..=1.0)
+            .contains(&share)
+            .then(|| (end(middle - half), end(middle + half)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_has_the_interval_of_wilson() {
+        let interval = |value, of| {
+            let metric = Metric {
+                name: String::new(),
+                label: String::new(),
+                value,
+                higher_is_better: true,
+                of,
+            };
+            metric
+                .interval()
+                .map(|(low, high)| [low, high].map(|it| (it * 1e4).round() / 1e4))
+        };
+        // 10 of 10, 0 of 10 and 1,740 of 2,000, by the formula in another language.
+        assert_eq!(interval(1.0, Some(10)), Some([0.7225, 1.0]));
+        assert_eq!(interval(0.0, Some(10)), Some([0.0, 0.2775]));
+        assert_eq!(interval(0.87, Some(2000)), Some([0.8545, 0.884]));
+        assert_eq!(interval(0.5, None), None);
+        assert_eq!(interval(1.5, Some(10)), None);
+    }
 }

@@ -20,7 +20,7 @@ use models::{
     tape::{Tape, Value},
     train::{
         exhibit::Exhibit,
-        task::{BatchSize, Evaluation, Task},
+        task::{BatchSize, Evaluation, Metric, Task},
     },
 };
 use serde_json::Value as Json;
@@ -235,6 +235,14 @@ impl<T: Task> Task for Faulty<T> {
 
     fn evaluate(&mut self, batches: usize) -> Result<Option<Evaluation>> {
         self.task.evaluate(batches)
+    }
+
+    fn judged_by(&self) -> Option<&'static str> {
+        self.task.judged_by()
+    }
+
+    fn examine(&mut self) -> Result<Vec<Metric>> {
+        self.task.examine()
     }
 
     fn show(&mut self) -> Result<Vec<Exhibit>> {
