@@ -419,6 +419,9 @@ fn evaluation(event: &TrainEvent) -> String {
     let mut text = format!("step {step}  held-out loss {loss:.4}");
     for metric in metrics {
         text += &format!("  {} {:.4}", metric.label, metric.value);
+        if let Some((low, high)) = metric.interval() {
+            text += &format!(" ({low:.3} to {high:.3})");
+        }
     }
     if *best {
         text += &format!("  {}", style("best so far").for_stderr().green());
