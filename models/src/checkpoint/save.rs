@@ -33,9 +33,7 @@ pub fn replace_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> R
         fs::rename(path, &old).map_err(Error::file("put the old folder aside", path))?;
     }
     fs::rename(&temporary, path).map_err(Error::file("put the folder in its place", path))?;
-    if let Some(parent) = path.parent() {
-        sync_folder(parent)?;
-    }
+    sync_parent(path)?;
     if old.exists() {
         fs::remove_dir_all(&old).map_err(Error::file("remove the old folder", &old))?;
     }
@@ -48,12 +46,7 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     write_file(&temporary, bytes)?;
     sync_file(&temporary)?;
     fs::rename(&temporary, path).map_err(Error::file("put the file in its place", path))?;
-    match path.parent() {
-        // A bare name lies where the program works.
-        Some(folder) if folder.as_os_str().is_empty() => sync_folder(Path::new(".")),
-        Some(folder) => sync_folder(folder),
-        None => Ok(()),
-    }
+    sync_parent(path)
 }
 
 /// Writes a file into a folder that is being made. For the disk [`replace_folder`] waits.
@@ -127,8 +120,13 @@ fn beside(path: &Path, purpose: &str) -> PathBuf {
 fn sync_files(folder: &Path) -> Result<()> {
     let entries = fs::read_dir(folder).map_err(Error::file("read the folder", folder))?;
     for entry in entries {
-        let entry = entry.map_err(Error::file("read the folder", folder))?;
-        sync_file(&entry.path())?;
+        let path = entry
+            .map_err(Error::file("read the folder", folder))?
+            .path();
+        match path.is_dir() {
+            true => sync_files(&path)?,
+            false => sync_file(&path)?,
+        }
     }
     sync_folder(folder)
 }
@@ -139,6 +137,16 @@ fn sync_file(path: &Path) -> Result<()> {
     let file = File::options().write(true).open(path);
     file.and_then(|file| file.sync_all())
         .map_err(Error::file("write the file to disk", path))
+}
+
+/// Waits until the disk knows what a path names.
+fn sync_parent(path: &Path) -> Result<()> {
+    match path.parent() {
+        // A bare name lies where the program works.
+        Some(folder) if folder.as_os_str().is_empty() => sync_folder(Path::new(".")),
+        Some(folder) => sync_folder(folder),
+        None => Ok(()),
+    }
 }
 
 /// Waits until the disk has a folder's list of names. Windows has no such call and needs none.
