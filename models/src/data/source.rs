@@ -11,6 +11,7 @@ use std::{
     fs::{self, File},
     io::Read,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use encoding_rs::{Encoding, UTF_8};
@@ -489,6 +490,18 @@ fn collect_files(
         }
     }
     Ok(())
+}
+
+/// When a file was changed, and how large it is. Of one that can't be asked, nothing.
+pub type Changed = Option<(SystemTime, u64)>;
+
+/// When each file was changed: the same answer means the same content, as far as that can be said without reading it.
+pub fn changed<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<Changed> {
+    let changed = |path: &PathBuf| {
+        let file = fs::metadata(path).ok()?;
+        Some((file.modified().ok()?, file.len()))
+    };
+    paths.into_iter().map(changed).collect()
 }
 
 /// The files of data by what they are for a run: `data/1`, or `data/1/rows.jsonl` in a folder.

@@ -2,10 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
 };
 
 use candle_core::Device;
@@ -62,8 +60,7 @@ pub struct ReadText {
 #[derive(PartialEq)]
 struct Key {
     request: DataRequest,
-    /// When each file was changed, and how large it is. Of one that can't be asked, nothing.
-    changed: Vec<Option<(SystemTime, u64)>>,
+    changed: Vec<data::source::Changed>,
     held_out: f64,
     /// A folder, or how many tokens one that is trained may have.
     tokenizer: (Option<PathBuf>, usize),
@@ -304,14 +301,10 @@ impl Key {
             (None, TokenizerSource::File(path)) => Some(path),
             (None, TokenizerSource::Trained) => None,
         };
-        let changed = |path: &PathBuf| {
-            let file = fs::metadata(path).ok()?;
-            Some((file.modified().ok()?, file.len()))
-        };
         let held_out = task.data.held_out.unwrap_or(preset::HELD_OUT);
         Self {
             request: task.data.source(),
-            changed: task.data.files.iter().map(changed).collect(),
+            changed: data::source::changed(&task.data.files),
             held_out: held_out.clamp(0.0, 0.5),
             tokenizer: (folder, vocab_size),
             seed: run.seed.unwrap_or(defaults::SEED),
