@@ -69,6 +69,12 @@ limits! {
     /// A file of text that is read whole.
     TEXT_FILE = "a file of text, JSON or a table", 64 << 30, "bytes",
         "it is read whole and needs about three times its size in memory; Parquet stays on the disk, and several files can be named";
+    /// A file of tasks of ARC, or what describes a folder of puzzles.
+    PUZZLE_JSON = "a JSON file of puzzles", 256 << 20, "bytes",
+        "the 1,000 tasks of ARC-AGI-2 have 4 MB, and the names of 1.2 million looks of them 60 MB";
+    /// `votes.json` of a checkpoint.
+    VOTES = "the votes of a run of ARC", 4 << 30, "bytes",
+        "a thousand answers to each of 400 pairs, all different and of 900 cells, have 400 MB";
     /// The part of a Parquet file that says what it holds.
     PARQUET_FOOTER = "the footer of a Parquet file", 16 << 20, "bytes",
         "100,000 column chunks take half of it, and each byte can make the library ask for 200";

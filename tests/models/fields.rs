@@ -133,6 +133,7 @@ fn puzzle_plan(field: &Field, value: Value) -> Result<TrainPlan<PuzzlePlan>, Pro
             symbols: 11,
             rows: 1000,
             held_out_rows: 100,
+            ids: 1,
         },
         device: scratch.device,
         checked: scratch.checked,

@@ -26,7 +26,10 @@ use models::{
 };
 use serde_json::Value;
 
-use crate::fuzz::{self, Read, Reader};
+use crate::{
+    fuzz::{self, Read, Reader},
+    puzzles_hostile,
+};
 
 #[test]
 fn no_file_brings_the_program_down() {
@@ -50,10 +53,11 @@ fn readers(work: &Path) -> Vec<Reader> {
     let mut readers = of_models(work);
     readers.extend(of_tokenizers(work));
     readers.extend(of_data(work));
+    readers.extend(puzzles_hostile::readers(work));
     readers
 }
 
-fn repository(path: &str) -> PathBuf {
+pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
@@ -80,7 +84,7 @@ fn load(folder: &ModelFolder) -> models::Result<models::arch::decoder::Decoder> 
 }
 
 /// A reader whose errors are our own.
-fn reading(read: impl Fn(&Path) -> models::Result<()> + 'static) -> Read {
+pub(crate) fn reading(read: impl Fn(&Path) -> models::Result<()> + 'static) -> Read {
     Box::new(move |file| read(file).map_err(|error| error.to_string()))
 }
 

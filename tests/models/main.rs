@@ -28,6 +28,8 @@ mod memory_fallback;
 mod parquet_files;
 mod plan;
 mod puzzles;
+mod puzzles_data;
+mod puzzles_hostile;
 mod share;
 mod spikes;
 mod template;

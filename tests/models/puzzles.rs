@@ -32,15 +32,24 @@ fn plan(folder: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
     };
     let made = make(&order).unwrap();
     write(&made, 10, &folder.join("data")).unwrap();
+    plan_of(&folder.join("data"), changes)
+}
+
+/// The plan of a short run on what a path has.
+pub(crate) fn plan_of(data: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
     let mut tree = json!({
-        "data": {"files": [folder.join("data")]},
+        "data": {"files": [data]},
         "trm": {"hidden_size": 32, "num_heads": 2, "halt_max_steps": 3, "halt_exploration_prob": 0.5},
         "batch": {"rows": 4, "accumulate": 2}, "steps": 9, "schedule": {"warmup_steps": 2},
         "save": {"every": 3}, "evaluate": {"every": 3}, "sample": {"every": 0},
     });
-    tree.as_object_mut()
-        .unwrap()
-        .extend(changes.as_object().unwrap().clone());
+    for (name, value) in changes.as_object().unwrap() {
+        let section = &mut tree[name];
+        match (section.as_object_mut(), value) {
+            (Some(section), Json::Object(changes)) => section.extend(changes.clone()),
+            _ => *section = value.clone(),
+        }
+    }
     let request = TrainRequest::<PuzzleRequest>::read(&tree).unwrap();
     let read = Puzzle::read(&request, None).unwrap();
     let facts = Facts {
@@ -56,7 +65,7 @@ fn plan(folder: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
 }
 
 /// Trains from the newest checkpoint in a folder. Returns all weights, and what the run would show.
-fn run(
+pub(crate) fn run(
     plan: &TrainPlan<PuzzlePlan>,
     folder: &Path,
     observer: &mut dyn Observer,
@@ -67,22 +76,28 @@ fn run(
     (weights.collect(), task.show().unwrap())
 }
 
+/// Has a run killed and resumed, and one that is not. Both must end with the same bits, which are returned with what is shown.
+#[track_caller]
+pub(crate) fn check_resume(plan: &TrainPlan<PuzzlePlan>, folder: &Path) -> Vec<Exhibit> {
+    let straight = run(plan, &folder.join("straight"), &mut Vec::new());
+    let saved = folder.join("killed");
+    let killed = catch_unwind(AssertUnwindSafe(|| run(plan, &saved, &mut Killed(8))));
+    assert!(killed.is_err());
+    let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
+    assert_eq!(newest.step, 6);
+    assert_eq!(run(plan, &saved, &mut Vec::new()), straight);
+    straight.1
+}
+
 #[test]
 fn a_run_of_puzzles_resumes_after_a_kill_to_the_same_bits() {
     for mlp_t in [true, false] {
         let folder = tempfile::tempdir().unwrap();
-        let plan = plan(folder.path(), json!({}));
-        let mut plan = plan;
+        let mut plan = plan(folder.path(), json!({}));
         plan.task.trm.mlp_t = mlp_t;
-        let straight = run(&plan, &folder.path().join("straight"), &mut Vec::new());
-        let saved = folder.path().join("killed");
-        let killed = catch_unwind(AssertUnwindSafe(|| run(&plan, &saved, &mut Killed(8))));
-        assert!(killed.is_err());
-        let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
-        assert_eq!(newest.step, 6);
-        assert_eq!(run(&plan, &saved, &mut Vec::new()), straight);
+        let shown = check_resume(&plan, folder.path());
         assert!(
-            matches!(&straight.1[0], Exhibit::Grid { rows, marks, .. } if rows.len() == 4 && marks.len() == 16)
+            matches!(&shown[0], Exhibit::Grid { rows, marks, .. } if rows.len() == 4 && marks.len() == 16)
         );
     }
 }
@@ -95,6 +110,14 @@ fn held_out_puzzles_are_those_of_the_folder_and_are_measured_by_how_many_are_sol
     let measured = task.evaluate(0).unwrap().unwrap();
     assert_eq!(measured.targets, 10);
     let names: Vec<&str> = measured.metrics.iter().map(|it| it.name.as_str()).collect();
-    assert_eq!(names, ["solved", "knows"]);
+    assert_eq!(
+        names,
+        [
+            "exact_accuracy",
+            "token_accuracy",
+            "halting_accuracy",
+            "steps_to_halt"
+        ]
+    );
     assert_eq!(measured.metrics[0].of, Some(10));
 }

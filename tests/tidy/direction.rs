@@ -63,6 +63,7 @@ const MAPS: [Map; 2] = [
                     "embedded",
                     "figures",
                     "generate",
+                    "limits",
                     "optim",
                     "parameters",
                     "random",

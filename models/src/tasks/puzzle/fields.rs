@@ -44,6 +44,11 @@ pub const FIELDS: &[Field] = &[
     of("Puzzle model", "table.weight_decay", "Decay of puzzle vectors", Number, "How much a puzzle’s vector shrinks when it is in a batch.").at_least(0.0).advanced(),
     of("Data", "data.label_smoothing", "Label smoothing", Number, "How much of each label is shared among all symbols. 0 turns it off.").at_least(0.0).at_most(0.9).advanced(),
     of("Data", "data.augment", "Augment", Flag, "Show each puzzle in another look each time: other digits, other orders of rows and columns.").advanced(),
+    of("Data", "data.subsample_size", "Rows drawn", Count, "Learn from so many random rows of each table. 0 is all.").advanced(),
+    of("Data", "data.min_difficulty", "Least rating", Count, "Learn only from rows of tables that are rated so or higher.").advanced(),
+    of("Data", "data.augmentations", "Looks of a task", Count, "How many other looks of each task of ARC there are, each with a vector of its own.").at_most(10_000.0).advanced(),
+    of("Data", "data.evaluate_puzzles", "Puzzles to measure with", Count, "How many held-out puzzles are measured during the run, always the same. 0 is all.").advanced(),
+    of("Data", "data.evaluate_at_end", "Puzzles to measure at the end", Count, "How many held-out puzzles are measured when all steps are done. 0 is all. Each look of a task of ARC is one.").advanced(),
 ];
 
 const fn of(

@@ -2,10 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
 };
 
 use candle_core::Device;
@@ -14,14 +12,15 @@ use super::{
     PuzzleFacts, PuzzleTask,
     fields::FIELDS,
     footprint,
-    request::{PuzzlePlan, PuzzleRequest},
-    resolve::{self, HELD_OUT},
-    source::PuzzleSet,
+    grid::Shape,
+    request::{PuzzleDataPlan, PuzzlePlan, PuzzleRequest},
+    resolve::{self, AUGMENTATIONS, HELD_OUT},
+    source::{Choice, PuzzleSet, places},
 };
 use crate::{
     Result,
     arch::trm::TrmConfig,
-    data::source::places,
+    data::source::{Changed, changed},
     random::stable_hash,
     train::{
         TrainPlan, TrainRequest, defaults,
@@ -45,10 +44,20 @@ pub struct ReadPuzzles {
 #[derive(PartialEq)]
 struct Key {
     files: Vec<PathBuf>,
-    /// When each was changed, and how large it is.
-    changed: Vec<Option<(SystemTime, u64)>>,
-    held_out: f64,
-    seed: u64,
+    changed: Vec<Changed>,
+    choice: Choice,
+}
+
+impl Choice {
+    fn of(data: &PuzzleDataPlan, seed: u64) -> Self {
+        Self {
+            held_out: data.held_out,
+            subsample_size: data.subsample_size,
+            min_difficulty: data.min_difficulty,
+            augmentations: data.augmentations,
+            seed,
+        }
+    }
 }
 
 impl Kind for Puzzle {
@@ -97,36 +106,38 @@ impl Kind for Puzzle {
         if data.files.is_empty() {
             return Ok(None);
         }
-        let changed = |path: &PathBuf| {
-            let file = fs::metadata(path).ok()?;
-            Some((file.modified().ok()?, file.len()))
-        };
         let key = Key {
             files: data.files.clone(),
-            changed: data.files.iter().map(changed).collect(),
-            held_out: data.held_out.unwrap_or(HELD_OUT).clamp(0.0, 0.5),
-            seed: request.run.seed.unwrap_or(defaults::SEED),
+            changed: changed(places(&data.files).values()),
+            choice: Choice {
+                held_out: data.held_out.unwrap_or(HELD_OUT).clamp(0.0, 0.5),
+                subsample_size: data.subsample_size.unwrap_or(0),
+                min_difficulty: data.min_difficulty.unwrap_or(0),
+                augmentations: data.augmentations.unwrap_or(AUGMENTATIONS),
+                seed: request.run.seed.unwrap_or(defaults::SEED),
+            },
         };
         if let Some(known) = known.filter(|known| known.key == key) {
             return Ok(Some(known.clone()));
         }
-        let puzzles = PuzzleSet::read(&key.files, key.held_out, key.seed)?;
+        let puzzles = PuzzleSet::read(&key.files, &key.choice)?;
         Ok(Some(Arc::new(ReadPuzzles { key, puzzles })))
     }
 
     fn facts(_: &TrainRequest<PuzzleRequest>, read: Option<&ReadPuzzles>) -> Result<PuzzleFacts> {
         let of = |read: &ReadPuzzles| PuzzleFacts {
             cells: read.puzzles.shape.cells(),
-            symbols: read.puzzles.shape.size + 2,
-            rows: read.puzzles.train.len(),
+            symbols: read.puzzles.shape.symbols(),
+            rows: read.puzzles.train.per_pass(),
             held_out_rows: read.puzzles.held_out.len(),
+            ids: read.puzzles.ids,
         };
         Ok(read.map(of).unwrap_or_default())
     }
 
     fn open(plan: &TrainPlan<PuzzlePlan>, _: Option<&Path>, device: &Device) -> Result<PuzzleTask> {
         let data = &plan.task.data;
-        let puzzles = PuzzleSet::read(&data.files, data.held_out, plan.run.seed)?;
+        let puzzles = PuzzleSet::read(&data.files, &Choice::of(data, plan.run.seed))?;
         PuzzleTask::new(plan, puzzles, device)
     }
 
@@ -136,11 +147,11 @@ impl Kind for Puzzle {
 
     fn subject(plan: &PuzzlePlan) -> Subject {
         let config = serde_json::to_string(&plan.trm).unwrap_or_default();
-        let size = plan.trm.seq_len.isqrt();
+        let shape = Shape::of(plan.trm.seq_len, plan.trm.vocab_size);
         Subject {
             model: format!("{:016x}", stable_hash(0, config.as_bytes())),
             method: Self::NAME.to_owned(),
-            what: format!("a solver of {size} by {size} Sudoku"),
+            what: format!("a solver of {}", shape.title()),
             base: None,
         }
     }

@@ -35,6 +35,16 @@ pub struct PuzzleDataRequest {
     pub held_out: Option<f64>,
     /// Whether each puzzle is seen in another look each time.
     pub augment: Option<bool>,
+    /// So many random rows of each table to learn from. 0 is all.
+    pub subsample_size: Option<usize>,
+    /// Only rows of tables that are rated so or higher.
+    pub min_difficulty: Option<usize>,
+    /// So many other looks of each task of ARC, each with a vector of its own.
+    pub augmentations: Option<usize>,
+    /// How many held-out puzzles are measured with during the run, always the same. 0 is all.
+    pub evaluate_puzzles: Option<usize>,
+    /// How many of them are measured when all steps are done. 0 is all.
+    pub evaluate_at_end: Option<usize>,
     /// How much of each label is shared among all symbols.
     pub label_smoothing: Option<f64>,
 }
@@ -98,6 +108,16 @@ pub struct PuzzleDataPlan {
     pub held_out: f64,
     /// Whether each puzzle is seen in another look each time.
     pub augment: bool,
+    /// So many random rows of each table to learn from. 0 is all.
+    pub subsample_size: usize,
+    /// Only rows of tables that are rated so or higher.
+    pub min_difficulty: usize,
+    /// So many other looks of each task of ARC, each with a vector of its own.
+    pub augmentations: usize,
+    /// How many held-out puzzles are measured with during the run, always the same. 0 is all.
+    pub evaluate_puzzles: usize,
+    /// How many of them are measured when all steps are done. 0 is all.
+    pub evaluate_at_end: usize,
     /// How much of each label is shared among all symbols.
     pub label_smoothing: f64,
 }

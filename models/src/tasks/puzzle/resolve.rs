@@ -17,6 +17,10 @@ type Resolver<'a> = AnyResolver<'a, Puzzle>;
 
 /// The share of puzzles that is kept aside to measure with.
 pub(super) const HELD_OUT: f64 = 0.1;
+/// Other looks of each task of ARC.
+pub(super) const AUGMENTATIONS: usize = 1000;
+/// Held-out puzzles that are measured with during a run.
+const EVALUATED: usize = 2000;
 /// Grids of so many cells and fewer are a first lesson.
 const SMALL_CELLS: usize = 36;
 
@@ -60,6 +64,10 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
             ("optimizer.kind", Chosen::new(json!("adam_atan2"), why())),
             ("clip_norm", number(0.0)),
             ("ema", number(recipe.ema)),
+            (
+                "evaluate.batches",
+                Chosen::new(json!(0), "data.evaluate_puzzles says how many"),
+            ),
         ],
     };
     let plan = PuzzlePlan {
@@ -112,7 +120,7 @@ impl Resolver<'_> {
         let config = TrmConfig {
             vocab_size: facts.symbols,
             seq_len: facts.cells,
-            num_puzzle_identifiers: 1,
+            num_puzzle_identifiers: facts.ids.max(1),
             hidden_size,
             num_heads: take!("num_heads", num_heads, 4),
             expansion: take!("expansion", expansion, 4.0),
@@ -156,10 +164,33 @@ impl Resolver<'_> {
             of_recipe(recipe, recipe.label_smoothing)
         });
         self.within("data.label_smoothing", label_smoothing, 0.0, 0.9);
+        let all = |why: &'static str| move || Chosen::new(0, why);
         PuzzleDataPlan {
             files: request.files.clone(),
             held_out,
             augment,
+            subsample_size: self.take(
+                "data.subsample_size",
+                &request.subsample_size,
+                all("every row"),
+            ),
+            min_difficulty: self.take(
+                "data.min_difficulty",
+                &request.min_difficulty,
+                all("the easy ones too"),
+            ),
+            augmentations: self.take("data.augmentations", &request.augmentations, || {
+                Chosen::new(AUGMENTATIONS, "as the paper has for each task of ARC")
+            }),
+            evaluate_puzzles: self.take("data.evaluate_puzzles", &request.evaluate_puzzles, || {
+                Chosen::new(
+                    EVALUATED,
+                    "enough to see the trend; all of them are measured at the end",
+                )
+            }),
+            evaluate_at_end: self.take("data.evaluate_at_end", &request.evaluate_at_end, || {
+                Chosen::new(0, "a result is that of all held-out puzzles")
+            }),
             label_smoothing,
         }
     }

@@ -1,40 +1,290 @@
-//! Puzzles in files: tables with a question and an answer in each row, as the published sets of Sudoku have them.
+//! Puzzles in files: which layout a path has, what it holds, and what is kept aside to measure with.
 //!
-//! A grid is a text of its cells, row by row: digits, then letters from A for more of them, and `.` or `0` where nothing is known.
-//! A folder has its puzzles in `train.csv`, and those to measure with in `test.csv`. Every puzzle is checked as it is read.
-//!
-//! Symbols are numbered as the reference does: 0 is no cell, 1 an empty one, and d + 1 the digit d.
+//! - a table of Sudoku or mazes, or a folder with `train.csv` and `test.csv` (see [`super::table`])
+//! - tasks of ARC, in one of their layouts (see [`super::arc_files`])
+//! - a folder of the reference (see [`super::reference`])
 
 use std::{
-    fs::File,
+    collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use super::{halting::Row, sudoku::Sudoku};
-use crate::{Error, Result, figures::counted, random::stable_hash};
+use super::{
+    arc::{ArcExamples, Task, Tasks},
+    arc_files,
+    examples::{Examples, Rows},
+    grid::Shape,
+    halting::Row,
+    reference,
+    sudoku::Sudoku,
+    table::{self, Filter},
+};
+use crate::{
+    Error, Result,
+    figures::counted,
+    random::{Random, stable_hash},
+};
 
-/// The most puzzles of a file.
-pub const MAX_PUZZLES: usize = 10_000_000;
-/// The most bytes of one row of a table.
-const MAX_ROW_BYTES: usize = 64 << 10;
 /// The file of a folder with the puzzles to learn from.
 pub const TRAIN: &str = "train.csv";
 /// The file of a folder with the puzzles to measure with.
 pub const TEST: &str = "test.csv";
-/// Names of the columns with the question and with the answer.
-const QUESTIONS: [&str; 3] = ["question", "puzzle", "quizzes"];
-const ANSWERS: [&str; 2] = ["answer", "solution"];
 
 /// Puzzles of one shape.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PuzzleSet {
     /// Their shape.
-    pub shape: Sudoku,
+    pub shape: Shape,
     /// Those to learn from.
-    pub train: Vec<Grid>,
+    pub train: Examples,
     /// Those to measure with.
-    pub held_out: Vec<Grid>,
+    pub held_out: Examples,
+    /// Vectors of the table.
+    pub ids: usize,
+}
+
+/// Which puzzles of the files, and how.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    /// The share kept aside to measure with, where no file says which.
+    pub held_out: f64,
+    /// So many random rows of each table to learn from. 0 is all.
+    pub subsample_size: usize,
+    /// Only rows of tables that are rated so or higher.
+    pub min_difficulty: usize,
+    /// So many other looks of each task of ARC, at most.
+    pub augmentations: usize,
+    /// What is drawn, is drawn from this.
+    pub seed: u64,
+}
+
+/// What was read so far.
+#[derive(Default)]
+pub(super) struct Reading {
+    pub(super) shape: Option<Shape>,
+    pub(super) train: Rows,
+    pub(super) held_out: Rows,
+    pub(super) tasks: Vec<(Task, PathBuf)>,
+    pub(super) ids: usize,
+}
+
+/// The layout of a path.
+enum Layout {
+    Table,
+    Tables,
+    Tasks,
+    Reference,
+}
+
+impl Layout {
+    fn of(path: &Path) -> Result<Self> {
+        let ends = |ending: &str| path.extension().is_some_and(|it| it == ending);
+        if !path.is_dir() {
+            return match () {
+                () if ends("json") => Ok(Self::Tasks),
+                () if ends("npy") => Err(Error::format(
+                    path,
+                    "is one array of several: name the folder with train/dataset.json",
+                )),
+                () => Ok(Self::Table),
+            };
+        }
+        match () {
+            () if reference::is_one(path) => Ok(Self::Reference),
+            () if path.join(TRAIN).is_file() => Ok(Self::Tables),
+            () if !arc_files::files(path)?.is_empty() => Ok(Self::Tasks),
+            () => {
+                let problem = format!(
+                    "the folder has no {TRAIN}, no {}, and no tasks in .json",
+                    reference::METADATA
+                );
+                Err(Error::format(path, problem))
+            }
+        }
+    }
+}
+
+impl PuzzleSet {
+    /// Reads the puzzles of files and folders.
+    pub fn read(paths: &[PathBuf], choice: &Choice) -> Result<Self> {
+        let mut reading = Reading::default();
+        for path in paths {
+            reading.read(path, choice)?;
+        }
+        reading.finish(choice)
+    }
+
+    /// What is measured with when these are drawn from, in the same order each time: `most` random ones, or all for 0.
+    pub fn measured(&self, most: usize, seed: u64) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.held_out.len()).collect();
+        if (1..all.len()).contains(&most) {
+            Random::for_purpose(seed, "puzzles to measure with").shuffle(&mut all);
+            all.truncate(most);
+            all.sort_unstable();
+        }
+        all
+    }
+}
+
+impl Reading {
+    fn read(&mut self, path: &Path, choice: &Choice) -> Result<()> {
+        let filter = Filter {
+            subsample_size: choice.subsample_size,
+            min_difficulty: choice.min_difficulty,
+            seed: choice.seed,
+        };
+        let of_tests = Filter {
+            subsample_size: 0,
+            ..filter
+        };
+        match Layout::of(path)? {
+            Layout::Table => table::read(path, &filter, &mut self.shape, &mut self.train),
+            Layout::Tables => {
+                table::read(&path.join(TRAIN), &filter, &mut self.shape, &mut self.train)?;
+                match path.join(TEST) {
+                    test if test.is_file() => {
+                        table::read(&test, &of_tests, &mut self.shape, &mut self.held_out)
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Layout::Tasks => {
+                self.take_shape(Shape::Arc, path)?;
+                for file in arc_files::files(path)? {
+                    self.add_tasks(&file)?;
+                }
+                Ok(())
+            }
+            Layout::Reference => reference::read(path, self),
+        }
+    }
+
+    /// Holds what comes to the shape of what came.
+    pub(super) fn take_shape(&mut self, shape: Shape, path: &Path) -> Result<()> {
+        match self.shape.replace(shape) {
+            Some(known) if known != shape => {
+                let (known, shape) = (known.title(), shape.title());
+                Err(Error::format(
+                    path,
+                    format!("has {shape}, and what was read before has {known}"),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn add_tasks(&mut self, file: &Path) -> Result<()> {
+        for task in arc_files::read(file)? {
+            if let Some((_, other)) = self.tasks.iter().find(|(it, _)| it.name == task.name) {
+                let problem = format!(
+                    "task {} is in two files, the other of which is {}; learn from one of them",
+                    task.name,
+                    other.display()
+                );
+                return Err(Error::format(file, problem));
+            }
+            self.tasks.push((task, file.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn finish(self, choice: &Choice) -> Result<PuzzleSet> {
+        let nothing = || Error::Data("there is no puzzle in the data".to_owned());
+        let shape = self.shape.ok_or_else(nothing)?;
+        if !self.tasks.is_empty() {
+            if !self.train.is_empty() {
+                let problem =
+                    "tasks of ARC and a folder of the reference can’t be learned from together";
+                return Err(Error::Data(problem.to_owned()));
+            }
+            return Ok(Self::of_tasks(self.tasks, choice));
+        }
+        if self.train.is_empty() {
+            return Err(nothing());
+        }
+        let (mut train, mut held_out) = (self.train, self.held_out);
+        let all = train.groups.len() - 1;
+        if held_out.is_empty() && choice.held_out > 0.0 {
+            let is_kept = |cells: &[u8]| is_kept(choice, cells);
+            (held_out, train) = train.partition(is_kept);
+        }
+        if train.is_empty() {
+            let share = choice.held_out;
+            let puzzles = counted(all as u64, "puzzle");
+            return Err(Error::setting(
+                "data.held_out",
+                format!(
+                    "is {share}, and of {puzzles} it keeps all aside, so that none is left to learn from; lower it or add puzzles"
+                ),
+            ));
+        }
+        Ok(PuzzleSet {
+            shape,
+            train: Examples::Stored(train),
+            held_out: Examples::Stored(held_out),
+            ids: self.ids.max(1),
+        })
+    }
+
+    fn of_tasks(tasks: Vec<(Task, PathBuf)>, choice: &Choice) -> PuzzleSet {
+        let mut tasks: Vec<Task> = tasks.into_iter().map(|(task, _)| task).collect();
+        if !tasks.iter().any(|it| it.is_measured) {
+            for task in &mut tasks {
+                task.is_measured = is_kept(choice, task.name.as_bytes());
+            }
+        }
+        let tasks = Tasks::new(tasks, choice.augmentations, choice.seed);
+        let ids = tasks.id_count();
+        let (train, held_out) = ArcExamples::split(tasks);
+        PuzzleSet {
+            shape: Shape::Arc,
+            train: Examples::Arc(train),
+            held_out: Examples::Arc(held_out),
+            ids,
+        }
+    }
+}
+
+/// Whether a puzzle is of the share that is kept aside.
+fn is_kept(choice: &Choice, puzzle: &[u8]) -> bool {
+    let bound = (choice.held_out * u64::MAX as f64) as u64;
+    stable_hash(choice.seed, puzzle) < bound
+}
+
+/// The files that paths name, by what they are for a run: `data/1`, `data/1/train.csv`.
+pub fn places(paths: &[PathBuf]) -> BTreeMap<String, PathBuf> {
+    let mut places = BTreeMap::new();
+    for (index, path) in paths.iter().enumerate() {
+        let place = format!("data/{}", index + 1);
+        // A folder without puzzles is an error of the data, which is said when it is read.
+        let files = match Layout::of(path) {
+            Ok(Layout::Tables) => [TRAIN, TEST].map(|it| path.join(it)).into(),
+            Ok(Layout::Tasks) => arc_files::files(path).unwrap_or_default(),
+            Ok(Layout::Reference) => reference::files(path),
+            _ => vec![path.clone()],
+        };
+        let solutions: Vec<PathBuf> = files
+            .iter()
+            .filter_map(|it| arc_files::solutions(it))
+            .collect();
+        for file in files.into_iter().chain(solutions) {
+            let inner = file.strip_prefix(path).map_or_else(
+                |_| {
+                    file.file_name()
+                        .unwrap_or_default()
+                        .to_string_lossy()
+                        .into_owned()
+                },
+                |it| it.to_string_lossy().into_owned(),
+            );
+            if file == *path {
+                places.insert(place.clone(), file);
+            } else if file.is_file() {
+                places.insert(format!("{place}/{inner}"), file);
+            }
+        }
+    }
+    places
 }
 
 /// A puzzle and its solution: digits, 0 where nothing is known.
@@ -56,123 +306,6 @@ impl Grid {
             puzzle: 0,
         }
     }
-}
-
-impl PuzzleSet {
-    /// Reads the puzzles of files and folders. Where no folder has puzzles to measure with, a share of all is kept aside.
-    pub fn read(paths: &[PathBuf], held_out_share: f64, seed: u64) -> Result<Self> {
-        let (mut shape, mut train, mut held_out) = (None, Vec::new(), Vec::new());
-        for path in paths {
-            if !path.is_dir() {
-                read_table(path, &mut shape, &mut train)?;
-                continue;
-            }
-            let (learned, measured) = (path.join(TRAIN), path.join(TEST));
-            if !learned.is_file() {
-                let problem = format!("the folder has no {TRAIN}");
-                return Err(Error::format(path, problem));
-            }
-            read_table(&learned, &mut shape, &mut train)?;
-            if measured.is_file() {
-                read_table(&measured, &mut shape, &mut held_out)?;
-            }
-        }
-        let Some(shape) = shape.filter(|_| !train.is_empty()) else {
-            return Err(Error::Data("there is no puzzle in the data".to_owned()));
-        };
-        if held_out.is_empty() && held_out_share > 0.0 {
-            let bound = (held_out_share * u64::MAX as f64) as u64;
-            let is_kept = |grid: &Grid| stable_hash(seed, &grid.puzzle) < bound;
-            (held_out, train) = train.into_iter().partition(is_kept);
-        }
-        Ok(Self {
-            shape,
-            train,
-            held_out,
-        })
-    }
-}
-
-/// The rows of puzzles, as they are.
-pub fn rows(grids: &[Grid]) -> Vec<Arc<Row>> {
-    grids.iter().map(|grid| Arc::new(grid.row())).collect()
-}
-
-fn read_table(path: &Path, shape: &mut Option<Sudoku>, grids: &mut Vec<Grid>) -> Result<()> {
-    let file = File::open(path).map_err(Error::file("read the puzzles", path))?;
-    let mut table = csv::ReaderBuilder::new().flexible(true).from_reader(file);
-    let wrong = |problem: String| Error::format(path, problem);
-    let unread = |error: csv::Error| wrong(format!("can’t be read as a table: {error}"));
-    let header = table.headers().map_err(unread)?.clone();
-    let column = |names: &[&str], what: &str| {
-        let found = header.iter().position(|it| names.contains(&it.trim()));
-        found.ok_or_else(|| {
-            wrong(format!(
-                "has no column with the {what}: {}",
-                names.join(", ")
-            ))
-        })
-    };
-    let (question, answer) = (
-        column(&QUESTIONS, "puzzles")?,
-        column(&ANSWERS, "solutions")?,
-    );
-    for record in table.records() {
-        let record = record.map_err(unread)?;
-        let line = record.position().map_or(0, csv::Position::line);
-        let at_line = |problem: String| wrong(format!("line {line}: {problem}"));
-        if record.as_slice().len() > MAX_ROW_BYTES {
-            return Err(at_line(format!("is longer than {MAX_ROW_BYTES} bytes")));
-        }
-        if grids.len() >= MAX_PUZZLES {
-            return Err(at_line(format!(
-                "there are more than {MAX_PUZZLES} puzzles"
-            )));
-        }
-        let cell = |at: usize| record.get(at).unwrap_or_default().trim();
-        let grid = grid(cell(question), cell(answer), shape).map_err(at_line)?;
-        grids.push(grid);
-    }
-    Ok(())
-}
-
-/// A puzzle from its texts. The first one decides the shape of all.
-fn grid(question: &str, answer: &str, shape: &mut Option<Sudoku>) -> Result<Grid, String> {
-    let cells = question.chars().count();
-    let known = shape.or_else(|| Sudoku::of_cells(cells)).ok_or_else(|| {
-        let cells = counted(cells as u64, "cell");
-        format!("the puzzle has {cells}, and no Sudoku has so many: 16, 36 and 81 are usual")
-    })?;
-    let puzzle = digits(question, known)?;
-    let solution = digits(answer, known)?;
-    let place = |cell: usize| {
-        format!(
-            "row {}, column {}",
-            cell / known.size + 1,
-            cell % known.size + 1
-        )
-    };
-    if let Some(cell) = solution.iter().position(|digit| *digit == 0) {
-        return Err(format!("the solution has nothing in {}", place(cell)));
-    }
-    if let Some((one, other)) = known.clash(&solution) {
-        let digit = solution[one];
-        return Err(format!(
-            "the solution has {digit} twice: in {} and in {}",
-            place(one),
-            place(other)
-        ));
-    }
-    let differs = (0..cells).find(|cell| puzzle[*cell] > 0 && puzzle[*cell] != solution[*cell]);
-    if let Some(cell) = differs {
-        let (given, found) = (puzzle[cell], solution[cell]);
-        return Err(format!(
-            "{} is {given} in the puzzle and {found} in its solution",
-            place(cell)
-        ));
-    }
-    *shape = Some(known);
-    Ok(Grid { puzzle, solution })
 }
 
 /// The digits of a grid's text. Errors name the cell.
@@ -212,48 +345,6 @@ pub fn text(grid: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
-
-    #[test]
-    fn what_is_wrong_with_a_puzzle_is_said_by_row_and_column() {
-        let cases = [
-            (
-                "1.3.",
-                "1234",
-                "the puzzle has 4 cells, and no Sudoku has so many: 16, 36 and 81 are usual",
-            ),
-            ("1...............", "1234341221434321", ""),
-            (
-                "1..............5",
-                "1234341221434321",
-                "row 4, column 4 is “5”, and has to be a digit up to 4, or a dot",
-            ),
-            (
-                "2...............",
-                "1234341221434321",
-                "row 1, column 1 is 2 in the puzzle and 1 in its solution",
-            ),
-            (
-                "1...............",
-                "12343412214343",
-                "a grid of 4 by 4 has 16 cells, and here are 14",
-            ),
-            (
-                "1...............",
-                "1234341221434320",
-                "the solution has nothing in row 4, column 4",
-            ),
-            (
-                "1...............",
-                "1134341221434321",
-                "the solution has 1 twice: in row 1, column 1 and in row 1, column 2",
-            ),
-        ];
-        for (question, answer, expected) in cases {
-            let found = grid(question, answer, &mut None);
-            assert_eq!(found.err().unwrap_or_default(), expected, "{question}");
-        }
-    }
 
     #[test]
     fn a_grid_and_its_text_are_the_same() {

@@ -10,6 +10,10 @@ use crate::random::Random;
 pub const MAX_SIZE: usize = 25;
 /// The most digits of a grid all of whose looks are compared.
 const MAX_CANONICAL: usize = 9;
+/// How often it is proven that a puzzle has one solution to rate it: the search is random where it has a choice.
+const PROOFS: usize = 10;
+/// The most givens that a step of [`Sudoku::harder`] takes away before it looks for others.
+const MAX_DROPPED: usize = 3;
 /// How many looks a search may take at a puzzle before it is given up. The hardest 9 by 9 take some thousands.
 const MAX_LOOKS: usize = 1_000_000;
 
@@ -74,15 +78,23 @@ impl Sudoku {
 
     /// Two cells of one group with the same digit, if there are any.
     pub fn clash(self, grid: &[u8]) -> Option<(usize, usize)> {
-        let mut seen = vec![[None; MAX_SIZE + 1]; 3 * self.size];
-        for (cell, digit) in grid.iter().enumerate().filter(|it| *it.1 > 0) {
-            for group in self.groups(cell) {
-                if let Some(other) = seen[group][usize::from(*digit)].replace(cell) {
-                    return Some((other, cell));
-                }
-            }
-        }
-        None
+        let mut taken = [0u32; 3 * MAX_SIZE];
+        let mut given = grid.iter().enumerate().filter(|it| *it.1 > 0);
+        let (cell, digit) = given.find(|(cell, digit)| {
+            let groups = self.groups(*cell);
+            let is_taken = groups
+                .iter()
+                .any(|group| taken[*group] & (1 << **digit) != 0);
+            groups
+                .into_iter()
+                .for_each(|group| taken[group] |= 1 << **digit);
+            is_taken
+        })?;
+        let share = |other: &usize| {
+            let pairs = self.groups(*other).into_iter().zip(self.groups(cell));
+            grid[*other] == *digit && pairs.into_iter().any(|(one, other)| one == other)
+        };
+        (0..cell).find(share).map(|other| (other, cell))
     }
 
     /// Solves a puzzle, and looks for a second solution.
@@ -114,24 +126,80 @@ impl Sudoku {
         }
     }
 
-    /// A random puzzle with one solution, the solution, and its rating. With `givens` no more cells are emptied than leave so many.
-    pub fn make(self, givens: usize, random: &mut Random) -> (Vec<u8>, Vec<u8>, usize) {
+    /// A random puzzle with one solution, and the solution. With `givens` no more cells are emptied than leave so many.
+    pub fn make(self, givens: usize, random: &mut Random) -> (Vec<u8>, Vec<u8>) {
         let solution = self.full(random);
         let mut puzzle = solution.clone();
-        let mut order: Vec<usize> = (0..self.cells()).collect();
+        self.empty(&mut puzzle, givens, random);
+        (puzzle, solution)
+    }
+
+    /// Empties cells of a puzzle in random order while there is one solution.
+    fn empty(self, puzzle: &mut [u8], givens: usize, random: &mut Random) {
+        let mut order: Vec<usize> = (0..self.cells()).filter(|it| puzzle[*it] > 0).collect();
         random.shuffle(&mut order);
-        let (mut left, mut rating) = (self.cells(), 0);
+        let mut left = order.len();
         for cell in order {
             if left <= givens {
                 break;
             }
             let digit = std::mem::replace(&mut puzzle[cell], 0);
-            match self.solve(&puzzle, random) {
-                Solutions::One { dead_ends, .. } => (left, rating) = (left - 1, dead_ends),
+            match self.solve(puzzle, random) {
+                Solutions::One { .. } => left -= 1,
                 _ => puzzle[cell] = digit,
             }
         }
-        (puzzle, solution, rating)
+    }
+
+    /// How hard a puzzle with one solution is: how many ways of a search lead nowhere, the mean of several searches.
+    pub fn rating(self, puzzle: &[u8], random: &mut Random) -> f64 {
+        let dead_ends = |_| match self.solve(puzzle, random) {
+            Solutions::One { dead_ends, .. } => dead_ends,
+            _ => 0,
+        };
+        (0..PROOFS).map(dead_ends).sum::<usize>() as f64 / PROOFS as f64
+    }
+
+    /// Another puzzle with the same solution, near a puzzle: some of its givens are others, and no cell can be emptied.
+    pub fn neighbour(self, puzzle: &[u8], solution: &[u8], random: &mut Random) -> Vec<u8> {
+        let mut other = puzzle.to_vec();
+        let mut given: Vec<usize> = (0..self.cells()).filter(|it| puzzle[*it] > 0).collect();
+        random.shuffle(&mut given);
+        let dropped = 1 + random.below(MAX_DROPPED);
+        given.iter().take(dropped).for_each(|cell| other[*cell] = 0);
+        let mut open: Vec<usize> = (0..self.cells()).filter(|it| other[*it] == 0).collect();
+        random.shuffle(&mut open);
+        for cell in open {
+            if matches!(self.solve(&other, random), Solutions::One { .. }) {
+                break;
+            }
+            other[cell] = solution[cell];
+        }
+        self.empty(&mut other, 0, random);
+        other
+    }
+
+    /// Climbs so many steps from a puzzle to ones that are rated no lower. Nothing when `continues` says no meanwhile.
+    pub fn harder(
+        self,
+        (puzzle, solution): (&[u8], &[u8]),
+        steps: usize,
+        random: &mut Random,
+        continues: &dyn Fn() -> bool,
+    ) -> Option<Vec<u8>> {
+        let mut best = puzzle.to_vec();
+        let mut rating = self.rating(&best, random);
+        for _ in 0..steps {
+            if !continues() {
+                return None;
+            }
+            let other = self.neighbour(&best, solution, random);
+            let others = self.rating(&other, random);
+            if others >= rating {
+                (best, rating) = (other, others);
+            }
+        }
+        Some(best)
     }
 
     /// The look of a grid that comes first of all its looks, its digits counted as they appear: the same for all of them. Of more
@@ -276,38 +344,41 @@ impl Search {
 
     /// The empty cells' digits by the fewest that are left: in a cell, or for a digit in a group.
     fn narrowest(&self, random: &mut Random) -> Option<Vec<(usize, u8)>> {
-        let mut best: Option<Vec<(usize, u8)>> = None;
-        let mut ties = 0;
-        let mut places = vec![[(0usize, 0u32); MAX_SIZE + 1]; 3 * self.shape.size];
+        let (mut fewest, mut best, mut ties) = (usize::MAX, None, 0);
+        // The digits that have a place in each group, and those that have several.
+        let (mut some, mut several) = ([0u32; 3 * MAX_SIZE], [0u32; 3 * MAX_SIZE]);
         for cell in (0..self.grid.len()).filter(|it| self.grid[*it] == 0) {
             let left = self.left(cell);
             let count = left.count_ones() as usize;
-            let fewest = best.as_ref().map_or(usize::MAX, Vec::len);
-            ties = if count < fewest {
-                1
-            } else {
-                ties + usize::from(count == fewest)
+            ties = match count {
+                _ if count < fewest => 1,
+                _ => ties + usize::from(count == fewest),
             };
             if count < fewest || (count == fewest && random.below(ties) == 0) {
-                best = Some(digits(left).map(|digit| (cell, digit)).collect());
+                (fewest, best) = (count, Some(cell));
             }
-            for digit in digits(left) {
-                for group in self.shape.groups(cell) {
-                    let place = &mut places[group][usize::from(digit)];
-                    *place = (cell, place.1 + 1);
-                }
+            if fewest == 0 {
+                break;
+            }
+            for group in self.shape.groups(cell) {
+                several[group] |= some[group] & left;
+                some[group] |= left;
             }
         }
-        let fewest = best.as_ref().map_or(0, Vec::len);
+        let cell = best?;
         if fewest > 1 {
-            for group in &places {
-                let only = (1..=self.shape.size).find(|digit| group[*digit].1 == 1);
-                if let Some(digit) = only {
-                    return Some(vec![(group[digit].0, digit as u8)]);
-                }
+            let only = |group: &usize| some[*group] & !several[*group] != 0;
+            if let Some(group) = (0..3 * self.shape.size).find(only) {
+                let digit = (some[group] & !several[group]).trailing_zeros();
+                let holds = |cell: &usize| {
+                    let is_in = self.shape.groups(*cell).contains(&group);
+                    is_in && self.grid[*cell] == 0 && self.left(*cell) & (1 << digit) != 0
+                };
+                let place = (0..self.grid.len()).find(holds)?;
+                return Some(vec![(place, digit as u8)]);
             }
         }
-        best
+        Some(digits(self.left(cell)).map(|digit| (cell, digit)).collect())
     }
 
     /// Looks for solutions until so many are found.
@@ -411,6 +482,9 @@ mod tests {
         open[0..9].fill(0);
         open[30..50].fill(0);
         assert_eq!(shape.solve(&open, &mut random), Solutions::Several);
+        let mut wrong = puzzle.clone();
+        wrong[80] = 8;
+        assert_eq!(shape.clash(&wrong), Some((61, 80)));
         let mut wrong = puzzle;
         wrong[2] = 5;
         assert_eq!(shape.clash(&wrong), Some((0, 2)));
@@ -422,18 +496,43 @@ mod tests {
         let mut random = Random::new(7);
         for cells in [16, 36, 81] {
             let shape = Sudoku::of_cells(cells).unwrap();
-            let (puzzle, solution, rating) = shape.make(0, &mut random);
+            let (puzzle, solution) = shape.make(0, &mut random);
+            let rating = shape.rating(&puzzle, &mut random);
             match shape.solve(&puzzle, &mut random) {
                 Solutions::One { grid, .. } => assert_eq!(grid, solution),
                 other => panic!("{other:?}"),
             }
             assert!(puzzle.iter().filter(|it| **it == 0).count() > cells / 3);
-            assert!(rating < 1000);
-            let (easy, ..) = shape.make(cells - 3, &mut random);
+            assert!(rating < 100.0);
+            let (easy, _) = shape.make(cells - 3, &mut random);
             assert_eq!(easy.iter().filter(|it| **it == 0).count(), 3);
         }
         assert_eq!(Sudoku::of_cells(49), None);
         assert_eq!(Sudoku::of_cells(17), None);
+    }
+
+    #[test]
+    fn a_puzzle_becomes_harder_step_by_step_and_keeps_its_solution() {
+        let mut random = Random::new(4);
+        let shape = Sudoku::of_cells(81).unwrap();
+        let (puzzle, solution) = shape.make(0, &mut random);
+        let climb = |steps, random: &mut Random| {
+            shape
+                .harder((&puzzle, &solution), steps, random, &|| true)
+                .unwrap()
+        };
+        assert_eq!(climb(0, &mut random), puzzle);
+        let harder = climb(30, &mut random);
+        let rated =
+            [&puzzle, &harder].map(|it| (0..5).map(|_| shape.rating(it, &mut random)).sum::<f64>());
+        assert!(rated[1] > rated[0], "{rated:?}");
+        assert!(
+            matches!(shape.solve(&harder, &mut random), Solutions::One { grid, .. } if grid == solution)
+        );
+        assert_eq!(
+            shape.harder((&puzzle, &solution), 5, &mut random, &|| false),
+            None
+        );
     }
 
     #[test]
@@ -459,7 +558,7 @@ mod tests {
         let mut random = Random::new(5);
         for cells in [16, 36, 81] {
             let shape = Sudoku::of_cells(cells).unwrap();
-            let (puzzle, solution, _) = shape.make(0, &mut random);
+            let (puzzle, solution) = shape.make(0, &mut random);
             for _ in 0..20 {
                 let look = shape.look(&mut random);
                 let (puzzle, solution) = (look.of(&puzzle), look.of(&solution));
