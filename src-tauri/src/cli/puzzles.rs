@@ -1,20 +1,43 @@
-//! `anneal data build`: puzzles of our own.
+//! `anneal data build`: puzzles of our own, and puzzles of others in another layout.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::atomic::Ordering};
 
 use models::{
+    Error,
     figures::counted,
-    tasks::puzzle::{make, sudoku::Sudoku},
+    tasks::puzzle::{
+        arc_files, make, maze, reference,
+        source::{Choice, PuzzleSet},
+        sudoku::Sudoku,
+    },
 };
 
-use super::{Ended, terminal::Terminal};
+use super::{
+    Ended,
+    terminal::{Terminal, count_interrupts},
+};
 use crate::wire::error::{AppError, Result};
+
+/// The most puzzles that are built at once.
+const MAX_BUILT: usize = 1_000_000;
+/// Lines of a histogram, and the letters of its longest bar.
+const LINES: usize = 10;
+/// See [`LINES`].
+const BAR_WIDTH: usize = 40;
+/// The shortest way of a maze without `--min-length`: a cell of so many. Of 30 by 30 cells, 112 steps.
+const CELLS_OF_A_STEP: usize = 8;
 
 /// Something to build.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Build {
     /// Sudoku with one solution each, made here from a seed. No held-out puzzle is one to learn from seen otherwise.
     Sudoku(BuildSudoku),
+    /// Mazes with one shortest path each, made here from a seed. No held-out maze is one to learn from turned or mirrored.
+    Maze(BuildMaze),
+    /// Tasks of ARC from their files, all in one folder: those to learn from, and those to measure with.
+    Arc(BuildArc),
+    /// Puzzles of any layout as arrays of NumPy, as the published program of TRM reads them.
+    Reference(BuildReference),
 }
 
 #[derive(Debug, clap::Args)]
@@ -36,13 +59,86 @@ pub(super) struct BuildSudoku {
     /// The least rating: how often a search takes a wrong way.
     #[arg(long, default_value_t = 0)]
     min_rating: usize,
+    /// Make each harder in so many steps. 400 take about ten seconds for each puzzle of 9 digits.
+    #[arg(
+        long,
+        value_name = "STEPS",
+        num_args = 0..=1,
+        default_value_t = 0,
+        default_missing_value = "400",
+        hide_default_value = true
+    )]
+    hard: usize,
+    /// Where all randomness starts.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct BuildMaze {
+    /// The folder to write train.csv and test.csv into.
+    folder: PathBuf,
+    /// Rows and columns.
+    #[arg(long, default_value_t = 30)]
+    size: usize,
+    /// How many mazes to learn from.
+    #[arg(long, default_value_t = 1000)]
+    train: usize,
+    /// How many to measure with.
+    #[arg(long, default_value_t = 1000)]
+    held_out: usize,
+    /// The way has more steps than this. Without it, an eighth of the cells: 112 of 30 by 30.
+    #[arg(long)]
+    min_length: Option<usize>,
+    /// Where all randomness starts.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct BuildArc {
+    /// The folder to write train.json and test.json into.
+    folder: PathBuf,
+    /// Files of challenges with the solutions beside them, or folders with a file for each task. What has “evaluation” in its
+    /// name is measured with.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct BuildReference {
+    /// The folder to write.
+    folder: PathBuf,
+    /// Tables, tasks of ARC, or folders of them.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// So many random rows of each table to learn from. Without it, all.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    subsample_size: usize,
+    /// Only rows of tables that are rated so or higher.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    min_difficulty: usize,
+    /// So many other looks of each puzzle to learn from; of a task of ARC, so many vectors.
+    #[arg(long, default_value_t = 0)]
+    num_aug: usize,
+    /// The share to measure with, where no file says which.
+    #[arg(long, default_value_t = 0.1)]
+    held_out: f64,
     /// Where all randomness starts.
     #[arg(long, default_value_t = 42)]
     seed: u64,
 }
 
 pub(super) fn build(build: Build, terminal: &Terminal) -> Result<Ended> {
-    let Build::Sudoku(asked) = build;
+    match build {
+        Build::Sudoku(asked) => sudoku(&asked, terminal),
+        Build::Maze(asked) => mazes(&asked, terminal),
+        Build::Arc(asked) => arc(&asked, terminal),
+        Build::Reference(asked) => as_arrays(&asked, terminal),
+    }
+}
+
+fn sudoku(asked: &BuildSudoku, terminal: &Terminal) -> Result<Ended> {
     let shape = Sudoku::of_cells(asked.size.saturating_mul(asked.size));
     let shape = shape.filter(|it| it.size <= 9);
     let wrong = || {
@@ -53,7 +149,7 @@ pub(super) fn build(build: Build, terminal: &Terminal) -> Result<Ended> {
     };
     let order = make::Order {
         shape: shape.ok_or_else(wrong)?,
-        count: asked.train.saturating_add(asked.held_out),
+        count: count(asked.train, asked.held_out)?,
         givens: match (asked.givens, asked.size) {
             (Some(givens), _) => givens..=givens,
             (None, 4) => 0..=9,
@@ -62,33 +158,181 @@ pub(super) fn build(build: Build, terminal: &Terminal) -> Result<Ended> {
         min_rating: asked.min_rating,
         seed: asked.seed,
     };
-    if asked.train == 0 || order.count > MAX_BUILT {
+    let watched = |watch: make::Watch| make::make_harder(&order, asked.hard, watch);
+    let Some(made) = watch(order.count, terminal, watched)? else {
+        return Ok(Ended::Stopped);
+    };
+    make::write(&made, asked.held_out, &asked.folder)?;
+    let ratings: Vec<usize> = made.iter().map(|it| it.rating).collect();
+    told(
+        terminal,
+        &asked.folder,
+        (asked.train, asked.held_out),
+        || {
+            let easy = made.iter().filter(|it| it.rating == 0).count() as f64 / made.len() as f64;
+            let given = |it: &make::Made| it.grid.puzzle.iter().filter(|it| **it > 0).count();
+            let given = made.iter().map(given).sum::<usize>() as f64 / made.len() as f64;
+            let easy = easy * 100.0;
+            terminal.line(format_args!(
+                "{given:.1} cells are given on average; {easy:.0} % need no search"
+            ));
+            histogram(
+                terminal,
+                "rating, in ways of a search that lead nowhere",
+                &ratings,
+            );
+        },
+    )
+}
+
+fn mazes(asked: &BuildMaze, terminal: &Terminal) -> Result<Ended> {
+    let (size, sizes) = (asked.size, maze::SIZES);
+    if !sizes.contains(&size) {
+        let (least, most) = (sizes.start(), sizes.end());
         return Err(AppError::failed(format!(
-            "{} puzzles to learn from can’t be built: at least 1, and {MAX_BUILT} in all",
-            asked.train
+            "there are no mazes of {size} by {size} to build: {least} to {most} are allowed"
         )));
     }
-    let made = make::make(&order)?;
-    make::write(&made, asked.held_out, &asked.folder)?;
+    let min_length = asked.min_length.unwrap_or(size * size / CELLS_OF_A_STEP);
+    let all = count(asked.train, asked.held_out)?;
+    let watched = |watch: make::Watch| make::make_mazes(size, min_length, all, asked.seed, watch);
+    let Some(made) = watch(all, terminal, watched)? else {
+        return Ok(Ended::Stopped);
+    };
+    make::write_mazes(&made, asked.held_out, &asked.folder)?;
+    told(
+        terminal,
+        &asked.folder,
+        (asked.train, asked.held_out),
+        || {
+            let walls = |it: &maze::Maze| {
+                it.cells
+                    .iter()
+                    .filter(|it| u32::from(**it) == maze::WALL)
+                    .count()
+            };
+            let shares: Vec<usize> = made
+                .iter()
+                .map(|it| walls(it) * 100 / it.cells.len())
+                .collect();
+            let lengths: Vec<usize> = made.iter().map(|it| it.length).collect();
+            histogram(terminal, "steps of the way", &lengths);
+            histogram(terminal, "walls, in % of the cells", &shares);
+        },
+    )
+}
+
+fn arc(asked: &BuildArc, terminal: &Terminal) -> Result<Ended> {
+    let mut tasks = Vec::new();
+    for path in &asked.files {
+        for file in arc_files::files(path)? {
+            tasks.extend(arc_files::read(&file)?);
+        }
+    }
+    let parts = [(arc_files::TRAIN, false), (arc_files::TEST, true)];
+    std::fs::create_dir_all(&asked.folder)
+        .map_err(Error::file("make the folder", &asked.folder))?;
+    let mut counts = [0, 0];
+    for ((name, is_measured), count) in parts.into_iter().zip(&mut counts) {
+        let some = tasks.iter().filter(|it| it.is_measured == is_measured);
+        *count = some.clone().count();
+        let path = asked.folder.join(name);
+        std::fs::write(&path, arc_files::written(some))
+            .map_err(Error::file("write the tasks", &path))?;
+    }
+    told(terminal, &asked.folder, counts.into(), || {
+        let shown: usize = tasks.iter().map(|it| it.train.len()).sum();
+        let asked: usize = tasks.iter().map(|it| it.test.len()).sum();
+        terminal.line(format_args!(
+            "{shown} pairs show the rules, {asked} ask for them"
+        ));
+    })
+}
+
+fn as_arrays(asked: &BuildReference, terminal: &Terminal) -> Result<Ended> {
+    let choice = Choice {
+        held_out: asked.held_out,
+        subsample_size: asked.subsample_size,
+        min_difficulty: asked.min_difficulty,
+        augmentations: asked.num_aug,
+        seed: asked.seed,
+    };
+    let set = PuzzleSet::read(&asked.files, &choice)?;
+    reference::write(&set, asked.num_aug, asked.seed, &asked.folder)?;
+    told(
+        terminal,
+        &asked.folder,
+        (set.train.groups(), set.held_out.groups()),
+        || {
+            let ids = counted(set.ids as u64, "vector");
+            terminal.line(format_args!(
+                "{}, with {ids} of the table",
+                set.shape.title()
+            ));
+        },
+    )
+}
+
+/// How many puzzles to make in all.
+fn count(train: usize, held_out: usize) -> Result<usize> {
+    let all = train.saturating_add(held_out);
+    match train > 0 && all <= MAX_BUILT {
+        true => Ok(all),
+        false => Err(AppError::failed(format!(
+            "{train} puzzles to learn from can’t be built: at least 1, and {MAX_BUILT} in all"
+        ))),
+    }
+}
+
+/// Makes something with a bar, until Ctrl-C. Then there is nothing.
+fn watch<T>(
+    all: usize,
+    terminal: &Terminal,
+    make: impl FnOnce(make::Watch) -> models::Result<Option<T>>,
+) -> Result<Option<T>> {
+    let interrupts = count_interrupts()?;
+    let bar = terminal.bar("{pos}/{len}  {eta} left  ", 50);
+    bar.set_length(all as u64);
+    terminal.show(&bar);
+    let made = make(&|made| {
+        bar.set_position(made as u64);
+        interrupts.load(Ordering::SeqCst) == 0
+    });
+    bar.finish_and_clear();
+    let made = made?;
+    if made.is_none() {
+        terminal.note("stopped; nothing was written");
+    }
+    Ok(made)
+}
+
+/// Says what was built, and more of it to a person.
+fn told(
+    terminal: &Terminal,
+    folder: &std::path::Path,
+    (train, held_out): (usize, usize),
+    more: impl FnOnce(),
+) -> Result<Ended> {
     if terminal.json {
-        let built = serde_json::json!({"folder": asked.folder, "train": asked.train, "held_out": asked.held_out});
+        let built = serde_json::json!({"folder": folder, "train": train, "held_out": held_out});
         terminal.json(&built)?;
         return Ok(Ended::Done);
     }
     terminal.line(format_args!(
-        "{} to learn from and {} to measure with in {}",
-        counted(asked.train as u64, "puzzle"),
-        asked.held_out,
-        asked.folder.display()
+        "{} to learn from and {held_out} to measure with in {}",
+        counted(train as u64, "puzzle"),
+        folder.display()
     ));
-    let hardest = made.iter().map(|it| it.rating).max().unwrap_or(0);
-    let easy = made.iter().filter(|it| it.rating == 0).count();
-    let easy = easy as f64 / made.len() as f64 * 100.0;
-    terminal.line(format_args!(
-        "rating: {easy:.0} % need no search; the hardest takes {hardest} wrong ways"
-    ));
+    more();
     Ok(Ended::Done)
 }
 
-/// The most puzzles that are built at once.
-const MAX_BUILT: usize = 1_000_000;
+fn histogram(terminal: &Terminal, what: &str, values: &[usize]) {
+    terminal.line(format_args!("{what}:"));
+    let ranges = make::histogram(values, LINES);
+    let most = ranges.iter().map(|it| it.1).max().unwrap_or(0).max(1);
+    for (first, count) in ranges {
+        let bar = "█".repeat((count * BAR_WIDTH).div_ceil(most));
+        terminal.line(format_args!("{first:>6}  {count:>6}  {bar}"));
+    }
+}
