@@ -21,6 +21,7 @@ import config_defaults
 import decoder
 import hidden_states
 import optimizers
+import trm
 from decoder_cases import CASES
 
 ROOT = Path(__file__).parent
@@ -40,6 +41,7 @@ def jobs():
         yield "config_defaults", lambda: config_defaults.make(ROOT)
         yield "optim", lambda: optimizers.make(ROOT)
         yield "chat_templates", lambda: chat_templates.make(ROOT)
+        yield "trm", trm.main
 
 
 def main():

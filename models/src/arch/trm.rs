@@ -79,7 +79,7 @@ pub struct TrmConfig {
     pub pos_encodings: Positions,
     /// Numbers of a puzzle's vector. 0 is none.
     pub puzzle_emb_ndim: usize,
-    /// p: places before the cells, of which the puzzle's vector takes the first.
+    /// p: places before the cells, of which the puzzle's vector takes the first. 0 is as many as it takes.
     pub puzzle_emb_len: usize,
     /// The most steps of thinking.
     pub halt_max_steps: usize,
@@ -108,7 +108,15 @@ pub enum Positions {
 impl TrmConfig {
     /// l: places in all.
     pub fn places(&self) -> usize {
-        self.puzzle_emb_len + self.seq_len
+        self.puzzle_places() + self.seq_len
+    }
+
+    /// p: those before the cells.
+    pub fn puzzle_places(&self) -> usize {
+        match self.puzzle_emb_len {
+            0 => self.puzzle_emb_ndim.div_ceil(self.hidden_size.max(1)),
+            places => places,
+        }
     }
 
     /// e.
@@ -203,14 +211,12 @@ impl TrmConfig {
                 return Err(Error::setting(name, problem));
             }
         }
-        if self.puzzle_emb_len > MAX_PLACES {
-            let problem = format!(
-                "is {}, and has to be at most {MAX_PLACES}",
-                self.puzzle_emb_len
-            );
+        let places = self.puzzle_places();
+        if places > MAX_PLACES {
+            let problem = format!("is {places}, and has to be at most {MAX_PLACES}");
             return Err(Error::setting("puzzle_emb_len", problem));
         }
-        let width = self.hidden_size.saturating_mul(self.puzzle_emb_len);
+        let width = self.hidden_size.saturating_mul(places);
         if self.puzzle_emb_ndim > width {
             let problem = format!(
                 "is {}, more than the {width} numbers of `puzzle_emb_len` {} places of `hidden_size` {}",
@@ -417,8 +423,9 @@ impl Trm {
         let mut x = embedding(&self.weight(SYMBOLS, tape)?, cells)?;
         if config.puzzle_emb_ndim > 0 {
             let own = embedding(&self.weight(PUZZLES, tape)?, puzzles)?;
-            let own = pad(&own, config.puzzle_emb_len * d)?;
-            let own = reshape(&own, &[rows, config.puzzle_emb_len, d])?;
+            let places = config.puzzle_places();
+            let own = pad(&own, places * d)?;
+            let own = reshape(&own, &[rows, places, d])?;
             x = join(&own, &x)?;
         }
         if config.pos_encodings == Positions::Learned {
@@ -450,7 +457,7 @@ impl Trm {
             answer = self.improve(bound, &answer, &thoughts)?;
         }
         let config = &self.config;
-        let cells = narrow(&answer, 1, config.puzzle_emb_len, config.seq_len)?;
+        let cells = narrow(&answer, 1, config.puzzle_places(), config.seq_len)?;
         let head = convert(&self.weight(HEAD, tape)?, self.dtype)?;
         let first = narrow(&answer, 1, 0, 1)?;
         let rows = first.tensor().dim(0)?;
