@@ -20,6 +20,7 @@ pub struct Parameter {
     /// The same numbers as a `Var`, the tensor candle allows to be written in place. Present if training changes it.
     var: Option<Var>,
     is_embedding: bool,
+    is_head: bool,
 }
 
 impl Parameter {
@@ -34,6 +35,7 @@ impl Parameter {
             tensor,
             var,
             is_embedding: false,
+            is_head: false,
         })
     }
 
@@ -41,6 +43,14 @@ impl Parameter {
     pub fn as_embedding(self) -> Self {
         Self {
             is_embedding: true,
+            ..self
+        }
+    }
+
+    /// The same weight, as what scores come from.
+    pub fn as_head(self) -> Self {
+        Self {
+            is_head: true,
             ..self
         }
     }
@@ -58,6 +68,11 @@ impl Parameter {
     /// Whether it is a table whose rows are looked up, also where the head reads it too.
     pub fn is_embedding(&self) -> bool {
         self.is_embedding
+    }
+
+    /// Whether scores come from it, and it is no table whose rows are looked up as well.
+    pub fn is_head(&self) -> bool {
+        self.is_head
     }
 
     /// The numbers now. Shares storage: an update of the parameter shows in tensors taken before it.

@@ -51,11 +51,22 @@ fn any_request(field: &Field, value: Value) -> AnyRequest {
 /// A request with one field, beside what a plan of a language model needs.
 fn request(field: &Field, value: Value) -> TrainRequest<LanguageRequest> {
     let mut tree = json!({"data": {"files": ["a.txt"]}});
-    if field.needs.is_some_and(|needs| needs.value == "lora") {
+    if field
+        .needs
+        .is_some_and(|needs| needs.values.contains(&"lora"))
+    {
         tree["model"] = json!("smol");
     }
+    put_needs(&mut tree, field);
     put(&mut tree, field.name, value);
     serde_json::from_value(tree).unwrap_or_else(|error| panic!("{}: {error}", field.name))
+}
+
+/// Sets the optimizer that a field is one of.
+fn put_needs(tree: &mut Value, field: &Field) {
+    if let Some(needs) = field.needs.filter(|it| it.field == "optimizer.kind") {
+        put(tree, needs.field, json!(needs.values[0]));
+    }
 }
 
 #[test]
@@ -104,7 +115,9 @@ fn what_a_field_needs_is_a_field_with_that_choice() {
         let Some(needs) = field.needs else { continue };
         let needed = fields().into_iter().find(|it| it.name == needs.field);
         let choices = needed.unwrap().choices;
-        assert!(choices.iter().any(|it| it.value == needs.value));
+        for value in needs.values {
+            assert!(choices.iter().any(|it| it.value == *value));
+        }
     }
 }
 
@@ -151,7 +164,10 @@ fn is_refused(field: &Field, value: f64) -> bool {
         let problems = puzzle_plan(field, value).map_or_else(|it| it.0, |_| Vec::new());
         return problems.iter().any(|it| it.field == field.name);
     }
-    let facts = match field.needs.is_some_and(|needs| needs.value == "lora") {
+    let facts = match field
+        .needs
+        .is_some_and(|needs| needs.values.contains(&"lora"))
+    {
         true => lora_facts(),
         false => scratch_facts(),
     };
@@ -182,7 +198,9 @@ fn the_bounds_are_those_that_a_plan_checks() {
 #[test]
 fn no_count_is_so_large_that_a_plan_overflows_or_never_ends() {
     for field in fields().iter().filter(|it| it.kind == FieldKind::Count) {
-        let is_lora = field.needs.is_some_and(|needs| needs.value == "lora");
+        let is_lora = field
+            .needs
+            .is_some_and(|needs| needs.values.contains(&"lora"));
         let facts = if is_lora {
             lora_facts()
         } else {

@@ -84,7 +84,9 @@ impl Builder<'_> {
     /// The head [v, d], where it is not the embedding table.
     pub(super) fn head(&mut self) -> Result<Parameter> {
         let (shape, initial) = self.table();
-        self.weight("weight", &shape, initial)
+        let parameter = self.read("weight", &shape, initial)?.as_head();
+        self.parameters.insert(parameter.clone());
+        Ok(parameter)
     }
 
     /// The table [v, d] whose rows are looked up.

@@ -358,10 +358,10 @@ impl Trm {
             // The first states are drawn once, and never learned.
             let learns = name != ANSWER && name != THOUGHTS;
             let parameter = Parameter::new(&name, &tensor, learns)?;
-            let is_table = [SYMBOLS, PLACES, PUZZLES].contains(&name.as_str());
-            parameters.insert(match is_table {
-                true => parameter.as_embedding(),
-                false => parameter,
+            parameters.insert(match name.as_str() {
+                SYMBOLS | PLACES | PUZZLES => parameter.as_embedding(),
+                HEAD | HALT => parameter.as_head(),
+                _ => parameter,
             });
         }
         let ones = |width| -> Result<Value> {

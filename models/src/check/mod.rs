@@ -103,6 +103,8 @@ pub const GROUPS: &[Group] = &[
         OPTIMIZER,
         &[
             ("adamw", |_, _| optimizer::adamw_steps()),
+            ("adam_atan2", |_, _| optimizer::adam_atan2_steps()),
+            ("muon", |_, _| optimizer::muon_steps()),
             ("sgd", |_, _| optimizer::sgd_steps()),
             ("ema", |_, _| optimizer::average()),
             ("gradient_norm", |_, _| optimizer::norm_of_gradients()),

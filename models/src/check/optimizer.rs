@@ -5,7 +5,10 @@ use candle_core::Tensor;
 use super::trial::{Named, Operation, Place, Run, StepTrial, normal};
 use crate::{
     Result,
-    optim::{DecayScope, Optimizer, Rule, adamw::AdamW, clip::gradient_norm, ema::Ema, sgd::Sgd},
+    optim::{
+        DecayScope, Optimizer, Rule, adam_atan2::AdamAtan2, adamw::AdamW, clip::gradient_norm,
+        ema::Ema, muon::Muon, sgd::Sgd,
+    },
     parameters::{Parameter, Parameters},
     tape::Gradients,
 };
@@ -33,6 +36,32 @@ pub(super) fn adamw_steps() -> Result<Operation> {
         ..AdamW::default()
     };
     operation(1, move |place, weights| {
+        steps_of(rule.into(), place, weights)
+    })
+}
+
+pub(super) fn adam_atan2_steps() -> Result<Operation> {
+    let rule = AdamAtan2 {
+        beta1: 0.9,
+        beta2: 0.95,
+        weight_decay: 0.1,
+    };
+    operation(1, move |place, weights| {
+        steps_of(rule.into(), place, weights)
+    })
+}
+
+pub(super) fn muon_steps() -> Result<Operation> {
+    let rule = Muon {
+        momentum: 0.95,
+        nesterov: true,
+        newton_schulz_steps: 5,
+        weight_decay: 0.1,
+        others: AdamW::default(),
+        others_rate_ratio: 0.1,
+    };
+    // The norm of the largest matrix, whose products are shorter sums.
+    operation(768 * 512, move |place, weights| {
         steps_of(rule.into(), place, weights)
     })
 }

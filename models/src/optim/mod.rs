@@ -12,6 +12,7 @@ pub mod adamw;
 pub mod clip;
 pub mod ema;
 mod flat;
+pub mod muon;
 mod numbers;
 pub mod schedule;
 pub mod sgd;
@@ -32,6 +33,7 @@ use crate::{
 use adam_atan2::AdamAtan2;
 use adamw::AdamW;
 use flat::{Flat, refuse_extra};
+use muon::Muon;
 use sgd::Sgd;
 use sign_sgd::SignSgd;
 
@@ -47,6 +49,8 @@ pub enum Rule {
     AdamW(AdamW),
     /// Adam by an angle instead of a division.
     AdamAtan2(AdamAtan2),
+    /// Momentum with singular values near 1 for the matrices of layers, and AdamW for the rest.
+    Muon(Muon),
     /// Stochastic gradient descent with momentum.
     Sgd(Sgd),
     /// The sign of the gradient, for the rows of a table that a batch sees.
@@ -70,6 +74,7 @@ impl Rule {
         match self {
             Self::AdamW(adamw) => adamw.weight_decay,
             Self::AdamAtan2(adam) => adam.weight_decay,
+            Self::Muon(muon) => muon.weight_decay,
             Self::Sgd(sgd) => sgd.weight_decay,
             Self::SignSgd(sign) => sign.weight_decay,
         }
@@ -79,6 +84,7 @@ impl Rule {
         match self {
             Self::AdamW(_) => AdamW::STATE,
             Self::AdamAtan2(_) => AdamAtan2::STATE,
+            Self::Muon(_) => Muon::STATE,
             Self::Sgd(sgd) => sgd.state(),
             Self::SignSgd(_) => &[],
         }
@@ -93,6 +99,7 @@ impl Rule {
         match self {
             Self::AdamW(adamw) => adamw.check(),
             Self::AdamAtan2(adam) => adam.check(),
+            Self::Muon(muon) => muon.check(),
             Self::Sgd(sgd) => sgd.check(),
             Self::SignSgd(_) => Ok(()),
         }
@@ -108,6 +115,12 @@ impl From<AdamW> for Rule {
 impl From<AdamAtan2> for Rule {
     fn from(adam: AdamAtan2) -> Self {
         Self::AdamAtan2(adam)
+    }
+}
+
+impl From<Muon> for Rule {
+    fn from(muon: Muon) -> Self {
+        Self::Muon(muon)
     }
 }
 
@@ -203,11 +216,20 @@ impl Optimizer {
         let (own, others): (Vec<_>, Vec<_>) = parameters
             .trainable()
             .partition(|it| own_rules.contains_key(it.name()));
+        rule.check()?;
+        let (rule, ratio, others) = match rule {
+            Rule::Muon(muon) => {
+                let (matrices, others): (Vec<_>, Vec<_>) =
+                    others.into_iter().partition(|it| Muon::takes(it));
+                optimizer.add(rule, 1.0, rule.weight_decay(), &matrices)?;
+                (muon.others.into(), muon.others_rate_ratio, others)
+            }
+            rule => (rule, 1.0, others),
+        };
         let (decayed, others): (Vec<_>, Vec<_>) =
             others.into_iter().partition(|it| scope.contains(it));
-        rule.check()?;
-        optimizer.add(rule, 1.0, rule.weight_decay(), &decayed)?;
-        optimizer.add(rule, 1.0, 0.0, &others)?;
+        optimizer.add(rule, ratio, rule.weight_decay(), &decayed)?;
+        optimizer.add(rule, ratio, 0.0, &others)?;
         for parameter in own {
             let OwnRule { rule, rate_ratio } = own_rules[parameter.name()];
             rule.check()?;
@@ -269,6 +291,7 @@ impl Optimizer {
             match group.rule {
                 Rule::AdamW(adamw) => adamw.step(group, parts, update)?,
                 Rule::AdamAtan2(adam) => adam.step(group, parts, update)?,
+                Rule::Muon(muon) => muon.step(group, parts, update)?,
                 Rule::Sgd(sgd) => sgd.step(group, parts, update)?,
                 Rule::SignSgd(sign) => sign.step(group, parts, update)?,
             }

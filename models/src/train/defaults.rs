@@ -8,6 +8,12 @@ pub const BETA1: f64 = 0.9;
 pub const EPSILON: f64 = 1e-8;
 /// SGD's momentum.
 pub const MOMENTUM: f64 = 0.9;
+/// Muon's momentum, as its author has it.
+pub const MUON_MOMENTUM: f64 = 0.95;
+/// Muon's learning rate, as its author has it.
+pub const MUON_LEARNING_RATE: f64 = 0.02;
+/// How often Muon brings singular values nearer to 1, as its author has it.
+pub const MUON_STEPS: usize = 5;
 /// The gradient norm above which a step is scaled down.
 pub const CLIP_NORM: f64 = 1.0;
 /// Where the learning rate ends, as a share of the highest.

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::optim::muon::MAX_STEPS as MAX_STEPS_OF_MUON;
+
 use FieldKind::{Choice as Word, Count, Flag, List, Map, Number, Path, Text};
 
 /// The most rows at once: so many of 64 tokens are as much as the largest updates that models are trained with, and looking at
@@ -38,7 +40,7 @@ pub struct Field {
     pub bounds: Option<Bounds>,
     /// Whether it is rarely changed, so that a form folds it away.
     pub advanced: bool,
-    /// The field and its value without which this one has no meaning.
+    /// The field and its values without which this one has no meaning.
     pub needs: Option<Needs>,
     /// The kind of learning that has it, such as `language`. Without one, every run has it.
     pub task: Option<&'static str>,
@@ -86,13 +88,13 @@ pub struct Bounds {
     pub above: bool,
 }
 
-/// A field and a value of it.
+/// A field and values of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Needs {
     /// The field: `method`.
     pub field: &'static str,
-    /// The value it has to have.
-    pub value: &'static str,
+    /// The values of which it has to have one.
+    pub values: &'static [&'static str],
 }
 
 impl Field {
@@ -123,10 +125,10 @@ impl Field {
     /// What it does, and where it has a meaning.
     pub fn described(&self) -> String {
         match self.needs {
-            Some(needs) => format!(
-                "{} Only with `{}: {}`.",
-                self.help, needs.field, needs.value
-            ),
+            Some(Needs { field, values }) => {
+                let help = self.help;
+                format!("{help} Only with `{field}: {}`.", values.join("` or `"))
+            }
             None => self.help.to_owned(),
         }
     }
@@ -193,8 +195,12 @@ impl Field {
         self
     }
 
-    pub(crate) const fn needs(mut self, field: &'static str, value: &'static str) -> Self {
-        self.needs = Some(Needs { field, value });
+    pub(crate) const fn needs(
+        mut self,
+        field: &'static str,
+        values: &'static [&'static str],
+    ) -> Self {
+        self.needs = Some(Needs { field, values });
         self
     }
 
@@ -256,8 +262,12 @@ const SCHEDULES: &[Choice] = &[
 const OPTIMIZERS: &[Choice] = &[
     choice("adamw", "AdamW"),
     choice("adam_atan2", "Adam-atan2"),
+    choice("muon", "Muon"),
     choice("sgd", "SGD"),
 ];
+
+/// The field that says which optimizer it is.
+const OPTIMIZER: &str = "optimizer.kind";
 
 /// What a field or section was called in run files of earlier versions, which are still read.
 pub const FORMER_NAMES: [(&str, &str); 2] = [
@@ -283,11 +293,15 @@ pub const FIELDS: &[Field] = &[
     Field::new("Learning", "schedule.warmup_steps", "Warm-up", Count, "Steps in which the learning rate rises from 0. 0 starts at the highest.").unit("steps").advanced(),
     Field::new("Learning", "schedule.min_ratio", "Final learning rate", Number, "The last learning rate, as a share of the highest.").at_least(0.0).at_most(1.0).advanced(),
     Field::new("Learning", "optimizer.kind", "Optimizer", Word, "The rule that turns gradients into updates.").choices(OPTIMIZERS).advanced(),
-    Field::new("Learning", "optimizer.beta1", "Beta 1", Number, "How much of the mean of past gradients is kept.").at_least(0.0).at_most(0.9999).needs("optimizer.kind", "adamw").advanced(),
-    Field::new("Learning", "optimizer.beta2", "Beta 2", Number, "How much of the mean of past squared gradients is kept.").at_least(0.0).at_most(0.999_999).needs("optimizer.kind", "adamw").advanced(),
-    Field::new("Learning", "optimizer.epsilon", "Epsilon", Number, "Keeps the division from growing without bound.").at_least(1e-20).at_most(1.0).needs("optimizer.kind", "adamw").advanced(),
+    Field::new("Learning", "optimizer.beta1", "Beta 1", Number, "How much of the mean of past gradients is kept.").at_least(0.0).at_most(0.9999).needs(OPTIMIZER, &["adamw", "adam_atan2", "muon"]).advanced(),
+    Field::new("Learning", "optimizer.beta2", "Beta 2", Number, "How much of the mean of past squared gradients is kept.").at_least(0.0).at_most(0.999_999).needs(OPTIMIZER, &["adamw", "adam_atan2", "muon"]).advanced(),
+    Field::new("Learning", "optimizer.epsilon", "Epsilon", Number, "Keeps the division from growing without bound.").at_least(1e-20).at_most(1.0).needs(OPTIMIZER, &["adamw", "muon"]).advanced(),
     Field::new("Learning", "optimizer.weight_decay", "Weight decay", Number, "How much of each weight is taken away at each step, times the learning rate. 0 turns it off.").at_least(0.0).at_most(1.0).advanced(),
-    Field::new("Learning", "optimizer.momentum", "Momentum", Number, "How much of the last update is kept. 0 turns it off.").at_least(0.0).at_most(0.9999).needs("optimizer.kind", "sgd").advanced(),
+    Field::new("Learning", "optimizer.momentum", "Momentum", Number, "How much of the last update is kept. 0 turns it off.").at_least(0.0).at_most(0.9999).needs(OPTIMIZER, &["sgd", "muon"]).advanced(),
+    Field::new("Learning", "optimizer.muon.nesterov", "Nesterov", Flag, "Look ahead along the momentum.").needs(OPTIMIZER, &["muon"]).advanced(),
+    Field::new("Learning", "optimizer.muon.newton_schulz_steps", "Newton–Schulz steps", Count, "How often the singular values of an update are brought nearer to 1.").unit("steps").at_least(1.0).at_most(MAX_STEPS_OF_MUON as f64).needs(OPTIMIZER, &["muon"]).advanced(),
+    Field::new("Learning", "optimizer.muon.adamw_learning_rate", "Learning rate of AdamW", Number, "The highest learning rate of what Muon leaves to AdamW: tables, heads, and what is no matrix.").at_least(0.0).at_most(10.0).needs(OPTIMIZER, &["muon"]).advanced(),
+    Field::new("Learning", "optimizer.muon.adamw_weight_decay", "Weight decay of AdamW", Number, "How much of each of those weights is taken away at each step, times their learning rate. 0 turns it off.").at_least(0.0).at_most(1.0).needs(OPTIMIZER, &["muon"]).advanced(),
     Field::new("Learning", "clip_norm", "Gradient clipping", Number, "Gradients whose norm is larger are scaled down to it. 0 turns it off.").at_least(0.0).at_most(1e6).advanced(),
     Field::new("Learning", "ema", "Weight averaging", Number, "How much of the running average of the weights is kept at each step, such as 0.999. 0 turns it off.").at_least(0.0).at_most(0.999_999).advanced(),
 

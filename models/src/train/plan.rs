@@ -193,15 +193,31 @@ pub struct OptimizerPlan {
     pub epsilon: f64,
     /// How much each weight shrinks.
     pub weight_decay: f64,
-    /// SGD's memory of updates.
+    /// SGD's and Muon's memory of updates.
     pub momentum: f64,
+    /// What only Muon has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub muon: Option<MuonPlan>,
+}
+
+/// Muon, and AdamW for what is no matrix of a layer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MuonPlan {
+    /// Whether it looks ahead along the momentum.
+    pub nesterov: bool,
+    /// How often its singular values are brought nearer to 1.
+    pub newton_schulz_steps: usize,
+    /// The highest learning rate of the other weights.
+    pub adamw_learning_rate: f64,
+    /// How much of each of them is taken away at each step, times that rate.
+    pub adamw_weight_decay: f64,
 }
 
 impl OptimizerPlan {
-    /// How many numbers the rule keeps for each weight.
+    /// How many numbers the rule keeps for each weight, at most.
     pub fn moments(&self) -> u64 {
         match self.kind {
-            OptimizerKind::Adamw | OptimizerKind::AdamAtan2 => 2,
+            OptimizerKind::Adamw | OptimizerKind::AdamAtan2 | OptimizerKind::Muon => 2,
             OptimizerKind::Sgd => u64::from(self.momentum > 0.0),
         }
     }

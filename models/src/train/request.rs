@@ -137,7 +137,7 @@ pub struct ScheduleRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OptimizerRequest {
-    /// `adamw`, `adam_atan2` or `sgd`.
+    /// `adamw`, `adam_atan2`, `muon` or `sgd`.
     pub kind: Option<OptimizerKind>,
     /// AdamW: how much of the mean of past gradients is kept.
     pub beta1: Option<f64>,
@@ -147,8 +147,24 @@ pub struct OptimizerRequest {
     pub epsilon: Option<f64>,
     /// How much of each weight is taken away at each step, times the learning rate.
     pub weight_decay: Option<f64>,
-    /// SGD: how much of the last update is kept.
+    /// SGD and Muon: how much of the last update is kept.
     pub momentum: Option<f64>,
+    /// What only Muon has.
+    pub muon: MuonRequest,
+}
+
+/// Muon, and AdamW for what is no matrix of a layer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MuonRequest {
+    /// Whether it looks ahead along the momentum.
+    pub nesterov: Option<bool>,
+    /// How often its singular values are brought nearer to 1.
+    pub newton_schulz_steps: Option<usize>,
+    /// The highest learning rate of the other weights.
+    pub adamw_learning_rate: Option<f64>,
+    /// How much of each of them is taken away at each step, times that rate.
+    pub adamw_weight_decay: Option<f64>,
 }
 
 /// The kinds of numbers.
@@ -211,6 +227,9 @@ pub enum OptimizerKind {
     Adamw,
     /// Adam by an angle instead of a division (<https://arxiv.org/abs/2407.05872>): the size of gradients changes nothing.
     AdamAtan2,
+    /// Momentum with singular values near 1 (<https://kellerjordan.github.io/posts/muon/>) for the matrices of layers, and AdamW for
+    /// the rest.
+    Muon,
     /// Stochastic gradient descent with momentum.
     Sgd,
 }

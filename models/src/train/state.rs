@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     loss_scale::LossScale,
-    plan::{OptimizerPlan, TrainPlan},
+    plan::{OptimizerPlan, RunPlan, TrainPlan},
     request::OptimizerKind,
     share::Share,
     spike::Norms,
@@ -26,7 +26,7 @@ use crate::{
         whole::{self, STATE},
     },
     device::dtype::Dtype,
-    optim::{Optimizer, Rule, adam_atan2::AdamAtan2, adamw::AdamW, ema::Ema, sgd::Sgd},
+    optim::{Optimizer, Rule, adam_atan2::AdamAtan2, adamw::AdamW, ema::Ema, muon::Muon, sgd::Sgd},
 };
 
 /// The field of `state.json` with the plan that the run had.
@@ -136,7 +136,7 @@ impl TrainState {
         Ok(Self {
             progress,
             optimizer: Optimizer::with_own_rules(
-                rule(&plan.optimizer),
+                rule(plan)?,
                 task.decays(),
                 task.parameters(),
                 &task.own_rules(),
@@ -276,7 +276,8 @@ pub fn save_piece(task: &impl Task, folder: &Path, most: u64) -> Result<u64> {
 }
 
 /// The update rule of a plan.
-fn rule(plan: &OptimizerPlan) -> Rule {
+fn rule(run: &RunPlan) -> Result<Rule> {
+    let plan = &run.optimizer;
     let OptimizerPlan {
         beta1,
         beta2,
@@ -285,7 +286,7 @@ fn rule(plan: &OptimizerPlan) -> Rule {
         momentum,
         ..
     } = *plan;
-    match plan.kind {
+    Ok(match plan.kind {
         OptimizerKind::Adamw => AdamW {
             beta1,
             beta2,
@@ -299,13 +300,31 @@ fn rule(plan: &OptimizerPlan) -> Rule {
             weight_decay,
         }
         .into(),
+        OptimizerKind::Muon => {
+            let missing = || Error::setting("optimizer.muon", "is missing from the plan");
+            let muon = plan.muon.as_ref().ok_or_else(missing)?;
+            Muon {
+                momentum,
+                nesterov: muon.nesterov,
+                newton_schulz_steps: muon.newton_schulz_steps,
+                weight_decay,
+                others: AdamW {
+                    beta1,
+                    beta2,
+                    epsilon,
+                    weight_decay: muon.adamw_weight_decay,
+                },
+                others_rate_ratio: muon.adamw_learning_rate / run.learning_rate,
+            }
+            .into()
+        }
         OptimizerKind::Sgd => Sgd {
             momentum,
             weight_decay,
             ..Sgd::default()
         }
         .into(),
-    }
+    })
 }
 
 fn read_tensors(path: &Path) -> Result<BTreeMap<String, candle_core::Tensor>> {

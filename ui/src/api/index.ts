@@ -33,7 +33,7 @@ export interface Field {
   bounds: { min: number; max: number | null; above: boolean } | null;
   advanced: boolean;
   /** The field and its value without which this one has no meaning. */
-  needs: { field: string; value: string } | null;
+  needs: { field: string; values: readonly string[] } | null;
   /** The kind of learning that has it. Without one, every run has it. */
   task: string | null;
 }

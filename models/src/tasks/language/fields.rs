@@ -95,7 +95,7 @@ const fn new_model(
     help: &'static str,
 ) -> Field {
     Field::new("New model", name, label, kind, help)
-        .needs("method", "scratch")
+        .needs("method", &["scratch"])
         .of(TASK)
 }
 
@@ -106,6 +106,6 @@ const fn adapter(
     help: &'static str,
 ) -> Field {
     Field::new("Adapter", name, label, kind, help)
-        .needs("method", "lora")
+        .needs("method", &["lora"])
         .of(TASK)
 }

@@ -204,8 +204,10 @@ impl<'a, K: Kind> Resolver<'a, K> {
         self.usual = std::mem::take(&mut basis.usual);
         let batch = self.batch(&basis);
         let steps = self.steps(&basis, &batch);
-        let learning_rate = self.take("learning_rate", &request.learning_rate, || {
-            basis.learning_rate.clone()
+        let of_muon = self.optimizer_kind().value == OptimizerKind::Muon;
+        let learning_rate = self.take("learning_rate", &request.learning_rate, || match of_muon {
+            true => Chosen::new(defaults::MUON_LEARNING_RATE, "the usual value of Muon"),
+            false => basis.learning_rate.clone(),
         });
         if !(learning_rate > 0.0 && learning_rate <= 10.0) {
             self.problem(

@@ -4,12 +4,13 @@ use super::Resolver;
 use crate::{
     device::defaults::device_defaults,
     figures::counted,
+    optim::muon::MAX_STEPS as MAX_STEPS_OF_MUON,
     train::{
         defaults,
         fields::{MAX_ACCUMULATE, MAX_ROWS, MAX_STEPS},
         kind::{Basis, Kind},
         plan::*,
-        request::OptimizerKind,
+        request::{MuonRequest, OptimizerKind},
     },
 };
 
@@ -148,10 +149,8 @@ impl<K: Kind> Resolver<'_, K> {
     pub(super) fn optimizer(&mut self, basis: &Basis) -> OptimizerPlan {
         let request = &self.request.run.optimizer;
         let usual = "the usual value";
-        let kind = self.take("optimizer.kind", &request.kind, || {
-            let why = "It learns well with the settings of published recipes, on every device.";
-            Chosen::new(OptimizerKind::Adamw, why)
-        });
+        let chosen = self.optimizer_kind();
+        let kind = self.take("optimizer.kind", &request.kind, || chosen);
         let beta1 = self.take("optimizer.beta1", &request.beta1, || {
             Chosen::new(defaults::BETA1, usual)
         });
@@ -166,10 +165,12 @@ impl<K: Kind> Resolver<'_, K> {
             basis.weight_decay.clone()
         });
         self.within("optimizer.weight_decay", weight_decay, 0.0, 1.0);
-        let momentum = self.take("optimizer.momentum", &request.momentum, || {
-            Chosen::new(defaults::MOMENTUM, "the usual value; only SGD reads it")
+        let momentum = self.take("optimizer.momentum", &request.momentum, || match kind {
+            OptimizerKind::Muon => Chosen::new(defaults::MUON_MOMENTUM, usual),
+            _ => Chosen::new(defaults::MOMENTUM, "the usual value; only SGD reads it"),
         });
         self.within("optimizer.momentum", momentum, 0.0, 0.9999);
+        let muon = self.muon(kind, basis);
         OptimizerPlan {
             kind,
             beta1,
@@ -177,7 +178,56 @@ impl<K: Kind> Resolver<'_, K> {
             epsilon,
             weight_decay,
             momentum,
+            muon,
         }
+    }
+
+    /// The optimizer that was asked for, or is usual for the kind of learning.
+    pub(super) fn optimizer_kind(&self) -> Chosen<OptimizerKind> {
+        let otherwise = || {
+            let why = "It learns well with the settings of published recipes, on every device.";
+            let usual = self.usual("optimizer.kind");
+            usual.unwrap_or_else(|| Chosen::new(OptimizerKind::Adamw, why))
+        };
+        match self.request.run.optimizer.kind {
+            Some(kind) => Chosen::new(kind, "your setting"),
+            None => otherwise(),
+        }
+    }
+
+    fn muon(&mut self, kind: OptimizerKind, basis: &Basis) -> Option<MuonPlan> {
+        let request = &self.request.run.optimizer.muon;
+        if kind != OptimizerKind::Muon {
+            if *request != MuonRequest::default() {
+                let problem = "is given, and only `optimizer.kind: muon` reads it";
+                self.problem("optimizer.muon", problem);
+            }
+            return None;
+        }
+        let nesterov = self.take("optimizer.muon.nesterov", &request.nesterov, || {
+            Chosen::new(true, "the usual value")
+        });
+        let name = "optimizer.muon.newton_schulz_steps";
+        let newton_schulz_steps = self.take(name, &request.newton_schulz_steps, || {
+            Chosen::new(defaults::MUON_STEPS, "the usual value")
+        });
+        self.counted(name, newton_schulz_steps, MAX_STEPS_OF_MUON);
+        let name = "optimizer.muon.adamw_learning_rate";
+        let adamw_learning_rate = self.take(name, &request.adamw_learning_rate, || {
+            basis.learning_rate.clone()
+        });
+        self.within(name, adamw_learning_rate, 0.0, 10.0);
+        let name = "optimizer.muon.adamw_weight_decay";
+        let adamw_weight_decay = self.take(name, &request.adamw_weight_decay, || {
+            basis.weight_decay.clone()
+        });
+        self.within(name, adamw_weight_decay, 0.0, 1.0);
+        Some(MuonPlan {
+            nesterov,
+            newton_schulz_steps,
+            adamw_learning_rate,
+            adamw_weight_decay,
+        })
     }
 
     pub(super) fn step_switches(&mut self) -> (f64, f64, bool) {

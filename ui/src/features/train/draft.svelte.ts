@@ -153,7 +153,7 @@ export class Draft {
     if (!this.kind.form.belongs(name, this.filled) || (task !== null && task !== this.kind.task)) return false;
     if (needs === null || this.filled[name]) return true;
     const value = needs.field === "method" ? this.method : read(this.filled[needs.field]) || this.choice(needs.field)?.value;
-    return value === undefined || value === needs.value;
+    return value === undefined || needs.values.includes(value);
   }
 
   #isOwn(field: string): boolean {
