@@ -6,7 +6,7 @@
 //! ```text
 //! B ← μ B + (1 - μ) g
 //! X ← B                    or, with Nesterov's momentum,  X ← (1 - μ) g + μ B
-//! X ← X / (‖X‖ + 10⁻⁷)
+//! X ← X / max(‖X‖, 10⁻⁷)
 //! X ← a X + (b X Xᵀ + c (X Xᵀ)²) X        k times, by Newton and Schulz
 //! θ ← (1 - η λ) θ - η √max(1, r/c) X
 //! ```
@@ -24,7 +24,7 @@ use crate::{Error, Result, parameters::Parameter};
 /// a, b, c: the steepest rise from 0 that still ends near 1.
 const FACTORS: [f64; 3] = [3.4445, -4.7750, 2.0315];
 /// What keeps a gradient of 0 from a division by it.
-const LEAST_NORM: f64 = 1e-7;
+const LEAST_NORM: f32 = 1e-7;
 /// The most steps of Newton and Schulz. Five are usual, and after ten nothing changes but rounding.
 pub const MAX_STEPS: usize = 100;
 
@@ -115,7 +115,7 @@ fn orthogonal(matrix: &Tensor, steps: usize) -> Result<Tensor> {
         true => matrix.t()?.contiguous()?,
         false => matrix.contiguous()?,
     };
-    let norm = (x.sqr()?.sum_all()?.sqrt()? + LEAST_NORM)?;
+    let norm = x.sqr()?.sum_all()?.sqrt()?.maximum(LEAST_NORM)?;
     x = x.broadcast_div(&norm)?;
     let [a, b, c] = FACTORS;
     for _ in 0..steps {
