@@ -8,7 +8,11 @@
 //!
 //! Deliberately absent: any formula (see `ops`), second derivatives, and playing a record twice.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use candle_core::Tensor;
 
@@ -51,6 +55,8 @@ struct Record {
     met_trainable: bool,
     /// What the gradient of the loss will be multiplied with.
     loss_scale: Option<f64>,
+    /// The rows of tables that were used, by the names of the tables.
+    rows: BTreeMap<String, BTreeSet<u32>>,
 }
 
 /// One recorded operation.
@@ -67,6 +73,7 @@ type Backward = Box<dyn FnOnce(Tensor, &mut Gradients) -> Result<Vec<Option<Tens
 #[derive(Debug, Clone, Default)]
 pub struct Gradients {
     by_name: BTreeMap<String, Tensor>,
+    rows: BTreeMap<String, BTreeSet<u32>>,
 }
 
 impl Value {
@@ -127,6 +134,17 @@ impl Tape {
     pub fn with_loss_scale(self, scale: f64) -> Self {
         self.record.borrow_mut().loss_scale = Some(scale);
         self
+    }
+
+    /// Notes that these rows of a table are used, for a rule that leaves all others as they are. A gradient can't say so: that of a
+    /// row in use can be 0.
+    pub fn note_rows(&self, table: &str, rows: impl IntoIterator<Item = u32>) {
+        let mut record = self.record.borrow_mut();
+        record
+            .rows
+            .entry(table.to_owned())
+            .or_default()
+            .extend(rows);
     }
 
     /// The seed of this pass's dropout masks.
@@ -221,8 +239,12 @@ impl Tape {
             steps,
             slots,
             parameters,
+            rows,
             ..
         } = self.record.take();
+        for (table, rows) in rows {
+            gradients.rows.entry(table).or_default().extend(rows);
+        }
         let mut collected: Vec<Option<Tensor>> = vec![None; slots];
         let Some(slot) = &output.slot else {
             return Ok(vec![None; inputs.len()]);
@@ -273,6 +295,11 @@ impl Gradients {
     /// The gradient of the parameter of this name, moved out.
     pub fn remove(&mut self, name: &str) -> Option<Tensor> {
         self.by_name.remove(name)
+    }
+
+    /// The rows of a table that were used, in order, where that was noted.
+    pub fn rows(&self, table: &str) -> Option<&BTreeSet<u32>> {
+        self.rows.get(table)
     }
 
     /// All gradients, in the order of their names.

@@ -576,3 +576,40 @@ fn first_weights_are_spread_as_in_the_reference() {
         "{largest}"
     );
 }
+
+#[test]
+fn a_carried_puzzle_decays_also_when_nothing_is_learned_from_it() {
+    let model = model(config(true));
+    let parameters = model.parameters();
+    // Without labels, and with a head of halting that hears nothing, no gradient reaches the table.
+    let head = parameters.get("q_head.weight").unwrap();
+    head.assign(&head.tensor().zeros_like().unwrap()).unwrap();
+    let row = |row: Arc<Row>, puzzle| {
+        Arc::new(Row {
+            labels: vec![NO_LABEL; 16],
+            puzzle,
+            ..(*row).clone()
+        })
+    };
+    let rows: Vec<_> = batch(1)
+        .into_iter()
+        .zip([1, 1, 0, 1])
+        .map(|(it, id)| row(it, id))
+        .collect();
+    let mut carry = Carry::new(&model, &rows).unwrap();
+    let said = step(&model, &mut carry, &rows, &[0; ROWS]);
+    assert_eq!(norm(said.gradients.get(PUZZLES).unwrap()), 0.0);
+    let table = parameters.get(PUZZLES).unwrap();
+    let before = flat(&table.tensor());
+    let (mut optimizer, _) = rules(parameters);
+    optimizer
+        .step(parameters, &said.gradients, 0.5, 1.0)
+        .unwrap();
+    for (index, (after, before)) in flat(&table.tensor()).iter().zip(before).enumerate() {
+        let kept = if index / 32 == 2 { 1.0 } else { 0.95 };
+        assert!(
+            (after - before * kept).abs() < 1e-7,
+            "{index}: {before} {after}"
+        );
+    }
+}

@@ -183,6 +183,8 @@ struct Part {
     gradient: Tensor,
     /// Where its state lies in the group's vectors.
     range: Range<usize>,
+    /// Of a table: the rows that were used, where that was noted.
+    rows: Option<Vec<u32>>,
 }
 
 /// What is the same for all parameters of a step.
@@ -394,6 +396,9 @@ impl Group {
                 weight,
                 gradient: gradient.to_dtype(DType::F32)?.contiguous()?,
                 range: slice.range.clone(),
+                rows: gradients
+                    .rows(name)
+                    .map(|rows| rows.iter().copied().collect()),
             });
         }
         Ok(parts)

@@ -12,15 +12,15 @@ use candle_core::{D, DType, Device, Tensor};
 
 use crate::{
     Result,
-    arch::trm::{State, Thought, Trm, Truth},
+    arch::trm::{PUZZLES, State, Thought, Trm, Truth},
     random::Random,
     tape::{Tape, Value},
 };
 
 /// A cell with this label counts neither in the loss nor in any figure.
 pub const NO_LABEL: u32 = u32::MAX;
-/// How much halting counts beside the cells.
-const HALTING: f64 = 0.5;
+/// How much halting counts beside the cells, in the reference.
+pub const HALTING: f64 = 0.5;
 
 /// A puzzle with its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +48,17 @@ pub struct Carry {
 
 /// For each slot, the least steps that its puzzle is thought about when the model wants to halt.
 pub type LeastSteps = Vec<u32>;
+
+/// What counts how much in a loss.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weighing {
+    /// A slot.
+    pub slot: f64,
+    /// How much of each label is shared among all symbols.
+    pub smoothing: f64,
+    /// Halting, beside the cells.
+    pub halting: f64,
+}
 
 /// What a step said.
 pub struct Said {
@@ -119,7 +130,25 @@ impl Carry {
         weight: f64,
         smoothing: f64,
     ) -> Result<Said> {
+        let weighing = Weighing {
+            slot: weight,
+            smoothing,
+            halting: HALTING,
+        };
+        self.think_weighed(tape, model, weighing)
+    }
+
+    /// The same, with a weight of halting too.
+    pub fn think_weighed(
+        &mut self,
+        tape: Option<&Tape>,
+        model: &Trm,
+        weighing: Weighing,
+    ) -> Result<Said> {
         let rows = Rows::new(&self.rows, model.device())?;
+        if let Some(tape) = tape {
+            tape.note_rows(PUZZLES, self.rows.iter().map(|row| row.puzzle));
+        }
         let x = model.embed(tape, &rows.cells, &rows.puzzles)?;
         let thought = model.think(tape, &self.state, &x)?;
         self.state = thought.state.clone();
@@ -131,13 +160,17 @@ impl Carry {
         let right = (guess.eq(&rows.classes)?.to_dtype(DType::F32)? * &rows.counts)?;
         let is_right = right.sum(1)?.eq(&rows.labels)?.to_dtype(DType::F32)?;
 
-        let share = rows.labels.maximum(1f32)?.recip()?.affine(weight, 0.0)?;
+        let share = rows
+            .labels
+            .maximum(1f32)?
+            .recip()?
+            .affine(weighing.slot, 0.0)?;
         let truth = Truth {
             classes: &rows.classes,
             weights: &rows.counts.broadcast_mul(&share.unsqueeze(1)?)?,
-            smoothing,
+            smoothing: weighing.smoothing,
             is_right: &is_right,
-            halting_weight: HALTING * weight,
+            halting_weight: weighing.halting * weighing.slot,
         };
         let loss = thought.loss(&truth, model.config().loss)?;
         Ok(Said {
