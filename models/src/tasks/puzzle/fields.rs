@@ -24,7 +24,7 @@ const LOSSES: &[Choice] = &[
 /// The fields of a run that learns puzzles. The names under `trm` are those of the reference.
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
-    of("Puzzle model", "recipe", "Recipe", Text, "The settings to begin with: lesson, sudoku-mlp or sudoku-attention."),
+    of("Puzzle model", "recipe", "Recipe", Text, "The settings to begin with: lesson, lesson-6, sudoku-mlp, sudoku-attention, sudoku-anneal, sudoku-cycles, maze, arc-1 or arc-2."),
     of("Puzzle model", "trm.hidden_size", "Width", Count, "Values that represent a cell inside the model.").at_least(1.0).advanced(),
     of("Puzzle model", "trm.num_heads", "Attention heads", Count, "Attention heads of a layer.").at_least(1.0).advanced(),
     of("Puzzle model", "trm.expansion", "Expansion", Number, "How much wider the feed-forward parts are than the model.").above(0.0).advanced(),
@@ -40,6 +40,8 @@ pub const FIELDS: &[Field] = &[
     of("Puzzle model", "trm.rms_norm_eps", "Norm epsilon", Number, "Keeps the norm from dividing by zero.").above(0.0).advanced(),
     of("Puzzle model", "trm.rope_theta", "Rotary base", Number, "The base of rotary positions.").above(0.0).advanced(),
     of("Puzzle model", "trm.loss", "Loss", Word, "How scores become probabilities.").choices(LOSSES).advanced(),
+    of("Puzzle model", "halting_weight", "Weight of halting", Number, "How much knowing when it is solved counts in the loss, beside the cells.").at_least(0.0).at_most(10.0).advanced(),
+    of("Puzzle model", "curriculum", "Cycles of the first parts", Text, "Fewer cycles at first: 1x2:0.3 2x4:0.6 is one answer cycle of two thought cycles for 30 % of the steps, then two of four up to 60 %.").advanced(),
     of("Puzzle model", "table.learning_rate", "Learning rate of puzzle vectors", Number, "By how much each value of a puzzle’s vector moves.").at_least(0.0).advanced(),
     of("Puzzle model", "table.weight_decay", "Decay of puzzle vectors", Number, "How much a puzzle’s vector shrinks when it is in a batch.").at_least(0.0).advanced(),
     of("Data", "data.label_smoothing", "Label smoothing", Number, "How much of each label is shared among all symbols. 0 turns it off.").at_least(0.0).at_most(0.9).advanced(),

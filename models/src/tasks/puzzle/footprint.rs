@@ -3,9 +3,9 @@
 //! Letters: b slots at once, l places, d width, f and f' widths of the feed-forward parts beside the width and beside the places.
 //! Only the last cycle is kept for the way back, so how long a puzzle is thought about changes nothing.
 
-use super::request::PuzzlePlan;
+use super::{curriculum::Curriculum, request::PuzzlePlan};
 use crate::{
-    arch::trm::TrmConfig,
+    arch::trm::{Cycles, TrmConfig},
     train::{
         estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},
         plan::TrainPlan,
@@ -48,7 +48,13 @@ pub(super) fn estimate(plan: &TrainPlan<PuzzlePlan>, config: &TrmConfig) -> Esti
         (Rest, "program and spare", program_bytes(run.device, used)),
     ];
     // Forward through all cycles, back through the last; a product is a multiplication and an addition for each weight it meets.
-    let passes = (config.h_cycles as f64 + 2.0) * calls as f64;
+    let own = Cycles {
+        answer: config.h_cycles,
+        thought: config.l_cycles,
+    };
+    let passes = |it: Cycles| (it.answer + 2) as f64 * (it.thought + 1) as f64;
+    let curriculum = Curriculum::read(&plan.task.curriculum, config).unwrap_or_default();
+    let passes = curriculum.mean(own, passes);
     let per_row = passes * config.l_layers as f64 * products(config);
     Estimate {
         parameters,

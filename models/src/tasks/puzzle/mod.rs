@@ -3,6 +3,7 @@
 //! - [`request`], [`recipe`], `resolve`: what is asked, what is planned, and what is chosen
 //! - [`fields`]: what a run file can say about it, for a person
 //! - `footprint`: what a run takes
+//! - [`curriculum`]: fewer cycles in the first parts of a run
 //! - [`grid`], [`examples`]: what grids are and how they are seen otherwise, and in which order examples come
 //! - [`source`]: puzzles in files; [`table`], [`arc_files`] and [`reference`] with [`npy`] read their layouts
 //! - [`sudoku`], [`maze`], [`arc`]: what is right, and what is the same seen otherwise
@@ -14,6 +15,7 @@
 pub mod arc;
 pub mod arc_files;
 mod carried;
+pub mod curriculum;
 pub mod evaluate;
 pub mod examples;
 pub mod fields;
@@ -58,8 +60,9 @@ use crate::{
         task::{BatchSize, Evaluation, Metric, Task, load_weights},
     },
 };
+use curriculum::Curriculum;
 use examples::{Pass, Pick};
-use halting::{Carry, Row, explore};
+use halting::{Carry, Row, Weighing, explore};
 use request::PuzzlePlan;
 use source::PuzzleSet;
 use vote::Votes;
@@ -94,6 +97,9 @@ pub struct PuzzleTask {
     votes: Votes,
     augment: bool,
     label_smoothing: f64,
+    halting_weight: f64,
+    curriculum: Curriculum,
+    steps: usize,
     own_rules: OwnRules,
     seed: u64,
     /// Slots of a micro-batch, and micro-batches of a step.
@@ -167,6 +173,9 @@ impl PuzzleTask {
             puzzles,
             augment: task.data.augment,
             label_smoothing: task.data.label_smoothing,
+            halting_weight: task.halting_weight,
+            curriculum: Curriculum::read(&task.curriculum, &task.trm)?,
+            steps: run.steps,
             own_rules: OwnRules::from([(PUZZLES.to_owned(), table)]),
             seed: run.seed,
             rows: run.batch.rows,
@@ -243,7 +252,16 @@ impl Task for PuzzleTask {
             })
             .collect();
         carry.refill(&self.model, &offered)?;
-        let said = carry.think(Some(tape), &self.model, 1.0 / targets, self.label_smoothing)?;
+        let share = step as f64 / self.steps.max(1) as f64;
+        self.model.set_cycles(self.curriculum.at(share));
+        let weighing = Weighing {
+            slot: 1.0 / targets,
+            smoothing: self.label_smoothing,
+            halting: self.halting_weight,
+        };
+        let said = carry.think_weighed(Some(tape), &self.model, weighing);
+        self.model.set_cycles(None);
+        let said = said?;
         let config = self.model.config();
         let slots = self.rows * self.accumulate;
         let (chance, most) = (config.halt_exploration_prob, config.halt_max_steps);

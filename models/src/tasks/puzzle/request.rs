@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::halting::HALTING;
 use crate::{
     arch::trm::{Positions, Squash, TrmConfig},
     train::tree::Part,
@@ -19,6 +20,10 @@ pub struct PuzzleRequest {
     pub data: PuzzleDataRequest,
     /// The model: what is set replaces what the recipe has.
     pub trm: ModelRequest,
+    /// How much halting counts in the loss, beside the cells.
+    pub halting_weight: Option<f64>,
+    /// Fewer cycles in the first parts of the run: see [`curriculum`](super::curriculum).
+    pub curriculum: Option<String>,
     /// The table with a vector for each puzzle.
     pub table: TableRequest,
 }
@@ -93,11 +98,21 @@ pub struct PuzzlePlan {
     pub data: PuzzleDataPlan,
     /// The model.
     pub trm: TrmConfig,
+    /// How much halting counts in the loss, beside the cells.
+    #[serde(default = "halting")]
+    pub halting_weight: f64,
+    /// Fewer cycles in the first parts of the run: see [`curriculum`](super::curriculum). Empty is none.
+    #[serde(default)]
+    pub curriculum: String,
     /// The table with a vector for each puzzle.
     pub table: TablePlan,
 }
 
 impl Part for PuzzlePlan {}
+
+fn halting() -> f64 {
+    HALTING
+}
 
 /// What to learn from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,13 +4,14 @@ use serde_json::json;
 
 use super::{
     Puzzle, PuzzleFacts,
+    curriculum::Curriculum,
     recipe::{Recipe, recipes},
     request::*,
 };
 use crate::{
     Error,
     arch::trm::{Positions, Squash, TrmConfig},
-    train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
+    train::{kind::Basis, plan::Chosen, request::RunRequest, resolve::Resolver as AnyResolver},
 };
 
 type Resolver<'a> = AnyResolver<'a, Puzzle>;
@@ -21,8 +22,6 @@ pub(super) const HELD_OUT: f64 = 0.1;
 pub(super) const AUGMENTATIONS: usize = 1000;
 /// Held-out puzzles that are measured with during a run.
 const EVALUATED: usize = 2000;
-/// Grids of so many cells and fewer are a first lesson.
-const SMALL_CELLS: usize = 36;
 
 /// The part of a plan that is about puzzles, and what the rest is chosen by.
 pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
@@ -37,10 +36,9 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
     let recipe = resolver.recipe(&facts);
     let trm = resolver.trm(recipe, &facts);
     let data = resolver.puzzle_data(recipe);
+    let (halting_weight, curriculum) = resolver.thinking(recipe, &trm);
     let table = resolver.table(recipe);
     let why = || of_recipe(recipe, ()).why;
-    let steps = |value: usize| Chosen::new(json!(value), why());
-    let number = |value: f64| Chosen::new(json!(value), why());
     let basis = Basis {
         length: 1,
         rows: facts.rows,
@@ -54,29 +52,43 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
         learning_rate: of_recipe(recipe, recipe.learning_rate),
         weight_decay: of_recipe(recipe, recipe.weight_decay),
         beta2: of_recipe(recipe, 0.95),
-        usual: vec![
-            ("schedule.kind", Chosen::new(json!("constant"), why())),
-            (
-                "schedule.warmup_steps",
-                steps(recipe.warmup_steps.min(recipe.steps / 2)),
-            ),
-            ("schedule.min_ratio", number(1.0)),
-            ("optimizer.kind", Chosen::new(json!("adam_atan2"), why())),
-            ("clip_norm", number(0.0)),
-            ("ema", number(recipe.ema)),
-            (
-                "evaluate.batches",
-                Chosen::new(json!(0), "data.evaluate_puzzles says how many"),
-            ),
-        ],
+        usual: usual(recipe, &resolver.request.run),
     };
     let plan = PuzzlePlan {
         recipe: recipe.name.clone(),
         data,
         trm,
+        halting_weight,
+        curriculum,
         table,
     };
     (plan, basis)
+}
+
+/// What a recipe says of every run. Of another optimizer than its own it knows no settings, and no warm-up is longer than half of
+/// the steps that were asked for.
+fn usual(
+    recipe: &'static Recipe,
+    request: &RunRequest,
+) -> Vec<(&'static str, Chosen<serde_json::Value>)> {
+    let asked = request.optimizer.kind.map(|kind| json!(kind));
+    let is_another = asked.is_some_and(|kind| Some(&kind) != recipe.run.get("optimizer.kind"));
+    let is_of_optimizer = |name: &str| name == "learning_rate" || name.starts_with("optimizer.");
+    let most = request.steps.unwrap_or(recipe.steps) / 2;
+    let all = recipe
+        .run
+        .iter()
+        .map(|(name, value)| (name.as_str(), value));
+    let measured = Chosen::new(json!(0), "data.evaluate_puzzles says how many");
+    all.filter(|(name, _)| !(is_another && is_of_optimizer(name)))
+        .map(|(name, value)| match value.as_u64() {
+            Some(warmup) if name == "schedule.warmup_steps" && warmup > most as u64 => {
+                (name, Chosen::new(json!(most), "half of the run"))
+            }
+            _ => (name, of_recipe(recipe, value.clone())),
+        })
+        .chain([("evaluate.batches", measured)])
+        .collect()
 }
 
 fn of_recipe<T>(recipe: &Recipe, value: T) -> Chosen<T> {
@@ -86,15 +98,18 @@ fn of_recipe<T>(recipe: &Recipe, value: T) -> Chosen<T> {
 impl Resolver<'_> {
     fn recipe(&mut self, facts: &PuzzleFacts) -> &'static Recipe {
         let all = recipes();
-        let suits = match facts.cells {
-            0..=SMALL_CELLS => ("lesson", "small grids are learned by a small model"),
-            _ => (
-                "sudoku-mlp",
-                "the settings of the paper for grids of this size",
-            ),
+        let suits = |it: &&Recipe| {
+            it.suits
+                .is_some_and(|it| it.has(facts.cells, facts.symbols))
         };
+        let suited = all.iter().find(suits).unwrap_or(&all[0]);
         let asked = &self.request.task.recipe;
-        let name = self.take("recipe", asked, || Chosen::new(suits.0.to_owned(), suits.1));
+        let name = self.take("recipe", asked, || {
+            Chosen::new(
+                suited.name.clone(),
+                format!("for puzzles of this shape; {}", suited.source),
+            )
+        });
         if let Some(found) = all.iter().find(|it| it.name == name) {
             return found;
         }
@@ -195,14 +210,37 @@ impl Resolver<'_> {
         }
     }
 
+    /// How much halting counts, and the curriculum.
+    fn thinking(&mut self, recipe: &'static Recipe, config: &TrmConfig) -> (f64, String) {
+        let request = &self.request.task;
+        let weight = self.take("halting_weight", &request.halting_weight, || {
+            of_recipe(recipe, recipe.halting_weight)
+        });
+        self.within("halting_weight", weight, 0.0, 10.0);
+        let curriculum = self.take("curriculum", &request.curriculum, || {
+            // Its parts are of cycles that a smaller model may not have.
+            match Curriculum::read(&recipe.curriculum, config) {
+                Ok(_) => of_recipe(recipe, recipe.curriculum.clone()),
+                Err(_) => Chosen::new(
+                    String::new(),
+                    "the model has fewer cycles than the recipe’s",
+                ),
+            }
+        });
+        if let Err(Error::Setting { field, problem }) = Curriculum::read(&curriculum, config) {
+            self.problem(&field, problem);
+        }
+        (weight, curriculum)
+    }
+
     fn table(&mut self, recipe: &'static Recipe) -> TablePlan {
         let request = &self.request.task.table;
         let learning_rate = self.take("table.learning_rate", &request.learning_rate, || {
-            of_recipe(recipe, recipe.learning_rate)
+            of_recipe(recipe, recipe.table.learning_rate)
         });
         self.within("table.learning_rate", learning_rate, 0.0, 10.0);
         let weight_decay = self.take("table.weight_decay", &request.weight_decay, || {
-            of_recipe(recipe, recipe.table_weight_decay)
+            of_recipe(recipe, recipe.table.weight_decay)
         });
         self.within("table.weight_decay", weight_decay, 0.0, 10.0);
         TablePlan {
