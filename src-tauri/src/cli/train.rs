@@ -2,6 +2,7 @@
 
 mod cost;
 mod fields;
+mod overrides;
 
 use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
 
@@ -41,10 +42,17 @@ pub(super) use self::cost::refuse_what_does_not_fit;
 Examples:
   anneal train --data notes.txt                          a new small model, learned from a text
   anneal train --model SmolLM2-135M --data chat.jsonl    an adapter for an existing model
-  anneal train run.yaml --set lora.rank=16 --plan        show what would be done, and why")]
+  anneal train run.yaml --set lora.rank=16 --plan        show what would be done, and why
+  anneal train arch=trm data_paths=[data/sudoku] ema=True    as Tiny Recursive Models are started elsewhere")]
 pub(super) struct Arguments {
-    /// A run file in YAML. The plan of any run can be one.
-    run_file: Option<PathBuf>,
+    /// A run file in YAML; the plan of any run can be one. Or overrides as Tiny Recursive Models have them, such as arch=trm lr=1e-4.
+    #[arg(value_name = "RUN_FILE")]
+    words: Vec<String>,
+    /// The configuration that overrides begin with: cfg_pretrain.
+    #[arg(long, value_name = "NAME", hide = true)]
+    config_name: Option<String>,
+    #[arg(long, short, hide = true)]
+    multirun: bool,
     /// The model to start from: a folder, or the name of one, here or on the Hugging Face Hub.
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
@@ -89,7 +97,7 @@ pub(super) struct Arguments {
     measure: bool,
     /// Continue this run from its last checkpoint.
     #[arg(long, value_name = "RUN", conflicts_with_all = [
-        "run_file", "model", "data", "column", "encoding", "method", "name", "steps", "device", "strict", "set", "plan",
+        "words", "config_name", "model", "data", "column", "encoding", "method", "name", "steps", "device", "strict", "set", "plan",
     ])]
     resume: Option<String>,
     /// Start a run that does not fit into memory all the same. With --resume: continue although data or model are not what they
@@ -111,7 +119,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     }
     let (only_plan, yes) = (arguments.plan, arguments.yes);
     let (measure, force) = (arguments.measure, arguments.force);
-    let mut request = request(arguments)?;
+    let mut request = request(arguments, terminal)?;
     let model = with_kind!(TaskRequest, &mut request.task, K, task => K::model(task));
     if let Some(model) = model.and_then(|model| model.to_str())
         && !only_plan
@@ -205,11 +213,14 @@ pub(super) fn resume(run: &str, force: bool, host: &Host, terminal: &Terminal) -
     follow(&run, force, host, terminal)
 }
 
-/// What was asked: the run file, changed by the options, changed by `--set`.
-fn request(arguments: Arguments) -> Result<AnyRequest> {
-    let request = match &arguments.run_file {
-        Some(path) => run_file::read(path)?,
-        None => AnyRequest::default(),
+/// What was asked: the run file or the overrides, changed by the options, changed by `--set`.
+fn request(arguments: Arguments, terminal: &Terminal) -> Result<AnyRequest> {
+    let request = match overrides::request(&arguments, terminal)? {
+        Some(request) => request,
+        None => match overrides::run_file(&arguments.words)? {
+            Some(path) => run_file::read(&path)?,
+            None => AnyRequest::default(),
+        },
     };
     let mut fields = vec![
         ("model".to_owned(), json!(arguments.model)),

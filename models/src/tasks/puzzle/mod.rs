@@ -3,6 +3,7 @@
 //! - [`request`], [`recipe`], `resolve`: what is asked, what is planned, and what is chosen
 //! - [`fields`]: what a run file can say about it, for a person
 //! - `footprint`: what a run takes
+//! - [`overrides`]: the command line of the reference
 //! - [`curriculum`]: fewer cycles in the first parts of a run
 //! - [`grid`], [`examples`]: what grids are and how they are seen otherwise, and in which order examples come
 //! - [`source`]: puzzles in files; [`table`], [`arc_files`] and [`reference`] with [`npy`] read their layouts
@@ -26,6 +27,7 @@ pub mod kind;
 pub mod make;
 pub mod maze;
 pub mod npy;
+pub mod overrides;
 pub mod recipe;
 pub mod reference;
 pub mod request;

@@ -1,0 +1,109 @@
+//! `anneal train --config-name cfg_pretrain arch=trm …`: the command line of the program that Tiny Recursive Models come from.
+
+use std::{env, path::PathBuf};
+
+use models::{
+    device::RequestedDevice,
+    figures::counted,
+    tasks::{AnyRequest, puzzle::overrides},
+};
+
+use super::{Arguments, Terminal};
+use crate::{
+    store::run_file,
+    wire::error::{AppError, Result},
+};
+
+/// What torchrun says of how many processes there are.
+const WORLD_SIZE: &str = "WORLD_SIZE";
+
+/// The request that the words ask for, where they are overrides: what they say is told as it was understood.
+pub(super) fn request(arguments: &Arguments, terminal: &Terminal) -> Result<Option<AnyRequest>> {
+    if arguments.multirun {
+        let problem = "--multirun starts many runs by one command, which is not done here";
+        return Err(AppError::invalid(problem).with_hint("start them one after the other"));
+    }
+    let words = &arguments.words;
+    let has_overrides = words.iter().any(|word| is_override(word));
+    if arguments.config_name.is_none() && !has_overrides {
+        return Ok(None);
+    }
+    refuse_ranks(
+        env::var(WORLD_SIZE).ok().as_deref(),
+        arguments
+            .device
+            .is_some_and(|it| it == RequestedDevice::Metal)
+            || (arguments.device.is_none() && cfg!(target_os = "macos")),
+    )?;
+    let understood = overrides::read(arguments.config_name.as_deref(), words);
+    let understood = understood.map_err(|error| {
+        AppError::from(error).with_hint(
+            "keys are those of the reference’s config/cfg_pretrain.yaml and config/arch/trm.yaml",
+        )
+    })?;
+    for note in &understood.notes {
+        terminal.note(note);
+    }
+    let fields = understood.fields.as_object().cloned().unwrap_or_default();
+    let task = fields.get("task").cloned();
+    let empty = serde_json::json!({"task": task});
+    let empty = AnyRequest::read(&empty).map_err(|it| AppError::invalid(it.to_string()))?;
+    run_file::put_fields(empty, fields).map(Some)
+}
+
+/// The one word that names a run file.
+pub(super) fn run_file(words: &[String]) -> Result<Option<PathBuf>> {
+    match words {
+        [] => Ok(None),
+        [file] => Ok(Some(PathBuf::from(file))),
+        several => Err(AppError::invalid(format!(
+            "{} are given, and one run file is the most",
+            counted(several.len() as u64, "name")
+        ))
+        .with_hint("name data with --data, and fields with --set")),
+    }
+}
+
+/// Whether a word is an override. A file that is there is itself.
+fn is_override(word: &str) -> bool {
+    overrides::is_override(word) && !PathBuf::from(word).is_file()
+}
+
+/// Refuses to be one of several processes, before anything is loaded.
+fn refuse_ranks(world_size: Option<&str>, is_metal: bool) -> Result<()> {
+    let ranks = world_size.and_then(|it| it.trim().parse::<u64>().ok());
+    let Some(ranks) = ranks.filter(|ranks| *ranks > 1) else {
+        return Ok(());
+    };
+    let why = match is_metal {
+        true => "on Metal, processes have no way to add up their gradients",
+        false => "runs of puzzles are trained by one process so far",
+    };
+    Err(AppError::invalid(format!(
+        "{WORLD_SIZE} is {ranks}, so this would be one of {ranks} processes: {why}"
+    ))
+    .with_hint("start it without torchrun"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_several_processes_is_refused_with_the_reason() {
+        assert!(refuse_ranks(None, true).is_ok());
+        assert!(refuse_ranks(Some("1"), true).is_ok());
+        let metal = refuse_ranks(Some("4"), true).unwrap_err().to_string();
+        assert!(metal.contains("on Metal, processes have no way"), "{metal}");
+        let cuda = refuse_ranks(Some("2"), false).unwrap_err().to_string();
+        assert!(cuda.contains("WORLD_SIZE is 2"), "{cuda}");
+    }
+
+    #[test]
+    fn two_run_files_are_refused() {
+        let words = ["a.yaml", "b.yaml"].map(str::to_owned);
+        assert!(run_file(&words[..1]).unwrap().is_some());
+        let error = run_file(&words).unwrap_err().to_string();
+        assert!(error.contains("2 names are given"), "{error}");
+    }
+}
