@@ -63,6 +63,12 @@ limits! {
     /// The header of a safetensors file.
     HEADER = "the header of a safetensors file", 100_000_000, "bytes",
         "the limit of the format’s own library";
+    /// `identifiers.json`.
+    IDENTIFIERS = "the names of a data set’s puzzles", 256 << 20, "bytes",
+        "those of ARC-AGI-2 with 1,000 looks of each task have 36 MB";
+    /// What a file of PyTorch says it holds.
+    TORCH_LIST = "the list of tensors in a file of PyTorch", 1 << 20, "bytes",
+        "one of 20 tensors has 3 kB, and each byte can become a value of 60";
     /// The dimensions of a tensor.
     DIMENSIONS = "the shape of a tensor", 8, "dimensions",
         "weights of known models have at most five";

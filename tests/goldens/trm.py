@@ -83,6 +83,8 @@ class Config:
 
 
 M = Config(mlp_t=True)
+#: That of the file: as small as widths in steps of 256 allow.
+FILE = Config(mlp_t=False, S=4, V=6, D=8, layers=1, ndim=8, ids=3, positions="rope")
 A = Config(mlp_t=False, positions="rope")
 
 
@@ -447,6 +449,23 @@ def check(name, config):
     close("learned places", first_loss(replace(config, positions="learned")), learned, 1e-6)
 
 
+def write_file(path):
+    """A checkpoint of a tiny model that was compiled, as the published program saves it: first states in bf16."""
+    module = torch.nn.Module()
+    for name, weight in formula(FILE).items():
+        *parts, last = ("_orig_mod.model.inner." + name).split(".")
+        at = module
+        for part in parts:
+            if part not in at._modules:
+                at.add_module(part, torch.nn.Module())
+            at = at._modules[part]
+        if name.endswith("_init"):
+            at.register_buffer(last, weight.to(torch.bfloat16))
+        else:
+            at.register_parameter(last, torch.nn.Parameter(weight.detach()))
+    torch.save(module.state_dict(), path)
+
+
 def main():
     torch.set_num_threads(1)
     check("M", M)
@@ -463,6 +482,7 @@ def main():
     }
     folder = Path(__file__).parent / "trm"
     folder.mkdir(exist_ok=True)
+    write_file(folder / "step_7")
     (folder / "golden.json").write_text(json.dumps(golden, indent=1).replace("\n    ", " ") + "\n")
 
 

@@ -147,6 +147,7 @@ fn puzzle_plan(field: &Field, value: Value) -> Result<TrainPlan<PuzzlePlan>, Pro
             rows: 1000,
             held_out_rows: 100,
             ids: 1,
+            ..PuzzleFacts::default()
         },
         device: scratch.device,
         checked: scratch.checked,

@@ -12,6 +12,7 @@ use models::{
         adapter::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, load_adapter},
         folder::{CONFIG, ModelFolder, WEIGHTS, WEIGHTS_INDEX},
         load::{LoadDtypes, load_decoder},
+        pytorch::TorchFile,
         whole,
     },
     data::{
@@ -149,7 +150,30 @@ fn of_models(work: &Path) -> Vec<Reader> {
         },
         adapter_config(work),
         state(work),
+        of_pytorch(work),
     ]
+}
+
+/// A file of PyTorch: its list, and every tensor of it.
+fn of_pytorch(work: &Path) -> Reader {
+    let folder = work.join("pytorch");
+    fs::create_dir_all(&folder).unwrap();
+    Reader {
+        name: "pytorch",
+        share: 8,
+        most: None,
+        megabytes: 128,
+        seconds: 5.0,
+        file: folder.join("step_7"),
+        samples: vec![golden("trm/step_7")],
+        read: reading(|file| {
+            let mut file = TorchFile::open(file)?;
+            for name in file.shapes().into_keys() {
+                file.tensor(&name)?;
+            }
+            Ok(())
+        }),
+    }
 }
 
 /// `adapter_config.json`, with the weights of an adapter and its model.

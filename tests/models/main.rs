@@ -15,6 +15,7 @@ mod columns;
 mod config;
 mod data;
 mod decoder;
+mod exchange;
 mod exports;
 mod fields;
 mod first_rows;
@@ -36,6 +37,7 @@ mod template;
 mod tokens;
 mod train;
 mod trm;
+mod trm_pieces;
 
 /// Counts what the readers of `hostile.rs` take.
 #[global_allocator]

@@ -8,11 +8,9 @@ use candle_core::{DType, Device, Tensor};
 use models::{
     Result,
     arch::{
-        Initial, WeightRequest, Weights,
-        initial::InitialWeights,
+        WeightRequest, Weights,
         trm::{PUZZLES, Positions, Squash, Trm, TrmConfig},
     },
-    ops::classify::classify,
     optim::{
         DecayScope, Optimizer, OwnRule, OwnRules, adam_atan2::AdamAtan2, ema::Ema,
         sign_sgd::SignSgd,
@@ -27,7 +25,7 @@ use serde_json::Value as Json;
 const ROWS: usize = 4;
 
 /// What `tests/goldens/trm.py` wrote.
-fn golden() -> Json {
+pub(crate) fn golden() -> Json {
     serde_json::from_str(include_str!("../goldens/trm/golden.json")).unwrap()
 }
 
@@ -59,10 +57,10 @@ fn config(mlp_t: bool) -> TrmConfig {
 }
 
 /// Weights by the formula: c sin(0.7 i + 1.3 j + 0.001 i²) for number i of the tensor that is the j-th by name.
-struct Formula(Vec<String>);
+pub(crate) struct Formula(Vec<String>);
 
 impl Formula {
-    fn of(config: &TrmConfig) -> Self {
+    pub(crate) fn of(config: &TrmConfig) -> Self {
         let mut names: Vec<String> = config.weights().into_iter().map(|it| it.0).collect();
         names.sort();
         Self(names)
@@ -149,7 +147,7 @@ const ATTENTION: [Step; 10] = [
     (2.436425167, "0100", "3422"),
 ];
 
-fn number(tensor: &Tensor) -> f64 {
+pub(crate) fn number(tensor: &Tensor) -> f64 {
     let all = tensor.to_dtype(DType::F64).unwrap().sum_all().unwrap();
     all.to_scalar().unwrap()
 }
@@ -159,7 +157,7 @@ fn norm(tensor: &Tensor) -> f64 {
 }
 
 #[track_caller]
-fn close(what: &str, found: f64, expected: f64, tolerance: f64) {
+pub(crate) fn close(what: &str, found: f64, expected: f64, tolerance: f64) {
     let error = (found - expected).abs() / expected.abs();
     assert!(
         error <= tolerance,
@@ -214,12 +212,12 @@ fn rate(k: usize) -> f64 {
     1e-3 * k.min(4) as f64 / 4.0
 }
 
-fn numbers(value: &Json) -> Vec<f64> {
+pub(crate) fn numbers(value: &Json) -> Vec<f64> {
     let all = value.as_array().unwrap().iter();
     all.map(|it| it.as_f64().unwrap()).collect()
 }
 
-fn flat(tensor: &Tensor) -> Vec<f64> {
+pub(crate) fn flat(tensor: &Tensor) -> Vec<f64> {
     let tensor = tensor.to_dtype(DType::F64).unwrap();
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
@@ -517,64 +515,6 @@ fn slots_of_one_puzzle_move_its_vector_once_and_others_stay() {
     for (found, expected) in table.iter().zip(numbers(&golden["table"])) {
         assert!((found - expected).abs() < 1e-6, "{found} {expected}");
     }
-}
-
-#[test]
-fn scores_of_exactly_0_and_1_have_the_gradients_of_the_reference() {
-    let golden = &golden()["stablemax"];
-    let all = |name: &str| -> Vec<f32> {
-        let rows = golden[name].as_array().unwrap().iter();
-        rows.flat_map(numbers).map(|it| it as f32).collect()
-    };
-    let scores = Tensor::from_vec(all("scores"), (4, 4), &Device::Cpu).unwrap();
-    let classes: Vec<u32> = numbers(&golden["classes"])
-        .iter()
-        .map(|it| *it as u32)
-        .collect();
-    let classes = Tensor::new(classes, &Device::Cpu).unwrap();
-    let ones = Tensor::ones(4, DType::F32, &Device::Cpu).unwrap();
-    let tape = Tape::new(0);
-    let scores = models::parameters::Parameter::new("scores", &scores, true).unwrap();
-    let loss = classify(
-        &scores.on(Some(&tape)),
-        &classes,
-        &ones,
-        Squash::Stablemax,
-        0.0,
-    );
-    let loss = loss.unwrap();
-    let expected: f64 = numbers(&golden["losses"]).iter().sum();
-    close("loss", number(loss.tensor()), expected, 1e-6);
-    let mut gradients = Gradients::default();
-    tape.backward(&loss, 1.0, &mut gradients).unwrap();
-    let found = flat(gradients.get("scores").unwrap());
-    for (found, expected) in found.iter().zip(all("gradient")) {
-        assert!(
-            (found - f64::from(expected)).abs() < 1e-6,
-            "{found} {expected}"
-        );
-    }
-}
-
-#[test]
-fn first_weights_are_spread_as_in_the_reference() {
-    let golden = &golden()["truncated_normal"];
-    let of = |name: &str| golden[name].as_f64().unwrap();
-    let request = WeightRequest {
-        name: "any",
-        shape: &[1000, 1000],
-        initial: Initial::Truncated(1.0),
-    };
-    let drawn = InitialWeights::new(1, &Device::Cpu).tensor(&request);
-    let drawn = flat(&drawn.unwrap());
-    let mean = |power: i32| drawn.iter().map(|it| it.powi(power)).sum::<f64>() / 1e6;
-    close("deviation", mean(2).sqrt(), of("standard_deviation"), 3e-3);
-    close("fourth moment", mean(4), of("kurtosis"), 1e-2);
-    let largest = drawn.iter().fold(0.0, |most: f64, it| most.max(it.abs()));
-    assert!(
-        largest <= 2.0 * of("scale") + 1e-6 && largest > 2.0,
-        "{largest}"
-    );
 }
 
 #[test]

@@ -6,5 +6,6 @@ mod header;
 pub mod keep;
 pub mod load;
 pub mod model;
+pub mod pytorch;
 pub mod save;
 pub mod whole;

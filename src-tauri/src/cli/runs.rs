@@ -1,7 +1,11 @@
 //! `anneal runs`: what was trained.
 
+use std::path::PathBuf;
+
 use console::style;
-use models::{figures::bytes, train::TrainEvent};
+use models::{
+    checkpoint::folder::WEIGHTS, figures::bytes, tasks::puzzle::exchange, train::TrainEvent,
+};
 use serde_json::json;
 
 use super::{
@@ -42,6 +46,16 @@ enum Command {
         /// The run.
         run: String,
     },
+    /// Write the best checkpoint of a run of puzzles as the program that Tiny Recursive Models come from reads it.
+    Export {
+        /// The run.
+        run: String,
+        /// The file to write, such as step_1000.
+        file: PathBuf,
+        /// Name weights as in a compiled model.
+        #[arg(long)]
+        compiled: bool,
+    },
     /// Give a run another name.
     Rename {
         /// The run.
@@ -65,6 +79,17 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         Command::List => list(host, terminal)?,
         Command::Show { run } => show(&run, host, terminal)?,
         Command::Resume { run } => return train::resume(&run, false, host, terminal),
+        Command::Export {
+            run,
+            file,
+            compiled,
+        } => {
+            let run = runs::find(&host.paths, &run)?;
+            let weights = run.best_checkpoint()?.join(WEIGHTS);
+            let dtype = run.plan()?.run.dtype.compute.into();
+            exchange::export(&weights, &file, dtype, compiled)?;
+            terminal.line(file.display());
+        }
         Command::Rename { run, name } => {
             let renamed = runs::find_stored(&host.paths, &run)?.rename(&host.paths, &name)?;
             terminal.line(renamed.id);

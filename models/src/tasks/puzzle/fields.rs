@@ -5,7 +5,7 @@ use crate::train::{
     Kind,
     fields::{
         Choice, Field, FieldKind,
-        FieldKind::{Choice as Word, Count, Flag, Number, Text},
+        FieldKind::{Choice as Word, Count, Flag, Number, Path, Text},
         choice,
     },
 };
@@ -25,6 +25,7 @@ const LOSSES: &[Choice] = &[
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
     of("Puzzle model", "recipe", "Recipe", Text, "The settings to begin with: lesson, lesson-6, sudoku-mlp, sudoku-attention, sudoku-anneal, sudoku-cycles, maze, arc-1 or arc-2."),
+    of("Puzzle model", "start_from", "Start from", Path, "Weights to start from: a file step_N of the program that Tiny Recursive Models come from.").advanced(),
     of("Puzzle model", "trm.hidden_size", "Width", Count, "Values that represent a cell inside the model.").at_least(1.0).advanced(),
     of("Puzzle model", "trm.num_heads", "Attention heads", Count, "Attention heads of a layer.").at_least(1.0).advanced(),
     of("Puzzle model", "trm.expansion", "Expansion", Number, "How much wider the feed-forward parts are than the model.").above(0.0).advanced(),

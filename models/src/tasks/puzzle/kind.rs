@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -10,6 +10,7 @@ use candle_core::Device;
 
 use super::{
     PuzzleFacts, PuzzleTask,
+    exchange::{self, StartWeights},
     fields::FIELDS,
     footprint,
     grid::Shape,
@@ -18,7 +19,7 @@ use super::{
     source::{Choice, PuzzleSet, places},
 };
 use crate::{
-    Result,
+    Error, Result,
     arch::trm::TrmConfig,
     data::source::{Changed, changed},
     random::stable_hash,
@@ -124,15 +125,44 @@ impl Kind for Puzzle {
         Ok(Some(Arc::new(ReadPuzzles { key, puzzles })))
     }
 
-    fn facts(_: &TrainRequest<PuzzleRequest>, read: Option<&ReadPuzzles>) -> Result<PuzzleFacts> {
+    fn facts(
+        request: &TrainRequest<PuzzleRequest>,
+        read: Option<&ReadPuzzles>,
+    ) -> Result<PuzzleFacts> {
         let of = |read: &ReadPuzzles| PuzzleFacts {
             cells: read.puzzles.shape.cells(),
             symbols: read.puzzles.shape.symbols(),
             rows: read.puzzles.train.per_pass(),
             held_out_rows: read.puzzles.held_out.len(),
             ids: read.puzzles.ids,
+            started: None,
         };
-        Ok(read.map(of).unwrap_or_default())
+        let mut facts = read.map(of).unwrap_or_default();
+        if let Some(file) = &request.task.start_from {
+            facts.started = Some(exchange::shape(file, facts.cells)?);
+        }
+        Ok(facts)
+    }
+
+    fn find_files(request: &mut PuzzleRequest) -> Result<()> {
+        for file in request.data.files.iter_mut().chain(&mut request.start_from) {
+            *file = path::absolute(&file).map_err(Error::file("find the file", &file))?;
+        }
+        Ok(())
+    }
+
+    fn seen_from(request: &mut PuzzleRequest, folder: &Path) {
+        for file in request.data.files.iter_mut().chain(&mut request.start_from) {
+            *file = folder.join(&file);
+        }
+    }
+
+    fn warnings(plan: &TrainPlan<PuzzlePlan>, _: &ReadPuzzles) -> Result<Vec<String>> {
+        let task = &plan.task;
+        let Some(file) = &task.start_from else {
+            return Ok(Vec::new());
+        };
+        Ok(StartWeights::open(file, &task.trm, task.folder(), &Device::Cpu)?.notes)
     }
 
     fn open(plan: &TrainPlan<PuzzlePlan>, _: Option<&Path>, device: &Device) -> Result<PuzzleTask> {
@@ -142,7 +172,10 @@ impl Kind for Puzzle {
     }
 
     fn sources(plan: &PuzzlePlan) -> BTreeMap<String, PathBuf> {
-        places(&plan.data.files)
+        let mut sources = places(&plan.data.files);
+        let start = plan.start_from.clone();
+        sources.extend(start.map(|file| ("model/start".to_owned(), file)));
+        sources
     }
 
     fn subject(plan: &PuzzlePlan) -> Subject {

@@ -5,6 +5,7 @@
 //! - `footprint`: what a run takes
 //! - [`overrides`]: the command line of the reference
 //! - [`curriculum`]: fewer cycles in the first parts of a run
+//! - [`exchange`]: weights from and for the reference
 //! - [`grid`], [`examples`]: what grids are and how they are seen otherwise, and in which order examples come
 //! - [`source`]: puzzles in files; [`table`], [`arc_files`] and [`reference`] with [`npy`] read their layouts
 //! - [`sudoku`], [`maze`], [`arc`]: what is right, and what is the same seen otherwise
@@ -19,6 +20,7 @@ mod carried;
 pub mod curriculum;
 pub mod evaluate;
 pub mod examples;
+pub mod exchange;
 pub mod fields;
 mod footprint;
 pub mod grid;
@@ -48,6 +50,7 @@ pub use kind::Puzzle;
 use crate::{
     Error, Result,
     arch::{
+        Weights,
         initial::InitialWeights,
         trm::{PUZZLES, Trm},
     },
@@ -64,8 +67,9 @@ use crate::{
 };
 use curriculum::Curriculum;
 use examples::{Pass, Pick};
+use exchange::StartWeights;
 use halting::{Carry, Row, Weighing, explore};
-use request::PuzzlePlan;
+use request::{ModelRequest, PuzzlePlan};
 use source::PuzzleSet;
 use vote::Votes;
 
@@ -73,7 +77,7 @@ use vote::Votes;
 const SHOWN: usize = 3;
 
 /// What was looked up before a run can be planned.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct PuzzleFacts {
     /// Cells of a puzzle.
     pub cells: usize,
@@ -85,6 +89,8 @@ pub struct PuzzleFacts {
     pub held_out_rows: usize,
     /// Vectors of the table.
     pub ids: usize,
+    /// What the file that the run starts from says of its model.
+    pub started: Option<ModelRequest>,
 }
 
 /// A model that learns puzzles.
@@ -153,10 +159,13 @@ impl PuzzleTask {
                 numbers(found)
             )));
         }
-        let mut weights = InitialWeights::new(run.seed, device);
+        let mut weights: Box<dyn Weights> = match &task.start_from {
+            Some(file) => Box::new(StartWeights::open(file, &task.trm, task.folder(), device)?),
+            None => Box::new(InitialWeights::new(run.seed, device)),
+        };
         let model = Trm::new(
             task.trm.clone(),
-            &mut weights,
+            weights.as_mut(),
             run.dtype.compute.into(),
             device,
         )?;

@@ -1,6 +1,6 @@
 //! What a person asks of a run that learns puzzles, and what is planned, beside what every run is asked and plans.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,8 @@ use crate::{
 pub struct PuzzleRequest {
     /// The settings to begin with, by name.
     pub recipe: Option<String>,
+    /// Weights to start from: a file of the reference, `step_N`.
+    pub start_from: Option<PathBuf>,
     /// What to learn from.
     pub data: PuzzleDataRequest,
     /// The model: what is set replaces what the recipe has.
@@ -94,6 +96,9 @@ pub struct TableRequest {
 pub struct PuzzlePlan {
     /// The settings that were begun with.
     pub recipe: String,
+    /// Weights to start from: a file of the reference, `step_N`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_from: Option<PathBuf>,
     /// What to learn from.
     pub data: PuzzleDataPlan,
     /// The model.
@@ -109,6 +114,16 @@ pub struct PuzzlePlan {
 }
 
 impl Part for PuzzlePlan {}
+
+impl PuzzlePlan {
+    /// The folder of the data, where there is one alone.
+    pub fn folder(&self) -> Option<&Path> {
+        match self.data.files.as_slice() {
+            [folder] if folder.is_dir() => Some(folder),
+            _ => None,
+        }
+    }
+}
 
 fn halting() -> f64 {
     HALTING

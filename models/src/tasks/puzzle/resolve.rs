@@ -14,6 +14,9 @@ use crate::{
     train::{kind::Basis, plan::Chosen, request::RunRequest, resolve::Resolver as AnyResolver},
 };
 
+/// Why a model has a shape that no person chose.
+const IN_THE_FILE: &str = "so it is in the file that the run starts from";
+
 type Resolver<'a> = AnyResolver<'a, Puzzle>;
 
 /// The share of puzzles that is kept aside to measure with.
@@ -26,7 +29,7 @@ const EVALUATED: usize = 2000;
 /// The part of a plan that is about puzzles, and what the rest is chosen by.
 pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
     let request = &resolver.request.task;
-    let facts = resolver.facts.task;
+    let facts = resolver.facts.task.clone();
     if request.data.files.is_empty() {
         resolver.problem(
             "data.files",
@@ -56,6 +59,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
     };
     let plan = PuzzlePlan {
         recipe: recipe.name.clone(),
+        start_from: request.start_from.clone(),
         data,
         trm,
         halting_weight,
@@ -124,10 +128,14 @@ impl Resolver<'_> {
     fn trm(&mut self, recipe: &'static Recipe, facts: &PuzzleFacts) -> TrmConfig {
         let request = &self.request.task.trm;
         let usual = &recipe.model;
+        let started = &facts.started;
         macro_rules! take {
             ($name:literal, $field:ident, $otherwise:expr) => {
                 self.take(concat!("trm.", $name), &request.$field, || {
-                    of_recipe(recipe, usual.$field.unwrap_or($otherwise))
+                    match started.as_ref().and_then(|it| it.$field) {
+                        Some(value) => Chosen::new(value, IN_THE_FILE),
+                        None => of_recipe(recipe, usual.$field.unwrap_or($otherwise)),
+                    }
                 })
             };
         }
@@ -145,7 +153,10 @@ impl Resolver<'_> {
             mlp_t: take!("mlp_t", mlp_t, true),
             pos_encodings: take!("pos_encodings", pos_encodings, Positions::None),
             puzzle_emb_ndim: self.take("trm.puzzle_emb_ndim", &request.puzzle_emb_ndim, || {
-                Chosen::new(hidden_size, "as wide as the model")
+                match started.as_ref().and_then(|it| it.puzzle_emb_ndim) {
+                    Some(value) => Chosen::new(value, IN_THE_FILE),
+                    None => Chosen::new(hidden_size, "as wide as the model"),
+                }
             }),
             puzzle_emb_len: take!("puzzle_emb_len", puzzle_emb_len, 1),
             halt_max_steps: take!("halt_max_steps", halt_max_steps, 16),
