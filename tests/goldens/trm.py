@@ -1,6 +1,7 @@
 """Writes trm/golden.json: what a Tiny Recursive Model computes in PyTorch, for tests/models/trm.rs.
 
-python trm.py
+python trm.py                  writes it
+python trm.py --check FOLDER   loads what tests/models/exchange.rs left there with ANNEAL_WRITE_EXPORTS=FOLDER
 
 The model is written here from its description, in PyTorch and with PyTorch's gradients, and shares nothing with ours. REFERENCE is
 what the published modules (`models/` of SamsungSAILMontreal/TinyRecursiveModels at e7b6871) gave in PyTorch 2.15 on a processor from
@@ -11,6 +12,7 @@ Letters: B slots, S cells, P places before them, D width, V symbols, H cycles, n
 
 import json
 import math
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -466,7 +468,23 @@ def write_file(path):
     torch.save(module.state_dict(), path)
 
 
+def check_files(folder):
+    """Loads exported files as the published program does, and compares them with the weights that they were made from."""
+    for file, prefix in (("trm_step_1", "model.inner."), ("trm_step_2.pth", "_orig_mod.model.inner.")):
+        found = torch.load(folder / file, map_location="cpu", weights_only=True)
+        expected = {prefix + name: weight.detach() for name, weight in formula(FILE).items()}
+        assert found.keys() == expected.keys(), (file, found.keys() ^ expected.keys())
+        for name, weight in expected.items():
+            dtype = torch.bfloat16 if name.endswith("_init") else torch.float32
+            assert found[name].dtype == dtype and found[name].shape == weight.shape, name
+            # Sines of two libraries differ in the last bit.
+            torch.testing.assert_close(found[name], weight.to(dtype), rtol=1e-6, atol=1e-7)
+        print(f"{file}: {len(found)} tensors are what they should be")
+
+
 def main():
+    if "--check" in sys.argv:
+        return check_files(Path(sys.argv[-1]))
     torch.set_num_threads(1)
     check("M", M)
     check("A", A)

@@ -162,7 +162,7 @@ mod tests {
         for (name, value) in golden["initial"].as_object().unwrap() {
             let parameter = Parameter::new(name, &tensor(value), true).unwrap();
             parameters.insert(match name.as_str() {
-                "embed_tokens.weight" => parameter.as_embedding(),
+                "table.weight" => parameter.as_embedding(),
                 "lm_head.weight" => parameter.as_head(),
                 _ => parameter,
             });
@@ -224,8 +224,6 @@ mod tests {
         let optimizer = Optimizer::new(rule, DecayScope::All, &parameters).unwrap();
         let state: Vec<String> = optimizer.state().unwrap().into_keys().collect();
         let expected = [
-            "embed_tokens.weight.first_moment",
-            "embed_tokens.weight.second_moment",
             "layer.bias.first_moment",
             "layer.bias.second_moment",
             "layer.tall.weight.momentum",
@@ -233,6 +231,8 @@ mod tests {
             "lm_head.weight.first_moment",
             "lm_head.weight.second_moment",
             "step",
+            "table.weight.first_moment",
+            "table.weight.second_moment",
         ];
         assert_eq!(state, expected);
     }

@@ -12,7 +12,7 @@ import torch
 #: What torch.optim.Muon converts to.
 torch.bfloat16 = torch.float32
 
-SHAPES = {"layer.wide.weight": [3, 5], "layer.tall.weight": [6, 2], "layer.bias": [4], "embed_tokens.weight": [4, 3], "lm_head.weight": [4, 3]}
+SHAPES = {"layer.wide.weight": [3, 5], "layer.tall.weight": [6, 2], "layer.bias": [4], "table.weight": [4, 3], "lm_head.weight": [4, 3]}
 RATES = [0.02, 0.01, 0.04, 0.02, 0.01, 0.03]
 CASES = [dict(momentum=0.95, nesterov=True, steps=5), dict(momentum=0.6, nesterov=True, steps=3), dict(momentum=0.9, nesterov=False, steps=5)]
 

@@ -42,36 +42,40 @@ fn bare(name: &str) -> &str {
     })
 }
 
-/// Opens a file, and returns it with its names by ours.
-fn open(
-    path: &Path,
-) -> Result<(
-    TorchFile,
-    BTreeMap<String, String>,
-    BTreeMap<String, Vec<usize>>,
-)> {
+/// A file that was opened.
+struct Opened {
+    file: TorchFile,
+    /// Its names, by ours.
+    names: BTreeMap<String, String>,
+    /// The shapes, by our names.
+    shapes: BTreeMap<String, Vec<usize>>,
+}
+
+fn open(path: &Path) -> Result<Opened> {
     let file = TorchFile::open(path)?;
     let (mut names, mut shapes) = (BTreeMap::new(), BTreeMap::new());
     for (name, shape) in file.shapes() {
         let ours = bare(&name).to_owned();
         shapes.insert(ours.clone(), shape);
         if names.insert(ours.clone(), name).is_some() {
-            return Err(Error::format(
-                path,
-                format!("has `{ours}` twice, under two prefixes"),
-            ));
+            let problem = format!("has `{ours}` twice, under two prefixes");
+            return Err(Error::format(path, problem));
         }
     }
     if shapes.keys().any(|name| name.starts_with("H_level.")) {
         let problem = "has weights of H_level: it is a Hierarchical Reasoning Model, whose two states have a stack each";
         return Err(Error::format(path, problem));
     }
-    Ok((file, names, shapes))
+    Ok(Opened {
+        file,
+        names,
+        shapes,
+    })
 }
 
 /// What the shapes in a file say of its model, for puzzles of so many cells. Heads, cycles and halting leave no trace in weights.
 pub fn shape(path: &Path, cells: usize) -> Result<ModelRequest> {
-    let (_, _, shapes) = open(path)?;
+    let Opened { shapes, .. } = open(path)?;
     let of = |name: &str| shapes.get(name).map(Vec::as_slice);
     let Some([_, width]) = of("embed_tokens.embedding_weight") else {
         return Err(Error::format(
@@ -92,13 +96,11 @@ pub fn shape(path: &Path, cells: usize) -> Result<ModelRequest> {
     let places = of("embed_pos.embedding_weight").and_then(|it| it.first().copied());
     let own = of(PUZZLES).and_then(|it| it.last().copied()).unwrap_or(0);
     // Of those that give this width, the one that is usual.
-    let expansion =
-        inner.map(
-            |inner| match inner.div_ceil(256) == (*width * 8).div_ceil(3).div_ceil(256) {
-                true => 4.0,
-                false => inner as f64 * 1.5 / (*width).max(1) as f64,
-            },
-        );
+    let usual = (*width as f64 * 8.0 / 3.0).round_ties_even() as usize;
+    let expansion = inner.map(|inner| match inner.div_ceil(256) == usual.div_ceil(256) {
+        true => 4.0,
+        false => inner as f64 * 1.5 / (*width).max(1) as f64,
+    });
     Ok(ModelRequest {
         hidden_size: Some(*width),
         expansion,
@@ -139,7 +141,11 @@ impl StartWeights {
         data: Option<&Path>,
         device: &Device,
     ) -> Result<Self> {
-        let (file, names, found) = open(path)?;
+        let Opened {
+            file,
+            names,
+            shapes: found,
+        } = open(path)?;
         let all = config.weights().into_iter();
         let mut wanted: BTreeMap<String, Vec<usize>> =
             all.map(|(name, shape, _)| (name, shape)).collect();

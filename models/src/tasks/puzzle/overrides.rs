@@ -285,10 +285,9 @@ impl Config {
             _ => own,
         };
         fields.push(("trm.puzzle_emb_ndim".to_owned(), own.clone()));
-        let positions = match self.get("arch.pos_encodings").as_str() {
-            Some(known @ ("rope" | "learned")) => known,
-            _ => "none",
-        };
+        let positions = self.get("arch.pos_encodings").as_str();
+        let positions = positions.filter(|it| ["rope", "learned"].contains(it));
+        let positions = positions.unwrap_or("none");
         fields.push(("trm.pos_encodings".to_owned(), json!(positions)));
         let loss = match self.word("arch.loss.loss_type")? {
             "stablemax_cross_entropy" => "stablemax",
