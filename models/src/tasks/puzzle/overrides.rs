@@ -361,9 +361,9 @@ impl Config {
         if let Some(file) = self.get("load_checkpoint").as_str() {
             fields.push(("start_from", json!(file)));
         }
-        if let Some(count) = self.get("gradient_accumulation_steps").as_u64() {
-            fields.push(("batch.accumulate", json!(count)));
-        }
+        // As many as are asked for at once are all of an update.
+        let accumulate = self.get("gradient_accumulation_steps").as_u64();
+        fields.push(("batch.accumulate", json!(accumulate.unwrap_or(1))));
         Ok(fields)
     }
 

@@ -59,6 +59,7 @@ fn the_command_of_the_readme_is_its_run() {
         (run.ema, run.learning_rate, run.batch.rows),
         (Some(0.999), Some(1e-4), Some(768))
     );
+    assert_eq!(run.batch.accumulate, Some(1));
     assert_eq!(run.optimizer.kind, Some(OptimizerKind::AdamAtan2));
     assert_eq!(run.optimizer.weight_decay, Some(1.0));
     assert_eq!(run.schedule.warmup_steps, Some(1999));
