@@ -40,8 +40,11 @@ FAMILIES = {
     "qwen3": dict(head_dim=32, num_key_value_heads=4, tie_word_embeddings=True),
 }
 TEXTS = 400
-STEPS = 40
-EVERY = 10
+# Few enough that what rounding moves stays small: after forty it has grown a thousandfold, in PyTorch too.
+STEPS = 20
+EVERY = 5
+# Enough for two passes over the data.
+BATCHES = 200
 HELD_OUT = 0.1
 LENGTH = 96
 ROWS = 4
@@ -238,14 +241,14 @@ def check_order(batches, encoded):
         if max(seen.values()) > 1:
             problems.append(f"pass {number} has a text twice")
         passes.append(part)
-    if len(second) == len(first) and sorted(first) != sorted(second):
+    if sorted(first) != sorted(second):
         problems.append("the second pass has other rows than the first")
     if first == second:
         problems.append("both passes have one order")
     # Both are the same rows, put in order by two draws: what brings the one back has to bring back the other.
     orders = [shuffled(len(first), 3, f"data order, epoch {number}") for number in (0, 1)]
     at = {group: row for group, row in zip(orders[0], first)}
-    if [at[group] for group in orders[1]][: len(second)] != second:
+    if [at[group] for group in orders[1]] != second:
         problems.append("the order is not that of the published generators")
     learned = {text for row in first for text in row}
     return problems, [text for text in encoded.values() if text not in learned]
@@ -266,7 +269,7 @@ def check(model_type, arguments, scratch):
     for name in ["f32"] if arguments.device == "cpu" else list(dtypes):
         home = work / f"home-{name}"
         folder, losses, evaluated = run(arguments.program, home, work, arguments.device, name)
-        batches = answer.ask(ask="batches", plan=str(folder / "run.yaml"), count=2 * STEPS)["batches"]
+        batches = answer.ask(ask="batches", plan=str(folder / "run.yaml"), count=BATCHES)["batches"]
         ours = {}
         for at, text in enumerate(drawn):
             ids = tokenizer.encode(text, add_special_tokens=False).ids
