@@ -8,6 +8,8 @@ pub(crate) mod devices;
 pub(crate) mod hub;
 pub(crate) mod inspect;
 pub(crate) mod plan;
+pub(crate) mod puzzles;
+pub(crate) mod solve;
 mod starter;
 mod train;
 mod trial;
@@ -41,6 +43,8 @@ pub(crate) struct Host {
     read_data: Mutex<Option<plan::ReadData>>,
     /// The data that a page looks at.
     looked: Mutex<Option<Arc<inspect::Looked>>>,
+    /// The puzzles that a page looks at.
+    read_puzzles: Mutex<Option<puzzles::ReadPuzzles>>,
 }
 
 /// The field of the settings that names the device of a run that does not.
@@ -57,6 +61,7 @@ impl Host {
             devices: Devices::default(),
             read_data: Mutex::default(),
             looked: Mutex::default(),
+            read_puzzles: Mutex::default(),
             paths,
         };
         Ok((host, warnings))

@@ -23,5 +23,6 @@ mod hub_server;
 mod hub_speed;
 #[cfg(target_os = "linux")]
 mod soak;
+mod solve;
 mod store;
 mod train;

@@ -32,6 +32,7 @@ mod puzzles;
 mod puzzles_data;
 mod puzzles_hostile;
 mod share;
+mod solve;
 mod spikes;
 mod template;
 mod tokens;

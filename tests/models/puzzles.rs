@@ -22,7 +22,7 @@ use serde_json::{Value as Json, json};
 use crate::kind::{Killed, run_from_newest};
 
 /// A folder of small Sudoku, and the plan of a run on it.
-fn plan(folder: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
+pub(crate) fn plan(folder: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
     let order = Order {
         shape: Sudoku::of_cells(16).unwrap(),
         count: 40,
@@ -97,7 +97,7 @@ fn a_run_of_puzzles_resumes_after_a_kill_to_the_same_bits() {
         plan.task.trm.mlp_t = mlp_t;
         let shown = check_resume(&plan, folder.path());
         assert!(
-            matches!(&shown[0], Exhibit::Grid { rows, marks, .. } if rows.len() == 4 && marks.len() == 16)
+            matches!(&shown[0], Exhibit::Puzzle { columns: 4, guesses, .. } if guesses.len() == 3 && guesses[0].len() == 16)
         );
     }
 }
@@ -120,4 +120,13 @@ fn held_out_puzzles_are_those_of_the_folder_and_are_measured_by_how_many_are_sol
         ]
     );
     assert_eq!(measured.metrics[0].of, Some(10));
+}
+
+#[test]
+fn a_run_that_is_shorter_than_its_recipe_warms_up_for_half_of_it_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = plan(folder.path(), json!({"steps": 12, "schedule": null}));
+    assert_eq!(short.run.schedule.warmup_steps, 6);
+    let whole = plan(folder.path(), json!({"steps": 1500, "schedule": null}));
+    assert_eq!(whole.run.schedule.warmup_steps, 100);
 }

@@ -20,7 +20,7 @@ use crate::{
     Error, Result,
     ops::{
         attention::{Scoring, Spans, attention},
-        classify::{classify, yes_or_no},
+        classify::{classify, probabilities, yes_or_no},
         elementwise::{add, convert, join, narrow, pad, reshape, scale, transpose},
         embedding::embedding,
         gated::{Activation, gated},
@@ -88,6 +88,11 @@ pub struct Truth<'a> {
 }
 
 impl Thought {
+    /// How probable each symbol is in each cell: [b, s, v].
+    pub fn probabilities(&self, squash: Squash) -> Result<Tensor> {
+        probabilities(self.scores.tensor(), squash)
+    }
+
     /// How far it is from the truth: the loss of the cells and that of halting, each weighed.
     pub fn loss(&self, truth: &Truth, squash: Squash) -> Result<Value> {
         let (count, symbols) = (

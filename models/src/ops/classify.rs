@@ -69,6 +69,19 @@ pub fn classify(
     }))
 }
 
+/// The probabilities that scores [.., v] mean, of the same shape: each s(x), divided by their sum. There is no way back.
+pub fn probabilities(scores: &Tensor, squash: Squash) -> Result<Tensor> {
+    let x = scores.to_dtype(DType::F32)?;
+    let strengths = match squash {
+        Squash::Softmax => x.broadcast_sub(&x.max_keepdim(D::Minus1)?)?.exp()?,
+        Squash::Stablemax => {
+            let size = (x.abs()? + 1.0)?;
+            x.ge(0f32)?.where_cond(&size, &size.recip()?)?
+        }
+    };
+    Ok(strengths.broadcast_div(&strengths.sum_keepdim(D::Minus1)?)?)
+}
+
 /// Σ w (max(x, 0) - x y + ln(1 + e^-|x|)): the loss of scores x [n] of yes, where y [n] is 1 for yes and 0 for no, and `weight`
 /// the same w for all -> one number, f32 or wider. Backward: w (σ(x) - y).
 pub fn yes_or_no(scores: &Value, truth: &Tensor, weight: f64) -> Result<Value> {
@@ -147,6 +160,27 @@ mod tests {
             .unwrap();
         for (found, expected) in found.iter().zip([0.15, 0.0667, -0.1833, 0.15]) {
             assert!((found - expected).abs() < 5e-5, "{found} {expected}");
+        }
+    }
+
+    #[test]
+    fn probabilities_are_those_whose_logarithm_is_the_loss() {
+        let scores = Tensor::new(
+            &[[1f32, -0.5, 2.0, 0.0], [-3.0, 0.25, 1.0, -1.0]],
+            &Device::Cpu,
+        );
+        let scores = scores.unwrap();
+        let weights = Tensor::new(&[1f32, 0.0], &Device::Cpu).unwrap();
+        let classes = Tensor::new(&[2u32, 0], &Device::Cpu).unwrap();
+        for squash in [Squash::Stablemax, Squash::Softmax] {
+            let shares: Vec<Vec<f32>> = probabilities(&scores, squash).unwrap().to_vec2().unwrap();
+            for row in &shares {
+                assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+            }
+            let x = Value::constant(scores.clone());
+            let loss = classify(&x, &classes, &weights, squash, 0.0).unwrap();
+            let loss: f32 = loss.tensor().to_scalar().unwrap();
+            assert!((loss + shares[0][2].ln()).abs() < 1e-6, "{squash:?}");
         }
     }
 }

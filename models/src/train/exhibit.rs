@@ -23,6 +23,26 @@ pub enum Exhibit {
         /// Cells that are marked, by row and column from 0.
         marks: Vec<Mark>,
     },
+    /// A puzzle that is filled in, step by step. Grids are texts of one letter for each cell, row by row, with a dot where nothing is
+    /// known.
+    Puzzle {
+        /// What it is, the same whenever it is shown: `Puzzle 1`.
+        title: String,
+        /// Cells of a row.
+        columns: usize,
+        /// Rows of a box. 0 where there are no boxes.
+        box_rows: usize,
+        /// Cells in a row of a box.
+        box_columns: usize,
+        /// What is given.
+        given: String,
+        /// What it should be.
+        target: String,
+        /// What it was after each step of thinking.
+        guesses: Vec<String>,
+        /// How probable it was to the model then that all is right, from 0 to 1.
+        halts: Vec<f32>,
+    },
     /// A picture with what a model sees in it.
     Image {
         /// What it is.

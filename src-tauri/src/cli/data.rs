@@ -49,7 +49,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Inspect {
-    /// JSON lines, JSON, CSV, TSV, Parquet or plain text; or folders of them.
+    /// JSON lines, JSON, CSV, TSV, Parquet or plain text; or folders of them. Puzzles are shown as grids.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// messages, sharegpt, prompt_completion, alpaca or text. Without it, it is found from the columns.
@@ -96,8 +96,11 @@ pub(super) fn pair(words: &str) -> Result<(String, String), String> {
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     let asked = match arguments.command {
         Command::Inspect(asked) => asked,
-        Command::Build(build) => return puzzles::build(build, terminal),
+        Command::Build(build) => return puzzles::build(build, host, terminal),
     };
+    if let Some((set, shape)) = host.look_at_puzzles(&asked.files)? {
+        return puzzles::inspect(&set, shape, terminal);
+    }
     let request = DataRequest {
         paths: asked.files,
         format: asked.format,

@@ -43,6 +43,14 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
             }
             lines.join("\n")
         }
+        Exhibit::Puzzle {
+            title,
+            columns,
+            given,
+            target,
+            guesses,
+            ..
+        } => puzzle(title, *columns, [given, target], guesses),
         Exhibit::Image {
             title,
             label,
@@ -72,6 +80,46 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
             format!("{}\n{}", heading(title), table(&all).join("\n"))
         }
     }
+}
+
+/// A puzzle as it was filled in at last.
+fn puzzle(
+    title: &str,
+    columns: usize,
+    [given, target]: [&String; 2],
+    guesses: &[String],
+) -> String {
+    let last = guesses.last().map_or(given.as_str(), String::as_str);
+    let cells: Vec<(char, char, char)> = given
+        .chars()
+        .zip(target.chars())
+        .zip(last.chars())
+        .map(|((given, target), guess)| (given, target, guess))
+        .collect();
+    let open = cells.iter().filter(|it| it.0 == '.').count();
+    let wrong = cells
+        .iter()
+        .filter(|it| it.0 == '.' && it.1 != it.2)
+        .count();
+    let came = match wrong {
+        0 => "solved".to_owned(),
+        _ => format!("{} of {open} right", open - wrong),
+    };
+    let mut lines = vec![heading(&format!("{title}: {came}"))];
+    for row in cells.chunks(columns.max(1)) {
+        let cell = |(given, target, guess): &(char, char, char)| {
+            let cell = style(format!("{guess} ")).for_stderr();
+            let cell = match (*given == '.', target == guess) {
+                (false, _) => cell.dim(),
+                (true, true) => cell.green(),
+                (true, false) => cell.red().bold(),
+            };
+            cell.to_string()
+        };
+        let line: String = row.iter().map(cell).collect();
+        lines.push(line.trim_end().to_owned());
+    }
+    lines.join("\n")
 }
 
 fn heading(title: &str) -> String {
@@ -132,6 +180,19 @@ mod tests {
                     marks: vec![mark],
                 },
                 "It\n 1  2\n10  4",
+            ),
+            (
+                Exhibit::Puzzle {
+                    title: title(),
+                    columns: 2,
+                    box_rows: 0,
+                    box_columns: 0,
+                    given: "1...".to_owned(),
+                    target: "1234".to_owned(),
+                    guesses: vec!["1233".to_owned()],
+                    halts: vec![0.5],
+                },
+                "It: 2 of 3 right\n1 2\n3 3",
             ),
             (
                 Exhibit::Image {

@@ -9,6 +9,7 @@ mod exhibit;
 mod hub;
 mod puzzles;
 mod runs;
+mod solve;
 mod starter;
 mod terminal;
 mod train;
@@ -76,6 +77,7 @@ enum Command {
     Starter(starter::Arguments),
     Train(train::Arguments),
     Chat(chat::Arguments),
+    Solve(solve::Arguments),
     Runs(runs::Arguments),
     Data(data::Arguments),
     Hub(hub::Arguments),
@@ -200,6 +202,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Starter(arguments) => starter::run(arguments, &host, terminal),
         Command::Train(arguments) => train::run(arguments, &host, terminal),
         Command::Chat(arguments) => chat::run(arguments, &host, terminal),
+        Command::Solve(arguments) => solve::run(arguments, &host, terminal),
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),
         Command::Data(arguments) => data::run(arguments, &host, terminal),
         Command::Hub(arguments) => hub::run(arguments, &host, terminal),

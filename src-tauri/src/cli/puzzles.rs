@@ -1,22 +1,30 @@
-//! `anneal data build`: puzzles of our own, and puzzles of others in another layout.
+//! `anneal data build`: puzzles of our own, and puzzles of others in another layout; and `anneal data inspect`, where the data is
+//! puzzles.
 
 use std::{path::PathBuf, sync::atomic::Ordering};
 
+use console::style;
 use models::{
-    Error,
+    Error, figures,
     figures::counted,
     tasks::puzzle::{
         arc_files, make, maze, reference,
-        source::{Choice, PuzzleSet},
+        solve::Board,
+        source::{Choice, Grid, PuzzleSet, text},
         sudoku::Sudoku,
     },
 };
+use serde_json::json;
 
 use super::{
     Ended,
+    solve::drawn,
     terminal::{Terminal, count_interrupts},
 };
-use crate::wire::error::{AppError, Result};
+use crate::{
+    host::{Host, puzzles::SudokuOrder},
+    wire::error::{AppError, Result},
+};
 
 /// The most puzzles that are built at once.
 const MAX_BUILT: usize = 1_000_000;
@@ -129,40 +137,30 @@ pub(super) struct BuildReference {
     seed: u64,
 }
 
-pub(super) fn build(build: Build, terminal: &Terminal) -> Result<Ended> {
+pub(super) fn build(build: Build, host: &Host, terminal: &Terminal) -> Result<Ended> {
     match build {
-        Build::Sudoku(asked) => sudoku(&asked, terminal),
+        Build::Sudoku(asked) => sudoku(&asked, host, terminal),
         Build::Maze(asked) => mazes(&asked, terminal),
         Build::Arc(asked) => arc(&asked, terminal),
         Build::Reference(asked) => as_arrays(&asked, terminal),
     }
 }
 
-fn sudoku(asked: &BuildSudoku, terminal: &Terminal) -> Result<Ended> {
-    let shape = Sudoku::of_cells(asked.size.saturating_mul(asked.size));
-    let shape = shape.filter(|it| it.size <= 9);
-    let wrong = || {
-        AppError::failed(format!(
-            "there is no Sudoku of {} digits to build: 4, 6, 8 and 9 are there",
-            asked.size
-        ))
-    };
-    let order = make::Order {
-        shape: shape.ok_or_else(wrong)?,
-        count: count(asked.train, asked.held_out)?,
-        givens: match (asked.givens, asked.size) {
-            (Some(givens), _) => givens..=givens,
-            (None, 4) => 0..=9,
-            (None, _) => 0..=0,
-        },
+fn sudoku(asked: &BuildSudoku, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let order = SudokuOrder {
+        size: asked.size,
+        train: asked.train,
+        held_out: asked.held_out,
+        givens: asked.givens,
         min_rating: asked.min_rating,
+        hard: asked.hard,
         seed: asked.seed,
     };
-    let watched = |watch: make::Watch| make::make_harder(&order, asked.hard, watch);
-    let Some(made) = watch(order.count, terminal, watched)? else {
+    let all = asked.train.saturating_add(asked.held_out);
+    let watched = |watch: make::Watch| host.build_sudoku(order, &asked.folder, watch);
+    let Some(made) = watch(all, terminal, watched)? else {
         return Ok(Ended::Stopped);
     };
-    make::write(&made, asked.held_out, &asked.folder)?;
     let ratings: Vec<usize> = made.iter().map(|it| it.rating).collect();
     told(
         terminal,
@@ -195,7 +193,8 @@ fn mazes(asked: &BuildMaze, terminal: &Terminal) -> Result<Ended> {
     }
     let min_length = asked.min_length.unwrap_or(size * size / CELLS_OF_A_STEP);
     let all = count(asked.train, asked.held_out)?;
-    let watched = |watch: make::Watch| make::make_mazes(size, min_length, all, asked.seed, watch);
+    let watched =
+        |watch: make::Watch| Ok(make::make_mazes(size, min_length, all, asked.seed, watch)?);
     let Some(made) = watch(all, terminal, watched)? else {
         return Ok(Ended::Stopped);
     };
@@ -288,7 +287,7 @@ fn count(train: usize, held_out: usize) -> Result<usize> {
 fn watch<T>(
     all: usize,
     terminal: &Terminal,
-    make: impl FnOnce(make::Watch) -> models::Result<Option<T>>,
+    make: impl FnOnce(make::Watch) -> Result<Option<T>>,
 ) -> Result<Option<T>> {
     let interrupts = count_interrupts()?;
     let bar = terminal.bar("{pos}/{len}  {eta} left  ", 50);
@@ -335,4 +334,48 @@ fn histogram(terminal: &Terminal, what: &str, values: &[usize]) {
         let bar = "█".repeat((count * BAR_WIDTH).div_ceil(most));
         terminal.line(format_args!("{first:>6}  {count:>6}  {bar}"));
     }
+}
+
+/// How many puzzles are shown.
+const SHOWN: usize = 2;
+
+/// Shows puzzles as grids, each beside its solution.
+pub(super) fn inspect(set: &PuzzleSet, shape: Sudoku, terminal: &Terminal) -> Result<Ended> {
+    let board = Board::sudoku(shape);
+    let (train, held_out) = (set.train.len(), set.held_out.len());
+    if terminal.json {
+        let example =
+            |grid: Grid| json!({"puzzle": text(&grid.puzzle), "solution": text(&grid.solution)});
+        let examples: Vec<_> = set.sudoku(false, 0).take(SHOWN).map(example).collect();
+        terminal.json(
+            &json!({"board": board, "train": train, "held_out": held_out, "examples": examples}),
+        )?;
+        return Ok(Ended::Done);
+    }
+    terminal.line(format_args!(
+        "Sudoku of {} by {}: {} to learn from, {} to measure with",
+        board.rows,
+        board.columns,
+        counted(train as u64, "puzzle"),
+        figures::count(held_out as u64)
+    ));
+    for (number, grid) in (1..).zip(set.sudoku(false, 0).take(SHOWN)) {
+        let row = grid.row();
+        let given = row.cells.iter().filter(|it| **it != board.blank).count();
+        terminal.line("");
+        terminal.line(format_args!(
+            "puzzle {number}, {given} of {} cells given",
+            board.cells()
+        ));
+        let look = |cell: usize, symbol: String| match row.cells[cell] != board.blank {
+            true => style(symbol).bold().to_string(),
+            false => style(symbol).dim().to_string(),
+        };
+        let puzzle = drawn(&board, &row.cells, &look);
+        let solution = drawn(&board, &row.labels, &look);
+        for (before, after) in puzzle.iter().zip(&solution) {
+            terminal.line(format!("  {before}    {after}").trim_end());
+        }
+    }
+    Ok(Ended::Done)
 }

@@ -207,7 +207,7 @@ pub(super) fn resume(run: &str, force: bool, host: &Host, terminal: &Terminal) -
     if state.status == RunStatus::Finished && !is_longer {
         return Err(
             AppError::invalid(format!("`{}` has done all its steps", run.id))
-                .with_hint(format!("talk to it with `anneal chat {}`", run.id)),
+                .with_hint(how_to_use(&run)),
         );
     }
     follow(&run, force, host, terminal)
@@ -291,10 +291,23 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
             if let Some(loss) = state.best_loss {
                 terminal.line(format_args!("best held-out loss {loss:.4}"));
             }
-            terminal.line(format_args!("talk to it with `anneal chat {}`", run.id));
+            terminal.line(how_to_use(run));
         }
     }
     Ok(ended(state.status))
+}
+
+/// What to do with what a run has learned.
+fn how_to_use(run: &Run) -> String {
+    let plan = run.plan();
+    let uses = plan.as_ref().map_or(&["chat"][..], |plan| plan.task.uses());
+    let id = &run.id;
+    match uses.first() {
+        Some(&"solve") => {
+            format!("have it fill in a puzzle with `anneal solve {id} --held-out 1`")
+        }
+        _ => format!("talk to it with `anneal chat {id}`"),
+    }
 }
 
 /// Adds the command that is running all the same, where there is one.

@@ -10,6 +10,7 @@ mod models;
 mod native;
 mod runs;
 pub(crate) mod settings;
+mod solve;
 mod train;
 
 use std::{
@@ -27,7 +28,7 @@ use ::models::tasks::{self, AnyPlan};
 use tauri::{Wry, ipc::Channel};
 
 use crate::{
-    host::{Host, chat::OpenModel},
+    host::{Host, chat::OpenModel, solve::OpenSolver},
     hub::downloads::Downloads,
     jobs::queue::Queue,
     lock::locked,
@@ -60,7 +61,11 @@ pub(crate) struct App {
     /// What is odd about the settings.
     warnings: Vec<String>,
     /// The models that are open to be talked to.
-    chats: [ChatPlace; CHAT_PLACES],
+    chats: [Place<OpenModel>; CHAT_PLACES],
+    /// The puzzle model that is open.
+    solver: Place<OpenSolver>,
+    /// How often a set of puzzles was asked for, or its end: one that began before ends.
+    builds_asked: AtomicU32,
     /// The number of the page that follows a run; an older one hears no more.
     follower: Arc<AtomicU32>,
     /// Where the user said that something is to be written.
@@ -97,12 +102,20 @@ pub(crate) enum Leaving {
     Save,
 }
 
-/// A model that is open to be talked to.
-#[derive(Default)]
-struct ChatPlace {
-    model: Mutex<Option<OpenModel>>,
-    /// Whether the answer that is being written should end.
+/// A model that is open to be asked.
+struct Place<M> {
+    model: Mutex<Option<M>>,
+    /// Whether what it does should end.
     stop: AtomicBool,
+}
+
+impl<M> Default for Place<M> {
+    fn default() -> Self {
+        Self {
+            model: Mutex::default(),
+            stop: AtomicBool::default(),
+        }
+    }
 }
 
 impl App {
@@ -120,6 +133,8 @@ impl App {
             known: Mutex::default(),
             warnings,
             chats: Default::default(),
+            solver: Place::default(),
+            builds_asked: AtomicU32::default(),
             follower: Arc::default(),
             picked: Mutex::default(),
             checks_asked: AtomicU32::default(),
@@ -204,7 +219,7 @@ impl App {
         }
     }
 
-    fn place(&self, place: u32) -> Result<&ChatPlace> {
+    fn place(&self, place: u32) -> Result<&Place<OpenModel>> {
         let found = self.chats.get(place as usize);
         found.ok_or_else(|| AppError::invalid(format!("there is no place {place} for a model")))
     }

@@ -10,7 +10,7 @@ use models::tasks::language::model::base_of;
 use models::{
     checkpoint::{adapter::ADAPTER_CONFIG, folder::CONFIG},
     data::row::{Message, Role},
-    device::{Checked, DeviceKind, FoundDevice, RequestedDevice},
+    device::{Checked, Choice, DeviceKind, FoundDevice, RequestedDevice},
     figures,
 };
 
@@ -81,6 +81,16 @@ impl Host {
         force: bool,
     ) -> Result<OpenModel> {
         let folder = self.model_folder(name)?;
+        let (place, choice, checked) = self.place_to_open(device)?;
+        let needed = hub::talk_bytes_in(&folder, &choice).filter(|_| !force);
+        OpenModel::open(folder, place, checked, needed)
+    }
+
+    /// Where a model is opened for a device that was asked for, and what is known of the device.
+    pub(super) fn place_to_open(
+        &self,
+        device: Option<RequestedDevice>,
+    ) -> Result<(Place, Choice, Checked)> {
         let mut device = device.unwrap_or_else(|| self.settings().device);
         let mut choice = self.choose_device(Some(device), false, &self.devices.found())?;
         let checked = self.checked(&choice.device);
@@ -96,8 +106,7 @@ impl Host {
             used,
             in_use: in_use::folder(&self.paths, used),
         };
-        let needed = hub::talk_bytes_in(&folder, &choice).filter(|_| !force);
-        OpenModel::open(folder, place, checked, needed)
+        Ok((place, choice, checked))
     }
 
     /// The folder with the weights that a name means.

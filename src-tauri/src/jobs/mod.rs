@@ -7,7 +7,7 @@
 //! - [`pace`]: whether a machine has become slower than it was
 //! - `watchdog`: ends an engine whose run hangs
 //! - `fault`: faults on purpose, in test builds
-//! - [`train`], [`chat`], [`check`], [`bench`]: what an engine does when it is asked to
+//! - [`train`], [`chat`], [`solve`], [`check`], [`bench`]: what an engine does when it is asked to
 //!
 //! The app itself never trains or generates, so that running out of memory, a broken driver or a mistake of ours ends an
 //! engine and not the app, and memory is free when the engine has left.
@@ -23,6 +23,7 @@ pub(crate) mod follow;
 mod pace;
 #[cfg(feature = "gui")]
 pub(crate) mod queue;
+mod solve;
 mod train;
 mod watchdog;
 pub(crate) mod worker;

@@ -20,13 +20,15 @@ use std::{
 
 use models::{
     device::{self, Checked},
-    tasks::starter,
+    tasks::{puzzle::solve::Solver, starter},
 };
 
 use super::{
     bench,
     chat::{self, Chat},
-    check, choose, train,
+    check, choose,
+    solve::{self, solve_and_count},
+    train,
 };
 use crate::{
     lock::locked,
@@ -64,6 +66,12 @@ impl Wishes {
             false => ControlFlow::Continue(()),
         }
     }
+}
+
+/// A model that is open to be asked.
+enum Open {
+    Chat(Box<Chat>),
+    Solver(Box<Solver>),
 }
 
 /// Writes a reply, a whole line from any thread. An app that is gone is noticed where asks are read.
@@ -133,10 +141,10 @@ fn read(asks: &Sender<Ask>, wishes: &Wishes) {
 }
 
 fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
-    let mut chat = None;
+    let mut open = None;
     for ask in asks {
         let trains = matches!(ask, Ask::Train { .. });
-        let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut chat, wishes)));
+        let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut open, wishes)));
         send(&match done {
             Ok(Ok(())) => Reply::Done,
             Ok(Err(error)) => Reply::Refused { error },
@@ -153,11 +161,11 @@ fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
     }
 }
 
-fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
+fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
     match ask {
         Ask::Train { folder, force } => {
             // A run needs the memory that a model to talk to may hold.
-            *chat = None;
+            *open = None;
             let mut show = |event| send(&Reply::Happened { event });
             let wishes = train::Wishes {
                 pause: &|| wishes.pause.load(Ordering::SeqCst),
@@ -168,41 +176,18 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
             train::train(&Run::at(folder), &mut show, wishes)
         }
         Ask::Try { plan, folder } => {
-            *chat = None;
+            *open = None;
             if let Some(forecast) = train::try_steps(*plan, &folder, &|| wishes.stop())? {
                 send(&Reply::Tried { forecast });
             }
             Ok(())
         }
-        Ask::OpenChat {
-            folder,
-            device,
-            checked,
-        } => {
-            let device = choose(device, false)?;
-            let opened = chat.insert(Chat::open(&folder, &device, &checked)?);
-            send(&Reply::Opened {
-                answers: opened.answers(),
-                context: opened.context(),
-                warnings: opened.warnings().to_vec(),
-            });
-            Ok(())
-        }
-        Ask::Answer { prompt, settings } => {
-            let mut show = |piece: &str| {
-                if !piece.is_empty() {
-                    send(&Reply::Wrote {
-                        piece: piece.to_owned(),
-                    });
-                }
-                wishes.flow()
-            };
-            let said = open(chat)?.answer(prompt, &settings, &mut show)?;
-            send(&Reply::Answered { said });
-            Ok(())
+        Ask::OpenChat { .. } | Ask::Answer { .. } => talk(ask, open, wishes),
+        Ask::OpenSolver { .. } | Ask::Solve { .. } | Ask::CountSolved { .. } => {
+            solve(ask, open, wishes)
         }
         Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::Bench { .. } => {
-            *chat = None;
+            *open = None;
             try_device(ask, wishes)
         }
         Ask::Examine {
@@ -221,6 +206,71 @@ fn obey(ask: Ask, chat: &mut Option<Chat>, wishes: &Wishes) -> Result<()> {
         }
         // Heard where asks are read.
         Ask::Pause { .. } | Ask::Continue | Ask::Stop => Ok(()),
+    }
+}
+
+/// Does what is asked of a model that writes.
+fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
+    match ask {
+        Ask::OpenChat {
+            folder,
+            device,
+            checked,
+        } => {
+            *open = None;
+            let chat = Chat::open(&folder, &choose(device, false)?, &checked)?;
+            send(&Reply::Opened {
+                answers: chat.answers(),
+                context: chat.context(),
+                warnings: chat.warnings().to_vec(),
+            });
+            *open = Some(Open::Chat(chat.into()));
+        }
+        Ask::Answer { prompt, settings } => {
+            let Some(Open::Chat(chat)) = open else {
+                return Err(AppError::failed("no model is open to be talked to"));
+            };
+            let mut show = |piece: &str| {
+                if !piece.is_empty() {
+                    send(&Reply::Wrote {
+                        piece: piece.to_owned(),
+                    });
+                }
+                wishes.flow()
+            };
+            let said = chat.answer(prompt, &settings, &mut show)?;
+            send(&Reply::Answered { said });
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Does what is asked of a model that fills in grids.
+fn solve(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
+    if let Ask::OpenSolver {
+        folder,
+        device,
+        checked,
+    } = ask
+    {
+        *open = None;
+        let device = choose(device, false)?;
+        let solver = solve::open(&folder, &device, &checked)?;
+        send(&Reply::SolverOpened {
+            board: solver.board().clone(),
+            steps: solver.steps(),
+            weights: solver.weights(),
+            warnings: device.warnings,
+        });
+        *open = Some(Open::Solver(solver.into()));
+        return Ok(());
+    }
+    match open {
+        Some(Open::Solver(solver)) => {
+            solve_and_count(ask, solver, &mut |reply| send(&reply), &|| wishes.flow())
+        }
+        _ => Err(AppError::failed("no puzzle model is open")),
     }
 }
 
@@ -262,11 +312,6 @@ fn try_device(ask: Ask, wishes: &Wishes) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn open(chat: &mut Option<Chat>) -> Result<&mut Chat> {
-    chat.as_mut()
-        .ok_or_else(|| AppError::failed("no model is open to be talked to"))
 }
 
 /// Has the allocator keep what it was given for the next tensor. Without this, glibc maps and unmaps every larger one

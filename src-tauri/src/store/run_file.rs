@@ -112,8 +112,15 @@ pub(crate) fn set(request: AnyRequest, changes: &[String]) -> Result<AnyRequest>
     if changes.is_empty() {
         return Ok(request);
     }
-    let mut tree = tree_of(&request)?;
-    for change in changes {
+    // What is asked of one kind is no setting of another.
+    let mut tree = match request == AnyRequest::default() {
+        true => Value::Object(Map::new()),
+        false => tree_of(&request)?,
+    };
+    // The kind decides what else can be set, so it comes first, wherever it stands.
+    let names_kind = |change: &&String| change.split_once('=').is_some_and(|it| it.0 == TASK);
+    let (kind, others): (Vec<&String>, Vec<&String>) = changes.iter().partition(names_kind);
+    for change in kind.into_iter().chain(others) {
         let (name, text) = change.split_once('=').ok_or_else(|| {
             AppError::invalid(format!("`--set {change}` has no `=`"))
                 .with_hint("write it like `--set lora.rank=16`")

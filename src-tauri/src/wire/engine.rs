@@ -11,8 +11,11 @@ use models::{
     check::{CheckRow, Fallback, Fault},
     data::starter::Exchange,
     device::{Checked, FoundDevice, RequestedDevice},
-    tasks::AnyPlan,
-    tasks::starter::Examination,
+    tasks::{
+        AnyPlan,
+        puzzle::solve::{Board, Effort, Solved, SolvedAfter, Thinking},
+        starter::Examination,
+    },
     train::{TrainEvent, forecast::Forecast},
 };
 use serde::{Deserialize, Serialize};
@@ -46,6 +49,20 @@ pub(crate) enum Ask {
     Answer {
         prompt: Prompt,
         settings: ChatSettings,
+    },
+    /// Open the puzzle model in a folder to fill in grids.
+    OpenSolver {
+        folder: PathBuf,
+        device: RequestedDevice,
+        /// What is known of the device.
+        checked: Checked,
+    },
+    /// Fill in a grid, given as a text.
+    Solve { puzzle: String, effort: Effort },
+    /// Count how many of these puzzles, each with its solution, are solved after so many steps of thinking.
+    CountSolved {
+        puzzles: Vec<(String, String)>,
+        steps: Vec<usize>,
     },
     /// Try what a group of the device check tries, from this case on.
     Check {
@@ -126,6 +143,21 @@ pub(crate) enum Reply {
     Wrote { piece: String },
     /// A whole answer.
     Answered { said: Said },
+    /// A puzzle model is open: its grids, the steps of thinking it was trained with, its weights.
+    SolverOpened {
+        board: Board,
+        steps: usize,
+        weights: usize,
+        warnings: Vec<String>,
+    },
+    /// A step of thinking is done.
+    Thought { thinking: Thinking },
+    /// All of them are.
+    Solved { solved: Solved },
+    /// So many puzzles were thought about.
+    SolvedSome { count: usize },
+    /// How many are solved after which step.
+    CountedSolved { marks: Vec<SolvedAfter> },
     /// So many questions are answered.
     Examined { count: usize },
     /// All of them are.

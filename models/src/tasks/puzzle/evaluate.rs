@@ -95,7 +95,11 @@ impl Sums {
         };
         let mut metrics = vec![
             share(EXACT, "exact accuracy", self.exact),
-            share("token_accuracy", "token accuracy", self.tokens),
+            // A mean of shares, of which no interval is known from the count of puzzles.
+            Metric {
+                of: None,
+                ..share("token_accuracy", "token accuracy", self.tokens)
+            },
             share("halting_accuracy", "halting accuracy", self.halting),
             Metric {
                 higher_is_better: false,

@@ -33,6 +33,15 @@ pub struct Row {
     pub puzzle: u32,
 }
 
+impl Row {
+    /// The share of its labelled cells that a guess has right.
+    pub fn right_cells(&self, guess: &[u32]) -> f64 {
+        let labelled = self.labels.iter().zip(guess).filter(|it| *it.0 != NO_LABEL);
+        let count = labelled.clone().count().max(1);
+        labelled.filter(|(label, guess)| label == guess).count() as f64 / count as f64
+    }
+}
+
 /// What is carried from step to step.
 #[derive(Clone)]
 pub struct Carry {

@@ -14,7 +14,7 @@ use super::{
     fields::FIELDS,
     footprint,
     grid::Shape,
-    request::{PuzzleDataPlan, PuzzlePlan, PuzzleRequest},
+    request::{PuzzlePlan, PuzzleRequest},
     resolve::{self, AUGMENTATIONS, HELD_OUT},
     source::{Choice, PuzzleSet, places},
 };
@@ -47,18 +47,6 @@ struct Key {
     files: Vec<PathBuf>,
     changed: Vec<Changed>,
     choice: Choice,
-}
-
-impl Choice {
-    fn of(data: &PuzzleDataPlan, seed: u64) -> Self {
-        Self {
-            held_out: data.held_out,
-            subsample_size: data.subsample_size,
-            min_difficulty: data.min_difficulty,
-            augmentations: data.augmentations,
-            seed,
-        }
-    }
 }
 
 impl Kind for Puzzle {

@@ -10,6 +10,7 @@
 //! - [`source`]: puzzles in files; [`table`], [`arc_files`] and [`reference`] with [`npy`] read their layouts
 //! - [`sudoku`], [`maze`], [`arc`]: what is right, and what is the same seen otherwise
 //! - [`make`]: puzzles of our own
+//! - [`solve`]: a trained model fills in a grid, step by step
 //! - [`halting`]: how long puzzles are thought about, and what is learned from a step
 //! - `carried`: what is thought about at the moment, in a checkpoint
 //! - [`evaluate`], [`vote`]: how well it solves what is held out
@@ -34,6 +35,7 @@ pub mod recipe;
 pub mod reference;
 pub mod request;
 mod resolve;
+pub mod solve;
 pub mod source;
 pub mod sudoku;
 pub mod table;
@@ -68,8 +70,10 @@ use crate::{
 use curriculum::Curriculum;
 use examples::{Pass, Pick};
 use exchange::StartWeights;
+use grid::Shape;
 use halting::{Carry, Row, Weighing, explore};
 use request::{ModelRequest, PuzzlePlan};
+use solve::Board;
 use source::PuzzleSet;
 use vote::Votes;
 
@@ -311,6 +315,9 @@ impl Task for PuzzleTask {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
+        if let Shape::Sudoku(shape) = self.puzzles.shape {
+            return solve::exhibits(&self.model, &Board::sudoku(shape), &rows);
+        }
         let (answers, _) = self.answer(&rows)?;
         let all = rows.iter().zip(answers);
         let exhibit = |(row, answer): (&Arc<Row>, evaluate::Answer)| {
@@ -333,6 +340,9 @@ impl Task for PuzzleTask {
         let weights = self.parameters().iter();
         let weights = weights.map(|it| (it.name().to_owned(), it.tensor()));
         write_safetensors(&folder.join(WEIGHTS), &weights.collect(), HashMap::new())?;
+        if let Shape::Sudoku(shape) = self.puzzles.shape {
+            solve::save(&Board::sudoku(shape), self.model.config(), folder)?;
+        }
         self.save_votes(folder)?;
         carried::save(&self.carries, folder)
     }

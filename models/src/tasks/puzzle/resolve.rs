@@ -78,19 +78,13 @@ fn usual(
     let asked = request.optimizer.kind.map(|kind| json!(kind));
     let is_another = asked.is_some_and(|kind| Some(&kind) != recipe.run.get("optimizer.kind"));
     let is_of_optimizer = |name: &str| name == "learning_rate" || name.starts_with("optimizer.");
-    let most = request.steps.unwrap_or(recipe.steps) / 2;
     let all = recipe
         .run
         .iter()
         .map(|(name, value)| (name.as_str(), value));
     let measured = Chosen::new(json!(0), "data.evaluate_puzzles says how many");
     all.filter(|(name, _)| !(is_another && is_of_optimizer(name)))
-        .map(|(name, value)| match value.as_u64() {
-            Some(warmup) if name == "schedule.warmup_steps" && warmup > most as u64 => {
-                (name, Chosen::new(json!(most), "half of the run"))
-            }
-            _ => (name, of_recipe(recipe, value.clone())),
-        })
+        .map(|(name, value)| (name, of_recipe(recipe, value.clone())))
         .chain([("evaluate.batches", measured)])
         .collect()
 }

@@ -13,9 +13,10 @@ use super::{
     arc::{ArcExamples, Task, Tasks},
     arc_files,
     examples::{Examples, Rows},
-    grid::Shape,
+    grid::{Shape, UNLABELLED},
     halting::Row,
     reference,
+    request::PuzzleDataPlan,
     sudoku::Sudoku,
     table::{self, Filter},
 };
@@ -29,6 +30,16 @@ use crate::{
 pub const TRAIN: &str = "train.csv";
 /// The file of a folder with the puzzles to measure with.
 pub const TEST: &str = "test.csv";
+
+/// The rows of puzzles that are not there.
+static NO_ROWS: Rows = Rows {
+    width: 0,
+    cells: Vec::new(),
+    labels: Vec::new(),
+    puzzles: Vec::new(),
+    groups: Vec::new(),
+    ids: Vec::new(),
+};
 
 /// Puzzles of one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +67,28 @@ pub struct Choice {
     pub augmentations: usize,
     /// What is drawn, is drawn from this.
     pub seed: u64,
+}
+
+impl Choice {
+    /// That of a plan.
+    pub fn of(data: &PuzzleDataPlan, seed: u64) -> Self {
+        Self {
+            held_out: data.held_out,
+            subsample_size: data.subsample_size,
+            min_difficulty: data.min_difficulty,
+            augmentations: data.augmentations,
+            seed,
+        }
+    }
+
+    /// All of the files, as they are.
+    pub const ALL: Self = Self {
+        held_out: 0.0,
+        subsample_size: 0,
+        min_difficulty: 0,
+        augmentations: 0,
+        seed: 0,
+    };
 }
 
 /// What was read so far.
@@ -112,6 +145,19 @@ impl PuzzleSet {
             reading.read(path, choice)?;
         }
         reading.finish(choice)
+    }
+
+    /// The Sudoku to learn from, or to measure with, from the one with this place on. None where the puzzles are others.
+    pub fn sudoku(&self, held_out: bool, from: usize) -> impl ExactSizeIterator<Item = Grid> + '_ {
+        let part = match held_out {
+            true => &self.held_out,
+            false => &self.train,
+        };
+        let rows = match (self.shape, part) {
+            (Shape::Sudoku(_), Examples::Stored(rows)) => rows,
+            _ => &NO_ROWS,
+        };
+        (from.min(rows.len())..rows.len()).map(|at| Grid::of(rows.example(at)))
     }
 
     /// What is measured with when these are drawn from, in the same order each time: `most` random ones, or all for 0.
@@ -297,6 +343,22 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// What the symbols of an example say.
+    fn of((cells, labels): (&[u8], &[u8])) -> Self {
+        // An unlabelled cell is one of which nothing is known.
+        let digits = |symbols: &[u8]| {
+            let digit = |symbol: &u8| match *symbol {
+                UNLABELLED => 0,
+                symbol => symbol.saturating_sub(1),
+            };
+            symbols.iter().map(digit).collect()
+        };
+        Self {
+            puzzle: digits(cells),
+            solution: digits(labels),
+        }
+    }
+
     /// Its symbols.
     pub fn row(&self) -> Row {
         let symbols = |grid: &[u8]| grid.iter().map(|digit| u32::from(*digit) + 1).collect();

@@ -97,6 +97,29 @@ impl Sudoku {
         (0..cell).find(share).map(|other| (other, cell))
     }
 
+    /// All cells whose digit is in a group twice, in order.
+    pub fn clashes(self, grid: &[u8]) -> Vec<usize> {
+        let mut counts = vec![[0usize; MAX_SIZE + 1]; 3 * self.size];
+        for (cell, digit) in grid.iter().enumerate() {
+            for group in self.groups(cell) {
+                counts[group][usize::from(*digit)] += 1;
+            }
+        }
+        let is_twice = |cell: &usize| {
+            let digit = usize::from(grid[*cell]);
+            digit > 0 && self.groups(*cell).iter().any(|it| counts[*it][digit] > 1)
+        };
+        (0..grid.len()).filter(is_twice).collect()
+    }
+
+    /// The look of a grid that is the grid.
+    pub fn as_it_is(self) -> Look {
+        Look {
+            from: (0..self.cells()).collect(),
+            digits: (0..=self.size as u8).collect(),
+        }
+    }
+
     /// Solves a puzzle, and looks for a second solution.
     pub fn solve(self, puzzle: &[u8], random: &mut Random) -> Solutions {
         if self.clash(puzzle).is_some() {

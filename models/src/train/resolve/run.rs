@@ -1,5 +1,7 @@
 //! How it learns: the size and number of steps, the optimizer, and what happens between steps.
 
+use serde_json::json;
+
 use super::Resolver;
 use crate::{
     device::defaults::device_defaults,
@@ -16,6 +18,8 @@ use crate::{
 
 /// The batches of held-out data that a look takes.
 const EVALUATED_BATCHES: usize = 20;
+/// The field of the warm-up.
+const WARMUP: &str = "schedule.warmup_steps";
 
 impl<K: Kind> Resolver<'_, K> {
     pub(super) fn batch(&mut self, basis: &Basis) -> BatchPlan {
@@ -100,7 +104,8 @@ impl<K: Kind> Resolver<'_, K> {
         self.counted("steps", steps, MAX_STEPS);
         let steps = steps.min(MAX_STEPS);
         let passes = steps as f64 / per_epoch.max(f64::MIN_POSITIVE);
-        if request.steps.is_some() && passes > 100.0 {
+        // Some kinds show each row in another look each time, and go through them far more often.
+        if request.steps.is_some() && passes > basis.epochs.value.max(100.0) {
             self.warnings.push(format!(
                 "{steps} steps see the data {passes:.0} times, which tends to memorize it"
             ));
@@ -116,7 +121,13 @@ impl<K: Kind> Resolver<'_, K> {
                 "small steps at the end settle what was learned",
             )
         });
-        let warmup_steps = self.take("schedule.warmup_steps", &request.warmup_steps, || {
+        // What is usual for a kind suits a run of its usual length.
+        for (field, usual) in &mut self.usual {
+            if *field == WARMUP && usual.value.as_u64() > Some(steps as u64 / 2) {
+                *usual = Chosen::new(json!(steps / 2), "half of so short a run");
+            }
+        }
+        let warmup_steps = self.take(WARMUP, &request.warmup_steps, || {
             let warmup = (steps * 3 / 100).clamp(5, 200).min(steps / 2);
             Chosen::new(
                 warmup,
@@ -125,7 +136,7 @@ impl<K: Kind> Resolver<'_, K> {
         });
         if warmup_steps > steps {
             self.problem(
-                "schedule.warmup_steps",
+                WARMUP,
                 format!(
                     "is {warmup_steps}, longer than the whole run of {}",
                     counted(steps as u64, "step")

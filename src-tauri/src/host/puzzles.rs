@@ -1,0 +1,165 @@
+//! Sets of puzzles: built here, and looked at.
+
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use models::tasks::puzzle::{
+    grid::Shape,
+    make::{self, Made},
+    source::{Choice, PuzzleSet, TRAIN},
+    sudoku::Sudoku,
+};
+
+use super::Host;
+use crate::{
+    lock::locked,
+    wire::error::{AppError, Result},
+};
+
+/// The most puzzles that are built at once.
+const MAX_BUILT: usize = 1_000_000;
+
+/// So much of a file says whether it has puzzles.
+const BEGINNING: u64 = 1 << 14;
+
+/// A set of Sudoku to build.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SudokuOrder {
+    /// Digits of a grid.
+    pub(crate) size: usize,
+    /// Puzzles to learn from.
+    pub(crate) train: usize,
+    /// Puzzles to measure with.
+    pub(crate) held_out: usize,
+    /// The least cells that are given. Without it, what leaves enough puzzles.
+    pub(crate) givens: Option<usize>,
+    /// The least rating.
+    pub(crate) min_rating: usize,
+    /// Steps to harder ones.
+    pub(crate) hard: usize,
+    /// Where all randomness starts.
+    pub(crate) seed: u64,
+}
+
+/// Puzzles that were read, kept while a page shows them.
+pub(crate) struct ReadPuzzles {
+    stamps: Vec<Stamp>,
+    set: Arc<PuzzleSet>,
+}
+
+/// A file, its bytes, and when it was last written: the same as long as nobody changed it.
+type Stamp = (PathBuf, u64, Option<SystemTime>);
+
+impl Host {
+    /// The Sudoku of files and folders. Nothing where they hold something else.
+    pub(crate) fn look_at_puzzles(
+        &self,
+        files: &[PathBuf],
+    ) -> Result<Option<(Arc<PuzzleSet>, Sudoku)>> {
+        if files.is_empty() || !files.iter().all(|path| has_puzzles(path)) {
+            return Ok(None);
+        }
+        let stamps: Vec<Stamp> = files.iter().map(|path| stamp(path)).collect();
+        let mut read = locked(&self.read_puzzles);
+        let set = match read.as_ref().filter(|known| known.stamps == stamps) {
+            Some(known) => known.set.clone(),
+            None => Arc::new(PuzzleSet::read(files, &Choice::ALL)?),
+        };
+        *read = Some(ReadPuzzles {
+            stamps,
+            set: set.clone(),
+        });
+        Ok(match set.shape {
+            Shape::Sudoku(shape) => Some((set, shape)),
+            _ => None,
+        })
+    }
+
+    /// Makes a set of Sudoku in a folder. `watch` hears how many there are, and can end it, which leaves nothing behind.
+    pub(crate) fn build_sudoku(
+        &self,
+        order: SudokuOrder,
+        folder: &Path,
+        watch: make::Watch,
+    ) -> Result<Option<Vec<Made>>> {
+        let shape = Sudoku::of_cells(order.size.saturating_mul(order.size));
+        let shape = shape.filter(|it| it.size <= 9).ok_or_else(|| {
+            let size = order.size;
+            AppError::invalid(format!(
+                "there is no Sudoku of {size} digits to build: 4, 6, 8 and 9 are there"
+            ))
+        })?;
+        let wanted = make::Order {
+            shape,
+            count: order.train.saturating_add(order.held_out),
+            givens: match (order.givens, order.size) {
+                (Some(givens), _) => givens..=givens,
+                (None, 4) => 0..=9,
+                (None, _) => 0..=0,
+            },
+            min_rating: order.min_rating,
+            seed: order.seed,
+        };
+        if order.train == 0 || wanted.count > MAX_BUILT {
+            return Err(AppError::invalid(format!(
+                "{} puzzles to learn from can’t be built: at least 1, and {MAX_BUILT} in all",
+                order.train
+            )));
+        }
+        let Some(made) = make::make_harder(&wanted, order.hard, watch)? else {
+            return Ok(None);
+        };
+        make::write(&made, order.held_out, folder)?;
+        Ok(Some(made))
+    }
+}
+
+/// Whether a file, or the one of a folder that is learned from, begins as a table of puzzles: with a question and an answer of as
+/// many cells as a square has, and no words in them.
+fn has_puzzles(path: &Path) -> bool {
+    let file = match path.is_dir() {
+        true => path.join(TRAIN),
+        false => path.to_owned(),
+    };
+    let mut beginning = String::new();
+    let read = File::open(file).and_then(|it| it.take(BEGINNING).read_to_string(&mut beginning));
+    let mut lines = beginning.lines();
+    let (Ok(_), Some(head), Some(first)) = (read, lines.next(), lines.next()) else {
+        return false;
+    };
+    let head: Vec<&str> = head.split(',').map(str::trim).collect();
+    let first: Vec<&str> = first.split(',').map(str::trim).collect();
+    let cell = |names: &[&str]| {
+        let at = head.iter().position(|it| names.contains(it))?;
+        first
+            .get(at)
+            .filter(|it| it.len() >= 16 && it.len().isqrt().pow(2) == it.len())
+    };
+    let pair = (
+        cell(&["question", "puzzle", "quizzes"]),
+        cell(&["answer", "solution"]),
+    );
+    matches!(pair, (Some(question), Some(answer)) if question.len() == answer.len())
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let file = match path.is_dir() {
+        true => path.join(TRAIN),
+        false => path.to_owned(),
+    };
+    let about = fs::metadata(file).ok();
+    let bytes = about.as_ref().map_or(0, fs::Metadata::len);
+    (
+        path.to_owned(),
+        bytes,
+        about.and_then(|it| it.modified().ok()),
+    )
+}
