@@ -240,6 +240,41 @@ test("the keyboard alone leads from the first start to a finished run", PATIENCE
   await window.picture("by-keyboard");
 });
 
+test("puzzles are made, learned for a few steps, and one is solved step by step", PATIENCE, async (journey) => {
+  const window = await opened(journey);
+  await window.goTo("Train");
+  await window.click("//label[contains(., 'Puzzles')]");
+  await window.click("//button[. = 'Make puzzles']");
+  await window.find("//p[contains(., '300 to learn from')]");
+  await window.picture("puzzles-made");
+  await window.click("//option[. = 'steps']");
+  await window.fill("//label[. = 'Duration']/..//input", "3");
+  await window.click("//button[. = 'Start' and not(@disabled)]");
+  await badge(window, "Finished");
+  await window.find("//h2[contains(., 'Held-out puzzles')]");
+  await window.find("//*[@role = 'img'][contains(@aria-label, 'Puzzle 1 after step')]");
+  await window.picture("puzzles-learned");
+
+  // After so few steps it knows little, and shows all it thought.
+  await window.click("//header//button[. = 'Solve']");
+  await window.click("//button[. = 'Held-out puzzle']");
+  await window.click("//header//button[. = 'Solve' and not(@disabled)]");
+  await window.find("//p[starts-with(., 'Solved at step') or . = 'Not solved']");
+  await window.click("//button[@aria-label = 'Show step 2']");
+  const shown = await window.run(`return document.querySelector('[aria-label="Step of thinking"]').value`);
+  assert.equal(shown, "2");
+  await window.picture("puzzle-solved");
+
+  // A puzzle that is typed is another one, and one that breaks a rule is not solved.
+  await window.click("//button[. = 'Clear']");
+  await window.click("//*[@role = 'gridcell'][1]");
+  await window.press("33");
+  await window.find("//p[. = 'Two cells contradict each other']");
+  await window.goTo("Data");
+  await window.find("//dd[contains(., '4 × 4')]");
+  await window.picture("puzzle-data");
+});
+
 /** A window that is closed, and its home removed, when the journey ends. */
 async function opened(journey, home = newHome(), environment = {}) {
   const window = new Window(home, environment);

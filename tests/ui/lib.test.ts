@@ -110,6 +110,7 @@ describe("an axis", () => {
     expect(high).toBeGreaterThan(3.017);
     expect(roundRange(5, 5)).toEqual([4.5, 5.5]);
     expect(roundRange(0, 0)).toEqual([-1, 1]);
+    expect(roundRange(0, 0, true)).toEqual([0, 1]);
     expect(roundRange(NaN, NaN)).toEqual([0, 1]);
     expect(roundRange(2, 8, true)[0]).toBe(0);
   });

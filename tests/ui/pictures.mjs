@@ -1,4 +1,4 @@
-// The pictures of README.md, of the window with the made-up app behind it: `npm run pictures`.
+// The pictures of README.md and of the guide, of the window with the made-up app behind it: `npm run pictures`, with names for some.
 
 import { join } from "node:path";
 
@@ -11,10 +11,26 @@ const PICTURES = {
   run: { route: { page: "run", id: "2026-11-20-support-tone-3e90" } },
   chat: { route: { page: "chat", conversation: "2026-11-21-parcel" } },
   data: { route: { page: "data", id: "support-4b1e" } },
+  "puzzle-run": { route: { page: "run", id: "2026-11-16-sudoku-9-9-5d21" }, act: (page) => page.getByRole("slider", { name: "Step of thinking" }).fill("6") },
+  solve: { route: { page: "solve", name: "2026-11-16-sudoku-9-9-5d21" }, act: solve },
 };
 
-for (const [name, { route }] of Object.entries(PICTURES)) {
+/** Has a puzzle solved, and goes back to the middle of it. */
+async function solve(page) {
+  await page.getByRole("button", { name: "Held-out puzzle" }).click();
+  await page.getByRole("button", { name: "Solve", exact: true }).click();
+  await page.getByText(/^Solved at step/).waitFor();
+  await page.getByRole("button", { name: "Show step 6" }).click();
+  await page.getByRole("button", { name: /^Measure what/ }).click();
+}
+
+const wanted = process.argv.slice(2);
+
+for (const [name, { route, act }] of Object.entries(PICTURES)) {
+  if (wanted.length > 0 && !wanted.includes(name)) continue;
   const { page, faults, close } = await open(route);
+  await settled(page);
+  await act?.(page);
   await settled(page);
   await page.screenshot({ path: join(root, "docs", "images", `${name}.png`) });
   if (faults.length > 0) throw new Error(`${name}: ${faults.join("; ")}`);

@@ -11,4 +11,5 @@ export { default as repository } from "./features/hub/Repository.svelte";
 export { default as run } from "./features/runs/Run.svelte";
 export { default as runs } from "./features/runs/Runs.svelte";
 export { default as settings } from "./features/settings/Settings.svelte";
+export { default as solve } from "./features/solve/Solve.svelte";
 export { default as train } from "./features/train/Train.svelte";

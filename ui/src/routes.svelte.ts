@@ -19,6 +19,7 @@ export type Route =
   | { page: "run"; id: string }
   | { page: "compare"; ids: string[] }
   | { page: "chat"; name?: string; title?: string; conversation?: string }
+  | { page: "solve"; name?: string; title?: string }
   | { page: "device" }
   | { page: "bench"; id?: string; against?: string; part?: BenchPart }
   | { page: "settings" };

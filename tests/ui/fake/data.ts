@@ -8,7 +8,7 @@ import { asks, HOME, lastOf, now, recorded, refuse, type Some, Things, wait } fr
 
 const sets = new Things<DataSetView>("data", ({ id }) => id, listed);
 
-function add(path: string, name = lastOf(path).replace(/\.\w+$/, "")): DataSetView {
+export function addSet(path: string, name = lastOf(path).replace(/\.\w+$/, "")): DataSetView {
   const request = { format: null, columns: {}, encoding: null, rows: null, skipBadRows: false };
   return sets.add({ id: `${name}-${sets.all.length}f00`, name, path, request, added: now(), exists: true });
 }
@@ -28,9 +28,9 @@ const hasWords = (row: DataRowsView["rows"][number], words: string) => {
 
 export const dataAnswers = {
   dataSets: () => sets.all,
-  addData: (path) => add(path),
-  addDataText: (words) => add(`${HOME}/data/pasted-2026-11-21-1842${10 + sets.all.length}-0f0a.txt`, words.trim().slice(0, 24)),
-  addSampleData: () => add(`${HOME}/data/starter-42/train.jsonl`, "Sample conversations"),
+  addData: (path) => addSet(path),
+  addDataText: (words) => addSet(`${HOME}/data/pasted-2026-11-21-1842${10 + sets.all.length}-0f0a.txt`, words.trim().slice(0, 24)),
+  addSampleData: () => addSet(`${HOME}/data/starter-42/train.jsonl`, "Sample conversations"),
 
   lookAtPath: (path): Dropped => {
     if (/\.ya?ml$/.test(path)) return { kind: "run_file" };

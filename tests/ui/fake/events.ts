@@ -3,6 +3,7 @@
 import type { Channel } from "@tauri-apps/api/core";
 import type { EventsView, RunNews, RunView } from "../../../ui/src/api";
 import told from "./answers/events.json";
+import { puzzlesMeasured, puzzlesShown } from "./solve";
 
 /** An event's number is its step times this, and what is told is whole steps. */
 const PER_STEP = 4;
@@ -35,8 +36,8 @@ export function eventsAfter(run: RunView, after: number, to = run.step): EventsV
     unitsPerSecond: steps.map((step) => (run.unitsPerSecond ?? 2140) * at(told.wobble, step)),
     memoryBytes: steps.map((step) => (run.memoryBytes ?? 9.1e9) * at(told.wobble, step)),
     millis: steps.map((step) => millis / at(told.wobble, step)),
-    evaluations: told.evaluations.filter(isNew),
-    exhibits: told.exhibits.filter(isNew) as EventsView["exhibits"],
+    evaluations: (run.task === "puzzle" ? puzzlesMeasured(run.steps) : told.evaluations).filter(isNew),
+    exhibits: (run.task === "puzzle" ? [0, 800, run.steps].flatMap((step) => puzzlesShown(step, run.steps)) : (told.exhibits as EventsView["exhibits"])).filter(isNew),
     sentences: told.sentences.filter(isNew).map(({ step, text, bad }) => ({ time: timeOf(step), step, text, saved: / saved, /.test(text), bad })),
   };
 }

@@ -21,6 +21,7 @@ import { hubAnswers } from "./hub";
 import { planAnswers } from "./plan";
 import { runAnswers } from "./runs";
 import { mayRefuse, type Answers } from "./scene";
+import { solveAnswers } from "./solve";
 
 declare global {
   interface Window {
@@ -51,6 +52,7 @@ const answers: Omit<Answers, (typeof SILENT)[number]> = {
   ...planAnswers,
   ...runAnswers,
   ...chatAnswers,
+  ...solveAnswers,
 };
 
 /** What takes minutes, so that nobody waits for its answer. */

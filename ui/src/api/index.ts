@@ -2,7 +2,7 @@
 
 import { Channel } from "@tauri-apps/api/core";
 import { quoted } from "../lib/words";
-import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type CountProgressView, type DataRequestView, type Message, type News, type Pick, type RepositoryKind, type RunNews } from "./bindings";
+import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type CountProgressView, type DataRequestView, type Message, type News, type Pick, type RepositoryKind, type RunNews, type ThinkingView } from "./bindings";
 
 export type * from "./bindings";
 export type {
@@ -97,6 +97,9 @@ export const api = {
   runBenchmark: (devices: string[], size: string | null, hear: (progress: BenchProgressView) => void) => plain.runBenchmark(devices, size, channel(hear)),
   countData: (id: string, request: DataRequestView, model: string | null, hear: (progress: CountProgressView) => void) => plain.countData(id, request, model, channel(hear)),
   followRun: (id: string, after: number, hear: (news: RunNews) => void) => plain.followRun(id, after, channel(hear)),
+  buildSudoku: (size: number, train: number, heldOut: number, seed: number, hear: (made: number) => void) => plain.buildSudoku(size, train, heldOut, seed, channel(hear)),
+  solve: (puzzle: string, steps: number, votes: number, hear: (thinking: ThinkingView) => void) => plain.solve(puzzle, steps, votes, channel(hear)),
+  countSolved: (name: string, steps: number[], hear: (count: number) => void) => plain.countSolved(name, steps, channel(hear)),
   answer: (place: number, messages: Message[], sampling: ChatSettings, hear: (piece: string) => void) => plain.answer(place, messages, sampling, channel(hear)),
   savePicture: (path: string, bytes: Uint8Array) => plain.savePicture(path, [...bytes]),
   pick: (what: Pick, name: string | null = null) => plain.pick(what, name),

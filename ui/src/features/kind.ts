@@ -1,7 +1,7 @@
 // What a kind of learning brings to the window. The pages of training and of runs know no kind; `kinds.ts` lists them.
 
 import type { Component } from "svelte";
-import type { Filled, RunView } from "../api";
+import type { DataSetView, Filled, RunView } from "../api";
 import type { Shown } from "../components/exhibits/exhibit";
 import type { Draft } from "./train/draft.svelte";
 
@@ -21,12 +21,25 @@ export interface Kind {
   Example: Component<{ draft: Draft }>;
   /** What a model shows of itself, beside what it first showed of the same. Without it, each form is drawn as it is everywhere. */
   Exhibit?: Component<{ now: Shown; before: Shown | undefined }>;
+  /** Everything that a model shows of itself, in one panel, where it is not drawn one by one. */
+  Evidence?: Component<{ shown: Shown[] }>;
   /** What stands above what it shows, and in its place until there is something. */
   shown: { title: string; none: string };
   /** What a run came to, in words, the most telling first. */
   verdict: (run: RunView) => string[];
   /** What that means, in a sentence or two. */
   meaning?: (run: RunView) => string;
+  /** How far a run is that still learns. Without it, its losses say so. */
+  progress?: (run: RunView) => string;
+  /** The figures of a run that say more than its losses, and take their place. */
+  figures?: (run: RunView) => Figure[];
+  /** Measures that are shares and that a chart begins with. */
+  shares?: { measure: string; title: string }[];
+  /** Where to get data from that nobody has: what it makes is learned from. */
+  Make?: Component<{ onmade: (set: DataSetView) => void }>;
+  /** Data that only this kind reads: whether a file or folder is some, and how it is shown. */
+  data?: { find: (path: string) => Promise<unknown> };
+  DataView?: Component<{ set: DataSetView }>;
   uses: Use[];
 }
 
@@ -59,6 +72,8 @@ export interface KindForm {
   labels: Record<string, string>;
   /** The fields that say most about a run, in order. */
   telling: string[];
+  /** In what the length of a run is given, where that is not passes over the data. */
+  unit?: "steps";
   /** What takes less memory. */
   lighter: string;
   /** In which of its ways it learns. Empty where there is only one. */
@@ -76,6 +91,14 @@ export interface Need {
   /** `a model`. */
   name: string;
   /** What comes after `Choose a model`. */
+  text: string;
+}
+
+/** A figure, with what it counts. */
+export interface Figure {
+  value: string;
+  /** What comes after it, quietly. */
+  rest?: string;
   text: string;
 }
 

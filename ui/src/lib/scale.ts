@@ -18,7 +18,7 @@ export function roundRange(low: number, high: number, fromZero = false): [number
   if (fromZero) low = Math.min(low, 0);
   if (low === high) {
     const air = Math.abs(low) * 0.1 || 1;
-    return [low - air, high + air];
+    return [fromZero && low === 0 ? 0 : low - air, high + air];
   }
   const air = (high - low) * 0.04;
   const grain = roundStep(high - low, 5) / 5;

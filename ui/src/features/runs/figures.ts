@@ -1,17 +1,12 @@
 // The figures of a run. Each is defined here once, and every page that shows it takes it from here.
 
 import type { RunView } from "../../api";
+import type { Figure } from "../kind";
 import { bytes, count, duration, loss } from "../../lib/format";
 import { rateOf, unitOf } from "./series";
 import { isHeld, standing } from "./standing";
 
-/** A figure, with what it counts. */
-export interface Figure {
-  value: string;
-  /** What comes after it, quietly. */
-  rest?: string;
-  text: string;
-}
+export type { Figure } from "../kind";
 
 /** Where a run is of all its steps. */
 export function stepsOf({ step, steps }: RunView): Figure {

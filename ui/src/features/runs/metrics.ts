@@ -20,6 +20,8 @@ export interface Look {
   smooth?: boolean;
   /** The measure on held-out data that is its dots. */
   measure?: string;
+  /** Whether its dots are joined. */
+  joined?: boolean;
   /** Whether it says nothing beside the same of another run. */
   alone?: boolean;
   value: (value: number) => string;
@@ -33,6 +35,7 @@ export interface Look {
 
 const rate = (value: number) => (value === 0 ? "0" : value.toExponential(1).replace(".0e", "e"));
 const plain = (values: number[]) => values.map((value) => value.toFixed(Math.min(decimals(values), 3)));
+const percent = (value: number) => `${(100 * value).toFixed(value === 0 || value === 1 ? 0 : 1)} %`;
 const short = (value: number) => value.toFixed(value < 10 ? 2 : 1);
 
 function bytesAxis(values: number[]): string[] {
@@ -45,9 +48,14 @@ function bytesAxis(values: number[]): string[] {
 const NUMBERS = { canLog: true, fromZero: false, value: loss, short, axis: plain };
 const AMOUNTS = { canLog: false, fromZero: true };
 
-/** What runs that count in this unit can be looked at by. */
-export function looksOf(unit: string, runs: Columns[]): Look[] {
+/** A measure that is a share. */
+const SHARES = { canLog: false, fromZero: true, joined: true, legend: "on held-out data", value: percent, short: percent, axis: (values: number[]) => values.map((value) => `${Math.round(100 * value)} %`) };
+
+/** What runs that count in this unit can be looked at by, beginning with some shares. */
+export function looksOf(unit: string, runs: Columns[], shares: { measure: string; title: string }[] = []): Look[] {
+  const known = shares.filter(({ measure }) => runs.some((columns) => columns.measures.some(({ name }) => name === measure)));
   const looks: Look[] = [
+    ...known.map((share): Look => ({ ...SHARES, ...share })),
     { ...NUMBERS, title: "Loss", legend: "line: smoothed", series: "loss", smooth: true, measure: "loss" },
     { title: "Learning rate", legend: "of each step", series: "learning_rate", canLog: true, fromZero: true, value: rate, short: rate, axis: (values) => values.map(rate) },
     { ...NUMBERS, title: "Gradient norm", legend: "before clipping · line: smoothed", series: "gradient_norm", smooth: true, alone: true },
@@ -72,11 +80,12 @@ function isSingle(columns: Columns, measure: string): boolean {
 }
 
 /** The lines of a run, with what is to come hinted up to a step. */
-export function linesOf({ series, smooth, measure, short }: Look, columns: Columns, until = 0): Line[] {
+export function linesOf({ series, smooth, measure, short, joined }: Look, columns: Columns, until = 0): Line[] {
   const lines: Line[] = [];
   const xs = columns.steps;
   if (series && smooth) lines.push({ xs, ys: columns.of(series), look: "thin", colour: "--line-strong" });
   if (series) lines.push({ xs, ys: smooth ? columns.smooth(series) : columns.of(series), look: "line", colour: "--blue", write: short, until });
+  if (measure && joined) lines.push({ xs: columns.heldOutSteps, ys: columns.heldOut(measure), look: "line", colour: "--blue", write: short });
   if (measure) lines.push({ xs: columns.heldOutSteps, ys: columns.heldOut(measure), look: "dots", colour: "--ink" });
   return lines;
 }

@@ -43,6 +43,8 @@ export function verdictOf(run: RunView, stands: Standing, going?: string): Verdi
 /** What came of a run so far, in few words. */
 export function resultOf(run: RunView): string {
   if (run.status === "finished") return finished(run).title;
+  const said = kindOfRun(run).progress?.(run);
+  if (said) return said.replace(/\.$/, "");
   if (run.bestLoss === null && run.smoothedLoss === null) return "–";
   const { text, value } = run.bestLoss === null ? lossOf(run) : heldOutOf(run);
   return `${capital(text)} ${value}`;
@@ -54,14 +56,16 @@ function finished(run: RunView): Verdict {
   return { title, detail: [...more.map(whole), meaning?.(run) ?? ""].join(" ").trim() };
 }
 
-function running({ step, steps, secondsLeft, busy, bestLoss, firstHeldOutLoss, smoothedLoss, firstLoss }: RunView): Verdict {
+function running(run: RunView): Verdict {
+  const { step, steps, secondsLeft, busy, bestLoss, firstHeldOutLoss, smoothedLoss, firstLoss } = run;
   const slow = busy ? " This computer is busy, so steps take longer than usual." : "";
   const title = step === 0 ? "Waiting for the first step" : secondsLeft === null ? "Training" : `About ${duration(secondsLeft)} left`;
   if (step === 0) return { title, detail: "The first step takes longest." };
   if (secondsLeft === null) return { title, detail: `The time left is known after 20 steps.${slow}` };
   const isHeldOut = bestLoss !== null && firstHeldOutLoss !== null && bestLoss < firstHeldOutLoss;
   const learned = isHeldOut ? `Held-out loss ${loss(firstHeldOutLoss)} → ${loss(bestLoss)}` : `Smoothed loss ${loss(firstLoss)} → ${loss(smoothedLoss)}`;
-  return { title, detail: `${Math.floor((100 * step) / Math.max(steps, 1))} % done. ${learned} so far.${slow}` };
+  const said = kindOfRun(run).progress?.(run) || `${learned} so far.`;
+  return { title, detail: `${Math.floor((100 * step) / Math.max(steps, 1))} % done. ${said}${slow}` };
 }
 
 function failed(run: RunView, again: string): string {

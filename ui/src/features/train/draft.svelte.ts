@@ -174,7 +174,7 @@ export class Draft {
     this.#reading = "";
     this.filled = begun(filled, kindOf(filled["task"]).form);
     this.given = Object.keys(this.filled);
-    this.unit = unitOf(filled, "epochs");
+    this.unit = unitOf(filled, kindOf(filled["task"]).form.unit ?? "epochs");
     this.plan = undefined;
     this.planned = "";
     this.choices = [];
@@ -234,16 +234,18 @@ export class Draft {
   }
 
   async addData(path: string) {
-    const set = await api.addData(path);
+    await this.takeNew(await api.addData(path));
+  }
+
+  /** Learns from data that was just added. */
+  async takeNew(set: DataSetView) {
     this.sets = await api.dataSets();
     this.take(set);
   }
 
   /** Learns from the sample, which is added as data. */
   async addSample() {
-    const set = await api.addSampleData();
-    this.sets = await api.dataSets();
-    this.take(set);
+    await this.takeNew(await api.addSampleData());
   }
 
   #lookInto() {
