@@ -125,8 +125,8 @@ fn held_out_puzzles_are_those_of_the_folder_and_are_measured_by_how_many_are_sol
 #[test]
 fn a_run_that_is_shorter_than_its_recipe_warms_up_for_half_of_it_at_most() {
     let folder = tempfile::tempdir().unwrap();
-    let short = plan(folder.path(), json!({"steps": 12, "schedule": null}));
+    let short = plan(folder.path(), json!({"steps": 12, "schedule": {"warmup_steps": null}}));
     assert_eq!(short.run.schedule.warmup_steps, 6);
-    let whole = plan(folder.path(), json!({"steps": 1500, "schedule": null}));
+    let whole = plan(folder.path(), json!({"steps": 1500, "schedule": {"warmup_steps": null}}));
     assert_eq!(whole.run.schedule.warmup_steps, 100);
 }
