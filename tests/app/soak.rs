@@ -166,7 +166,7 @@ fn check_faults(wanted: usize) {
         assert_eq!(all.len() as u64, STEPS, "{faults}");
         let is_other =
             |how: &str| how.contains("rows at once") || how.contains("gradient_checkpointing");
-        let fallback = of_kind(&recorded, "relieved");
+        let fallback = of_kind(&recorded, "memory_fallback");
         let changed = fallback
             .iter()
             .any(|it| is_other(it["how"].as_str().unwrap()));
