@@ -123,10 +123,27 @@ fn held_out_puzzles_are_those_of_the_folder_and_are_measured_by_how_many_are_sol
 }
 
 #[test]
+fn a_few_puzzles_are_learned_in_the_batches_of_the_recipe() {
+    let folder = tempfile::tempdir().unwrap();
+    let few = plan(
+        folder.path(),
+        json!({"batch": {"rows": null, "accumulate": null}, "steps": null, "schedule": {"warmup_steps": null}}),
+    );
+    assert_eq!((few.run.batch.rows, few.run.batch.accumulate), (128, 1));
+    assert_eq!(few.run.steps, 1500);
+}
+
+#[test]
 fn a_run_that_is_shorter_than_its_recipe_warms_up_for_half_of_it_at_most() {
     let folder = tempfile::tempdir().unwrap();
-    let short = plan(folder.path(), json!({"steps": 12, "schedule": {"warmup_steps": null}}));
+    let short = plan(
+        folder.path(),
+        json!({"steps": 12, "schedule": {"warmup_steps": null}}),
+    );
     assert_eq!(short.run.schedule.warmup_steps, 6);
-    let whole = plan(folder.path(), json!({"steps": 1500, "schedule": {"warmup_steps": null}}));
+    let whole = plan(
+        folder.path(),
+        json!({"steps": 1500, "schedule": {"warmup_steps": null}}),
+    );
     assert_eq!(whole.run.schedule.warmup_steps, 100);
 }

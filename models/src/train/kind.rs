@@ -172,7 +172,7 @@ pub struct Basis {
     pub held_out_rows: usize,
     /// How many units one update should see.
     pub units_per_step: usize,
-    /// How many rows to compute at once, where that is not what suits the device.
+    /// How many rows to compute at once, where that is not what suits the device, and there may be fewer in the data.
     pub batch_rows: Option<Chosen<usize>>,
     /// How often the data is seen.
     pub epochs: Chosen<f64>,

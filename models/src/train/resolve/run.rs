@@ -24,7 +24,12 @@ const WARMUP: &str = "schedule.warmup_steps";
 impl<K: Kind> Resolver<'_, K> {
     pub(super) fn batch(&mut self, basis: &Basis) -> BatchPlan {
         let request = &self.request.run.batch;
-        let (length, available) = (basis.length, basis.rows);
+        let length = basis.length;
+        // A kind that knows how many rows suit it takes some again in a step where there are fewer: they look otherwise.
+        let available = match basis.batch_rows {
+            Some(_) => usize::MAX,
+            None => basis.rows,
+        };
         let device = device_defaults(self.facts.device.device.kind).batch_rows;
         let of_device = || Chosen::new(device.value, device.reason);
         let at_once = basis.batch_rows.clone().unwrap_or_else(of_device);
