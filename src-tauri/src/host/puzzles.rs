@@ -4,18 +4,20 @@
 pub(crate) mod view;
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::Read,
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
 };
 
-use models::tasks::puzzle::{
-    grid::Shape,
-    make::{self, Made},
-    source::{Choice, PuzzleSet, TRAIN},
-    sudoku::Sudoku,
+use models::{
+    data::source::{Changed, changed},
+    tasks::puzzle::{
+        grid::Shape,
+        make::{self, Made},
+        source::{Choice, PuzzleSet, TRAIN, places},
+        sudoku::Sudoku,
+    },
 };
 
 use super::Host;
@@ -51,12 +53,10 @@ pub(crate) struct SudokuOrder {
 
 /// Puzzles that were read, kept while a page shows them.
 pub(crate) struct ReadPuzzles {
-    stamps: Vec<Stamp>,
+    files: Vec<PathBuf>,
+    changed: Vec<Changed>,
     set: Arc<PuzzleSet>,
 }
-
-/// A file, its bytes, and when it was last written: the same as long as nobody changed it.
-type Stamp = (PathBuf, u64, Option<SystemTime>);
 
 impl Host {
     /// The Sudoku of files and folders. Nothing where they hold something else.
@@ -67,14 +67,16 @@ impl Host {
         if files.is_empty() || !files.iter().all(|path| has_puzzles(path)) {
             return Ok(None);
         }
-        let stamps: Vec<Stamp> = files.iter().map(|path| stamp(path)).collect();
+        let changed = changed(places(files).values());
         let mut read = locked(&self.read_puzzles);
-        let set = match read.as_ref().filter(|known| known.stamps == stamps) {
+        let is_it = |known: &&ReadPuzzles| known.files == files && known.changed == changed;
+        let set = match read.as_ref().filter(is_it) {
             Some(known) => known.set.clone(),
             None => Arc::new(PuzzleSet::read(files, &Choice::ALL)?),
         };
         *read = Some(ReadPuzzles {
-            stamps,
+            files: files.to_vec(),
+            changed,
             set: set.clone(),
         });
         Ok(match set.shape {
@@ -148,18 +150,4 @@ fn has_puzzles(path: &Path) -> bool {
         cell(&["answer", "solution"]),
     );
     matches!(pair, (Some(question), Some(answer)) if question.len() == answer.len())
-}
-
-fn stamp(path: &Path) -> Stamp {
-    let file = match path.is_dir() {
-        true => path.join(TRAIN),
-        false => path.to_owned(),
-    };
-    let about = fs::metadata(file).ok();
-    let bytes = about.as_ref().map_or(0, fs::Metadata::len);
-    (
-        path.to_owned(),
-        bytes,
-        about.and_then(|it| it.modified().ok()),
-    )
 }
