@@ -115,3 +115,15 @@ fn what_is_wrong_with_a_puzzle_or_a_model_is_said_in_a_sentence() {
     let open = app.run(&["solve", "small", "--puzzle", &".".repeat(16)]);
     open.ended(0).notes("more than one solution");
 }
+
+#[test]
+fn what_can_not_be_filled_in_yet_is_said_by_its_name() {
+    let app = App::new();
+    app.file("run.yaml", TINY);
+    app.anneal("data build maze puzzles --size 8 --train 12 --held-out 4 --seed 1")
+        .ended(0);
+    app.anneal("train run.yaml --quiet").ended(0);
+    app.anneal("solve small --held-out 1")
+        .ended(2)
+        .shows("learned 8 by 8 mazes, and only Sudoku can be filled in so far");
+}

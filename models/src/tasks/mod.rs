@@ -173,7 +173,7 @@ impl TaskPlan {
 
     /// What can be done with the result, as the app calls it.
     pub fn uses(&self) -> &'static [&'static str] {
-        with_kind!(TaskPlan, self, K, _ => K::USES)
+        with_kind!(TaskPlan, self, K, task => K::uses(task))
     }
 
     /// What a person can still do about memory when a run has nothing left to give up.

@@ -31,8 +31,6 @@ pub trait Kind: Sized + 'static {
     const UNIT: &'static str;
     /// Its fields of a run file, as a person reads them.
     const FIELDS: &'static [Field] = &[];
-    /// What can be done with its result, as the app calls it: `chat`.
-    const USES: &'static [&'static str] = &[];
     /// The fields, or sections of them, that decide the shape of the weights: with another value, what was saved does not fit.
     const SHAPED_BY: &'static [&'static str] = &[];
     /// Those that decide which rows there are, and in which order they come.
@@ -142,6 +140,11 @@ pub trait Kind: Sized + 'static {
     /// The files that a run learns from and starts from, by what they are for it: `data/1`, `model/config.json`. One that the
     /// plan names is among them also when it is not there.
     fn sources(plan: &Self::Plan) -> BTreeMap<String, PathBuf>;
+
+    /// What can be done with its result, as the app calls it: `chat`.
+    fn uses(_plan: &Self::Plan) -> &'static [&'static str] {
+        &[]
+    }
 
     /// What is trained, and how.
     fn subject(plan: &Self::Plan) -> Subject;

@@ -306,7 +306,8 @@ fn how_to_use(run: &Run) -> String {
         Some(&"solve") => {
             format!("have it fill in a puzzle with `anneal solve {id} --held-out 1`")
         }
-        _ => format!("talk to it with `anneal chat {id}`"),
+        Some(_) => format!("talk to it with `anneal chat {id}`"),
+        None => format!("see what it measured with `anneal runs show {id}`"),
     }
 }
 

@@ -10,6 +10,7 @@ use models::{
     tasks::{
         TaskPlan,
         puzzle::{
+            grid::Shape,
             solve::{Board, Effort, PUZZLE, Solved, SolvedAfter, Thinking},
             source::{Choice, Grid, PuzzleSet, text},
         },
@@ -102,6 +103,18 @@ impl Host {
                 run.id
             ))
             .with_hint(format!("`anneal chat {}` talks to it", run.id)));
+        }
+        if let Ok(plan) = run.plan()
+            && let TaskPlan::Puzzle(task) = &plan.task
+            && plan.task.uses().is_empty()
+        {
+            let shape = Shape::of(task.trm.seq_len, task.trm.vocab_size);
+            return Err(AppError::invalid(format!(
+                "`{}` learned {}, and only Sudoku can be filled in so far",
+                run.id,
+                shape.title()
+            ))
+            .with_hint("its page shows what it answers to held-out puzzles"));
         }
         let folder = run.best_checkpoint()?;
         match folder.join(PUZZLE).is_file() {

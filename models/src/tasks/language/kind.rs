@@ -71,7 +71,6 @@ impl Kind for Language {
     const NAME: &'static str = "language";
     const UNIT: &'static str = "tokens";
     const FIELDS: &'static [Field] = FIELDS;
-    const USES: &'static [&'static str] = &["chat"];
     const SHAPED_BY: &'static [&'static str] = &[
         "method",
         "scratch",
@@ -259,6 +258,10 @@ impl Kind for Language {
             add("tokenizer", folder, &COMPANIONS);
         }
         sources
+    }
+
+    fn uses(_: &LanguagePlan) -> &'static [&'static str] {
+        &["chat"]
     }
 
     fn subject(plan: &LanguagePlan) -> Subject {

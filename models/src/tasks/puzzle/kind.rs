@@ -53,7 +53,6 @@ impl Kind for Puzzle {
     const NAME: &'static str = "puzzle";
     const UNIT: &'static str = "puzzles";
     const FIELDS: &'static [Field] = FIELDS;
-    const USES: &'static [&'static str] = &["solve"];
     const SHAPED_BY: &'static [&'static str] = &["trm"];
 
     type Request = PuzzleRequest;
@@ -164,6 +163,14 @@ impl Kind for Puzzle {
         let start = plan.start_from.clone();
         sources.extend(start.map(|file| ("model/start".to_owned(), file)));
         sources
+    }
+
+    /// Only Sudoku can be filled in so far.
+    fn uses(plan: &PuzzlePlan) -> &'static [&'static str] {
+        match Shape::of(plan.trm.seq_len, plan.trm.vocab_size) {
+            Shape::Sudoku(_) => &["solve"],
+            _ => &[],
+        }
     }
 
     fn subject(plan: &PuzzlePlan) -> Subject {
