@@ -104,17 +104,8 @@ impl Host {
             ))
             .with_hint(format!("`anneal chat {}` talks to it", run.id)));
         }
-        if let Ok(plan) = run.plan()
-            && let TaskPlan::Puzzle(task) = &plan.task
-            && plan.task.uses().is_empty()
-        {
-            let shape = Shape::of(task.trm.seq_len, task.trm.vocab_size);
-            return Err(AppError::invalid(format!(
-                "`{}` learned {}, and only Sudoku can be filled in so far",
-                run.id,
-                shape.title()
-            ))
-            .with_hint("its page shows what it answers to held-out puzzles"));
+        if let Ok(plan) = run.plan() {
+            check_shape(&run.id, &plan.task)?;
         }
         let folder = run.best_checkpoint()?;
         match folder.join(PUZZLE).is_file() {
@@ -139,6 +130,7 @@ impl Host {
         let run = run.map_err(|error| {
             error.with_hint("held-out puzzles are known of runs only; give a puzzle instead")
         })?;
+        check_shape(&run.id, &run.plan()?.task)?;
         let TaskPlan::Puzzle(plan) = &run.plan()?.task else {
             return Err(AppError::invalid(format!(
                 "`{}` learned no puzzles",
@@ -155,6 +147,21 @@ impl Host {
             ))),
             false => Ok(held_out),
         }
+    }
+}
+
+/// Whether what a run learned can be filled in.
+fn check_shape(run: &str, task: &TaskPlan) -> Result<()> {
+    match task {
+        TaskPlan::Puzzle(puzzle) if task.uses().is_empty() => {
+            let shape = Shape::of(puzzle.trm.seq_len, puzzle.trm.vocab_size);
+            let title = shape.title();
+            Err(AppError::invalid(format!(
+                "`{run}` learned {title}, and only Sudoku can be filled in so far"
+            ))
+            .with_hint("its page shows what it answers to held-out puzzles"))
+        }
+        _ => Ok(()),
     }
 }
 

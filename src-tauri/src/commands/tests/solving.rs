@@ -16,7 +16,7 @@ impl Window {
     fn puzzle_run(&self) -> Value {
         json!({
             "task": "puzzle", "name": "puzzles", "data.files": json!([self.puzzles()["path"]]).to_string(), "steps": "4",
-            "recipe": "lesson", "trm.hidden_size": "32", "trm.num_heads": "2", "trm.halt_max_steps": "3", "batch.rows": "4",
+            "recipe": "lesson", "trm.hidden_size": "32", "trm.num_heads": "2", "trm.halt_max_steps": "3", "batch.rows": "4", "batch.accumulate": "1",
             "device": "cpu",
         })
     }
