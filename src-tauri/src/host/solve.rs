@@ -95,16 +95,14 @@ impl Host {
                 ),
             false => error,
         })?;
-        if let Ok(plan) = run.plan()
-            && !matches!(plan.task, TaskPlan::Puzzle(_))
-        {
-            return Err(AppError::invalid(format!(
-                "`{}` learned no puzzles, so it can’t fill in a grid",
-                run.id
-            ))
-            .with_hint(format!("`anneal chat {}` talks to it", run.id)));
-        }
         if let Ok(plan) = run.plan() {
+            if !matches!(plan.task, TaskPlan::Puzzle(_)) {
+                return Err(AppError::invalid(format!(
+                    "`{}` learned no puzzles, so it can’t fill in a grid",
+                    run.id
+                ))
+                .with_hint(format!("`anneal chat {}` talks to it", run.id)));
+            }
             check_shape(&run.id, &plan.task)?;
         }
         let folder = run.best_checkpoint()?;
@@ -130,15 +128,15 @@ impl Host {
         let run = run.map_err(|error| {
             error.with_hint("held-out puzzles are known of runs only; give a puzzle instead")
         })?;
-        check_shape(&run.id, &run.plan()?.task)?;
-        let TaskPlan::Puzzle(plan) = &run.plan()?.task else {
+        let plan = run.plan()?;
+        check_shape(&run.id, &plan.task)?;
+        let TaskPlan::Puzzle(task) = &plan.task else {
             return Err(AppError::invalid(format!(
                 "`{}` learned no puzzles",
                 run.id
             )));
         };
-        let seed = run.plan()?.run.seed;
-        let set = PuzzleSet::read(&plan.data.files, &Choice::of(&plan.data, seed))?;
+        let set = PuzzleSet::read(&task.data.files, &Choice::of(&task.data, plan.run.seed))?;
         let held_out: Vec<Grid> = set.sudoku(true, 0).collect();
         match held_out.is_empty() {
             true => Err(AppError::invalid(format!(
