@@ -17,6 +17,7 @@ use models::{
         make::{self, Made},
         source::{Choice, PuzzleSet, TRAIN, places},
         sudoku::Sudoku,
+        table::{ANSWERS, QUESTIONS},
     },
 };
 
@@ -145,9 +146,6 @@ fn has_puzzles(path: &Path) -> bool {
             .get(at)
             .filter(|it| it.len() >= 16 && it.len().isqrt().pow(2) == it.len())
     };
-    let pair = (
-        cell(&["question", "puzzle", "quizzes"]),
-        cell(&["answer", "solution"]),
-    );
+    let pair = (cell(&QUESTIONS), cell(&ANSWERS));
     matches!(pair, (Some(question), Some(answer)) if question.len() == answer.len())
 }

@@ -19,9 +19,11 @@ use crate::{Error, Result, figures::counted, random::Random};
 pub const MAX_PUZZLES: usize = 10_000_000;
 /// The most bytes of one row of a table.
 const MAX_ROW_BYTES: usize = 64 << 10;
-/// Names of the columns with the question, with the answer, and with how hard it is.
-const QUESTIONS: [&str; 3] = ["question", "puzzle", "quizzes"];
-const ANSWERS: [&str; 2] = ["answer", "solution"];
+/// Names of the column with the question.
+pub const QUESTIONS: [&str; 3] = ["question", "puzzle", "quizzes"];
+/// Names of the column with the answer.
+pub const ANSWERS: [&str; 2] = ["answer", "solution"];
+/// Names of the column with how hard it is.
 const RATINGS: [&str; 2] = ["rating", "difficulty"];
 
 /// Which rows of a table are wanted.
