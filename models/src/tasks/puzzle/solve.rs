@@ -352,11 +352,7 @@ impl Solver {
                 ));
             }
         }
-        let given: Vec<u8> = question
-            .cells
-            .iter()
-            .map(|it| it.saturating_sub(1) as u8)
-            .collect();
+        let given = numbers(&question.cells);
         let mut random = Random::new(LOOKS_SEED);
         let looks: Vec<Look> = (0..votes.max(1))
             .map(|at| match at {
@@ -464,11 +460,7 @@ impl Solver {
                 }
             }
         }
-        let halt = halts
-            .iter()
-            .map(|it| 1.0 / (1.0 + (-it).exp()))
-            .sum::<f32>()
-            / count;
+        let halt = halts.iter().map(|it| probability(*it)).sum::<f32>() / count;
         let is_open = |cell: &usize| question.cells[*cell] == self.board.blank;
         let mut conflicts = self.shape.clashes(&numbers(&guess));
         conflicts.retain(is_open);
