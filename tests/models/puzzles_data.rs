@@ -46,6 +46,19 @@ fn rows(set: &PuzzleSet, examples: &Examples) -> Vec<Row> {
     (0..examples.len()).map(row).collect()
 }
 
+/// The forms of all puzzles of a part.
+fn forms_of(
+    set: &PuzzleSet,
+    examples: &Examples,
+    form: &dyn Fn(&[u8]) -> Vec<u8>,
+) -> BTreeSet<Vec<u8>> {
+    let of = |row: Row| {
+        let cells: Vec<u8> = row.cells.iter().map(|it| *it as u8).collect();
+        form(&cells)
+    };
+    rows(set, examples).into_iter().map(of).collect()
+}
+
 fn sudoku(folder: &Path, size: usize, count: usize, held_out: usize) -> PathBuf {
     let order = make::Order {
         shape: Sudoku::of_cells(size * size).unwrap(),
@@ -259,20 +272,11 @@ fn built_puzzles_to_measure_with_are_none_of_those_to_learn_from_seen_otherwise(
     let folder = tempfile::tempdir().unwrap();
     let set = read(&sudoku(&folder.path().join("sudoku"), 6, 40, 20));
     let shape = Sudoku::of_cells(36).unwrap();
-    let form = |row: &Row| {
-        shape.canonical(
-            &row.cells
-                .iter()
-                .map(|it| *it as u8 - 1)
-                .collect::<Vec<u8>>(),
-        )
+    let canonical = |cells: &[u8]| {
+        let digits: Vec<u8> = cells.iter().map(|it| it - 1).collect();
+        shape.canonical(&digits)
     };
-    let forms = |examples: &Examples| {
-        rows(&set, examples)
-            .iter()
-            .map(form)
-            .collect::<BTreeSet<_>>()
-    };
+    let forms = |examples: &Examples| forms_of(&set, examples, &canonical);
     let (train, held_out) = (forms(&set.train), forms(&set.held_out));
     assert_eq!((train.len(), held_out.len()), (20, 20));
     assert!(train.is_disjoint(&held_out));
@@ -281,18 +285,8 @@ fn built_puzzles_to_measure_with_are_none_of_those_to_learn_from_seen_otherwise(
     make::write_mazes(&mazes, 20, &folder.path().join("mazes")).unwrap();
     let set = read(&folder.path().join("mazes"));
     assert_eq!(set.shape, Shape::Maze(10));
-    let form = |row: &Row| {
-        make::first_turn(
-            &row.cells.iter().map(|it| *it as u8).collect::<Vec<u8>>(),
-            10,
-        )
-    };
-    let forms = |examples: &Examples| {
-        rows(&set, examples)
-            .iter()
-            .map(form)
-            .collect::<BTreeSet<_>>()
-    };
+    let forms =
+        |examples: &Examples| forms_of(&set, examples, &|cells| make::first_turn(cells, 10));
     let (train, held_out) = (forms(&set.train), forms(&set.held_out));
     assert_eq!((train.len(), held_out.len()), (40, 20));
     assert!(train.is_disjoint(&held_out));
