@@ -12,7 +12,7 @@ use candle_core::{DType, WithDType};
 use half::{bf16, f16};
 use rayon::prelude::*;
 
-use crate::ops::kernels::cpu::simd;
+use crate::ops::kernels::cpu::{pieces, simd, with_scratch};
 
 /// Rows and columns of one tile: small enough to give several cores something to do at the widths of small models, and a
 /// whole number of the crate's register tiles.
@@ -29,6 +29,9 @@ const MANY_TILES: usize = 64;
 
 /// Multiplications below which one thread is faster than two.
 const WORTH_THREADS: usize = 1 << 19;
+
+/// Numbers of a matrix that are turned at once: 16 MB, however large it is.
+const TURNED: usize = 1 << 22;
 
 /// A matrix to read, with any distance between rows and between columns.
 #[derive(Clone, Copy)]
@@ -198,6 +201,59 @@ pub(crate) fn multiply(
 
 /// The same on all threads, with b in any dtype of weights.
 pub(crate) fn multiply_on_threads<T: Stored>(
+    c: &mut [f32],
+    width: usize,
+    a: Matrix,
+    b: Matrix<T>,
+    size: Size,
+    factor: f32,
+    output: Output,
+) {
+    let tiles = Tiles::of(size, T::DTYPE == DType::F32);
+    let lies_by_column = b.rows_apart == 1 && b.columns_apart > 1;
+    if !(tiles.on_threads && lies_by_column && size.rows > tiles.rows) {
+        return multiply_tiles(c, width, a, b, size, factor, output);
+    }
+    check(c, width, a, b, size);
+    // Each tile packs its columns again, which takes long where they don't lie in rows: they are turned once for all of them.
+    let columns = TURNED.div_ceil(size.depth).next_multiple_of(tiles.columns);
+    for start in (0..size.columns).step_by(columns) {
+        let part = Size {
+            columns: columns.min(size.columns - start),
+            ..size
+        };
+        with_scratch(size.depth * part.columns, |turned| {
+            turn(
+                &b.numbers[start * b.columns_apart..],
+                b.columns_apart,
+                part,
+                turned,
+            );
+            let b = Matrix::rows(turned, part.columns);
+            multiply_tiles(&mut c[start..], width, a, b, part, factor, output);
+        });
+    }
+}
+
+/// Columns that lie `apart` numbers after each other, as rows in f32: b [depth, columns].
+fn turn<T: Stored>(columns: &[T], apart: usize, size: Size, b: &mut [f32]) {
+    /// Lines of a processor's cache that are read together, each for as many rows.
+    const LINES: usize = 16;
+    pieces(b, LINES * size.columns, |index, rows| {
+        let first = index * LINES;
+        for start in (0..size.columns).step_by(LINES) {
+            let lines = start..(start + LINES).min(size.columns);
+            for (row, b) in rows.chunks_mut(size.columns).enumerate() {
+                for (column, b) in lines.clone().zip(&mut b[lines.clone()]) {
+                    *b = columns[column * apart + first + row].widen();
+                }
+            }
+        }
+    });
+}
+
+/// The product on all threads, a tile at a time.
+fn multiply_tiles<T: Stored>(
     c: &mut [f32],
     width: usize,
     a: Matrix,
@@ -475,6 +531,40 @@ mod tests {
         check(3, 5, 7);
         check(130, 100, 65);
         check(70, 500, 33);
+    }
+
+    #[test]
+    fn columns_that_are_turned_in_parts_give_the_product() {
+        let size = Size {
+            rows: 300,
+            columns: 800,
+            depth: 6000,
+        };
+        let (a, b) = (
+            numbers(1, size.rows * size.depth),
+            numbers(2, size.columns * size.depth),
+        );
+        let narrow: Vec<bf16> = b.iter().map(|it| bf16::from_f32(*it)).collect();
+        let wide: Vec<f32> = narrow.iter().map(|it| it.to_f32()).collect();
+        let (a, width) = (Matrix::rows(&a, size.depth), size.columns);
+        let [mut one, mut all, mut of_narrow] = [(); 3].map(|()| vec![0.0; size.rows * width]);
+        let by_column = Matrix::rows(&wide[..], size.depth).transposed();
+        multiply(&mut one, width, a, by_column, size, 1.0, Output::Replace);
+        multiply_on_threads(&mut all, width, a, by_column, size, 1.0, Output::Replace);
+        let by_column = Matrix::rows(&narrow[..], size.depth).transposed();
+        multiply_on_threads(
+            &mut of_narrow,
+            width,
+            a,
+            by_column,
+            size,
+            1.0,
+            Output::Replace,
+        );
+        assert!(all == of_narrow);
+        for (one, all) in one.iter().zip(&all) {
+            assert!((one - all).abs() < 1e-2, "{one} and {all}");
+        }
     }
 
     #[test]
