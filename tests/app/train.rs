@@ -37,10 +37,9 @@ fn a_run_is_trained_listed_shown_talked_to_renamed_and_deleted() {
     let list = app.anneal("runs").stdout;
     assert!(list.contains("DAY-animals-XXXX  finished  10/10"), "{list}");
     let shown = app.anneal("runs show animals").stdout;
-    assert!(
-        shown.contains("step-000010") && shown.contains("steps: 10"),
-        "{shown}"
-    );
+    for words in ["step-000010", "steps: 10", "loss per character "] {
+        assert!(shown.contains(words), "{words} is not in {shown}");
+    }
 
     let chat = app.run_with_input(
         &["chat", "animals", "--set", "max_tokens=3"],

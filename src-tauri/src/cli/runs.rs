@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use console::style;
 use models::{
-    checkpoint::folder::WEIGHTS, figures::bytes, tasks::puzzle::exchange, train::TrainEvent,
+    checkpoint::folder::WEIGHTS,
+    figures::bytes,
+    tasks::puzzle::exchange,
+    train::{TrainEvent, task::Metric},
 };
 use serde_json::json;
 
@@ -196,11 +199,22 @@ fn show(run: &str, host: &Host, terminal: &Terminal) -> Result<()> {
     terminal.line(run.folder.display());
     let evaluated = events.iter().filter_map(|recorded| match &recorded.event {
         TrainEvent::Evaluated {
-            step, loss, best, ..
+            step,
+            loss,
+            metrics,
+            best,
+            ..
         } => {
             let mark = if *best { "best so far" } else { "" };
             let (step, loss) = (format!("step {step}"), format!("loss {loss:.4}"));
-            Some(vec![step, loss, mark.to_owned()])
+            let figure = |it: &Metric| format!("{} {:.4}", it.label, it.value);
+            let figures = metrics.iter().map(figure);
+            Some(
+                [step, loss, mark.to_owned()]
+                    .into_iter()
+                    .chain(figures)
+                    .collect(),
+            )
         }
         _ => None,
     });
