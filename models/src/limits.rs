@@ -63,6 +63,9 @@ limits! {
     /// The header of a safetensors file.
     HEADER = "the header of a safetensors file", 100_000_000, "bytes",
         "the limit of the format’s own library";
+    /// `all_config.yaml`.
+    TORCH_CONFIG = "the settings beside a file of PyTorch", 64 << 10, "bytes",
+        "those of a run have about 2 kB";
     /// `identifiers.json`.
     IDENTIFIERS = "the names of a data set’s puzzles", 256 << 20, "bytes",
         "those of ARC-AGI-2 with 1,000 looks of each task have 36 MB";

@@ -94,6 +94,51 @@ fn what_shapes_say_of_a_model_is_known() {
 }
 
 #[test]
+fn what_leaves_no_trace_in_weights_is_read_from_the_settings_beside_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, beside) = (
+        folder.path().join("step_7"),
+        folder.path().join("all_config.yaml"),
+    );
+    fs::copy(golden(), &file).unwrap();
+    // As the reference writes it, with what is no matter of the model around.
+    let settings = "arch:
+  H_cycles: 2
+  L_cycles: 4
+  halt_exploration_prob: 0.1
+  halt_max_steps: 8
+  hidden_size: 512
+  loss: {loss_type: softmax_cross_entropy, name: losses@ACTLossHead}
+  mlp_t: true
+  name: recursive_reasoning.trm@TinyRecursiveReasoningModel_ACTV1
+  num_heads: 2
+  pos_encodings: rope
+  puzzle_emb_len: 2
+data_paths: [data/sudoku]
+lr: 0.0001
+";
+    fs::write(&beside, settings).unwrap();
+    let found = shape(&file, 4).unwrap();
+    assert_eq!((found.num_heads, found.halt_max_steps), (Some(2), Some(8)));
+    assert_eq!((found.h_cycles, found.l_cycles), (Some(2), Some(4)));
+    assert_eq!(found.loss, Some(Squash::Softmax));
+    assert_eq!(found.pos_encodings, Some(Positions::Rope));
+    assert_eq!(found.puzzle_emb_len, Some(2));
+    // Where the weights say something else, they are right.
+    assert_eq!((found.hidden_size, found.mlp_t), (Some(8), Some(false)));
+    for (wrong, says) in [
+        ("lr: 1", "it has no `arch`"),
+        ("arch: {num_heads: many}", "invalid type"),
+        ("arch: [", "is no settings of the reference"),
+    ] {
+        fs::write(&beside, wrong).unwrap();
+        let error = shape(&file, 4).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+        assert!(error.contains("all_config.yaml"), "{error}");
+    }
+}
+
+#[test]
 fn a_file_of_another_model_is_refused_with_every_difference() {
     let other = TrmConfig {
         hidden_size: 16,

@@ -7,7 +7,10 @@ use std::{
 
 use models::{
     limits::{self, Limit},
-    tasks::puzzle::source::{Choice, PuzzleSet},
+    tasks::puzzle::{
+        exchange,
+        source::{Choice, PuzzleSet},
+    },
 };
 
 use crate::{
@@ -20,6 +23,8 @@ const TASK: &str = r#"{"train": [{"input": [[1, 2], [0, 5]], "output": [[2]]}, {
     "test": [{"input": [[3]], "output": [[4]]}, {"input": [[3, 4]]}]}"#;
 
 const TABLE: &str = "source,question,answer,rating\nx,1...............,1234341221434321,3\nx,\"................\",1234341221434321,0\n";
+const SETTINGS: &str = "arch:\n  H_cycles: 3\n  expansion: 4\n  loss:\n    loss_type: stablemax_cross_entropy\n  mlp_t: false\n  \
+                        pos_encodings: rope\n  rms_norm_eps: 1.0e-05\ndata_paths:\n- data/sudoku\nlr: 0.0001\n";
 const MAZES: &str =
     "question,answer,rating\nS #  # ## #    ###  G    ,So#  #o## #ooo ###o Gooo ,10\n";
 
@@ -68,6 +73,19 @@ pub(crate) fn readers(work: &Path) -> Vec<Reader> {
         0,
         samples([TASK, &set]),
     ));
+    let weights = in_folder("puzzle_settings", "step_7");
+    fs::copy(repository("tests/goldens/trm/step_7"), &weights).unwrap();
+    readers.push(Reader {
+        read: reading(move |_| exchange::shape(&weights, 4)),
+        ..reader(
+            "puzzle_settings",
+            2,
+            Some(limits::TORCH_CONFIG),
+            work.join("puzzle_settings/all_config.yaml"),
+            0,
+            samples([SETTINGS, "arch: {num_heads: 8, H_cycles: 3}"]),
+        )
+    });
     readers
 }
 

@@ -3,16 +3,20 @@
 //! A run of the reference that was compiled has `_orig_mod.model.inner.` before each name, others `model.inner.`, and the names after it are
 //! ours. Of a run that keeps an average of its weights, the file has the average. The rows of the table belong to the puzzles of one
 //! data set: they are found by the names of `identifiers.json`, of which a copy stands beside the file, or else, where the table has
-//! another size, each becomes the mean of all, as in the reference.
+//! another size, each becomes the mean of all, as in the reference. Shapes say most of the model; the rest stands in
+//! `all_config.yaml`, where that lies beside the file.
 //!
 //! Deliberately absent: optimizer, step, carry and randomness, which no such file has.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Display,
     path::Path,
 };
 
 use candle_core::{DType, Device, Tensor};
+use serde::Deserialize;
+use serde_json::Value as Json;
 
 use super::request::ModelRequest;
 use crate::{
@@ -22,7 +26,7 @@ use crate::{
         trm::{PUZZLES, Positions, TrmConfig},
     },
     checkpoint::pytorch::{self, TorchFile},
-    limits::IDENTIFIERS as MOST_IDENTIFIERS,
+    limits::{IDENTIFIERS as MOST_IDENTIFIERS, TORCH_CONFIG},
 };
 
 /// What stands before the names, from the outside in.
@@ -32,6 +36,8 @@ const COMPILED: &str = "_orig_mod.model.inner.";
 const PLAIN: &str = "model.inner.";
 /// The names of a data set's puzzles, by their numbers.
 const IDENTIFIERS: &str = "identifiers.json";
+/// The settings of the run that made a file.
+const CONFIG: &str = "all_config.yaml";
 /// How many names an error lists.
 const LISTED: usize = 5;
 
@@ -73,7 +79,8 @@ fn open(path: &Path) -> Result<Opened> {
     })
 }
 
-/// What the shapes in a file say of its model, for puzzles of so many cells. Heads, cycles and halting leave no trace in weights.
+/// What a file says of its model, for puzzles of so many cells: by its shapes, and of heads, cycles and halting, which leave no
+/// trace in weights, by the settings beside it, if they are there.
 pub fn shape(path: &Path, cells: usize) -> Result<ModelRequest> {
     let Opened { shapes, .. } = open(path)?;
     let of = |name: &str| shapes.get(name).map(Vec::as_slice);
@@ -101,16 +108,43 @@ pub fn shape(path: &Path, cells: usize) -> Result<ModelRequest> {
         true => 4.0,
         false => inner as f64 * 1.5 / (*width).max(1) as f64,
     });
+    let settings = settings(&path.with_file_name(CONFIG))?;
     Ok(ModelRequest {
         hidden_size: Some(*width),
         expansion,
         l_layers: Some(layers.len()),
         mlp_t: Some(along.is_some()),
-        pos_encodings: places.map(|_| Positions::Learned),
+        pos_encodings: places
+            .map(|_| Positions::Learned)
+            .or(settings.pos_encodings),
         puzzle_emb_ndim: Some(own),
-        puzzle_emb_len: along.or(places).and_then(|all| all.checked_sub(cells)),
-        ..ModelRequest::default()
+        puzzle_emb_len: along
+            .or(places)
+            .and_then(|all| all.checked_sub(cells))
+            .or(settings.puzzle_emb_len),
+        ..settings
     })
+}
+
+/// The settings of the model in a file of the reference. All are open where there is none.
+fn settings(path: &Path) -> Result<ModelRequest> {
+    let Some(text) = TORCH_CONFIG.read_text_if_there(path, "read the settings of the model")?
+    else {
+        return Ok(ModelRequest::default());
+    };
+    let wrong = |error: &dyn Display| {
+        Error::format(path, format!("is no settings of the reference: {error}"))
+    };
+    let read: Json = serde_saphyr::from_str(&text).map_err(|error| wrong(&error))?;
+    let Some(arch) = read["arch"].as_object() else {
+        return Err(wrong(&"it has no `arch`"));
+    };
+    let mut model = arch.clone();
+    let loss = read["arch"]["loss"]["loss_type"].as_str();
+    // The reference names the whole loss, of which the last words are those of both.
+    let loss = loss.map(|it| it.trim_end_matches("_cross_entropy"));
+    model.insert("loss".to_owned(), loss.into());
+    ModelRequest::deserialize(Json::Object(model)).map_err(|error| wrong(&error))
 }
 
 /// The weights of a file, for a model whose shape has to be the same.
