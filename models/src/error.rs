@@ -120,6 +120,10 @@ pub enum Error {
         saved: String,
     },
 
+    /// Held-out data was being measured, and whoever waits asked to stop. The run loses nothing: it is measured another time.
+    #[error("it was asked to stop while held-out data was measured")]
+    Interrupted,
+
     /// A tensor operation failed: shapes, dtypes, or a kernel the device lacks.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),

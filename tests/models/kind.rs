@@ -224,7 +224,7 @@ impl Task for LineTask {
         Ok(())
     }
 
-    fn evaluate(&mut self, _: usize) -> Result<Option<Evaluation>> {
+    fn evaluate(&mut self, _: usize, _: &dyn Fn() -> bool) -> Result<Option<Evaluation>> {
         let (_, _, sum) = self.measure(None, &self.points)?;
         let loss = f64::from(sum.to_scalar::<f32>()?) / self.points.len() as f64;
         let near = Metric {

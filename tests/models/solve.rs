@@ -150,7 +150,7 @@ fn the_count_of_solved_puzzles_is_that_of_the_run() {
     let mut task: PuzzleTask = Puzzle::open(&trained.plan, None, &Device::Cpu).unwrap();
     let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
     task.load(&newest.path).unwrap();
-    let measured = task.evaluate(0).unwrap().unwrap();
+    let measured = task.evaluate(0, &|| true).unwrap().unwrap();
     let share = measured.metrics[0].value;
     let grids = trained.held_out();
     let mut go_on = |_| ControlFlow::Continue(());

@@ -2,7 +2,7 @@
 //!
 //! The task here is as small as one can be: find the two weights of a line. What language models add is in `language`.
 
-use std::path::Path;
+use std::{path::Path, thread, time::Duration};
 
 use candle_core::{Device, Tensor};
 use models::{
@@ -38,6 +38,8 @@ pub(crate) struct Line {
     poison: f32,
     /// Whether held-out losses are not numbers, and nothing can be written.
     blind: bool,
+    /// After how many batches measuring held-out data takes for ever.
+    slow: Option<u64>,
 }
 
 impl Line {
@@ -53,6 +55,7 @@ impl Line {
             poisoned: Vec::new(),
             poison: 1e6,
             blind: false,
+            slow: None,
         }
     }
 
@@ -115,7 +118,11 @@ impl Task for Line {
         }))
     }
 
-    fn evaluate(&mut self, _: usize) -> Result<Option<Evaluation>> {
+    fn evaluate(&mut self, _: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<Evaluation>> {
+        while self.slow == Some(self.position) {
+            goes_on().then_some(()).ok_or(Error::Interrupted)?;
+            thread::sleep(Duration::from_millis(10));
+        }
         let loss = match self.blind {
             true => f64::NAN,
             false => distance(&self.weight()),
@@ -295,6 +302,38 @@ fn ten_steps_are_five_and_five_to_the_last_bit() {
         assert_eq!(outcome.unwrap(), Outcome::Finished);
         assert_eq!(expected.weight(), resumed.weight());
         assert_ne!(expected.weight(), Line::new().weight());
+    }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_long_evaluation_which_comes_first_afterwards() {
+    for ends in [5, 10] {
+        let plan = plan(ends, json!({}));
+        let (straight, stopped) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (_, expected, straight_watch) = run(&plan, straight.path(), None, never);
+        // Two batches a step: it is the evaluation after step 5 that does not end.
+        let slow = Line {
+            slow: Some(10),
+            ..Line::new()
+        };
+        let measured = |watch: &Watch| {
+            watch.all(|event| match event {
+                TrainEvent::Evaluated {
+                    step, loss, best, ..
+                } => Some((*step, *loss, *best)),
+                _ => None,
+            })
+        };
+        let (outcome, _, watch) = train_line(slow, &plan, stopped.path(), after_five_steps);
+        assert_eq!(outcome.unwrap(), Outcome::Stopped);
+        let first = measured(&watch);
+        let (outcome, resumed, watch) = run(&plan, stopped.path(), None, never);
+        assert_eq!(outcome.unwrap(), Outcome::Finished);
+        assert_eq!(
+            [first, measured(&watch)].concat(),
+            measured(&straight_watch)
+        );
+        assert_eq!(expected.weight(), resumed.weight());
     }
 }
 

@@ -263,7 +263,7 @@ impl Task for RandomTokens {
         self.decoder.loss(Some(tape), &hidden, targets, count)
     }
 
-    fn evaluate(&mut self, _: usize) -> Result<Option<Evaluation>> {
+    fn evaluate(&mut self, _: usize, _: &dyn Fn() -> bool) -> Result<Option<Evaluation>> {
         Ok(None)
     }
 

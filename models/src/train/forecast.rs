@@ -226,9 +226,9 @@ fn try_evaluation<T: Task>(plan: &RunPlan, task: &mut T) -> Result<Option<(f64, 
     if plan.evaluate.every == 0 || count == 0 {
         return Ok(None);
     }
-    task.evaluate(1)?;
+    task.evaluate(1, &|| true)?;
     let tried = count.min(STEPS);
-    let millis = timed(|| task.evaluate(tried))?;
+    let millis = timed(|| task.evaluate(tried, &|| true))?;
     Ok(Some((millis / tried as f64, count)))
 }
 
@@ -299,8 +299,7 @@ pub fn words_for_cost(seconds: f64, peak_bytes: Option<u64>, free_bytes: Option<
 
 /// Milliseconds of all evaluations, samples and saves: once before the first step, when they are due, and at the end.
 fn evaluation_millis(plan: &RunPlan, trial: &Trial) -> f64 {
-    let count =
-        |is_due: &dyn Fn(usize) -> bool| 1 + (1..=plan.steps).filter(|&it| is_due(it)).count();
+    let count = |is_due: &dyn Fn(usize) -> bool| (0..=plan.steps).filter(|&it| is_due(it)).count();
     let evaluations = count(&|step| plan.evaluates_after(step));
     let samples = count(&|step| plan.samples_after(step));
     // While a run goes well, each evaluation is the best so far.

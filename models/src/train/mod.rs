@@ -11,6 +11,7 @@ pub mod fields;
 pub mod fit;
 pub mod forecast;
 pub mod kind;
+mod look;
 pub mod loss_scale;
 pub mod memory_fallback;
 pub mod plan;
@@ -50,13 +51,12 @@ use crate::{
     random::stable_hash,
     tape::{Gradients, Tape},
 };
-use event::Showed;
+use look::{look, sample};
 use loss_scale::LossScale;
 use rejected_step::{RejectedStep, goes_back, message_for_taken, roll_back};
 use saving::Saver;
 use spike::Spike;
-use state::Best;
-use task::{BatchSize, Metric};
+use task::BatchSize;
 
 /// How a call of [`train`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,15 +113,14 @@ pub fn train<T: Task>(
         parameters: task.parameters().count() as u64,
         device: plan.device.to_string(),
     });
-    if checkpoints.newest()?.is_none() {
+    let is_new = checkpoints.newest()?.is_none();
+    let mut shown = (!is_new).then_some(state.progress.step);
+    if is_new {
         // There must always be a state to go back to. It knows how good it is, and what it showed before it learned.
-        evaluate(plan, task, state, observer)?;
-        sample(plan, task, state, observer)?;
-        saver.save(task, state, observer)?;
+        look(task, state, &mut saver, &mut shown, observer)?;
     }
-    let mut shown = state.progress.step;
 
-    while state.progress.step < plan.steps {
+    while state.progress.is_unmeasured || state.progress.step < plan.steps {
         if observer.should_pause() && !observer.should_stop() {
             saver.pause(task, state, observer)?;
         }
@@ -130,6 +129,10 @@ pub fn train<T: Task>(
         }
         if observer.should_stop() {
             return stop(task, state, &mut saver, shown, observer);
+        }
+        if state.progress.is_unmeasured {
+            look(task, state, &mut saver, &mut shown, observer)?;
+            continue;
         }
 
         // One step of learning.
@@ -147,16 +150,7 @@ pub fn train<T: Task>(
         state.progress.seconds += seconds;
         tell_step(plan, task, state, &learned, seconds, observer);
 
-        // Once in a while, look at the model from outside.
-        let step = state.progress.step;
-        let is_best = plan.evaluates_after(step) && evaluate(plan, task, state, observer)?;
-        if plan.samples_after(step) {
-            sample(plan, task, state, observer)?;
-            shown = step;
-        }
-        if plan.saves_after(step, is_best) {
-            saver.save(task, state, observer)?;
-        }
+        look(task, state, &mut saver, &mut shown, observer)?;
     }
 
     observer.event(finished(state, started));
@@ -168,12 +162,12 @@ fn stop<T: Task>(
     task: &mut T,
     state: &mut TrainState,
     saver: &mut Saver,
-    shown: usize,
+    shown: Option<usize>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
     saver.save_if_new(task, state, observer)?;
     let step = state.progress.step;
-    if step != shown {
+    if shown != Some(step) {
         sample(saver.plan, task, state, observer)?;
     }
     observer.event(TrainEvent::Stopped { step });
@@ -424,110 +418,6 @@ fn pass<T: Task>(
         gradient_norm: norm / loss_scale,
         seconds,
     })
-}
-
-/// Measures held-out data. Returns whether it was the best so far.
-fn evaluate<T: Task>(
-    plan: &RunPlan,
-    task: &mut T,
-    state: &mut TrainState,
-    observer: &mut dyn Observer,
-) -> Result<bool> {
-    if plan.evaluate.every == 0 {
-        return Ok(false);
-    }
-    let started = Instant::now();
-    let Some(mut evaluation) =
-        with_average(task, state, |task| task.evaluate(plan.evaluate.batches))?
-    else {
-        return Ok(false);
-    };
-    let (step, loss) = (state.progress.step, evaluation.loss);
-    let score = task.judged_by().and_then(|name| evaluation.score(name));
-    let score = score.filter(|it| it.is_finite());
-    if step == plan.steps {
-        evaluation.metrics.extend(examine(task, state, observer)?);
-    }
-    evaluation.metrics.retain(|metric| metric.value.is_finite());
-    if !loss.is_finite() {
-        let message = format!("the loss on held-out data is not a number after step {step}");
-        observer.event(TrainEvent::Warned { message });
-        return Ok(false);
-    }
-    let found = Best { step, loss, score };
-    let best = state
-        .progress
-        .best
-        .is_none_or(|best| found.is_better_than(&best));
-    if best {
-        state.progress.best = Some(found);
-    }
-    observer.event(TrainEvent::Evaluated {
-        step,
-        loss,
-        metrics: evaluation.metrics,
-        targets: evaluation.targets,
-        best,
-        millis: started.elapsed().as_secs_f64() * 1e3,
-    });
-    Ok(best)
-}
-
-/// What is measured once, at the end. That it could not is said, and no reason to end a run.
-fn examine<T: Task>(
-    task: &mut T,
-    state: &mut TrainState,
-    observer: &mut dyn Observer,
-) -> Result<Vec<Metric>> {
-    let measured = with_average(task, state, |task| Ok(task.examine()))?;
-    or_warned(measured, "the last step could not be examined", observer)
-}
-
-/// What was found, or nothing and a warning that it could not be. Only what nothing can go on after is an error.
-fn or_warned<R>(found: Result<Vec<R>>, what: &str, observer: &mut dyn Observer) -> Result<Vec<R>> {
-    found.or_else(|error| {
-        if error.is_out_of_memory() || error.is_failure_of_the_device() {
-            return Err(error);
-        }
-        let message = format!("{what}: {error}");
-        observer.event(TrainEvent::Warned { message });
-        Ok(Vec::new())
-    })
-}
-
-/// Runs `look` with the averaged weights in place, if the plan keeps an average, and puts the others back.
-fn with_average<T: Task, R>(
-    task: &mut T,
-    state: &mut TrainState,
-    look: impl FnOnce(&mut T) -> Result<R>,
-) -> Result<R> {
-    let Some(ema) = &mut state.ema else {
-        return look(task);
-    };
-    ema.swap(task.parameters())?;
-    let seen = look(task);
-    ema.swap(task.parameters())?;
-    seen
-}
-
-/// Has the model show itself, if the plan wants it to. That it could not is said, and no reason to end a run.
-fn sample<T: Task>(
-    plan: &RunPlan,
-    task: &mut T,
-    state: &mut TrainState,
-    observer: &mut dyn Observer,
-) -> Result<()> {
-    if plan.sample.every == 0 {
-        return Ok(());
-    }
-    let step = state.progress.step;
-    let shown = with_average(task, state, |task| Ok(task.show()))?;
-    let what = format!("nothing was shown after step {step}");
-    let exhibits = or_warned(shown, &what, observer)?;
-    if !exhibits.is_empty() {
-        observer.event(TrainEvent::Showed(Showed { step, exhibits }));
-    }
-    Ok(())
 }
 
 fn schedule(plan: &RunPlan) -> Schedule {

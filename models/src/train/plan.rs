@@ -101,12 +101,13 @@ pub struct RunPlan {
 }
 
 /// The first steps after which a model shows itself.
-const EARLY_SAMPLES: [usize; 4] = [10, 25, 50, 100];
+const EARLY_SAMPLES: [usize; 5] = [0, 10, 25, 50, 100];
 
 impl RunPlan {
-    /// Whether held-out data is looked at after a step.
+    /// Whether held-out data is looked at after a step; 0 is before the first.
     pub fn evaluates_after(&self, step: usize) -> bool {
-        self.evaluate.every > 0 && (is_due(self.evaluate.every, step) || step == self.steps)
+        let is_end = step == 0 || step == self.steps;
+        self.evaluate.every > 0 && (is_due(self.evaluate.every, step) || is_end)
     }
 
     /// Whether the model shows itself after a step: early, while it learns fast, then once in a while, and at the end.
@@ -117,7 +118,8 @@ impl RunPlan {
 
     /// Whether the run is saved after a step, which may be the best so far.
     pub fn saves_after(&self, step: usize, is_best: bool) -> bool {
-        self.save.is_due(step) || step == self.steps || (is_best && self.save.keep_best)
+        let is_end = step == 0 || step == self.steps;
+        self.save.is_due(step) || is_end || (is_best && self.save.keep_best)
     }
 
     /// Bytes of the tensors that a checkpoint holds when so many numbers learn: each with its moments. Of a run that keeps

@@ -69,6 +69,9 @@ pub struct Progress {
     pub units: u64,
     /// Seconds of training so far, in all processes.
     pub seconds: f64,
+    /// Whether held-out data is still to be measured after the last step: it took long, and the run was stopped meanwhile.
+    #[serde(default)]
+    pub is_unmeasured: bool,
     /// The best evaluation so far.
     pub best: Option<Best>,
     /// What the learning rate is multiplied with: halved at each rollback.
@@ -121,6 +124,7 @@ impl TrainState {
             step: 0,
             units: 0,
             seconds: 0.0,
+            is_unmeasured: false,
             best: None,
             rate_factor: 1.0,
             rollbacks: 0,

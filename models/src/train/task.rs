@@ -56,7 +56,13 @@ pub trait Task {
     }
 
     /// Measures held-out data, `batches` of it or all for 0. `None` when there is none.
-    fn evaluate(&mut self, _batches: usize) -> Result<Option<Evaluation>> {
+    ///
+    /// Errors: [`Error::Interrupted`] when it takes long and `goes_on`, asked between batches, says no. The task is as before.
+    fn evaluate(
+        &mut self,
+        _batches: usize,
+        _goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Evaluation>> {
         Ok(None)
     }
 
@@ -65,8 +71,8 @@ pub trait Task {
         None
     }
 
-    /// What is measured only once, when all steps are done, beside what [`Task::evaluate`] measures.
-    fn examine(&mut self) -> Result<Vec<Metric>> {
+    /// What is measured only once, when all steps are done, beside what [`Task::evaluate`] measures. Ends early like that.
+    fn examine(&mut self, _goes_on: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
         Ok(Vec::new())
     }
 

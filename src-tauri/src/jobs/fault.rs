@@ -233,16 +233,20 @@ impl<T: Task> Task for Faulty<T> {
         self.task.loss(tape, batch, targets)
     }
 
-    fn evaluate(&mut self, batches: usize) -> Result<Option<Evaluation>> {
-        self.task.evaluate(batches)
+    fn evaluate(
+        &mut self,
+        batches: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Evaluation>> {
+        self.task.evaluate(batches, goes_on)
     }
 
     fn judged_by(&self) -> Option<&'static str> {
         self.task.judged_by()
     }
 
-    fn examine(&mut self) -> Result<Vec<Metric>> {
-        self.task.examine()
+    fn examine(&mut self, goes_on: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
+        self.task.examine(goes_on)
     }
 
     fn show(&mut self) -> Result<Vec<Exhibit>> {

@@ -112,13 +112,18 @@ impl Task for LanguageTask {
         decoder.loss(Some(tape), &hidden, &batch.targets, targets)
     }
 
-    fn evaluate(&mut self, batches: usize) -> Result<Option<Evaluation>> {
+    fn evaluate(
+        &mut self,
+        batches: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Evaluation>> {
         let Some(held_out) = &self.held_out else {
             return Ok(None);
         };
         let most = if batches == 0 { usize::MAX } else { batches };
         let (mut sum, mut targets) = (0.0, 0);
         for batch in held_out.once().take(most) {
+            goes_on().then_some(()).ok_or(Error::Interrupted)?;
             let (loss, learned) = self.measure(&batch)?;
             sum += loss;
             targets += learned;
@@ -139,7 +144,7 @@ impl Task for LanguageTask {
         }))
     }
 
-    fn examine(&mut self) -> Result<Vec<Metric>> {
+    fn examine(&mut self, _: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
         Ok(examine::right_answers(&self.model, &self.questions)?
             .into_iter()
             .collect())

@@ -197,9 +197,10 @@ impl PuzzleTask {
     }
 
     /// Measures puzzles, and counts what is answered to tasks of ARC.
-    fn measure(&self, indices: &[usize]) -> Result<(Sums, Votes)> {
+    fn measure(&self, indices: &[usize], goes_on: &dyn Fn() -> bool) -> Result<(Sums, Votes)> {
         let (shape, mut sums, mut votes) = (self.puzzles.shape, Sums::default(), Votes::default());
         for some in indices.chunks(self.rows) {
+            goes_on().then_some(()).ok_or(Error::Interrupted)?;
             let rows: Vec<Arc<Row>> = some.iter().map(|it| Arc::new(self.held_out(*it))).collect();
             let (answers, loss) = self.answer(&rows)?;
             sums.loss += loss;
@@ -221,7 +222,11 @@ impl PuzzleTask {
     }
 
     /// Measures so many batches of the puzzles that are measured with during a run, all of them for 0.
-    pub(super) fn evaluate_some(&mut self, batches: usize) -> Result<Option<Evaluation>> {
+    pub(super) fn evaluate_some(
+        &mut self,
+        batches: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Evaluation>> {
         let most = match batches {
             0 => usize::MAX,
             batches => batches.saturating_mul(self.rows),
@@ -232,7 +237,7 @@ impl PuzzleTask {
             is_at_end: false,
             passes: if is_all { PASSES.len() } else { EARLY_PASSES },
         };
-        let (sums, votes) = self.measure(&self.measured[..count])?;
+        let (sums, votes) = self.measure(&self.measured[..count], goes_on)?;
         if sums.puzzles == 0 {
             return Ok(None);
         }
@@ -246,7 +251,7 @@ impl PuzzleTask {
     }
 
     /// Measures what is measured when all steps are done, where that is more than was measured during the run.
-    pub(super) fn evaluate_at_end(&mut self) -> Result<Vec<Metric>> {
+    pub(super) fn evaluate_at_end(&mut self, goes_on: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
         let indices = self.puzzles.measured(self.measured_at_end, self.seed);
         if indices.len() <= self.measured.len() {
             return Ok(Vec::new());
@@ -255,7 +260,7 @@ impl PuzzleTask {
             is_at_end: true,
             passes: PASSES.len(),
         };
-        let (sums, votes) = self.measure(&indices)?;
+        let (sums, votes) = self.measure(&indices, goes_on)?;
         let mut metrics = sums.metrics(self.puzzles.shape, &scope);
         metrics.extend(self.count_votes(votes, &scope));
         Ok(metrics)

@@ -297,16 +297,20 @@ impl Task for PuzzleTask {
         Ok(())
     }
 
-    fn evaluate(&mut self, batches: usize) -> Result<Option<Evaluation>> {
-        self.evaluate_some(batches)
+    fn evaluate(
+        &mut self,
+        batches: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Evaluation>> {
+        self.evaluate_some(batches, goes_on)
     }
 
     fn judged_by(&self) -> Option<&'static str> {
         Some(evaluate::EXACT)
     }
 
-    fn examine(&mut self) -> Result<Vec<Metric>> {
-        self.evaluate_at_end()
+    fn examine(&mut self, goes_on: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
+        self.evaluate_at_end(goes_on)
     }
 
     fn show(&mut self) -> Result<Vec<Exhibit>> {
