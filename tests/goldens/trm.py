@@ -42,6 +42,7 @@ class Config:
     ids: int = 3
     halt: int = 4
     positions: str = "none"
+    causal: bool = False
     eps: float = 1e-5
     theta: float = 1e4
     dtype: torch.dtype = torch.float32
@@ -88,6 +89,8 @@ M = Config(mlp_t=True)
 #: That of the file: as small as widths in steps of 256 allow.
 FILE = Config(mlp_t=False, S=4, V=6, D=8, layers=1, ndim=8, ids=3, positions="rope")
 A = Config(mlp_t=False, positions="rope")
+#: The form for text.
+C = Config(mlp_t=False, positions="rope", causal=True, ndim=0, P=0, halt=1)
 
 
 def formula(config):
@@ -148,6 +151,9 @@ class Model:
         if c.positions == "rope":
             q, k = self.turn(q), self.turn(k)
         scores = torch.einsum("blhe,bmhe->bhlm", q, k) / math.sqrt(width)
+        if c.causal:
+            later = torch.ones(c.L, c.L, dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(later, -math.inf)
         mixed = torch.einsum("bhlm,bmhe->blhe", scores.softmax(-1), v)
         return self.linear(mixed.reshape(len(x), c.L, c.heads * width), name + ".o_proj.weight")
 
@@ -373,6 +379,22 @@ def truncated_normal():
     return {"scale": scale, "standard_deviation": drawn.std().item(), "kurtosis": (drawn**4).mean().item(), "largest": drawn.abs().max().item()}
 
 
+def causal_case(config):
+    """The form for text: each place sees those before it, the loss is the mean softmax cross-entropy of all labels and steps."""
+    model = Model(config)
+    inputs, labels, ids = batch(1, config)
+    state = [model.weights[name].expand(SLOTS, config.L, config.D) for name in ("H_init", "L_init")]
+    losses, logits = [], None
+    for _ in range(config.halt):
+        *state, logits, _ = model.step(*state, inputs, ids)
+        losses.append(F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED))
+    loss = sum(losses) / len(losses)
+    loss.backward()
+    gradients = {name: weight.grad for name, weight in model.learned().items() if weight.grad is not None}
+    assert model.learned().keys() - gradients.keys() == {"q_head.weight", "q_head.bias"}
+    return {"loss": loss.item(), "last_loss": losses[-1].item(), "logits": sampled(logits), "gradients": all_sampled(gradients)}
+
+
 def case(config):
     model, learner, said, gradients, logits = train(config)
     bf16 = replace(config, dtype=torch.bfloat16)
@@ -493,6 +515,10 @@ def main():
         "mlp_t": case(M),
         "attention": case(A),
         "wide": wide_case(),
+        "causal": causal_case(C),
+        "causal_narrow_heads": causal_case(replace(C, heads=3)),
+        "causal_two_steps": causal_case(replace(C, halt=2)),
+        "causal_learned_places": causal_case(replace(C, positions="learned")),
         "exploration": explored_case(),
         "equal_ids": equal_ids_case(),
         "stablemax": stablemax_case(),

@@ -1,7 +1,7 @@
 //! What fits into memory, what would make it fit, and what a trial says of a whole run.
 
 use models::{
-    arch::config::DecoderConfig,
+    arch::network::NetworkConfig,
     device::{DeviceKind, FoundDevice},
     tasks::language::{Language, LanguageFacts, LanguagePlan, request::Preset},
     train::{
@@ -288,7 +288,7 @@ fn trial() -> Trial {
     }
 }
 
-fn tried_plan() -> (TrainPlan<LanguagePlan>, DecoderConfig) {
+fn tried_plan() -> (TrainPlan<LanguagePlan>, NetworkConfig) {
     let mut plan = scratch_plan();
     plan.run.steps = 25;
     plan.run.evaluate.every = 10;
@@ -299,7 +299,7 @@ fn tried_plan() -> (TrainPlan<LanguagePlan>, DecoderConfig) {
 }
 
 /// What a plan takes with other rows.
-fn needed(plan: &TrainPlan<LanguagePlan>, config: &DecoderConfig) -> impl Fn(usize, usize) -> u64 {
+fn needed(plan: &TrainPlan<LanguagePlan>, config: &NetworkConfig) -> impl Fn(usize, usize) -> u64 {
     let (plan, config) = (plan.clone(), config.clone());
     move |rows, length| {
         let mut plan = plan.clone();
@@ -330,7 +330,7 @@ fn on_device(
 
 /// An existing model of that shape.
 fn model_on(kind: DeviceKind, free_bytes: u64) -> Facts<LanguageFacts> {
-    let config = DecoderConfig::from_json(&Json::Object(Preset::Small.config())).unwrap();
+    let config = NetworkConfig::from_json(&Json::Object(Preset::Small.config())).unwrap();
     let mut facts = lora_facts();
     facts.task.model = Some(config);
     on_device(facts, kind, Some(free_bytes))

@@ -8,11 +8,11 @@ use std::{
 
 use candle_core::Device;
 use models::{
-    arch::config::DecoderConfig,
+    arch::network::NetworkConfig,
     checkpoint::{
         folder::ModelFolder,
         keep::Checkpoints,
-        load::{LoadDtypes, decoder_config},
+        load::{LoadDtypes, network_config},
     },
     device::dtype::Dtype,
     generate::{Ended, Generator, sample::SamplingSettings},
@@ -153,7 +153,7 @@ fn an_estimate_counts_the_numbers_that_a_run_has() {
             Some(scratch) => Json::Object(scratch.config.clone()),
             None => ModelFolder::open(&model).unwrap().config,
         };
-        let estimate = Language::estimate(&plan, &DecoderConfig::from_json(&config).unwrap());
+        let estimate = Language::estimate(&plan, &NetworkConfig::from_json(&config).unwrap());
         let (_, task, _) = run(&plan, &folder.path().join(method), Some(1));
         let parameters = task.parameters();
         let counted = [parameters.count(), parameters.trainable_count()];
@@ -168,7 +168,7 @@ fn an_estimate_counts_the_numbers_of_every_family() {
     let mut counted = 0;
     for golden in crate::golden::cases(|name| !name.starts_with("lora")) {
         let model = ModelFolder::open(&golden.folder).unwrap();
-        let config = decoder_config(&model).unwrap();
+        let config = network_config(&model).unwrap();
         let estimate = Language::estimate(&plan, &config);
         let count = model.parameter_count().unwrap();
         assert_eq!(estimate.parameters, count, "{}", golden.name);
@@ -322,7 +322,7 @@ fn what_was_trained_loads_and_writes_as_it_did_in_training() {
         assert!(loaded.chats, "{method}");
         let write = |model: &LanguageModel| {
             let prompt = model.prompt("2 + 3?").unwrap();
-            let mut generator = Generator::new(model.decoder.clone());
+            let mut generator = Generator::new(model.network.clone());
             let mut shown = String::new();
             let mut show = |piece: &str| {
                 shown.push_str(piece);
@@ -379,7 +379,7 @@ fn a_writer_stops_at_once_when_asked_and_reads_nothing_twice() {
     let data = chat_file(folder.path());
     let base = base_model(folder.path(), &data);
     let model = LanguageModel::open(&base, LoadDtypes::F32, &Device::Cpu).unwrap();
-    let mut generator = Generator::new(model.decoder.clone()).avoiding(vec!["rope".to_owned()]);
+    let mut generator = Generator::new(model.network.clone()).avoiding(vec!["rope".to_owned()]);
     let prompt = model.prompt("1 + 1?").unwrap();
     let sampling = SamplingSettings {
         temperature: 1.0,

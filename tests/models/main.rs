@@ -38,6 +38,7 @@ mod template;
 mod tokens;
 mod train;
 mod trm;
+mod trm_causal;
 mod trm_pieces;
 
 /// Counts what the readers of `hostile.rs` take.

@@ -1,7 +1,7 @@
 //! From a request to a plan.
 
 use models::{
-    arch::config::DecoderConfig,
+    arch::network::NetworkConfig,
     device::{self, Checked, DeviceKind, FoundDevice, dtype::Dtype},
     tasks::language::{
         Language, LanguageFacts, LanguagePlan, LanguageRequest,
@@ -352,7 +352,7 @@ pub(crate) fn lora_facts() -> Facts<LanguageFacts> {
         "num_hidden_layers": 30, "num_attention_heads": 9, "max_position_embeddings": 2048,
     });
     facts(LanguageFacts {
-        model: DecoderConfig::from_json(&shape).ok(),
+        model: NetworkConfig::from_json(&shape).ok(),
         data: DataFacts {
             read_as: "messages".to_owned(),
             chat: true,

@@ -224,7 +224,7 @@ pub(crate) fn flat(tensor: &Tensor) -> Vec<f64> {
 
 /// Every so many-th number of a tensor, and its norm, within a share of its largest.
 #[track_caller]
-fn sampled(name: &str, tensor: &Tensor, expected: &Json, tolerance: f64) {
+pub(crate) fn sampled(name: &str, tensor: &Tensor, expected: &Json, tolerance: f64) {
     let (all, values) = (flat(tensor), numbers(&expected["values"]));
     close(
         name,

@@ -75,6 +75,23 @@ impl<'a> Input<'a> {
             documents: None,
         }
     }
+
+    /// t: the tokens of a row, all of which are among so many that the model knows.
+    pub(super) fn row_length(&self, known: usize) -> Result<usize> {
+        let Self { tokens, rows, .. } = self;
+        if *rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(*rows) {
+            return Err(Error::Data(format!(
+                "{} tokens don’t divide into {rows} rows",
+                tokens.len()
+            )));
+        }
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= known) {
+            return Err(Error::Data(format!(
+                "token {token} is not one of the model’s {known}"
+            )));
+        }
+        Ok(tokens.len() / rows)
+    }
 }
 
 /// One layer.
@@ -327,22 +344,7 @@ impl Decoder {
             positions,
             documents,
         } = input;
-        if rows == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(rows) {
-            return Err(Error::Data(format!(
-                "{} tokens don’t divide into {rows} rows",
-                tokens.len()
-            )));
-        }
-        if let Some(token) = tokens
-            .iter()
-            .find(|token| **token as usize >= self.config.vocab_size)
-        {
-            let known = self.config.vocab_size;
-            return Err(Error::Data(format!(
-                "token {token} is not one of the model’s {known}"
-            )));
-        }
-        let length = tokens.len() / rows;
+        let length = input.row_length(self.config.vocab_size)?;
         if self.becomes_long(past, length) {
             let problem = format!(
                 "{length} tokens after {past} make the text so long that all of it turns by other angles; read it from its start"

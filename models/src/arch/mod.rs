@@ -12,6 +12,7 @@ pub mod initial;
 pub mod kv_cache;
 mod layers;
 pub mod lora;
+pub mod network;
 pub mod sites;
 mod size;
 pub mod trm;

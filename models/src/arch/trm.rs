@@ -8,31 +8,36 @@
 //!
 //! Letters in shapes: b puzzles, s cells, p places before them, l = p + s, d width, v symbols, h heads, e width of a head.
 //!
+//! `causal` is the form of it that reads from left to right, for text.
+//!
 //! Deliberately absent: when thinking ends, and what is learned from it (`tasks::puzzle`).
 
+mod blocks;
+mod causal;
 mod config;
 
 use candle_core::{D, DType, Device, Tensor};
 
-use self::config::weight;
+use self::blocks::{Ones, Places, Stack, named};
 use super::{WeightRequest, Weights};
 use crate::{
-    Error, Result,
+    Result,
     ops::{
-        attention::{Scoring, Spans, attention},
+        attention::Spans,
         classify::{classify, probabilities, yes_or_no},
-        elementwise::{add, convert, join, narrow, pad, reshape, scale, transpose},
+        elementwise::{add, convert, join, narrow, pad, reshape, scale},
         embedding::embedding,
-        gated::{Activation, gated},
         linear::linear,
-        norm::rms_norm,
-        rope::{Rope, RopeScaling, Rotation, rope},
+        rope::{Rope, RopeScaling, Rotation},
     },
     parameters::{Parameter, Parameters},
     tape::{Tape, Value},
 };
 
-pub use self::config::{Positions, TrmConfig};
+pub use self::{
+    causal::{CausalTrm, CausalTrmConfig, MODEL_TYPE, unread},
+    config::{Positions, TrmConfig},
+};
 pub use crate::ops::classify::Squash;
 
 /// The table of learned vectors, one for each puzzle.
@@ -124,31 +129,7 @@ pub struct Trm {
     cycles: Option<Cycles>,
     /// The turns of all places, where blocks know places so.
     rotation: Option<Rotation>,
-    /// Ones for the norm, which has no weight: [d] and [l].
-    ones: [Value; 2],
-}
-
-/// The weights of a step, in the dtype that is computed in: converted once, however often a step uses them.
-struct Bound {
-    blocks: Vec<Block>,
-    spans: Spans,
-}
-
-struct Block {
-    mix: Mix,
-    mlp: Gate,
-}
-
-enum Mix {
-    /// Queries, keys, values, output.
-    Attention([Value; 4]),
-    Sequence(Gate),
-}
-
-struct Gate {
-    gate: Value,
-    up: Value,
-    down: Value,
+    ones: Ones,
 }
 
 impl Trm {
@@ -177,9 +158,6 @@ impl Trm {
                 _ => parameter,
             });
         }
-        let ones = |width| -> Result<Value> {
-            Ok(Value::constant(Tensor::ones(width, DType::F32, device)?))
-        };
         let turns = config.pos_encodings == Positions::Rope && !config.mlp_t;
         let rotation = turns.then(|| {
             let all: Vec<u32> = (0..config.places() as u32).collect();
@@ -188,7 +166,7 @@ impl Trm {
         });
         Ok(Self {
             rotation: rotation.transpose()?,
-            ones: [ones(config.hidden_size)?, ones(config.places())?],
+            ones: Ones::new(&config, device)?,
             cycles: None,
             config,
             parameters,
@@ -258,29 +236,33 @@ impl Trm {
 
     /// One step of thinking about x [b, l, d]. Only the last cycle is on the tape.
     pub fn think(&self, tape: Option<&Tape>, state: &State, x: &Value) -> Result<Thought> {
-        let bound = self.bind(tape, x.tensor().dim(0)?)?;
-        let silent = bound.constant();
+        let config = &self.config;
+        let stack = Stack::bind(config, &self.parameters, &self.ones, self.dtype, tape)?;
+        let silent = stack.constant();
+        let places = Places {
+            spans: Spans::full(x.tensor().dim(0)?, config.places()),
+            rotation: self.rotation.clone(),
+        };
         let constant_x = Value::constant(x.tensor().clone());
         let mut answer = Value::constant(state.answer.clone());
         let mut thoughts = Value::constant(state.thoughts.clone());
         let own = Cycles {
-            answer: self.config.h_cycles,
-            thought: self.config.l_cycles,
+            answer: config.h_cycles,
+            thought: config.l_cycles,
         };
         let cycles = self.cycles.unwrap_or(own);
         for cycle in 1..=cycles.answer {
             let is_last = cycle == cycles.answer;
-            let (bound, x) = match is_last {
-                true => (&bound, x),
+            let (stack, x) = match is_last {
+                true => (&stack, x),
                 false => (&silent, &constant_x),
             };
             for _ in 0..cycles.thought {
                 let beside = add(&answer, x)?;
-                thoughts = self.improve(bound, &thoughts, &beside)?;
+                thoughts = stack.improve(&thoughts, &beside, &places)?;
             }
-            answer = self.improve(bound, &answer, &thoughts)?;
+            answer = stack.improve(&answer, &thoughts, &places)?;
         }
-        let config = &self.config;
         let cells = narrow(&answer, 1, config.puzzle_places(), config.seq_len)?;
         let head = convert(&self.weight(HEAD, tape)?, self.dtype)?;
         let first = narrow(&answer, 1, 0, 1)?;
@@ -302,117 +284,7 @@ impl Trm {
         })
     }
 
-    /// f(state + beside).
-    fn improve(&self, bound: &Bound, state: &Value, beside: &Value) -> Result<Value> {
-        let [by_width, by_length] = &self.ones;
-        let epsilon = self.config.rms_norm_eps;
-        let mut x = add(state, beside)?;
-        for block in &bound.blocks {
-            x = match &block.mix {
-                Mix::Attention(weights) => {
-                    let y = self.attend(&x, weights, bound)?;
-                    rms_norm(&add(&x, &y)?, by_width, 0.0, epsilon)?
-                }
-                Mix::Sequence(weights) => {
-                    let y = transpose(&x)?;
-                    let y = rms_norm(&add(&y, &weights.apply(&y)?)?, by_length, 0.0, epsilon)?;
-                    transpose(&y)?
-                }
-            };
-            x = rms_norm(&add(&x, &block.mlp.apply(&x)?)?, by_width, 0.0, epsilon)?;
-        }
-        Ok(x)
-    }
-
-    fn attend(&self, x: &Value, [q, k, v, output]: &[Value; 4], bound: &Bound) -> Result<Value> {
-        let (rows, places, _) = x.tensor().dims3()?;
-        let (heads, width) = (self.config.num_heads, self.config.head_width());
-        let project = |weight: &Value, turns: bool| {
-            let y = reshape(&linear(x, weight, None)?, &[rows, places, heads, width])?;
-            match &self.rotation {
-                Some(rotation) if turns => rope(&y, rotation),
-                _ => Ok(y),
-            }
-        };
-        let scoring = Scoring {
-            scale: 1.0 / (width as f64).sqrt(),
-            soft_cap: None,
-        };
-        let (q, k, v) = (project(q, true)?, project(k, true)?, project(v, false)?);
-        let y = attention(&q, &k, &v, &bound.spans, scoring)?;
-        linear(&reshape(&y, &[rows, places, heads * width])?, output, None)
-    }
-
-    fn bind(&self, tape: Option<&Tape>, rows: usize) -> Result<Bound> {
-        let config = &self.config;
-        let places = config.places();
-        let get = |layer, part, name| {
-            convert(&self.weight(&weight(layer, part, name), tape)?, self.dtype)
-        };
-        let gate = |layer, part| -> Result<Gate> {
-            let both = get(layer, part, "gate_up_proj")?;
-            let inner = both.tensor().dim(0)? / 2;
-            Ok(Gate {
-                gate: narrow(&both, 0, 0, inner)?,
-                up: narrow(&both, 0, inner, inner)?,
-                down: get(layer, part, "down_proj")?,
-            })
-        };
-        let block = |layer| -> Result<Block> {
-            let mix = match config.mlp_t {
-                true => Mix::Sequence(gate(layer, "mlp_t")?),
-                false => {
-                    let all = get(layer, "self_attn", "qkv_proj")?;
-                    let width = all.tensor().dim(0)? / 3;
-                    let part = |at: usize| narrow(&all, 0, at * width, width);
-                    let output = get(layer, "self_attn", "o_proj")?;
-                    Mix::Attention([part(0)?, part(1)?, part(2)?, output])
-                }
-            };
-            Ok(Block {
-                mix,
-                mlp: gate(layer, "mlp")?,
-            })
-        };
-        Ok(Bound {
-            blocks: (0..config.l_layers).map(block).collect::<Result<_>>()?,
-            spans: Spans::full(rows, places),
-        })
-    }
-
     fn weight(&self, name: &str, tape: Option<&Tape>) -> Result<Value> {
-        let missing = || Error::Data(format!("`{name}` is missing from the model"));
-        Ok(self.parameters.get(name).ok_or_else(missing)?.on(tape))
-    }
-}
-
-impl Bound {
-    /// The same weights, of which nobody wants a gradient.
-    fn constant(&self) -> Self {
-        let of = |value: &Value| Value::constant(value.tensor().clone());
-        let gate = |it: &Gate| Gate {
-            gate: of(&it.gate),
-            up: of(&it.up),
-            down: of(&it.down),
-        };
-        let block = |it: &Block| Block {
-            mix: match &it.mix {
-                Mix::Attention(weights) => Mix::Attention(weights.each_ref().map(of)),
-                Mix::Sequence(weights) => Mix::Sequence(gate(weights)),
-            },
-            mlp: gate(&it.mlp),
-        };
-        Self {
-            blocks: self.blocks.iter().map(block).collect(),
-            spans: self.spans.clone(),
-        }
-    }
-}
-
-impl Gate {
-    /// SwiGLU: W_down (silu(W_gate x) ⊙ W_up x).
-    fn apply(&self, x: &Value) -> Result<Value> {
-        let (gate, up) = (linear(x, &self.gate, None)?, linear(x, &self.up, None)?);
-        linear(&gated(&gate, &up, Activation::Silu)?, &self.down, None)
+        named(&self.parameters, name, tape)
     }
 }

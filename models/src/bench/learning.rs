@@ -11,9 +11,9 @@ use super::{
 use crate::{
     Error, Result,
     arch::{
-        config::DecoderConfig,
-        decoder::{Decoder, Input},
+        decoder::Input,
         lora,
+        network::{Network, NetworkConfig},
     },
     device::{Checked, DeviceKind, defaults::device_defaults, dtype::Dtype},
     parameters::Parameters,
@@ -89,7 +89,7 @@ fn learn(case: &BenchCase, place: &BenchDevice, method: Method) -> Result<Work> 
         None => case.size.shape_name().to_owned(),
     };
     let operations = estimate.operations / plan.run.steps as f64;
-    let decoder = decoder(&plan, config, place)?;
+    let network = network(&plan, config, place)?;
     Ok(Work {
         step: StepWork {
             amount: (rows * length) as f64,
@@ -100,7 +100,7 @@ fn learn(case: &BenchCase, place: &BenchDevice, method: Method) -> Result<Work> 
         config: format!("{shape}, {rows} x {length} tokens"),
         steps: Box::new(move |clock| {
             let mut task = RandomTokens {
-                decoder,
+                network,
                 random: Random::for_purpose(1, "tokens"),
                 plan: plan.clone(),
             };
@@ -178,10 +178,10 @@ fn random_text(length: usize) -> LanguageFacts {
     }
 }
 
-fn shape(case: &BenchCase, plan: &TrainPlan<LanguagePlan>) -> Result<DecoderConfig> {
+fn shape(case: &BenchCase, plan: &TrainPlan<LanguagePlan>) -> Result<NetworkConfig> {
     match &plan.task.scratch {
         Some(scratch) => scratch.shape(),
-        None => case.size.config(),
+        None => case.size.config().map(NetworkConfig::Decoder),
     }
 }
 
@@ -199,11 +199,11 @@ pub(super) fn refuse_what_does_not_fit(needed: u64, place: &BenchDevice) -> Resu
     )))
 }
 
-fn decoder(
+fn network(
     plan: &TrainPlan<LanguagePlan>,
-    config: DecoderConfig,
+    config: NetworkConfig,
     place: &BenchDevice,
-) -> Result<Decoder> {
+) -> Result<Network> {
     let stored: DType = match plan.task.method {
         Method::Lora => plan.run.dtype.storage.into(),
         Method::Full | Method::Scratch => DType::F32,
@@ -214,17 +214,17 @@ fn decoder(
     };
     let learns = plan.task.method != Method::Lora;
     let compute = plan.run.dtype.compute.into();
-    let mut decoder = Decoder::new(config, &mut weights, learns, compute, &place.device)?;
+    let mut network = Network::new(config, &mut weights, learns, compute, &place.device)?;
     if let Some(lora) = &plan.task.lora {
         weights.dtype = DType::F32;
-        lora::attach(&mut decoder, &lora.config(), &mut weights)?;
+        lora::attach(network.decoder_mut()?, &lora.config(), &mut weights)?;
     }
-    Ok(decoder)
+    Ok(network)
 }
 
 /// A task whose data is noise. Nothing of it is evaluated, saved or continued.
 struct RandomTokens {
-    decoder: Decoder,
+    network: Network,
     random: Random,
     plan: TrainPlan<LanguagePlan>,
 }
@@ -234,12 +234,12 @@ impl Task for RandomTokens {
     type Batch = (Vec<u32>, Vec<u32>);
 
     fn parameters(&self) -> &Parameters {
-        self.decoder.parameters()
+        self.network.parameters()
     }
 
     fn next_batch(&mut self) -> Result<Self::Batch> {
         let count = self.plan.run.batch.rows * self.plan.run.batch.length;
-        let known = self.decoder.config().vocab_size;
+        let known = self.network.vocab_size();
         let mut draw = || -> Vec<u32> {
             let numbers = (0..count).map(|_| self.random.below(known));
             numbers.map(|it| it as u32).collect()
@@ -257,10 +257,9 @@ impl Task for RandomTokens {
     fn loss(&mut self, tape: &Tape, (tokens, targets): &Self::Batch, count: f64) -> Result<Value> {
         let run = &self.plan.run;
         let input = Input::new(tokens, run.batch.rows);
-        let hidden = self
-            .decoder
-            .hidden(Some(tape), input, None, run.gradient_checkpointing)?;
-        self.decoder.loss(Some(tape), &hidden, targets, count)
+        let again = run.gradient_checkpointing;
+        self.network
+            .learning_loss(tape, input, targets, count, again)
     }
 
     fn evaluate(&mut self, _: usize, _: &dyn Fn() -> bool) -> Result<Option<Evaluation>> {

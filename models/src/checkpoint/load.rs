@@ -10,7 +10,13 @@ use safetensors::tensor::TensorView;
 
 use crate::{
     Error, Result,
-    arch::{WeightRequest, Weights, config::DecoderConfig, decoder::Decoder},
+    arch::{
+        WeightRequest, Weights,
+        config::DecoderConfig,
+        decoder::Decoder,
+        network::{Network, NetworkConfig, is_recursive},
+        trm::{CausalTrm, CausalTrmConfig},
+    },
     checkpoint::folder::{self, ModelFolder},
     figures::counted,
 };
@@ -225,6 +231,34 @@ pub fn load_decoder(
     weights
         .check_all_taken(|name| (tied && name == HEAD) || name.ends_with("rotary_emb.inv_freq"))?;
     Ok(decoder)
+}
+
+/// What the config in `folder` describes, whichever architecture it is of. See [`decoder_config`].
+pub fn network_config(folder: &ModelFolder) -> Result<NetworkConfig> {
+    if !folder.config.as_object().is_some_and(is_recursive) {
+        return decoder_config(folder).map(NetworkConfig::Decoder);
+    }
+    // What was cut off is said in our words, before a library meets it.
+    folder.parameter_count()?;
+    NetworkConfig::from_json(&folder.config)
+}
+
+/// Loads the network in `folder`. Missing, extra and misshapen tensors are errors that name them.
+pub fn load_network(
+    folder: &ModelFolder,
+    dtypes: LoadDtypes,
+    trainable: bool,
+    device: &Device,
+) -> Result<Network> {
+    if !folder.config.as_object().is_some_and(is_recursive) {
+        return load_decoder(folder, dtypes, trainable, device).map(Network::Decoder);
+    }
+    let config = CausalTrmConfig::from_json(&folder.config)?;
+    let (files, path) = (&folder.weight_files, folder.path.clone());
+    let mut weights = StoredWeights::open(files, path, dtypes.storage, device)?;
+    let model = CausalTrm::new(config, &mut weights, trainable, dtypes.compute, device)?;
+    weights.check_all_taken(|_| false)?;
+    Ok(Network::Recursive(model))
 }
 
 #[cfg(test)]

@@ -12,7 +12,11 @@ use super::{
     folder::{CONFIG, WEIGHTS},
     save::{write_file, write_safetensors},
 };
-use crate::{Error, Result, arch::decoder::Decoder};
+use crate::{
+    Error, Result,
+    arch::{decoder::Decoder, network::Network},
+    parameters::Parameters,
+};
 
 /// Writes the weights, and `config.json` so that every version reads the same from it, into an existing folder.
 ///
@@ -24,17 +28,32 @@ pub fn save_model(decoder: &Decoder, config: &Json, folder: &Path) -> Result<()>
             "the model can’t be written whole: {quantized} of its weights are in quantized blocks; save its adapter"
         )));
     }
-    let weights = decoder.parameters().iter();
-    let tensors: BTreeMap<String, Tensor> = weights
-        .map(|it| (it.name().to_owned(), it.tensor()))
-        .collect();
-    // transformers refuses files that don't say what framework they are for.
-    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    write_safetensors(&folder.join(WEIGHTS), &tensors, metadata)?;
+    write_weights(decoder.parameters(), folder)?;
     let mut config = for_every_version(config);
     // A checkpoint can have a head of its own although its config says otherwise.
     config["tie_word_embeddings"] = json!(decoder.config().tie_word_embeddings);
     write_file(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
+}
+
+/// Writes a network of any architecture. See [`save_model`].
+pub fn save_network(network: &Network, config: &Json, folder: &Path) -> Result<()> {
+    match network {
+        Network::Decoder(decoder) => save_model(decoder, config, folder),
+        Network::Recursive(model) => {
+            write_weights(model.parameters(), folder)?;
+            write_file(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
+        }
+    }
+}
+
+fn write_weights(parameters: &Parameters, folder: &Path) -> Result<()> {
+    let tensors: BTreeMap<String, Tensor> = parameters
+        .iter()
+        .map(|it| (it.name().to_owned(), it.tensor()))
+        .collect();
+    // transformers refuses files that don't say what framework they are for.
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    write_safetensors(&folder.join(WEIGHTS), &tensors, metadata)
 }
 
 /// The config with rotary positions where transformers 4 looks for them too.

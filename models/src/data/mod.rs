@@ -24,6 +24,7 @@ pub mod first_rows;
 pub mod format;
 mod jinja;
 pub mod loader;
+pub mod marks;
 pub mod not_text;
 pub mod outline;
 pub mod pack;

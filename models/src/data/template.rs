@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     jinja::{Failure, Template},
+    marks::Marks,
     row::{Message, Role},
-    tokenizer::{TURN_END, TURN_START, Tokenizer},
+    tokenizer::Tokenizer,
 };
 use crate::{Error, Result, limits, on_a_deep_stack};
 
@@ -34,6 +35,8 @@ pub enum TemplateOrigin {
     TokenizerConfig,
     /// None there: [`CHAT_ML`].
     ChatMl,
+    /// None there, but the vocabulary has the marks of another way to write conversations.
+    Marks,
 }
 
 /// A chat template, ready to render.
@@ -80,7 +83,7 @@ const MARK_END: &str = "\u{F0001}\u{FFFFD}\u{F0000}";
 
 impl ChatTemplate {
     /// The template of a checkpoint, found as transformers does: `chat_template.jinja` before
-    /// `tokenizer_config.json`; of a named list, the one called `default`. Without one: ChatML.
+    /// `tokenizer_config.json`; of a named list, the one called `default`. Without one: that of the marks in the vocabulary, or ChatML.
     pub fn of(tokenizer: &Tokenizer) -> Result<Self> {
         let named = tokenizer.templates()?;
         let default = named.iter().find(|(name, _)| name == "default");
@@ -100,17 +103,22 @@ impl ChatTemplate {
                 };
                 (source.as_str(), TemplateOrigin::TokenizerConfig, reason)
             }
-            _ => {
-                let mut marks = [TURN_START, TURN_END].iter();
-                let spelled = match marks.all(|it| tokenizer.token_id(it).is_some()) {
-                    true => "",
-                    false => {
-                        ", whose marks its vocabulary lacks: they are spelled in ordinary tokens"
-                    }
-                };
-                let reason = format!("ChatML (default){spelled}");
-                (CHAT_ML, TemplateOrigin::ChatMl, reason)
-            }
+            _ => match Marks::of(tokenizer) {
+                Some(marks @ Marks::Pairs) => {
+                    let reason = "pairs of marks, which its vocabulary has".to_owned();
+                    (marks.template(), TemplateOrigin::Marks, reason)
+                }
+                known => {
+                    let spelled = match known.is_some() {
+                        true => "",
+                        false => {
+                            ", whose marks its vocabulary lacks: they are spelled in ordinary tokens"
+                        }
+                    };
+                    let reason = format!("ChatML (default){spelled}");
+                    (CHAT_ML, TemplateOrigin::ChatMl, reason)
+                }
+            },
         };
         Self::compile_safely(source, tokenizer, origin, &reason)
     }

@@ -17,6 +17,7 @@ use tokenizers::{
     pre_tokenizers::{byte_level::ByteLevel, digits::Digits, sequence::Sequence},
 };
 
+use super::marks::Marks;
 use crate::{Error, Result, limits};
 
 mod library;
@@ -33,9 +34,6 @@ pub const END_OF_TEXT: &str = "<|endoftext|>";
 pub const TURN_START: &str = "<|im_start|>";
 /// ChatML's token at the end of a turn.
 pub const TURN_END: &str = "<|im_end|>";
-
-/// The smallest vocabulary that can be trained: every byte, and the three special tokens.
-pub const SMALLEST_VOCABULARY: usize = 256 + 3;
 
 /// The longest word that a new tokenizer learns from in one piece. Longer ones, as in DNA or base64, are no words.
 const MAX_WORD_BYTES: usize = 1000;
@@ -131,13 +129,24 @@ impl Tokenizer {
     /// Trains a byte-level BPE on texts: any text can be encoded, digits stand alone, and ChatML's tokens are in it.
     ///
     /// The same texts and size give the same tokenizer, in any order of the texts. With little text the vocabulary
-    /// can end up smaller than asked. `vocabulary_size` counts everything and is at least [`SMALLEST_VOCABULARY`].
+    /// can end up smaller than asked. `vocabulary_size` counts everything and is at least [`Marks::smallest_vocabulary`].
     pub fn train<'a>(texts: impl Iterator<Item = &'a str>, vocabulary_size: usize) -> Result<Self> {
-        if vocabulary_size < SMALLEST_VOCABULARY {
+        Self::train_with(texts, vocabulary_size, Marks::default())
+    }
+
+    /// The same with other tokens for the turns of a conversation.
+    pub fn train_with<'a>(
+        texts: impl Iterator<Item = &'a str>,
+        vocabulary_size: usize,
+        marks: Marks,
+    ) -> Result<Self> {
+        let smallest = marks.smallest_vocabulary();
+        if vocabulary_size < smallest {
             return Err(Error::setting(
                 "scratch.vocab_size",
                 format!(
-                    "is {vocabulary_size}, and {SMALLEST_VOCABULARY} is the smallest: 256 bytes and 3 special tokens"
+                    "is {vocabulary_size}, and {smallest} is the smallest: 256 bytes and {} special tokens",
+                    marks.tokens().len()
                 ),
             ));
         }
@@ -153,15 +162,15 @@ impl Tokenizer {
         ])));
         library.with_decoder(Some(byte_level()));
         library.with_post_processor(Some(byte_level()));
-        let special =
-            [END_OF_TEXT, TURN_START, TURN_END].map(|token| AddedToken::from(token, true));
+        let special = marks.tokens().iter();
+        let special = special.map(|&token| AddedToken::from(token, true));
         let mut trainer = TrainerWrapper::BpeTrainer(
             BpeTrainerBuilder::new()
                 .vocab_size(vocabulary_size)
                 .min_frequency(2)
                 .show_progress(false)
                 .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
-                .special_tokens(special.to_vec())
+                .special_tokens(special.collect())
                 .build(),
         );
         let pieces: Vec<&str> = texts.flat_map(lines_cut).flat_map(words_cut).collect();
@@ -173,7 +182,7 @@ impl Tokenizer {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "clean_up_tokenization_spaces": false,
             "eos_token": END_OF_TEXT,
-            "pad_token": END_OF_TEXT,
+            "pad_token": marks.pad(),
         });
         let companions = BTreeMap::from([(COMPANIONS[0].to_owned(), format!("{config:#}\n"))]);
         let mut tokenizer = Self::assemble(library, companions);
@@ -181,10 +190,10 @@ impl Tokenizer {
         tokenizer.special = SpecialTokens {
             begin: None,
             end,
-            pad: end.unwrap_or(0),
+            pad: tokenizer.token_id(marks.pad()).unwrap_or(0),
             stop: end
                 .into_iter()
-                .chain(tokenizer.token_id(TURN_END))
+                .chain(tokenizer.token_id(marks.turn_end()))
                 .collect(),
         };
         Ok(tokenizer)

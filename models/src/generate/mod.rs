@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    arch::{decoder::Decoder, kv_cache::KvCache},
+    arch::{kv_cache::KvCache, network::Network},
     data::tokenizer::Tokenizer,
     ops::kernels,
 };
@@ -82,7 +82,7 @@ impl Answer {
 
 /// A model that writes, with what it has read so far.
 pub struct Generator {
-    decoder: Decoder,
+    network: Network,
     cache: KvCache,
     avoid_kernels: Vec<String>,
 }
@@ -99,10 +99,10 @@ impl Default for Limits {
 
 impl Generator {
     /// A writer that has read nothing.
-    pub fn new(decoder: Decoder) -> Self {
+    pub fn new(network: Network) -> Self {
         Self {
-            cache: decoder.new_cache(),
-            decoder,
+            cache: network.new_cache(),
+            network,
             avoid_kernels: Vec::new(),
         }
     }
@@ -116,8 +116,8 @@ impl Generator {
     }
 
     /// The model.
-    pub fn decoder(&self) -> &Decoder {
-        &self.decoder
+    pub fn network(&self) -> &Network {
+        &self.network
     }
 
     /// Continues `prompt`. `show` gets each piece of text as soon as it is certain, and can break to stop at once. It is
@@ -197,7 +197,7 @@ impl Generator {
 
     /// The model's context, if the prompt leaves room in it.
     fn check_length(&self, prompt: &[u32]) -> Result<usize> {
-        let context = self.decoder.config().max_position_embeddings;
+        let context = self.network.context();
         if prompt.is_empty() || prompt.len() >= context {
             let (tokens, most) = (prompt.len(), context - 1);
             let problem =
@@ -217,8 +217,8 @@ impl Generator {
         // A text that is long for the model turns by other angles from its first token on: it is read in one pass, and
         // what was read while it was shorter is of no use, as is what was read of a long one for a shorter one.
         let read = self.cache.read();
-        let is_long = self.decoder.is_long(prompt.len());
-        let is_alike = is_long == self.decoder.is_long(read.len());
+        let is_long = self.network.is_long(prompt.len());
+        let is_alike = is_long == self.network.is_long(read.len());
         let common = read
             .iter()
             .zip(prompt)
@@ -244,7 +244,7 @@ impl Generator {
 
     /// Reads tokens and returns the scores [v] after the last.
     fn step(&mut self, tokens: &[u32]) -> Result<candle_core::Tensor> {
-        self.decoder.next_logits(tokens, &mut self.cache)
+        self.network.next_logits(tokens, &mut self.cache)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
 
 pub mod fields;
 pub mod language;
+pub mod overrides;
 pub mod puzzle;
 pub mod starter;
 

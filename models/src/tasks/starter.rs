@@ -202,7 +202,7 @@ pub fn examine(
     let limits = model.limits(LONGEST_ANSWER_TOKENS);
     let mut examination = Examination::default();
     // One writer: the beginning of every prompt is the same and is read once.
-    let mut generator = Generator::new(model.decoder.clone());
+    let mut generator = Generator::new(model.network.clone());
     for exchange in questions {
         let prompt = model.prompt(&exchange.question)?;
         let mut go_on = |_: &str| ControlFlow::Continue(());

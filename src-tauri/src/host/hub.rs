@@ -6,7 +6,7 @@ pub(crate) mod view;
 use std::path::{Path, PathBuf};
 
 use models::{
-    arch::config::DecoderConfig,
+    arch::network::NetworkConfig,
     checkpoint::{
         adapter::ADAPTER_CONFIG,
         folder::{CONFIG, ModelFolder, read_json},
@@ -85,7 +85,7 @@ impl Host {
         let mut needed = repository.needed().into_iter();
         let has_weights = needed.any(|file| file.path.ends_with(".safetensors"));
         let config = repository.config.as_ref();
-        let read = config.map(|json| (json, DecoderConfig::from_json(json)));
+        let read = config.map(|json| (json, NetworkConfig::from_json(json)));
         let architecture = read
             .as_ref()
             .and_then(|(json, _)| json.get("model_type")?.as_str());
@@ -98,7 +98,7 @@ impl Host {
             None => uses.notes.push("It has no config.json, which says what a model is.".to_owned()),
             Some((_, Err(error))) => uses.notes.push(format!("Anneal can’t compute it: {error}.")),
             Some((_, Ok(config))) => {
-                uses.context = Some(config.max_position_embeddings);
+                uses.context = Some(config.context());
                 uses.can_train = has_weights && has_file("tokenizer.json");
                 uses.can_talk = uses.can_train;
                 uses.fits = self.fits(&config);
@@ -122,7 +122,7 @@ impl Host {
     }
 
     /// What talking and training would take. A use that can't be planned for is left out.
-    fn fits(&self, config: &DecoderConfig) -> Vec<Fit> {
+    fn fits(&self, config: &NetworkConfig) -> Vec<Fit> {
         let request = DeviceRequest {
             device: self.settings().device,
             strict: false,
@@ -155,21 +155,21 @@ pub(super) fn talk_bytes_in(folder: &Path, choice: &Choice) -> Option<u64> {
         false => folder.to_owned(),
     };
     let config = read_json(&base.join(CONFIG), "read the model’s config").ok()?;
-    let config = DecoderConfig::from_json(&config).ok()?;
+    let config = NetworkConfig::from_json(&config).ok()?;
     talk_bytes(&config, choice).ok()
 }
 
-fn talk_bytes(config: &DecoderConfig, choice: &Choice) -> Result<u64> {
+fn talk_bytes(config: &NetworkConfig, choice: &Choice) -> Result<u64> {
     let class = DeviceClass::of(&choice.device, false);
     let storage = choose_dtype(class, Role::Storage, None, &[], false)?.dtype;
     let compute = choose_dtype(class, Role::Compute, None, &[], false)?.dtype;
-    let tokens = TALK_TOKENS.min(config.max_position_embeddings);
+    let tokens = TALK_TOKENS.min(config.context());
     let device = choice.device.requested();
     Ok(inference_bytes(config, storage, compute, tokens, device))
 }
 
 /// What a run takes that is planned as if nothing were asked for.
-fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Result<u64> {
+fn training_bytes(config: &NetworkConfig, method: Method, choice: &Choice) -> Result<u64> {
     let (rows, length) = USUAL;
     let mut task = LanguageRequest {
         model: Some(PathBuf::from("model")),
@@ -190,7 +190,7 @@ fn training_bytes(config: &DecoderConfig, method: Method, choice: &Choice) -> Re
             length_longest: length,
             longer: Vec::new(),
         },
-        vocab_size: config.vocab_size,
+        vocab_size: config.vocab_size(),
     };
     let facts = Facts {
         task: facts,

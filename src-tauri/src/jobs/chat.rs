@@ -30,7 +30,7 @@ impl Chat {
     pub(crate) fn open(folder: &Path, device: &Choice, checked: &Checked) -> Result<Self> {
         let model = open_model(folder, device, checked)?;
         Ok(Self {
-            generator: Generator::new(model.decoder.clone()).avoiding(checked.composed.clone()),
+            generator: Generator::new(model.network.clone()).avoiding(checked.composed.clone()),
             model,
             warnings: device.warnings.clone(),
         })
@@ -48,7 +48,7 @@ impl Chat {
 
     /// The longest text it reads, in tokens.
     pub(crate) fn context(&self) -> usize {
-        self.model.decoder.config().max_position_embeddings
+        self.model.network.context()
     }
 
     /// Answers or continues. `show` gets each piece as soon as it is certain, and can break to stop at once.

@@ -11,10 +11,14 @@ use super::{
 };
 use crate::{
     Error, Result,
-    arch::{config::DecoderConfig, decoder::Decoder, initial::InitialWeights, lora},
+    arch::{
+        initial::InitialWeights,
+        lora,
+        network::{Network, NetworkConfig},
+    },
     checkpoint::{
         folder::ModelFolder,
-        load::{LoadDtypes, load_decoder},
+        load::{LoadDtypes, load_network},
     },
     data::tokenizer::TOKENIZER,
     train::plan::TrainPlan,
@@ -25,14 +29,11 @@ impl LanguageTask {
     pub fn new(plan: &TrainPlan<LanguagePlan>, text: Text, device: &Device) -> Result<Self> {
         let train = text.batches(plan)?;
         let (held_out, characters_per_target) = text.held_out_batches(plan)?.unzip();
-        let (decoder, saved_as) = decoder(plan, &text, device)?;
-        let context = decoder.config().max_position_embeddings;
+        let (network, saved_as) = network(plan, &text, device)?;
+        let context = network.context();
         let held_out_prompts = text.held_out_prompts(context);
         let questions = text.questions(context);
-        let (known, used) = (
-            decoder.config().vocab_size,
-            text.tokenizer.vocabulary_size(),
-        );
+        let (known, used) = (network.vocab_size(), text.tokenizer.vocabulary_size());
         if used > known {
             let problem = format!("has {used} tokens, and the model knows {known}");
             // An existing model brings its tokenizer with it.
@@ -49,7 +50,7 @@ impl LanguageTask {
         } = text;
         Ok(Self {
             model: LanguageModel {
-                decoder,
+                network,
                 saved_as,
                 tokenizer,
                 template,
@@ -68,11 +69,11 @@ impl LanguageTask {
 }
 
 /// The network a plan names, before its first step, and what of it will be saved.
-fn decoder(
+fn network(
     plan: &TrainPlan<LanguagePlan>,
     text: &Text,
     device: &Device,
-) -> Result<(Decoder, SavedAs)> {
+) -> Result<(Network, SavedAs)> {
     let compute: DType = plan.run.dtype.compute.into();
     let folder = || {
         let path = plan.task.model.as_deref();
@@ -85,9 +86,9 @@ fn decoder(
                 scratch.ok_or_else(|| Error::setting("scratch", "is missing from the plan"))?;
             let config = new_config(&scratch.config, text);
             let mut weights = InitialWeights::new(plan.run.seed, device);
-            let described = DecoderConfig::from_json(&config)?;
-            let decoder = Decoder::new(described, &mut weights, true, compute, device)?;
-            Ok((decoder, SavedAs::Model { config }))
+            let described = NetworkConfig::from_json(&config)?;
+            let network = Network::new(described, &mut weights, true, compute, device)?;
+            Ok((network, SavedAs::Model { config }))
         }
         Method::Full => {
             let folder = folder()?;
@@ -95,14 +96,14 @@ fn decoder(
                 compute,
                 ..LoadDtypes::F32
             };
-            let decoder = load_decoder(&folder, dtypes, true, device)?;
+            let network = load_network(&folder, dtypes, true, device)?;
             let mut config = folder.config;
             for field in ["dtype", "torch_dtype"] {
                 if config.get(field).is_some() {
                     config[field] = json!("float32");
                 }
             }
-            Ok((decoder, SavedAs::Model { config }))
+            Ok((network, SavedAs::Model { config }))
         }
         Method::Lora => {
             let folder = folder()?;
@@ -110,15 +111,15 @@ fn decoder(
                 storage: plan.run.dtype.storage.into(),
                 compute,
             };
-            let mut decoder = load_decoder(&folder, dtypes, false, device)?;
+            let mut network = load_network(&folder, dtypes, false, device)?;
             let lora = plan.task.lora.as_ref();
             let config = lora
                 .ok_or_else(|| Error::setting("lora", "is missing from the plan"))?
                 .config();
             let mut weights = InitialWeights::new(plan.run.seed, device);
-            lora::attach(&mut decoder, &config, &mut weights)?;
+            lora::attach(network.decoder_mut()?, &config, &mut weights)?;
             let base = folder.path.to_string_lossy().into_owned();
-            Ok((decoder, SavedAs::Adapter { config, base }))
+            Ok((network, SavedAs::Adapter { config, base }))
         }
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn right_answers(
 }
 
 fn is_right(model: &LanguageModel, Question { tokens, answer }: &Question) -> Result<bool> {
-    let mut generator = Generator::new(model.decoder.clone());
+    let mut generator = Generator::new(model.network.clone());
     let mut written = String::new();
     // Nobody has to wait for the rest of an answer that is wrong already.
     let mut go_on = |piece: &str| {

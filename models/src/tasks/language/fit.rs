@@ -64,7 +64,9 @@ fn adapter(search: &Search, from: &Changed) -> Option<Changed> {
     if from.plan.task.method != Method::Full {
         return None;
     }
-    let linears = search.shape().linears().iter();
+    // Only a decoder can have an adapter.
+    let shape = search.shape().decoder()?;
+    let linears = shape.linears().iter();
     let mut plan = from.plan.clone();
     plan.task.method = Method::Lora;
     plan.task.lora = Some(LoraPlan {
@@ -72,7 +74,7 @@ fn adapter(search: &Search, from: &Changed) -> Option<Changed> {
         alpha: 2.0 * preset::LORA_RANK as f64,
         dropout: 0.0,
         targets: linears.map(|&name| name.to_owned()).collect(),
-        layers: (0..search.shape().layers.len()).collect(),
+        layers: (0..shape.layers.len()).collect(),
         rslora: false,
     });
     let message = "an adapter instead of all weights: can learn less".to_owned();

@@ -8,7 +8,11 @@
 
 use super::{plan::LanguagePlan, request::Method};
 use crate::{
-    arch::config::DecoderConfig,
+    arch::{
+        config::DecoderConfig,
+        network::NetworkConfig,
+        trm::CausalTrmConfig,
+    },
     device::{RequestedDevice, dtype::Dtype},
     train::{
         estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},
@@ -40,16 +44,17 @@ struct KeptBytes {
 }
 
 /// The estimate for a plan that trains a model of this shape.
-pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &DecoderConfig) -> Estimate {
+pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &NetworkConfig) -> Estimate {
     use MemoryGroup::*;
     let (run, task) = (&plan.run, &plan.task);
     let shape = Shape::of(config, run.batch.rows, run.batch.length);
     let adapter = adapter_parameters(task, config);
     let base = u128::from(config.parameters());
+    let learned = base - shape.frozen;
     let (trainable, storage) = match task.method {
         Method::Lora => (adapter, run.dtype.storage),
         // Weights that learn are f32.
-        Method::Full | Method::Scratch => (base, Dtype::F32),
+        Method::Full | Method::Scratch => (learned, Dtype::F32),
     };
     let moments = u128::from(run.optimizer.moments());
     let averages = u128::from(run.ema > 0.0);
@@ -111,8 +116,8 @@ impl KeptBytes {
 }
 
 /// The adapters of all layers: two matrices beside each chosen weight.
-fn adapter_parameters(plan: &LanguagePlan, config: &DecoderConfig) -> u128 {
-    let Some(lora) = &plan.lora else {
+fn adapter_parameters(plan: &LanguagePlan, config: &NetworkConfig) -> u128 {
+    let (Some(lora), Some(config)) = (&plan.lora, config.decoder()) else {
         return 0;
     };
     let shapes = lora.targets.iter().filter_map(|it| config.linear_shape(it));
@@ -122,7 +127,7 @@ fn adapter_parameters(plan: &LanguagePlan, config: &DecoderConfig) -> u128 {
 
 /// What inference takes of a model of this shape: its weights, keys and values of so many tokens, the process, and holes.
 pub fn inference_bytes(
-    config: &DecoderConfig,
+    config: &NetworkConfig,
     storage: Dtype,
     compute: Dtype,
     tokens: usize,
@@ -130,7 +135,7 @@ pub fn inference_bytes(
 ) -> u64 {
     let shape = Shape::of(config, 1, tokens);
     let weights = u128::from(config.parameters()) * storage.bytes() as u128;
-    let cache = 2 * shape.layers * shape.tokens * shape.keys * compute.bytes() as u128;
+    let cache = 2 * shape.cached_layers * shape.tokens * shape.keys * compute.bytes() as u128;
     let used = shown(weights + cache);
     used + program_bytes(device, used)
 }
@@ -178,7 +183,18 @@ struct Shape {
     keys: u128,
     heads: u128,
     v: u128,
+    /// l: layers with weights of their own.
     layers: u128,
+    /// Those that keep something for the way back, and those that keep keys and values of a token: a recursive model uses its
+    /// layers several times, and learns from some of them.
+    kept_layers: u128,
+    cached_layers: u128,
+    /// How many layers are computed again at once where nothing of them is kept.
+    again: u128,
+    /// Values that never learn.
+    frozen: u128,
+    /// Weights that exist once more while a step computes with them, in parts.
+    parts: u128,
     tied: bool,
     /// The matrices of a layer.
     layer_linears: u128,
@@ -190,8 +206,42 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(config: &DecoderConfig, rows: usize, length: usize) -> Self {
+    fn of(config: &NetworkConfig, rows: usize, length: usize) -> Self {
+        match config {
+            NetworkConfig::Decoder(config) => Self::of_decoder(config, rows, length),
+            NetworkConfig::Recursive(config) => Self::of_recursive(config, rows, length),
+        }
+    }
+
+    fn of_recursive(config: &CausalTrmConfig, rows: usize, length: usize) -> Self {
         let (rows, length) = (rows as u128, length as u128);
+        let trm = config.trm();
+        let heads = (trm.num_heads * trm.head_width()) as u128;
+        let layers = trm.l_layers as u128;
+        Self {
+            more_norms: 0,
+            layer_linears: config.block_parameters().into(),
+            d: trm.hidden_size as u128,
+            f: trm.inner(trm.hidden_size) as u128,
+            queries: heads,
+            keys: heads,
+            heads: trm.num_heads as u128,
+            v: trm.vocab_size as u128,
+            layers,
+            kept_layers: layers * config.learned_uses() as u128,
+            cached_layers: config.cached_layers() as u128,
+            again: layers,
+            frozen: config.frozen_parameters().into(),
+            parts: layers * u128::from(config.block_parameters()),
+            tied: false,
+            tokens: rows * length,
+            length,
+        }
+    }
+
+    fn of_decoder(config: &DecoderConfig, rows: usize, length: usize) -> Self {
+        let (rows, length) = (rows as u128, length as u128);
+        let layers = config.layers.len() as u128;
         let (d, f) = (config.hidden_size, config.intermediate_size);
         let (queries, keys) = (config.query_width(), config.key_width());
         Self {
@@ -207,7 +257,12 @@ impl Shape {
             keys: keys as u128,
             heads: config.num_attention_heads as u128,
             v: config.vocab_size as u128,
-            layers: config.layers.len() as u128,
+            layers,
+            kept_layers: layers,
+            cached_layers: layers,
+            again: 1,
+            frozen: 0,
+            parts: 0,
             tied: config.tie_word_embeddings,
             tokens: rows * length,
             length,
@@ -271,8 +326,11 @@ impl Shape {
         };
         // Of checkpointed layers, each keeps its input, and the one that is gone back through all of it.
         let (layers, inputs) = match plan.run.gradient_checkpointing {
-            true => (1, self.layers * self.tokens * self.d * bytes),
-            false => (self.layers, 0),
+            true => {
+                let inputs = self.kept_layers / self.again.max(1);
+                (self.again, inputs * self.tokens * self.d * bytes)
+            }
+            false => (self.kept_layers, 0),
         };
         // The head keeps its input, that of the norm before it, and its gradient, and a chunk of logits.
         let head = 3 * self.tokens * self.d * bytes;
@@ -283,7 +341,9 @@ impl Shape {
             (_, RequestedDevice::Cpu) => self.v * self.d * 4,
             _ => 2 * self.v * self.d * 4,
         };
-        let passing = 3 * self.tokens * self.f.max(self.d) * bytes;
+        // Parts of weights are there, and the gradients of the parts.
+        let parts = 2 * self.parts * bytes;
+        let passing = 3 * self.tokens * self.f.max(self.d) * bytes + parts;
         Kept {
             activations: KeptBytes {
                 attention_bytes: layers * attention,
@@ -307,7 +367,7 @@ impl Shape {
         // A token has a byte of text at least. Without prompts, they are short beginnings of held-out rows.
         let prompt = prompts.map(String::len).max().unwrap_or(PROMPT_TOKENS) as u128;
         let tokens = prompt + plan.task.sample.tokens as u128;
-        let cache = 2 * self.layers * tokens * self.keys * bytes;
+        let cache = 2 * self.cached_layers * tokens * self.keys * bytes;
         cache + 8 * prompt * self.f.max(self.d) * bytes + 2 * self.v * 4
     }
 
@@ -326,10 +386,9 @@ impl Shape {
             .map(|(_, numbers)| lost(self.tokens * numbers, bytes))
             .sum();
         let scores = lost(self.scores(), bytes);
-        let layers = if plan.run.gradient_checkpointing {
-            1
-        } else {
-            self.layers
+        let layers = match plan.run.gradient_checkpointing {
+            true => self.again,
+            false => self.kept_layers,
         };
         let passing = 3 * lost(self.tokens * self.f.max(self.d), bytes);
         let matrices = match plan.task.method {
@@ -365,9 +424,11 @@ impl Shape {
         } else {
             0.0
         };
-        let weights = (self.layers * self.layer_linears + self.v * self.d) as f64;
-        let attention = (self.layers * self.queries * self.length) as f64;
+        // Layers that are not learned from are only gone forward through.
+        let forward = (self.cached_layers - self.kept_layers) as f64;
+        let layers = passes * self.kept_layers as f64 + forward;
+        let layer = (self.layer_linears + self.queries * self.length) as f64;
         let tokens = (self.tokens * plan.run.batch.accumulate as u128) as f64;
-        passes * 2.0 * tokens * (weights + attention)
+        2.0 * tokens * (layers * layer + passes * (self.v * self.d) as f64)
     }
 }

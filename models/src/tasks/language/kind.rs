@@ -21,14 +21,15 @@ use super::{
 };
 use crate::{
     Error, Result,
-    arch::config::DecoderConfig,
+    arch::network::NetworkConfig,
     checkpoint::{
         folder::{ModelFolder, WEIGHTS_INDEX},
-        load::decoder_config,
+        load::network_config,
         save::name_of,
     },
     data::{
         self, DataRequest,
+        marks::Marks,
         tokenizer::{COMPANIONS, TOKENIZER},
     },
     random::stable_hash,
@@ -62,8 +63,8 @@ struct Key {
     request: DataRequest,
     changed: Vec<data::source::Changed>,
     held_out: f64,
-    /// A folder, or how many tokens one that is trained may have.
-    tokenizer: (Option<PathBuf>, usize),
+    /// A folder, or how many tokens one that is trained may have, and which for turns.
+    tokenizer: (Option<PathBuf>, usize, Marks),
     seed: u64,
 }
 
@@ -85,7 +86,7 @@ impl Kind for Language {
     type Plan = LanguagePlan;
     type Facts = LanguageFacts;
     type Read = ReadText;
-    type Shape = DecoderConfig;
+    type Shape = NetworkConfig;
     type Task = LanguageTask;
 
     fn files(request: &mut LanguageRequest) -> &mut Vec<PathBuf> {
@@ -108,19 +109,19 @@ impl Kind for Language {
         resolve::resolve(resolver)
     }
 
-    fn shape(plan: &LanguagePlan, facts: &LanguageFacts) -> Option<DecoderConfig> {
+    fn shape(plan: &LanguagePlan, facts: &LanguageFacts) -> Option<NetworkConfig> {
         facts.shape(plan)
     }
 
-    fn read_shape(plan: &LanguagePlan) -> Result<DecoderConfig> {
+    fn read_shape(plan: &LanguagePlan) -> Result<NetworkConfig> {
         match (&plan.scratch, &plan.model) {
             (Some(scratch), _) => scratch.shape(),
-            (None, Some(model)) => decoder_config(&ModelFolder::open(model)?),
+            (None, Some(model)) => network_config(&ModelFolder::open(model)?),
             (None, None) => Err(no_model()),
         }
     }
 
-    fn estimate(plan: &TrainPlan<LanguagePlan>, shape: &DecoderConfig) -> Estimate {
+    fn estimate(plan: &TrainPlan<LanguagePlan>, shape: &NetworkConfig) -> Estimate {
         footprint::estimate(plan, shape)
     }
 
@@ -169,9 +170,10 @@ impl Kind for Language {
             return Ok(Some(known.clone()));
         }
         let tokenizer = match &key.tokenizer {
-            (Some(folder), _) => TokenizerFrom::Folder(folder),
-            (None, vocab_size) => TokenizerFrom::Data {
+            (Some(folder), ..) => TokenizerFrom::Folder(folder),
+            (None, vocab_size, marks) => TokenizerFrom::Data {
                 vocab_size: *vocab_size,
+                marks: *marks,
             },
         };
         let text = Text::open(&key.request, key.held_out, tokenizer, key.seed)?;
@@ -190,7 +192,7 @@ impl Kind for Language {
         let model = request.task.model.as_deref();
         let model = model.filter(|_| needs_model(&request.task));
         // Weights that were cut off are found now, and not when the run has begun.
-        let shape = |folder| decoder_config(&ModelFolder::open(folder)?);
+        let shape = |folder| network_config(&ModelFolder::open(folder)?);
         Ok(LanguageFacts {
             model: model.map(shape).transpose()?,
             data: read.map(|read| read.facts.clone()).unwrap_or_default(),
@@ -228,7 +230,13 @@ impl Kind for Language {
             {
                 TokenizerFrom::Folder(folder)
             }
-            (None, Some(scratch), _) => TokenizerFrom::of(&scratch.tokenizer, scratch.vocab_size),
+            (None, Some(scratch), _) => match &scratch.tokenizer {
+                TokenizerSource::File(folder) => TokenizerFrom::Folder(folder),
+                TokenizerSource::Trained => TokenizerFrom::Data {
+                    vocab_size: scratch.vocab_size,
+                    marks: scratch.marks(),
+                },
+            },
             (None, None, _) => return Err(no_model()),
         };
         let text = Text::open(&data.source(), data.held_out, tokenizer, plan.run.seed)?;
@@ -309,7 +317,7 @@ impl Key {
             request: task.data.source(),
             changed: data::source::changed(&task.data.files),
             held_out: held_out.clamp(0.0, 0.5),
-            tokenizer: (folder, vocab_size),
+            tokenizer: (folder, vocab_size, task.marks_or_default()),
             seed: run.seed.unwrap_or(defaults::SEED),
         }
     }

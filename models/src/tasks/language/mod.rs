@@ -6,6 +6,7 @@
 //! - [`text`]: the data opened, as facts before a plan and as batches after it
 //! - [`build`]: a plan and its data become a task
 //! - `examine`: how many held-out questions it answers as they are answered there
+//! - [`overrides`]: the command line of the program that recursive models come from
 //! - [`model`]: the model a task or a chat works with, on disk and in memory
 
 pub mod build;
@@ -16,6 +17,7 @@ pub mod footprint;
 pub mod kind;
 pub mod model;
 mod outlines;
+pub mod overrides;
 pub mod plan;
 pub mod preset;
 pub mod request;
@@ -75,15 +77,10 @@ impl LanguageTask {
     /// The sum of the losses of a batch, and its targets. Nothing is recorded.
     fn measure(&self, batch: &Batch) -> Result<(f64, usize)> {
         let targets = batch.learned_tokens();
-        let hidden = self.model.decoder.hidden(None, input(batch), None, false)?;
         let loss = self
             .model
-            .decoder
-            .loss(None, &hidden, &batch.targets, 1.0)?;
-        let loss = loss
-            .tensor()
-            .to_dtype(candle_core::DType::F64)?
-            .to_scalar::<f64>()?;
+            .network
+            .measured_loss(input(batch), &batch.targets)?;
         Ok((loss, targets))
     }
 }
@@ -92,7 +89,7 @@ impl Task for LanguageTask {
     type Batch = Batch;
 
     fn parameters(&self) -> &Parameters {
-        self.model.decoder.parameters()
+        self.model.network.parameters()
     }
 
     fn next_batch(&mut self) -> Result<Batch> {
@@ -107,9 +104,13 @@ impl Task for LanguageTask {
     }
 
     fn loss(&mut self, tape: &Tape, batch: &Batch, targets: f64) -> Result<Value> {
-        let decoder = &self.model.decoder;
-        let hidden = decoder.hidden(Some(tape), input(batch), None, self.gradient_checkpointing)?;
-        decoder.loss(Some(tape), &hidden, &batch.targets, targets)
+        self.model.network.learning_loss(
+            tape,
+            input(batch),
+            &batch.targets,
+            targets,
+            self.gradient_checkpointing,
+        )
     }
 
     fn evaluate(
@@ -166,7 +167,7 @@ impl Task for LanguageTask {
         };
         let limits = self.model.limits(self.sample.tokens);
         let write = |(prompt, tokens): (String, Vec<u32>)| {
-            let mut generator = Generator::new(self.model.decoder.clone());
+            let mut generator = Generator::new(self.model.network.clone());
             let mut go_on = |_: &str| ControlFlow::Continue(());
             let answer = generator.write(
                 &self.model.tokenizer,

@@ -1,4 +1,4 @@
-//! A language model with all that belongs to it: decoder, adapter, tokenizer, chat template.
+//! A language model with all that belongs to it: network, adapter, tokenizer, chat template.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,12 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     Error, Result,
-    arch::{decoder::Decoder, lora::LoraConfig},
+    arch::{lora::LoraConfig, network::Network},
     checkpoint::{
         adapter::{self, ADAPTER_CONFIG, ADAPTER_WEIGHTS},
         folder::{ModelFolder, WEIGHTS, read_json},
-        load::{LoadDtypes, StoredWeights, load_decoder},
-        model::save_model,
+        load::{LoadDtypes, StoredWeights, load_network},
+        model::save_network,
         save::write_file,
     },
     data::{
@@ -28,7 +28,7 @@ const USE: &str = "anneal.json";
 /// A language model, ready to learn or to write.
 pub struct LanguageModel {
     /// The network.
-    pub decoder: Decoder,
+    pub network: Network,
     /// What of it is saved.
     pub saved_as: SavedAs,
     /// Text to tokens and back.
@@ -61,19 +61,19 @@ impl LanguageModel {
     pub fn open(folder: &Path, dtypes: LoadDtypes, device: &Device) -> Result<Self> {
         let tokenizer = Tokenizer::load(folder)?;
         let template = ChatTemplate::of(&tokenizer)?;
-        let (decoder, saved_as) = match folder.join(ADAPTER_CONFIG).exists() {
+        let (network, saved_as) = match folder.join(ADAPTER_CONFIG).exists() {
             true => {
                 let base = base_of(folder)?;
                 let model = ModelFolder::open(Path::new(&base))?;
-                let mut decoder = load_decoder(&model, dtypes, false, device)?;
-                let config = adapter::load_adapter(&mut decoder, folder)?;
-                (decoder, SavedAs::Adapter { config, base })
+                let mut network = load_network(&model, dtypes, false, device)?;
+                let config = adapter::load_adapter(network.decoder_mut()?, folder)?;
+                (network, SavedAs::Adapter { config, base })
             }
             false => {
                 let model = ModelFolder::open(folder)?;
-                let decoder = load_decoder(&model, dtypes, false, device)?;
+                let network = load_network(&model, dtypes, false, device)?;
                 (
-                    decoder,
+                    network,
                     SavedAs::Model {
                         config: model.config,
                     },
@@ -82,7 +82,7 @@ impl LanguageModel {
         };
         let chats = chats(folder, &template)?;
         Ok(Self {
-            decoder,
+            network,
             saved_as,
             tokenizer,
             template,
@@ -108,9 +108,11 @@ impl LanguageModel {
     pub fn save(&self, folder: &Path) -> Result<()> {
         match &self.saved_as {
             SavedAs::Adapter { config, base } => {
-                adapter::save_adapter(&self.decoder, config, base, folder)?
+                let none = || Error::Data("there is no decoder that has an adapter".to_owned());
+                let decoder = self.network.decoder().ok_or_else(none)?;
+                adapter::save_adapter(decoder, config, base, folder)?
             }
-            SavedAs::Model { config } => save_model(&self.decoder, config, folder)?,
+            SavedAs::Model { config } => save_network(&self.network, config, folder)?,
         }
         let template = self.chats.then_some(self.template.source.as_str());
         self.tokenizer.save(folder, template)?;
@@ -130,12 +132,15 @@ impl LanguageModel {
             std::slice::from_ref(&file),
             file.clone(),
             DType::F32,
-            self.decoder.device(),
+            self.network.device(),
         )?;
-        for parameter in self.decoder.parameters().trainable() {
+        let parameters = self.network.parameters();
+        for parameter in parameters.trainable() {
             parameter.assign(&weights.raw(&format!("{prefix}{}", parameter.name()))?)?;
         }
-        weights.check_all_taken(|_| false)
+        // What never learns is what the run began with.
+        let is_frozen = |name: &str| parameters.get(name).is_some_and(|it| !it.trainable());
+        weights.check_all_taken(is_frozen)
     }
 }
 

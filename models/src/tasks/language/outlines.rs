@@ -37,7 +37,10 @@ impl Outlines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{data::DataRequest, tasks::language::text::TokenizerFrom};
+    use crate::{
+        data::{DataRequest, marks::Marks},
+        tasks::language::text::TokenizerFrom,
+    };
 
     #[test]
     fn rows_are_made_into_tokens_once_for_each_way_to_learn() {
@@ -49,7 +52,10 @@ mod tests {
             paths: vec![path],
             ..DataRequest::default()
         };
-        let tokenizer = TokenizerFrom::Data { vocab_size: 300 };
+        let tokenizer = TokenizerFrom::Data {
+            vocab_size: 300,
+            marks: Marks::default(),
+        };
         let text = Text::open(&request, 0.2, tokenizer, 1).unwrap();
         let outlines = Outlines::default();
         let first = outlines.of(&text, Learn::Assistant);

@@ -9,10 +9,10 @@ use super::request::{Learn, Method, TokenizerSource};
 use crate::{
     Result,
     arch::{
-        config::DecoderConfig,
         lora::{LoraConfig, Targets},
+        network::{NetworkConfig, is_recursive},
     },
-    data::{DataRequest, TextRows, format::Format},
+    data::{DataRequest, TextRows, format::Format, marks::Marks},
     train::tree::Part,
 };
 
@@ -51,8 +51,22 @@ pub struct ScratchPlan {
 
 impl ScratchPlan {
     /// What its config means.
-    pub fn shape(&self) -> Result<DecoderConfig> {
-        DecoderConfig::from_json(&Value::Object(self.config.clone()))
+    pub fn shape(&self) -> Result<NetworkConfig> {
+        NetworkConfig::from_json(&Value::Object(self.config.clone()))
+    }
+
+    /// How turns are marked in its own tokenizer.
+    pub fn marks(&self) -> Marks {
+        marks_of(&self.config)
+    }
+}
+
+/// How turns are marked in the own tokenizer of a new model with this `config.json`: a recursive one writes them as the program
+/// that such models come from.
+pub(super) fn marks_of(config: &Map<String, Value>) -> Marks {
+    match is_recursive(config) {
+        true => Marks::Pairs,
+        false => Marks::ChatMl,
     }
 }
 
@@ -145,7 +159,7 @@ pub struct PromptPlan {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LanguageFacts {
     /// The shape of the model the request names. `None` from scratch.
-    pub model: Option<DecoderConfig>,
+    pub model: Option<NetworkConfig>,
     /// The data the request names.
     pub data: DataFacts,
     /// How many tokens the tokenizer really has: one trained on little text may have fewer than asked.
@@ -186,7 +200,7 @@ impl DataFacts {
 
 impl LanguageFacts {
     /// The shape of the model that a plan trains, if it can be read.
-    pub fn shape(&self, plan: &LanguagePlan) -> Option<DecoderConfig> {
+    pub fn shape(&self, plan: &LanguagePlan) -> Option<NetworkConfig> {
         match &plan.scratch {
             Some(scratch) => scratch.shape().ok(),
             None => self.model.clone(),

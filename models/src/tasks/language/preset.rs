@@ -8,11 +8,21 @@
 use serde_json::{Map, Value, json};
 
 use super::request::{Method, Preset};
-use crate::arch::config::DecoderConfig;
+use crate::arch::{
+    network::NetworkConfig,
+    trm,
+};
 
 impl Preset {
-    /// All, from small to large.
-    pub const ALL: [Self; 3] = [Self::Nano, Self::Micro, Self::Small];
+    /// All, from small to large, and then the recursive ones.
+    pub const ALL: [Self; 6] = [
+        Self::Nano,
+        Self::Micro,
+        Self::Small,
+        Self::TrmChatFast,
+        Self::TrmChat,
+        Self::TrmChatLarge,
+    ];
 
     /// The name, as in a run file.
     pub fn name(self) -> &'static str {
@@ -20,38 +30,88 @@ impl Preset {
             Self::Nano => "nano",
             Self::Micro => "micro",
             Self::Small => "small",
+            Self::TrmChat => "trm_chat",
+            Self::TrmChatFast => "trm_chat_fast",
+            Self::TrmChatLarge => "trm_chat_large",
         }
     }
 
-    /// The fields of `config.json`: a Llama with tied embeddings, which every tool can load.
+    /// The fields of `config.json`.
     pub fn config(self) -> Map<String, Value> {
-        let (vocab, hidden, layers, heads, key_value_heads, intermediate, context) = match self {
-            Self::Nano => (512, 128, 4, 4, 4, 384, 256),
-            Self::Micro => (1024, 192, 6, 6, 3, 512, 256),
-            Self::Small => (49_152, 768, 12, 12, 12, 2048, 1024),
-        };
-        let config = json!({
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            "vocab_size": vocab,
-            "hidden_size": hidden,
-            "intermediate_size": intermediate,
-            "num_hidden_layers": layers,
-            "num_attention_heads": heads,
-            "num_key_value_heads": key_value_heads,
-            "head_dim": hidden / heads,
-            "max_position_embeddings": context,
-            "hidden_act": "silu",
-            "rms_norm_eps": 1e-5,
-            "rope_theta": 10_000.0,
-            "attention_bias": false,
-            "mlp_bias": false,
-            "tie_word_embeddings": true,
-        });
-        match config {
-            Value::Object(fields) => fields,
-            _ => Map::new(),
+        match self {
+            Self::Nano => llama(512, 128, 4, 4, 4, 384, 256),
+            Self::Micro => llama(1024, 192, 6, 6, 3, 512, 256),
+            Self::Small => llama(49_152, 768, 12, 12, 12, 2048, 1024),
+            // The fork of the reference that chats: `trm_chat`, `trm_small` and `trm_small_fp32`, the last two with attention in
+            // place of products along the sequence, and the last without steps that nothing learns to end.
+            Self::TrmChat => recursive(8192, 384, 12, 4.0, 4, [1, 1]),
+            Self::TrmChatFast => recursive(2048, 256, 4, 2.0, 2, [2, 2]),
+            Self::TrmChatLarge => recursive(16_384, 768, 8, 2.0, 2, [3, 4]),
         }
+    }
+}
+
+/// A Llama with tied embeddings, which every tool can load.
+fn llama(
+    vocab: usize,
+    hidden: usize,
+    layers: usize,
+    heads: usize,
+    key_value_heads: usize,
+    intermediate: usize,
+    context: usize,
+) -> Map<String, Value> {
+    fields(json!({
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": vocab,
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": key_value_heads,
+        "head_dim": hidden / heads,
+        "max_position_embeddings": context,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10_000.0,
+        "attention_bias": false,
+        "mlp_bias": false,
+        "tie_word_embeddings": true,
+    }))
+}
+
+/// A recursive model of H and n cycles.
+fn recursive(
+    vocab: usize,
+    hidden: usize,
+    heads: usize,
+    expansion: f64,
+    layers: usize,
+    [answer, thought]: [usize; 2],
+) -> Map<String, Value> {
+    fields(json!({
+        "model_type": trm::MODEL_TYPE,
+        "causal": true,
+        "vocab_size": vocab,
+        "hidden_size": hidden,
+        "num_heads": heads,
+        "expansion": expansion,
+        "L_layers": layers,
+        "H_cycles": answer,
+        "L_cycles": thought,
+        "halt_max_steps": 1,
+        "max_position_embeddings": 512,
+        "pos_encodings": "rope",
+        "rope_theta": 10_000.0,
+        "rms_norm_eps": 1e-5,
+    }))
+}
+
+fn fields(config: Value) -> Map<String, Value> {
+    match config {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
     }
 }
 
@@ -79,9 +139,10 @@ pub struct MethodDefaults {
 }
 
 impl MethodDefaults {
-    /// The defaults of a method; for a new model they depend on how many parameters it has.
-    pub fn of(method: Method, parameters: u64) -> Self {
+    /// The defaults of a method; for a new model they depend on how many parameters it has, and whether it is recursive.
+    pub fn of(method: Method, parameters: u64, is_recursive: bool) -> Self {
         match method {
+            Method::Scratch if is_recursive => RECURSIVE,
             Method::Lora => LORA,
             Method::Full => FULL,
             Method::Scratch if parameters < 2_000_000 => Self {
@@ -140,6 +201,12 @@ const SCRATCH: MethodDefaults = MethodDefaults {
     beta2_why: "the usual value for training from nothing: it follows changes faster",
 };
 
+const RECURSIVE: MethodDefaults = MethodDefaults {
+    learning_rate: 1e-3,
+    learning_rate_why: "the norms after each sum keep a recursive model steady at this rate",
+    ..SCRATCH
+};
+
 /// The width of an adapter.
 pub const LORA_RANK: usize = 8;
 /// The share of rows kept aside.
@@ -147,9 +214,9 @@ pub const HELD_OUT: f64 = 0.05;
 /// The longest row of a batch, unless it is asked for: longer ones cost memory on every machine.
 pub const LONGEST_ROW: usize = 1024;
 
-/// How many parameters a decoder with this `config.json` has, before it is made. A config that can't be read gives `None`.
+/// How many parameters a network with this `config.json` has, before it is made. A config that can't be read gives `None`.
 pub fn parameters_of(config: &Map<String, Value>) -> Option<u64> {
-    let config = DecoderConfig::from_json(&Value::Object(config.clone())).ok()?;
+    let config = NetworkConfig::from_json(&Value::Object(config.clone())).ok()?;
     Some(config.parameters())
 }
 
@@ -160,6 +227,9 @@ mod tests {
     #[test]
     fn presets_have_the_size_they_promise() {
         let sizes = Preset::ALL.map(|preset| parameters_of(&preset.config()).unwrap());
-        assert_eq!(sizes, [918_656, 2_632_128, 122_702_592]);
+        assert_eq!(
+            sizes,
+            [918_656, 2_632_128, 122_702_592, 2_360_834, 13_371_650, 36_178_946]
+        );
     }
 }

@@ -35,7 +35,7 @@ impl Part for LanguageRequest {}
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScratchRequest {
-    /// A size that works: `nano`, `micro` or `small`.
+    /// A size that works: `nano`, `micro` or `small`, or a recursive model: `trm_chat`, `trm_chat_fast` or `trm_chat_large`.
     pub preset: Option<Preset>,
     /// Fields of `config.json`. They replace those of the preset.
     pub config: Map<String, Value>,
@@ -136,6 +136,12 @@ pub enum Preset {
     Micro,
     /// About 124 million parameters, the size of the smallest GPT-2: wants a GPU.
     Small,
+    /// A recursive model of four blocks that are used twice for a token.
+    TrmChat,
+    /// A small recursive model of two blocks that are used six times.
+    TrmChatFast,
+    /// A wide recursive model of two blocks that are used fifteen times: wants a GPU.
+    TrmChatLarge,
 }
 
 /// Where the tokenizer of a new model comes from.

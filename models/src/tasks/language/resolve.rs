@@ -1,5 +1,7 @@
 //! What learns, and from what: the new model, the data, the adapter.
 
+use serde_json::{Map, Value};
+
 use super::{
     Language,
     fields::MAX_RANK,
@@ -8,12 +10,14 @@ use super::{
     request::*,
 };
 use crate::{
-    arch::config::{
-        DecoderConfig,
-        limits::{MAX_CONTEXT, MAX_VOCABULARY},
-        unread,
+    arch::{
+        config::{
+            DecoderConfig,
+            limits::{MAX_CONTEXT, MAX_VOCABULARY},
+        },
+        network::{NetworkConfig, is_recursive, unread},
     },
-    data::{TextRows, format::Format},
+    data::{TextRows, format::Format, marks::Marks},
     train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
 };
 
@@ -28,7 +32,9 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (LanguagePlan, Basis) {
     let context = resolver.context(scratch.as_ref());
     let (data, length) = resolver.data(context);
     let lora = (method == Method::Lora).then(|| resolver.lora());
-    let defaults = MethodDefaults::of(method, resolver.parameters(scratch.as_ref()));
+    let parameters = resolver.parameters(scratch.as_ref());
+    let recursive = scratch.as_ref().is_some_and(|it| is_recursive(&it.config));
+    let defaults = MethodDefaults::of(method, parameters, recursive);
     let basis = Basis {
         length,
         rows: match data.packing {
@@ -83,6 +89,12 @@ impl Resolver<'_> {
                 "is given, but a new model starts from nothing; remove it, or set `method: full`",
             );
         }
+        if let (Method::Lora, Some(NetworkConfig::Recursive(_))) = (method, &self.facts.task.model) {
+            self.problem(
+                "method",
+                "is lora, and a recursive model has no adapters; set `method: full`",
+            );
+        }
         if method != Method::Lora && request.lora != LoraRequest::default() {
             self.problem(
                 "lora",
@@ -107,19 +119,17 @@ impl Resolver<'_> {
     fn scratch(&mut self) -> ScratchPlan {
         let request = &self.request.task;
         let asked = request.scratch.clone().unwrap_or_default();
+        let is_recursive = is_recursive(&request.new_config());
         for (name, value) in &asked.config {
-            if let Some(problem) = unread(name, value) {
+            if let Some(problem) = unread(is_recursive, name, value) {
                 self.problem(&format!("scratch.config.{name}"), problem);
             }
         }
-        let mut config = asked.config.clone();
-        // A config that names its architecture stands alone; any other changes fields of a preset.
-        if !config.contains_key("model_type") {
-            let preset = self.take("scratch.preset", &asked.preset, || {
+        let mut config = request.new_config();
+        if !asked.config.contains_key("model_type") {
+            self.take("scratch.preset", &asked.preset, || {
                 request.preset_or_default()
             });
-            config = preset.config();
-            config.extend(asked.config.clone());
         }
         let (tokenizer, vocab_size) = self.new_tokenizer(&asked);
         let found = self.facts.task.vocab_size;
@@ -148,10 +158,25 @@ impl Resolver<'_> {
                 automatic,
             );
         }
+        self.warn_of_heads(&config);
         ScratchPlan {
             config,
             tokenizer,
             vocab_size,
+        }
+    }
+
+    /// Heads of a recursive model have whole numbers, which may be fewer than the model's together.
+    fn warn_of_heads(&mut self, config: &Map<String, Value>) {
+        let config = NetworkConfig::from_json(&Value::Object(config.clone()));
+        if let Ok(NetworkConfig::Recursive(config)) = config
+            && let Some(all) = config.narrowed_heads()
+        {
+            let shape = config.trm();
+            let (heads, width, d) = (shape.num_heads, shape.head_width(), shape.hidden_size);
+            self.warnings.push(format!(
+                "{heads} heads of {width} numbers are {all} of the {d} that attention could use; another `scratch.config.num_heads` would use all"
+            ));
         }
     }
 
@@ -170,11 +195,16 @@ impl Resolver<'_> {
                 "fits the size of the model",
             )
         });
-        // 256 bytes and the three special tokens of a chat.
-        if tokenizer == TokenizerSource::Trained && vocab_size < 259 {
+        let marks = request.marks_or_default();
+        let least = marks.smallest_vocabulary();
+        if tokenizer == TokenizerSource::Trained && vocab_size < least {
+            let special = match marks {
+                Marks::ChatMl => "three tokens that end texts and turns",
+                Marks::Pairs => "ten tokens that stand around texts and turns",
+            };
             self.problem(
                 "scratch.vocab_size",
-                format!("is {vocab_size}, and has to be at least 259: every byte, and three tokens that end texts and turns"),
+                format!("is {vocab_size}, and has to be at least {least}: every byte, and {special}"),
             );
         }
         if vocab_size > MAX_VOCABULARY {
@@ -199,7 +229,7 @@ impl Resolver<'_> {
                 .task
                 .model
                 .as_ref()
-                .map(|model| model.max_position_embeddings),
+                .map(NetworkConfig::context),
         };
         found.unwrap_or(preset::LONGEST_ROW).min(MAX_CONTEXT)
     }
@@ -320,7 +350,8 @@ impl Resolver<'_> {
 
     fn lora(&mut self) -> LoraPlan {
         let request = &self.request.task.lora;
-        let facts = self.facts.task.model.as_ref();
+        let model = self.facts.task.model.as_ref();
+        let facts = model.and_then(NetworkConfig::decoder);
         let rank = self.take("lora.rank", &request.rank, || {
             Chosen::new(preset::LORA_RANK, "enough for most single tasks")
         });
@@ -400,9 +431,27 @@ impl LanguageRequest {
         }
     }
 
+    /// The `config.json` of a new model. One that names its architecture stands alone; any other changes fields of a preset.
+    pub fn new_config(&self) -> Map<String, Value> {
+        let asked = self.scratch.as_ref().map(|scratch| scratch.config.clone());
+        let asked = asked.unwrap_or_default();
+        if asked.contains_key("model_type") {
+            return asked;
+        }
+        let mut config = self.preset_or_default().value.config();
+        config.extend(asked);
+        config
+    }
+
+    /// How turns are marked in the own tokenizer of a new model.
+    pub fn marks_or_default(&self) -> Marks {
+        marks_of(&self.new_config())
+    }
+
     /// Where the tokenizer of a new model comes from, and how many tokens it may have.
     pub fn tokenizer_or_default(&self) -> (TokenizerSource, usize) {
         let scratch = self.scratch.clone().unwrap_or_default();
+        // A shape of its own may leave the vocabulary to the tokenizer.
         let mut config = self.preset_or_default().value.config();
         config.extend(scratch.config);
         let vocab_size = config.get("vocab_size").and_then(|size| size.as_u64());

@@ -5,7 +5,6 @@ use std::path::Path;
 use super::{
     LanguagePlan,
     plan::{DataFacts, TextDataPlan},
-    request::TokenizerSource,
 };
 use crate::{
     Result,
@@ -14,6 +13,7 @@ use crate::{
         self, DataRequest, Dataset,
         encode::{Encoded, Learn, encode, encode_stream},
         loader::{BatchSettings, Batches},
+        marks::Marks,
         outline::Outline,
         pack::Packing,
         row::{Example, Problem, Role, Row},
@@ -40,17 +40,9 @@ pub enum TokenizerFrom<'a> {
     Data {
         /// The most tokens.
         vocab_size: usize,
+        /// Those for the turns of a conversation.
+        marks: Marks,
     },
-}
-
-impl<'a> TokenizerFrom<'a> {
-    /// The tokenizer that a plan or request for a new model names.
-    pub fn of(source: &'a TokenizerSource, vocab_size: usize) -> Self {
-        match source {
-            TokenizerSource::Trained => Self::Data { vocab_size },
-            TokenizerSource::File(path) => Self::Folder(path),
-        }
-    }
 }
 
 /// Data, read and split, with the tokenizer that goes with it.
@@ -98,9 +90,9 @@ impl Text {
         let tokenizer = match tokenizer {
             TokenizerFrom::Folder(folder) => Tokenizer::load(folder)?,
             // Held-out text takes no part in the tokenizer either.
-            TokenizerFrom::Data { vocab_size } => {
+            TokenizerFrom::Data { vocab_size, marks } => {
                 // The plan refuses more, after this; room is made for all of them first.
-                Tokenizer::train(dataset.texts(), vocab_size.min(MAX_VOCABULARY))?
+                Tokenizer::train_with(dataset.texts(), vocab_size.min(MAX_VOCABULARY), marks)?
             }
         };
         let template = ChatTemplate::of(&tokenizer)?;

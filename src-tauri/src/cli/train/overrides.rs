@@ -5,7 +5,7 @@ use std::{env, path::PathBuf};
 use models::{
     device::RequestedDevice,
     figures::counted,
-    tasks::{AnyRequest, puzzle::overrides},
+    tasks::{AnyRequest, overrides},
 };
 
 use super::{Arguments, Terminal};
@@ -38,7 +38,7 @@ pub(super) fn request(arguments: &Arguments, terminal: &Terminal) -> Result<Opti
     let understood = overrides::read(arguments.config_name.as_deref(), words);
     let understood = understood.map_err(|error| {
         AppError::from(error).with_hint(
-            "keys are those of the reference’s config/cfg_pretrain.yaml and config/arch/trm.yaml",
+            "keys are those of the reference’s config/cfg_pretrain.yaml and config/arch/trm.yaml, or of its fork for chats",
         )
     })?;
     for note in &understood.notes {
@@ -77,7 +77,7 @@ fn refuse_ranks(world_size: Option<&str>, is_metal: bool) -> Result<()> {
     };
     let why = match is_metal {
         true => "on Metal, processes have no way to add up their gradients",
-        false => "runs of puzzles are trained by one process so far",
+        false => "these runs are trained by one process so far",
     };
     Err(AppError::invalid(format!(
         "{WORLD_SIZE} is {ranks}, so this would be one of {ranks} processes: {why}"

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use models::{arch::config::DecoderConfig, checkpoint::folder::ModelFolder};
+use models::{arch::network::NetworkConfig, checkpoint::folder::ModelFolder};
 use serde::Serialize;
 use specta::Type;
 
@@ -53,8 +53,8 @@ impl From<StoredModel> for ModelView {
             Ok(folder) => {
                 let architecture = folder.config.get("model_type");
                 view.architecture = architecture.and_then(|it| it.as_str()).map(str::to_owned);
-                match DecoderConfig::from_json(&folder.config) {
-                    Ok(config) => view.context = Some(config.max_position_embeddings),
+                match NetworkConfig::from_json(&folder.config) {
+                    Ok(config) => view.context = Some(config.context()),
                     Err(error) => view.problem = Some(error.into()),
                 }
                 match folder.parameter_count() {

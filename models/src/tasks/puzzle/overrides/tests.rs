@@ -8,7 +8,7 @@ use crate::{
 
 fn read_words(words: &[&str]) -> Result<Overridden> {
     let words: Vec<String> = words.iter().map(|it| (*it).to_owned()).collect();
-    read(Some("cfg_pretrain"), &words)
+    crate::tasks::overrides::read(Some("cfg_pretrain"), &words)
 }
 
 fn request(overridden: &Overridden) -> TrainRequest<PuzzleRequest> {
@@ -123,8 +123,9 @@ fn what_is_not_known_is_refused_with_the_nearest_name() {
             ),
         }
     }
-    let error = read(Some("cfg_chat"), &[]).unwrap_err().to_string();
-    assert!(error.starts_with("`--config-name` is cfg_chat"), "{error}");
+    let error = crate::tasks::overrides::read(Some("cfg_hrm"), &[]);
+    let error = error.unwrap_err().to_string();
+    assert!(error.starts_with("`--config-name` is cfg_hrm"), "{error}");
 }
 
 #[test]
