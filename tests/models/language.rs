@@ -48,7 +48,7 @@ fn chat_file(folder: &Path) -> PathBuf {
 fn plan(method: &str, files: &Path, model: Option<&Path>) -> TrainPlan<LanguagePlan> {
     let plan = serde_json::to_value(crate::plan::scratch_plan()).unwrap();
     let changes = json!({
-        "method": method,
+        "method": if method == "recursive" { "scratch" } else { method },
         "steps": 10,
         "learning_rate": 0.003,
         "data": {
@@ -65,6 +65,8 @@ fn plan(method: &str, files: &Path, model: Option<&Path>) -> TrainPlan<LanguageP
     let fields = plan.as_object_mut().unwrap();
     if method == "scratch" {
         fields["scratch"]["config"] = tiny_config();
+    } else if method == "recursive" {
+        fields["scratch"]["config"] = recursive_config();
     } else {
         fields.remove("scratch");
         fields.insert("model".to_owned(), json!(model));
@@ -85,6 +87,14 @@ fn tiny_config() -> Json {
         "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "max_position_embeddings": 128, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true,
         "hidden_act": "silu", "initializer_range": 0.02,
+    })
+}
+
+/// Two uses of a block are learned from and two are not, for each of two steps of thinking.
+fn recursive_config() -> Json {
+    json!({
+        "model_type": "trm", "causal": true, "vocab_size": 300, "hidden_size": 32, "num_heads": 4, "L_layers": 1, "H_cycles": 2,
+        "L_cycles": 1, "halt_max_steps": 2, "expansion": 2.0, "max_position_embeddings": 128,
     })
 }
 
@@ -125,7 +135,10 @@ fn watched(
 ) -> (Outcome, LanguageTask, Watch) {
     let tokenizer = match &plan.task.model {
         Some(model) => TokenizerFrom::Folder(model),
-        None => TokenizerFrom::Data { vocab_size: 300 },
+        None => TokenizerFrom::Data {
+            vocab_size: 300,
+            marks: plan.task.scratch.as_ref().unwrap().marks(),
+        },
     };
     let data = &plan.task.data;
     let text = Text::open(&data.source(), data.held_out, tokenizer, plan.run.seed);
@@ -147,7 +160,7 @@ fn an_estimate_counts_the_numbers_that_a_run_has() {
     let folder = tempfile::tempdir().unwrap();
     let data = chat_file(folder.path());
     let model = base_model(folder.path(), &data);
-    for method in ["scratch", "full", "lora"] {
+    for method in ["scratch", "recursive", "full", "lora"] {
         let plan = plan(method, &data, Some(&model));
         let config = match &plan.task.scratch {
             Some(scratch) => Json::Object(scratch.config.clone()),
@@ -225,7 +238,7 @@ fn ten_steps_are_five_and_five_to_the_last_bit_for_every_method() {
     let folder = tempfile::tempdir().unwrap();
     let data = chat_file(folder.path());
     let base = base_model(folder.path(), &data);
-    for method in ["scratch", "full", "lora"] {
+    for method in ["scratch", "recursive", "full", "lora"] {
         let mut plan = plan(method, &data, Some(&base));
         // An adapter on a model that knows nothing yet needs large steps to show that it learns.
         plan.run.learning_rate *= if method == "lora" { 20.0 } else { 1.0 };
@@ -241,7 +254,7 @@ fn a_step_learns_the_same_however_its_rows_are_split_into_micro_batches() {
     let folder = tempfile::tempdir().unwrap();
     let data = chat_file(folder.path());
     let base = base_model(folder.path(), &data);
-    for method in ["scratch", "full", "lora"] {
+    for method in ["scratch", "recursive", "full", "lora"] {
         for packing in [true, false] {
             let losses = |rows: usize, accumulate: usize| {
                 let mut plan = plan(method, &data, Some(&base));
@@ -315,7 +328,7 @@ fn what_was_trained_loads_and_writes_as_it_did_in_training() {
     let folder = tempfile::tempdir().unwrap();
     let data = chat_file(folder.path());
     let base = base_model(folder.path(), &data);
-    for method in ["scratch", "lora"] {
+    for method in ["scratch", "recursive", "lora"] {
         let path = folder.path().join(method);
         let (_, task, _) = run(&plan(method, &data, Some(&base)), &path, None);
         let loaded = LanguageModel::open(&newest(&path), LoadDtypes::F32, &Device::Cpu).unwrap();
@@ -336,6 +349,31 @@ fn what_was_trained_loads_and_writes_as_it_did_in_training() {
         };
         assert_eq!(write(&loaded), write(task.model()), "{method}");
     }
+}
+
+#[test]
+fn a_recursive_model_is_saved_with_its_marks_and_learned_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let path = folder.path().join("first");
+    let (_, task, _) = run(&plan("recursive", &data, None), &path, None);
+    let loaded = LanguageModel::open(&newest(&path), LoadDtypes::F32, &Device::Cpu).unwrap();
+    let prompt = loaded.prompt("2 + 3?").unwrap();
+    let shown = loaded.tokenizer.decode(&prompt, true).unwrap();
+    assert_eq!(shown, "<|user|>2 + 3?<|enduser|><|sep|><|assistant|>");
+    let ends = ["<|endoftext|>", "<|endassistant|>"].map(|it| loaded.tokenizer.token_id(it));
+    let stops = loaded.limits(8).stop_tokens;
+    assert_eq!(stops, ends.map(Option::unwrap));
+    let all = |model: &LanguageModel| {
+        let weights = model.network.parameters().iter();
+        let named = weights.map(|it| (it.name().to_owned(), numbers(&it.tensor())));
+        named.collect::<Vec<_>>()
+    };
+    assert_eq!(all(&loaded), all(task.model()));
+    let full = plan("full", &data, Some(&newest(&path)));
+    let (outcome, _, losses) = run(&full, &folder.path().join("on"), None);
+    assert_eq!(outcome, Outcome::Finished);
+    assert!(losses[9] < losses[0], "{losses:?}");
 }
 
 #[test]

@@ -141,7 +141,7 @@ pub(super) fn plan(
     } else {
         let config = case.size.config()?;
         facts.vocab_size = config.vocab_size;
-        facts.model = Some(config);
+        facts.model = Some(config.into());
     }
     let facts = Facts {
         task: facts,

@@ -2,7 +2,7 @@
 //! Models that chats (`dpalmqvist/TinyRecursiveModels` at cf01052); its numbers are in `overrides/configs.json`. What is done otherwise
 //! than there, and why, is said by the name of the key.
 
-use std::sync::LazyLock;
+use std::{path::Path, sync::LazyLock};
 
 use serde_json::{Value as Json, json};
 
@@ -141,12 +141,23 @@ fn refuse(config: &Config, arch: &str) -> Result<()> {
         let why = "puzzles begin with --config-name cfg_pretrain";
         return Err(config.refused("dataset_type", why));
     }
+    if let Some(built) = config.paths("data_paths").into_iter().find(|it| is_built(it)) {
+        let problem = format!(
+            "has {built}, a folder of arrays; name the JSON file that it was built from, whose template and tokens are made here"
+        );
+        return Err(Error::setting("data_paths", problem));
+    }
     if !config.get("load_checkpoint").is_null() {
         let why = "checkpoints of the fork can’t be continued yet, since they come without their tokenizer; \
                    a run of ours continues with `model`";
         return Err(config.refused("load_checkpoint", why));
     }
     Ok(())
+}
+
+/// Whether a folder has been built by the reference: numbers of tokens that mean nothing without its tokenizer.
+fn is_built(folder: &str) -> bool {
+    Path::new(folder).join("train").join("dataset.json").is_file()
 }
 
 fn overridden(config: &Config) -> Result<Overridden> {

@@ -25,7 +25,7 @@ fn the_command_of_the_guides_is_its_run() {
     let request = request(&found);
     let (run, task) = (&request.run, &request.task);
     assert_eq!(task.method, Some(Method::Scratch));
-    assert_eq!(task.data.files, ["data/chats.json"].map(Into::into));
+    assert_eq!(task.data.files, [Path::new("data/chats.json")]);
     assert_eq!(task.data.learn, Some(Learn::Assistant));
     let config = &task.scratch.as_ref().unwrap().config;
     for (name, value) in [
