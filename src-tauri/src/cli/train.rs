@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// A run file in YAML; the plan of any run can be one. Or overrides as Tiny Recursive Models have them, such as arch=trm lr=1e-4.
     #[arg(value_name = "RUN_FILE")]
     words: Vec<String>,
-    /// The configuration that overrides begin with: cfg_pretrain.
+    /// The configuration that overrides begin with: cfg_pretrain for puzzles, cfg_chat for conversations.
     #[arg(long, value_name = "NAME", hide = true)]
     config_name: Option<String>,
     #[arg(long, short, hide = true)]
