@@ -312,19 +312,37 @@ fn a_recursive_model_is_planned_as_other_new_models_are() {
     let request = |config: Json| json!({"scratch": {"preset": "trm_chat", "config": config}, "data": {"files": ["a.txt"]}});
     let resolved = plan(request(json!({"hidden_size": 512})), scratch_facts());
     let scratch = resolved.plan.task.scratch.as_ref().unwrap();
-    assert_eq!((&scratch.config["L_layers"], &scratch.config["num_heads"]), (&json!(4), &json!(12)));
-    assert_eq!((resolved.plan.run.batch.length, scratch.vocab_size), (512, 8192));
+    assert_eq!(
+        (&scratch.config["L_layers"], &scratch.config["num_heads"]),
+        (&json!(4), &json!(12))
+    );
+    assert_eq!(
+        (resolved.plan.run.batch.length, scratch.vocab_size),
+        (512, 8192)
+    );
     let narrow = "12 heads of 42 numbers are 504 of the 512 that attention could use";
-    assert!(resolved.warnings.iter().any(|it| it.starts_with(narrow)), "{:?}", resolved.warnings);
-    let again = plan(serde_json::to_value(&resolved.plan).unwrap(), scratch_facts());
+    assert!(
+        resolved.warnings.iter().any(|it| it.starts_with(narrow)),
+        "{:?}",
+        resolved.warnings
+    );
+    let again = plan(
+        serde_json::to_value(&resolved.plan).unwrap(),
+        scratch_facts(),
+    );
     assert_eq!(again.plan, resolved.plan);
 
     let layers = problems(request(json!({"num_hidden_layers": 2})), scratch_facts());
-    let unknown = "`scratch.config.num_hidden_layers` is no field of a recursive model; it has model_type, ";
+    let unknown =
+        "`scratch.config.num_hidden_layers` is no field of a recursive model; it has model_type, ";
     assert!(layers[0].starts_with(unknown), "{layers:?}");
-    let small = json!({"scratch": {"preset": "trm_chat", "vocab_size": 260}, "data": {"files": ["a.txt"]}});
+    let small =
+        json!({"scratch": {"preset": "trm_chat", "vocab_size": 260}, "data": {"files": ["a.txt"]}});
     let small = problems(small, scratch_facts());
-    assert!(small[0].contains("has to be at least 266: every byte, and ten tokens"), "{small:?}");
+    assert!(
+        small[0].contains("has to be at least 266: every byte, and ten tokens"),
+        "{small:?}"
+    );
 }
 
 #[test]
@@ -333,7 +351,10 @@ fn a_recursive_model_gets_no_adapter() {
     let config = Json::Object(Preset::TrmChatFast.config());
     facts.task.model = NetworkConfig::from_json(&config).ok();
     let found = problems(request(), facts.clone());
-    assert_eq!(found, ["`method` is lora, and a recursive model has no adapters; set `method: full`"]);
+    assert_eq!(
+        found,
+        ["`method` is lora, and a recursive model has no adapters; set `method: full`"]
+    );
     let full = plan(with(request(), json!({"method": "full"})), facts);
     assert_eq!(full.plan.task.method, Method::Full);
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use models::data::{
     DataRequest,
     encode::{Encoded, Learn, TokenRow, encode, encode_chat},
+    marks::Marks,
     outline::Outline,
     row::{Message, Role},
     summary::{LengthSummary, preview},
@@ -146,6 +147,29 @@ fn a_conversation_the_template_refuses_is_a_problem_with_its_line() {
         problem.starts_with("line 1:") && problem.contains("no system here"),
         "{problem}"
     );
+}
+
+#[test]
+fn pairs_of_marks_stand_around_turns_and_are_found_in_a_vocabulary() {
+    let expected = "<|system|>S<|endsystem|><|sep|><|user|>Hi.<|enduser|><|sep|><|assistant|>⟦ Hello?\n<|endassistant|>⟧<|sep|>\
+                    <|user|>Hi.<|enduser|><|sep|><|assistant|>⟦Hi.<|endassistant|>⟧<|endoftext|>";
+    let shown = marked(Marks::Pairs.template(), &TALK);
+    // The vocabulary of the others spells these marks, and shows them the same.
+    assert_eq!(shown, [expected]);
+    let texts = ["What is 2 and 2? It is 4."; 3].into_iter();
+    let tokenizer = Tokenizer::train_with(texts, 280, Marks::Pairs).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    tokenizer.save(folder.path(), None).unwrap();
+    let loaded = Tokenizer::load(folder.path()).unwrap();
+    assert_eq!(loaded.special.pad, loaded.token_id("<|pad|>").unwrap());
+    let template = ChatTemplate::of(&loaded).unwrap();
+    assert_eq!(template.origin, TemplateOrigin::Marks);
+    assert_eq!(template.turn_end.token, loaded.token_id("<|endassistant|>"));
+    let asked = template.prompt(&[Message::new(Role::User, "Hi.")]).unwrap();
+    assert_eq!(asked, "<|user|>Hi.<|enduser|><|sep|><|assistant|>");
+    // One token for each mark, and none of them in what a person reads.
+    let tokens = loaded.encode(&asked, false).unwrap();
+    assert_eq!(loaded.decode(&tokens, false).unwrap(), "Hi.");
 }
 
 #[test]

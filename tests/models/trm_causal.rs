@@ -93,7 +93,11 @@ fn loss_logits_and_gradients_are_those_of_pytorch() {
 
 #[test]
 fn a_later_token_changes_no_earlier_logit() {
-    for changes in [json!({}), json!({"halt_max_steps": 3}), json!({"pos_encodings": "none"})] {
+    for changes in [
+        json!({}),
+        json!({"halt_max_steps": 3}),
+        json!({"pos_encodings": "none"}),
+    ] {
         let model = model(changes);
         let tokens: Vec<u32> = batch().0[..TOKENS].to_vec();
         let before = flat(&logits(&model, Input::new(&tokens, 1)));
@@ -127,7 +131,10 @@ fn writing_with_the_cache_is_reading_all_of_it_again() {
             read += length;
             let expected = flat(&whole.get(read - 1).unwrap());
             for (found, expected) in found.iter().zip(&expected) {
-                assert!((found - expected).abs() < 1e-5, "token {read}: {found}, and should be {expected}");
+                assert!(
+                    (found - expected).abs() < 1e-5,
+                    "token {read}: {found}, and should be {expected}"
+                );
             }
         }
         assert_eq!(cache.read(), tokens);
@@ -177,14 +184,35 @@ fn what_is_computed_again_gives_the_same_gradients() {
 #[test]
 fn a_shape_that_no_recursive_language_model_has_is_refused_by_its_field() {
     for (changes, expected) in [
-        (json!({"mlp_t": true}), "`mlp_t` is true: a product along the sequence sees later tokens"),
-        (json!({"causal": false}), "`causal` is false: a model that writes must not see"),
-        (json!({"num_hidden_layers": 2}), "`num_hidden_layers` is no field of a recursive model; it has"),
-        (json!({"num_heads": 32}), "`num_heads` is 32, which makes heads of 1 of 32 numbers"),
+        (
+            json!({"mlp_t": true}),
+            "`mlp_t` is true: a product along the sequence sees later tokens",
+        ),
+        (
+            json!({"causal": false}),
+            "`causal` is false: a model that writes must not see",
+        ),
+        (
+            json!({"num_hidden_layers": 2}),
+            "`num_hidden_layers` is no field of a recursive model; it has",
+        ),
+        (
+            json!({"num_heads": 32}),
+            "`num_heads` is 32, which makes heads of 1 of 32 numbers",
+        ),
         (json!({"num_heads": 0}), "`num_heads` is 0"),
-        (json!({"hidden_size": "wide"}), "`hidden_size` is \"wide\", and has to be a whole number"),
-        (json!({"H_cycles": 1000, "L_cycles": 1000}), "`H_cycles` with the steps and layers makes 2002000 layers"),
-        (json!({"pos_encodings": "alibi"}), "`pos_encodings` is \"alibi\""),
+        (
+            json!({"hidden_size": "wide"}),
+            "`hidden_size` is \"wide\", and has to be a whole number",
+        ),
+        (
+            json!({"H_cycles": 1000, "L_cycles": 1000}),
+            "`H_cycles` with the steps and layers makes 2002000 layers",
+        ),
+        (
+            json!({"pos_encodings": "alibi"}),
+            "`pos_encodings` is \"alibi\"",
+        ),
         (json!({"L_layers": null}), "`L_layers` is null"),
     ] {
         let error = config(changes).unwrap_err().to_string();
@@ -194,14 +222,23 @@ fn a_shape_that_no_recursive_language_model_has_is_refused_by_its_field() {
 
 #[test]
 fn a_config_counts_the_numbers_that_its_model_has() {
-    for changes in [json!({}), json!({"num_heads": 3, "pos_encodings": "learned"})] {
+    for changes in [
+        json!({}),
+        json!({"num_heads": 3, "pos_encodings": "learned"}),
+    ] {
         let model = model(changes);
         let config = model.config();
         let frozen = |it: &Parameters| it.count() - it.trainable_count();
         assert_eq!(config.parameters(), model.parameters().count() as u64);
-        assert_eq!(config.frozen_parameters(), frozen(model.parameters()) as u64);
+        assert_eq!(
+            config.frozen_parameters(),
+            frozen(model.parameters()) as u64
+        );
         assert_eq!(NetworkConfig::Recursive(config.clone()).context(), TOKENS);
     }
-    assert_eq!(config(json!({"num_heads": 3})).unwrap().narrowed_heads(), Some(30));
+    assert_eq!(
+        config(json!({"num_heads": 3})).unwrap().narrowed_heads(),
+        Some(30)
+    );
     assert_eq!(config(json!({})).unwrap().narrowed_heads(), None);
 }

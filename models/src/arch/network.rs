@@ -101,12 +101,20 @@ impl Network {
         device: &Device,
     ) -> Result<Self> {
         Ok(match config {
-            NetworkConfig::Decoder(config) => {
-                Self::Decoder(Decoder::new(config, weights, trainable, compute_dtype, device)?)
-            }
-            NetworkConfig::Recursive(config) => {
-                Self::Recursive(CausalTrm::new(config, weights, trainable, compute_dtype, device)?)
-            }
+            NetworkConfig::Decoder(config) => Self::Decoder(Decoder::new(
+                config,
+                weights,
+                trainable,
+                compute_dtype,
+                device,
+            )?),
+            NetworkConfig::Recursive(config) => Self::Recursive(CausalTrm::new(
+                config,
+                weights,
+                trainable,
+                compute_dtype,
+                device,
+            )?),
         })
     }
 
@@ -207,7 +215,8 @@ impl Network {
 
     /// Whether a text of so many tokens turns by other angles than a shorter one, from its first token on.
     pub fn is_long(&self, tokens: usize) -> bool {
-        self.decoder().is_some_and(|decoder| decoder.is_long(tokens))
+        self.decoder()
+            .is_some_and(|decoder| decoder.is_long(tokens))
     }
 
     /// Scores [v] for the token after these, which continue what the cache has seen.

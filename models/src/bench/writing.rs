@@ -92,7 +92,13 @@ fn decoder(case: &BenchCase, place: &BenchDevice, tokens: usize) -> Result<(Deco
     };
     let config = case.size.config()?;
     let device = place.choice.device.requested();
-    let bytes = inference_bytes(&config.clone().into(), storage, case.compute(), tokens, device);
+    let bytes = inference_bytes(
+        &config.clone().into(),
+        storage,
+        case.compute(),
+        tokens,
+        device,
+    );
     refuse_what_does_not_fit(bytes, place)?;
     let compute: DType = case.compute().into();
     let decoder = Decoder::new(config, &mut weights, false, compute, &place.device)?;

@@ -498,10 +498,7 @@ mod tests {
             once.library.to_string(false).unwrap(),
             again.library.to_string(false).unwrap()
         );
-        assert_eq!(
-            trained(SMALLEST).vocabulary_size(),
-            SMALLEST
-        );
+        assert_eq!(trained(SMALLEST).vocabulary_size(), SMALLEST);
         let error = Tokenizer::train(TEXTS.into_iter(), 100)
             .unwrap_err()
             .to_string();

@@ -72,10 +72,7 @@ impl Ones {
         };
         Ok(Self {
             by_width: ones(config.hidden_size)?,
-            by_length: config
-                .mlp_t
-                .then(|| ones(config.places()))
-                .transpose()?,
+            by_length: config.mlp_t.then(|| ones(config.places())).transpose()?,
         })
     }
 }
@@ -96,10 +93,7 @@ impl Stack {
         tape: Option<&Tape>,
     ) -> Result<Self> {
         let get = |layer, part, name| {
-            convert(
-                &named(parameters, &weight(layer, part, name), tape)?,
-                dtype,
-            )
+            convert(&named(parameters, &weight(layer, part, name), tape)?, dtype)
         };
         let gate = |layer, part| -> Result<Gate> {
             let both = get(layer, part, "gate_up_proj")?;
@@ -178,7 +172,9 @@ impl Stack {
                     return Err(Error::Data(problem.to_owned()));
                 }
                 (Mix::Attention(weights), _) => {
-                    let read = read.as_mut().map(|(cache, first)| (&mut **cache, *first + index));
+                    let read = read
+                        .as_mut()
+                        .map(|(cache, first)| (&mut **cache, *first + index));
                     let y = self.attend(&x, weights, places, read)?;
                     rms_norm(&add(&x, &y)?, by_width, 0.0, self.epsilon)?
                 }

@@ -23,12 +23,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    arch::{
-        WeightRequest, Weights,
-        decoder::Input,
-        kv_cache::KvCache,
-        trm::config::Positions,
-    },
+    arch::{WeightRequest, Weights, decoder::Input, kv_cache::KvCache, trm::config::Positions},
     ops::{
         attention::Spans,
         cross_entropy::head_cross_entropy,
@@ -85,8 +80,7 @@ impl CausalTrm {
             });
         }
         let turns = shape.pos_encodings == Positions::Rope;
-        let rope =
-            || Rope::new(shape.head_width(), shape.rope_theta, &RopeScaling::None);
+        let rope = || Rope::new(shape.head_width(), shape.rope_theta, &RopeScaling::None);
         Ok(Self {
             rope: turns.then(rope),
             ones: Ones::new(shape, device)?,
@@ -247,10 +241,7 @@ impl CausalTrm {
             let places = embedding(&table, &on_device(positions)?)?;
             x = scale(&add(&x, &places)?, std::f64::consts::FRAC_1_SQRT_2)?;
         }
-        let x = scale(
-            &convert(&x, self.dtype)?,
-            (shape.hidden_size as f64).sqrt(),
-        )?;
+        let x = scale(&convert(&x, self.dtype)?, (shape.hidden_size as f64).sqrt())?;
         let places = Places {
             spans,
             rotation: rotation.transpose()?,

@@ -29,9 +29,15 @@ const PRESETS: &[Choice] = &[
     choice("nano", "Nano: about 1 million parameters"),
     choice("micro", "Micro: about 3 million parameters"),
     choice("small", "Small: about 124 million parameters"),
-    choice("trm_chat_fast", "Recursive, fast: about 2 million parameters"),
+    choice(
+        "trm_chat_fast",
+        "Recursive, fast: about 2 million parameters",
+    ),
     choice("trm_chat", "Recursive: about 13 million parameters"),
-    choice("trm_chat_large", "Recursive, large: about 36 million parameters"),
+    choice(
+        "trm_chat_large",
+        "Recursive, large: about 35 million parameters",
+    ),
 ];
 
 const FORMATS: &[Choice] = &[

@@ -8,11 +8,7 @@
 
 use super::{plan::LanguagePlan, request::Method};
 use crate::{
-    arch::{
-        config::DecoderConfig,
-        network::NetworkConfig,
-        trm::CausalTrmConfig,
-    },
+    arch::{config::DecoderConfig, network::NetworkConfig, trm::CausalTrmConfig},
     device::{RequestedDevice, dtype::Dtype},
     train::{
         estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},

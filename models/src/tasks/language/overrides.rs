@@ -95,7 +95,10 @@ pub fn read(name: &str, words: &[String]) -> Result<Overridden> {
     }
     // A whole group comes before single keys of it, wherever it stands.
     let mut arch = defaults["arch"].as_str().unwrap_or_default().to_owned();
-    for word in words.iter().filter(|word| word.trim_start_matches('+').starts_with("arch=")) {
+    for word in words
+        .iter()
+        .filter(|word| word.trim_start_matches('+').starts_with("arch="))
+    {
         let asked = assignment(word)?.1;
         arch = known_arch(&asked)?.to_owned();
     }
@@ -141,7 +144,11 @@ fn refuse(config: &Config, arch: &str) -> Result<()> {
         let why = "puzzles begin with --config-name cfg_pretrain";
         return Err(config.refused("dataset_type", why));
     }
-    if let Some(built) = config.paths("data_paths").into_iter().find(|it| is_built(it)) {
+    if let Some(built) = config
+        .paths("data_paths")
+        .into_iter()
+        .find(|it| is_built(it))
+    {
         let problem = format!(
             "has {built}, a folder of arrays; name the JSON file that it was built from, whose template and tokens are made here"
         );
@@ -157,7 +164,10 @@ fn refuse(config: &Config, arch: &str) -> Result<()> {
 
 /// Whether a folder has been built by the reference: numbers of tokens that mean nothing without its tokenizer.
 fn is_built(folder: &str) -> bool {
-    Path::new(folder).join("train").join("dataset.json").is_file()
+    Path::new(folder)
+        .join("train")
+        .join("dataset.json")
+        .is_file()
 }
 
 fn overridden(config: &Config) -> Result<Overridden> {
@@ -174,7 +184,10 @@ fn overridden(config: &Config) -> Result<Overridden> {
             ("data.files", json!(config.paths("data_paths"))),
             ("data.learn", json!("assistant")),
             ("batch.length", json!(length)),
-            ("batch.rows", json!(config.number("global_batch_size")? as u64)),
+            (
+                "batch.rows",
+                json!(config.number("global_batch_size")? as u64),
+            ),
             ("epochs", config.get("epochs").clone()),
             ("dtype.compute", json!(config.dtype()?)),
         ]

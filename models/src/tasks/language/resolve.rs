@@ -89,7 +89,8 @@ impl Resolver<'_> {
                 "is given, but a new model starts from nothing; remove it, or set `method: full`",
             );
         }
-        if let (Method::Lora, Some(NetworkConfig::Recursive(_))) = (method, &self.facts.task.model) {
+        if let (Method::Lora, Some(NetworkConfig::Recursive(_))) = (method, &self.facts.task.model)
+        {
             self.problem(
                 "method",
                 "is lora, and a recursive model has no adapters; set `method: full`",
@@ -204,7 +205,9 @@ impl Resolver<'_> {
             };
             self.problem(
                 "scratch.vocab_size",
-                format!("is {vocab_size}, and has to be at least {least}: every byte, and {special}"),
+                format!(
+                    "is {vocab_size}, and has to be at least {least}: every byte, and {special}"
+                ),
             );
         }
         if vocab_size > MAX_VOCABULARY {
@@ -224,12 +227,7 @@ impl Resolver<'_> {
                 .get("max_position_embeddings")
                 .and_then(|context| context.as_u64())
                 .map(|context| context as usize),
-            None => self
-                .facts
-                .task
-                .model
-                .as_ref()
-                .map(NetworkConfig::context),
+            None => self.facts.task.model.as_ref().map(NetworkConfig::context),
         };
         found.unwrap_or(preset::LONGEST_ROW).min(MAX_CONTEXT)
     }

@@ -57,7 +57,12 @@ pub struct CausalTrmConfig {
 /// What is wrong with a field of a config that somebody wrote, apart from its value: a name that nobody reads.
 pub fn unread(name: &str) -> Option<String> {
     let is_known = FIELDS.contains(&name) || HARMLESS.contains(&name);
-    let known = || format!("is no field of a recursive model; it has {}", FIELDS.join(", "));
+    let known = || {
+        format!(
+            "is no field of a recursive model; it has {}",
+            FIELDS.join(", ")
+        )
+    };
     (!is_known).then(known)
 }
 

@@ -19,7 +19,12 @@ fn request(overridden: &Overridden) -> TrainRequest<LanguageRequest> {
 
 #[test]
 fn the_command_of_the_guides_is_its_run() {
-    let words = ["data_paths=[data/chats.json]", "arch.hidden_size=512", "arch.seq_len=256", "+run_name=a"];
+    let words = [
+        "data_paths=[data/chats.json]",
+        "arch.hidden_size=512",
+        "arch.seq_len=256",
+        "+run_name=a",
+    ];
     let found = read_words("cfg_chat", &words).unwrap();
     assert_eq!(found.fields["task"], "language");
     let request = request(&found);
@@ -44,8 +49,14 @@ fn the_command_of_the_guides_is_its_run() {
         (Some(4), Some(8), Some(256))
     );
     assert_eq!(run.optimizer.kind, Some(OptimizerKind::Adamw));
-    assert_eq!((run.learning_rate, run.ema, run.clip_norm), (Some(3e-4), Some(0.999), Some(0.0)));
-    assert_eq!((run.schedule.min_ratio, run.schedule.warmup_steps), (Some(0.1), Some(999)));
+    assert_eq!(
+        (run.learning_rate, run.ema, run.clip_norm),
+        (Some(3e-4), Some(0.999), Some(0.0))
+    );
+    assert_eq!(
+        (run.schedule.min_ratio, run.schedule.warmup_steps),
+        (Some(0.1), Some(999))
+    );
     assert_eq!((run.epochs, run.seed), (Some(10.0), Some(0)));
     assert_eq!(run.name.as_deref(), Some("a"));
 }
@@ -54,7 +65,10 @@ fn the_command_of_the_guides_is_its_run() {
 fn what_would_see_the_future_is_refused_with_what_to_say_instead() {
     for name in ["cfg_chat_fast", "cfg_chat_fp32", "cfg_chat_fast_fp32"] {
         let error = read_words(name, &[]).unwrap_err().to_string();
-        assert!(error.starts_with("`arch.mlp_t` is true: with trm_small"), "{error}");
+        assert!(
+            error.starts_with("`arch.mlp_t` is true: with trm_small"),
+            "{error}"
+        );
         assert!(error.contains("add arch.mlp_t=False"), "{error}");
         assert!(read_words(name, &["arch.mlp_t=False"]).is_ok(), "{name}");
     }
@@ -69,7 +83,10 @@ fn an_architecture_is_the_ground_of_its_keys_wherever_it_stands() {
     let words = ["arch.mlp_t=False", "arch.H_cycles=5", "arch=trm_small"];
     let found = read_words("cfg_chat", &words).unwrap();
     let config = &found.fields["scratch"]["config"];
-    assert_eq!((&config["hidden_size"], &config["H_cycles"]), (&json!(256), &json!(5)));
+    assert_eq!(
+        (&config["hidden_size"], &config["H_cycles"]),
+        (&json!(256), &json!(5))
+    );
     let softmax = "arch.loss.loss_type is stablemax_cross_entropy";
     assert!(found.notes.iter().any(|it| it.starts_with(softmax)));
 }
@@ -77,21 +94,42 @@ fn an_architecture_is_the_ground_of_its_keys_wherever_it_stands() {
 #[test]
 fn what_is_not_known_is_refused_by_its_name() {
     for (word, expected) in [
-        ("arch=hrm", "`arch` is \"hrm\"; for chats there are trm_chat"),
-        ("arch.hidden_sise=3", "`arch.hidden_sise` is no key of cfg_chat; the nearest is arch.hidden_size"),
-        ("arch.causal=False", "`arch.causal` is false: a model that writes"),
+        (
+            "arch=hrm",
+            "`arch` is \"hrm\"; for chats there are trm_chat",
+        ),
+        (
+            "arch.hidden_sise=3",
+            "`arch.hidden_sise` is no key of cfg_chat; the nearest is arch.hidden_size",
+        ),
+        (
+            "arch.causal=False",
+            "`arch.causal` is false: a model that writes",
+        ),
         ("arch.puzzle_emb_len=16", "`arch.puzzle_emb_len` is 16"),
         ("arch.seq_len=short", "`arch.seq_len` is \"short\""),
-        ("dataset_type=puzzle", "puzzles begin with --config-name cfg_pretrain"),
+        (
+            "dataset_type=puzzle",
+            "puzzles begin with --config-name cfg_pretrain",
+        ),
         ("load_checkpoint=step_3", "`load_checkpoint` is \"step_3\""),
-        ("arch.loss.loss_type=mse", "text is learned with softmax_cross_entropy"),
+        (
+            "arch.loss.loss_type=mse",
+            "text is learned with softmax_cross_entropy",
+        ),
     ] {
         let error = read_words("cfg_chat", &[word]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
     let error = read_words("cfg_talk", &[]).unwrap_err().to_string();
-    assert!(error.contains("known here are cfg_pretrain, cfg_chat, cfg_chat_fast"), "{error}");
+    assert!(
+        error.contains("known here are cfg_pretrain, cfg_chat, cfg_chat_fast"),
+        "{error}"
+    );
     let error = crate::tasks::overrides::read(None, &["arch=trm_chat".to_owned()]);
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("begin with --config-name cfg_chat"), "{error}");
+    assert!(
+        error.contains("begin with --config-name cfg_chat"),
+        "{error}"
+    );
 }
