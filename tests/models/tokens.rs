@@ -46,15 +46,19 @@ fn talks(talks: &[(&str, &str)]) -> String {
 
 /// The text of a conversation with the learned part in ⟦brackets⟧, one for each row it gives.
 pub(crate) fn marked(template: &str, messages: &[(Role, &str)]) -> Vec<String> {
-    let tokenizer = tokenizer();
-    let template = ChatTemplate::from_source(template, &tokenizer).unwrap();
+    marked_by(&tokenizer(), template, messages)
+}
+
+/// The same with another tokenizer.
+fn marked_by(tokenizer: &Tokenizer, template: &str, messages: &[(Role, &str)]) -> Vec<String> {
+    let template = ChatTemplate::from_source(template, tokenizer).unwrap();
     let messages: Vec<Message> = messages
         .iter()
         .map(|(role, words)| Message::new(*role, *words))
         .collect();
-    let rows = encode_chat(&messages, &tokenizer, &template, Learn::Assistant, 1000).unwrap();
+    let rows = encode_chat(&messages, tokenizer, &template, Learn::Assistant, 1000).unwrap();
     let show = |row: &TokenRow| {
-        let segments = preview(row, &tokenizer).unwrap();
+        let segments = preview(row, tokenizer).unwrap();
         segments
             .into_iter()
             .map(|it| {
@@ -153,14 +157,13 @@ fn a_conversation_the_template_refuses_is_a_problem_with_its_line() {
 fn pairs_of_marks_stand_around_turns_and_are_found_in_a_vocabulary() {
     let expected = "<|system|>S<|endsystem|><|sep|><|user|>Hi.<|enduser|><|sep|><|assistant|>⟦ Hello?\n<|endassistant|>⟧<|sep|>\
                     <|user|>Hi.<|enduser|><|sep|><|assistant|>⟦Hi.<|endassistant|>⟧<|endoftext|>";
-    let shown = marked(Marks::Pairs.template(), &TALK);
-    // The vocabulary of the others spells these marks, and shows them the same.
-    assert_eq!(shown, [expected]);
     let texts = ["What is 2 and 2? It is 4."; 3].into_iter();
     let tokenizer = Tokenizer::train_with(texts, 280, Marks::Pairs).unwrap();
     let folder = tempfile::tempdir().unwrap();
     tokenizer.save(folder.path(), None).unwrap();
     let loaded = Tokenizer::load(folder.path()).unwrap();
+    let shown = marked_by(&loaded, Marks::Pairs.template(), &TALK);
+    assert_eq!(shown, [expected]);
     assert_eq!(loaded.special.pad, loaded.token_id("<|pad|>").unwrap());
     let template = ChatTemplate::of(&loaded).unwrap();
     assert_eq!(template.origin, TemplateOrigin::Marks);

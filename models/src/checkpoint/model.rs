@@ -15,7 +15,6 @@ use super::{
 use crate::{
     Error, Result,
     arch::{decoder::Decoder, network::Network},
-    parameters::Parameters,
 };
 
 /// Writes the weights, and `config.json` so that every version reads the same from it, into an existing folder.
@@ -28,7 +27,9 @@ pub fn save_model(decoder: &Decoder, config: &Json, folder: &Path) -> Result<()>
             "the model can’t be written whole: {quantized} of its weights are in quantized blocks; save its adapter"
         )));
     }
-    write_weights(decoder.parameters(), folder)?;
+    let weights = decoder.parameters().iter();
+    let weights = weights.map(|it| (it.name().to_owned(), it.tensor()));
+    write_weights(weights.collect(), folder)?;
     let mut config = for_every_version(config);
     // A checkpoint can have a head of its own although its config says otherwise.
     config["tie_word_embeddings"] = json!(decoder.config().tie_word_embeddings);
@@ -40,17 +41,15 @@ pub fn save_network(network: &Network, config: &Json, folder: &Path) -> Result<(
     match network {
         Network::Decoder(decoder) => save_model(decoder, config, folder),
         Network::Recursive(model) => {
-            write_weights(model.parameters(), folder)?;
+            let weights = model.parameters().iter();
+            let weights = weights.map(|it| (it.name().to_owned(), it.tensor()));
+            write_weights(weights.collect(), folder)?;
             write_file(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
         }
     }
 }
 
-fn write_weights(parameters: &Parameters, folder: &Path) -> Result<()> {
-    let tensors: BTreeMap<String, Tensor> = parameters
-        .iter()
-        .map(|it| (it.name().to_owned(), it.tensor()))
-        .collect();
+fn write_weights(tensors: BTreeMap<String, Tensor>, folder: &Path) -> Result<()> {
     // transformers refuses files that don't say what framework they are for.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     write_safetensors(&folder.join(WEIGHTS), &tensors, metadata)

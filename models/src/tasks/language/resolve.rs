@@ -31,7 +31,9 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (LanguagePlan, Basis) {
     let scratch = (method == Method::Scratch).then(|| resolver.scratch());
     let context = resolver.context(scratch.as_ref());
     let (data, length) = resolver.data(context);
-    let lora = (method == Method::Lora).then(|| resolver.lora());
+    // Of a recursive model, one problem is enough.
+    let has_adapter = method == Method::Lora && !resolver.starts_from_recursive();
+    let lora = has_adapter.then(|| resolver.lora());
     let parameters = resolver.parameters(scratch.as_ref());
     let recursive = scratch.as_ref().is_some_and(|it| is_recursive(&it.config));
     let defaults = MethodDefaults::of(method, parameters, recursive);
@@ -89,8 +91,7 @@ impl Resolver<'_> {
                 "is given, but a new model starts from nothing; remove it, or set `method: full`",
             );
         }
-        if let (Method::Lora, Some(NetworkConfig::Recursive(_))) = (method, &self.facts.task.model)
-        {
+        if method == Method::Lora && self.starts_from_recursive() {
             self.problem(
                 "method",
                 "is lora, and a recursive model has no adapters; set `method: full`",
@@ -103,6 +104,11 @@ impl Resolver<'_> {
             );
         }
         method
+    }
+
+    /// Whether the model that the request names is a recursive one.
+    fn starts_from_recursive(&self) -> bool {
+        matches!(self.facts.task.model, Some(NetworkConfig::Recursive(_)))
     }
 
     fn prompts(&mut self, context: usize) -> PromptPlan {
