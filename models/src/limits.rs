@@ -81,6 +81,9 @@ limits! {
     /// A file of tasks of ARC, or what describes a folder of puzzles.
     PUZZLE_JSON = "a JSON file of puzzles", 256 << 20, "bytes",
         "the 1,000 tasks of ARC-AGI-2 have 4 MB, and the names of 1.2 million looks of them 60 MB";
+    /// A puzzle to be solved.
+    PUZZLE = "the file of a puzzle to solve", 4 << 20, "bytes",
+        "the largest task of ARC takes some 60 kB with a number in each line, and a maze of 64 by 64 takes 4 kB";
     /// `votes.json` of a checkpoint.
     VOTES = "the votes of a run of ARC", 4 << 30, "bytes",
         "a thousand answers to each of 400 pairs, all different and of 900 cells, have 400 MB";

@@ -1,4 +1,4 @@
-//! Puzzles in the terminal: made, looked at, learned and filled in.
+//! Puzzles in the terminal: made, looked at, learned and solved.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ fn trained() -> App {
         .shows("20 puzzles to learn from and 5 to measure with");
     app.anneal("train run.yaml --quiet")
         .ended(0)
-        .shows("have it fill in a puzzle with `anneal solve DAY-small-XXXX --held-out 1`");
+        .shows("have it solve a puzzle with `anneal solve DAY-small-XXXX --held-out 1`");
     app
 }
 
@@ -117,13 +117,80 @@ fn what_is_wrong_with_a_puzzle_or_a_model_is_said_in_a_sentence() {
 }
 
 #[test]
-fn what_can_not_be_filled_in_yet_is_said_by_its_name() {
+fn mazes_are_solved_from_files_by_name_and_by_number() {
     let app = App::new();
     app.file("run.yaml", TINY);
     app.anneal("data build maze puzzles --size 8 --train 12 --held-out 4 --seed 1")
         .ended(0);
+    app.anneal("data inspect puzzles")
+        .ended(0)
+        .shows("Mazes of 8 by 8: 12 mazes to learn from, 4 to measure with")
+        .shows("██");
     app.anneal("train run.yaml --quiet").ended(0);
-    app.anneal("solve small --held-out 1")
-        .ended(2)
-        .notes("learned 8 by 8 mazes, and only Sudoku can be filled in so far");
+    app.anneal("solve small --held-out 1 --votes 8")
+        .ended(0)
+        .shows("step  changed  off a path  halting probability")
+        .shows("solved");
+    let solved: Value = app.anneal("solve small --held-out 1 --json").json();
+    assert_eq!(solved["board"]["kind"], "maze");
+    assert!(solved["way"]["shortest"].as_u64().unwrap() > 8);
+    let puzzle: Vec<char> = solved["puzzle"].as_str().unwrap().chars().collect();
+    let lines: Vec<String> = puzzle.chunks(8).map(|it| it.iter().collect()).collect();
+    app.file("maze.txt", &lines.join("\n"));
+    let by_file: Value = app.anneal("solve small --file maze.txt --json").json();
+    assert_eq!(by_file, solved);
+    app.file("maze.txt", &lines.join("\n").replace('S', " "));
+    app.anneal("solve small --file maze.txt")
+        .ended(1)
+        .notes("the maze has no start (S)");
+}
+
+/// A model that learns tasks in a moment.
+const TASKS: &str = "\
+task: puzzle
+name: Small
+data: {files: [tasks], augmentations: 3}
+trm: {hidden_size: 8, num_heads: 1, halt_max_steps: 2, mlp_t: false, pos_encodings: rope, L_layers: 1, H_cycles: 1, L_cycles: 1, puzzle_emb_len: 1}
+batch: {rows: 2, accumulate: 1}
+steps: 2
+device: cpu
+";
+
+#[test]
+fn tasks_are_answered_by_votes_and_a_new_one_is_said_to_be_new() {
+    let app = App::new();
+    let pairs = |colour: u8| {
+        format!(
+            r#"{{"train": [{{"input": [[{colour}, 0]], "output": [[{colour}]]}}], "test": [{{"input": [[{colour}, 0, 0]], "output": [[{colour}]]}}, {{"input": [[0, {colour}]]}}]}}"#
+        )
+    };
+    app.file("tasks/training/aa.json", &pairs(1));
+    app.file("tasks/evaluation/bb.json", &pairs(2));
+    app.file("run.yaml", TASKS);
+    app.anneal("data inspect tasks")
+        .ended(0)
+        .shows("Tasks of ARC: 1 pair to learn from, 2 to measure with");
+    app.anneal("train run.yaml --quiet").ended(0);
+    app.anneal("solve small --held-out 1 --device cpu")
+        .ended(0)
+        .shows("task bb, test input 1 of 2")
+        .shows("step  changed  votes  halting probability")
+        .shows("whether that is right is not known");
+    let solved: Value = app
+        .anneal("solve small --puzzle bb --votes 2 --json")
+        .json();
+    assert_eq!(
+        (&solved["task"], &solved["is_known"]),
+        (&"bb".into(), &true.into())
+    );
+    let questions = solved["questions"].as_array().unwrap();
+    assert_eq!((questions.len(), &questions[0]["looks"]), (2, &2.into()));
+    app.file("new.json", &pairs(3));
+    app.anneal("solve small --file new.json")
+        .ended(0)
+        .notes("The model did not learn from this task.")
+        .shows("task of yours, test input 1 of 2");
+    app.anneal("solve small --puzzle cc").ended(1).notes(
+        "there is no task “cc” among those that the model learned from: 2 tasks, such as aa, bb",
+    );
 }

@@ -72,7 +72,7 @@ fn sudoku(folder: &Path, size: usize, count: usize, held_out: usize) -> PathBuf 
 }
 
 /// Four small tasks, one of which is measured with.
-fn tasks(folder: &Path) -> PathBuf {
+pub(crate) fn tasks(folder: &Path) -> PathBuf {
     let task = |colour: u8| {
         let pair = |size: usize| {
             let line = vec![colour; size];

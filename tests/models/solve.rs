@@ -1,22 +1,34 @@
 //! Puzzles that a trained model fills in, step by step, from the folder of a checkpoint.
 
-use std::{fs, ops::ControlFlow, path::Path};
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use candle_core::{DType, Device};
 use models::{
     checkpoint::keep::Checkpoints,
     tasks::puzzle::{
         Puzzle, PuzzleTask,
+        learned::TASKS,
+        make,
+        maze::Way,
+        question::Held,
         request::PuzzlePlan,
         solve::{Effort, Solved, Solver, Thinking},
-        source::{Choice, Grid, PuzzleSet, text},
+        source::{Choice, PuzzleSet},
     },
     train::{Kind, Task, TrainPlan},
 };
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::{kind::run_from_newest, puzzles::plan};
+use crate::{
+    kind::run_from_newest,
+    puzzles::{plan, plan_of},
+    puzzles_data::tasks,
+};
 
 /// Steps of thinking that the model is trained with.
 const OWN_STEPS: usize = 3;
@@ -32,6 +44,32 @@ impl Trained {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let plan = plan(folder.path(), json!({}));
+        Self::on(folder, plan)
+    }
+
+    /// On mazes of 6 by 6.
+    fn mazes() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mazes = make::make_mazes(6, 5, 40, 3, &|_| true).unwrap().unwrap();
+        make::write_mazes(&mazes, 10, &folder.path().join("data")).unwrap();
+        let plan = plan_of(&folder.path().join("data"), json!({}));
+        Self::on(folder, plan)
+    }
+
+    /// On four tasks of ARC, with three other looks of each.
+    fn tasks() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let changes = json!({
+            "data": {"augmentations": 3},
+            "trm": {"mlp_t": false, "pos_encodings": "rope", "hidden_size": 8, "num_heads": 1, "L_layers": 1,
+                "H_cycles": 1, "L_cycles": 1, "halt_max_steps": 2, "puzzle_emb_len": 1},
+            "batch": {"rows": 2, "accumulate": 1},
+        });
+        let plan = plan_of(&tasks(&folder.path().join("data")), changes);
+        Self::on(folder, plan)
+    }
+
+    fn on(folder: TempDir, plan: TrainPlan<PuzzlePlan>) -> Self {
         let saved = folder.path().join("run");
         run_from_newest::<Puzzle>(&plan, &saved, &mut Vec::new());
         let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
@@ -43,9 +81,14 @@ impl Trained {
         }
     }
 
-    fn held_out(&self) -> Vec<Grid> {
+    fn held_out(&self) -> Vec<Held> {
         let set = PuzzleSet::read(&[self.folder.path().join("data")], &Choice::ALL).unwrap();
-        set.sudoku(true, 0).collect()
+        set.questions(usize::MAX)
+    }
+
+    fn newest(&self) -> PathBuf {
+        let saved = self.folder.path().join("run");
+        Checkpoints::new(&saved, 2).newest().unwrap().unwrap().path
     }
 }
 
@@ -56,7 +99,7 @@ fn open(folder: &Path) -> models::Result<Solver> {
 /// Fills in a puzzle. Returns the end, and what was thought after each step.
 #[track_caller]
 fn check(solver: &Solver, puzzle: &str, effort: Effort) -> (Solved, Vec<Thinking>) {
-    let question = solver.read(puzzle).unwrap();
+    let question = solver.read(puzzle, 0).unwrap();
     let mut steps = Vec::new();
     let mut watch = |step: &Thinking| {
         steps.push(step.clone());
@@ -79,12 +122,12 @@ fn a_checkpoint_says_what_its_model_is_and_fills_in_a_grid_step_by_step() {
     assert_eq!(board.symbols, ["", ".", "1", "2", "3", "4"]);
     assert!(solver.weights() > 1000);
 
-    let puzzle = text(&grids[0].puzzle);
+    let puzzle = grids[0].puzzle.clone();
     let (solved, steps) = check(solver, &puzzle, USUAL);
     assert_eq!(steps.len(), OWN_STEPS);
     assert_eq!(board.text(&solved.puzzle), puzzle);
     let solution = solved.solution.as_ref().unwrap();
-    assert_eq!(board.text(solution), text(&grids[0].solution));
+    assert_eq!(board.text(solution), grids[0].solution);
     let mut before = solved.puzzle.clone();
     for step in &steps {
         for (cell, given) in solved.puzzle.iter().enumerate() {
@@ -103,13 +146,13 @@ fn a_checkpoint_says_what_its_model_is_and_fills_in_a_grid_step_by_step() {
 #[test]
 fn more_steps_begin_as_fewer_do_and_thinking_ends_when_it_is_told_to() {
     let trained = Trained::new();
-    let puzzle = text(&trained.held_out()[1].puzzle);
+    let puzzle = trained.held_out()[1].puzzle.clone();
     let few = check(&trained.solver, &puzzle, USUAL).1;
     let many = check(&trained.solver, &puzzle, Effort { steps: 9, votes: 1 }).1;
     assert_eq!(many.len(), 9);
     assert_eq!(many[..OWN_STEPS], few);
 
-    let question = trained.solver.read(&puzzle).unwrap();
+    let question = trained.solver.read(&puzzle, 0).unwrap();
     let mut seen = 0;
     let mut watch = |_: &Thinking| {
         seen += 1;
@@ -131,7 +174,7 @@ fn more_steps_begin_as_fewer_do_and_thinking_ends_when_it_is_told_to() {
 #[test]
 fn votes_are_of_the_puzzle_itself_turned_back_and_probabilities_stay_such() {
     let trained = Trained::new();
-    let puzzle = text(&trained.held_out()[2].puzzle);
+    let puzzle = trained.held_out()[2].puzzle.clone();
     let one = check(&trained.solver, &puzzle, Effort { steps: 1, votes: 1 }).1;
     let none = check(&trained.solver, &puzzle, Effort { steps: 1, votes: 0 }).1;
     assert_eq!(one, none);
@@ -188,15 +231,15 @@ fn what_is_wrong_with_a_puzzle_is_a_sentence() {
         ("123....4........", "the puzzle has no solution"),
     ];
     for (puzzle, expected) in cases {
-        let problem = solver.read(puzzle).unwrap_err().to_string();
+        let problem = solver.read(puzzle, 0).unwrap_err().to_string();
         assert_eq!(problem, expected, "{puzzle}");
     }
-    let open = solver.read(&none).unwrap();
+    let open = solver.read(&none, 0).unwrap();
     assert_eq!(open.solution, None);
     assert!(open.warnings[0].starts_with("This puzzle has more than one solution."));
     // Lines between boxes and the rows of a text don't count, and 0 is an empty cell.
     let drawn = solver
-        .read("1 2 | 3 0\n0 0 | 0 0\n----+----\n0 0 | 0 0\n0 0 | 0 0\n")
+        .read("1 2 | 3 0\n0 0 | 0 0\n----+----\n0 0 | 0 0\n0 0 | 0 0\n", 0)
         .unwrap();
     assert_eq!(solver.board().text(&drawn.cells), "123.............");
 }
@@ -237,4 +280,329 @@ fn a_folder_that_is_no_puzzle_model_is_refused_by_what_is_wrong_with_it() {
         .unwrap();
         assert!(problem(folder.path()).starts_with("puzzle.json is damaged"));
     }
+}
+
+/// As many rows of text as a maze has.
+fn rows(maze: &str, size: usize) -> String {
+    let cells: Vec<char> = maze.chars().collect();
+    let rows = cells.chunks(size);
+    rows.map(|row| row.iter().collect::<String>() + "\n")
+        .collect()
+}
+
+#[test]
+fn a_maze_is_solved_step_by_step_and_its_path_is_measured_against_the_shortest() {
+    let trained = Trained::mazes();
+    let (solver, held) = (&trained.solver, trained.held_out());
+    assert_eq!((solver.board().rows, held.len()), (6, 10));
+    let (solved, steps) = check(solver, &held[0].puzzle, USUAL);
+    assert_eq!(steps.len(), OWN_STEPS);
+    let board = solver.board();
+    assert_eq!(
+        board.text(solved.solution.as_ref().unwrap()),
+        held[0].solution
+    );
+    let shortest = held[0].solution.matches('o').count() + 1;
+    let way = solved.way.unwrap();
+    assert_eq!(way.shortest, shortest);
+    // It learned too little to find a way, and so nothing is said to be solved.
+    let is_solved = way.length == Some(shortest);
+    assert_eq!(solved.solved_at.is_some(), is_solved);
+    for step in &steps {
+        let kept = solved.puzzle.iter().zip(&step.guess);
+        for (cell, (given, guess)) in kept.enumerate() {
+            assert!(*given == board.blank || given == guess);
+            // A mark that no path can have is told, and nothing that is given.
+            assert!(!step.conflicts.contains(&cell) || *given == board.blank);
+        }
+    }
+    // By its rows, with dots or with spaces that were lost at their ends, it is the same.
+    let lines = rows(&held[0].puzzle, 6);
+    let trimmed: Vec<&str> = lines.lines().map(str::trim_end).collect();
+    for written in [lines.clone(), lines.replace(' ', "."), trimmed.join("\r\n")] {
+        assert_eq!(check(solver, &written, USUAL).0, solved, "{written}");
+    }
+    // There are eight looks of it, and no more.
+    let many = Effort {
+        steps: 1,
+        votes: 20,
+    };
+    let (turned, _) = check(solver, &held[0].puzzle, many);
+    assert_eq!(turned.looks, 8);
+    assert_eq!(
+        turned.warnings,
+        ["A maze can be seen in 8 ways, so 8 looks vote and not 20."]
+    );
+}
+
+#[test]
+fn the_looks_of_a_maze_vote_as_one_when_each_is_seen_first() {
+    let trained = Trained::mazes();
+    let puzzle = &trained.held_out()[1].puzzle;
+    let all = Effort { steps: 1, votes: 8 };
+    let one = check(&trained.solver, puzzle, all).1;
+    // The same maze mirrored has the same eight looks, so they say the same of it, mirrored.
+    let mirror = |text: &str| -> String {
+        let lines = rows(text, 6);
+        lines
+            .lines()
+            .map(|line| line.chars().rev().collect::<String>())
+            .collect()
+    };
+    let other = check(&trained.solver, &mirror(puzzle), all).1;
+    let text = |step: &Thinking| trained.solver.board().text(&step.guess);
+    assert_eq!(mirror(&text(&one[0])), text(&other[0]));
+    assert!((one[0].halt - other[0].halt).abs() < 1e-4);
+}
+
+#[test]
+fn what_is_wrong_with_a_maze_is_a_sentence_with_its_place() {
+    let solver = Trained::mazes().solver;
+    let good = "S.....\n######\n......\n......\n......\nG.....\n";
+    let cases = [
+        (
+            "S.#",
+            "the maze has 3 cells, and the model’s have 6 rows of 6: 36",
+        ),
+        (
+            "S.\n..\n.G\n",
+            "the maze has 3 rows, and the model’s have 6",
+        ),
+        (
+            "S......\n......\n......\n......\n......\nG.....",
+            "row 1 of the maze has 7 cells, and the model’s have 6",
+        ),
+        (
+            &good.replace('#', "x"),
+            "row 2, column 1 is “x”, and has to be one of # S G o or a space",
+        ),
+        (&good.replace('S', "."), "the maze has no start (S)"),
+        (&good.replace('G', "."), "the maze has no goal (G)"),
+        (
+            &good.replacen("......", ".G....", 1),
+            "the maze has 2 of a goal (G), and one is allowed: the first are in row 3, column 2 and in row 6, column 1",
+        ),
+        (
+            good,
+            "the maze has no way from its start in row 1, column 1 to its goal in row 6, column 1",
+        ),
+        (
+            &good.replacen("......", "..o...", 1),
+            "row 3, column 3 is “o”: the path is what the model finds; leave the cell free",
+        ),
+    ];
+    for (maze, expected) in cases {
+        let problem = solver.read(maze, 0).unwrap_err().to_string();
+        assert_eq!(problem, expected, "{maze}");
+    }
+    let open = solver
+        .read("S.....\n......\n......\n......\n......\n.....G", 0)
+        .unwrap();
+    assert_eq!(open.solution, None);
+    assert_eq!(
+        open.warnings,
+        ["This maze has more than one shortest path. Any of them counts as solved."]
+    );
+}
+
+#[test]
+fn a_path_that_is_given_is_held_to_the_shortest() {
+    let size = 5;
+    let wide = |text: &str| -> Vec<u32> {
+        let cells = models::tasks::puzzle::maze::symbols(text, size).unwrap();
+        cells.into_iter().map(u32::from).collect()
+    };
+    let maze = wide("S #  # ## #    ###  G    ");
+    let cases = [
+        ("So#  #o## #ooo ###o Gooo ", Some(10), 0),
+        ("So#  #o## #oooo### oGoooo", Some(12), 0),
+        // One that ends, beside one cell that has nothing to do with it.
+        ("So#  #o## #oo  ###  G   o", None, 2),
+    ];
+    for (answer, length, loose) in cases {
+        let answer = wide(answer);
+        let way = models::tasks::puzzle::maze::way(&maze, &answer).unwrap();
+        let shortest = 10;
+        assert_eq!(way, Way { length, shortest });
+        assert_eq!(
+            models::tasks::puzzle::maze::loose(&maze, &answer).len(),
+            loose
+        );
+    }
+}
+
+#[test]
+fn a_task_that_was_learned_from_is_answered_by_the_votes_of_its_looks() {
+    let trained = Trained::tasks();
+    let (solver, held) = (&trained.solver, trained.held_out());
+    // Of the one held-out task, both questions.
+    assert_eq!(held.iter().map(|it| it.part).collect::<Vec<_>>(), [0, 1]);
+    let question = solver.read(&held[1].puzzle, 1).unwrap();
+    assert_eq!(question.parts(), 2);
+    let asked = question.asked.as_ref().unwrap();
+    assert!(asked.is_known && question.warnings.is_empty());
+    assert_eq!(asked.looks.len(), 4);
+    let mut steps = Vec::new();
+    let mut watch = |step: &Thinking| {
+        steps.push(step.clone());
+        ControlFlow::Continue(())
+    };
+    let solved = solver.solve(&question, USUAL, &mut watch).unwrap();
+    assert_eq!((solved.looks, steps.len()), (1, 2));
+    assert_eq!(solved.answers[0].votes, 1);
+    let usual = Effort { steps: 0, votes: 0 };
+    let all = solver.solve(&question, usual, &mut |_| ControlFlow::Continue(()));
+    let all = all.unwrap();
+    assert_eq!(all.looks, 4);
+    assert!(all.answers.len() <= 2);
+    assert!(all.answers.iter().all(|it| it.is_right.is_some()));
+    // By its name it is the same task; another name for its pairs too.
+    let named = solver.read("d", 1).unwrap();
+    assert_eq!(named, question);
+    let other = solver
+        .read(&held[1].puzzle.replacen("\"d\"", "\"e\"", 1), 1)
+        .unwrap();
+    assert_eq!(other.asked.unwrap().looks, asked.looks);
+    assert!(solver.read("d", 2).is_err());
+}
+
+#[test]
+fn a_task_is_answered_with_the_vectors_that_it_learned_with() {
+    let trained = Trained::tasks();
+    let mut task: PuzzleTask = Puzzle::open(&trained.plan, None, &Device::Cpu).unwrap();
+    task.load(&trained.newest()).unwrap();
+    let measured = task.evaluate(0).unwrap().unwrap();
+    let value = |name: &str| {
+        let mut all = measured.metrics.iter();
+        all.find(|it| it.name == name).unwrap().value
+    };
+    // All looks of both questions vote, as in the run’s own measure.
+    let right = |part: usize| {
+        let question = trained.solver.read("d", part).unwrap();
+        let effort = Effort { steps: 0, votes: 4 };
+        let mut go_on = |_: &Thinking| ControlFlow::Continue(());
+        let solved = trained.solver.solve(&question, effort, &mut go_on).unwrap();
+        solved.answers[0].is_right == Some(true)
+    };
+    let share = [0, 1].map(|part| f64::from(u8::from(right(part))));
+    assert_eq!(value("pass@1"), share.iter().sum::<f64>() / 2.0);
+    let mut go_on = |_| ControlFlow::Continue(());
+    let counted = trained
+        .solver
+        .measure(&trained.held_out(), &[1, 2], &mut go_on);
+    assert_eq!(counted.unwrap().unwrap().len(), 2);
+}
+
+const NEW: &str =
+    r#"{"train": [{"input": [[1, 2]], "output": [[2], [1]]}], "test": [{"input": [[3, 4]]}]}"#;
+
+#[test]
+fn a_task_that_is_new_starts_from_the_mean_of_all_vectors_and_says_so() {
+    let trained = Trained::tasks();
+    let question = trained.solver.read(NEW, 0).unwrap();
+    assert!(question.warnings[0].starts_with("The model did not learn from this task."));
+    let asked = question.asked.as_ref().unwrap();
+    assert!(!asked.is_known && asked.looks.iter().all(|it| it.1 == 0));
+    let mut go_on = |_: &Thinking| ControlFlow::Continue(());
+    let solved = trained.solver.solve(&question, USUAL, &mut go_on).unwrap();
+    assert_eq!(solved.answers[0].is_right, None);
+    assert_eq!(solved.solved_at, None);
+    // The vector of no task is the mean of the others: with it in the file, another model answers with the same numbers.
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["puzzle.json", "model.safetensors", TASKS] {
+        fs::copy(trained.newest().join(name), folder.path().join(name)).unwrap();
+    }
+    let weights = folder.path().join("model.safetensors");
+    let mut all = candle_core::safetensors::load(&weights, &Device::Cpu).unwrap();
+    let table = all.remove("puzzle_emb.weights").unwrap();
+    let count = table.dim(0).unwrap();
+    let others = table.narrow(0, 1, count - 1).unwrap();
+    let mean = others.mean_keepdim(0).unwrap();
+    let same = mean
+        .broadcast_as(table.shape())
+        .unwrap()
+        .contiguous()
+        .unwrap();
+    all.insert("puzzle_emb.weights".to_owned(), same);
+    candle_core::safetensors::save(&all, &weights).unwrap();
+    let other = open(folder.path()).unwrap();
+    let again = other.solve(&other.read(NEW, 0).unwrap(), USUAL, &mut go_on);
+    let close = |one: f32, other: f32| (one - other).abs() < 1e-5;
+    let (one, other) = (&solved.answers[0], &again.unwrap().answers[0]);
+    assert!(one.rows == other.rows && close(one.sure, other.sure));
+}
+
+#[test]
+fn what_is_wrong_with_a_task_is_a_sentence_with_its_place() {
+    let solver = Trained::tasks().solver;
+    let long = serde_json::to_string(&vec![[1]; 31]).unwrap();
+    let cases = [
+        (
+            "[[3, 4]]",
+            "[[3], [4, 5]]",
+            "the task, test pair 1, input: row 2 has 2 cells, and the first has 1",
+        ),
+        (
+            "[[3, 4]]",
+            &long,
+            "the task, test pair 1, input: has 31 rows of 1 cells, and 1 to 30 of both are allowed",
+        ),
+        (
+            "[[3, 4]]",
+            "[[3, 10]]",
+            "the task, test pair 1, input: row 1, column 2 is 10, and a colour is 0 to 9",
+        ),
+        (
+            "[{\"input\": [[3, 4]]}]",
+            "[]",
+            "the task has no test input",
+        ),
+        ("\"test\"", "\"tests\"", "the task has no test input"),
+        (
+            ", \"output\": [[2], [1]]",
+            "",
+            "the task, train pair 1: has no output",
+        ),
+    ];
+    for (from, to, expected) in cases {
+        let written = NEW.replacen(from, to, 1);
+        assert_ne!(written, NEW);
+        let problem = solver.read(&written, 0).unwrap_err().to_string();
+        assert_eq!(problem, expected, "{written}");
+    }
+    let problem = |written: &str| solver.read(written, 0).unwrap_err().to_string();
+    assert!(problem("{\"train\": ").starts_with("this is no task of ARC: EOF"));
+    assert_eq!(
+        problem("zz"),
+        "there is no task “zz” among those that the model learned from: 4 tasks, such as a, b, c"
+    );
+    assert_eq!(
+        problem(&format!("{{\"a\": {NEW}, \"b\": {NEW}}}")),
+        "the file has 2 tasks, and one can be solved"
+    );
+}
+
+#[test]
+fn a_damaged_list_of_tasks_is_refused_by_what_is_wrong_with_it() {
+    let trained = Trained::tasks();
+    let newest = trained.newest();
+    let written = fs::read_to_string(newest.join(TASKS)).unwrap();
+    for (from, to, expected) in [
+        ("\"d\":", "\"d\":99,\"e\":", "task d has the vector 99"),
+        ("{", "", "tasks.json is damaged"),
+        (
+            "\"input\":[[1,1]",
+            "\"input\":[[1,11]",
+            "a colour is 0 to 9",
+        ),
+    ] {
+        fs::write(newest.join(TASKS), written.replacen(from, to, 1)).unwrap();
+        let problem = open(&newest).map(drop).unwrap_err();
+        let said = format!("{problem} {problem:?}");
+        assert!(said.contains(expected), "{said}");
+    }
+    // Without it, a model of arrays is open all the same, and says of every task that it is new.
+    fs::remove_file(newest.join(TASKS)).unwrap();
+    let question = open(&newest).unwrap().read(NEW, 0).unwrap();
+    assert!(question.warnings[0].starts_with("Which tasks the model learned from is not in"));
 }

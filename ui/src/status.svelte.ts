@@ -17,6 +17,8 @@ class App {
   searches = $state(false);
   /** Whether files are held over the window. */
   dropping = $state(false);
+  /** What the page that is open does with what is dropped. Where it says no, models and data are added. */
+  takes: ((paths: string[]) => boolean) | undefined;
   /** Whether the keys of all commands are shown. */
   shortcuts = $state(false);
   /** Why a command could not be done. */
@@ -107,7 +109,7 @@ function hear(news: News) {
   else if (news.kind === "hovered") app.dropping = news.over;
   else if (news.kind === "dropped") {
     app.dropping = false;
-    void receive(news.paths);
+    if (!app.takes?.(news.paths)) void receive(news.paths);
   } else if (news.kind === "downloads") {
     told += 1;
     app.downloads = news.downloads;

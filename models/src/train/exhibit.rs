@@ -28,6 +28,9 @@ pub enum Exhibit {
     Puzzle {
         /// What it is, the same whenever it is shown: `Puzzle 1`.
         title: String,
+        /// How its cells are drawn. Runs of earlier versions have symbols only.
+        #[serde(default)]
+        drawn: Drawn,
         /// Cells of a row.
         columns: usize,
         /// Rows of a box. 0 where there are no boxes.
@@ -65,6 +68,20 @@ pub enum Exhibit {
         /// The rows, as long as the columns.
         rows: Vec<Vec<String>>,
     },
+}
+
+/// How the cells of a grid are drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
+#[serde(rename_all = "snake_case")]
+pub enum Drawn {
+    /// As they are written; what is given stays.
+    #[default]
+    Symbols,
+    /// `#` is a wall, `S` and `G` are the ends of a way, and `o` is on it; what is given stays.
+    Maze,
+    /// Digits are colours, and a dot is no cell. What is given is another grid than what is found.
+    Colours,
 }
 
 /// A marked cell of a grid.

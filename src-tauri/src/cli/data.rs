@@ -98,8 +98,8 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         Command::Inspect(asked) => asked,
         Command::Build(build) => return puzzles::build(build, host, terminal),
     };
-    if let Some((set, shape)) = host.look_at_puzzles(&asked.files)? {
-        return puzzles::inspect(&set, shape, terminal);
+    if let Some((set, board)) = host.look_at_puzzles(&asked.files)? {
+        return puzzles::inspect(&set, &board, terminal);
     }
     let request = DataRequest {
         paths: asked.files,

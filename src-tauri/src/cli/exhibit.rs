@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use console::{Color, style};
-use models::train::exhibit::{Exhibit, Meaning};
+use models::train::exhibit::{Drawn, Exhibit, Meaning};
 
 use super::terminal::{printable, table};
 
@@ -45,12 +45,13 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
         }
         Exhibit::Puzzle {
             title,
+            drawn,
             columns,
             given,
             target,
             guesses,
             ..
-        } => puzzle(title, *columns, [given, target], guesses),
+        } => puzzle(title, (*drawn, *columns), [given, target], guesses),
         Exhibit::Image {
             title,
             label,
@@ -85,7 +86,7 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
 /// A puzzle as it was filled in at last.
 fn puzzle(
     title: &str,
-    columns: usize,
+    (drawn, columns): (Drawn, usize),
     [given, target]: [&String; 2],
     guesses: &[String],
 ) -> String {
@@ -94,7 +95,12 @@ fn puzzle(
         .chars()
         .zip(target.chars())
         .zip(last.chars())
-        .map(|((given, target), guess)| (given, target, guess))
+        .map(|((given, target), guess)| match drawn {
+            // A grid of colours is found whole: all of it is open, and where neither has a cell there is none.
+            Drawn::Colours if (target, guess) == ('.', '.') => (' ', target, ' '),
+            Drawn::Colours => ('.', target, guess),
+            Drawn::Symbols | Drawn::Maze => (given, target, guess),
+        })
         .collect();
     let open = cells.iter().filter(|it| it.0 == '.').count();
     let wrong = cells
@@ -116,8 +122,11 @@ fn puzzle(
             };
             cell.to_string()
         };
-        let line: String = row.iter().map(cell).collect();
-        lines.push(line.trim_end().to_owned());
+        // Rows beyond a grid of colours have nothing.
+        if row.iter().any(|it| it.0 != ' ') {
+            let line: String = row.iter().map(cell).collect();
+            lines.push(line.trim_end().to_owned());
+        }
     }
     lines.join("\n")
 }
@@ -184,6 +193,21 @@ mod tests {
             (
                 Exhibit::Puzzle {
                     title: title(),
+                    drawn: Drawn::Colours,
+                    columns: 2,
+                    box_rows: 0,
+                    box_columns: 0,
+                    given: "1.2.".to_owned(),
+                    target: "12..".to_owned(),
+                    guesses: vec!["13..".to_owned()],
+                    halts: vec![0.5],
+                },
+                "It: 1 of 2 right\n1 3",
+            ),
+            (
+                Exhibit::Puzzle {
+                    title: title(),
+                    drawn: Drawn::Symbols,
                     columns: 2,
                     box_rows: 0,
                     box_columns: 0,

@@ -6,6 +6,7 @@ mod check;
 mod data;
 mod device;
 mod exhibit;
+mod grids;
 mod hub;
 mod puzzles;
 mod runs;

@@ -8,17 +8,18 @@ use models::{
     Error, figures,
     figures::counted,
     tasks::puzzle::{
-        arc_files, make, maze, reference,
-        solve::Board,
-        source::{Choice, Grid, PuzzleSet, text},
-        sudoku::Sudoku,
+        arc_files,
+        board::{Board, BoardKind},
+        halting::Row,
+        make, maze, reference,
+        source::{Choice, PuzzleSet},
     },
 };
 use serde_json::json;
 
 use super::{
     Ended,
-    solve::drawn,
+    grids::{beside, drawn},
     terminal::{Terminal, count_interrupts},
 };
 use crate::{
@@ -32,8 +33,6 @@ const MAX_BUILT: usize = 1_000_000;
 const LINES: usize = 10;
 /// See [`LINES`].
 const BAR_WIDTH: usize = 40;
-/// The shortest way of a maze without `--min-length`: a cell of so many. Of 30 by 30 cells, 112 steps.
-const CELLS_OF_A_STEP: usize = 8;
 
 /// Something to build.
 #[derive(Debug, clap::Subcommand)]
@@ -191,7 +190,7 @@ fn mazes(asked: &BuildMaze, terminal: &Terminal) -> Result<Ended> {
             "there are no mazes of {size} by {size} to build: {least} to {most} are allowed"
         )));
     }
-    let min_length = asked.min_length.unwrap_or(size * size / CELLS_OF_A_STEP);
+    let min_length = asked.min_length.unwrap_or(maze::usual_length(size));
     let all = count(asked.train, asked.held_out)?;
     let watched =
         |watch: make::Watch| Ok(make::make_mazes(size, min_length, all, asked.seed, watch)?);
@@ -236,7 +235,7 @@ fn arc(asked: &BuildArc, terminal: &Terminal) -> Result<Ended> {
         let some = tasks.iter().filter(|it| it.is_measured == is_measured);
         *count = some.clone().count();
         let path = asked.folder.join(name);
-        std::fs::write(&path, arc_files::written(some))
+        std::fs::write(&path, arc_files::written(some).to_string())
             .map_err(Error::file("write the tasks", &path))?;
     }
     told(terminal, &asked.folder, counts.into(), || {
@@ -339,42 +338,59 @@ fn histogram(terminal: &Terminal, what: &str, values: &[usize]) {
 /// How many puzzles are shown.
 const SHOWN: usize = 2;
 
-/// Shows puzzles as grids, each beside its solution.
-pub(super) fn inspect(set: &PuzzleSet, shape: Sudoku, terminal: &Terminal) -> Result<Ended> {
-    let board = Board::sudoku(shape);
+/// Shows puzzles as grids, each beside its solution; mazes with their paths.
+pub(super) fn inspect(set: &PuzzleSet, board: &Board, terminal: &Terminal) -> Result<Ended> {
     let (train, held_out) = (set.train.len(), set.held_out.len());
+    let rows = || set.rows(false, 0).take(SHOWN);
     if terminal.json {
-        let example =
-            |grid: Grid| json!({"puzzle": text(&grid.puzzle), "solution": text(&grid.solution)});
-        let examples: Vec<_> = set.sudoku(false, 0).take(SHOWN).map(example).collect();
+        let example = |row: Row| json!({"puzzle": board.text(&row.cells), "solution": board.text(&row.labels)});
+        let examples: Vec<_> = rows().map(example).collect();
         terminal.json(
             &json!({"board": board, "train": train, "held_out": held_out, "examples": examples}),
         )?;
         return Ok(Ended::Done);
     }
+    let (size, what) = match board.kind {
+        BoardKind::Sudoku => (
+            format!("Sudoku of {} by {}", board.rows, board.columns),
+            "puzzle",
+        ),
+        BoardKind::Maze => (
+            format!("Mazes of {} by {}", board.rows, board.columns),
+            "maze",
+        ),
+        BoardKind::Arc => ("Tasks of ARC".to_owned(), "pair"),
+    };
     terminal.line(format_args!(
-        "Sudoku of {} by {}: {} to learn from, {} to measure with",
-        board.rows,
-        board.columns,
-        counted(train as u64, "puzzle"),
+        "{size}: {} to learn from, {} to measure with",
+        counted(train as u64, what),
         figures::count(held_out as u64)
     ));
-    for (number, grid) in (1..).zip(set.sudoku(false, 0).take(SHOWN)) {
-        let row = grid.row();
-        let given = row.cells.iter().filter(|it| **it != board.blank).count();
+    for (number, row) in (1..).zip(rows()) {
+        let is_given = |cell: usize| row.cells[cell] != board.blank;
+        let given = (0..board.cells()).filter(|it| is_given(*it)).count();
         terminal.line("");
-        terminal.line(format_args!(
-            "puzzle {number}, {given} of {} cells given",
-            board.cells()
-        ));
-        let look = |cell: usize, symbol: String| match row.cells[cell] != board.blank {
+        match board.kind {
+            BoardKind::Sudoku => terminal.line(format_args!(
+                "puzzle {number}, {given} of {} cells given",
+                board.cells()
+            )),
+            _ => terminal.line(format_args!("{what} {number}")),
+        }
+        let look = |cell: usize, symbol: String| match is_given(cell) {
             true => style(symbol).bold().to_string(),
             false => style(symbol).dim().to_string(),
         };
-        let puzzle = drawn(&board, &row.cells, &look);
-        let solution = drawn(&board, &row.labels, &look);
-        for (before, after) in puzzle.iter().zip(&solution) {
-            terminal.line(format!("  {before}    {after}").trim_end());
+        let (before, after) = (
+            drawn(board, &row.cells, &look),
+            drawn(board, &row.labels, &look),
+        );
+        let lines = match board.kind {
+            BoardKind::Maze => after,
+            _ => beside(&before, &after),
+        };
+        for line in lines {
+            terminal.line(format!("  {line}").trim_end());
         }
     }
     Ok(Ended::Done)

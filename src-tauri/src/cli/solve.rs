@@ -1,7 +1,6 @@
-//! `anneal solve`: a trained model fills in a puzzle.
+//! `anneal solve`: a trained model solves a puzzle.
 
 use std::{
-    fs,
     io::{self, IsTerminal, Read},
     path::PathBuf,
     sync::atomic::Ordering,
@@ -11,28 +10,29 @@ use console::style;
 use models::{
     device::RequestedDevice,
     figures::counted,
+    limits,
     tasks::puzzle::{
-        solve::{Board, Effort, Solved, Thinking},
-        source::text,
+        board::{Board, BoardKind},
+        question::Asked,
+        solve::{Effort, Solved, Thinking},
     },
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Ended,
+    grids::{beside, coloured, drawn},
     terminal::{Terminal, count_interrupts, printable},
 };
 use crate::{
-    host::Host,
+    host::{Host, solve::puzzle_text},
     wire::error::{AppError, Result},
 };
 
-/// The most bytes of a file with a puzzle.
-const MAX_BYTES: u64 = 1 << 16;
 /// The longest bar of a probability, in letters.
 const BAR_WIDTH: f32 = 10.0;
 
-/// Have a trained model fill in a puzzle, and show how it got there.
+/// Have a trained model solve a puzzle, and show how it got there.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A run that learned puzzles, or the folder of one of its checkpoints.
@@ -48,8 +48,14 @@ pub(super) struct Arguments {
         hide_default_value = true
     )]
     steps: usize,
-    /// Think about so many looks of the puzzle, with other digits and other orders of lines, and take what they agree on.
-    #[arg(long, value_name = "LOOKS", default_value_t = 1)]
+    /// Think about so many looks of the puzzle, such as turned or with other digits, and take what they agree on. Without it, one, and
+    /// eight of a task of ARC.
+    #[arg(
+        long,
+        value_name = "LOOKS",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
     votes: usize,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
@@ -60,10 +66,10 @@ pub(super) struct Arguments {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct Puzzle {
-    /// Its cells row by row, with a dot or 0 for an empty one.
-    #[arg(long, value_name = "CELLS")]
+    /// Its cells row by row: of a Sudoku with a dot or 0 for an empty one, of a maze # S G and a dot. Of ARC, the name of a task.
+    #[arg(long, value_name = "PUZZLE")]
     puzzle: Option<String>,
-    /// A file with its cells; lines and spaces between them don’t count.
+    /// A file with its cells, a maze in a line for each row; or with a task of ARC.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// So many-th puzzle of those that the run never learned from, from 1.
@@ -71,10 +77,18 @@ struct Puzzle {
     held_out: Option<usize>,
 }
 
+/// What a question of a puzzle came to.
+struct Answered {
+    solved: Solved,
+    steps: Vec<Thinking>,
+}
+
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     let puzzle = arguments.puzzle.read(&arguments.model, host)?;
     let mut solver = host.open_solver(&arguments.model, arguments.device)?;
-    for warning in &solver.warnings {
+    let question = solver.read(&puzzle)?;
+    // What is known beforehand is said before it is thought about.
+    for warning in solver.warnings.iter().chain(&question.warnings) {
         terminal.warn(warning);
     }
     let effort = Effort {
@@ -83,23 +97,34 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     };
     let interrupts = count_interrupts()?;
     let stop = || interrupts.load(Ordering::SeqCst) > 0;
-    let mut steps = Vec::new();
-    let solved = solver.solve(&puzzle, effort, &mut |step| steps.push(step), &stop)?;
-    for warning in &solved.warnings {
-        terminal.warn(warning);
+    let mut answers = Vec::new();
+    for part in 0..question.parts() {
+        let mut steps = Vec::new();
+        let mut watch = |step| steps.push(step);
+        let solved = solver.solve((&puzzle, part), effort, &mut watch, &stop)?;
+        let new = |it: &&String| !question.warnings.contains(it);
+        for warning in solved.warnings.iter().filter(new) {
+            terminal.warn(warning);
+        }
+        answers.push(Answered { solved, steps });
+        if stop() {
+            break;
+        }
     }
-    match terminal.json {
-        true => terminal.json(&json!({
-            "board": solver.board,
-            "puzzle": solver.board.text(&solved.puzzle),
-            "answer": steps.last().map(|it| solver.board.text(&it.guess)),
-            "solution": solved.solution.as_ref().map(|it| solver.board.text(it)),
-            "solved_at": solved.solved_at,
-            "halts_at": solved.halts_at,
-            "warnings": solved.warnings,
-            "steps": steps,
-        }))?,
-        false => show(&solver.board, &solved, &steps, terminal),
+    let (board, asked) = (&solver.board, question.asked.as_ref());
+    match (terminal.json, asked) {
+        (true, None) => {
+            let answered = answers.first();
+            terminal.json(&answered.map(|it| it.json(board)))?;
+        }
+        (true, Some(asked)) => {
+            let all: Vec<Value> = answers.iter().map(|it| it.json(board)).collect();
+            terminal.json(
+                &json!({"task": asked.task.name, "is_known": asked.is_known, "questions": all}),
+            )?;
+        }
+        (false, None) => answers.iter().for_each(|it| it.show(board, terminal)),
+        (false, Some(asked)) => show_task(asked, board, &answers, terminal),
     }
     Ok(match stop() {
         true => Ended::Stopped,
@@ -111,114 +136,175 @@ impl Puzzle {
     /// The text of the puzzle.
     fn read(&self, model: &str, host: &Host) -> Result<String> {
         if let Some(number) = self.held_out {
-            let all = host.held_out_puzzles(model)?;
-            let grid = number.checked_sub(1).and_then(|at| all.get(at));
-            return grid.map(|it| text(&it.puzzle)).ok_or_else(|| {
+            let set = host.puzzles_of(model)?;
+            let held = number.checked_sub(1).and_then(|at| set.held(at));
+            return held.map(|it| it.puzzle).ok_or_else(|| {
                 AppError::invalid(format!(
                     "there is no held-out puzzle {number}: the run has {}",
-                    all.len()
+                    set.held_count()
                 ))
             });
         }
         if let Some(puzzle) = &self.puzzle {
             return Ok(puzzle.clone());
         }
-        let mut puzzle = String::new();
-        match &self.file {
-            Some(path) => {
-                let failed = |error| AppError::file("read the puzzle", path)(error);
-                let file = fs::File::open(path).map_err(failed)?;
-                file.take(MAX_BYTES)
-                    .read_to_string(&mut puzzle)
-                    .map_err(failed)?;
-            }
-            None if io::stdin().is_terminal() => {
-                return Err(AppError::invalid("it is not said which puzzle to fill in")
-                    .with_hint("name it with --puzzle or --file, or take one with --held-out 1"));
-            }
-            None => {
-                let read = io::stdin()
-                    .lock()
-                    .take(MAX_BYTES)
-                    .read_to_string(&mut puzzle);
-                read.map_err(|error| {
-                    AppError::failed(format!("could not read the puzzle: {error}"))
-                })?;
-            }
+        if let Some(path) = &self.file {
+            return puzzle_text(path);
         }
+        if io::stdin().is_terminal() {
+            return Err(AppError::invalid("it is not said which puzzle to solve")
+                .with_hint("name it with --puzzle or --file, or take one with --held-out 1"));
+        }
+        let mut puzzle = String::new();
+        let mut input = io::stdin().lock().take(limits::PUZZLE.most);
+        input
+            .read_to_string(&mut puzzle)
+            .map_err(|error| AppError::failed(format!("could not read the puzzle: {error}")))?;
         Ok(puzzle)
     }
 }
 
-/// The puzzle beside what became of it, and a line for each step.
-fn show(board: &Board, solved: &Solved, steps: &[Thinking], terminal: &Terminal) {
-    let Some(last) = steps.last() else { return };
-    let given = |cell: usize| solved.puzzle[cell] != board.blank;
-    let puzzle = drawn(board, &solved.puzzle, &|cell, symbol| match given(cell) {
-        true => style(symbol).bold().to_string(),
-        false => style(symbol).dim().to_string(),
-    });
-    let answer = drawn(board, &last.guess, &|cell, symbol| match (
-        given(cell),
-        last.conflicts.contains(&cell),
-    ) {
-        (true, _) => style(symbol).bold().to_string(),
-        (false, true) => style(symbol).red().underlined().to_string(),
-        (false, false) => style(symbol).blue().to_string(),
-    });
-    for (before, after) in puzzle.iter().zip(&answer) {
-        terminal.line(format!("{before}    {after}").trim_end());
+impl Answered {
+    fn json(&self, board: &Board) -> Value {
+        let Self { solved, steps } = self;
+        let mut told = json!({
+            "board": board,
+            "puzzle": board.text(&solved.puzzle),
+            "answer": steps.last().map(|it| board.text(&it.guess)),
+            "solution": solved.solution.as_ref().map(|it| board.text(it)),
+            "solved_at": solved.solved_at,
+            "halts_at": solved.halts_at,
+            "warnings": solved.warnings,
+            "steps": steps,
+        });
+        match board.kind {
+            BoardKind::Sudoku => {}
+            BoardKind::Maze => told["way"] = json!(solved.way),
+            BoardKind::Arc => {
+                told["looks"] = json!(solved.looks);
+                told["answers"] = json!(solved.answers);
+            }
+        }
+        told
     }
-    terminal.line("");
-    let head = ["step", "changed", "in conflict", "halting probability"];
-    let mut rows = vec![head.map(str::to_owned).to_vec()];
-    let settled = steps.iter().rposition(|it| !it.changed.is_empty());
-    let shown = settled.unwrap_or(0).max(solved.halts_at.unwrap_or(0)) + 1;
-    for (at, step) in steps.iter().enumerate().take(shown + 1) {
-        let bar = "█".repeat((step.halt * BAR_WIDTH).round() as usize);
-        let halts = match solved.halts_at == Some(at + 1) {
-            true => "  would stop here",
-            false => "",
+
+    /// The puzzle with what became of it, and a line for each step.
+    fn show(&self, board: &Board, terminal: &Terminal) {
+        let Some(last) = self.steps.last() else {
+            return;
         };
-        rows.push(vec![
-            (at + 1).to_string(),
-            step.changed.len().to_string(),
-            match step.conflicts.len() {
-                0 => "–".to_owned(),
-                count => count.to_string(),
-            },
-            format!("{:.2} {bar:<10}{halts}", step.halt),
-        ]);
+        let given = |cell: usize| self.solved.puzzle[cell] != board.blank;
+        let puzzle = |cell, symbol| match given(cell) {
+            true => style(symbol).bold().to_string(),
+            false => style(symbol).dim().to_string(),
+        };
+        let answer = |cell: usize, symbol| match (given(cell), last.conflicts.contains(&cell)) {
+            (true, _) => style(symbol).bold().to_string(),
+            (false, true) => style(symbol).red().underlined().to_string(),
+            (false, false) => style(symbol).blue().to_string(),
+        };
+        let after = drawn(board, &last.guess, &answer);
+        let lines = match board.kind {
+            // The path is drawn into the maze, so one grid says all.
+            BoardKind::Maze => after.iter().map(|it| it.trim_end().to_owned()).collect(),
+            _ => beside(&drawn(board, &self.solved.puzzle, &puzzle), &after),
+        };
+        lines.iter().for_each(|line| terminal.line(line));
+        terminal.line("");
+        self.show_steps(board, terminal);
+        terminal.line("");
+        terminal.line(verdict(board, &self.solved, last));
     }
-    terminal.table(&rows);
-    if shown + 1 < steps.len() {
-        let from = shown + 2;
-        terminal.line(format_args!(
-            "steps {from} to {} change nothing",
-            steps.len()
-        ));
+
+    fn show_steps(&self, board: &Board, terminal: &Terminal) {
+        let Self { solved, steps } = self;
+        let third = match board.kind {
+            BoardKind::Sudoku => "in conflict",
+            BoardKind::Maze => "off a path",
+            BoardKind::Arc => "votes",
+        };
+        let head = ["step", "changed", third, "halting probability"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let settled = steps.iter().rposition(|it| !it.changed.is_empty());
+        let shown = settled.unwrap_or(0).max(solved.halts_at.unwrap_or(0)) + 1;
+        for (at, step) in steps.iter().enumerate().take(shown + 1) {
+            let bar = "█".repeat((step.halt * BAR_WIDTH).round() as usize);
+            let halts = match solved.halts_at == Some(at + 1) {
+                true => "  would stop here",
+                false => "",
+            };
+            rows.push(vec![
+                (at + 1).to_string(),
+                step.changed.len().to_string(),
+                match (step.votes, step.conflicts.len()) {
+                    (Some(votes), _) => format!("{votes} of {}", solved.looks),
+                    (None, 0) => "–".to_owned(),
+                    (None, count) => count.to_string(),
+                },
+                format!("{:.2} {bar:<10}{halts}", step.halt),
+            ]);
+        }
+        terminal.table(&rows);
+        if shown + 1 < steps.len() {
+            let from = shown + 2;
+            terminal.line(format_args!(
+                "steps {from} to {} change nothing",
+                steps.len()
+            ));
+        }
     }
-    terminal.line("");
-    terminal.line(verdict(board, solved, last));
+}
+
+/// The questions of a task, each beside the answers with the most votes.
+fn show_task(asked: &Asked, board: &Board, answers: &[Answered], terminal: &Terminal) {
+    let (tests, name) = (&asked.task.test, printable(&asked.task.name));
+    let name = if name.is_empty() { "of yours" } else { &name };
+    for (at, (answered, pair)) in answers.iter().zip(tests).enumerate() {
+        if at > 0 {
+            terminal.line("");
+        }
+        let number = match tests.len() {
+            1 => String::new(),
+            count => format!(", test input {} of {count}", at + 1),
+        };
+        terminal.line(style(format!("task {name}{number}")).bold());
+        let mut lines = coloured(&pair.input.lines());
+        for answer in &answered.solved.answers {
+            let grid = match answer.rows.first().is_none_or(Vec::is_empty) {
+                true => vec!["no grid".to_owned()],
+                false => coloured(&answer.rows),
+            };
+            lines = beside(&lines, &grid);
+        }
+        lines.iter().for_each(|line| terminal.line(line));
+        terminal.line("");
+        answered.show_steps(board, terminal);
+        terminal.line("");
+        if let Some(last) = answered.steps.last() {
+            terminal.line(verdict(board, &answered.solved, last));
+        }
+    }
 }
 
 /// What came of it, in a sentence.
 fn verdict(board: &Board, solved: &Solved, last: &Thinking) -> String {
-    let open = solved
-        .puzzle
-        .iter()
-        .filter(|it| **it == board.blank)
-        .count();
+    match board.kind {
+        BoardKind::Sudoku => verdict_of_cells(board, solved, last),
+        BoardKind::Maze => verdict_of_way(solved),
+        BoardKind::Arc => verdict_of_votes(solved),
+    }
+}
+
+fn verdict_of_cells(board: &Board, solved: &Solved, last: &Thinking) -> String {
+    let blank = |it: &&u32| **it == board.blank;
+    let open = solved.puzzle.iter().filter(blank).count();
     let filled = counted(open as u64, "cell");
     match (solved.solved_at, &solved.solution) {
         (Some(step), _) => format!("solved at step {step}: {filled} filled, no rule broken"),
         (None, Some(solution)) => {
-            let wrong = last
-                .guess
-                .iter()
-                .zip(solution)
-                .filter(|(one, other)| one != other);
-            format!("not solved: {} of {filled} wrong", wrong.count())
+            let both = last.guess.iter().zip(solution);
+            let wrong = both.filter(|(one, other)| one != other).count();
+            format!("not solved: {wrong} of {filled} wrong")
         }
         (None, None) => format!(
             "not solved: {} in conflict",
@@ -227,87 +313,90 @@ fn verdict(board: &Board, solved: &Solved, last: &Thinking) -> String {
     }
 }
 
-/// The lines of a grid, with lines between its boxes.
-pub(super) fn drawn(
-    board: &Board,
-    cells: &[u32],
-    look: &dyn Fn(usize, String) -> String,
-) -> Vec<String> {
-    let width = board
-        .symbols
-        .iter()
-        .map(|it| it.chars().count())
-        .max()
-        .unwrap_or(1);
-    let mut lines = Vec::new();
-    let is_edge = |at: usize, of_box: usize| of_box > 0 && at > 0 && at.is_multiple_of(of_box);
-    for row in 0..board.rows {
-        let mut line = String::new();
-        let mut rule = String::new();
-        for column in 0..board.columns {
-            if is_edge(column, board.box_columns) {
-                line += "│ ";
-                rule += "┼─";
-            }
-            let cell = row * board.columns + column;
-            let symbol = board.text(&cells[cell..=cell]);
-            line += &look(cell, format!("{:>width$}", printable(&symbol)));
-            line.push(' ');
-            rule += &"─".repeat(width + 1);
-        }
-        if is_edge(row, board.box_rows) {
-            rule.pop();
-            lines.push(rule);
-        }
-        lines.push(line);
+fn verdict_of_way(solved: &Solved) -> String {
+    let Some(way) = solved.way else {
+        return "not solved".to_owned();
+    };
+    let steps = |count: usize| counted(count as u64, "step");
+    match (solved.solved_at, way.length) {
+        (Some(step), Some(length)) => format!(
+            "solved at step {step}: a path of {}, as short as the shortest",
+            steps(length)
+        ),
+        (_, Some(length)) => format!(
+            "not solved: a path of {}, and the shortest has {}",
+            steps(length),
+            way.shortest
+        ),
+        (_, None) => format!(
+            "not solved: no path from start to goal; the shortest has {}",
+            steps(way.shortest)
+        ),
     }
-    lines
+}
+
+fn verdict_of_votes(solved: &Solved) -> String {
+    let Some(first) = solved.answers.first() else {
+        return "no answer".to_owned();
+    };
+    let said = match solved.answers.get(1) {
+        Some(second) => format!(
+            "{} and {} of {} looks",
+            first.votes, second.votes, solved.looks
+        ),
+        None => format!("{} of {} looks", first.votes, solved.looks),
+    };
+    let right = solved
+        .answers
+        .iter()
+        .position(|it| it.is_right == Some(true));
+    match (right, solved.solved_at, first.is_right) {
+        (Some(0), Some(step), _) => format!("solved at step {step} by {said}"),
+        (Some(_), ..) => format!("the second answer is right: {said}"),
+        (None, _, Some(_)) => format!("not solved: the answers of {said} are wrong"),
+        (None, _, None) => format!("answered by {said}; whether that is right is not known"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use models::tasks::puzzle::sudoku::Sudoku;
+    use models::tasks::puzzle::{grid::Shape, maze::Way, solve::Voted};
 
     use super::*;
 
-    fn board() -> Board {
-        Board::sudoku(Sudoku::of_cells(16).unwrap())
-    }
+    const SOLVED: Solved = Solved {
+        puzzle: Vec::new(),
+        solution: None,
+        solved_at: None,
+        halts_at: None,
+        looks: 1,
+        way: None,
+        answers: Vec::new(),
+        warnings: Vec::new(),
+    };
 
-    #[test]
-    fn a_grid_is_drawn_with_its_boxes() {
-        let cells: Vec<u32> = (0..16).map(|cell| cell % 4 + 1).collect();
-        let lines = drawn(&board(), &cells, &|_, symbol| symbol);
-        let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
-        assert_eq!(
-            lines,
-            [
-                ". 1 │ 2 3",
-                ". 1 │ 2 3",
-                "────┼────",
-                ". 1 │ 2 3",
-                ". 1 │ 2 3"
-            ]
-        );
-    }
-
-    #[test]
-    fn the_verdict_says_what_is_right_and_what_is_not() {
-        let mut solved = Solved {
-            puzzle: vec![1, 2, 1, 1],
-            solution: Some(vec![3, 2, 4, 5]),
-            solved_at: Some(3),
-            halts_at: None,
-            warnings: Vec::new(),
-        };
+    fn say(shape: Shape, solved: &Solved, conflicts: Vec<usize>) -> String {
         let last = Thinking {
             guess: vec![3, 2, 5, 5],
             confidence: vec![1.0; 4],
             changed: Vec::new(),
-            conflicts: vec![2, 3],
+            conflicts,
             halt: 0.5,
+            votes: None,
         };
-        let say = |solved: &Solved| verdict(&board(), solved, &last);
+        verdict(&Board::of(shape).unwrap(), solved, &last)
+    }
+
+    #[test]
+    fn the_verdict_on_a_sudoku_says_what_is_right_and_what_is_not() {
+        let shape = Shape::of(16, 6);
+        let mut solved = Solved {
+            puzzle: vec![1, 2, 1, 1],
+            solution: Some(vec![3, 2, 4, 5]),
+            solved_at: Some(3),
+            ..SOLVED
+        };
+        let say = |solved: &Solved| say(shape, solved, vec![2, 3]);
         assert_eq!(
             say(&solved),
             "solved at step 3: 3 cells filled, no rule broken"
@@ -316,5 +405,56 @@ mod tests {
         assert_eq!(say(&solved), "not solved: 1 of 3 cells wrong");
         solved.solution = None;
         assert_eq!(say(&solved), "not solved: 2 cells in conflict");
+    }
+
+    #[test]
+    fn the_verdict_on_a_maze_says_how_long_the_path_is_beside_the_shortest() {
+        let of = |solved_at, length| {
+            let shortest = 8;
+            let way = Some(Way { length, shortest });
+            let solved = Solved {
+                solved_at,
+                way,
+                ..SOLVED
+            };
+            say(Shape::Maze(5), &solved, Vec::new())
+        };
+        let right = "solved at step 2: a path of 8 steps, as short as the shortest";
+        assert_eq!(of(Some(2), Some(8)), right);
+        let long = "not solved: a path of 10 steps, and the shortest has 8";
+        assert_eq!(of(None, Some(10)), long);
+        let none = "not solved: no path from start to goal; the shortest has 8 steps";
+        assert_eq!(of(None, None), none);
+    }
+
+    #[test]
+    fn the_verdict_on_a_task_says_how_many_looks_gave_which_answer() {
+        let answer = |votes, is_right| Voted {
+            rows: vec![vec![1]],
+            votes,
+            sure: 0.5,
+            is_right,
+        };
+        let of = |solved_at, answers| {
+            let solved = Solved {
+                solved_at,
+                looks: 8,
+                answers,
+                ..SOLVED
+            };
+            say(Shape::Arc, &solved, Vec::new())
+        };
+        let (right, wrong) = (answer(5, Some(true)), answer(2, Some(false)));
+        let found = of(Some(3), vec![right.clone(), wrong.clone()]);
+        assert_eq!(found, "solved at step 3 by 5 and 2 of 8 looks");
+        let found = of(None, vec![wrong.clone(), right]);
+        assert_eq!(found, "the second answer is right: 2 and 5 of 8 looks");
+        let found = of(None, vec![wrong]);
+        assert_eq!(found, "not solved: the answers of 2 of 8 looks are wrong");
+        let found = of(None, vec![answer(8, None)]);
+        assert_eq!(
+            found,
+            "answered by 8 of 8 looks; whether that is right is not known"
+        );
     }
 }

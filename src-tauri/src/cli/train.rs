@@ -304,7 +304,7 @@ fn how_to_use(run: &Run) -> String {
     let id = &run.id;
     match uses.first() {
         Some(&"solve") => {
-            format!("have it fill in a puzzle with `anneal solve {id} --held-out 1`")
+            format!("have it solve a puzzle with `anneal solve {id} --held-out 1`")
         }
         Some(_) => format!("talk to it with `anneal chat {id}`"),
         None => format!("see what it measured with `anneal runs show {id}`"),

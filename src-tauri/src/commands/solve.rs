@@ -1,21 +1,21 @@
-//! Puzzles: sets of them, and models that fill them in.
+//! Puzzles: sets of them, and models that solve them.
 
-use std::{path::PathBuf, sync::atomic::Ordering};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
 
-use models::tasks::puzzle::solve::Effort;
+use models::tasks::puzzle::{make::make_mazes, maze, solve::Effort};
 use tauri::{State, ipc::Channel};
 
 use super::App;
 use crate::{
     host::{
         inspect::view::DataSetView,
-        puzzles::{
-            SudokuOrder,
-            view::{PuzzleView, PuzzlesView},
-        },
+        puzzles::{SudokuOrder, view::PuzzlesView},
         solve::{
-            OpenSolver,
-            view::{MarksView, SolvedView, SolverView, ThinkingView},
+            OpenSolver, puzzle_text,
+            view::{MarksView, QuestionView, SolvedView, SolverView, ThinkingView},
         },
     },
     lock::locked,
@@ -39,7 +39,7 @@ pub(super) fn puzzles(
 ) -> Result<Option<PuzzlesView>> {
     let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
     let set = app.host.look_at_puzzles(&files)?;
-    Ok(set.map(|(set, shape)| PuzzlesView::new((&set, shape), held_out, from, count, looks)))
+    Ok(set.map(|(set, board)| PuzzlesView::new((&set, board), held_out, from, count, looks)))
 }
 
 /// Makes a set of Sudoku and adds it as data. `progress` gets how many there are. Nothing when it was stopped.
@@ -87,7 +87,7 @@ pub(super) fn stop_build(app: State<'_, App>) -> Result<()> {
     Ok(())
 }
 
-/// Opens a run to fill in grids, in place of the one that is open.
+/// Opens a run to solve puzzles, in place of the one that is open.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn open_solver(app: State<'_, App>, name: String) -> Result<SolverView> {
@@ -95,10 +95,10 @@ pub(super) fn open_solver(app: State<'_, App>, name: String) -> Result<SolverVie
     place.stop.store(true, Ordering::SeqCst);
     let mut open = locked(&place.model);
     *open = None;
-    let solver = app.host.open_solver(&name, None)?;
-    // Puzzles that are gone leave only those that a person types.
-    let held_out = app.host.held_out_puzzles(&name).map_or(0, |it| it.len());
-    let view = SolverView::new(&solver, held_out);
+    let mut solver = app.host.open_solver(&name, None)?;
+    // Puzzles that are gone leave only those that a person gives.
+    solver.held_out = app.host.puzzles_of(&name).ok();
+    let view = SolverView::new(&solver);
     *open = Some(solver);
     Ok(view)
 }
@@ -112,12 +112,49 @@ pub(super) fn close_solver(app: State<'_, App>) -> Result<()> {
     Ok(())
 }
 
-/// Fills in a grid, given as a text. `thoughts` gets each step as it is done. 0 steps are those of the training.
+/// Reads a puzzle from a text: of ARC also one that the model learned from, by its name.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn read_puzzle(app: State<'_, App>, text: String) -> Result<QuestionView> {
+    with_solver(&app, |solver, _| {
+        let question = solver.read(&text)?;
+        Ok(QuestionView::new(None, text, question))
+    })
+}
+
+/// Reads a puzzle from a file.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn read_puzzle_file(app: State<'_, App>, path: String) -> Result<QuestionView> {
+    read_puzzle(app, puzzle_text(Path::new(&path))?)
+}
+
+/// A maze of the model’s size that nobody made before. The same number makes the same one.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn random_maze(app: State<'_, App>, seed: u32) -> Result<QuestionView> {
+    with_solver(&app, |solver, _| {
+        let text = random_maze_text(solver.board.rows, seed.into())?;
+        let question = solver.read(&text)?;
+        Ok(QuestionView::new(None, text, question))
+    })
+}
+
+fn random_maze_text(size: usize, seed: u64) -> Result<String> {
+    let made = make_mazes(size, maze::usual_length(size), 1, seed, &|_| true)?;
+    let made = made.and_then(|it| it.into_iter().next());
+    let made = made.ok_or_else(|| AppError::failed("no maze could be made"))?;
+    Ok(maze::text(&made.cells))
+}
+
+/// Solves a puzzle, given as a text, or one of its questions, from 0. `thoughts` gets each step as it is done. 0 steps are those of
+/// the training.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn solve(
     app: State<'_, App>,
     puzzle: String,
+    part: usize,
     steps: usize,
     votes: usize,
     thoughts: Channel<ThinkingView>,
@@ -127,7 +164,8 @@ pub(super) fn solve(
             let _ = thoughts.send(ThinkingView::from(thinking));
         };
         let effort = Effort { steps, votes };
-        Ok(solver.solve(&puzzle, effort, &mut show, stop)?.into())
+        let solved = solver.solve((&puzzle, part), effort, &mut show, stop)?;
+        Ok(solved.into())
     })
 }
 
@@ -139,39 +177,42 @@ pub(super) fn stop_solving(app: State<'_, App>) -> Result<()> {
     Ok(())
 }
 
-/// A puzzle that a run never learned from, by its number from 1. Numbers beyond the last begin anew.
+/// A puzzle that the run of the open model never learned from, by its number from 1. Numbers beyond the last begin anew.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn held_out_puzzle(
-    app: State<'_, App>,
-    name: String,
-    number: usize,
-) -> Result<PuzzleView> {
-    let all = app.host.held_out_puzzles(&name)?;
-    let at = number.saturating_sub(1) % all.len();
-    Ok(PuzzleView::new(at, &all[at]))
+pub(super) fn held_out_puzzle(app: State<'_, App>, number: usize) -> Result<QuestionView> {
+    with_solver(&app, |solver, _| {
+        let set = solver.held_out.as_ref().ok_or_else(no_held_out)?;
+        let at = number.saturating_sub(1) % set.held_count().max(1);
+        let held = set.held(at).ok_or_else(no_held_out)?;
+        let question = solver.read(&held.puzzle)?;
+        Ok(QuestionView::new(Some(at + 1), held.puzzle, question))
+    })
 }
 
-/// Counts how many held-out puzzles of a run are solved after each of these numbers of steps. `progress` gets how many were thought
-/// about. Nothing when it was stopped.
+/// Counts how many held-out puzzles of the open model’s run are solved after each of these numbers of steps. `progress` gets how many
+/// were thought about. Nothing when it was stopped.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn count_solved(
     app: State<'_, App>,
-    name: String,
     steps: Vec<usize>,
     progress: Channel<usize>,
 ) -> Result<Option<MarksView>> {
-    let mut grids = app.host.held_out_puzzles(&name)?;
-    grids.truncate(COUNTED);
     with_solver(&app, |solver, stop| {
+        let set = solver.held_out.as_ref().ok_or_else(no_held_out)?;
+        let puzzles = set.questions(COUNTED);
         let mut show = |count| {
             let _ = progress.send(count);
         };
-        let marks = solver.count_solved(&grids, &steps, &mut show, stop)?;
-        let of = grids.len();
+        let of = puzzles.len();
+        let marks = solver.count_solved(puzzles, &steps, &mut show, stop)?;
         Ok(marks.map(|marks| MarksView { of, marks }))
     })
+}
+
+fn no_held_out() -> AppError {
+    AppError::invalid("the run of this model kept no puzzle aside that can be given")
 }
 
 /// Has the open model do something, which `stop_solving` ends.

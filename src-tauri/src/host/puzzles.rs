@@ -13,7 +13,8 @@ use std::{
 use models::{
     data::source::{Changed, changed},
     tasks::puzzle::{
-        grid::Shape,
+        arc_files,
+        board::Board,
         make::{self, Made},
         source::{Choice, PuzzleSet, TRAIN, places},
         sudoku::Sudoku,
@@ -60,11 +61,11 @@ pub(crate) struct ReadPuzzles {
 }
 
 impl Host {
-    /// The Sudoku of files and folders. Nothing where they hold something else.
+    /// The puzzles of files and folders. Nothing where they hold something else.
     pub(crate) fn look_at_puzzles(
         &self,
         files: &[PathBuf],
-    ) -> Result<Option<(Arc<PuzzleSet>, Sudoku)>> {
+    ) -> Result<Option<(Arc<PuzzleSet>, Board)>> {
         if files.is_empty() || !files.iter().all(|path| has_puzzles(path)) {
             return Ok(None);
         }
@@ -80,10 +81,7 @@ impl Host {
             changed,
             set: set.clone(),
         });
-        Ok(match set.shape {
-            Shape::Sudoku(shape) => Some((set, shape)),
-            _ => None,
-        })
+        Ok(Board::of(set.shape).map(|board| (set, board)))
     }
 
     /// Makes a set of Sudoku in a folder. `watch` hears how many there are, and can end it, which leaves nothing behind.
@@ -125,27 +123,70 @@ impl Host {
     }
 }
 
-/// Whether a file, or the one of a folder that is learned from, begins as a table of puzzles: with a question and an answer of as
-/// many cells as a square has, and no words in them.
+/// Whether a path has a table of puzzles, or tasks of ARC.
 fn has_puzzles(path: &Path) -> bool {
-    let file = match path.is_dir() {
-        true => path.join(TRAIN),
-        false => path.to_owned(),
+    let is_json = |path: &Path| path.extension().is_some_and(|it| it == "json");
+    match path.is_dir() {
+        true if path.join(TRAIN).is_file() => is_table(&path.join(TRAIN)),
+        true => {
+            let files = arc_files::files(path).unwrap_or_default();
+            files.first().is_some_and(|it| has_tasks(it))
+        }
+        false if is_json(path) => has_tasks(path),
+        false => is_table(path),
+    }
+}
+
+/// Whether a file begins as tasks of ARC: with objects that have pairs.
+fn has_tasks(path: &Path) -> bool {
+    let begins = |text: String| {
+        let text = text.trim_start();
+        text.starts_with('{')
+            && ["train", "input"]
+                .iter()
+                .all(|it| text.contains(&format!("\"{it}\"")))
     };
-    let mut beginning = String::new();
-    let read = File::open(file).and_then(|it| it.take(BEGINNING).read_to_string(&mut beginning));
-    let mut lines = beginning.lines();
-    let (Ok(_), Some(head), Some(first)) = (read, lines.next(), lines.next()) else {
+    beginning(path).is_some_and(begins)
+}
+
+/// Whether a file begins as a table of puzzles: with a question and an answer of as many cells as a square has, and no words in them.
+fn is_table(path: &Path) -> bool {
+    let Some(text) = beginning(path) else {
+        return false;
+    };
+    let mut lines = text.lines();
+    let (Some(head), Some(first)) = (lines.next(), lines.next()) else {
         return false;
     };
     let head: Vec<&str> = head.split(',').map(str::trim).collect();
-    let first: Vec<&str> = first.split(',').map(str::trim).collect();
-    let cell = |names: &[&str]| {
+    // Spaces are cells of a maze.
+    let first: Vec<&str> = first.split(',').collect();
+    let cells = |names: &[&str]| {
         let at = head.iter().position(|it| names.contains(it))?;
-        first
-            .get(at)
-            .filter(|it| it.len() >= 16 && it.len().isqrt().pow(2) == it.len())
+        let whole = first.get(at)?.chars().count();
+        let bare = first.get(at)?.trim().chars().count();
+        let is_square = |count: &usize| *count >= 16 && count.isqrt().pow(2) == *count;
+        [whole, bare].into_iter().find(is_square)
     };
-    let pair = (cell(&QUESTIONS), cell(&ANSWERS));
-    matches!(pair, (Some(question), Some(answer)) if question.len() == answer.len())
+    let pair = (cells(&QUESTIONS), cells(&ANSWERS));
+    matches!(pair, (Some(question), Some(answer)) if question == answer)
+}
+
+/// The beginning of a file of text.
+fn beginning(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .ok()?
+        .take(BEGINNING)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    let text = match std::str::from_utf8(&bytes) {
+        Ok(text) => text,
+        // A letter may be cut at the end.
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()?
+        }
+        Err(_) => return None,
+    };
+    Some(text.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Puzzles, and a model that fills them in, which is open in an engine.
+//! Puzzles, and a model that solves them, which is open in an engine.
 
 #[cfg(feature = "gui")]
 pub(crate) mod view;
@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use models::{
     device::RequestedDevice,
+    limits,
     tasks::{
         TaskPlan,
         puzzle::{
-            grid::Shape,
-            solve::{Board, Effort, PUZZLE, Solved, SolvedAfter, Thinking},
-            source::{Choice, Grid, PuzzleSet, text},
+            board::Board,
+            question::{Held, Question},
+            solve::{Effort, PUZZLE, Solved, SolvedAfter, Thinking},
+            source::{Choice, PuzzleSet},
         },
     },
 };
@@ -30,9 +32,11 @@ use crate::{
     },
 };
 
-/// A puzzle model that is open to fill in grids.
+/// A puzzle model that is open to solve puzzles.
 pub(crate) struct OpenSolver {
     engine: Engine,
+    /// The puzzles that its run kept aside, where a page shows them.
+    pub(crate) held_out: Option<PuzzleSet>,
     /// Its grids.
     pub(crate) board: Board,
     /// The steps of thinking it was trained with.
@@ -46,7 +50,7 @@ pub(crate) struct OpenSolver {
 }
 
 impl Host {
-    /// Opens what a name means to fill in grids: a run that learned puzzles, its folder, or the folder of a checkpoint.
+    /// Opens what a name means to solve puzzles: a run that learned puzzles, its folder, or the folder of a checkpoint.
     pub(crate) fn open_solver(
         &self,
         name: &str,
@@ -74,6 +78,7 @@ impl Host {
         let (board, steps, weights, warnings) = opened?;
         Ok(OpenSolver {
             engine,
+            held_out: None,
             board,
             steps,
             weights,
@@ -98,12 +103,12 @@ impl Host {
         if let Ok(plan) = run.plan() {
             if !matches!(plan.task, TaskPlan::Puzzle(_)) {
                 return Err(AppError::invalid(format!(
-                    "`{}` learned no puzzles, so it can’t fill in a grid",
+                    "`{}` learned no puzzles, so it can’t solve one",
                     run.id
                 ))
                 .with_hint(format!("`anneal chat {}` talks to it", run.id)));
             }
-            check_shape(&run.id, &plan.task)?;
+            check_use(&run.id, &plan.task)?;
         }
         let folder = run.best_checkpoint()?;
         match folder.join(PUZZLE).is_file() {
@@ -116,8 +121,8 @@ impl Host {
         }
     }
 
-    /// The puzzles that a run never learned from.
-    pub(crate) fn held_out_puzzles(&self, name: &str) -> Result<Vec<Grid>> {
+    /// The puzzles of a run. One at least is kept aside that a person could give.
+    pub(crate) fn puzzles_of(&self, name: &str) -> Result<PuzzleSet> {
         let run = runs::find(&self.paths, name).or_else(|error| {
             // The folder of a checkpoint stands in that of its run.
             let folder = std::path::absolute(name).ok();
@@ -129,45 +134,67 @@ impl Host {
             error.with_hint("held-out puzzles are known of runs only; give a puzzle instead")
         })?;
         let plan = run.plan()?;
-        check_shape(&run.id, &plan.task)?;
+        check_use(&run.id, &plan.task)?;
         let TaskPlan::Puzzle(task) = &plan.task else {
             return Err(AppError::invalid(format!(
                 "`{}` learned no puzzles",
                 run.id
             )));
         };
-        let set = PuzzleSet::read(&task.data.files, &Choice::of(&task.data, plan.run.seed))?;
-        let held_out: Vec<Grid> = set.sudoku(true, 0).collect();
-        match held_out.is_empty() {
-            true => Err(AppError::invalid(format!(
-                "`{}` kept no Sudoku aside",
+        // Of a task, nobody wants its other looks here.
+        let choice = Choice {
+            augmentations: 0,
+            ..Choice::of(&task.data, plan.run.seed)
+        };
+        let set = PuzzleSet::read(&task.data.files, &choice)?;
+        match set.held_count() {
+            0 => Err(AppError::invalid(format!(
+                "`{}` kept no puzzle aside that can be given",
                 run.id
             ))),
-            false => Ok(held_out),
+            _ => Ok(set),
         }
     }
 }
 
-/// Whether what a run learned can be filled in.
-fn check_shape(run: &str, task: &TaskPlan) -> Result<()> {
+/// The text of a puzzle in a file.
+pub(crate) fn puzzle_text(path: &Path) -> Result<String> {
+    let bytes = limits::PUZZLE.read(path, "read the puzzle")?;
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to() + 1;
+        let problem = format!("the file of the puzzle is no text: byte {at} is no letter");
+        AppError::invalid(format!("{problem}: `{}`", path.display()))
+    })
+}
+
+/// Whether what a run learned can be solved.
+fn check_use(run: &str, task: &TaskPlan) -> Result<()> {
     match task {
-        TaskPlan::Puzzle(puzzle) if task.uses().is_empty() => {
-            let shape = Shape::of(puzzle.trm.seq_len, puzzle.trm.vocab_size);
-            let title = shape.title();
-            Err(AppError::invalid(format!(
-                "`{run}` learned {title}, and only Sudoku can be filled in so far"
-            ))
-            .with_hint("its page shows what it answers to held-out puzzles"))
-        }
+        TaskPlan::Puzzle(_) if task.uses().is_empty() => Err(AppError::invalid(format!(
+            "`{run}` learned grids of which only the numbers are known, and only Sudoku, mazes and tasks of ARC can be solved"
+        ))
+        .with_hint("its page shows what it answers to held-out puzzles")),
         _ => Ok(()),
     }
 }
 
 impl OpenSolver {
-    /// Fills in a grid. `show` gets each step of thinking as it is done; `stop` ends it there.
+    /// Reads a puzzle.
+    pub(crate) fn read(&mut self, puzzle: &str) -> Result<Question> {
+        let mut hear = |reply| match reply {
+            Reply::PuzzleRead { question } => Some(*question),
+            _ => None,
+        };
+        let (puzzle, part) = (puzzle.to_owned(), 0);
+        let ask = Ask::ReadPuzzle { puzzle, part };
+        let read = self.engine.ask_for(&ask, &mut hear, &|| false)?;
+        read.ok_or_else(|| AppError::failed("the engine ended without a word"))
+    }
+
+    /// Solves a puzzle, or one of its questions, from 0. `show` gets each step of thinking as it is done; `stop` ends it there.
     pub(crate) fn solve(
         &mut self,
-        puzzle: &str,
+        (puzzle, part): (&str, usize),
         effort: Effort,
         show: &mut dyn FnMut(Thinking),
         stop: &dyn Fn() -> bool,
@@ -181,25 +208,26 @@ impl OpenSolver {
             Reply::Solved { solved } => Some(solved),
             _ => None,
         };
-        let puzzle = puzzle.to_owned();
-        let solved = self
-            .engine
-            .ask_for(&Ask::Solve { puzzle, effort }, &mut hear, stop)?;
+        let ask = Ask::Solve {
+            puzzle: puzzle.to_owned(),
+            part,
+            effort,
+        };
+        let solved = self.engine.ask_for(&ask, &mut hear, stop)?;
         solved.ok_or_else(|| AppError::failed("the engine ended without a word"))
     }
 
     /// Counts how many of some puzzles are solved after each of these numbers of steps. Nothing when it was stopped.
     pub(crate) fn count_solved(
         &mut self,
-        grids: &[Grid],
+        puzzles: Vec<Held>,
         steps: &[usize],
         progress: &mut dyn FnMut(usize),
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<SolvedAfter>>> {
         let _in_use = InUse::begin(&self.in_use, Work::Answer);
-        let pair = |grid: &Grid| (text(&grid.puzzle), text(&grid.solution));
         let ask = Ask::CountSolved {
-            puzzles: grids.iter().map(pair).collect(),
+            puzzles,
             steps: steps.to_vec(),
         };
         let mut hear = |reply| match reply {

@@ -1,4 +1,4 @@
-//! Puzzles that are filled in, inside an engine.
+//! Puzzles that are solved, inside an engine.
 
 use std::{ops::ControlFlow, path::Path};
 
@@ -7,7 +7,7 @@ use models::{
         self, Checked, Choice,
         dtype::{self, DeviceClass, choose_dtype},
     },
-    tasks::puzzle::{solve::Solver, source::Grid},
+    tasks::puzzle::solve::Solver,
 };
 
 use crate::wire::{
@@ -23,7 +23,7 @@ pub(super) fn open(folder: &Path, device: &Choice, checked: &Checked) -> Result<
     Ok(Solver::open(folder, dtype.into(), &device::open(device)?)?)
 }
 
-/// Fills in a grid, or counts how many are solved. `flow` says whether it should end.
+/// Reads a puzzle, solves it, or counts how many are solved. `flow` says whether it should end.
 pub(super) fn solve_and_count(
     ask: Ask,
     solver: &Solver,
@@ -31,8 +31,16 @@ pub(super) fn solve_and_count(
     flow: &dyn Fn() -> ControlFlow<()>,
 ) -> Result<()> {
     match ask {
-        Ask::Solve { puzzle, effort } => {
-            let question = solver.read(&puzzle)?;
+        Ask::ReadPuzzle { puzzle, part } => {
+            let question = solver.read(&puzzle, part)?.into();
+            send(Reply::PuzzleRead { question });
+        }
+        Ask::Solve {
+            puzzle,
+            part,
+            effort,
+        } => {
+            let question = solver.read(&puzzle, part)?;
             let mut watch = |thinking: &_| {
                 let thinking = Clone::clone(thinking);
                 send(Reply::Thought { thinking });
@@ -42,15 +50,11 @@ pub(super) fn solve_and_count(
             send(Reply::Solved { solved });
         }
         Ask::CountSolved { puzzles, steps } => {
-            let grid = |(puzzle, solution): &(String, String)| -> Result<Grid> {
-                Ok(solver.grid(puzzle, solution)?)
-            };
-            let grids: Vec<Grid> = puzzles.iter().map(grid).collect::<Result<_>>()?;
             let mut watch = |count| {
                 send(Reply::SolvedSome { count });
                 flow()
             };
-            if let Some(marks) = solver.measure(&grids, &steps, &mut watch)? {
+            if let Some(marks) = solver.measure(&puzzles, &steps, &mut watch)? {
                 send(Reply::CountedSolved { marks });
             }
         }

@@ -183,9 +183,10 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             Ok(())
         }
         Ask::OpenChat { .. } | Ask::Answer { .. } => talk(ask, open, wishes),
-        Ask::OpenSolver { .. } | Ask::Solve { .. } | Ask::CountSolved { .. } => {
-            solve(ask, open, wishes)
-        }
+        Ask::OpenSolver { .. }
+        | Ask::ReadPuzzle { .. }
+        | Ask::Solve { .. }
+        | Ask::CountSolved { .. } => solve(ask, open, wishes),
         Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::Bench { .. } => {
             *open = None;
             try_device(ask, wishes)
@@ -246,7 +247,7 @@ fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
     Ok(())
 }
 
-/// Does what is asked of a model that fills in grids.
+/// Does what is asked of a model that solves puzzles.
 fn solve(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
     if let Ask::OpenSolver {
         folder,

@@ -13,7 +13,11 @@ use models::{
     device::{Checked, FoundDevice, RequestedDevice},
     tasks::{
         AnyPlan,
-        puzzle::solve::{Board, Effort, Solved, SolvedAfter, Thinking},
+        puzzle::{
+            board::Board,
+            question::{Held, Question},
+            solve::{Effort, Solved, SolvedAfter, Thinking},
+        },
         starter::Examination,
     },
     train::{TrainEvent, forecast::Forecast},
@@ -50,18 +54,24 @@ pub(crate) enum Ask {
         prompt: Prompt,
         settings: ChatSettings,
     },
-    /// Open the puzzle model in a folder to fill in grids.
+    /// Open the puzzle model in a folder to solve puzzles.
     OpenSolver {
         folder: PathBuf,
         device: RequestedDevice,
         /// What is known of the device.
         checked: Checked,
     },
-    /// Fill in a grid, given as a text.
-    Solve { puzzle: String, effort: Effort },
-    /// Count how many of these puzzles, each with its solution, are solved after so many steps of thinking.
+    /// Read a puzzle, or one of its questions, from 0.
+    ReadPuzzle { puzzle: String, part: usize },
+    /// Solve a puzzle, given as a text, or one of its questions.
+    Solve {
+        puzzle: String,
+        part: usize,
+        effort: Effort,
+    },
+    /// Count how many of these puzzles are solved after so many steps of thinking.
     CountSolved {
-        puzzles: Vec<(String, String)>,
+        puzzles: Vec<Held>,
         steps: Vec<usize>,
     },
     /// Try what a group of the device check tries, from this case on.
@@ -150,6 +160,8 @@ pub(crate) enum Reply {
         weights: usize,
         warnings: Vec<String>,
     },
+    /// A puzzle was read.
+    PuzzleRead { question: Box<Question> },
     /// A step of thinking is done.
     Thought { thinking: Thinking },
     /// All of them are.

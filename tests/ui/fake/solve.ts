@@ -1,8 +1,9 @@
 // Puzzles, and a model that fills them in: it begins with mistakes and mends some of them with each step.
 
 import type { Channel } from "@tauri-apps/api/core";
-import type { Board, EventsView, PuzzlesView, PuzzleView, ThinkingView } from "../../../ui/src/api";
+import type { Board, EventsView, PuzzlesView, PuzzleView, SolvedView, ThinkingView } from "../../../ui/src/api";
 import { conflicts, textOf } from "../../../ui/src/features/solve/puzzle";
+import { arcPuzzles, heldTask, isTask, mazeBoard, mazePuzzles, randomMaze, readMaze, readTask, solveMaze, solveTask, arcBoard } from "./grids";
 import recordedPuzzles from "./answers/puzzles.json";
 import { addSet } from "./data";
 import { HOME, refuse, type Some, wait } from "./scene";
@@ -23,6 +24,7 @@ const all = (recordedPuzzles as [string, string][]).map(([cells, solution], at):
 const ofSize = (size: number) => all.filter(({ cells }) => cells.length === size * size).map((puzzle, at) => ({ ...puzzle, number: at + 1 }));
 
 let size = 9;
+let kind: Board["kind"] = "sudoku";
 let isOpen = false;
 let isStopped = false;
 let builds = 0;
@@ -50,6 +52,7 @@ function thinking(puzzle: PuzzleView, board: Board, step: number, before: number
     changed: guess.flatMap((cell, at) => (cell !== before[at] ? [at] : [])),
     conflicts: conflicts(board, guess).filter((at) => puzzle.cells[at] === board.blank),
     halt: 0.02 + 0.96 * Math.max(0, settled - 0.12) ** (of > STEPS ? 3 : 4),
+    votes: null,
   };
 }
 
@@ -68,7 +71,7 @@ export function puzzlesShown(step: number, of: number): EventsView["exhibits"] {
       halts.push(skill < 0.9 ? 0.15 * halt : halt);
       before = guess;
     }
-    return { step, exhibit: { kind: "puzzle", title: `Puzzle ${at + 1}`, columns: 9, box_rows: 3, box_columns: 3, given: textOf(board, puzzle.cells), target: textOf(board, puzzle.solution), guesses, halts } };
+    return { step, exhibit: { kind: "puzzle", title: `Puzzle ${at + 1}`, drawn: "symbols", columns: 9, box_rows: 3, box_columns: 3, given: textOf(board, puzzle.cells), target: textOf(board, puzzle.solution), guesses, halts } };
   });
 }
 
@@ -89,6 +92,8 @@ export function puzzlesMeasured(steps: number): EventsView["evaluations"] {
 
 export const solveAnswers = {
   puzzles: (files, heldOut, from, count, looks): PuzzlesView | null => {
+    if (/maze/.test(files[0] ?? "")) return { board: mazeBoard, train: 1000, heldOut: 100, puzzles: mazePuzzles(from, count), looks: mazePuzzles(0, looks) };
+    if (/arc/.test(files[0] ?? "")) return { board: arcBoard, train: 6, heldOut: 2, puzzles: arcPuzzles(from, count), looks: arcPuzzles(0, looks) };
     const found = /sudoku-(\d)x/.exec(files[0] ?? "");
     if (!found) return null;
     const puzzles = ofSize(Number(found[1]));
@@ -111,18 +116,28 @@ export const solveAnswers = {
     await wait(80);
     if (/gone/.test(name)) refuse("the checkpoint was saved by an earlier version, and does not say what its grids are", "resume the run for a few steps; what it saves then can be opened");
     isOpen = true;
+    kind = /maze/.test(name) ? "maze" : /arc/.test(name) ? "arc" : "sudoku";
+    if (kind === "maze") return { board: mazeBoard, steps: 8, weights: 1_200_000, heldOut: 100, warnings: [] };
+    if (kind === "arc") return { board: arcBoard, steps: 8, weights: 7_100_000, heldOut: 2, warnings: [] };
     size = /4x4/.test(name) ? 4 : 9;
     return { board: boardOf(size), steps: size === 4 ? 8 : STEPS, weights: size === 4 ? 803_000 : 5_028_866, heldOut: 500, warnings: [] };
   },
   closeSolver: () => void ((isStopped = true), (isOpen = false)),
 
-  solve: async (text, steps, votes, thoughts) => {
+  readPuzzle: (text) => (kind === "maze" ? readMaze(text) : readTask(text)),
+  readPuzzleFile: (path) => (/bad/.test(path) ? refuse("the task, test pair 1, input: row 2 has 1 cell, and the first has 2") : heldTask(1)),
+  randomMaze: (seed) => randomMaze(seed),
+
+  solve: async (text, part, steps, votes, thoughts): Promise<SolvedView> => {
     if (!isOpen) refuse("no puzzle model is open");
+    isStopped = false;
+    const hear = (thought: ThinkingView) => (thoughts as unknown as Channel<ThinkingView>).onmessage(thought);
+    if (kind === "maze") return solveMaze(text, steps, hear);
+    if (isTask(text)) return solveTask(text, part, steps, votes, hear);
     const board = boardOf(sizeOf(text.length));
     const cells = tokens(text);
     const known = all.find((puzzle) => puzzle.cells.length === cells.length && cells.every((cell, at) => cell === 1 || cell === puzzle.solution[at]));
     if (!known) refuse("the puzzle has no solution");
-    isStopped = false;
     const puzzle = { ...known!, cells };
     let before = cells;
     let solvedAt: number | null = null;
@@ -138,16 +153,19 @@ export const solveAnswers = {
     }
     const given = cells.filter((cell) => cell !== 1).length;
     const warnings = given < 17 && size === 9 ? ["This puzzle has more than one solution. The model learned from puzzles with one; any grid that keeps the rules counts as solved."] : [];
-    return { puzzle: cells, solution: puzzle.solution, solvedAt, haltsAt, warnings };
+    return { puzzle: cells, solution: puzzle.solution, solvedAt, haltsAt, looks: votes, way: null, answers: [], warnings };
   },
   stopSolving: () => void (isStopped = true),
 
-  heldOutPuzzle: (_name, number) => {
+  heldOutPuzzle: (number) => {
+    if (kind === "maze") return { ...randomMaze(number), number };
+    if (kind === "arc") return { ...heldTask(number), number };
     const puzzles = ofSize(size);
-    return { ...puzzles[(number - 1) % puzzles.length]!, number };
+    const { cells } = puzzles[(number - 1) % puzzles.length]!;
+    return { number, text: textOf(boardOf(size), cells), cells, task: null, warnings: [] };
   },
 
-  countSolved: async (_name, steps, progress) => {
+  countSolved: async (steps, progress) => {
     (progress as unknown as Channel<number>).onmessage(32);
     await wait(30);
     return { of: 200, marks: steps.map((step, at) => ({ steps: step, solved: 157 + [0, 4, 7, 7][at]! })) };

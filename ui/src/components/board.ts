@@ -1,6 +1,6 @@
 // A grid of symbols as it is drawn: how many lines it has, and where its boxes are.
 
-import type { Board as Told } from "../api";
+import type { BoardKind, Board as Told, Drawn } from "../api";
 
 /** The form of a grid. Without boxes, a box has no rows. */
 export interface Shape {
@@ -8,11 +8,20 @@ export interface Shape {
   columns: number;
   boxRows: number;
   boxColumns: number;
+  /** How its cells are drawn. */
+  drawn: Drawn;
 }
 
+const DRAWN: Record<BoardKind, Drawn> = { sudoku: "symbols", maze: "maze", arc: "colours" };
+
 /** The form of the grids that the app tells of. */
-export function shapeOf({ rows, columns, box_rows: boxRows, box_columns: boxColumns }: Pick<Told, "rows" | "columns" | "box_rows" | "box_columns">): Shape {
-  return { rows, columns, boxRows, boxColumns };
+export function shapeOf({ kind, rows, columns, box_rows: boxRows, box_columns: boxColumns }: Pick<Told, "kind" | "rows" | "columns" | "box_rows" | "box_columns">): Shape {
+  return { rows, columns, boxRows, boxColumns, drawn: DRAWN[kind] };
+}
+
+/** The form of some rows of colours. */
+export function shapeOfRows(rows: number, columns: number): Shape {
+  return { rows, columns, boxRows: 0, boxColumns: 0, drawn: "colours" };
 }
 
 /** What stands in each cell. An empty one has nothing. */

@@ -7,6 +7,8 @@
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     examples::{Pick, row},
     grid::{TURNED_BACK, TURNS, UNLABELLED, turned, turned_size},
@@ -30,7 +32,7 @@ const END: u8 = 1;
 const TRIES: usize = 5;
 
 /// A grid of colours, 0 to 9.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Grid {
     /// Its rows.
     pub rows: usize,
@@ -41,7 +43,7 @@ pub struct Grid {
 }
 
 /// A grid and the one that follows from it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     /// What is given.
     pub input: Grid,
@@ -50,7 +52,7 @@ pub struct Pair {
 }
 
 /// A task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Its name: `007bbfb7`.
     pub name: String,
@@ -63,7 +65,7 @@ pub struct Task {
 }
 
 /// A way to see a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
     /// How it is turned or mirrored, as in [`turned`].
     pub turn: u8,
@@ -74,6 +76,10 @@ pub struct Look {
 /// Tasks with their looks.
 #[derive(Debug, PartialEq)]
 pub struct Tasks {
+    /// So many other looks of each, at most.
+    pub augmentations: usize,
+    /// What they are drawn from.
+    pub seed: u64,
     /// The tasks.
     pub tasks: Vec<Task>,
     /// The looks of each. The first is the task as it is.
@@ -94,7 +100,21 @@ pub struct ArcExamples {
 }
 
 impl Grid {
-    /// A grid of one colour.
+    /// Its colours, row by row.
+    pub fn lines(&self) -> Vec<Vec<u8>> {
+        let rows = self.cells.chunks(self.columns.max(1));
+        rows.map(<[u8]>::to_vec).collect()
+    }
+
+    /// The grid as symbols of all cells, its corner the first of them, without what shows where it ends.
+    pub fn on_all_cells(&self) -> Vec<u32> {
+        let symbol = |symbol: u8| match symbol {
+            END => 0,
+            symbol => u32::from(symbol),
+        };
+        encode(self, (0, 0)).map(symbol).to_vec()
+    }
+
     fn seen(&self, look: &Look) -> Self {
         let (rows, columns) = turned_size(self.rows, self.columns, look.turn);
         let from = turned(self.rows, self.columns, look.turn);
@@ -156,6 +176,13 @@ impl Task {
     pub fn pair(&self, index: usize) -> &Pair {
         let asking = index.checked_sub(self.train.len());
         asking.map_or_else(|| &self.train[index], |index| &self.test[index])
+    }
+
+    /// A pair, seen so, with a vector, its upper left corner at a row and a column.
+    pub fn row(&self, pair: usize, look: &Look, id: u32, place: (usize, usize)) -> Row {
+        let pair = self.pair(pair);
+        let output = pair.output.as_ref().map(|it| look.of(it));
+        example((&look.of(&pair.input), output.as_ref()), id, place)
     }
 
     /// The task as it is and up to `most` other looks of it, no two of which look the same.
@@ -225,6 +252,8 @@ impl Tasks {
             id
         };
         Self {
+            augmentations,
+            seed,
             ids: looks.iter().map(first).collect(),
             looks,
             tasks,
@@ -311,6 +340,27 @@ impl ArcExamples {
         }
     }
 
+    /// The first pair with an answer of so many tasks from all over, as they are, by the names of the tasks.
+    pub fn shown(&self, most: usize) -> Vec<(String, Arc<Row>)> {
+        let is_answered = |group: &usize| {
+            let (task, pairs) = &self.pairs[*group];
+            self.tasks.tasks[*task].pair(pairs.start).output.is_some()
+        };
+        let groups: Vec<usize> = (0..self.groups()).filter(is_answered).collect();
+        let count = most.min(groups.len());
+        let shown = |at: usize| {
+            let group = groups[at * groups.len() / count];
+            let pick = Pick {
+                group: group as u32,
+                puzzle: 0,
+                example: 0,
+            };
+            let name = &self.tasks.tasks[self.pairs[group].0].name;
+            (format!("Task {name}"), Arc::new(self.row(pick, None)))
+        };
+        (0..count).map(shown).collect()
+    }
+
     /// The task, the look and the number among the task's pairs of an example.
     pub fn find(&self, pick: Pick) -> (&Task, &Look, usize) {
         let (task, pairs) = &self.pairs[pick.group as usize];
@@ -340,14 +390,19 @@ impl ArcExamples {
             );
             (random.below(examples) > 0).then_some(place)
         });
-        let place = place.unwrap_or_default();
-        let labels = match &output {
-            Some(output) => encode(output, place).map(|it| if it == 0 { UNLABELLED } else { it }),
-            None => [UNLABELLED; CELLS],
-        };
         let first = self.tasks.ids[self.pairs[pick.group as usize].0];
-        row(&encode(&input, place), &labels, first + pick.puzzle)
+        let place = place.unwrap_or_default();
+        example((&input, output.as_ref()), first + pick.puzzle, place)
     }
+}
+
+/// A pair as symbols of all cells. Only what follows is learned, with where it ends.
+fn example((input, output): (&Grid, Option<&Grid>), id: u32, place: (usize, usize)) -> Row {
+    let labels = match output {
+        Some(output) => encode(output, place).map(|it| if it == 0 { UNLABELLED } else { it }),
+        None => [UNLABELLED; CELLS],
+    };
+    row(&encode(input, place), &labels, id)
 }
 
 /// A grid among all cells, its upper left corner at a row and a column. Below it and beside it stands where it ends.

@@ -26,7 +26,7 @@ pub const TEST: &str = "test.json";
 /// In the name of what is measured with.
 const MEASURED: &str = "evaluation";
 
-type JsonGrid = Vec<Vec<i64>>;
+type JsonGrid = Vec<Vec<Json>>;
 
 #[derive(Deserialize)]
 struct JsonTask {
@@ -121,10 +121,49 @@ pub fn read(path: &Path) -> Result<Vec<Task>> {
     tasks.into_iter().map(task).collect()
 }
 
+/// The one task of a text: as a file for each task has it, with its name or without.
+pub(super) fn one(text: &str) -> std::result::Result<Task, String> {
+    let unread = |error: serde_json::Error| format!("this is no task of ARC: {error}");
+    let mut json: Map<String, Json> = serde_json::from_str(text).map_err(unread)?;
+    let is_task = json.contains_key("train") || json.contains_key("test");
+    let (name, task) = match json.keys().next().cloned() {
+        _ if is_task => (String::new(), Json::Object(json)),
+        Some(name) if json.len() == 1 => {
+            let task = json.remove(&name).unwrap_or_default();
+            (name, task)
+        }
+        _ => {
+            let count = counted(json.len() as u64, "task");
+            return Err(format!("the file has {count}, and one can be solved"));
+        }
+    };
+    if task["test"].as_array().is_none_or(Vec::is_empty) {
+        return Err(format!("{} has no test input", called(&name)));
+    }
+    checked(name, serde_json::from_value(task).map_err(unread)?, false)
+}
+
+/// Tasks by name, as [`written`] has them.
+pub(super) fn all(tasks: Json) -> std::result::Result<Vec<Task>, String> {
+    let tasks: BTreeMap<String, JsonTask> =
+        serde_json::from_value(tasks).map_err(|error| error.to_string())?;
+    let task = |(name, task)| checked(name, task, false);
+    tasks.into_iter().map(task).collect()
+}
+
+/// A task, as the beginning of a sentence about it.
+fn called(name: &str) -> String {
+    match name {
+        "" => "the task".to_owned(),
+        name => format!("task {name}"),
+    }
+}
+
 fn checked(name: String, task: JsonTask, is_measured: bool) -> std::result::Result<Task, String> {
     let pairs = |kind: &str, pairs: Vec<JsonPair>| {
         let pair = |(index, pair): (usize, JsonPair)| {
-            let place = |what: &str| format!("task {name}, {kind} pair {}, {what}: ", index + 1);
+            let task = called(&name);
+            let place = |what: &str| format!("{task}, {kind} pair {}, {what}: ", index + 1);
             let output = pair
                 .output
                 .map(|output| grid(output).map_err(|it| place("output") + &it));
@@ -142,10 +181,11 @@ fn checked(name: String, task: JsonTask, is_measured: bool) -> std::result::Resu
     let (train, test) = (pairs("train", task.train)?, pairs("test", task.test)?);
     match train.iter().position(|it| it.output.is_none()) {
         Some(index) => Err(format!(
-            "task {name}, train pair {}: has no output",
+            "{}, train pair {}: has no output",
+            called(&name),
             index + 1
         )),
-        None if train.is_empty() => Err(format!("task {name} has no train pair")),
+        None if train.is_empty() => Err(format!("{} has no train pair", called(&name))),
         None => Ok(Task {
             name,
             train,
@@ -171,8 +211,9 @@ fn grid(lines: JsonGrid) -> std::result::Result<Grid, String> {
             ));
         }
         for (column, colour) in line.iter().enumerate() {
-            let known = u8::try_from(*colour)
-                .ok()
+            let known = colour
+                .as_u64()
+                .and_then(|it| u8::try_from(it).ok())
                 .filter(|it| usize::from(*it) < COLOURS);
             let (row, column) = (row + 1, column + 1);
             cells.push(known.ok_or_else(|| {
@@ -187,18 +228,12 @@ fn grid(lines: JsonGrid) -> std::result::Result<Grid, String> {
     })
 }
 
-/// The text of a file with tasks, by name.
-pub fn written<'a>(tasks: impl Iterator<Item = &'a Task>) -> String {
-    let lines = |grid: &Grid| -> Vec<Vec<u8>> {
-        grid.cells
-            .chunks(grid.columns)
-            .map(<[u8]>::to_vec)
-            .collect()
-    };
+/// Tasks by name, as a file has them.
+pub fn written<'a>(tasks: impl Iterator<Item = &'a Task>) -> Json {
     let pairs = |pairs: &[Pair]| -> Vec<Json> {
         let pair = |pair: &Pair| match &pair.output {
-            Some(output) => json!({"input": lines(&pair.input), "output": lines(output)}),
-            None => json!({"input": lines(&pair.input)}),
+            Some(output) => json!({"input": pair.input.lines(), "output": output.lines()}),
+            None => json!({"input": pair.input.lines()}),
         };
         pairs.iter().map(pair).collect()
     };
@@ -206,7 +241,7 @@ pub fn written<'a>(tasks: impl Iterator<Item = &'a Task>) -> String {
         let pairs = json!({"train": pairs(&task.train), "test": pairs(&task.test)});
         (task.name.clone(), pairs)
     };
-    Json::Object(tasks.map(task).collect::<Map<_, _>>()).to_string()
+    Json::Object(tasks.map(task).collect::<Map<_, _>>())
 }
 
 #[cfg(test)]
@@ -249,7 +284,7 @@ mod tests {
         assert_eq!(tasks[0].test[1].output.as_ref().unwrap().cells, [6, 7]);
         assert!(!tasks[0].is_measured);
 
-        let path = file(folder, "ours/test.json", &written(tasks.iter()));
+        let path = file(folder, "ours/test.json", &written(tasks.iter()).to_string());
         let again = read(&path).unwrap();
         assert_eq!(
             (&again[0].train, &again[0].test),
@@ -279,7 +314,11 @@ mod tests {
             ),
             (
                 "[[0.5]]",
-                "has no tasks of ARC: invalid type: floating point `0.5`",
+                "task t, test pair 1, input: row 1, column 1 is 0.5, and a colour is 0 to 9",
+            ),
+            (
+                "[[1, \"x\"]]",
+                "task t, test pair 1, input: row 1, column 2 is \"x\", and a colour is 0 to 9",
             ),
         ];
         let folder = tempfile::tempdir().unwrap();

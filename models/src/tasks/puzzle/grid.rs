@@ -42,7 +42,7 @@ pub enum Shape {
 pub struct View {
     /// For each cell, the one that comes there.
     pub from: Vec<usize>,
-    /// For each symbol, the one that stands for it.
+    /// For each symbol, or digit from 0, the one that stands for it.
     pub symbols: Vec<u8>,
 }
 
@@ -110,18 +110,35 @@ impl Shape {
     pub fn view(self, random: &mut Random) -> Option<View> {
         match self {
             Self::Sudoku(shape) => {
-                let look = shape.look(random);
-                let digits = look.digits.iter().map(|digit| digit + 1);
+                let View { from, symbols } = shape.look(random);
+                let symbols = symbols.iter().map(|digit| digit + 1);
                 Some(View {
-                    from: look.from,
-                    symbols: std::iter::once(0).chain(digits).collect(),
+                    from,
+                    symbols: std::iter::once(0).chain(symbols).collect(),
                 })
             }
-            Self::Maze(size) => Some(View {
-                from: turned(size, size, random.below(TURNS) as u8),
-                symbols: (0..maze::SYMBOLS as u8).collect(),
-            }),
+            Self::Maze(size) => Some(Self::turned_maze(size, random.below(TURNS) as u8)),
             Self::Arc | Self::Other { .. } => None,
+        }
+    }
+
+    /// A grid as it is, and up to `most` ways to see it in all: of a maze there are eight.
+    pub fn views(self, most: usize, random: &mut Random) -> Vec<View> {
+        match self {
+            Self::Maze(size) => (0..TURNS.min(most) as u8)
+                .map(|turn| Self::turned_maze(size, turn))
+                .collect(),
+            _ => {
+                let others = (1..most).filter_map(|_| self.view(random));
+                std::iter::once(View::plain(self)).chain(others).collect()
+            }
+        }
+    }
+
+    fn turned_maze(size: usize, turn: u8) -> View {
+        View {
+            from: turned(size, size, turn),
+            symbols: (0..maze::SYMBOLS as u8).collect(),
         }
     }
 
@@ -151,7 +168,20 @@ impl Shape {
         }
     }
 
-    /// A puzzle as it was filled in.
+    /// A guess as it is shown: what is given stays, and of ARC there is only the grid that is cut out.
+    pub fn kept(self, given: &[u32], mut guess: Vec<u32>) -> Vec<u32> {
+        if self == Self::Arc {
+            return arc::crop(&guess).on_all_cells();
+        }
+        for (given, guess) in given.iter().zip(&mut guess) {
+            if self.is_given(*given) {
+                *guess = *given;
+            }
+        }
+        guess
+    }
+
+    /// A puzzle as it was filled in, where nothing is known of it but its numbers.
     pub fn exhibit(self, row: &Row, guess: &[u32]) -> Exhibit {
         let (columns, labelled) = (self.columns(), |cell: usize| row.labels[cell] != NO_LABEL);
         let is_given = |cell: usize| self.is_given(row.cells[cell]) || !labelled(cell);
@@ -188,6 +218,14 @@ impl Shape {
 }
 
 impl View {
+    /// Grids as they are.
+    pub fn plain(shape: Shape) -> Self {
+        Self {
+            from: (0..shape.cells()).collect(),
+            symbols: (0..shape.symbols() as u8).collect(),
+        }
+    }
+
     /// Symbols or stored labels, seen so.
     pub fn of(&self, grid: &[u8]) -> Vec<u8> {
         let symbol = |from: &usize| {

@@ -165,11 +165,11 @@ impl Kind for Puzzle {
         sources
     }
 
-    /// Only Sudoku can be filled in so far.
+    /// Grids of which only the numbers are known can’t be solved: nobody could give one, or say whether it is right.
     fn uses(plan: &PuzzlePlan) -> &'static [&'static str] {
         match Shape::of(plan.trm.seq_len, plan.trm.vocab_size) {
-            Shape::Sudoku(_) => &["solve"],
-            _ => &[],
+            Shape::Other { .. } => &[],
+            _ => &["solve"],
         }
     }
 

@@ -5,7 +5,9 @@
 
 use std::{collections::VecDeque, ops::RangeInclusive};
 
-use crate::random::Random;
+use serde::{Deserialize, Serialize};
+
+use crate::{figures::counted, random::Random};
 
 /// Symbols: no cell, and the five below.
 pub const SYMBOLS: usize = 6;
@@ -42,6 +44,16 @@ pub struct Judgement {
     pub is_path: bool,
     /// And no path is shorter.
     pub is_shortest: bool,
+}
+
+/// The way of an answer, in steps from the start to the goal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
+pub struct Way {
+    /// Of its path. Nothing where the answer is no path.
+    pub length: Option<usize>,
+    /// Of the shortest one there is.
+    pub shortest: usize,
 }
 
 /// The letter of a symbol.
@@ -102,6 +114,18 @@ fn distances(size: usize, start: usize, walks: impl Fn(usize) -> bool) -> Vec<Op
     found
 }
 
+/// Goes back from the goal by cells each of which is a step nearer to the start, and marks them.
+fn mark_way(size: usize, found: &[Option<(usize, u8)>], goal: usize, mark: &mut dyn FnMut(usize)) {
+    let steps = |cell: usize| found[cell].map_or(usize::MAX, |it| it.0);
+    let mut at = goal;
+    while steps(at) > 1 {
+        let nearer = beside(at, size).find(|it| steps(*it) == steps(at) - 1);
+        let Some(cell) = nearer else { return };
+        mark(cell);
+        at = cell;
+    }
+}
+
 /// Where the one cell with a symbol is.
 fn only(cells: &[u32], symbol: u32) -> Option<usize> {
     let mut found = (0..cells.len()).filter(|cell| cells[*cell] == symbol);
@@ -128,6 +152,112 @@ pub fn judge(maze: &[u32], answer: &[u32]) -> Judgement {
     Judgement {
         is_path,
         is_shortest: is_path && walked == steps(&|cell| maze[cell] != WALL),
+    }
+}
+
+/// How long the path of an answer is, beside the shortest way. Nothing where a maze has no way.
+pub fn way(maze: &[u32], answer: &[u32]) -> Option<Way> {
+    let size = maze.len().isqrt();
+    let (start, goal) = (only(maze, START)?, only(maze, GOAL)?);
+    let (shortest, _) = distances(size, start, |cell| maze[cell] != WALL)[goal]?;
+    let marked = answer.iter().filter(|it| **it == PATH).count();
+    Some(Way {
+        length: judge(maze, answer).is_path.then_some(marked + 1),
+        shortest,
+    })
+}
+
+/// The cells that were filled in and can’t be of one path: marks where it ends or branches, and what is neither free nor a mark.
+pub fn loose(maze: &[u32], answer: &[u32]) -> Vec<usize> {
+    let size = maze.len().isqrt();
+    let is_loose = |cell: &usize| match answer[*cell] {
+        _ if maze[*cell] != FREE => false,
+        FREE => false,
+        PATH => {
+            let next = beside(*cell, size).filter(|it| matches!(answer[*it], START | GOAL | PATH));
+            next.count() != 2
+        }
+        _ => true,
+    };
+    (0..maze.len()).filter(is_loose).collect()
+}
+
+/// The answer to a maze, and whether it is the only shortest one. Errors say what the maze lacks.
+pub fn solve(maze: &[u32]) -> Result<(Vec<u32>, bool), String> {
+    let size = maze.len().isqrt();
+    let place = |cell: usize| format!("row {}, column {}", cell / size + 1, cell % size + 1);
+    let one = |symbol: u32, what: &str| {
+        let found: Vec<usize> = (0..maze.len()).filter(|it| maze[*it] == symbol).collect();
+        match found[..] {
+            [cell] => Ok(cell),
+            [] => Err(format!("the maze has no {what}")),
+            [one, other, ..] => Err(format!(
+                "the maze has {} of a {what}, and one is allowed: the first are in {} and in {}",
+                found.len(),
+                place(one),
+                place(other)
+            )),
+        }
+    };
+    let (start, goal) = (one(START, "start (S)")?, one(GOAL, "goal (G)")?);
+    let found = distances(size, start, |cell| maze[cell] != WALL);
+    let Some((_, ways)) = found[goal] else {
+        return Err(format!(
+            "the maze has no way from its start in {} to its goal in {}",
+            place(start),
+            place(goal)
+        ));
+    };
+    let mut answer = maze.to_vec();
+    mark_way(size, &found, goal, &mut |cell| answer[cell] = PATH);
+    Ok((answer, ways == 1))
+}
+
+/// The symbols of a maze as a person gives it: its cells in one line, or a line for each row, with spaces or dots where one can walk.
+/// Spaces that were lost at the end of a line count. Errors name the row and the cell.
+pub fn read(text: &str, size: usize) -> Result<Vec<u32>, String> {
+    let text = text.trim_matches(['\r', '\n']).replace('.', " ");
+    let text = match text.contains('\n') {
+        true => joined(&text, size)?,
+        false => text,
+    };
+    let count = text.chars().count();
+    if count != size * size {
+        let cells = counted(count as u64, "cell");
+        return Err(format!(
+            "the maze has {cells}, and the model’s have {size} rows of {size}: {}",
+            size * size
+        ));
+    }
+    let cells = symbols(&text, size)?;
+    match cells.iter().position(|it| u32::from(*it) == PATH) {
+        Some(cell) => Err(format!(
+            "row {}, column {} is “o”: the path is what the model finds; leave the cell free",
+            cell / size + 1,
+            cell % size + 1
+        )),
+        None => Ok(cells.into_iter().map(u32::from).collect()),
+    }
+}
+
+/// The rows of a maze as one line.
+fn joined(text: &str, size: usize) -> Result<String, String> {
+    let mut cells = String::new();
+    for (row, line) in (1..).zip(text.lines()) {
+        let count = line.chars().count();
+        if count > size {
+            return Err(format!(
+                "row {row} of the maze has {count} cells, and the model’s have {size}"
+            ));
+        }
+        cells.push_str(line);
+        cells.extend(std::iter::repeat_n(' ', size - count));
+    }
+    match text.lines().count() {
+        rows if rows == size => Ok(cells),
+        rows => Err(format!(
+            "the maze has {rows} rows, and the model’s have {size}"
+        )),
     }
 }
 
@@ -166,6 +296,11 @@ pub fn check(maze: &[u8], answer: &[u8]) -> Result<(), String> {
     }
 }
 
+/// How long the way of a maze is where nobody says so: longer than an eighth of its cells, 112 steps of 30 by 30.
+pub fn usual_length(size: usize) -> usize {
+    size * size / 8
+}
+
 /// A random maze whose only shortest path has more than so many steps. Nothing when this try has none.
 pub fn make(size: usize, min_length: usize, random: &mut Random) -> Option<Maze> {
     let is_open = carve(size, random);
@@ -185,17 +320,11 @@ pub fn make(size: usize, min_length: usize, random: &mut Random) -> Option<Maze>
         .collect();
     (cells[start], cells[goal]) = (START as u8, GOAL as u8);
     let mut answer = cells.clone();
-    // There is one way back, each step of which is one nearer.
-    let steps = |cell: usize| found[cell].map_or(usize::MAX, |it| it.0);
-    let mut cell = goal;
-    while steps(cell) > 1 {
-        cell = beside(cell, size).find(|it| steps(*it) == steps(cell) - 1)?;
-        answer[cell] = PATH as u8;
-    }
+    mark_way(size, &found, goal, &mut |cell| answer[cell] = PATH as u8);
     Some(Maze {
         cells,
         answer,
-        length: steps(goal),
+        length: found[goal]?.0,
     })
 }
 

@@ -10,13 +10,15 @@
 //! - [`source`]: puzzles in files; [`table`], [`arc_files`] and [`reference`] with [`npy`] read their layouts
 //! - [`sudoku`], [`maze`], [`arc`]: what is right, and what is the same seen otherwise
 //! - [`make`]: puzzles of our own
-//! - [`solve`]: a trained model fills in a grid, step by step
+//! - [`board`], [`question`], [`solve`]: what a trained model solves, a puzzle as a person gives it, and how it is solved, step by step
+//! - [`learned`]: which tasks of ARC a model learned from, in a checkpoint
 //! - [`halting`]: how long puzzles are thought about, and what is learned from a step
 //! - `carried`: what is thought about at the moment, in a checkpoint
 //! - [`evaluate`], [`vote`]: how well it solves what is held out
 
 pub mod arc;
 pub mod arc_files;
+pub mod board;
 mod carried;
 pub mod curriculum;
 pub mod evaluate;
@@ -27,10 +29,12 @@ mod footprint;
 pub mod grid;
 pub mod halting;
 pub mod kind;
+pub mod learned;
 pub mod make;
 pub mod maze;
 pub mod npy;
 pub mod overrides;
+pub mod question;
 pub mod recipe;
 pub mod reference;
 pub mod request;
@@ -67,13 +71,13 @@ use crate::{
         task::{BatchSize, Evaluation, Metric, Task, load_weights},
     },
 };
+use board::Board;
 use curriculum::Curriculum;
-use examples::{Pass, Pick};
+use examples::{Examples, Pass, Pick};
 use exchange::StartWeights;
-use grid::Shape;
 use halting::{Carry, Row, Weighing, explore};
+use learned::Learned;
 use request::{ModelRequest, PuzzlePlan};
-use solve::Board;
 use source::PuzzleSet;
 use vote::Votes;
 
@@ -202,6 +206,17 @@ impl PuzzleTask {
         })
     }
 
+    /// The held-out puzzles that are shown, each with its title. Of ARC, tasks as they are and not several looks of one.
+    fn shown(&self) -> Vec<(String, Arc<Row>)> {
+        if let Examples::Arc(arc) = &self.puzzles.held_out {
+            return arc.shown(SHOWN);
+        }
+        let shown = (1..).zip(self.measured.iter().take(SHOWN));
+        shown
+            .map(|(number, at)| (format!("Puzzle {number}"), Arc::new(self.held_out(*at))))
+            .collect()
+    }
+
     /// The example that is offered as number `at` of the run, in a look of its own.
     fn offered(&self, pick: Pick, at: usize) -> Arc<Row> {
         let mut random = Random::for_purpose(self.seed, &format!("look of puzzle {at}"));
@@ -314,19 +329,19 @@ impl Task for PuzzleTask {
     }
 
     fn show(&mut self) -> Result<Vec<Exhibit>> {
-        let shown = self.measured.iter().take(SHOWN);
-        let rows: Vec<Arc<Row>> = shown.map(|it| Arc::new(self.held_out(*it))).collect();
+        let shape = self.puzzles.shape;
+        let rows = self.shown();
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        if let Shape::Sudoku(shape) = self.puzzles.shape {
-            return solve::exhibits(&self.model, &Board::sudoku(shape), &rows);
+        if let Some(board) = Board::of(shape) {
+            return solve::exhibits(&self.model, shape, &board, &rows);
         }
+        let rows: Vec<Arc<Row>> = rows.into_iter().map(|it| it.1).collect();
         let (answers, _) = self.answer(&rows)?;
         let all = rows.iter().zip(answers);
-        let exhibit = |(row, answer): (&Arc<Row>, evaluate::Answer)| {
-            self.puzzles.shape.exhibit(row, &answer.cells)
-        };
+        let exhibit =
+            |(row, answer): (&Arc<Row>, evaluate::Answer)| shape.exhibit(row, &answer.cells);
         Ok(all.map(exhibit).collect())
     }
 
@@ -344,8 +359,11 @@ impl Task for PuzzleTask {
         let weights = self.parameters().iter();
         let weights = weights.map(|it| (it.name().to_owned(), it.tensor()));
         write_safetensors(&folder.join(WEIGHTS), &weights.collect(), HashMap::new())?;
-        if let Shape::Sudoku(shape) = self.puzzles.shape {
-            solve::save(&Board::sudoku(shape), self.model.config(), folder)?;
+        if let Some(board) = Board::of(self.puzzles.shape) {
+            solve::save(&board, self.model.config(), folder)?;
+        }
+        if let Examples::Arc(examples) = &self.puzzles.train {
+            Learned::save(&examples.tasks, folder)?;
         }
         self.save_votes(folder)?;
         carried::save(&self.carries, folder)

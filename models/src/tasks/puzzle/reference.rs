@@ -284,7 +284,7 @@ pub fn write(set: &PuzzleSet, augmentations: usize, seed: u64, folder: &Path) ->
                 .map(|(task, _)| &measured.tasks.tasks[*task]);
             write_file(
                 &folder.join("test_puzzles.json"),
-                arc_files::written(tasks).as_bytes(),
+                arc_files::written(tasks).to_string().as_bytes(),
             )?;
         }
         write_file(&folder.join(NAMES), json!(names).to_string().as_bytes())

@@ -1,78 +1,60 @@
-//! A trained model fills in a grid, and what it thought after each step is kept: its guess, how sure it was of each cell, what it
+//! A trained model solves a puzzle, and what it thought after each step is kept: its guess, how sure it was of each cell, what it
 //! changed, which cells break a rule, and whether it would have stopped there.
 //!
 //! A puzzle that breaks its own rules, or has no solution, is refused, since nothing that fills it in is right. One with several
 //! solutions is not: the model was taught puzzles with one, but any grid that keeps the rules is right, and the person is told.
 //! Givens are never overwritten: where the model would have another symbol, the given stays.
 //!
-//! With votes, other looks of the puzzle are thought about beside it, turned back, and their probabilities are averaged.
+//! With votes, other looks of the puzzle are thought about beside it. Of Sudoku and mazes they are turned back and their
+//! probabilities are averaged. Of a task of ARC, whose answers may differ in size, they are counted (see [`super::vote`]).
 //!
-//! Deliberately absent: where puzzles come from, and how a grid is drawn.
+//! Deliberately absent: where puzzles come from, how they are read ([`super::question`]), and how a grid is drawn.
+
+mod thinking;
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    halting::{Carry, Row},
-    source::{Grid, digits, text},
-    sudoku::{Look, Solutions, Sudoku},
+    board::Board,
+    grid::Shape,
+    halting::{Carry, NO_LABEL, Row},
+    learned::Learned,
+    maze::{self, Way},
+    question::{Held, Question, Reader},
 };
 use crate::{
     Error, Result,
-    arch::trm::{Trm, TrmConfig},
+    arch::{
+        WeightRequest, Weights,
+        trm::{PUZZLES, Trm, TrmConfig},
+    },
     checkpoint::{
         folder::{WEIGHTS, read_json},
         load::StoredWeights,
         save::write_file,
     },
     figures::counted,
-    random::Random,
     train::exhibit::Exhibit,
 };
+use thinking::Sight;
 
-/// The file of a checkpoint that says what the model is and which grids it fills in.
+/// The file of a checkpoint that says what the model is and which puzzles it solves.
 pub const PUZZLE: &str = "puzzle.json";
 /// The most steps of thinking that can be asked for.
 pub const MAX_STEPS: usize = 1024;
 /// The most looks that can vote.
 pub const MAX_VOTES: usize = 64;
-/// Where the draw of other looks starts: the same puzzle gives the same votes.
-const LOOKS_SEED: u64 = 0;
+/// How many looks of a task of ARC vote where nobody says so.
+const USUAL_VOTES: usize = 8;
+/// How many answers of a vote are told: as many as can be handed in.
+const ANSWERS: usize = 2;
 /// How many puzzles are thought about at once when a model is measured.
 const AT_ONCE: usize = 32;
 /// Halts when it is likelier than not.
 const HALTS: f32 = 0.5;
-
-/// The kind of a grid, which decides its rules and how it is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "specta", derive(specta::Type))]
-#[serde(rename_all = "snake_case")]
-pub enum BoardKind {
-    /// Each digit once in every row, column and box.
-    Sudoku,
-}
-
-/// What the grids of a model are: rows by columns of symbols.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "specta", derive(specta::Type))]
-pub struct Board {
-    /// Their kind.
-    pub kind: BoardKind,
-    /// Rows of cells.
-    pub rows: usize,
-    /// Cells of a row.
-    pub columns: usize,
-    /// Rows of a box. 0 where there are no boxes.
-    pub box_rows: usize,
-    /// Cells in a row of a box.
-    pub box_columns: usize,
-    /// What each symbol is in a text, by its number. An empty cell is the one of `blank`.
-    pub symbols: Vec<String>,
-    /// The symbol of an empty cell.
-    pub blank: u32,
-}
 
 /// What a checkpoint says of itself.
 #[derive(Serialize, Deserialize)]
@@ -86,25 +68,14 @@ struct PuzzleFile {
 pub struct Effort {
     /// Steps of thinking. 0 is what the model was trained with.
     pub steps: usize,
-    /// How many looks of the puzzle are thought about. 0 and 1 are the puzzle alone.
+    /// How many looks of the puzzle are thought about. 0 is the puzzle alone, and eight of a task of ARC.
     pub votes: usize,
-}
-
-/// A puzzle that was read and checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
-    /// The symbol of each cell.
-    pub cells: Vec<u32>,
-    /// Its solution, if it has one and no other.
-    pub solution: Option<Vec<u32>>,
-    /// What a person should know about it.
-    pub warnings: Vec<String>,
 }
 
 /// What was thought after a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thinking {
-    /// The symbol of each cell, the given ones as they are.
+    /// The symbol of each cell, the given ones as they are. Of ARC: the answer with the most votes.
     pub guess: Vec<u32>,
     /// How probable each of them is to the model, from 0 to 1. 1 where it is given.
     pub confidence: Vec<f32>,
@@ -114,6 +85,8 @@ pub struct Thinking {
     pub conflicts: Vec<usize>,
     /// How probable it is to the model that all is right, from 0 to 1.
     pub halt: f32,
+    /// How many looks gave this guess, where they are counted and not averaged.
+    pub votes: Option<usize>,
 }
 
 /// How thinking about a puzzle ended.
@@ -127,8 +100,27 @@ pub struct Solved {
     pub solved_at: Option<usize>,
     /// The first step, from 1, after which the model would have stopped by itself.
     pub halts_at: Option<usize>,
+    /// Looks that were thought about.
+    pub looks: usize,
+    /// The way that was found, of a maze.
+    pub way: Option<Way>,
+    /// The answers with the most votes, of a task of ARC.
+    pub answers: Vec<Voted>,
     /// What a person should know.
     pub warnings: Vec<String>,
+}
+
+/// An answer with its votes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Voted {
+    /// Its colours, row by row.
+    pub rows: Vec<Vec<u8>>,
+    /// How many looks gave it.
+    pub votes: usize,
+    /// How sure the model was that it is right, from 0 to 1, on average.
+    pub sure: f32,
+    /// Whether it is right, if that is known.
+    pub is_right: Option<bool>,
 }
 
 /// How many puzzles are solved after so many steps.
@@ -141,40 +133,6 @@ pub struct SolvedAfter {
     pub solved: usize,
 }
 
-impl Board {
-    /// That of a Sudoku.
-    pub fn sudoku(shape: Sudoku) -> Self {
-        let digit = |digit: usize| text(&[digit as u8]);
-        let symbols = [String::new()]
-            .into_iter()
-            .chain((0..=shape.size).map(digit));
-        Self {
-            kind: BoardKind::Sudoku,
-            rows: shape.size,
-            columns: shape.size,
-            box_rows: shape.box_rows,
-            box_columns: shape.box_columns,
-            symbols: symbols.collect(),
-            blank: 1,
-        }
-    }
-
-    /// Cells of a grid.
-    pub fn cells(&self) -> usize {
-        self.rows * self.columns
-    }
-
-    /// A grid as a text, row by row.
-    pub fn text(&self, cells: &[u32]) -> String {
-        let symbol = |cell: &u32| self.symbols.get(*cell as usize).map_or(".", String::as_str);
-        let symbol = |cell| match symbol(cell) {
-            "" => ".",
-            symbol => symbol,
-        };
-        cells.iter().map(symbol).collect()
-    }
-}
-
 /// Writes what a checkpoint says of itself.
 pub(super) fn save(board: &Board, trm: &TrmConfig, folder: &Path) -> Result<()> {
     let file = PuzzleFile {
@@ -185,34 +143,47 @@ pub(super) fn save(board: &Board, trm: &TrmConfig, folder: &Path) -> Result<()> 
     write_file(&folder.join(PUZZLE), &bytes)
 }
 
-/// Puzzles as a model fills them in, to be shown: what is given stays.
-pub(super) fn exhibits(model: &Trm, board: &Board, rows: &[Arc<Row>]) -> Result<Vec<Exhibit>> {
-    let mut carry = Carry::new(model, rows)?;
+/// Puzzles as a model solves them, to be shown by their titles: what is given stays.
+pub(super) fn exhibits(
+    model: &Trm,
+    shape: Shape,
+    board: &Board,
+    rows: &[(String, Arc<Row>)],
+) -> Result<Vec<Exhibit>> {
+    let thought: Vec<Arc<Row>> = rows.iter().map(|it| it.1.clone()).collect();
+    let mut carry = Carry::new(model, &thought)?;
     let mut shown: Vec<(Vec<String>, Vec<f32>)> = vec![Default::default(); rows.len()];
+    // A dot is where nothing is known.
+    let text = |cells: &[u32]| board.text(cells).replace(' ', ".");
     for _ in 0..model.config().halt_max_steps {
         let said = carry.think(None, model, 1.0, 0.0)?;
         let guesses: Vec<Vec<u32>> = said.guess.to_vec2()?;
         let halts: Vec<f32> = said.thought.halt.tensor().to_vec1()?;
-        for (at, mut guess) in guesses.into_iter().enumerate() {
-            let given = rows[at].cells.iter().zip(&mut guess);
-            given
-                .filter(|it| *it.0 > board.blank)
-                .for_each(|(given, guess)| *guess = *given);
-            shown[at].0.push(board.text(&guess));
+        for (at, guess) in guesses.into_iter().enumerate() {
+            let guess = shape.kept(&thought[at].cells, guess);
+            shown[at].0.push(text(&guess));
             shown[at].1.push(probability(halts[at]));
         }
     }
-    let exhibit = |(at, (guesses, halts)): (usize, _)| Exhibit::Puzzle {
-        title: format!("Puzzle {}", at + 1),
-        columns: board.columns,
-        box_rows: board.box_rows,
-        box_columns: board.box_columns,
-        given: board.text(&rows[at].cells),
-        target: board.text(&rows[at].labels),
-        guesses,
-        halts,
+    let exhibit = |((title, row), (guesses, halts)): (&(String, Arc<Row>), _)| {
+        let colour = |cell: &u32| match *cell {
+            NO_LABEL => 0,
+            cell => cell,
+        };
+        let target: Vec<u32> = row.labels.iter().map(colour).collect();
+        Exhibit::Puzzle {
+            title: title.clone(),
+            drawn: board.drawn(),
+            columns: board.columns,
+            box_rows: board.box_rows,
+            box_columns: board.box_columns,
+            given: text(&row.cells),
+            target: text(&target),
+            guesses,
+            halts,
+        }
     };
-    Ok(shown.into_iter().enumerate().map(exhibit).collect())
+    Ok(rows.iter().zip(shown).map(exhibit).collect())
 }
 
 /// How probable yes is by its score.
@@ -220,11 +191,28 @@ fn probability(score: f32) -> f32 {
     1.0 / (1.0 + (-score).exp())
 }
 
-/// A trained model, ready to fill in grids.
+/// A trained model, ready to solve puzzles.
 pub struct Solver {
     model: Trm,
     board: Board,
-    shape: Sudoku,
+    shape: Shape,
+    /// The tasks of ARC that it learned from, where that is known.
+    learned: Option<Learned>,
+}
+
+/// Weights whose first vector of the table, which is that of no task, is the mean of all others.
+struct MeanFirst<'a>(&'a mut StoredWeights);
+
+impl Weights for MeanFirst<'_> {
+    fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
+        let tensor = self.0.tensor(request)?;
+        let rows = tensor.dim(0)?;
+        if request.name != PUZZLES || rows < 2 {
+            return Ok(tensor);
+        }
+        let others = tensor.narrow(0, 1, rows - 1)?;
+        Ok(Tensor::cat(&[&others.mean_keepdim(0)?, &others], 0)?)
+    }
 }
 
 impl Solver {
@@ -238,17 +226,16 @@ impl Solver {
             |problem: String| Error::damaged(&path, format!("{PUZZLE} is damaged"), problem);
         let file = PuzzleFile::deserialize(json).map_err(|error| damaged(error.to_string()))?;
         let PuzzleFile { board, trm } = file;
-        let shape = Sudoku::of_cells(trm.seq_len).filter(|it| Board::sudoku(*it) == board);
-        let shape = shape.filter(|it| it.size + 2 == trm.vocab_size);
-        let shape = shape.ok_or_else(|| {
-            damaged(format!(
-                "the model has {} and {}, which no Sudoku of {} by {} has",
+        let shape = Shape::of(trm.seq_len, trm.vocab_size);
+        if Board::of(shape).as_ref() != Some(&board) {
+            return Err(damaged(format!(
+                "the model has {} and {}, which no puzzle of {} by {} has",
                 counted(trm.seq_len as u64, "cell"),
                 counted(trm.vocab_size as u64, "symbol"),
                 board.rows,
                 board.columns
-            ))
-        })?;
+            )));
+        }
         let weights = folder.join(WEIGHTS);
         let mut stored = StoredWeights::open(
             std::slice::from_ref(&weights),
@@ -256,11 +243,21 @@ impl Solver {
             DType::F32,
             device,
         )?;
-        let model = Trm::new(trm, &mut stored, dtype, device)?;
+        let (model, learned) = match shape {
+            Shape::Arc => {
+                let learned = Learned::open(folder, trm.num_puzzle_identifiers)?;
+                (
+                    Trm::new(trm, &mut MeanFirst(&mut stored), dtype, device)?,
+                    learned,
+                )
+            }
+            _ => (Trm::new(trm, &mut stored, dtype, device)?, None),
+        };
         Ok(Self {
             model,
             board,
             shape,
+            learned,
         })
     }
 
@@ -283,57 +280,19 @@ impl Solver {
             .sum()
     }
 
-    /// Reads a puzzle from a text: its cells row by row. White space and the lines that are drawn between boxes don't count.
+    /// Reads a puzzle from a text, or one of its questions, from 0: only a task of ARC has several.
     ///
     /// Errors: what is wrong with it, in a sentence.
-    pub fn read(&self, written: &str) -> Result<Question> {
-        let wrong = |problem: String| Error::Data(format!("the puzzle {problem}"));
-        let cells: String = written
-            .chars()
-            .filter(|it| !it.is_whitespace() && !"|+-─│┼━┃╋".contains(*it))
-            .collect();
-        let puzzle = digits(&cells, self.shape)
-            .map_err(|problem| wrong(format!("can’t be read: {problem}")))?;
-        if let Some((one, other)) = self.shape.clash(&puzzle) {
-            return Err(wrong(format!(
-                "has no solution: it gives {} in {} and in {}",
-                text(&puzzle[one..=one]),
-                self.place(one),
-                self.place(other)
-            )));
-        }
-        let mut warnings = Vec::new();
-        let solution = match self.shape.solve(&puzzle, &mut Random::new(LOOKS_SEED)) {
-            Solutions::None => return Err(wrong("has no solution".to_owned())),
-            Solutions::One { grid, .. } => Some(symbols(&grid)),
-            Solutions::Several => {
-                warnings.push(
-                    "This puzzle has more than one solution. The model learned from puzzles with one; any grid that keeps the rules counts as solved."
-                        .to_owned(),
-                );
-                None
-            }
-            Solutions::Unknown => {
-                warnings.push(
-                    "Whether this puzzle has one solution could not be found out.".to_owned(),
-                );
-                None
-            }
-        };
-        Ok(Question {
-            cells: symbols(&puzzle),
-            solution,
-            warnings,
-        })
+    pub fn read(&self, written: &str, part: usize) -> Result<Question> {
+        self.reader().read(written, part)
     }
 
-    /// A puzzle with its solution, from their texts.
-    pub fn grid(&self, puzzle: &str, solution: &str) -> Result<Grid> {
-        let read = |text: &str| digits(text, self.shape).map_err(Error::Data);
-        Ok(Grid {
-            puzzle: read(puzzle)?,
-            solution: read(solution)?,
-        })
+    fn reader(&self) -> Reader<'_> {
+        Reader {
+            shape: self.shape,
+            learned: self.learned.as_ref(),
+            has_table: self.model.config().puzzle_emb_ndim > 0,
+        }
     }
 
     /// Thinks about a puzzle. `watch` gets each step as it is done, and can end the thinking there.
@@ -352,25 +311,21 @@ impl Solver {
                 ));
             }
         }
-        let given = numbers(&question.cells);
-        let mut random = Random::new(LOOKS_SEED);
-        let looks: Vec<Look> = (0..votes.max(1))
-            .map(|at| match at {
-                0 => self.shape.as_it_is(),
-                _ => self.shape.look(&mut random),
-            })
-            .collect();
-        let rows: Vec<Arc<Row>> = looks.iter().map(|look| row(look.of(&given))).collect();
-        let mut carry = Carry::new(&self.model, &rows)?;
-        let mut before = question.cells.clone();
-        let (mut solved_at, mut halts_at) = (None, None);
+        let sight = Sight::new(self.shape, &self.board, question, votes);
+        let looks = sight.count();
+        let mut warnings = question.warnings.clone();
+        warnings.extend(sight.shortage(votes));
+        let mut carry = Carry::new(&self.model, &sight.rows())?;
+        let mut before = sight.before();
+        let (mut solved_at, mut halts_at, mut answers) = (None, None, Vec::new());
         for step in 1..=self.steps_of(steps) {
             let said = carry.think(None, &self.model, 1.0, 0.0)?;
             let scores = said.thought.probabilities(self.model.config().loss)?;
             let scores: Vec<Vec<Vec<f32>>> = scores.to_vec3()?;
             let halts: Vec<f32> = said.thought.halt.tensor().to_vec1()?;
-            let thinking = self.thinking(question, &looks, &scores, &halts, &before);
-            solved_at = match self.is_right(&thinking) {
+            let thinking;
+            (thinking, answers) = sight.thinking(&scores, &halts, &before);
+            solved_at = match sight.is_right(&thinking) {
                 true => solved_at.or(Some(step)),
                 false => None,
             };
@@ -383,12 +338,19 @@ impl Solver {
                 break;
             }
         }
+        let is_maze = matches!(self.shape, Shape::Maze(_));
+        answers.truncate(ANSWERS);
         Ok(Solved {
             puzzle: question.cells.clone(),
             solution: question.solution.clone(),
             solved_at,
             halts_at,
-            warnings: question.warnings.clone(),
+            looks,
+            way: is_maze
+                .then(|| maze::way(&question.cells, &before))
+                .flatten(),
+            answers,
+            warnings,
         })
     }
 
@@ -396,19 +358,23 @@ impl Solver {
     /// thought about, and can end the measuring, which then says nothing.
     pub fn measure(
         &self,
-        grids: &[Grid],
+        puzzles: &[Held],
         steps: &[usize],
         watch: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<Option<Vec<SolvedAfter>>> {
+        let reader = self.reader();
+        let rows: Vec<Arc<Row>> = puzzles
+            .iter()
+            .map(|it| reader.row(it).map(Arc::new))
+            .collect::<Result<_>>()?;
         let mark = |steps: &usize| SolvedAfter {
             steps: *steps,
             solved: 0,
         };
         let mut marks: Vec<SolvedAfter> = steps.iter().map(mark).collect();
         let most = steps.iter().copied().max().unwrap_or(0).min(MAX_STEPS);
-        for (at, some) in grids.chunks(AT_ONCE).enumerate() {
-            let rows: Vec<Arc<Row>> = some.iter().map(|grid| Arc::new(grid.row())).collect();
-            let mut carry = Carry::new(&self.model, &rows)?;
+        for (at, some) in rows.chunks(AT_ONCE).enumerate() {
+            let mut carry = Carry::new(&self.model, some)?;
             for step in 1..=most {
                 let said = carry.think(None, &self.model, 1.0, 0.0)?;
                 for mark in marks.iter_mut().filter(|it| it.steps == step) {
@@ -429,89 +395,4 @@ impl Solver {
             steps => steps,
         }
     }
-
-    /// What all looks say together of the puzzle as it is.
-    fn thinking(
-        &self,
-        question: &Question,
-        looks: &[Look],
-        scores: &[Vec<Vec<f32>>],
-        halts: &[f32],
-        before: &[u32],
-    ) -> Thinking {
-        let count = looks.len() as f32;
-        let mut sums = vec![vec![0f32; self.board.symbols.len()]; question.cells.len()];
-        for (look, scores) in looks.iter().zip(scores) {
-            for (scores, from) in scores.iter().zip(&look.from) {
-                for (symbol, sum) in sums[*from].iter_mut().enumerate() {
-                    *sum += scores[symbol_in(look, symbol)] / count;
-                }
-            }
-        }
-        let (mut guess, mut confidence) = (question.cells.clone(), vec![1.0; sums.len()]);
-        for (cell, sums) in sums.iter().enumerate() {
-            if question.cells[cell] == self.board.blank {
-                let likeliest = sums
-                    .iter()
-                    .enumerate()
-                    .max_by(|one, other| one.1.total_cmp(other.1));
-                if let Some((symbol, sum)) = likeliest {
-                    (guess[cell], confidence[cell]) = (symbol as u32, *sum);
-                }
-            }
-        }
-        let halt = halts.iter().map(|it| probability(*it)).sum::<f32>() / count;
-        let is_open = |cell: &usize| question.cells[*cell] == self.board.blank;
-        let mut conflicts = self.shape.clashes(&numbers(&guess));
-        conflicts.retain(is_open);
-        Thinking {
-            changed: (0..guess.len())
-                .filter(|cell| guess[*cell] != before[*cell])
-                .collect(),
-            conflicts,
-            guess,
-            confidence,
-            halt,
-        }
-    }
-
-    /// Whether a grid is full and keeps all rules.
-    fn is_right(&self, thinking: &Thinking) -> bool {
-        thinking.conflicts.is_empty() && thinking.guess.iter().all(|it| *it > self.board.blank)
-    }
-
-    fn place(&self, cell: usize) -> String {
-        let columns = self.board.columns;
-        format!("row {}, column {}", cell / columns + 1, cell % columns + 1)
-    }
-}
-
-/// The symbol that stands for a symbol in another look.
-fn symbol_in(look: &Look, symbol: usize) -> usize {
-    match symbol {
-        0 => 0,
-        symbol => usize::from(look.digits[symbol - 1]) + 1,
-    }
-}
-
-/// The symbols of digits, 0 where nothing is known.
-fn symbols(digits: &[u8]) -> Vec<u32> {
-    digits.iter().map(|digit| u32::from(*digit) + 1).collect()
-}
-
-/// The digits of symbols, 0 where there is none.
-fn numbers(symbols: &[u32]) -> Vec<u8> {
-    symbols
-        .iter()
-        .map(|symbol| symbol.saturating_sub(1) as u8)
-        .collect()
-}
-
-/// A puzzle without an answer.
-fn row(puzzle: Vec<u8>) -> Arc<Row> {
-    let grid = Grid {
-        solution: puzzle.clone(),
-        puzzle,
-    };
-    Arc::new(grid.row())
 }

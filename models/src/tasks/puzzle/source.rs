@@ -10,11 +10,13 @@ use std::{
 };
 
 use super::{
-    arc::{ArcExamples, Task, Tasks},
+    arc::{ArcExamples, Look, Task, Tasks},
     arc_files,
+    board::Board,
     examples::{Examples, Rows},
-    grid::{Shape, UNLABELLED},
+    grid::Shape,
     halting::Row,
+    question::Held,
     reference,
     request::PuzzleDataPlan,
     sudoku::Sudoku,
@@ -30,16 +32,6 @@ use crate::{
 pub const TRAIN: &str = "train.csv";
 /// The file of a folder with the puzzles to measure with.
 pub const TEST: &str = "test.csv";
-
-/// The rows of puzzles that are not there.
-static NO_ROWS: Rows = Rows {
-    width: 0,
-    cells: Vec::new(),
-    labels: Vec::new(),
-    puzzles: Vec::new(),
-    groups: Vec::new(),
-    ids: Vec::new(),
-};
 
 /// Puzzles of one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -147,17 +139,81 @@ impl PuzzleSet {
         reading.finish(choice)
     }
 
-    /// The Sudoku to learn from, or to measure with, from the one with this place on. None where the puzzles are others.
-    pub fn sudoku(&self, held_out: bool, from: usize) -> impl ExactSizeIterator<Item = Grid> + '_ {
-        let part = match held_out {
+    /// The examples to learn from, or to measure with, from the one with this place on, as they are.
+    pub fn rows(&self, held_out: bool, from: usize) -> impl ExactSizeIterator<Item = Row> + '_ {
+        let part = self.part(held_out);
+        let row = move |at| part.row(part.pick(at), self.shape, None);
+        (from.min(part.len())..part.len()).map(row)
+    }
+
+    /// So many other looks of an example, always the same, where there are any.
+    pub fn looks(&self, held_out: bool, at: usize, count: usize) -> Vec<Row> {
+        let part = self.part(held_out);
+        let pick = part.pick(at);
+        if let Examples::Arc(arc) = part {
+            let (task, _, pair) = arc.find(pick);
+            let looks = task.looks(count, 0);
+            let seen = |look: &Look| task.row(pair, look, 0, (0, 0));
+            return looks.iter().skip(1).map(seen).collect();
+        }
+        let mut random = Random::new(0);
+        let looks = (0..count).map(|_| part.row(pick, self.shape, Some(&mut random)));
+        looks.collect()
+    }
+
+    fn part(&self, held_out: bool) -> &Examples {
+        match held_out {
             true => &self.held_out,
             false => &self.train,
+        }
+    }
+
+    /// How many puzzles are kept aside that a person could give: of ARC, tasks.
+    pub fn held_count(&self) -> usize {
+        match (&self.held_out, Board::of(self.shape)) {
+            (Examples::Arc(arc), _) => arc.groups(),
+            (Examples::Stored(rows), Some(_)) if self.shape != Shape::Arc => rows.len(),
+            _ => 0,
+        }
+    }
+
+    /// One of them, from 0, as a person would give it, with its solution.
+    pub fn held(&self, at: usize) -> Option<Held> {
+        if at >= self.held_count() {
+            return None;
+        }
+        if let Examples::Arc(arc) = &self.held_out {
+            let task = &arc.tasks.tasks[arc.pairs[at].0];
+            return Some(Held {
+                puzzle: arc_files::written([task].into_iter()).to_string(),
+                solution: String::new(),
+                part: 0,
+            });
+        }
+        let board = Board::of(self.shape)?;
+        let row = self.rows(true, at).next()?;
+        Some(Held {
+            puzzle: board.text(&row.cells),
+            solution: board.text(&row.labels),
+            part: 0,
+        })
+    }
+
+    /// Up to so many questions that are kept aside and whose answers are known, the first of all.
+    pub fn questions(&self, most: usize) -> Vec<Held> {
+        let Examples::Arc(arc) = &self.held_out else {
+            return (0..most).map_while(|at| self.held(at)).collect();
         };
-        let rows = match (self.shape, part) {
-            (Shape::Sudoku(_), Examples::Stored(rows)) => rows,
-            _ => &NO_ROWS,
-        };
-        (from.min(rows.len())..rows.len()).map(|at| Grid::of(rows.example(at)))
+        let all = (0..arc.groups()).filter_map(|at| Some((self.held(at)?, &arc.pairs[at].0)));
+        let questions = all.flat_map(|(held, task)| {
+            let pairs = arc.tasks.tasks[*task].test.iter().enumerate();
+            let known = pairs.filter(|(_, pair)| pair.output.is_some());
+            known.map(move |(part, _)| Held {
+                part,
+                ..held.clone()
+            })
+        });
+        questions.take(most).collect()
     }
 
     /// What is measured with when these are drawn from, in the same order each time: `most` random ones, or all for 0.
@@ -343,22 +399,6 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// What the symbols of an example say.
-    fn of((cells, labels): (&[u8], &[u8])) -> Self {
-        // An unlabelled cell is one of which nothing is known.
-        let digits = |symbols: &[u8]| {
-            let digit = |symbol: &u8| match *symbol {
-                UNLABELLED => 0,
-                symbol => symbol.saturating_sub(1),
-            };
-            symbols.iter().map(digit).collect()
-        };
-        Self {
-            puzzle: digits(cells),
-            solution: digits(labels),
-        }
-    }
-
     /// Its symbols.
     pub fn row(&self) -> Row {
         let symbols = |grid: &[u8]| grid.iter().map(|digit| u32::from(*digit) + 1).collect();

@@ -4,6 +4,7 @@
 //! Puzzles of our own start from a random full grid, of which cells are emptied in random order while there is one solution. Their
 //! rating is how often a search takes a wrong way when it proves that; it is ours, and not that of any published set.
 
+use super::grid::View;
 use crate::random::Random;
 
 /// The most digits.
@@ -110,14 +111,6 @@ impl Sudoku {
             digit > 0 && self.groups(*cell).iter().any(|it| counts[*it][digit] > 1)
         };
         (0..grid.len()).filter(is_twice).collect()
-    }
-
-    /// The look of a grid that is the grid.
-    pub fn as_it_is(self) -> Look {
-        Look {
-            from: (0..self.cells()).collect(),
-            digits: (0..=self.size as u8).collect(),
-        }
     }
 
     /// Solves a puzzle, and looks for a second solution.
@@ -271,8 +264,8 @@ impl Sudoku {
     }
 
     /// The same puzzle with other digits, turned, and with its bands, rows, stacks and columns in another order: a way to look at
-    /// grids, drawn at random.
-    pub fn look(self, random: &mut Random) -> Look {
+    /// grids of digits, drawn at random.
+    pub fn look(self, random: &mut Random) -> View {
         let mut digits: Vec<u8> = (1..=self.size as u8).collect();
         random.shuffle(&mut digits);
         digits.insert(0, 0);
@@ -300,27 +293,10 @@ impl Sudoku {
                 false => row * self.size + column,
             }
         };
-        Look {
+        View {
             from: (0..self.cells()).map(from).collect(),
-            digits,
+            symbols: digits,
         }
-    }
-}
-
-/// Another look of a grid.
-#[derive(Debug, Clone)]
-pub struct Look {
-    /// For each cell, the one that comes there.
-    pub from: Vec<usize>,
-    /// For each digit, from 0, the one that stands for it.
-    pub digits: Vec<u8>,
-}
-
-impl Look {
-    /// A grid, looked at so.
-    pub fn of(&self, grid: &[u8]) -> Vec<u8> {
-        let digit = |from: &usize| self.digits[usize::from(grid[*from])];
-        self.from.iter().map(digit).collect()
     }
 }
 

@@ -62,6 +62,12 @@ impl Votes {
 
     /// The answers to a test pair, that with the most votes first.
     pub fn ranked(&self, task: &Task, test: usize) -> Vec<&Grid> {
+        let answers = self.counted(task, test);
+        answers.into_iter().map(|it| it.0).collect()
+    }
+
+    /// The same, each with its votes and how sure the model was of it on average, from 0 to 1.
+    pub fn counted(&self, task: &Task, test: usize) -> Vec<(&Grid, usize, f64)> {
         let key = (task.name.clone(), first_alike(task, test));
         let answers = self.pairs.get(&key);
         let mut answers: Vec<(&Grid, &Vote)> = answers.into_iter().flatten().collect();
@@ -70,7 +76,8 @@ impl Votes {
             let by_count = other.count.cmp(&one.count);
             by_count.then(mean(other).total_cmp(&mean(one)))
         });
-        answers.into_iter().map(|(grid, _)| grid).collect()
+        let counted = |(grid, vote): (_, &Vote)| (grid, vote.count, mean(vote));
+        answers.into_iter().map(counted).collect()
     }
 
     /// For each of [`PASSES`], the share of tasks that are right, a task by the share of its pairs. Tasks without a known solution
@@ -102,16 +109,12 @@ impl Votes {
 
     /// What is handed in: two attempts for each test pair of each task.
     pub fn submission<'a>(&self, tasks: impl Iterator<Item = &'a Task>) -> Json {
-        let written = |grid: &Grid| -> Vec<Vec<u8>> {
-            let rows = grid.cells.chunks(grid.columns.max(1));
-            rows.map(<[u8]>::to_vec).collect()
-        };
         let attempts = |task: &Task, test: usize| {
             let ranked = self.ranked(task, test);
             let attempt = |place: usize| {
                 let grid = ranked.get(place).or(ranked.first());
                 let grid = grid.filter(|it| !it.cells.is_empty());
-                grid.map_or_else(|| vec![vec![0]], |it| written(it))
+                grid.map_or_else(|| vec![vec![0]], |it| it.lines())
             };
             json!({"attempt_1": attempt(0), "attempt_2": attempt(1)})
         };

@@ -1,12 +1,9 @@
 //! Puzzles as a page shows them.
 
-use models::{
-    random::Random,
-    tasks::puzzle::{
-        solve::Board,
-        source::{Grid, PuzzleSet},
-        sudoku::Sudoku,
-    },
+use models::tasks::puzzle::{
+    board::Board,
+    halting::{NO_LABEL, Row},
+    source::PuzzleSet,
 };
 use serde::Serialize;
 use specta::Type;
@@ -45,47 +42,43 @@ pub(crate) struct PuzzleView {
 impl PuzzlesView {
     /// The puzzles from the `from`th on, with so many other looks of the first.
     pub(crate) fn new(
-        (set, shape): (&PuzzleSet, Sudoku),
+        (set, board): (&PuzzleSet, Board),
         held_out: bool,
         from: usize,
         count: usize,
         looks: usize,
     ) -> Self {
-        let grids = set.sudoku(held_out, from).take(count.min(MAX_SHOWN));
-        let shown: Vec<(usize, Grid)> = (from..).zip(grids).collect();
-        let mut random = Random::new(0);
-        let looks = shown.first().map_or(Vec::new(), |(at, grid)| {
-            let look = |_| {
-                let look = shape.look(&mut random);
-                let seen = Grid {
-                    puzzle: look.of(&grid.puzzle),
-                    solution: look.of(&grid.solution),
-                };
-                PuzzleView::new(*at, &seen)
-            };
-            (0..looks.min(MAX_SHOWN)).map(look).collect()
-        });
+        let rows = set.rows(held_out, from).take(count.min(MAX_SHOWN));
+        let puzzles: Vec<PuzzleView> = (from..)
+            .zip(rows)
+            .map(|(at, row)| PuzzleView::new(at, row))
+            .collect();
+        let looks = match puzzles.first() {
+            Some(_) => set.looks(held_out, from, looks.min(MAX_SHOWN)),
+            None => Vec::new(),
+        };
+        let look = |row| PuzzleView::new(from, row);
         Self {
-            board: Board::sudoku(shape),
+            board,
             train: set.train.len(),
             held_out: set.held_out.len(),
-            puzzles: shown
-                .iter()
-                .map(|(at, grid)| PuzzleView::new(*at, grid))
-                .collect(),
-            looks,
+            puzzles,
+            looks: looks.into_iter().map(look).collect(),
         }
     }
 }
 
 impl PuzzleView {
     /// The puzzle at a place, from 0.
-    pub(crate) fn new(at: usize, grid: &Grid) -> Self {
-        let row = grid.row();
+    fn new(at: usize, row: Row) -> Self {
+        let symbol = |label: u32| match label {
+            NO_LABEL => 0,
+            label => label,
+        };
         Self {
             number: at + 1,
             cells: row.cells,
-            solution: row.labels,
+            solution: row.labels.into_iter().map(symbol).collect(),
         }
     }
 }

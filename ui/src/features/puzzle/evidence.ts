@@ -3,6 +3,7 @@
 import type { Shown } from "../kind";
 import type { Exhibit } from "../../api";
 import type { Shape } from "../../components/board";
+import { extent } from "../../components/cells";
 
 export type PuzzleShown = Extract<Exhibit, { kind: "puzzle" }>;
 
@@ -11,8 +12,24 @@ export function puzzlesAt(shown: Shown[], step: number | undefined): PuzzleShown
   return shown.filter((each) => each.step === step).flatMap(({ exhibit }) => (exhibit.kind === "puzzle" ? [exhibit] : []));
 }
 
-export function shapeOfShown({ columns, box_rows: boxRows, box_columns: boxColumns, given }: PuzzleShown): Shape {
-  return { columns, rows: Math.ceil([...given].length / columns), boxRows, boxColumns };
+export function shapeOfShown({ columns, box_rows: boxRows, box_columns: boxColumns, given, drawn }: PuzzleShown): Shape {
+  return { columns, rows: Math.ceil([...given].length / columns), boxRows, boxColumns, drawn: drawn ?? "symbols" };
+}
+
+/** Which cells are given. A grid of colours is found whole. */
+export function givenOf({ given, drawn }: PuzzleShown): boolean[] {
+  return cellsOf(given).map((cell) => cell !== "" && drawn !== "colours");
+}
+
+/** What a puzzle is like, in a few words. */
+export function aboutOf(puzzle: PuzzleShown): string {
+  const target = cellsOf(puzzle.target);
+  if (puzzle.drawn === "maze") return `${target.filter((cell) => cell === "o").length + 1} steps`;
+  if (puzzle.drawn === "colours") {
+    const { rows, columns } = extent(target, puzzle.columns);
+    return `${rows} × ${columns}`;
+  }
+  return `${givenOf(puzzle).filter(Boolean).length} given`;
 }
 
 /** What stands in each cell of a text. */

@@ -1,7 +1,9 @@
-// A replay as a picture: the puzzle, and what was made of it after each step that changed something.
+// A replay as a picture: the puzzle, and what was made of it after each step that changed something. A maze and a task are drawn as on
+// the page.
 
 import type { Board, ThinkingView } from "../../api";
 import { edgesOf, shapeOf, symbolsOf } from "../../components/board";
+import { COLOURS, crosses, ends, extent, holding, squares, way } from "../../components/cells";
 
 /** Pixels of the picture for one of the page. */
 const RATIO = 2;
@@ -59,8 +61,6 @@ export async function pictureOf(board: Board, puzzle: readonly number[], thought
 }
 
 function draw(ctx: CanvasRenderingContext2D, board: Board, frame: Frame, puzzle: readonly number[], colour: (token: string) => string, font: string) {
-  const shape = shapeOf(board);
-  const cell = SIZE / board.columns;
   ctx.textBaseline = "middle";
   ctx.textAlign = "left";
   ctx.font = `500 12px ${font}`;
@@ -68,6 +68,13 @@ function draw(ctx: CanvasRenderingContext2D, board: Board, frame: Frame, puzzle:
   ctx.fillText(frame.title, 0, 6);
   ctx.translate(0, CAPTION);
   ctx.textAlign = "center";
+  if (board.kind === "sudoku") drawSymbols(ctx, board, frame, puzzle, colour, font);
+  else drawPicture(ctx, board, frame, colour, font);
+}
+
+function drawSymbols(ctx: CanvasRenderingContext2D, board: Board, frame: Frame, puzzle: readonly number[], colour: (token: string) => string, font: string) {
+  const shape = shapeOf(board);
+  const cell = SIZE / board.columns;
   symbolsOf(board, frame.cells).forEach((symbol, at) => {
     const [x, y] = [(at % board.columns) * cell, Math.floor(at / board.columns) * cell];
     const [isWrong, isGiven] = [frame.wrong.includes(at), puzzle[at] !== board.blank];
@@ -84,7 +91,51 @@ function draw(ctx: CanvasRenderingContext2D, board: Board, frame: Frame, puzzle:
     ctx.fillStyle = colour(edges.top ? "--grid-strong" : "--line");
     if (y > 0) ctx.fillRect(x, y, cell, edges.top ? 1.5 : 0.75);
   });
+  outline(ctx, colour, SIZE, cell * board.rows);
+}
+
+function outline(ctx: CanvasRenderingContext2D, colour: (token: string) => string, width: number, height: number) {
   ctx.strokeStyle = colour("--grid-strong");
   ctx.lineWidth = 1.5;
-  ctx.strokeRect(0, 0, SIZE, cell * board.rows);
+  ctx.strokeRect(0, 0, width, height);
+}
+
+/** A maze, or a grid of colours. What is wrong has a cross. */
+function drawPicture(ctx: CanvasRenderingContext2D, board: Board, frame: Frame, colour: (token: string) => string, font: string) {
+  const letters = symbolsOf(board, frame.cells);
+  const isMaze = board.kind === "maze";
+  const size = isMaze ? board : extent(letters, board.columns);
+  const cell = SIZE / Math.max(size.columns, size.rows, 1);
+  const fill = (path: string, token: string) => {
+    ctx.fillStyle = colour(token);
+    ctx.fill(new Path2D(path));
+  };
+  const stroke = (path: string, token: string, width: number) => {
+    ctx.strokeStyle = colour(token);
+    ctx.lineWidth = width;
+    ctx.lineCap = "round";
+    ctx.lineJoin = "round";
+    ctx.stroke(new Path2D(path));
+  };
+  ctx.save();
+  ctx.scale(cell, cell);
+  if (isMaze) {
+    fill(squares(frame.changed, board.columns), "--changed");
+    fill(squares(frame.wrong, board.columns), "--wrong");
+    fill(squares(holding(letters, "#"), board.columns), "--wall");
+    stroke(way(letters, board.columns), "--blue", 0.34);
+  } else {
+    for (const each of COLOURS) fill(squares(holding(letters, each), board.columns), `--arc-${each}`);
+  }
+  ctx.restore();
+  for (const { letter, x, y } of isMaze ? ends(letters, board.columns) : []) {
+    ctx.font = `650 ${Math.round(cell * 0.9)}px ${font}`;
+    ctx.fillStyle = colour("--ink");
+    ctx.fillText(letter, x * cell, y * cell);
+  }
+  ctx.save();
+  ctx.scale(cell, cell);
+  stroke(crosses(frame.wrong, board.columns), isMaze ? "--bad" : "--arc-light", 0.13);
+  ctx.restore();
+  outline(ctx, colour, cell * size.columns, cell * size.rows);
 }

@@ -1,9 +1,16 @@
-// A puzzle that is typed, pasted or read: symbols in cells.
+// A puzzle that is typed, drawn, pasted or read: symbols in cells.
 
 import type { Board } from "../../api";
+import { placeOf, shapeOf } from "../../components/board";
 
 /** What may stand between the cells of a puzzle that is pasted. */
 const BETWEEN = /[\s|+\-─│┼━┃╋,;]/g;
+
+/** The symbols of a maze. */
+export const WALL = 1;
+export const FREE = 2;
+export const START = 3;
+export const GOAL = 4;
 
 /** A grid without anything in it. */
 export const empty = ({ rows, columns, blank }: Board): number[] => Array.from({ length: rows * columns }, () => blank);
@@ -15,7 +22,7 @@ export function symbolOf({ symbols, blank }: Board, key: string): number | undef
   return at < 0 ? undefined : at;
 }
 
-/** A text as a grid, or what is wrong with it. */
+/** A text as a Sudoku, or what is wrong with it. */
 export function pasted(board: Board, text: string): { cells: number[] } | { problem: string } {
   const letters = [...text.replace(BETWEEN, "")];
   const wanted = board.rows * board.columns;
@@ -56,4 +63,47 @@ export function conflicts({ rows, columns, box_rows: boxRows, box_columns: boxCo
   });
   const twice = new Set([...seen.values()].filter((cells) => cells.length > 1).flat());
   return Array.from({ length: rows * columns }, (_, cell) => cell).filter((cell) => twice.has(cell));
+}
+
+/** The cells beside a cell. */
+function beside(cell: number, { rows, columns }: Pick<Board, "rows" | "columns">): number[] {
+  const [row, column] = [Math.floor(cell / columns), cell % columns];
+  return [...(row > 0 ? [cell - columns] : []), ...(column > 0 ? [cell - 1] : []), ...(column < columns - 1 ? [cell + 1] : []), ...(row < rows - 1 ? [cell + columns] : [])];
+}
+
+/** What a maze that is drawn still lacks, in a sentence. Nothing where it can be solved. */
+export function lackOf(board: Board, cells: readonly number[]): string {
+  const [start, goal] = [cells.indexOf(START), cells.indexOf(GOAL)];
+  if (start < 0) return goal < 0 ? "Place a start and a goal." : "Place a start.";
+  if (goal < 0) return "Place a goal.";
+  const seen = new Set([start]);
+  const next = [start];
+  for (let cell = next.pop(); cell !== undefined; cell = next.pop()) {
+    for (const other of beside(cell, board)) {
+      if (cells[other] === WALL || seen.has(other)) continue;
+      seen.add(other);
+      next.push(other);
+    }
+  }
+  const shape = shapeOf(board);
+  return seen.has(goal) ? "" : `No way leads from the start in ${placeOf(shape, start)} to the goal in ${placeOf(shape, goal)}. Open a wall.`;
+}
+
+/** A maze in which a cell has this symbol. There is one start and one goal, and neither is painted over. */
+export function drawn(cells: readonly number[], cell: number, symbol: number): number[] {
+  const isEnd = (it: number | undefined) => it === START || it === GOAL;
+  if (isEnd(cells[cell]) && !isEnd(symbol)) return [...cells];
+  // Where one end is put on the other, the other is gone.
+  return cells.map((before, at) => (at === cell ? symbol : isEnd(symbol) && before === symbol ? FREE : before));
+}
+
+/** The cells that a line from one to another crosses: a fast pointer leaves some out. */
+export function between(from: number, to: number, columns: number): number[] {
+  const [x, y] = [from % columns, Math.floor(from / columns)];
+  const [dx, dy] = [(to % columns) - x, Math.floor(to / columns) - y];
+  const steps = Math.max(Math.abs(dx), Math.abs(dy), 1);
+  return Array.from({ length: steps }, (_, step) => {
+    const share = (step + 1) / steps;
+    return Math.round(y + dy * share) * columns + Math.round(x + dx * share);
+  });
 }
