@@ -129,7 +129,7 @@ fn mazes_are_solved_from_files_by_name_and_by_number() {
     app.anneal("train run.yaml --quiet").ended(0);
     app.anneal("solve small --held-out 1 --votes 8")
         .ended(0)
-        .shows("step  changed  off a path  halting probability")
+        .shows("step  changed  off path  halting probability")
         .shows("solved");
     let solved: Value = app.anneal("solve small --held-out 1 --json").json();
     assert_eq!(solved["board"]["kind"], "maze");

@@ -33,6 +33,7 @@ mod puzzles_data;
 mod puzzles_hostile;
 mod share;
 mod solve;
+mod solve_tasks;
 mod spikes;
 mod template;
 mod tokens;

@@ -7,22 +7,26 @@ import { beforeAll, describe, expect, test } from "vitest";
 import type { Board, SolvedView, ThinkingView } from "../../ui/src/api";
 import { edgesOf, placeOf, shapeOf, symbolsOf } from "../../ui/src/components/board";
 import { haltsAt, puzzlesAt, spark, stepOf, type PuzzleShown } from "../../ui/src/features/puzzle/evidence";
-import { interval, intervalText, percent } from "../../ui/src/features/puzzle/words";
 import * as puzzle from "../../ui/src/features/puzzle";
-import { conflicts, empty, linesOf, pasted, symbolOf, textOf } from "../../ui/src/features/solve/puzzle";
+import { between, conflicts, drawn, empty, FREE, GOAL, lackOf, linesOf, pasted, START, symbolOf, textOf, WALL } from "../../ui/src/features/solve/puzzle";
 import { lastChange, outcomeOf, timeOf } from "../../ui/src/features/solve/said";
 import { framesOf } from "../../ui/src/features/solve/picture";
+import { crosses, ends, extent, holding, way } from "../../ui/src/components/cells";
+import PuzzleSet from "../../ui/src/features/puzzle/PuzzleSet.svelte";
+import Evidence from "../../ui/src/features/puzzle/Evidence.svelte";
+import { about, interval, intervalText, meanOf, percent } from "../../ui/src/features/puzzle/words";
 import Data from "../../ui/src/features/data/Data.svelte";
 import Run from "../../ui/src/features/runs/Run.svelte";
 import { route } from "../../ui/src/routes.svelte";
+import { app } from "../../ui/src/status.svelte";
 import Solve from "../../ui/src/features/solve/Solve.svelte";
 import Train from "../../ui/src/features/train/Train.svelte";
 import { draft } from "../../ui/src/features/train/draft.svelte";
-import { api, type RunView } from "../../ui/src/api";
+import { api, type DataSetView, type RunView } from "../../ui/src/api";
 import { install } from "./fake";
 
 const board: Board = { kind: "sudoku", rows: 4, columns: 4, box_rows: 2, box_columns: 2, symbols: ["", ".", "1", "2", "3", "4"], blank: 1 };
-const thinking = (guess: number[], changes: Partial<ThinkingView> = {}): ThinkingView => ({ guess, confidence: guess.map(() => 1), changed: [], conflicts: [], halt: 0, ...changes });
+const thinking = (guess: number[], changes: Partial<ThinkingView> = {}): ThinkingView => ({ guess, confidence: guess.map(() => 1), changed: [], conflicts: [], halt: 0, votes: null, ...changes });
 
 beforeAll(() => install());
 
@@ -63,17 +67,74 @@ describe("a grid", () => {
   });
 });
 
+const maze: Board = { kind: "maze", rows: 3, columns: 3, box_rows: 0, box_columns: 0, symbols: ["", "#", " ", "S", "G", "o"], blank: FREE };
+const cellsOfMaze = (text: string) => [...text].map((letter) => Math.max(maze.symbols.indexOf(letter), 1));
+
+describe("a maze", () => {
+  test("says what it lacks until it can be solved", () => {
+    expect(lackOf(maze, empty(maze))).toBe("Place a start and a goal.");
+    expect(lackOf(maze, cellsOfMaze("S        "))).toBe("Place a goal.");
+    expect(lackOf(maze, cellsOfMaze("       G "))).toBe("Place a start.");
+    expect(lackOf(maze, cellsOfMaze("S  ###  G"))).toBe("No way leads from the start in row 1, column 1 to the goal in row 3, column 3. Open a wall.");
+    expect(lackOf(maze, cellsOfMaze("S  ## G  "))).toBe("");
+  });
+
+  test("is drawn on without losing its ends, of which there is one each", () => {
+    const cells = cellsOfMaze("S       G");
+    expect(drawn(cells, 4, WALL)[4]).toBe(WALL);
+    expect(drawn(cells, 0, WALL)).toEqual(cells);
+    expect(drawn(cells, 4, START)).toEqual(cellsOfMaze("    S   G"));
+    expect(drawn(cells, 0, GOAL).filter((cell) => cell === GOAL)).toEqual([GOAL]);
+    // A fast pointer leaves cells out.
+    expect(between(0, 8, 3)).toEqual([4, 8]);
+    expect(between(0, 2, 3)).toEqual([1, 2]);
+  });
+
+  test("is a picture of walls, a way and its ends", () => {
+    const letters = [..."So#"].concat([..." o#"], [..." oG"]).map((letter) => (letter === " " ? "" : letter));
+    expect(holding(letters, "#")).toEqual([2, 5]);
+    expect(ends(letters, 3)).toEqual([{ letter: "S", x: 0.5, y: 0.5 }, { letter: "G", x: 2.5, y: 2.5 }]);
+    expect(way(letters, 3)).toBe("M0.5 0.5h1M1.5 0.5h.001M1.5 0.5v1M1.5 1.5h.001M1.5 1.5v1M1.5 2.5h.001M1.5 2.5h1");
+    expect(crosses([4], 3)).toBe("M1.25 1.25l.5 .5m0 -.5l-.5 .5");
+    expect(extent(["1", "", "", ""], 2)).toEqual({ rows: 1, columns: 1 });
+  });
+
+  test("is told by the steps of its path, and a task by the sizes of its grids", () => {
+    const shown = { number: 1, cells: cellsOfMaze("S###  G  "), solution: cellsOfMaze("S###o G  ") };
+    expect(about(maze, shown)).toBe("2 steps");
+    expect(meanOf(maze, [shown])).toEqual({ value: "33 %", rest: "", text: "walls, about" });
+    const arc: Board = { ...maze, kind: "arc" };
+    expect(about(arc, { number: 1, cells: [2, 3, 0, 0, 0, 0, 0, 0, 0], solution: [2, 0, 0, 3, 0, 0, 0, 0, 0] })).toBe("1 × 2 → 2 × 1");
+    expect(meanOf(arc, [shown])).toBeUndefined();
+  });
+});
+
 describe("what came of a puzzle", () => {
-  const solved: SolvedView = { puzzle: [2, 1], solution: [2, 3], solvedAt: 2, haltsAt: 2, warnings: [] };
+  const solved: SolvedView = { puzzle: [2, 1], solution: [2, 3], solvedAt: 2, haltsAt: 2, looks: 1, way: null, answers: [], warnings: [] };
   const steps = [thinking([2, 2], { changed: [1], conflicts: [0, 1], halt: 0.1 }), thinking([2, 3], { changed: [1], halt: 0.9 }), thinking([2, 3])];
 
   test("is said in a sentence, with the step at which it would have stopped", () => {
-    expect(outcomeOf(solved, steps, 1, 41)).toEqual({ title: "Solved at step 2", text: "1 cell filled, no rule broken, 41 ms. It would have stopped by itself at step 2 (0.90).", good: true });
+    expect(outcomeOf(solved, steps, board, 41)).toEqual({ title: "Solved at step 2", text: "1 cell filled, no rule broken, 41 ms. It would have stopped by itself at step 2 (0.90).", good: true });
     const lost = { ...solved, solvedAt: null, haltsAt: null };
-    expect(outcomeOf(lost, steps.slice(0, 1), 1, 5).text).toBe("1 of 1 cell wrong after 1 steps, 2 in conflict. It was never sure enough to stop by itself.");
-    expect(outcomeOf({ ...lost, solution: null }, steps.slice(0, 1), 1, 5).text).toContain("2 cells in conflict after 1 steps.");
-    expect(outcomeOf(solved, [], 1, 5).title).toBe("Stopped");
+    expect(outcomeOf(lost, steps.slice(0, 1), board, 5).text).toBe("1 of 1 cell wrong after 1 step, 2 in conflict. It was never sure enough to stop by itself.");
+    expect(outcomeOf({ ...lost, solution: null }, steps.slice(0, 1), board, 5).text).toContain("2 cells in conflict after 1 step.");
+    expect(outcomeOf(solved, [], board, 5).title).toBe("Stopped");
     expect([timeOf(0.2), timeOf(41), timeOf(2345)]).toEqual(["1 ms", "41 ms", "2.3 s"]);
+  });
+
+  test("is a path beside the shortest, or votes for an answer", () => {
+    const end = (more: Partial<SolvedView>) => ({ ...solved, solvedAt: null, haltsAt: null, ...more });
+    const ofMaze = (more: Partial<SolvedView>) => outcomeOf(end(more), steps, maze, 41);
+    expect(ofMaze({ solvedAt: 2, way: { length: 8, shortest: 8 } })).toMatchObject({ title: "Solved at step 2", good: true });
+    expect(ofMaze({ way: { length: 10, shortest: 8 } }).text).toContain("The path has 10 steps; the shortest has 8 steps.");
+    expect(ofMaze({ way: { length: null, shortest: 8 } }).title).toBe("No path");
+    const arc: Board = { ...maze, kind: "arc" };
+    const vote = (votes: number, isRight: boolean | null) => ({ rows: [[1]], votes, sure: 0.5, isRight });
+    const ofTask = (...answers: ReturnType<typeof vote>[]) => outcomeOf(end({ solvedAt: answers[0]?.isRight ? 2 : null, looks: 8, answers }), steps, arc, 41);
+    expect(ofTask(vote(5, true))).toMatchObject({ title: "Solved at step 2", good: true });
+    expect(ofTask(vote(5, false), vote(2, true)).title).toBe("Second answer is right");
+    expect(ofTask(vote(5, false), vote(2, false))).toMatchObject({ title: "Not solved", good: false });
+    expect(ofTask(vote(8, null)).text).toContain("The task does not say whether it is right.");
   });
 
   test("is a picture of the steps that changed something", () => {
@@ -85,7 +146,7 @@ describe("what came of a puzzle", () => {
 });
 
 describe("what a run of puzzles shows", () => {
-  const shown: PuzzleShown = { kind: "puzzle", title: "Puzzle 1", columns: 2, box_rows: 0, box_columns: 0, given: "1...", target: "1234", guesses: ["1233", "1234"], halts: [0.2, 0.8] };
+  const shown: PuzzleShown = { kind: "puzzle", title: "Puzzle 1", drawn: "symbols", columns: 2, box_rows: 0, box_columns: 0, given: "1...", target: "1234", guesses: ["1233", "1234"], halts: [0.2, 0.8] };
 
   test("is the puzzle after each step of thinking, with what changed and what is wrong", () => {
     expect(stepOf(shown, 1)).toEqual({ cells: ["1", "2", "3", "3"], changed: [], wrong: [3], halt: 0.2 });
@@ -106,6 +167,9 @@ describe("what a run of puzzles shows", () => {
     const run = await api.run("2026-11-16-sudoku-9-9-5d21");
     expect(puzzle.verdict(run)).toEqual(["Solves 393 of 500 new puzzles: 78.6 % (74.8–82.0)"]);
     expect(puzzle.meaning(run)).toContain("It knows whether it solved a puzzle 99.2 % of the time.");
+    const measured = (...metrics: [string, number][]) => ({ ...run, metrics: metrics.map(([name, value]) => ({ name, label: name, value, higherIsBetter: true, of: 40 })) });
+    expect(puzzle.verdict(measured(["exact_accuracy", 0.1], ["pass@2", 0.25]))).toEqual(["Solves 25 % of 40 new tasks with two answers (14.2–40.2)"]);
+    expect(puzzle.figures(measured(["exact_accuracy", 0.1], ["valid_path", 0.5], ["shortest_path", 0.1])).map(({ value, text }) => `${value} ${text}`)).toEqual(["10 % new mazes solved", "50 % answers that are a path", "10 % shortest paths"]);
     expect(puzzle.progress(run)).toBe("Solves 78.6 % of 500 held-out puzzles so far.");
     const bare: RunView = { ...run, metrics: [], bestLoss: null };
     expect([puzzle.verdict(bare), puzzle.meaning(bare), puzzle.progress(bare)]).toEqual([["Finished", "no held-out puzzles"], "", ""]);
@@ -163,7 +227,7 @@ describe("the page that solves puzzles", () => {
     await userEvent.click(screen.getByRole("button", { name: "Solve" }));
     await screen.findByText(/^Solved at step/);
     const asked = window.annealFake!.asked.findLast(([name]) => name === "solve")!;
-    expect(asked[1].slice(1, 3)).toEqual([32, 8]);
+    expect(asked[1].slice(1, 4)).toEqual([0, 32, 8]);
   });
 
   test("says what is wrong with a text that was pasted, and with a model that can’t be opened", async () => {
@@ -173,6 +237,141 @@ describe("the page that solves puzzles", () => {
     expect((await screen.findByRole("alert")).textContent).toContain("The text has 2 cells, and this grid has 81.");
     render(Solve, { name: "gone" });
     await screen.findByText(/was saved by an earlier version/);
+  });
+});
+
+describe("the page that solves mazes", () => {
+  const open = async () => {
+    render(Solve, { name: "maze-12" });
+    return screen.findByRole("application", { name: "Maze, 12 by 12" });
+  };
+  const asked = (name: string) => window.annealFake!.asked.findLast(([each]) => each === name)![1];
+
+  test("has a maze drawn with keys, taken back, and solved when nothing is lacking", async () => {
+    const place = await open();
+    expect(screen.getByText("Give it a maze")).toBeTruthy();
+    // Nothing of Sudoku is here.
+    expect(screen.queryByText(/Type 1|guessed|given/)).toBeNull();
+    place.focus();
+    await userEvent.keyboard("s");
+    expect(screen.getByText("Place a goal.")).toBeTruthy();
+    expect(screen.getByRole("button", { name: "Solve" }).hasAttribute("disabled")).toBe(true);
+    await userEvent.keyboard("{ArrowDown}{Shift>}{ArrowRight}{ArrowRight}{/Shift}{ArrowDown} {End}g");
+    expect(screen.getByText("Ready")).toBeTruthy();
+    expect(screen.getByText("3 of 144 cells are walls.")).toBeTruthy();
+    await userEvent.click(screen.getByRole("button", { name: "Undo" }));
+    expect(screen.getByText("Place a goal.")).toBeTruthy();
+    place.focus();
+    await userEvent.keyboard("g");
+    await userEvent.click(screen.getByRole("button", { name: "Solve" }));
+    await screen.findByText(/^Solved at step/);
+    expect(screen.getByRole("columnheader", { name: /Off path/ })).toBeTruthy();
+    expect(String(asked("solve")[0])).toMatch(/^S\./);
+  });
+
+  test("has walls drawn by a stroke, and its ends moved", async () => {
+    const place = await open();
+    place.getBoundingClientRect = () => ({ left: 0, top: 0, width: 120, height: 120 }) as DOMRect;
+    const at = (column: number, row: number) => ({ clientX: 10 * column + 5, clientY: 10 * row + 5, button: 0, pointerId: 1 });
+    await fireEvent.pointerDown(place, at(0, 0));
+    await fireEvent.pointerMove(place, at(4, 0));
+    await fireEvent.pointerUp(place, at(4, 0));
+    await userEvent.click(screen.getByRole("radio", { name: "Start" }));
+    await fireEvent.pointerDown(place, at(0, 5));
+    await fireEvent.pointerMove(place, at(0, 7));
+    await fireEvent.pointerUp(place, at(0, 7));
+    await userEvent.click(screen.getByRole("radio", { name: "Goal" }));
+    await fireEvent.pointerDown(place, at(11, 11));
+    await fireEvent.pointerUp(place, at(11, 11));
+    expect(screen.getByText("5 of 144 cells are walls.")).toBeTruthy();
+    await userEvent.click(screen.getByRole("button", { name: "Solve" }));
+    await screen.findByText(/^Solved at step/);
+    const text = String(asked("solve")[0]);
+    expect([text.slice(0, 5), text.indexOf("S"), text.indexOf("G")]).toEqual(["#####", 84, 143]);
+  });
+
+  test("takes a random or held-out maze, and keeps what is there when a pasted one is wrong", async () => {
+    const place = await open();
+    await userEvent.click(screen.getByRole("button", { name: "Random" }));
+    await screen.findByText("Ready");
+    place.focus();
+    await userEvent.paste("S#");
+    expect((await screen.findByRole("alert")).textContent).toContain("the maze has 2 cells");
+    await userEvent.click(screen.getByRole("button", { name: "Held-out maze" }));
+    await screen.findByText(/^Held-out maze \d/);
+    expect(screen.queryByRole("alert")).toBeNull();
+  });
+});
+
+describe("the page that solves tasks of ARC", () => {
+  const open = async () => {
+    render(Solve, { name: "arc-1" });
+    await screen.findByText("Give it a task");
+  };
+
+  test("takes a held-out task, shows its pairs, and answers with votes", async () => {
+    await open();
+    await userEvent.click(screen.getByRole("button", { name: "Held-out task" }));
+    await screen.findByRole("img", { name: "Pair 1, input" });
+    await userEvent.click(screen.getByRole("button", { name: "Solve" }));
+    await screen.findByText(/^Solved at step/);
+    const answers = screen.getByRole("group", { name: "Answers" });
+    expect(within(answers).getByText("Right")).toBeTruthy();
+    expect(within(answers).getByText(/^6 of 8 looks/)).toBeTruthy();
+    expect(screen.getByRole("columnheader", { name: /Votes/ })).toBeTruthy();
+    await userEvent.click(screen.getByRole("button", { name: "Show step 2" }));
+    expect(screen.getByRole("img", { name: "Answer after step 2" })).toBeTruthy();
+  });
+
+  test("finds a task by its id, one test input after the other", async () => {
+    await open();
+    await userEvent.type(screen.getByRole("textbox", { name: "Task id" }), "cc33dd44{Enter}");
+    await userEvent.click(await screen.findByRole("radio", { name: "Test input 2" }));
+    await userEvent.click(screen.getByRole("button", { name: "Solve" }));
+    await screen.findByText(/^Solved at step/);
+    const asked = window.annealFake!.asked.findLast(([name]) => name === "solve")![1];
+    expect(asked.slice(1, 4)).toEqual([1, 8, 8]);
+    await userEvent.clear(screen.getByRole("textbox", { name: "Task id" }));
+    await userEvent.type(screen.getByRole("textbox", { name: "Task id" }), "zz{Enter}");
+    expect((await screen.findByRole("alert")).textContent).toContain("there is no task “zz”");
+    // What was there is still there.
+    expect(screen.getByRole("img", { name: "Pair 1, input" })).toBeTruthy();
+  });
+
+  test("says of a new task that it is new before it is solved, and of a wrong one what is wrong", async () => {
+    await open();
+    const task = { train: [{ input: [[1]], output: [[2]] }], test: [{ input: [[3, 4]] }] };
+    const clipboard = (text: string) => ({ clipboardData: { getData: () => text } });
+    await fireEvent.paste(window, clipboard(JSON.stringify(task)));
+    await screen.findByText(/^The model did not learn from this task/);
+    await fireEvent.paste(window, clipboard(JSON.stringify({ ...task, test: [] })));
+    expect((await screen.findByRole("alert")).textContent).toContain("the task has no test input");
+    await userEvent.click(screen.getByRole("button", { name: "Solve" }));
+    await screen.findByText("Answered");
+  });
+
+  test("takes a file that is dropped on it, which is data elsewhere", async () => {
+    await open();
+    expect(app.takes?.(["/tmp/task.json"])).toBe(true);
+    await screen.findByRole("img", { name: "Pair 1, input" });
+    expect(app.takes?.(["/tmp/model.gguf"])).toBe(false);
+  });
+});
+
+describe("what a run of mazes or of tasks shows", () => {
+  const shown = (more: Partial<PuzzleShown>): PuzzleShown => ({ kind: "puzzle", title: "Puzzle 1", drawn: "maze", columns: 3, box_rows: 0, box_columns: 0, given: "S..##.G..", target: "Soo##oGoo", guesses: ["S.o##.G..", "Soo##oGoo"], halts: [0.2, 0.8], ...more });
+
+  test("is drawn as such, with the length of the path or the size of the answer", async () => {
+    render(Evidence, { shown: [{ step: 4, exhibit: shown({}) }] });
+    expect(screen.getByText(/^6 steps, stops at 2/)).toBeTruthy();
+    expect(screen.getByRole("img", { name: "Puzzle 1 after step 2: all right" }).tagName).toBe("svg");
+  });
+
+  test("is a grid of colours that is found whole", async () => {
+    render(Evidence, { shown: [{ step: 4, exhibit: shown({ drawn: "colours", title: "Task aa", given: "12.......", target: "1..2.....", guesses: ["11.......", "1..2....."] }) }] });
+    expect(screen.getByText(/^2 × 1, stops at 2/)).toBeTruthy();
+    await fireEvent.input(screen.getByRole("slider", { name: "Step of thinking" }), { target: { value: "1" } });
+    expect(screen.getByRole("img", { name: "Task aa after step 1: 2 wrong" })).toBeTruthy();
   });
 });
 
@@ -204,6 +403,29 @@ describe("the page of data", () => {
     expect(screen.getByRole("img", { name: "1 · 24 given, solved" }).textContent).not.toMatch(/^$/);
     await userEvent.click(screen.getByRole("button", { name: "Train with it" }));
     expect(route.now).toMatchObject({ page: "train", filled: { task: "puzzle" } });
+  });
+});
+
+describe("the puzzles of a data set", () => {
+  const setAt = (path: string) => ({ set: { path } as DataSetView });
+
+  test("are drawn as mazes with their paths", async () => {
+    render(PuzzleSet, setAt("/data/maze-12"));
+    const first = await screen.findByRole("img", { name: "1 · 21 steps" });
+    expect(first.tagName).toBe("svg");
+    expect(screen.getByText("Mazes").parentElement?.textContent).toBe("Mazes12 × 12");
+    expect(screen.getByText("walls, about")).toBeTruthy();
+    await userEvent.click(screen.getByRole("radio", { name: "Solutions" }));
+    expect(screen.getByRole("img", { name: "1 · 21 steps, solved" })).toBeTruthy();
+  });
+
+  test("are pairs of grids in their colours", async () => {
+    render(PuzzleSet, setAt("/data/arc"));
+    const first = await screen.findByRole("img", { name: "1 · 3 × 3 → 3 × 3" });
+    expect(first.querySelectorAll("text").length).toBe(9);
+    expect(screen.getByText("pairs to learn from")).toBeTruthy();
+    await userEvent.click(screen.getByRole("radio", { name: "Solutions" }));
+    expect(screen.getByRole("img", { name: "1 · 3 × 3 → 3 × 3, solved" })).toBeTruthy();
   });
 });
 

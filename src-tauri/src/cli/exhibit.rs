@@ -43,15 +43,7 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
             }
             lines.join("\n")
         }
-        Exhibit::Puzzle {
-            title,
-            drawn,
-            columns,
-            given,
-            target,
-            guesses,
-            ..
-        } => puzzle(title, (*drawn, *columns), [given, target], guesses),
+        Exhibit::Puzzle { .. } => puzzle(exhibit),
         Exhibit::Image {
             title,
             label,
@@ -84,12 +76,19 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
 }
 
 /// A puzzle as it was filled in at last.
-fn puzzle(
-    title: &str,
-    (drawn, columns): (Drawn, usize),
-    [given, target]: [&String; 2],
-    guesses: &[String],
-) -> String {
+fn puzzle(exhibit: &Exhibit) -> String {
+    let Exhibit::Puzzle {
+        title,
+        drawn,
+        columns,
+        given,
+        target,
+        guesses,
+        ..
+    } = exhibit
+    else {
+        return String::new();
+    };
     let last = guesses.last().map_or(given.as_str(), String::as_str);
     let cells: Vec<(char, char, char)> = given
         .chars()
@@ -112,7 +111,7 @@ fn puzzle(
         _ => format!("{} of {open} right", open - wrong),
     };
     let mut lines = vec![heading(&format!("{title}: {came}"))];
-    for row in cells.chunks(columns.max(1)) {
+    for row in cells.chunks((*columns).max(1)) {
         let cell = |(given, target, guess): &(char, char, char)| {
             let cell = style(format!("{guess} ")).for_stderr();
             let cell = match (*given == '.', target == guess) {
@@ -193,20 +192,6 @@ mod tests {
             (
                 Exhibit::Puzzle {
                     title: title(),
-                    drawn: Drawn::Colours,
-                    columns: 2,
-                    box_rows: 0,
-                    box_columns: 0,
-                    given: "1.2.".to_owned(),
-                    target: "12..".to_owned(),
-                    guesses: vec!["13..".to_owned()],
-                    halts: vec![0.5],
-                },
-                "It: 1 of 2 right\n1 3",
-            ),
-            (
-                Exhibit::Puzzle {
-                    title: title(),
                     drawn: Drawn::Symbols,
                     columns: 2,
                     box_rows: 0,
@@ -246,5 +231,22 @@ mod tests {
                 .join("\n");
             assert_eq!(plain, expected);
         }
+    }
+
+    #[test]
+    fn a_grid_of_colours_is_judged_whole_and_ends_where_it_ends() {
+        let exhibit = Exhibit::Puzzle {
+            title: "It".to_owned(),
+            drawn: Drawn::Colours,
+            columns: 2,
+            box_rows: 0,
+            box_columns: 0,
+            given: "1.2.".to_owned(),
+            target: "12..".to_owned(),
+            guesses: vec!["13..".to_owned()],
+            halts: vec![0.5],
+        };
+        let plain = console::strip_ansi_codes(&drawn(&exhibit)).into_owned();
+        assert_eq!(plain, "It: 1 of 2 right\n1 3");
     }
 }

@@ -220,7 +220,7 @@ impl Answered {
         let Self { solved, steps } = self;
         let third = match board.kind {
             BoardKind::Sudoku => "in conflict",
-            BoardKind::Maze => "off a path",
+            BoardKind::Maze => "off path",
             BoardKind::Arc => "votes",
         };
         let head = ["step", "changed", third, "halting probability"];

@@ -114,7 +114,7 @@ export function readTask(text: string): QuestionView {
   if (ragged > 0) return refuse(`the task, test pair 1, input: row ${ragged + 1} has ${test[0]!.input[ragged]!.length} cells, and the first has ${test[0]!.input[0]!.length}`);
   const isKnown = TASKS.some((task) => task.name === name);
   const warnings = isKnown ? [] : ["The model did not learn from this task. It has a vector for each task that it learned from and none for this one, so it starts from the mean of all. Published models of this kind solve no task that is new to them."];
-  return { number: null, text, cells: canvas(test[0]!.input), task: { name, isKnown, train, test: test.map((pair) => ({ output: null, ...pair })) }, warnings };
+  return { number: null, text, cells: canvas(test[0]!.input), task: { name, isKnown, train, test: test.map(({ input, output }) => ({ input, output: output ?? null })) }, warnings };
 }
 
 export function solveTask(text: string, part: number, steps: number, votes: number, hear: (thought: ThinkingView) => void): SolvedView {

@@ -195,16 +195,19 @@ export const commands = {
 	/**  Closes the model, which gives its memory back. */
 	closeSolver: () => typedError<null, AppError>(__TAURI_INVOKE("close_solver")),
 	/**  Fills in a grid, given as a text. `thoughts` gets each step as it is done. 0 steps are those of the training. */
-	solve: (puzzle: string, steps: number, votes: number, thoughts: Channel<ThinkingView>) => typedError<SolvedView, AppError>(__TAURI_INVOKE("solve", { puzzle, steps, votes, thoughts })),
+	readPuzzle: (text: string) => typedError<QuestionView, AppError>(__TAURI_INVOKE("read_puzzle", { text })),
+	readPuzzleFile: (path: string) => typedError<QuestionView, AppError>(__TAURI_INVOKE("read_puzzle_file", { path })),
+	randomMaze: (seed: number) => typedError<QuestionView, AppError>(__TAURI_INVOKE("random_maze", { seed })),
+	solve: (puzzle: string, part: number, steps: number, votes: number, thoughts: Channel<ThinkingView>) => typedError<SolvedView, AppError>(__TAURI_INVOKE("solve", { puzzle, part, steps, votes, thoughts })),
 	/**  Ends what the model is thinking about. */
 	stopSolving: () => typedError<null, AppError>(__TAURI_INVOKE("stop_solving")),
 	/**  A puzzle that a run never learned from, by its number from 1. Numbers beyond the last begin anew. */
-	heldOutPuzzle: (name: string, number: number) => typedError<PuzzleView, AppError>(__TAURI_INVOKE("held_out_puzzle", { name, number })),
+	heldOutPuzzle: (number: number) => typedError<QuestionView, AppError>(__TAURI_INVOKE("held_out_puzzle", { number })),
 	/**
 	 *  Counts how many held-out puzzles of a run are solved after each of these numbers of steps. `progress` gets how many were thought
 	 *  about. Nothing when it was stopped.
 	 */
-	countSolved: (name: string, steps: number[], progress: Channel<number>) => typedError<MarksView | null, AppError>(__TAURI_INVOKE("count_solved", { name, steps, progress })),
+	countSolved: (steps: number[], progress: Channel<number>) => typedError<MarksView | null, AppError>(__TAURI_INVOKE("count_solved", { steps, progress })),
 };
 
 /* Constants */
@@ -368,9 +371,13 @@ export type Board = {
 };
 
 /**  The kind of a grid, which decides its rules and how it is drawn. */
-export type BoardKind = 
-/**  Each digit once in every row, column and box. */
-"sudoku";
+export type BoardKind = "sudoku" | "maze" | "arc";
+export type Drawn = "symbols" | "maze" | "colours";
+export type Way = { length: number | null, shortest: number };
+export type VotedView = { rows: number[][], votes: number, sure: number, isRight: boolean | null };
+export type PairView = { input: number[][], output: number[][] | null };
+export type TaskView = { name: string, isKnown: boolean, train: PairView[], test: PairView[] };
+export type QuestionView = { number: number | null, text: string, cells: number[], task: TaskView | null, warnings: string[] };
 
 /**  A revision in the shared cache. */
 export type CachedRevisionView = {
@@ -795,7 +802,8 @@ marks: Mark[] } |
 /**  What it is, the same whenever it is shown: `Puzzle 1`. */
 title: string; 
 /**  Cells of a row. */
-columns: number; 
+drawn?: Drawn,
+	columns: number; 
 /**  Rows of a box. 0 where there are no boxes. */
 box_rows: number; 
 /**  Cells in a row of a box. */
@@ -1417,6 +1425,9 @@ export type SolvedView = {
 	haltsAt: number | null,
 	/**  What a person should know. */
 	warnings: string[],
+	looks: number,
+	way: Way | null,
+	answers: VotedView[],
 };
 
 /**  A puzzle model that is open. */
@@ -1506,6 +1517,7 @@ export type ThinkingView = {
 	conflicts: number[],
 	/**  How probable it is to the model that all is right, from 0 to 1. */
 	halt: number,
+	votes: number | null,
 };
 
 /**  One exchange. */

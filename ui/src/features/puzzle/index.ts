@@ -33,6 +33,8 @@ const measureOf = ({ metrics }: RunView, name: string) => metricOf(metrics, `${n
 const solvedOf = (run: RunView) => measureOf(run, "exact_accuracy");
 
 export function verdict(run: RunView): string[] {
+  const tasks = measureOf(run, "pass@2");
+  if (tasks?.value != null && tasks.of) return [`Solves ${percent(tasks.value)} of ${count(tasks.of)} new tasks with two answers (${intervalText(tasks.value, tasks.of)})`];
   const solved = solvedOf(run);
   if (solved?.value == null || !solved.of) return run.bestLoss === null ? ["Finished", "no held-out puzzles"] : [];
   const right = Math.round(solved.value * solved.of);
@@ -40,7 +42,7 @@ export function verdict(run: RunView): string[] {
 }
 
 export function meaning(run: RunView): string {
-  const [solved, knows] = [solvedOf(run), measureOf(run, "halting_accuracy")];
+  const [solved, knows] = [measureOf(run, "pass@2") ?? solvedOf(run), measureOf(run, "halting_accuracy")];
   if (solved?.value == null) return "";
   if (solved.value === 0) return "None yet: it needs more steps to learn from.";
   const sure = knows?.value == null ? "" : ` It knows whether it solved a puzzle ${percent(knows.value)} of the time.`;
@@ -60,6 +62,8 @@ export function figures(run: RunView) {
     const rest = between && found?.value != null && found.of ? intervalText(found.value, found.of) : "";
     return { value: found?.value == null ? "–" : percent(found.value), rest, text };
   };
+  if (measureOf(run, "pass@2")) return [share("pass@2", "new tasks, two answers", true), share("pass@1", "new tasks, one answer"), share("exact_accuracy", "of all looks right")];
+  if (measureOf(run, "valid_path")) return [share("exact_accuracy", "new mazes solved", true), share("valid_path", "answers that are a path"), share("shortest_path", "shortest paths")];
   return [share("exact_accuracy", "new puzzles solved", true), share("token_accuracy", "cells right"), share("halting_accuracy", "knows if it is right")];
 }
 

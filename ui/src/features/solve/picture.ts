@@ -135,7 +135,7 @@ function drawPicture(ctx: CanvasRenderingContext2D, board: Board, frame: Frame, 
   }
   ctx.save();
   ctx.scale(cell, cell);
-  stroke(crosses(frame.wrong, board.columns), isMaze ? "--bad" : "--arc-light", 0.13);
+  stroke(crosses(frame.wrong, board.columns), "--bad", 0.13);
   ctx.restore();
   outline(ctx, colour, cell * size.columns, cell * size.rows);
 }

@@ -11,6 +11,9 @@ export const VOTES = 8;
 const MOST_PAST = 200;
 
 export class Solving {
+  /** What the puzzle was before each change. */
+  #past = $state.raw<number[][]>([]);
+
   solver = $state.raw<SolverView>();
   opening = $state(false);
   /** Why there is no model, and what went wrong with a puzzle. */
@@ -51,7 +54,6 @@ export class Solving {
   /** Whether a change can be taken back. */
   readonly canUndo = $derived(this.#past.length > 0);
 
-  #past = $state.raw<number[][]>([]);
   #left = false;
   #turn = 0;
 
