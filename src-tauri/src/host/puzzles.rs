@@ -163,8 +163,9 @@ fn is_table(path: &Path) -> bool {
     let first: Vec<&str> = first.split(',').collect();
     let cells = |names: &[&str]| {
         let at = head.iter().position(|it| names.contains(it))?;
-        let whole = first.get(at)?.chars().count();
-        let bare = first.get(at)?.trim().chars().count();
+        // What begins with a space is in quotes.
+        let cell = first.get(at)?.trim_matches(['\r', '"']);
+        let (whole, bare) = (cell.chars().count(), cell.trim().chars().count());
         let is_square = |count: &usize| *count >= 16 && count.isqrt().pow(2) == *count;
         [whole, bare].into_iter().find(is_square)
     };

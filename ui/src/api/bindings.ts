@@ -190,22 +190,28 @@ export const commands = {
 	buildSudoku: (size: number, train: number, heldOut: number, seed: number, progress: Channel<number>) => typedError<DataSetView | null, AppError>(__TAURI_INVOKE("build_sudoku", { size, train, heldOut, seed, progress })),
 	/**  Ends the making of a set. */
 	stopBuild: () => typedError<null, AppError>(__TAURI_INVOKE("stop_build")),
-	/**  Opens a run to fill in grids, in place of the one that is open. */
+	/**  Opens a run to solve puzzles, in place of the one that is open. */
 	openSolver: (name: string) => typedError<SolverView, AppError>(__TAURI_INVOKE("open_solver", { name })),
 	/**  Closes the model, which gives its memory back. */
 	closeSolver: () => typedError<null, AppError>(__TAURI_INVOKE("close_solver")),
-	/**  Fills in a grid, given as a text. `thoughts` gets each step as it is done. 0 steps are those of the training. */
+	/**  Reads a puzzle from a text: of ARC also one that the model learned from, by its name. */
 	readPuzzle: (text: string) => typedError<QuestionView, AppError>(__TAURI_INVOKE("read_puzzle", { text })),
+	/**  Reads a puzzle from a file. */
 	readPuzzleFile: (path: string) => typedError<QuestionView, AppError>(__TAURI_INVOKE("read_puzzle_file", { path })),
+	/**  A maze of the model’s size that nobody made before. The same number makes the same one. */
 	randomMaze: (seed: number) => typedError<QuestionView, AppError>(__TAURI_INVOKE("random_maze", { seed })),
+	/**
+	 *  Solves a puzzle, given as a text, or one of its questions, from 0. `thoughts` gets each step as it is done. 0 steps are those of
+	 *  the training.
+	 */
 	solve: (puzzle: string, part: number, steps: number, votes: number, thoughts: Channel<ThinkingView>) => typedError<SolvedView, AppError>(__TAURI_INVOKE("solve", { puzzle, part, steps, votes, thoughts })),
 	/**  Ends what the model is thinking about. */
 	stopSolving: () => typedError<null, AppError>(__TAURI_INVOKE("stop_solving")),
-	/**  A puzzle that a run never learned from, by its number from 1. Numbers beyond the last begin anew. */
+	/**  A puzzle that the run of the open model never learned from, by its number from 1. Numbers beyond the last begin anew. */
 	heldOutPuzzle: (number: number) => typedError<QuestionView, AppError>(__TAURI_INVOKE("held_out_puzzle", { number })),
 	/**
-	 *  Counts how many held-out puzzles of a run are solved after each of these numbers of steps. `progress` gets how many were thought
-	 *  about. Nothing when it was stopped.
+	 *  Counts how many held-out puzzles of the open model’s run are solved after each of these numbers of steps. `progress` gets how many
+	 *  were thought about. Nothing when it was stopped.
 	 */
 	countSolved: (steps: number[], progress: Channel<number>) => typedError<MarksView | null, AppError>(__TAURI_INVOKE("count_solved", { steps, progress })),
 };
@@ -366,18 +372,18 @@ export type Board = {
 	box_columns: number,
 	/**  What each symbol is in a text, by its number. An empty cell is the one of `blank`. */
 	symbols: string[],
-	/**  The symbol of an empty cell. */
+	/**  The symbol of a cell that is to be found. */
 	blank: number,
 };
 
 /**  The kind of a grid, which decides its rules and how it is drawn. */
-export type BoardKind = "sudoku" | "maze" | "arc";
-export type Drawn = "symbols" | "maze" | "colours";
-export type Way = { length: number | null, shortest: number };
-export type VotedView = { rows: number[][], votes: number, sure: number, isRight: boolean | null };
-export type PairView = { input: number[][], output: number[][] | null };
-export type TaskView = { name: string, isKnown: boolean, train: PairView[], test: PairView[] };
-export type QuestionView = { number: number | null, text: string, cells: number[], task: TaskView | null, warnings: string[] };
+export type BoardKind = 
+/**  Each digit once in every row, column and box. */
+"sudoku" | 
+/**  Walls, a start, a goal, and the shortest path between them. */
+"maze" | 
+/**  A grid of colours that follows from another, as some pairs show. */
+"arc";
 
 /**  A revision in the shared cache. */
 export type CachedRevisionView = {
@@ -717,6 +723,15 @@ export type DownloadView = {
 	path: string | null,
 };
 
+/**  How the cells of a grid are drawn. */
+export type Drawn = 
+/**  As they are written; what is given stays. */
+"symbols" | 
+/**  `#` is a wall, `S` and `G` are the ends of a way, and `o` is on it; what is given stays. */
+"maze" | 
+/**  Digits are colours, and a dot is no cell. What is given is another grid than what is found. */
+"colours";
+
 /**  What can be done with it. */
 export type Dropped = 
 /**  It is a model, a folder of models, or a file of a model in this folder. */
@@ -801,9 +816,10 @@ marks: Mark[] } |
 { kind: "puzzle"; 
 /**  What it is, the same whenever it is shown: `Puzzle 1`. */
 title: string; 
+/**  How its cells are drawn. Runs of earlier versions have symbols only. */
+drawn?: Drawn; 
 /**  Cells of a row. */
-drawn?: Drawn,
-	columns: number; 
+columns: number; 
 /**  Rows of a box. 0 where there are no boxes. */
 box_rows: number; 
 /**  Cells in a row of a box. */
@@ -1101,6 +1117,14 @@ export type News =
 /**  Something about the downloads is new: all of them, in order. */
 { kind: "downloads"; downloads: DownloadView[] };
 
+/**  A grid and the one that follows from it, each as rows of colours. */
+export type PairView = {
+	/**  What is given. */
+	input: number[][],
+	/**  What follows from it, if that is known. */
+	output: number[][] | null,
+};
+
 /**  A part of the memory. */
 export type PartView = {
 	name: string,
@@ -1173,6 +1197,20 @@ export type PuzzlesView = {
 	puzzles: PuzzleView[],
 	/**  Other looks of the first of them. */
 	looks: PuzzleView[],
+};
+
+/**  A puzzle that was read. */
+export type QuestionView = {
+	/**  Its number among those that the run kept aside, from 1, if it is one. */
+	number: number | null,
+	/**  The puzzle as it is solved by: its text. */
+	text: string,
+	/**  The symbol of each cell. Of a task, those of its first test input. */
+	cells: number[],
+	/**  The task that it is, of ARC. */
+	task: TaskView | null,
+	/**  What a person should know about it. */
+	warnings: string[],
 };
 
 /**  Why a field of the plan has its value. */
@@ -1423,11 +1461,14 @@ export type SolvedView = {
 	solvedAt: number | null,
 	/**  The first step, from 1, after which the model would have stopped by itself. */
 	haltsAt: number | null,
+	/**  Looks that were thought about. */
+	looks: number,
+	/**  The way that was found, of a maze. */
+	way: Way | null,
+	/**  The answers with the most votes, of a task of ARC. */
+	answers: VotedView[],
 	/**  What a person should know. */
 	warnings: string[],
-	looks: number,
-	way: Way | null,
-	answers: VotedView[],
 };
 
 /**  A puzzle model that is open. */
@@ -1496,6 +1537,18 @@ export type Step = {
 	problem: string | null,
 };
 
+/**  A task of ARC. */
+export type TaskView = {
+	/**  Its name. Empty where it has none. */
+	name: string,
+	/**  Whether the model learned from it. */
+	isKnown: boolean,
+	/**  Pairs that show the rule. */
+	train: PairView[],
+	/**  Pairs that ask for it. */
+	test: PairView[],
+};
+
 /**  How the window looks. */
 export type Theme = 
 /**  As the system does. */
@@ -1517,6 +1570,7 @@ export type ThinkingView = {
 	conflicts: number[],
 	/**  How probable it is to the model that all is right, from 0 to 1. */
 	halt: number,
+	/**  How many looks gave this guess, where they are counted. */
 	votes: number | null,
 };
 
@@ -1562,6 +1616,18 @@ export type Verdict =
 /**  The process that tried it ended or hung. Only who started that process can know. */
 "crashed";
 
+/**  An answer to a task, with its votes. */
+export type VotedView = {
+	/**  Its colours, row by row. */
+	rows: number[][],
+	/**  How many looks gave it. */
+	votes: number,
+	/**  How sure the model was of it, from 0 to 1, on average. */
+	sure: number,
+	/**  Whether it is right, if that is known. */
+	isRight: boolean | null,
+};
+
 /**  What is to be fetched. */
 export type WantedView = {
 	kind: RepositoryKind,
@@ -1573,6 +1639,14 @@ export type WantedView = {
 	/**  Of data: its part. Empty means all. */
 	config: string,
 	split: string,
+};
+
+/**  The way of an answer, in steps from the start to the goal. */
+export type Way = {
+	/**  Of its path. Nothing where the answer is no path. */
+	length: number | null,
+	/**  Of the shortest one there is. */
+	shortest: number,
 };
 
 /* Tauri Specta runtime */
