@@ -119,7 +119,8 @@ fn what_is_wrong_with_a_puzzle_or_a_model_is_said_in_a_sentence() {
 #[test]
 fn mazes_are_solved_from_files_by_name_and_by_number() {
     let app = App::new();
-    app.file("run.yaml", TINY);
+    let small = "halt_max_steps: 3, L_layers: 1, H_cycles: 1, L_cycles: 1";
+    app.file("run.yaml", &TINY.replace("halt_max_steps: 3", small));
     app.anneal("data build maze puzzles --size 8 --train 12 --held-out 4 --seed 1")
         .ended(0);
     app.anneal("data inspect puzzles")

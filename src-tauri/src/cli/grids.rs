@@ -23,6 +23,9 @@ const COLOURS: [(u8, bool); arc::COLOURS] = [
     (88, true),
 ];
 
+/// A wall of a maze, as wide as all of its cells.
+pub(super) const WALL: &str = "██";
+
 /// The lines of a grid. What `look` makes of a cell and its symbol is how it is seen.
 pub(super) fn drawn(
     board: &Board,
@@ -43,7 +46,7 @@ pub(super) fn drawn(
 /// A row of a maze whose first cell has this number: each cell is two letters wide, so that it is about as wide as high.
 fn walls(first: usize, line: &[u32], look: &dyn Fn(usize, String) -> String) -> String {
     let cell = |(cell, symbol): (usize, &u32)| match *symbol {
-        maze::WALL => "██".to_owned(),
+        maze::WALL => look(cell, WALL.to_owned()),
         symbol => {
             let letter = maze::letter(symbol);
             let beside = if letter == ' ' { "  " } else { " " };

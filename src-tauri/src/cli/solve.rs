@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     Ended,
-    grids::{beside, coloured, drawn},
+    grids::{WALL, beside, coloured, drawn},
     terminal::{Terminal, count_interrupts, printable},
 };
 use crate::{
@@ -200,6 +200,8 @@ impl Answered {
         };
         let answer = |cell: usize, symbol| match (given(cell), last.conflicts.contains(&cell)) {
             (true, _) => style(symbol).bold().to_string(),
+            // The model put a wall where there is none.
+            (false, true) if symbol == WALL => style("▒▒".to_owned()).red().to_string(),
             (false, true) => style(symbol).red().underlined().to_string(),
             (false, false) => style(symbol).blue().to_string(),
         };
