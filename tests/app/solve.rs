@@ -170,7 +170,7 @@ fn tasks_are_answered_by_votes_and_a_new_one_is_said_to_be_new() {
     app.file("run.yaml", TASKS);
     app.anneal("data inspect tasks")
         .ended(0)
-        .shows("Tasks of ARC: 1 pair to learn from, 2 to measure with");
+        .shows("Tasks of ARC: 2 pairs to learn from, 2 to measure with");
     app.anneal("train run.yaml --quiet").ended(0);
     app.anneal("solve small --held-out 1 --device cpu")
         .ended(0)

@@ -29,6 +29,8 @@ use crate::{
     wire::error::{AppError, Result},
 };
 
+/// The most letters of a line of grids beside each other.
+const MAX_WIDTH: usize = 100;
 /// The longest bar of a probability, in letters.
 const BAR_WIDTH: f32 = 10.0;
 
@@ -270,21 +272,36 @@ fn show_task(asked: &Asked, board: &Board, answers: &[Answered], terminal: &Term
             count => format!(", test input {} of {count}", at + 1),
         };
         terminal.line(style(format!("task {name}{number}")).bold());
-        let mut lines = coloured(&pair.input.lines());
+        let mut grids = vec![coloured(&pair.input.lines())];
         for answer in &answered.solved.answers {
-            let grid = match answer.rows.first().is_none_or(Vec::is_empty) {
+            grids.push(match answer.rows.first().is_none_or(Vec::is_empty) {
                 true => vec!["no grid".to_owned()],
                 false => coloured(&answer.rows),
-            };
-            lines = beside(&lines, &grid);
+            });
         }
-        lines.iter().for_each(|line| terminal.line(line));
+        for line in placed(&grids) {
+            terminal.line(line);
+        }
         terminal.line("");
         answered.show_steps(board, terminal);
         terminal.line("");
         if let Some(last) = answered.steps.last() {
             terminal.line(verdict(board, &answered.solved, last));
         }
+    }
+}
+
+/// Grids beside each other, or below each other where that is too wide to be read.
+fn placed(grids: &[Vec<String>]) -> Vec<String> {
+    let empty = Vec::new();
+    let (first, others) = grids.split_first().unwrap_or((&empty, &[]));
+    let row = others
+        .iter()
+        .fold(first.clone(), |lines, grid| beside(&lines, grid));
+    let width = row.iter().map(|line| console::measure_text_width(line));
+    match width.max().unwrap_or(0) > MAX_WIDTH {
+        true => grids.join(&String::new()),
+        false => row,
     }
 }
 
