@@ -9,15 +9,19 @@
 //!
 //! Deliberately absent: places inside a block.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
 
 use super::decoder::{Decoder, Input};
 use crate::{Error, Result};
 
 /// A place in a decoder. Places are ordered as a pass reaches them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+///
+/// In files and on the command line it has the name of the table above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Site {
     /// The input of the first block.
     Embed,
@@ -33,6 +37,16 @@ impl Decoder {
     ///
     /// Errors: [`Error::Data`] when a site is a block that the decoder doesn't have.
     pub fn hidden_at(&self, input: Input, sites: &[Site]) -> Result<Vec<Tensor>> {
+        self.map_hidden(input, sites, |x| Ok(x.clone()))
+    }
+
+    /// The same, each made smaller as soon as it is reached, so that the whole states of one site are in memory and not of all.
+    pub fn map_hidden(
+        &self,
+        input: Input,
+        sites: &[Site],
+        mut smaller: impl FnMut(&Tensor) -> Result<Tensor>,
+    ) -> Result<Vec<Tensor>> {
         let blocks = self.config().layers.len();
         if let Some(site) = sites.iter().find(|site| !site.is_of(blocks)) {
             let problem = format!("there is no site `{site}` in a model of {blocks} blocks");
@@ -41,17 +55,32 @@ impl Decoder {
         let Some(last) = sites.iter().max() else {
             return Ok(Vec::new());
         };
-        let mut states = vec![None; sites.len()];
+        let mut states: Vec<Option<Result<Tensor>>> = sites.iter().map(|_| None).collect();
         self.pass(None, input, None, false, *last, |reached, x| {
             for (state, _) in states.iter_mut().zip(sites).filter(|it| *it.1 == reached) {
-                *state = Some(x.tensor().clone());
+                *state = Some(smaller(x.tensor()));
             }
         })?;
-        Ok(states.into_iter().flatten().collect())
+        states.into_iter().flatten().collect()
+    }
+
+    /// All sites, in the order in which a pass reaches them.
+    pub fn sites(&self) -> Vec<Site> {
+        Site::all(self.config().layers.len())
     }
 }
 
 impl Site {
+    /// All sites of a decoder of so many blocks, in the order in which a pass reaches them.
+    pub fn all(blocks: usize) -> Vec<Self> {
+        let blocks = (0..blocks).map(Self::Block);
+        [Self::Embed]
+            .into_iter()
+            .chain(blocks)
+            .chain([Self::Final])
+            .collect()
+    }
+
     /// Whether a decoder of so many blocks has it.
     fn is_of(self, blocks: usize) -> bool {
         match self {
@@ -68,6 +97,36 @@ impl fmt::Display for Site {
             Self::Block(index) => write!(formatter, "block.{index}"),
             Self::Final => formatter.write_str("final"),
         }
+    }
+}
+
+impl FromStr for Site {
+    type Err = String;
+
+    fn from_str(words: &str) -> std::result::Result<Self, String> {
+        let block = |words: &str| words.strip_prefix("block.")?.parse().ok();
+        match (words, block(words)) {
+            ("embed", _) => Ok(Self::Embed),
+            ("final", _) => Ok(Self::Final),
+            (_, Some(index)) => Ok(Self::Block(index)),
+            _ => Err(format!(
+                "`{words}` is no site: there are `embed`, `block.0`, `block.1` and so on, and `final`"
+            )),
+        }
+    }
+}
+
+impl TryFrom<String> for Site {
+    type Error = String;
+
+    fn try_from(words: String) -> std::result::Result<Self, String> {
+        words.parse()
+    }
+}
+
+impl From<Site> for String {
+    fn from(site: Site) -> Self {
+        site.to_string()
     }
 }
 
@@ -97,5 +156,16 @@ mod tests {
             assert_eq!(reached, whole[..=index]);
         }
         assert!(decoder.hidden_at(input, &[]).unwrap().is_empty());
+        assert_eq!(decoder.sites(), whole);
+    }
+
+    #[test]
+    fn a_site_is_read_by_the_name_that_it_is_written_with() {
+        for site in Site::all(12) {
+            assert_eq!(site.to_string().parse(), Ok(site));
+        }
+        for wrong in ["block", "block.-1", "block.x", "Embed", "12"] {
+            assert!(wrong.parse::<Site>().is_err(), "{wrong}");
+        }
     }
 }
