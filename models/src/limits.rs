@@ -99,6 +99,21 @@ limits! {
     /// Texts in one page.
     PARQUET_TEXTS = "texts in a page of a Parquet file whose lengths stand before them", 1 << 26, "texts",
         "pages of most files have a few thousand, and room is made for all of them at once";
+    /// Texts of a folder of hidden states.
+    STATES_ROWS = "the texts of a folder of hidden states", 1 << 30, "texts",
+        "a probe needs some thousand, and all of them are read with their labels";
+    /// Vectors of a site.
+    STATES_VECTORS = "the hidden states of a site", 1 << 34, "vectors",
+        "each token can be one, and a trillion bytes hold 60 million of the largest models";
+    /// Numbers of a hidden state.
+    STATES_WIDTH = "the width of hidden states", 1 << 20, "numbers",
+        "the widest models have 18,432, and the mean and the largest values together twice that";
+    /// Places of a decoder.
+    STATES_SITES = "the sites of a folder of hidden states", 1 << 12, "sites",
+        "a model has one for each block, and the deepest has some hundred";
+    /// `rows.jsonl` of a folder of hidden states.
+    STATES_TEXT = "the texts of hidden states in a file", 16 << 30, "bytes",
+        "they are read whole; 31,500 short texts have 20 MB";
     /// A vocabulary that is made from the data.
     NEW_VOCABULARY = "the vocabulary of a new tokenizer", 1 << 24, "tokens",
         "the largest in use have 262,144, and room for all of them is made before the first is found";
