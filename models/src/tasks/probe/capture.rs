@@ -1,0 +1,548 @@
+//! Hidden states of labelled text, for all sites in one pass over the model.
+//!
+//! Texts are packed without padding, in their order: a pass reads as many as fit, and no text sees another. Which texts share a
+//! pass follows from the plan alone, so a capture that was stopped anywhere gives the same bytes when it continues. The head is
+//! not computed, nor what stands after the last site that is wanted. Of each site only the positions that are kept leave the
+//! device, all sites in one copy.
+//!
+//! Shapes: t tokens of a pass, n texts of it, m vectors that are kept, s sites, d width.
+
+use std::{
+    collections::BTreeMap,
+    ops::{ControlFlow, Range},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use candle_core::{D, DType, Device, Tensor};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    capture_prompt::{PromptRequest, Prompted, Prompter},
+    labelled::{self, Labelled, LabelledRequest, LabelledText},
+    states::{About, NUMBERING, Position, SourceFile, StateRow, StatesDtype, VERSION},
+    states_identity::identities,
+    states_writer::StatesWriter,
+};
+use crate::{
+    Error, Result,
+    arch::{
+        decoder::{Decoder, Input},
+        sites::Site,
+    },
+    checkpoint::load::LoadDtypes,
+    data::{check_problems, row::Problem},
+    tasks::language::model::LanguageModel,
+};
+
+/// How many tokens a pass reads: enough for the device, and not more than its memory.
+const TOKENS_CPU: usize = 2048;
+/// Scores of attention are made for all pairs of a pass there.
+const TOKENS_METAL: usize = 1024;
+const TOKENS_CUDA: usize = 16384;
+/// How many tokens the speed is measured with before the start.
+const TRIED_TOKENS: usize = 512;
+/// How often what is written is said to be whole. The disk is waited for then.
+const SYNC_EVERY: Duration = Duration::from_secs(3);
+/// How many rows that are left out are named.
+const LEFT_OUT_NAMED: usize = 1000;
+
+/// What to capture.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CaptureRequest {
+    /// The labelled data.
+    pub data: LabelledRequest,
+    /// How texts are shown to the model.
+    pub prompt: PromptRequest,
+    /// Which states are kept of a text.
+    pub position: Position,
+    /// Which sites. None are all.
+    pub sites: Vec<Site>,
+    /// Continue without the rows that can't be used. Without it, one such row is an error.
+    pub skip_bad_rows: bool,
+    /// How many tokens a pass reads. Without it, what suits the device.
+    pub tokens_at_once: Option<usize>,
+}
+
+/// What a capture will do, for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CapturePlan {
+    /// What the states will be of.
+    pub about: About,
+    /// How each file was read.
+    pub read_as: Vec<String>,
+    /// How many rows have each label.
+    pub label_counts: BTreeMap<String, usize>,
+    /// How many rows have no label.
+    pub without_label: usize,
+    /// How many groups there are; none without a column of groups.
+    pub groups: Option<usize>,
+    /// How many rows can't be used.
+    pub left_out: usize,
+    /// Tokens of all texts.
+    pub tokens: usize,
+    /// Tokens of the longest.
+    pub longest: usize,
+    /// Bytes of the states.
+    pub bytes: u64,
+    /// The first text as the model reads it, token by token.
+    pub pieces: Vec<String>,
+    /// Which of these are kept or averaged.
+    pub picked: Vec<u32>,
+    /// Tokens a second, as measured before the start.
+    pub tokens_per_second: f64,
+    /// What the whole capture will take from its start, in seconds.
+    pub seconds: f64,
+}
+
+/// How far a capture is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CaptureProgress {
+    /// Texts whose states are there.
+    pub rows: usize,
+    /// Tokens of these.
+    pub tokens: usize,
+    /// Tokens a second since the start of this process.
+    pub tokens_per_second: f64,
+    /// Texts a second since then.
+    pub rows_per_second: f64,
+}
+
+/// A capture that is ready to start.
+pub struct Capture<'a> {
+    model: &'a LanguageModel,
+    plan: CapturePlan,
+    rows: Vec<StateRow>,
+    prompted: Vec<Prompted>,
+}
+
+impl<'a> Capture<'a> {
+    /// Reads the data, tokenizes it, and measures how fast the model reads it. `folder` is that of the model; `written_by` names
+    /// the program.
+    ///
+    /// Errors: those of the data and of the model's files; [`Error::Data`] for rows that can't be used, unless they may be
+    /// skipped; [`Error::Setting`] for a position or a pattern that can't be.
+    pub fn plan(
+        model: &'a LanguageModel,
+        dtypes: LoadDtypes,
+        folder: &Path,
+        request: &CaptureRequest,
+        written_by: &str,
+    ) -> Result<Self> {
+        let mut request = request.clone();
+        // Answers stand in turns.
+        request.prompt.chat |= request.position == Position::Answer;
+        let labelled = labelled::read(&request.data)?;
+        let rule = request.prompt.rule(&model.template)?;
+        let prompter = Prompter::new(model, &rule, request.position)?;
+        let (texts, prompted, problems) = shown(&labelled, &prompter);
+        check_problems(
+            texts.len() + problems.len(),
+            &problems,
+            request.skip_bad_rows,
+        )?;
+        let pieces = prompter.pieces(&prompted[0])?;
+        let rows: Vec<StateRow> = texts
+            .iter()
+            .zip(&prompted)
+            .map(|(text, prompted)| row(text, prompted, request.position, &prompter))
+            .collect::<Result<_>>()?;
+        let (identity, adapter) = identities(folder)?;
+        let named = problems.iter().take(LEFT_OUT_NAMED);
+        let (name, dtype) = dtypes_of(dtypes.compute, request.position);
+        let decoder = &model.decoder;
+        let about = About {
+            version: VERSION,
+            written_by: written_by.to_owned(),
+            model: identity,
+            adapter,
+            compute_dtype: name.to_owned(),
+            position: request.position,
+            numbering: NUMBERING.to_owned(),
+            sites: sites(decoder, &request.sites)?,
+            dtype,
+            width: decoder.config().hidden_size * request.position.widths(),
+            blocks: decoder.config().layers.len(),
+            rows: rows.len(),
+            vectors: rows.iter().map(|row| row.vectors).sum(),
+            rows_sha256: String::new(),
+            sources: labelled
+                .files
+                .iter()
+                .map(|file| SourceFile::of(file))
+                .collect::<Result<_>>()?,
+            labels: label_names(&rows),
+            tokens_at_once: request
+                .tokens_at_once
+                .unwrap_or(tokens_at_once(decoder.device()))
+                .max(1),
+            left_out: named
+                .map(|it| format!("{}: {it}", crate::checkpoint::save::name_of(&it.path)))
+                .collect(),
+            prompt: rule.clone(),
+        };
+        let tokens_per_second = speed(decoder, &prompted, &about)?;
+        let tokens = prompted.iter().map(|it| it.tokens.len()).sum();
+        let plan = CapturePlan {
+            bytes: about.bytes(),
+            read_as: labelled.read_as,
+            label_counts: label_counts(&rows),
+            without_label: rows.iter().filter(|row| row.labels.is_empty()).count(),
+            groups: groups(&rows),
+            left_out: problems.len(),
+            longest: prompted
+                .iter()
+                .map(|it| it.tokens.len())
+                .max()
+                .unwrap_or_default(),
+            picked: prompted[0].picked.clone(),
+            pieces,
+            seconds: tokens as f64 / tokens_per_second,
+            tokens_per_second,
+            tokens,
+            about,
+        };
+        Ok(Self {
+            model,
+            plan,
+            rows,
+            prompted,
+        })
+    }
+
+    /// What will be done.
+    pub fn planned(&self) -> &CapturePlan {
+        &self.plan
+    }
+
+    /// Captures into a folder, or continues there. `watch` hears of each pass, and can end the capture after it; what is there
+    /// then is kept, and the same call continues.
+    ///
+    /// Returns whether all rows are there. Errors: those of [`StatesWriter`] and of the device.
+    pub fn run(
+        &self,
+        folder: &Path,
+        watch: &mut dyn FnMut(CaptureProgress) -> ControlFlow<()>,
+    ) -> Result<bool> {
+        let mut writer = StatesWriter::begin(folder, self.plan.about.clone(), &self.rows)?;
+        let about = &self.plan.about;
+        let decoder = &self.model.decoder;
+        let first = writer.rows();
+        let tokens_of = |rows: Range<usize>| {
+            let rows = self.prompted[rows].iter();
+            rows.map(|it| it.tokens.len()).sum::<usize>()
+        };
+        let (start, mut synced) = (Instant::now(), Instant::now());
+        let passes = passes(decoder, &self.prompted, about.tokens_at_once);
+        for pass in passes {
+            // What was written is cut off at the end of a pass always.
+            if pass.start < first {
+                continue;
+            }
+            let states = states_of(decoder, &self.prompted[pass.clone()], about)?;
+            writer.append(pass.len(), &states)?;
+            if synced.elapsed() > SYNC_EVERY {
+                writer.sync()?;
+                synced = Instant::now();
+            }
+            let seconds = start.elapsed().as_secs_f64();
+            let flow = watch(CaptureProgress {
+                rows: pass.end,
+                tokens: tokens_of(0..pass.end),
+                tokens_per_second: tokens_of(first..pass.end) as f64 / seconds,
+                rows_per_second: (pass.end - first) as f64 / seconds,
+            });
+            if flow.is_break() {
+                break;
+            }
+        }
+        writer.sync()?;
+        Ok(writer.rows() == about.rows)
+    }
+}
+
+impl Position {
+    /// How many times the model's width a vector has.
+    fn widths(self) -> usize {
+        match self {
+            Self::MeanAndMax => 2,
+            _ => 1,
+        }
+    }
+
+    /// Whether states are kept as they are, so that no digits are made that the model has not.
+    fn keeps_states(self) -> bool {
+        matches!(self, Self::Last | Self::Max | Self::Tokens)
+    }
+}
+
+/// Which rows each pass reads: as many as fit, and at least one. Long texts that turn by other angles stand apart.
+fn passes(decoder: &Decoder, prompted: &[Prompted], most: usize) -> Vec<Range<usize>> {
+    let mut passes: Vec<Range<usize>> = Vec::new();
+    let mut tokens = 0;
+    for (at, row) in prompted.iter().enumerate() {
+        let length = row.tokens.len();
+        let is_long = |at: usize| decoder.is_long(prompted[at].tokens.len());
+        match passes.last_mut() {
+            Some(pass) if tokens + length <= most && is_long(pass.start) == is_long(at) => {
+                pass.end = at + 1;
+                tokens += length;
+            }
+            _ => {
+                passes.push(at..at + 1);
+                tokens = length;
+            }
+        }
+    }
+    passes
+}
+
+/// The states of some rows in one pass: for each site [m, width].
+fn states_of(decoder: &Decoder, rows: &[Prompted], about: &About) -> Result<Vec<Vec<f32>>> {
+    let mut tokens = Vec::new();
+    let (mut positions, mut documents) = (Vec::new(), Vec::new());
+    for (row, document) in rows.iter().zip(0..) {
+        tokens.extend(&row.tokens);
+        positions.extend(0..row.tokens.len() as u32);
+        documents.resize(tokens.len(), document);
+    }
+    let input = Input {
+        tokens: &tokens,
+        rows: 1,
+        positions: Some(&positions),
+        documents: Some(&documents),
+    };
+    let picker = Picker::new(rows, about.position, decoder.device())?;
+    let states = decoder.map_hidden(input, &about.sites, |x| picker.pick(&x.squeeze(0)?))?;
+    let states = Tensor::stack(&states, 0)?.to_device(&Device::Cpu)?;
+    let states = states.to_dtype(DType::F32)?;
+    let sites = 0..about.sites.len();
+    sites
+        .map(|site| Ok(states.get(site)?.flatten_all()?.to_vec1()?))
+        .collect()
+}
+
+/// Takes from the states of a pass what is kept.
+struct Picker {
+    position: Position,
+    /// The tokens that are kept as they are [m].
+    kept: Option<Tensor>,
+    /// The share of each token in the mean of each text [n, t].
+    shares: Option<Tensor>,
+    /// The tokens of each text, the last one repeated up to the longest [n · longest].
+    repeated: Option<(Tensor, usize)>,
+}
+
+impl Picker {
+    fn new(rows: &[Prompted], position: Position, device: &Device) -> Result<Self> {
+        let mut start = 0;
+        let picked: Vec<Vec<u32>> = rows
+            .iter()
+            .map(|row| {
+                let picked = row.picked.iter().map(|it| start + it).collect();
+                start += row.tokens.len() as u32;
+                picked
+            })
+            .collect();
+        let tokens = start as usize;
+        let mut picker = Self {
+            position,
+            kept: None,
+            shares: None,
+            repeated: None,
+        };
+        match position {
+            Position::Last | Position::Tokens => {
+                let kept = picked.concat();
+                picker.kept = Some(Tensor::new(kept, device)?);
+            }
+            Position::Mean | Position::Answer | Position::Marked => {
+                picker.shares = Some(shares(&picked, tokens, device)?);
+            }
+            Position::Max => picker.repeated = Some(repeated(&picked, device)?),
+            Position::MeanAndMax => {
+                picker.shares = Some(shares(&picked, tokens, device)?);
+                picker.repeated = Some(repeated(&picked, device)?);
+            }
+        }
+        Ok(picker)
+    }
+
+    /// The states of a site [t, d] -> [m, width].
+    fn pick(&self, x: &Tensor) -> Result<Tensor> {
+        if let Some(kept) = &self.kept {
+            return Ok(x.index_select(kept, 0)?);
+        }
+        let mean = self
+            .shares
+            .as_ref()
+            .map(|shares| -> Result<Tensor> { Ok(shares.matmul(&x.to_dtype(DType::F32)?)?) });
+        let max = self
+            .repeated
+            .as_ref()
+            .map(|(index, texts)| -> Result<Tensor> {
+                let x = x.index_select(index, 0)?;
+                let (rows, width) = x.dims2()?;
+                Ok(x.reshape((*texts, rows / texts, width))?.max(1)?)
+            });
+        match (mean.transpose()?, max.transpose()?) {
+            (Some(mean), Some(max)) => {
+                Ok(Tensor::cat(&[mean, max.to_dtype(DType::F32)?], D::Minus1)?)
+            }
+            (Some(one), None) | (None, Some(one)) => Ok(one),
+            (None, None) => {
+                let problem = format!("nothing is kept of the position {:?}", self.position);
+                Err(Error::Data(problem))
+            }
+        }
+    }
+}
+
+fn shares(picked: &[Vec<u32>], tokens: usize, device: &Device) -> Result<Tensor> {
+    let mut shares = vec![0f32; picked.len() * tokens];
+    for (row, picked) in shares.chunks_mut(tokens.max(1)).zip(picked) {
+        for at in picked {
+            row[*at as usize] = 1.0 / picked.len() as f32;
+        }
+    }
+    Ok(Tensor::from_vec(shares, (picked.len(), tokens), device)?)
+}
+
+fn repeated(picked: &[Vec<u32>], device: &Device) -> Result<(Tensor, usize)> {
+    let longest = picked.iter().map(Vec::len).max().unwrap_or_default();
+    let repeat = |picked: &Vec<u32>| {
+        let last = picked.last().copied().unwrap_or_default();
+        let mut picked = picked.clone();
+        picked.resize(longest, last);
+        picked
+    };
+    let index: Vec<u32> = picked.iter().flat_map(repeat).collect();
+    Ok((Tensor::new(index, device)?, picked.len()))
+}
+
+/// The rows as tokens, and those that can't be, with the problems of the data before them.
+fn shown<'a>(
+    labelled: &'a Labelled,
+    prompter: &Prompter,
+) -> (Vec<&'a LabelledText>, Vec<Prompted>, Vec<Problem>) {
+    let each = labelled.rows.par_iter().map(|row| prompter.prompted(row));
+    let each: Vec<_> = each.collect();
+    let mut problems = labelled.problems.clone();
+    let (mut texts, mut prompted) = (Vec::new(), Vec::new());
+    for (row, shown) in labelled.rows.iter().zip(each) {
+        match shown {
+            Ok(shown) => {
+                texts.push(row);
+                prompted.push(shown);
+            }
+            Err(reason) => problems.push(Problem {
+                path: labelled.files[row.file].clone(),
+                line: row.line,
+                field: None,
+                reason,
+                details: None,
+            }),
+        }
+    }
+    (texts, prompted, problems)
+}
+
+fn row(
+    text: &LabelledText,
+    prompted: &Prompted,
+    position: Position,
+    prompter: &Prompter,
+) -> Result<StateRow> {
+    let read = prompted
+        .picked
+        .last()
+        .map(|at| prompted.tokens[*at as usize]);
+    Ok(StateRow {
+        id: text.id.clone(),
+        text: text.text.clone(),
+        labels: text.labels.clone(),
+        group: text.group.clone(),
+        part: text.part.clone(),
+        tokens: prompted.tokens.len(),
+        vectors: match position {
+            Position::Tokens => prompted.picked.len(),
+            _ => 1,
+        },
+        token_read: match position {
+            Position::Last => prompter.piece(read.unwrap_or_default())?,
+            _ => String::new(),
+        },
+    })
+}
+
+/// The sites that were asked for, in the order in which a pass reaches them, each once. Without any, all.
+fn sites(decoder: &Decoder, asked: &[Site]) -> Result<Vec<Site>> {
+    let all = decoder.sites();
+    if let Some(site) = asked.iter().find(|site| !all.contains(site)) {
+        let blocks = decoder.config().layers.len();
+        let problem = format!(
+            "has `{site}`, and the model has the blocks 0 to {}",
+            blocks - 1
+        );
+        return Err(Error::setting("sites", problem));
+    }
+    Ok(match asked {
+        [] => all,
+        asked => all
+            .into_iter()
+            .filter(|site| asked.contains(site))
+            .collect(),
+    })
+}
+
+/// What the model computes in, and what states of a position are stored in: f32, unless bf16 has all the digits there are.
+fn dtypes_of(compute: DType, position: Position) -> (&'static str, StatesDtype) {
+    let name = compute.as_str();
+    match compute {
+        DType::BF16 if position.keeps_states() => (name, StatesDtype::Bf16),
+        _ => (name, StatesDtype::F32),
+    }
+}
+
+fn tokens_at_once(device: &Device) -> usize {
+    match device {
+        Device::Cpu => TOKENS_CPU,
+        Device::Metal(_) => TOKENS_METAL,
+        Device::Cuda(_) => TOKENS_CUDA,
+    }
+}
+
+/// Tokens a second of one pass, after one that is not counted.
+fn speed(decoder: &Decoder, prompted: &[Prompted], about: &About) -> Result<f64> {
+    let most = about.tokens_at_once.min(TRIED_TOKENS);
+    let Some(pass) = passes(decoder, prompted, most).into_iter().next() else {
+        return Ok(f64::NAN);
+    };
+    let rows = &prompted[pass];
+    states_of(decoder, rows, about)?;
+    let start = Instant::now();
+    states_of(decoder, rows, about)?;
+    let tokens: usize = rows.iter().map(|it| it.tokens.len()).sum();
+    Ok(tokens as f64 / start.elapsed().as_secs_f64())
+}
+
+fn label_names(rows: &[StateRow]) -> Vec<String> {
+    label_counts(rows).into_keys().collect()
+}
+
+fn label_counts(rows: &[StateRow]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for label in rows.iter().flat_map(|row| &row.labels) {
+        *counts.entry(label.clone()).or_default() += 1;
+    }
+    counts
+}
+
+fn groups(rows: &[StateRow]) -> Option<usize> {
+    let mut groups: Vec<&String> = rows.iter().filter_map(|row| row.group.as_ref()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    (!groups.is_empty()).then_some(groups.len())
+}
