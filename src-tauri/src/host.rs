@@ -8,6 +8,7 @@ pub(crate) mod devices;
 pub(crate) mod hub;
 pub(crate) mod inspect;
 pub(crate) mod plan;
+pub(crate) mod probe;
 pub(crate) mod puzzles;
 pub(crate) mod solve;
 mod starter;

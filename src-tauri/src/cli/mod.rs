@@ -8,6 +8,7 @@ mod device;
 mod exhibit;
 mod grids;
 mod hub;
+mod probe;
 mod puzzles;
 mod runs;
 mod solve;
@@ -79,6 +80,7 @@ enum Command {
     Train(train::Arguments),
     Chat(chat::Arguments),
     Solve(solve::Arguments),
+    Probe(probe::Arguments),
     Runs(runs::Arguments),
     Data(data::Arguments),
     Hub(hub::Arguments),
@@ -204,6 +206,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Train(arguments) => train::run(arguments, &host, terminal),
         Command::Chat(arguments) => chat::run(arguments, &host, terminal),
         Command::Solve(arguments) => solve::run(arguments, &host, terminal),
+        Command::Probe(arguments) => probe::run(arguments, &host, terminal),
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),
         Command::Data(arguments) => data::run(arguments, &host, terminal),
         Command::Hub(arguments) => hub::run(arguments, &host, terminal),

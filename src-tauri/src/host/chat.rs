@@ -220,7 +220,7 @@ impl OpenModel {
     }
 }
 
-fn refuse_what_does_not_fit(
+pub(super) fn refuse_what_does_not_fit(
     needed: u64,
     devices: &[FoundDevice],
     used: RequestedDevice,

@@ -119,13 +119,18 @@ pub(crate) fn open_model(
     device: &Choice,
     checked: &Checked,
 ) -> Result<LanguageModel> {
+    let dtypes = load_dtypes(device, checked)?;
+    Ok(LanguageModel::open(folder, dtypes, &device::open(device)?)?)
+}
+
+/// The formats that are safest on a device, without what its check found wrong.
+pub(crate) fn load_dtypes(device: &Choice, checked: &Checked) -> Result<LoadDtypes> {
     let class = DeviceClass::of(&device.device, checked.bf16);
     let wrong = &checked.refused_dtypes;
     let dtype =
         |role| choose_dtype(class, role, None, wrong, false).map(|chosen| chosen.dtype.into());
-    let dtypes = LoadDtypes {
+    Ok(LoadDtypes {
         storage: dtype(dtype::Role::Storage)?,
         compute: dtype(dtype::Role::Compute)?,
-    };
-    Ok(LanguageModel::open(folder, dtypes, &device::open(device)?)?)
+    })
 }

@@ -21,6 +21,7 @@ pub(crate) mod fault;
 #[cfg(feature = "gui")]
 pub(crate) mod follow;
 mod pace;
+mod probe;
 #[cfg(feature = "gui")]
 pub(crate) mod queue;
 mod solve;

@@ -20,13 +20,13 @@ use std::{
 
 use models::{
     device::{self, Checked},
-    tasks::{puzzle::solve::Solver, starter},
+    tasks::{probe::capture::Capture, puzzle::solve::Solver, starter},
 };
 
 use super::{
     bench,
     chat::{self, Chat},
-    check, choose,
+    check, choose, probe,
     solve::{self, solve_and_count},
     train,
 };
@@ -187,6 +187,28 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
         | Ask::ReadPuzzle { .. }
         | Ask::Solve { .. }
         | Ask::CountSolved { .. } => solve(ask, open, wishes),
+        Ask::Capture {
+            folder,
+            device,
+            checked,
+            request,
+            states,
+        } => {
+            *open = None;
+            let device = choose(device, false)?;
+            let model = chat::open_model(&folder, &device, &checked)?;
+            let dtypes = chat::load_dtypes(&device, &checked)?;
+            let capture = Capture::plan(&model, dtypes, &folder, &request, probe::WRITTEN_BY)?;
+            let mut tell = |reply| send(&reply);
+            let flow = || wishes.flow();
+            probe::capture(
+                &capture,
+                &device.warnings,
+                states.as_deref(),
+                &mut tell,
+                &flow,
+            )
+        }
         Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::Bench { .. } => {
             *open = None;
             try_device(ask, wishes)

@@ -13,6 +13,7 @@ use models::{
     device::{Checked, FoundDevice, RequestedDevice},
     tasks::{
         AnyPlan,
+        probe::capture::{CapturePlan, CaptureProgress, CaptureRequest},
         puzzle::{
             board::Board,
             question::{Held, Question},
@@ -73,6 +74,17 @@ pub(crate) enum Ask {
     CountSolved {
         puzzles: Vec<Held>,
         steps: Vec<usize>,
+    },
+    /// Capture hidden states of a model over labelled text into a folder, or only plan it.
+    Capture {
+        /// The model.
+        folder: PathBuf,
+        device: RequestedDevice,
+        /// What is known of the device.
+        checked: Checked,
+        request: Box<CaptureRequest>,
+        /// Where the states go. Without it, the capture is only planned.
+        states: Option<PathBuf>,
     },
     /// Try what a group of the device check tries, from this case on.
     Check {
@@ -170,6 +182,15 @@ pub(crate) enum Reply {
     SolvedSome { count: usize },
     /// How many are solved after which step.
     CountedSolved { marks: Vec<SolvedAfter> },
+    /// What a capture will do, said before it starts.
+    CapturePlanned {
+        plan: Box<CapturePlan>,
+        warnings: Vec<String>,
+    },
+    /// Some more hidden states are captured.
+    Captured { progress: CaptureProgress },
+    /// The capture has ended, with all states or with those up to where it was stopped.
+    CaptureEnded { complete: bool },
     /// So many questions are answered.
     Examined { count: usize },
     /// All of them are.
