@@ -7,7 +7,17 @@ from safetensors.torch import save_file
 
 from decoder import load_model, rows
 
-CASES = ("gemma3-plain-v5", "llama-plain-v5")
+# One of each family.
+CASES = (
+    "gemma2-plain-v5",
+    "gemma3-plain-v5",
+    "llama-plain-v5",
+    "mistral-sliding-v5",
+    "phi3-plain-v5",
+    "qwen2-plain-v5",
+    "qwen3-plain-v5",
+    "smollm3-layers-v5",
+)
 
 
 @torch.no_grad()
