@@ -39,7 +39,7 @@ const LABELS_SHOWN: usize = 12;
 /// How many tokens of the first text a plan shows, those at its end.
 const PIECES_SHOWN: usize = 24;
 
-/// Capture what a model's inner states are while it reads labelled text.
+/// Capture what a model’s inner states are while it reads labelled text.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -200,7 +200,8 @@ fn capture(asked: CaptureArguments, host: &Host, terminal: &Terminal) -> Result<
                 terminal.warn(warning);
             }
             let shown = match terminal.json {
-                true => terminal.json(&json!({"event": "plan", "plan": plan})),
+                true => terminal
+                    .json(&json!({"event": "plan", "seconds": plan.seconds(), "plan": plan})),
                 false => {
                     show_plan(&plan, terminal);
                     Ok(())
@@ -344,7 +345,7 @@ fn show_plan(plan: &CapturePlan, terminal: &Terminal) {
         "time",
         format!(
             "about {} at {} tokens a second",
-            duration(plan.seconds),
+            duration(plan.seconds()),
             count(plan.tokens_per_second as u64)
         ),
     );

@@ -31,7 +31,7 @@ use crate::{
         decoder::{Decoder, Input},
         sites::Site,
     },
-    checkpoint::load::LoadDtypes,
+    checkpoint::{load::LoadDtypes, save::name_of},
     data::{check_problems, row::Problem},
     tasks::language::model::LanguageModel,
 };
@@ -93,8 +93,6 @@ pub struct CapturePlan {
     pub picked: Vec<u32>,
     /// Tokens a second, as measured before the start.
     pub tokens_per_second: f64,
-    /// What the whole capture will take from its start, in seconds.
-    pub seconds: f64,
 }
 
 /// How far a capture is.
@@ -138,11 +136,8 @@ impl<'a> Capture<'a> {
         let rule = request.prompt.rule(&model.template)?;
         let prompter = Prompter::new(model, &rule, request.position)?;
         let (texts, prompted, problems) = shown(&labelled, &prompter);
-        check_problems(
-            texts.len() + problems.len(),
-            &problems,
-            request.skip_bad_rows,
-        )?;
+        let all = texts.len() + problems.len();
+        check_problems(all, &problems, request.skip_bad_rows)?;
         let pieces = prompter.pieces(&prompted[0])?;
         let rows: Vec<StateRow> = texts
             .iter()
@@ -153,6 +148,7 @@ impl<'a> Capture<'a> {
         let named = problems.iter().take(LEFT_OUT_NAMED);
         let (name, dtype) = dtypes_of(dtypes.compute, request.position);
         let decoder = &model.decoder;
+        let files = labelled.files.iter().map(|file| SourceFile::of(file));
         let about = About {
             version: VERSION,
             written_by: written_by.to_owned(),
@@ -168,41 +164,23 @@ impl<'a> Capture<'a> {
             rows: rows.len(),
             vectors: rows.iter().map(|row| row.vectors).sum(),
             rows_sha256: String::new(),
-            sources: labelled
-                .files
-                .iter()
-                .map(|file| SourceFile::of(file))
-                .collect::<Result<_>>()?,
+            sources: files.collect::<Result<_>>()?,
             labels: label_names(&rows),
             tokens_at_once: request
                 .tokens_at_once
                 .unwrap_or(tokens_at_once(decoder.device()))
                 .max(1),
             left_out: named
-                .map(|it| format!("{}: {it}", crate::checkpoint::save::name_of(&it.path)))
+                .map(|it| format!("{}: {it}", name_of(&it.path)))
                 .collect(),
             prompt: rule.clone(),
         };
-        let tokens_per_second = speed(decoder, &prompted, &about)?;
-        let tokens = prompted.iter().map(|it| it.tokens.len()).sum();
         let plan = CapturePlan {
-            bytes: about.bytes(),
             read_as: labelled.read_as,
-            label_counts: label_counts(&rows),
-            without_label: rows.iter().filter(|row| row.labels.is_empty()).count(),
-            groups: groups(&rows),
             left_out: problems.len(),
-            longest: prompted
-                .iter()
-                .map(|it| it.tokens.len())
-                .max()
-                .unwrap_or_default(),
-            picked: prompted[0].picked.clone(),
             pieces,
-            seconds: tokens as f64 / tokens_per_second,
-            tokens_per_second,
-            tokens,
-            about,
+            tokens_per_second: speed(decoder, &prompted, &about)?,
+            ..CapturePlan::of(about, &rows, &prompted)
         };
         Ok(Self {
             model,
@@ -260,6 +238,35 @@ impl<'a> Capture<'a> {
         }
         writer.sync()?;
         Ok(writer.rows() == about.rows)
+    }
+}
+
+impl CapturePlan {
+    /// What follows from the rows. The rest is left empty.
+    fn of(about: About, rows: &[StateRow], prompted: &[Prompted]) -> Self {
+        let lengths = prompted.iter().map(|it| it.tokens.len());
+        Self {
+            bytes: about.bytes(),
+            label_counts: label_counts(rows),
+            without_label: rows.iter().filter(|row| row.labels.is_empty()).count(),
+            groups: groups(rows),
+            tokens: lengths.clone().sum(),
+            longest: lengths.max().unwrap_or_default(),
+            picked: prompted
+                .first()
+                .map(|it| it.picked.clone())
+                .unwrap_or_default(),
+            about,
+            read_as: Vec::new(),
+            left_out: 0,
+            pieces: Vec::new(),
+            tokens_per_second: f64::NAN,
+        }
+    }
+
+    /// What the whole capture will take from its start, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.tokens as f64 / self.tokens_per_second
     }
 }
 
