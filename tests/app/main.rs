@@ -21,6 +21,7 @@ mod hub_faults;
 mod hub_server;
 #[cfg(target_os = "linux")]
 mod hub_speed;
+mod probe;
 #[cfg(target_os = "linux")]
 mod soak;
 mod solve;

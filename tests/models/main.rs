@@ -9,6 +9,7 @@
 )]
 
 mod batches;
+mod capture;
 mod check;
 mod checkpoint;
 mod columns;
@@ -35,6 +36,7 @@ mod share;
 mod solve;
 mod solve_tasks;
 mod spikes;
+mod states_exchange;
 mod template;
 mod tokens;
 mod train;
