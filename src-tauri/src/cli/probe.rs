@@ -201,7 +201,7 @@ fn capture(asked: CaptureArguments, host: &Host, terminal: &Terminal) -> Result<
             }
             let shown = match terminal.json {
                 true => terminal
-                    .json(&json!({"event": "plan", "seconds": plan.seconds(), "plan": plan})),
+                    .json(&json!({"kind": "planned", "seconds": plan.seconds(), "plan": plan})),
                 false => {
                     show_plan(&plan, terminal);
                     Ok(())
@@ -227,7 +227,7 @@ fn capture(asked: CaptureArguments, host: &Host, terminal: &Terminal) -> Result<
             terminal.note_without_bar(&bar, &mut noted, text);
             if terminal.json {
                 problem = terminal
-                    .json(&json!({"event": "progress", "progress": progress}))
+                    .json(&json!({"kind": "captured", "progress": progress}))
                     .err();
             }
         }
@@ -273,7 +273,7 @@ fn told(folder: &Path, complete: bool, started: Instant, terminal: &Terminal) ->
     let seconds = started.elapsed().as_secs_f64();
     if terminal.json {
         let done =
-            json!({"event": "ended", "complete": complete, "folder": folder, "seconds": seconds});
+            json!({"kind": "ended", "complete": complete, "folder": folder, "seconds": seconds});
         terminal.json(&done)?;
     } else if complete {
         let states = States::open(folder)?;
