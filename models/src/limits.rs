@@ -114,6 +114,9 @@ limits! {
     /// `rows.jsonl` of a folder of hidden states.
     STATES_TEXT = "the texts of hidden states in a file", 16 << 30, "bytes",
         "they are read whole; 31,500 short texts have 20 MB";
+    /// `probes.safetensors`.
+    PROBES = "the weights of probes", 16 << 30, "bytes",
+        "those of 45 labels at each of 34 sites have 16 MB, and they are read whole";
     /// A vocabulary that is made from the data.
     NEW_VOCABULARY = "the vocabulary of a new tokenizer", 1 << 24, "tokens",
         "the largest in use have 262,144, and room for all of them is made before the first is found";

@@ -64,6 +64,7 @@ const MAPS: [Map; 2] = [
                     "figures",
                     "generate",
                     "limits",
+                    "ops",
                     "optim",
                     "parameters",
                     "random",

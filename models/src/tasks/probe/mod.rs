@@ -2,13 +2,38 @@
 //!
 //! [`labelled`] reads texts with labels, [`capture`] runs a model over them, and [`states`] is the folder in which their hidden
 //! states lie, which [`hdf5_folder`] and [`npz`] exchange with other programs.
+//!
+//! [`study`] learns from that folder, [`report`] is what it found, and [`folder`] keeps the probes. What they are made of: solvers
+//! ([`lbfgs`], [`newton`], [`mean_difference`], [`adamw`]) over [`features`], figures ([`ranking`], [`calibration`], [`classes`]), and
+//! how sure those are ([`bootstrap`]). Deliberately absent: the loop of other kinds, since a probe is one small problem with an exact
+//! answer.
 
+pub mod adamw;
+pub mod bootstrap;
+pub mod calibration;
 pub mod capture;
 pub mod capture_prompt;
+pub mod classes;
+pub mod examples;
+pub mod features;
+pub mod fitting;
+pub mod folder;
 pub mod hdf5;
 pub mod hdf5_folder;
 pub mod labelled;
+pub mod lbfgs;
+mod loss;
+pub mod mean_difference;
+pub mod newton;
 pub mod npz;
+pub mod precondition;
+pub mod ranking;
+pub mod report;
+pub mod scale;
+pub mod split;
 pub mod states;
 pub mod states_identity;
 pub mod states_writer;
+pub mod study;
+mod verdict;
+pub mod words;
