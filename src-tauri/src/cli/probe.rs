@@ -1,4 +1,7 @@
-//! `anneal probe`: hidden states of a model over labelled text, and the files they lie in.
+//! `anneal probe`: hidden states of a model over labelled text, the files they lie in, and what is learned from them.
+
+mod apply;
+mod train;
 
 use std::{
     path::{Path, PathBuf},
@@ -50,6 +53,8 @@ pub(super) struct Arguments {
 enum Command {
     /// Capture hidden states of a model over labelled text into a folder. The same command continues one that was stopped.
     Capture(Box<CaptureArguments>),
+    Train(train::Arguments),
+    Apply(apply::Arguments),
     /// Write captured states for other programs: HDF5, one file a layer, or one file of NumPy.
     Export(ExportArguments),
     /// Make a folder of states of a folder of HDF5 files, `layer_{i}_activations.h5`.
@@ -171,6 +176,8 @@ fn position(words: &str) -> Result<Position, String> {
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     match arguments.command {
         Command::Capture(asked) => capture(*asked, host, terminal),
+        Command::Train(asked) => train::run(asked, terminal),
+        Command::Apply(asked) => apply::run(&asked, terminal),
         Command::Export(asked) => export(&asked, terminal),
         Command::Import(asked) => import(asked, terminal),
     }
