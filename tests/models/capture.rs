@@ -198,7 +198,9 @@ fn each_position_is_read_where_it_says() {
     assert!(own.len() < whole.tokens.len() && own.len() > 4);
     let sites = [Site::Embed, Site::Block(2)];
     let states = model
-        .decoder
+        .network
+        .decoder()
+        .unwrap()
         .hidden_at(Input::new(&whole.tokens, 1), &sites)
         .unwrap();
     let of_site =
@@ -574,7 +576,9 @@ fn states_of_a_model_in_bf16_keep_its_digits() {
     let shown = format!("what there  is 0 ?{SUFFIX}");
     let tokens = model.tokenizer.encode(&shown, true).unwrap();
     let expected: Tensor = model
-        .decoder
+        .network
+        .decoder()
+        .unwrap()
         .hidden_at(Input::new(&tokens, 1), &[Site::Block(1)])
         .unwrap()
         .remove(0);

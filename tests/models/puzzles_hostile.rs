@@ -76,7 +76,7 @@ pub(crate) fn readers(work: &Path) -> Vec<Reader> {
     let weights = in_folder("puzzle_settings", "step_7");
     fs::copy(repository("tests/goldens/trm/step_7"), &weights).unwrap();
     readers.push(Reader {
-        read: reading(move |_| exchange::shape(&weights, 4)),
+        read: reading(move |_| exchange::shape(&weights, 4).map(drop)),
         ..reader(
             "puzzle_settings",
             2,

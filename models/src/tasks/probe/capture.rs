@@ -147,7 +147,7 @@ impl<'a> Capture<'a> {
         let (identity, adapter) = identities(folder)?;
         let named = problems.iter().take(LEFT_OUT_NAMED);
         let (name, dtype) = dtypes_of(dtypes.compute, request.position);
-        let decoder = &model.decoder;
+        let decoder = decoder_of(model)?;
         let files = labelled.files.iter().map(|file| SourceFile::of(file));
         let about = About {
             version: VERSION,
@@ -206,7 +206,7 @@ impl<'a> Capture<'a> {
     ) -> Result<bool> {
         let mut writer = StatesWriter::begin(folder, self.plan.about.clone(), &self.rows)?;
         let about = &self.plan.about;
-        let decoder = &self.model.decoder;
+        let decoder = decoder_of(self.model)?;
         let first = writer.rows();
         let tokens_of = |rows: Range<usize>| {
             let rows = self.prompted[rows].iter();
@@ -239,6 +239,13 @@ impl<'a> Capture<'a> {
         writer.sync()?;
         Ok(writer.rows() == about.rows)
     }
+}
+
+/// The decoder of a model, whose sites are read.
+fn decoder_of(model: &LanguageModel) -> Result<&Decoder> {
+    let problem = "a recursive model has no blocks whose states stand side by side: capture those of a decoder";
+    let missing = || Error::Data(problem.to_owned());
+    model.network.decoder().ok_or_else(missing)
 }
 
 impl CapturePlan {

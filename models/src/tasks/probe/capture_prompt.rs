@@ -99,7 +99,7 @@ impl<'a> Prompter<'a> {
             template: &model.template,
             rule,
             position,
-            context: model.decoder.config().max_position_embeddings,
+            context: model.network.context(),
             around: (0, 0),
         };
         let marked = prompter.shown(MARK)?;
