@@ -175,7 +175,7 @@ fn tasks_are_answered_by_votes_and_a_new_one_is_said_to_be_new() {
     app.anneal("solve small --held-out 1 --device cpu")
         .ended(0)
         .shows("task bb, test input 1 of 2")
-        .shows("step  changed  votes  halting probability")
+        .shows("step  changed  votes   halting probability")
         .shows("whether that is right is not known");
     let solved: Value = app
         .anneal("solve small --puzzle bb --votes 2 --json")
