@@ -163,14 +163,8 @@ pub fn study(
         return Ok(None);
     }
     let choices = settings.choices();
-    // Without texts there is nothing to compare with, which is said and not guessed.
-    let (words, length) = match examples.have_texts() {
-        true => (
-            words(examples, &rows, &truths, &choices),
-            length(examples, &rows, &truths, &choices),
-        ),
-        false => (Vec::new(), Vec::new()),
-    };
+    let words = words(examples, &rows, &truths, &choices);
+    let length = length(examples, &rows, &truths, &choices);
     let (mut probes, mut standards) = (Vec::new(), Vec::new());
     for site in 0..source.sites.len() {
         if !step(&source.sites[site], site + 1) {
@@ -190,15 +184,8 @@ pub fn study(
     let states = read(source, site, &rows)?;
     let penalties: Vec<f64> = probes[site].iter().map(|it| it.c).collect();
     let shuffled = shuffled(states.parts(), &truths, &penalties, settings);
-    let control = match examples.have_texts() {
-        true => control(
-            examples,
-            &rows,
-            (states.parts(), &defined, &penalties),
-            settings,
-        ),
-        false => vec![None; defined.len()],
-    };
+    let labels = (&defined[..], &penalties[..]);
+    let control = control(examples, &rows, (states.parts(), labels), settings);
     drop(states);
     if !step("intervals", source.sites.len() + 2) {
         return Ok(None);
@@ -339,13 +326,16 @@ fn texts<'a>(examples: &'a Examples, rows: &[Vec<usize>; 3]) -> [Vec<&'a str>; 3
     [0, 1, 2].map(|part: usize| of(&rows[part]))
 }
 
-/// What the words of the texts know, with choices of their own.
+/// What the words of the texts know, with choices of their own. Nothing without texts, which is said and not guessed.
 fn words(
     examples: &Examples,
     rows: &[Vec<usize>; 3],
     truths: &[Truth],
     choices: &Choices,
 ) -> Vec<Fitted> {
+    if !examples.have_texts() {
+        return Vec::new();
+    }
     let texts = texts(examples, rows);
     let words = Words::of(&texts[0]);
     let rows = texts.each_ref().map(|it| words.rows(it));
@@ -365,13 +355,16 @@ fn words(
     truths.chunks(at_once).flat_map(fit).collect()
 }
 
-/// What the length of the texts knows, in letters and in tokens.
+/// What the length of the texts knows, in letters and in tokens. Nothing without texts.
 fn length(
     examples: &Examples,
     rows: &[Vec<usize>; 3],
     truths: &[Truth],
     choices: &Choices,
 ) -> Vec<Fitted> {
+    if !examples.have_texts() {
+        return Vec::new();
+    }
     let of = |row: usize| {
         let letters = examples.texts[row].chars().count();
         [letters, examples.tokens[row]].map(|it| (it as f32).ln_1p())
@@ -417,9 +410,12 @@ fn shuffled(
 fn control(
     examples: &Examples,
     rows: &[Vec<usize>; 3],
-    (parts, defined, penalties): (Parts<'_>, &[usize], &[f64]),
+    (parts, (defined, penalties)): (Parts<'_>, (&[usize], &[f64])),
     settings: &Settings,
 ) -> Vec<Option<f64>> {
+    if !examples.have_texts() {
+        return vec![None; defined.len()];
+    }
     let donor = |row: usize| {
         let first = examples.texts[row]
             .split_whitespace()
