@@ -42,7 +42,7 @@ const LABELS_SHOWN: usize = 12;
 /// How many tokens of the first text a plan shows, those at its end.
 const PIECES_SHOWN: usize = 24;
 
-/// Capture what a model’s inner states are while it reads labelled text.
+/// Learn what a model’s inner states say about texts.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
