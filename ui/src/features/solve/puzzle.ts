@@ -22,6 +22,22 @@ export function symbolOf({ symbols, blank }: Board, key: string): number | undef
   return at < 0 ? undefined : at;
 }
 
+/** The cell that a key leads to, which at an edge is the same one. Nothing for a key that leads nowhere. */
+export function ledTo(key: string, at: number, { rows, columns }: Pick<Board, "rows" | "columns">): number | undefined {
+  const [column, row] = [at % columns, Math.floor(at / columns)];
+  const cells: Record<string, number> = {
+    ArrowLeft: column > 0 ? at - 1 : at,
+    ArrowRight: column < columns - 1 ? at + 1 : at,
+    ArrowUp: row > 0 ? at - columns : at,
+    ArrowDown: row < rows - 1 ? at + columns : at,
+    Home: at - column,
+    End: at - column + columns - 1,
+    PageUp: column,
+    PageDown: (rows - 1) * columns + column,
+  };
+  return cells[key];
+}
+
 /** A text as a Sudoku, or what is wrong with it. */
 export function pasted(board: Board, text: string): { cells: number[] } | { problem: string } {
   const letters = [...text.replace(BETWEEN, "")];
