@@ -97,6 +97,24 @@ impl Config {
         Ok(())
     }
 
+    /// What these keys of the architecture say, as fields of a section: `trm`.
+    pub(super) fn architecture(&self, section: &str, names: &[&str]) -> Vec<(String, Json)> {
+        let said = names
+            .iter()
+            .map(|name| (name, self.get(&format!("arch.{name}"))));
+        said.filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (format!("{section}.{name}"), value.clone()))
+            .collect()
+    }
+
+    /// How blocks know places. A word that means nothing to the reference is none there.
+    pub(super) fn positions(&self) -> &str {
+        let named = self.get("arch.pos_encodings").as_str();
+        named
+            .filter(|it| ["rope", "learned"].contains(it))
+            .unwrap_or("none")
+    }
+
     fn put(&mut self, key: &str, value: Json) {
         let mut at = &mut self.tree;
         for part in key.split('.') {

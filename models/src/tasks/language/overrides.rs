@@ -216,7 +216,7 @@ fn model(config: &Config, notes: &mut Vec<String>) -> Result<Vec<(String, Json)>
         (field("causal"), json!(true)),
         (field("max_position_embeddings"), json!(context(config)?)),
     ];
-    for name in [
+    let names = [
         "hidden_size",
         "num_heads",
         "expansion",
@@ -226,15 +226,9 @@ fn model(config: &Config, notes: &mut Vec<String>) -> Result<Vec<(String, Json)>
         "halt_max_steps",
         "rms_norm_eps",
         "rope_theta",
-    ] {
-        let value = config.get(&format!("arch.{name}"));
-        if !value.is_null() {
-            fields.push((field(name), value.clone()));
-        }
-    }
-    let positions = config.get("arch.pos_encodings").as_str();
-    let positions = positions.filter(|it| ["rope", "learned"].contains(it));
-    fields.push((field("pos_encodings"), json!(positions.unwrap_or("none"))));
+    ];
+    fields.extend(config.architecture("scratch.config", &names));
+    fields.push((field("pos_encodings"), json!(config.positions())));
     match config.word("arch.loss.loss_type")? {
         "softmax_cross_entropy" => {}
         "stablemax_cross_entropy" => notes.push(

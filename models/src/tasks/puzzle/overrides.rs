@@ -110,8 +110,7 @@ fn overridden(config: &Config) -> Result<Overridden> {
 }
 
 fn model(config: &Config, notes: &mut Vec<String>) -> Result<Vec<(String, Json)>> {
-    let mut fields = Vec::new();
-    for name in [
+    let names = [
         "hidden_size",
         "num_heads",
         "expansion",
@@ -124,22 +123,15 @@ fn model(config: &Config, notes: &mut Vec<String>) -> Result<Vec<(String, Json)>
         "halt_exploration_prob",
         "rms_norm_eps",
         "rope_theta",
-    ] {
-        let value = config.get(&format!("arch.{name}"));
-        if !value.is_null() {
-            fields.push((format!("trm.{name}"), value.clone()));
-        }
-    }
+    ];
+    let mut fields = config.architecture("trm", &names);
     let own = config.get("arch.puzzle_emb_ndim");
     let own = match own.as_str() {
         Some("${.hidden_size}") => config.get("arch.hidden_size"),
         _ => own,
     };
     fields.push(("trm.puzzle_emb_ndim".to_owned(), own.clone()));
-    let positions = config.get("arch.pos_encodings").as_str();
-    let positions = positions.filter(|it| ["rope", "learned"].contains(it));
-    let positions = positions.unwrap_or("none");
-    fields.push(("trm.pos_encodings".to_owned(), json!(positions)));
+    fields.push(("trm.pos_encodings".to_owned(), json!(config.positions())));
     let loss = match config.word("arch.loss.loss_type")? {
         "stablemax_cross_entropy" => "stablemax",
         "softmax_cross_entropy" => {
