@@ -219,7 +219,12 @@ impl<'a> Capture<'a> {
             if pass.start < first {
                 continue;
             }
-            let states = states_of(decoder, &self.prompted[pass.clone()], about)?;
+            let states = states_of(
+                decoder,
+                &self.prompted[pass.clone()],
+                about.position,
+                &about.sites,
+            )?;
             writer.append(pass.len(), &states)?;
             if synced.elapsed() > SYNC_EVERY {
                 writer.sync()?;
@@ -242,7 +247,7 @@ impl<'a> Capture<'a> {
 }
 
 /// The decoder of a model, whose sites are read.
-fn decoder_of(model: &LanguageModel) -> Result<&Decoder> {
+pub(super) fn decoder_of(model: &LanguageModel) -> Result<&Decoder> {
     let problem = "a recursive model has no blocks whose states stand side by side: capture those of a decoder";
     let missing = || Error::Data(problem.to_owned());
     model.network.decoder().ok_or_else(missing)
@@ -293,7 +298,7 @@ impl Position {
 }
 
 /// Which rows each pass reads: as many as fit, and at least one. Long texts that turn by other angles stand apart.
-fn passes(decoder: &Decoder, prompted: &[Prompted], most: usize) -> Vec<Range<usize>> {
+pub(super) fn passes(decoder: &Decoder, prompted: &[Prompted], most: usize) -> Vec<Range<usize>> {
     let mut passes: Vec<Range<usize>> = Vec::new();
     let mut tokens = 0;
     for (at, row) in prompted.iter().enumerate() {
@@ -314,7 +319,12 @@ fn passes(decoder: &Decoder, prompted: &[Prompted], most: usize) -> Vec<Range<us
 }
 
 /// The states of some rows in one pass: for each site [m, width].
-fn states_of(decoder: &Decoder, rows: &[Prompted], about: &About) -> Result<Vec<Vec<f32>>> {
+pub(super) fn states_of(
+    decoder: &Decoder,
+    rows: &[Prompted],
+    position: Position,
+    sites: &[Site],
+) -> Result<Vec<Vec<f32>>> {
     let mut tokens = Vec::new();
     let (mut positions, mut documents) = (Vec::new(), Vec::new());
     for (row, document) in rows.iter().zip(0..) {
@@ -328,12 +338,11 @@ fn states_of(decoder: &Decoder, rows: &[Prompted], about: &About) -> Result<Vec<
         positions: Some(&positions),
         documents: Some(&documents),
     };
-    let picker = Picker::new(rows, about.position, decoder.device())?;
-    let states = decoder.map_hidden(input, &about.sites, |x| picker.pick(&x.squeeze(0)?))?;
+    let picker = Picker::new(rows, position, decoder.device())?;
+    let states = decoder.map_hidden(input, sites, |x| picker.pick(&x.squeeze(0)?))?;
     let states = Tensor::stack(&states, 0)?.to_device(&Device::Cpu)?;
     let states = states.to_dtype(DType::F32)?;
-    let sites = 0..about.sites.len();
-    sites
+    (0..sites.len())
         .map(|site| Ok(states.get(site)?.flatten_all()?.to_vec1()?))
         .collect()
 }
@@ -437,7 +446,7 @@ fn repeated(picked: &[Vec<u32>], device: &Device) -> Result<(Tensor, usize)> {
 }
 
 /// The rows as tokens, and those that can't be, with the problems of the data before them.
-fn shown<'a>(
+pub(super) fn shown<'a>(
     labelled: &'a Labelled,
     prompter: &Prompter,
 ) -> (Vec<&'a LabelledText>, Vec<Prompted>, Vec<Problem>) {
@@ -520,7 +529,7 @@ fn dtypes_of(compute: DType, position: Position) -> (&'static str, StatesDtype) 
     }
 }
 
-fn tokens_at_once(device: &Device) -> usize {
+pub(super) fn tokens_at_once(device: &Device) -> usize {
     match device {
         Device::Cpu => TOKENS_CPU,
         Device::Metal(_) => TOKENS_METAL,
@@ -535,9 +544,9 @@ fn speed(decoder: &Decoder, prompted: &[Prompted], about: &About) -> Result<f64>
         return Ok(f64::NAN);
     };
     let rows = &prompted[pass];
-    states_of(decoder, rows, about)?;
+    states_of(decoder, rows, about.position, &about.sites)?;
     let start = Instant::now();
-    states_of(decoder, rows, about)?;
+    states_of(decoder, rows, about.position, &about.sites)?;
     let tokens: usize = rows.iter().map(|it| it.tokens.len()).sum();
     Ok(tokens as f64 / start.elapsed().as_secs_f64())
 }

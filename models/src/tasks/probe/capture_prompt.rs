@@ -135,6 +135,13 @@ impl<'a> Prompter<'a> {
         }
     }
 
+    /// What stands after a text in its prompt.
+    pub fn after(&self) -> Result<String> {
+        let mut marked = self.shown(MARK)?;
+        let (_, after) = self.around;
+        Ok(marked.split_off(marked.len() - after))
+    }
+
     /// Each token of a prompt as text, for a person.
     pub fn pieces(&self, prompted: &Prompted) -> Result<Vec<String>> {
         let tokens = prompted.tokens.iter();

@@ -22,7 +22,7 @@ use super::{
     examples::Examples,
     report::Report,
     scale::Standard,
-    states::About,
+    states::{About, ModelIdentity},
     study::{Probe, Study},
 };
 use crate::{
@@ -49,6 +49,8 @@ pub struct Probes {
     pub about: AboutProbes,
     weights: Vec<f32>,
     biases: Vec<f32>,
+    /// Means and deviations of the training rows at each site, where the folder has them.
+    standards: BTreeMap<Site, Standard>,
 }
 
 /// What probes are: `probes.json`.
@@ -62,6 +64,9 @@ pub struct AboutProbes {
     pub states: About,
     /// The probes, in the order of their weights.
     pub probes: Vec<Kept>,
+    /// For each site, how far from the mean 999 of 1,000 training rows lie at most: the length of their standardised states.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reach: BTreeMap<Site, f64>,
     /// What was found of them.
     pub report: Report,
 }
@@ -120,6 +125,12 @@ pub fn save(
             ..states.clone()
         },
         probes: study.probes.iter().map(kept).collect(),
+        reach: states
+            .sites
+            .iter()
+            .copied()
+            .zip(study.reach.iter().copied())
+            .collect(),
         report: study.report.clone(),
     };
     let json = serde_json::to_vec_pretty(&about)
@@ -154,11 +165,11 @@ fn tensors(study: &Study, states: &About) -> Result<BTreeMap<String, Tensor>> {
     Ok(tensors)
 }
 
-impl Probes {
-    /// Opens a folder.
+impl AboutProbes {
+    /// Reads `probes.json` of a folder.
     ///
-    /// Errors: [`Error::Format`] when a file is not what it should be.
-    pub fn open(folder: &Path) -> Result<Self> {
+    /// Errors: [`Error::Format`] when it is not what it should be.
+    pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(PROBES);
         let json = read_json(&path, "read what the probes are")?;
         let about: AboutProbes = serde_json::from_value(json)
@@ -167,6 +178,16 @@ impl Probes {
             let problem = "was written by a later version of Anneal, and can’t be read by this one";
             return Err(Error::format(&path, problem));
         }
+        Ok(about)
+    }
+}
+
+impl Probes {
+    /// Opens a folder.
+    ///
+    /// Errors: [`Error::Format`] when a file is not what it should be.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let about = AboutProbes::read(folder)?;
         let (probes, d) = (about.probes.len(), about.states.width);
         let path = folder.join(WEIGHTS);
         let bytes = limits::PROBES.read(&path, "read the probes")?;
@@ -185,9 +206,19 @@ impl Probes {
             let numbers = tensor.data().as_chunks().0.iter();
             Ok(numbers.map(|it| f32::from_le_bytes(*it)).collect())
         };
+        let mut standards = BTreeMap::new();
+        for &site in about.reach.keys() {
+            let numbers = |name: &str| -> Result<Vec<f64>> {
+                let numbers = read(&format!("{name}.{site}"), &[d])?;
+                Ok(numbers.into_iter().map(f64::from).collect())
+            };
+            let (mean, deviation) = (numbers("mean")?, numbers("scale")?);
+            standards.insert(site, Standard { mean, deviation });
+        }
         Ok(Self {
             weights: read("weight", &[probes, d])?,
             biases: read("bias", &[probes])?,
+            standards,
             about,
         })
     }
@@ -197,16 +228,7 @@ impl Probes {
     /// Errors: [`Error::Data`] with what differs.
     pub fn check(&self, states: &About) -> Result<()> {
         let own = &self.about.states;
-        let mut differs = Vec::new();
-        if own.model != states.model {
-            differs.push(format!(
-                "the model ({} and {})",
-                own.model.name, states.model.name
-            ));
-        }
-        if own.adapter != states.adapter {
-            differs.push("the adapter".to_owned());
-        }
+        let mut differs = self.differs(&states.model, states.adapter.as_ref());
         if own.prompt != states.prompt {
             differs.push(format!(
                 "the prompt ({:?} and {:?})",
@@ -222,23 +244,62 @@ impl Probes {
         if own.width != states.width {
             differs.push(format!("the width ({} and {})", own.width, states.width));
         }
-        if differs.is_empty() {
-            return Ok(());
+        refused(&differs)
+    }
+
+    /// Refuses a model or an adapter whose weights are not those that the probes were learned from.
+    ///
+    /// Errors: [`Error::Data`] with what differs.
+    pub fn check_model(
+        &self,
+        model: &ModelIdentity,
+        adapter: Option<&ModelIdentity>,
+    ) -> Result<()> {
+        refused(&self.differs(model, adapter))
+    }
+
+    fn differs(&self, model: &ModelIdentity, adapter: Option<&ModelIdentity>) -> Vec<String> {
+        let own = &self.about.states;
+        let mut differs = Vec::new();
+        if !own.model.is_same(model) {
+            differs.push(format!("the model ({} and {})", own.model.name, model.name));
         }
-        Err(Error::Data(format!(
-            "the probes were learned from other states, and what they say of these means nothing; what differs: {}",
-            differs.join(", ")
-        )))
+        let same_adapter = match (&own.adapter, adapter) {
+            (Some(own), Some(other)) => own.is_same(other),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        if !same_adapter {
+            let name =
+                |it: Option<&ModelIdentity>| it.map_or("none".to_owned(), |it| it.name.clone());
+            let (own, other) = (name(own.adapter.as_ref()), name(adapter));
+            differs.push(format!("the adapter ({own} and {other})"));
+        }
+        differs
+    }
+
+    /// Weights [d] and bias of a probe, by its place in the list.
+    pub fn weights(&self, probe: usize) -> (&[f32], f32) {
+        let d = self.about.states.width;
+        (
+            &self.weights[probe * d..(probe + 1) * d],
+            self.biases[probe],
+        )
+    }
+
+    /// Whether a state is farther from the mean of its site than 999 of 1,000 training rows. `None` where the folder doesn’t say how
+    /// far those reach.
+    pub fn is_far(&self, site: Site, state: &[f32]) -> Option<bool> {
+        Some(self.standards.get(&site)?.distance(state) > *self.about.reach.get(&site)?)
     }
 
     /// The score of a state at the site of a probe, by its place in the list: the weighted sum, in f64.
     pub fn score(&self, probe: usize, state: &[f32]) -> f32 {
-        let d = self.about.states.width;
-        let weights = self.weights[probe * d..(probe + 1) * d].iter();
+        let (weights, bias) = self.weights(probe);
         let terms = weights
+            .iter()
             .zip(state)
             .map(|(w, x)| f64::from(*w) * f64::from(*x));
-        (terms.sum::<f64>() + f64::from(self.biases[probe])) as f32
+        (terms.sum::<f64>() + f64::from(bias)) as f32
     }
 
     /// Places of the probes that were chosen, one a label.
@@ -249,4 +310,14 @@ impl Probes {
             .map(|(at, _)| at)
             .collect()
     }
+}
+
+fn refused(differs: &[String]) -> Result<()> {
+    if differs.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Data(format!(
+        "the probes were learned from other states, and what they say of these means nothing; what differs: {}",
+        differs.join(", ")
+    )))
 }

@@ -67,6 +67,14 @@ impl Standard {
         });
     }
 
+    /// How far a row [d] lies from the mean: the length of it when it is standardised.
+    pub fn distance(&self, row: &[f32]) -> f64 {
+        let columns = row.iter().zip(&self.mean).zip(&self.deviation);
+        let squares =
+            columns.map(|((x, mean), deviation)| ((f64::from(*x) - mean) / deviation).powi(2));
+        squares.sum::<f64>().sqrt()
+    }
+
     /// The same classifier for rows that were not standardised: weights [d] and a bias.
     pub fn fold_back(&self, weights: &[f64], bias: f64) -> (Vec<f64>, f64) {
         let raw = weights.iter().zip(&self.deviation).map(|(w, s)| w / s);
@@ -103,6 +111,16 @@ mod tests {
             let apart = score(raw, &folded, bias) - score(row, &weights, 0.25);
             assert!(apart.abs() < 1e-5, "{apart}");
         }
+    }
+
+    #[test]
+    fn a_row_is_as_far_from_the_mean_as_it_is_long_when_standardised() {
+        let standard = Standard {
+            mean: vec![1.0, -2.0],
+            deviation: vec![2.0, 0.5],
+        };
+        assert_eq!(standard.distance(&[1.0, -2.0]), 0.0);
+        assert_eq!(standard.distance(&[7.0, 0.0]), 5.0);
     }
 
     #[test]

@@ -21,6 +21,22 @@ const SEPARATOR: &str = "--";
 /// Where the cache has the revisions of a model.
 const SNAPSHOTS: &str = "snapshots";
 
+impl ModelIdentity {
+    /// Whether both have the same weights, whatever their folders are called. Where the weights of one are not known, as in files of
+    /// other programs, the names say it.
+    pub fn is_same(&self, other: &Self) -> bool {
+        if self.weights.is_empty() || other.weights.is_empty() {
+            return self.name == other.name;
+        }
+        let sums = |it: &Self| {
+            let mut sums: Vec<String> = it.weights.iter().map(|it| it.sha256.clone()).collect();
+            sums.sort_unstable();
+            sums
+        };
+        sums(self) == sums(other)
+    }
+}
+
 /// The model in a folder, and the adapter if the folder is one of an adapter. Reads all weights once.
 pub fn identities(folder: &Path) -> Result<(ModelIdentity, Option<ModelIdentity>)> {
     if !folder.join(ADAPTER_CONFIG).exists() {

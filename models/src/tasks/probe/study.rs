@@ -31,6 +31,8 @@ pub const PENALTIES: [f64; 7] = [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0];
 const WORD_PENALTIES: [f64; 4] = [0.1, 1.0, 10.0, 100.0];
 /// Numbers of words that all labels of a batch have, at most: their solver remembers twenty times as many.
 const WORD_NUMBERS: usize = 1 << 21;
+/// The share of training rows that lie no farther from their mean than what is told of later states.
+const USUAL: f64 = 0.999;
 /// The site that is a baseline: what the tokens alone say.
 pub const EMBED: &str = "embed";
 
@@ -122,6 +124,8 @@ pub struct Study {
     pub probes: Vec<Probe>,
     /// Means and deviations of the training rows at each site.
     pub standards: Vec<Standard>,
+    /// How far from the mean 999 of 1,000 training rows lie at most, at each site.
+    pub reach: Vec<f64>,
 }
 
 /// What was learned, before it is judged on test rows.
@@ -165,7 +169,7 @@ pub fn study(
     let choices = settings.choices();
     let words = words(examples, &rows, &truths, &choices);
     let length = length(examples, &rows, &truths, &choices);
-    let (mut probes, mut standards) = (Vec::new(), Vec::new());
+    let (mut probes, mut standards, mut reach) = (Vec::new(), Vec::new(), Vec::new());
     for site in 0..source.sites.len() {
         if !step(&source.sites[site], site + 1) {
             return Ok(None);
@@ -175,6 +179,7 @@ pub fn study(
         let kept = fitted.into_par_iter().zip(&defined).zip(&truths);
         let kept = kept.map(|((it, &label), truth)| states.probe(it, (site, label), &truth[1]));
         probes.push(kept.collect::<Result<Vec<Probe>>>()?);
+        reach.push(states.reach());
         standards.push(states.standard);
     }
     let site = verdict::common_site(&source.sites, &probes);
@@ -207,6 +212,7 @@ pub fn study(
         report,
         probes: learned.probes.into_iter().flatten().collect(),
         standards,
+        reach,
     }))
 }
 
@@ -288,6 +294,24 @@ impl SiteStates {
         let [one, two, three] = self.ends.map(|it| it * self.width);
         let part = |from, to| Features::Dense(&self.numbers[from..to], self.width);
         Parts([part(0, one), part(one, two), part(two, three)])
+    }
+
+    /// How far from the mean all but one in a thousand training rows lie.
+    fn reach(&self) -> f64 {
+        let train = &self.numbers[..self.ends[0] * self.width];
+        let length = |row: &[f32]| {
+            row.iter()
+                .map(|it| f64::from(*it).powi(2))
+                .sum::<f64>()
+                .sqrt()
+        };
+        let mut lengths: Vec<f64> = train.par_chunks(self.width.max(1)).map(length).collect();
+        lengths.sort_unstable_by(f64::total_cmp);
+        let at = (lengths.len() as f64 * USUAL).ceil() as usize;
+        lengths
+            .get(at.saturating_sub(1))
+            .copied()
+            .unwrap_or_default()
     }
 
     fn probe(
