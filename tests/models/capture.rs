@@ -30,10 +30,10 @@ use models::{
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-const SUFFIX: &str = "\n\nThe cognitive action being demonstrated here is";
+pub(crate) const SUFFIX: &str = "\n\nThe cognitive action being demonstrated here is";
 
 /// A folder with a small model that nobody trained, of these fields of a config.
-fn model(fields: Json) -> TempDir {
+pub(crate) fn model(fields: Json) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut config = json!({
         "model_type": "llama", "vocab_size": 300, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3,
@@ -55,12 +55,12 @@ fn model(fields: Json) -> TempDir {
     folder
 }
 
-fn open(folder: &Path) -> LanguageModel {
+pub(crate) fn open(folder: &Path) -> LanguageModel {
     LanguageModel::open(folder, LoadDtypes::F32, &Device::Cpu).unwrap()
 }
 
 /// A file of texts of many lengths, with their labels, answers and marked parts.
-fn data(folder: &Path, rows: usize) -> PathBuf {
+pub(crate) fn data(folder: &Path, rows: usize) -> PathBuf {
     let row = |row: usize| {
         let text = format!("{} is {row} ?", "what there ".repeat(1 + row * 7 % 5));
         let answer = format!("It is {row}.");
@@ -73,7 +73,7 @@ fn data(folder: &Path, rows: usize) -> PathBuf {
     path
 }
 
-fn request(data: &Path, position: Position) -> CaptureRequest {
+pub(crate) fn request(data: &Path, position: Position) -> CaptureRequest {
     CaptureRequest {
         data: LabelledRequest {
             paths: vec![data.to_owned()],
@@ -97,7 +97,12 @@ fn plan<'a>(
     Capture::plan(model, LoadDtypes::F32, folder, request, "a test")
 }
 
-fn captured(model: &LanguageModel, folder: &Path, request: &CaptureRequest, to: &Path) -> States {
+pub(crate) fn captured(
+    model: &LanguageModel,
+    folder: &Path,
+    request: &CaptureRequest,
+    to: &Path,
+) -> States {
     let capture = plan(model, folder, request).unwrap();
     let complete = capture.run(to, &mut |_| ControlFlow::Continue(()));
     assert!(complete.unwrap());

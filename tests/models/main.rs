@@ -30,6 +30,8 @@ mod memory_fallback;
 mod parquet_files;
 mod plan;
 mod probe;
+mod probe_apply;
+mod probe_live;
 mod probe_speed;
 mod probe_study;
 mod puzzles;

@@ -296,6 +296,17 @@ impl Decoder {
     /// Where the text becomes a long one with them ([`Self::is_long`]), all of it is read again: what the cache holds was
     /// turned by the angles of a shorter one. The scores are those of a text that was read at once.
     pub fn next_logits(&self, tokens: &[u32], cache: &mut KvCache) -> Result<Tensor> {
+        self.next_logits_seen(tokens, cache, &mut |_, _| ())
+    }
+
+    /// The same, showing the hidden states [1, t, d] of each site on the way. Those of the tokens are the last of them: what is read
+    /// again stands before.
+    pub fn next_logits_seen(
+        &self,
+        tokens: &[u32],
+        cache: &mut KvCache,
+        seen: &mut dyn FnMut(Site, &Tensor),
+    ) -> Result<Tensor> {
         let past = cache.tokens();
         let again = match self.becomes_long(past, tokens.len()) {
             true => [cache.read(), tokens].concat(),
@@ -308,7 +319,9 @@ impl Decoder {
                 again
             }
         };
-        let hidden = self.hidden(None, Input::new(tokens, 1), Some(cache), false)?;
+        let input = Input::new(tokens, 1);
+        let reached = |site, x: &Value| seen(site, x.tensor());
+        let hidden = self.pass(None, input, Some(cache), false, Site::Final, reached)?;
         let last = hidden.tensor().narrow(1, tokens.len() - 1, 1)?.squeeze(0)?;
         Ok(self.logits(&last.contiguous()?)?.squeeze(0)?)
     }
@@ -333,7 +346,7 @@ impl Decoder {
     }
 
     /// Whether these tokens make a long text of one that was none.
-    fn becomes_long(&self, past: usize, tokens: usize) -> bool {
+    pub(super) fn becomes_long(&self, past: usize, tokens: usize) -> bool {
         past > 0 && !self.is_long(past) && self.is_long(past + tokens)
     }
 

@@ -9,6 +9,7 @@ use super::{
     config::DecoderConfig,
     decoder::{Decoder, Input},
     kv_cache::KvCache,
+    sites::Site,
     trm::{self, CausalTrm, CausalTrmConfig},
 };
 use crate::{
@@ -223,6 +224,20 @@ impl Network {
     pub fn next_logits(&self, tokens: &[u32], cache: &mut KvCache) -> Result<Tensor> {
         match self {
             Self::Decoder(decoder) => decoder.next_logits(tokens, cache),
+            Self::Recursive(model) => model.next_logits(tokens, cache),
+        }
+    }
+
+    /// The same, showing the hidden states [1, t, d] of each site on the way, where the network has sites. See
+    /// [`Decoder::next_logits_seen`].
+    pub fn next_logits_seen(
+        &self,
+        tokens: &[u32],
+        cache: &mut KvCache,
+        seen: &mut dyn FnMut(Site, &Tensor),
+    ) -> Result<Tensor> {
+        match self {
+            Self::Decoder(decoder) => decoder.next_logits_seen(tokens, cache, seen),
             Self::Recursive(model) => model.next_logits(tokens, cache),
         }
     }

@@ -14,7 +14,10 @@ use std::{fmt, str::FromStr};
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::decoder::{Decoder, Input};
+use super::{
+    decoder::{Decoder, Input},
+    kv_cache::KvCache,
+};
 use crate::{Error, Result};
 
 /// A place in a decoder. Places are ordered as a pass reaches them.
@@ -45,6 +48,35 @@ impl Decoder {
         &self,
         input: Input,
         sites: &[Site],
+        smaller: impl FnMut(&Tensor) -> Result<Tensor>,
+    ) -> Result<Vec<Tensor>> {
+        self.map_hidden_after(input, None, sites, smaller)
+    }
+
+    /// The hidden states of `sites`, each [1, t, d], of tokens that follow what a cache holds. The cache holds the same afterwards.
+    /// `None` where there is no room for them in the model’s context, or where all of the text would have to be read again.
+    pub fn hidden_after(
+        &self,
+        tokens: &[u32],
+        cache: &mut KvCache,
+        sites: &[Site],
+    ) -> Result<Option<Vec<Tensor>>> {
+        let held = cache.tokens();
+        let all = held + tokens.len();
+        if all > self.config().max_position_embeddings || self.becomes_long(held, tokens.len()) {
+            return Ok(None);
+        }
+        let input = Input::new(tokens, 1);
+        let states = self.map_hidden_after(input, Some(cache), sites, |x| Ok(x.clone()));
+        cache.truncate(held);
+        states.map(Some)
+    }
+
+    fn map_hidden_after(
+        &self,
+        input: Input,
+        cache: Option<&mut KvCache>,
+        sites: &[Site],
         mut smaller: impl FnMut(&Tensor) -> Result<Tensor>,
     ) -> Result<Vec<Tensor>> {
         let blocks = self.config().layers.len();
@@ -56,7 +88,7 @@ impl Decoder {
             return Ok(Vec::new());
         };
         let mut states: Vec<Option<Result<Tensor>>> = sites.iter().map(|_| None).collect();
-        self.pass(None, input, None, false, *last, |reached, x| {
+        self.pass(None, input, cache, false, *last, |reached, x| {
             for (state, _) in states.iter_mut().zip(sites).filter(|it| *it.1 == reached) {
                 *state = Some(smaller(x.tensor()));
             }

@@ -8,11 +8,12 @@ pub mod stop;
 
 use std::{ops::ControlFlow, time::Instant};
 
+use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    arch::{kv_cache::KvCache, network::Network},
+    arch::{kv_cache::KvCache, network::Network, sites::Site},
     data::tokenizer::Tokenizer,
     ops::kernels,
 };
@@ -80,11 +81,28 @@ impl Answer {
     }
 }
 
+/// Looks at the hidden states of what is read and written, and changes nothing of it.
+pub trait Watch {
+    /// The hidden states [1, t, d] of a site. Of one pass, sites come in the order in which it reaches them.
+    fn state(&mut self, site: Site, x: &Tensor);
+
+    /// The pass is over. It read these tokens, whose states were the last of those that were shown; `is_answer` says whether they were
+    /// written and not given. What the cache holds has to be the same afterwards.
+    fn read(
+        &mut self,
+        tokens: &[u32],
+        is_answer: bool,
+        network: &Network,
+        cache: &mut KvCache,
+    ) -> Result<()>;
+}
+
 /// A model that writes, with what it has read so far.
 pub struct Generator {
     network: Network,
     cache: KvCache,
     avoid_kernels: Vec<String>,
+    watch: Option<Box<dyn Watch>>,
 }
 
 impl Default for Limits {
@@ -104,7 +122,13 @@ impl Generator {
             cache: network.new_cache(),
             network,
             avoid_kernels: Vec::new(),
+            watch: None,
         }
+    }
+
+    /// Has somebody look at hidden states from now on, or nobody. What is written is the same.
+    pub fn watch(&mut self, watch: Option<Box<dyn Watch>>) {
+        self.watch = watch;
     }
 
     /// The same writer, without the kernels of these operations, which the device check found wrong.
@@ -173,7 +197,7 @@ impl Generator {
                 (_, Passed::Stopped(_)) => break Ended::StopText,
                 (ControlFlow::Break(()), _) => break Ended::Asked,
                 _ if self.cache.read().len() + 1 >= context => break Ended::Context,
-                _ => logits = self.step(&[token])?,
+                _ => logits = self.step(&[token], true)?,
             }
         };
         if matches!(ended, Ended::StopToken | Ended::MaxTokens | Ended::Context) {
@@ -213,7 +237,7 @@ impl Generator {
         &mut self,
         prompt: &[u32],
         show: &mut dyn FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<(Option<candle_core::Tensor>, usize)> {
+    ) -> Result<(Option<Tensor>, usize)> {
         // A text that is long for the model turns by other angles from its first token on: it is read in one pass, and
         // what was read while it was shorter is of no use, as is what was read of a long one for a shorter one.
         let read = self.cache.read();
@@ -234,7 +258,7 @@ impl Generator {
         };
         let mut logits = None;
         for part in prompt[cached..].chunks(chunk) {
-            logits = Some(self.step(part)?);
+            logits = Some(self.step(part, false)?);
             if show("").is_break() {
                 return Ok((None, cached));
             }
@@ -243,8 +267,20 @@ impl Generator {
     }
 
     /// Reads tokens and returns the scores [v] after the last.
-    fn step(&mut self, tokens: &[u32]) -> Result<candle_core::Tensor> {
-        self.network.next_logits(tokens, &mut self.cache)
+    fn step(&mut self, tokens: &[u32], is_answer: bool) -> Result<Tensor> {
+        let Self {
+            network,
+            cache,
+            watch,
+            ..
+        } = self;
+        let Some(watch) = watch else {
+            return network.next_logits(tokens, cache);
+        };
+        let mut seen = |site, x: &Tensor| watch.state(site, x);
+        let logits = network.next_logits_seen(tokens, cache, &mut seen)?;
+        watch.read(tokens, is_answer, network, cache)?;
+        Ok(logits)
     }
 }
 

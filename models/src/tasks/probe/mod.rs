@@ -3,12 +3,14 @@
 //! [`labelled`] reads texts with labels, [`capture`] runs a model over them, and [`states`] is the folder in which their hidden
 //! states lie, which [`hdf5_folder`] and [`npz`] exchange with other programs.
 //!
-//! [`study`] learns from that folder, [`report`] is what it found, and [`folder`] keeps the probes. What they are made of: solvers
+//! [`study`] learns from that folder, [`report`] is what it found, and [`folder`] keeps the probes. [`apply`] asks them about other
+//! texts, of which [`label_figures`] keeps how often they are right, and [`live`] about what a model is writing. What they are made of: solvers
 //! ([`lbfgs`], [`newton`], [`mean_difference`], [`adamw`]) over [`features`], figures ([`ranking`], [`calibration`], [`classes`]), and
 //! how sure those are ([`bootstrap`]). Deliberately absent: the loop of other kinds, since a probe is one small problem with an exact
 //! answer.
 
 pub mod adamw;
+pub mod apply;
 pub mod bootstrap;
 pub mod calibration;
 pub mod capture;
@@ -20,8 +22,10 @@ pub mod fitting;
 pub mod folder;
 pub mod hdf5;
 pub mod hdf5_folder;
+pub mod label_figures;
 pub mod labelled;
 pub mod lbfgs;
+pub mod live;
 mod loss;
 pub mod mean_difference;
 pub mod newton;

@@ -1,0 +1,158 @@
+//! Probes that score tokens while a model writes: what is written is the same, and the scores are those of the states.
+
+use std::{cell::RefCell, ops::ControlFlow, rc::Rc};
+
+use candle_core::DType;
+use models::{
+    arch::{decoder::Input, sites::Site},
+    generate::{Generator, Limits, sample::SamplingSettings},
+    tasks::{
+        language::model::LanguageModel,
+        probe::{
+            capture_prompt::PromptRequest,
+            folder::Probes,
+            live::{Live, TokenScores, Way},
+            states::Position,
+        },
+    },
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::{
+    capture::{SUFFIX, captured, data, model, open, request},
+    probe_apply::learned,
+};
+
+type Heard = Rc<RefCell<Vec<TokenScores>>>;
+
+fn probes(
+    model: &LanguageModel,
+    folder: &TempDir,
+    suffix: Option<&str>,
+    position: Position,
+) -> Probes {
+    let work = tempfile::tempdir().unwrap();
+    let mut request = request(&data(work.path(), 90), position);
+    request.prompt = PromptRequest {
+        suffix: suffix.map(str::to_owned),
+        chat: false,
+    };
+    let states = captured(model, folder.path(), &request, &work.path().join("states"));
+    learned(&states, &work.path().join("probes"))
+}
+
+/// Two answers, the second of which begins in the cache of the first.
+fn answers(model: &LanguageModel, live: Option<Live>) -> Vec<Vec<u32>> {
+    let mut generator = Generator::new(model.network.clone());
+    generator.watch(live.map(|it| Box::new(it) as _));
+    let sampling = SamplingSettings {
+        temperature: 1.0,
+        top_p: 1.0,
+        ..SamplingSettings::default()
+    };
+    let limits = Limits {
+        max_tokens: 24,
+        ..Limits::default()
+    };
+    let mut prompt = model
+        .tokenizer
+        .encode("What is the capital of France ?", true)
+        .unwrap();
+    let mut write = || {
+        let mut go_on = |_: &str| ControlFlow::Continue(());
+        let answer = generator.write(&model.tokenizer, &prompt, &sampling, &limits, &mut go_on);
+        let answer = answer.unwrap();
+        prompt.extend(&answer.tokens);
+        prompt.extend([40, 41]);
+        answer.tokens
+    };
+    vec![write(), write()]
+}
+
+fn live(model: &LanguageModel, probes: &[Probes]) -> (Live, Heard) {
+    let heard = Heard::default();
+    let to = heard.clone();
+    let tell = Box::new(move |tokens| to.borrow_mut().extend(tokens));
+    (Live::new(model, probes, tell).unwrap(), heard)
+}
+
+/// The score of the last of these tokens, computed from the start.
+fn score(model: &LanguageModel, probes: &Probes, probe: usize, tokens: &[u32]) -> f32 {
+    let decoder = model.network.decoder().unwrap();
+    let site: Site = probes.about.probes[probe].site;
+    let states = decoder.hidden_at(Input::new(tokens, 1), &[site]).unwrap();
+    let last = states[0].narrow(1, tokens.len() - 1, 1).unwrap();
+    let last = last.flatten_all().unwrap().to_dtype(DType::F32).unwrap();
+    probes.score(probe, &last.to_vec1::<f32>().unwrap())
+}
+
+#[test]
+fn what_is_written_is_the_same_to_the_bit_with_and_without_probes() {
+    let folder = model(json!({}));
+    let model = open(folder.path());
+    let alone = answers(&model, None);
+    assert!(alone.iter().all(|it| !it.is_empty()));
+    let direct = probes(&model, &folder, None, Position::Mean);
+    let suffix = probes(&model, &folder, Some(SUFFIX), Position::Last);
+    for watched in [
+        vec![direct.clone()],
+        vec![suffix.clone()],
+        vec![direct, suffix],
+    ] {
+        let (live, heard) = live(&model, &watched);
+        assert_eq!(answers(&model, Some(live)), alone);
+        assert!(heard.borrow().iter().any(|it| it.is_answer));
+    }
+}
+
+#[test]
+fn a_token_scores_as_its_state_does_directly_and_after_what_follows() {
+    let folder = model(json!({}));
+    let model = open(folder.path());
+    let direct = probes(&model, &folder, None, Position::Last);
+    let suffix = probes(&model, &folder, Some(SUFFIX), Position::Last);
+    let (live, heard) = live(&model, &[direct.clone(), suffix.clone()]);
+    let ways: Vec<Way> = live.probes().iter().map(|it| it.way).collect();
+    assert_eq!(ways, [Way::Direct, Way::Direct, Way::Suffix, Way::Suffix]);
+    answers(&model, Some(live));
+
+    let heard = heard.borrow();
+    let follows = model.tokenizer.encode(SUFFIX, false).unwrap();
+    let tokens: Vec<u32> = heard.iter().map(|it| it.token).collect();
+    let mut scored = [0, 0];
+    for (at, token) in heard.iter().enumerate() {
+        let before = &tokens[..=at];
+        let after = [before, &follows].concat();
+        let cases = [(&direct, before, 0), (&suffix, &after[..], 2)];
+        for (way, (probes, tokens, first)) in cases.into_iter().enumerate() {
+            for (place, probe) in probes.chosen().into_iter().enumerate() {
+                let Some(found) = token.scores[first + place] else {
+                    assert!(way == 1 && !token.is_answer, "{at} {way}");
+                    continue;
+                };
+                let expected = score(&model, probes, probe, tokens);
+                assert!(
+                    (found - expected).abs() < 1e-3 * expected.abs().max(1.0),
+                    "{at}: {found} {expected}"
+                );
+                scored[way] += 1;
+            }
+        }
+    }
+    assert!(scored.iter().all(|it| *it > 20), "{scored:?}");
+}
+
+#[test]
+fn probes_that_read_what_no_token_has_are_refused() {
+    let folder = model(json!({}));
+    let model = open(folder.path());
+    let probes = probes(&model, &folder, None, Position::MeanAndMax);
+    let refused = Live::new(&model, &[probes], Box::new(|_| {}))
+        .err()
+        .unwrap();
+    assert!(
+        refused.to_string().contains("which no single token has"),
+        "{refused}"
+    );
+}
