@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     app::App,
@@ -120,4 +120,142 @@ fn rows_and_columns_that_cannot_be_used_are_named() {
     ))
     .ended(2)
     .notes("`sites` has `block.99`, and the model has the blocks 0 to");
+}
+
+/// Every line of JSON that a command writes.
+fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect()
+}
+
+#[test]
+fn probes_find_their_model_and_score_texts_as_its_captured_states() {
+    let app = ready();
+    let capture =
+        "probe capture --model animals --data texts.jsonl --device cpu --suffix cognitive-action";
+    app.anneal(&format!("{capture} --out states --quiet"))
+        .ended(0);
+    app.anneal("probe train states --out probes --quiet")
+        .ended(0);
+
+    let apply = "probe apply probes --device cpu";
+    let states = lines(
+        &app.anneal("probe apply probes --states states --all-sites --top 99 --json")
+            .ended(0)
+            .stdout,
+    );
+    let how = "--all-sites --top 99 --json --csv all.csv --metrics figures";
+    let found = lines(
+        &app.anneal(&format!("{apply} --data texts.jsonl {how}"))
+            .ended(0)
+            .stdout,
+    );
+    assert_eq!(states.len(), 400);
+    assert!(found == states, "scores differ");
+    let table = fs::read_to_string(app.folder().join("all.csv")).unwrap();
+    let labels = found[0]["labels"].as_array().unwrap().len();
+    assert_eq!(table.lines().count(), 1 + 400 * labels);
+    for file in [
+        "metrics_high.json",
+        "aggregate_metrics.json",
+        "per_action_layer_analysis.json",
+    ] {
+        assert!(app.folder().join("figures").join(file).is_file(), "{file}");
+    }
+
+    app.anneal(&format!(
+        "{apply} --text what --text cat --threshold chosen"
+    ))
+    .ended(0)
+    .shows("what")
+    .shows("block.");
+    app.anneal(&format!("{apply} --text what --metrics more"))
+        .ended(1)
+        .notes("no text has a label of the probes");
+    app.anneal(&format!("{apply} --text what --states states"))
+        .ended(2);
+}
+
+#[test]
+fn probes_of_another_model_are_refused_unless_forced() {
+    let app = ready();
+    app.anneal(
+        "probe capture --model animals --data texts.jsonl --device cpu --out states --quiet",
+    )
+    .ended(0);
+    app.anneal("probe train states --out probes --quiet")
+        .ended(0);
+    let other = fs::read_to_string(app.folder().join("run.yaml")).unwrap();
+    app.file(
+        "other.yaml",
+        &format!("{}seed: 7\n", other.replace("Animals", "Others")),
+    );
+    app.anneal("train other.yaml --quiet").ended(0);
+    let apply = "probe apply probes --text what --device cpu --model others";
+    app.anneal(apply)
+        .ended(2)
+        .notes("what differs: the model")
+        .notes("open the model that they were learned from");
+    app.anneal(&format!("{apply} --force"))
+        .ended(0)
+        .notes("don’t believe their scores");
+    // The model is gone, and nobody can say where it is.
+    app.anneal("runs rm animals --yes").ended(0);
+    app.anneal("probe apply probes --text what --device cpu")
+        .ended(2)
+        .notes("no model or run here has its weights")
+        .notes("--model");
+}
+
+#[test]
+fn a_chat_says_how_the_scores_of_an_answer_went_and_answers_the_same() {
+    let app = ready();
+    app.anneal("probe capture --model animals --data texts.jsonl --device cpu --position mean --out states --quiet")
+        .ended(0);
+    app.anneal("probe train states --out probes --quiet")
+        .ended(0);
+    let chat = "chat animals --device cpu --set max_tokens=12 --json";
+    let said = |more: &str| {
+        let typed = format!("{chat} {more}");
+        let typed: Vec<&str> = typed.split_whitespace().collect();
+        let ended = app.run_with_input(&typed, "the cat\n");
+        lines(&ended.ended(0).stdout).remove(0)
+    };
+    let (alone, watched) = (said(""), said("--probes probes"));
+    assert_eq!(alone["answer"]["tokens"], watched["answer"]["tokens"]);
+    assert!(alone["probes"].is_null());
+    let tokens = watched["probes"]["tokens"].as_array().unwrap();
+    let answer: Vec<&Value> = tokens.iter().filter(|it| it["isAnswer"] == true).collect();
+    let text: String = answer
+        .iter()
+        .map(|it| it["text"].as_str().unwrap())
+        .collect();
+    assert!(
+        watched["answer"]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with(&text)
+    );
+    assert!(
+        !answer.is_empty() && answer.len() < tokens.len(),
+        "{watched}"
+    );
+    let scores: Vec<f64> = answer
+        .iter()
+        .map(|it| it["scores"][0].as_f64().unwrap())
+        .collect();
+    let mean = scores.iter().sum::<f64>() / scores.len() as f64;
+    let course = &watched["probes"]["courses"][0]["course"];
+    assert!(
+        (course["mean"].as_f64().unwrap() - mean).abs() < 1e-4,
+        "{course} {mean}"
+    );
+
+    let typed = ["chat", "animals", "--device", "cpu", "--probes", "probes"];
+    let shown = app.run_with_input(&typed, "the cat\n");
+    shown
+        .ended(0)
+        .shows("score of")
+        .notes("reads the state of each token itself");
 }

@@ -3,9 +3,12 @@
 //! On a terminal, lines are edited and remembered. From a file or a pipe, each line is said in turn, and only the
 //! answers are written, so that a conversation can be scripted.
 
+mod scores;
+
 use std::{
     io::{self, BufRead, IsTerminal},
     ops::ControlFlow,
+    path::PathBuf,
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc::{self, RecvTimeoutError},
@@ -24,7 +27,10 @@ use super::{
     terminal::{Terminal, count_interrupts, printable},
 };
 use crate::{
-    host::{Host, chat::Conversation},
+    host::{
+        Host,
+        chat::{Conversation, Heard},
+    },
     wire::error::{AppError, Result},
 };
 
@@ -52,13 +58,16 @@ pub(super) struct Arguments {
     /// Change how answers are written, such as temperature=0.2. Can be given several times.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
+    /// Score each token with the probes of these folders, made by `anneal probe train`, and say how the scores of each answer went.
+    #[arg(long, value_name = "FOLDER", value_delimiter = ',')]
+    probes: Vec<PathBuf>,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
     /// Fetch a model of the Hugging Face Hub that is not here, without asking.
     #[arg(long, short)]
     yes: bool,
-    /// Open a model that does not fit into memory all the same.
+    /// Open a model that does not fit into memory all the same, and use probes of another model.
     #[arg(long)]
     force: bool,
 }
@@ -84,6 +93,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     }
     if let Some(words) = &arguments.system {
         chat.set_system(words);
+    }
+    if !arguments.probes.is_empty() {
+        scores::watch(&mut chat, arguments.probes, arguments.force, terminal)?;
     }
     talk(chat, host, terminal)
 }
@@ -249,18 +261,24 @@ fn answer(
     interrupts: &AtomicUsize,
 ) -> Result<()> {
     interrupts.store(0, Ordering::SeqCst);
-    let mut show = |piece: &str| {
-        if !terminal.json {
-            terminal.part(printable(piece));
-        }
+    let mut tokens = Vec::new();
+    let mut show = |heard: Heard| match heard {
+        Heard::Piece(piece) if !terminal.json => terminal.part(printable(piece)),
+        Heard::Piece(_) => {}
+        Heard::Scored(more) => tokens.extend(more),
     };
     let stop = || interrupts.load(Ordering::SeqCst) > 0;
     let said = chat.say(words, &mut show, &stop)?;
     interrupts.store(0, Ordering::SeqCst);
     if terminal.json {
-        return terminal.json(&json!({ "said": words, "answer": said }));
+        let mut told = json!({ "said": words, "answer": said });
+        if !chat.probes().is_empty() {
+            told["probes"] = scores::json(chat.probes(), &tokens);
+        }
+        return terminal.json(&told);
     }
     terminal.line("");
+    scores::show(chat.probes(), &tokens, terminal);
     if said.forgotten_turns > 0 {
         terminal.warn(format_args!(
             "the conversation is longer than the model can read; its oldest {} turns are forgotten",

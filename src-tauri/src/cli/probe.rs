@@ -54,7 +54,7 @@ enum Command {
     /// Capture hidden states of a model over labelled text into a folder. The same command continues one that was stopped.
     Capture(Box<CaptureArguments>),
     Train(train::Arguments),
-    Apply(apply::Arguments),
+    Apply(Box<apply::Arguments>),
     /// Write captured states for other programs: HDF5, one file a layer, or one file of NumPy.
     Export(ExportArguments),
     /// Make a folder of states of a folder of HDF5 files, `layer_{i}_activations.h5`.
@@ -177,7 +177,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     match arguments.command {
         Command::Capture(asked) => capture(*asked, host, terminal),
         Command::Train(asked) => train::run(asked, terminal),
-        Command::Apply(asked) => apply::run(&asked, terminal),
+        Command::Apply(asked) => apply::run(*asked, host, terminal),
         Command::Export(asked) => export(&asked, terminal),
         Command::Import(asked) => import(asked, terminal),
     }

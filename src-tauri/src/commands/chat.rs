@@ -7,11 +7,14 @@ use tauri::{State, ipc::Channel};
 
 use super::App;
 use crate::{
-    host::chat::view::{AnswerView, ChatView, ConversationView},
+    host::chat::{
+        Heard,
+        view::{AnswerView, ChatView, ConversationView},
+    },
     lock::locked,
     store::conversations::{self, ConversationFile},
     wire::{
-        chat::{ChatSettings, Prompt},
+        chat::{ChatSettings, Prompt, ScoredToken},
         error::{AppError, Result},
     },
 };
@@ -54,7 +57,8 @@ pub(super) fn close_chat(app: State<'_, App>, place: u32) -> Result<()> {
     Ok(())
 }
 
-/// Answers a conversation, or continues a text. `pieces` gets the answer as it is written.
+/// Answers a conversation, or continues a text. `pieces` gets the answer as it is written, `scored` the tokens as probes score them,
+/// where some do.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn answer(
@@ -63,6 +67,7 @@ pub(super) fn answer(
     messages: Vec<Message>,
     sampling: ChatSettings,
     pieces: Channel<String>,
+    scored: Channel<Vec<ScoredToken>>,
 ) -> Result<AnswerView> {
     let place = app.place(place)?;
     let mut open = locked(&place.model);
@@ -74,9 +79,12 @@ pub(super) fn answer(
         false => Prompt::Text(messages.into_iter().map(|it| it.content).collect()),
     };
     place.stop.store(false, Ordering::SeqCst);
-    let mut show = |piece: &str| {
-        // A page that went away hears nothing; opening a model ends the answer.
-        let _ = pieces.send(piece.to_owned());
+    // A page that went away hears nothing; opening a model ends the answer.
+    let mut show = |heard: Heard| {
+        let _ = match heard {
+            Heard::Piece(piece) => pieces.send(piece.to_owned()),
+            Heard::Scored(tokens) => scored.send(tokens),
+        };
     };
     let stop = || place.stop.load(Ordering::SeqCst);
     let said = model.answer(prompt, &sampling, &mut show, &stop)?;

@@ -8,6 +8,7 @@ pub(crate) mod home;
 mod hub;
 mod models;
 mod native;
+mod probing;
 mod runs;
 pub(crate) mod settings;
 mod solve;

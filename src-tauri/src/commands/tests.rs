@@ -203,7 +203,15 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
     let messages =
         serde_json::from_value(json!([{"role": "user", "content": "Steel is"}])).unwrap();
     let sampling = serde_json::from_value(sampling).unwrap();
-    let answer = chat::answer(app, 0, messages, sampling, channel).unwrap();
+    let answer = chat::answer(
+        app,
+        0,
+        messages,
+        sampling,
+        channel,
+        Channel::new(|_| Ok(())),
+    )
+    .unwrap();
     let answer = serde_json::to_value(answer).unwrap();
     let pieces = pieces.try_iter().map(|it| it.as_str().unwrap().to_owned());
     let streamed: String = pieces.collect();

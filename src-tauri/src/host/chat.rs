@@ -12,9 +12,10 @@ use models::{
     data::row::{Message, Role},
     device::{Checked, Choice, DeviceKind, FoundDevice, RequestedDevice},
     figures,
+    tasks::probe::live::LiveProbe,
 };
 
-use super::{Host, hub};
+use super::{Host, hub, probe::absolute};
 use crate::{
     jobs::engine::Engine,
     store::{
@@ -24,7 +25,7 @@ use crate::{
         yaml::{expected_in_words, parse_scalar},
     },
     wire::{
-        chat::{ChatSettings, Prompt, Said},
+        chat::{ChatSettings, Prompt, Said, ScoredToken},
         engine::{Ask, Reply},
         error::{AppError, Code, Result},
     },
@@ -38,6 +39,15 @@ pub(crate) struct OpenModel {
     warnings: Vec<String>,
     /// Where it stands who computes on its device.
     in_use: PathBuf,
+}
+
+/// What is heard while an answer is written.
+pub(crate) enum Heard<'a> {
+    /// A piece of it, as soon as it is certain.
+    Piece(&'a str),
+    /// Tokens that were read, those of the answer with their text, as probes score them. The last tokens may not come: nobody reads
+    /// what ends an answer.
+    Scored(Vec<ScoredToken>),
 }
 
 /// Where a model is opened.
@@ -59,6 +69,8 @@ pub(crate) struct Conversation {
     messages: Vec<Message>,
     /// What a model that continues text has read and written so far.
     text: String,
+    /// The probes that score each token.
+    probes: Vec<LiveProbe>,
 }
 
 impl Host {
@@ -194,12 +206,29 @@ impl OpenModel {
         self.context
     }
 
-    /// Answers or continues. `show` gets each piece as soon as it is certain; `stop` ends the answer where it is.
+    /// Has probes of these folders score each token from now on, or without folders nobody. Those of another model only with `force`.
+    /// Returns them in the order of their scores, and what a person should know of them.
+    pub(crate) fn watch(
+        &mut self,
+        folders: Vec<PathBuf>,
+        force: bool,
+    ) -> Result<(Vec<LiveProbe>, Vec<String>)> {
+        let probes = folders.into_iter().map(absolute).collect::<Result<_>>()?;
+        let mut hear = |reply| match reply {
+            Reply::Watching { probes, warnings } => Some((probes, warnings)),
+            _ => None,
+        };
+        let ask = Ask::Watch { probes, force };
+        let watching = self.engine.ask_for(&ask, &mut hear, &|| false)?;
+        watching.ok_or_else(|| AppError::failed("the engine said nothing of the probes"))
+    }
+
+    /// Answers or continues. `show` hears what is written; `stop` ends the answer where it is.
     pub(crate) fn answer(
         &mut self,
         prompt: Prompt,
         settings: &ChatSettings,
-        show: &mut dyn FnMut(&str),
+        show: &mut dyn FnMut(Heard),
         stop: &dyn Fn() -> bool,
     ) -> Result<Said> {
         let ask = Ask::Answer {
@@ -207,9 +236,19 @@ impl OpenModel {
             settings: settings.clone(),
         };
         let _in_use = InUse::begin(&self.in_use, Work::Answer);
+        // What was written since the last token that was scored: the text of the next one.
+        let mut written = String::new();
         let mut hear = |reply| match reply {
             Reply::Wrote { piece } => {
-                show(&piece);
+                show(Heard::Piece(&piece));
+                written += &piece;
+                None
+            }
+            Reply::Scored { mut scored } => {
+                for token in scored.iter_mut().filter(|it| it.is_answer) {
+                    token.text = std::mem::take(&mut written);
+                }
+                show(Heard::Scored(scored));
                 None
             }
             Reply::Answered { said } => Some(said),
@@ -252,12 +291,25 @@ impl Conversation {
             settings: ChatSettings::default(),
             messages: Vec::new(),
             text: String::new(),
+            probes: Vec::new(),
         }
     }
 
     /// The model.
     pub(crate) fn model(&self) -> &OpenModel {
         &self.model
+    }
+
+    /// Has probes of these folders score each token from now on. Returns what a person should know of them.
+    pub(crate) fn watch(&mut self, folders: Vec<PathBuf>, force: bool) -> Result<Vec<String>> {
+        let (probes, warnings) = self.model.watch(folders, force)?;
+        self.probes = probes;
+        Ok(warnings)
+    }
+
+    /// The probes that score each token, in the order of their scores.
+    pub(crate) fn probes(&self) -> &[LiveProbe] {
+        &self.probes
     }
 
     /// How answers are written.
@@ -292,7 +344,7 @@ impl Conversation {
     pub(crate) fn say(
         &mut self,
         text: &str,
-        show: &mut dyn FnMut(&str),
+        show: &mut dyn FnMut(Heard),
         stop: &dyn Fn() -> bool,
     ) -> Result<Said> {
         if !self.model.answers {

@@ -1,16 +1,35 @@
-//! Hidden states that are captured in an engine.
+//! Hidden states that are captured and probes that are applied, in an engine; and which model probes belong to.
 
-use std::path::PathBuf;
-
-use models::{
-    device::RequestedDevice,
-    tasks::probe::capture::{CapturePlan, CaptureProgress, CaptureRequest},
+use std::{
+    fs,
+    path::{Path, PathBuf},
 };
 
+use models::{
+    checkpoint::adapter::ADAPTER_CONFIG,
+    device::RequestedDevice,
+    tasks::probe::{
+        apply::{Applied, ApplyPlan, ApplyRequest},
+        capture::{CapturePlan, CaptureProgress, CaptureRequest},
+        folder::AboutProbes,
+        states::About,
+        states_identity::identities,
+    },
+};
+
+#[cfg(feature = "gui")]
+use models::tasks::probe::folder::PROBES;
+
 use super::{Host, chat::refuse_what_does_not_fit, hub};
+#[cfg(feature = "gui")]
+use crate::store::runs::Run;
 use crate::{
-    jobs::engine::Engine,
-    store::in_use::{InUse, Work},
+    jobs::engine::{Control, Engine},
+    store::{
+        self,
+        in_use::{InUse, Work},
+        runs,
+    },
     wire::{
         engine::{Ask, Reply},
         error::{AppError, Result},
@@ -39,6 +58,28 @@ pub(crate) enum CaptureNews {
     Progress(CaptureProgress),
 }
 
+/// Probes that are to be applied to texts.
+pub(crate) struct ApplyOrder {
+    /// The folder of the probes.
+    pub(crate) probes: PathBuf,
+    /// To what, and which of them.
+    pub(crate) request: ApplyRequest,
+    /// The model, as a person names it. Without it, the one that the probes belong to.
+    pub(crate) model: Option<String>,
+    /// Where it computes.
+    pub(crate) device: Option<RequestedDevice>,
+    /// Whether they are applied also to another model, and to one that does not fit into memory.
+    pub(crate) force: bool,
+}
+
+/// What is heard of probes that are applied.
+pub(crate) enum ApplyNews {
+    /// What is applied to what, and what a person should know of it.
+    Planned(Box<ApplyPlan>, Vec<String>),
+    /// What they say of some more texts.
+    Applied(Vec<Applied>),
+}
+
 impl Host {
     /// Captures hidden states of a model over labelled text. `show` hears the plan before anything starts, then how far it is;
     /// `stop` ends it, and the same order continues. Returns whether all states are there.
@@ -54,10 +95,6 @@ impl Host {
         if let Some(needed) = hub::talk_bytes_in(&folder, &choice).filter(|_| !order.force) {
             refuse_what_does_not_fit(needed, engine.devices(), place.used)?;
         }
-        // An engine has its own working folder only by chance.
-        let absolute = |path: PathBuf| {
-            std::path::absolute(&path).map_err(AppError::file("find the folder", &path))
-        };
         let only_planned = order.states.is_none();
         let ask = Ask::Capture {
             folder: absolute(folder)?,
@@ -82,4 +119,113 @@ impl Host {
         let ended = engine.ask_for(&ask, &mut hear, stop)?;
         ended.ok_or_else(|| AppError::failed("the engine ended without a word"))
     }
+
+    /// Applies probes to texts. `show` hears what is applied to what, then what they say; `stop` ends it.
+    pub(crate) fn apply_probes(
+        &self,
+        order: ApplyOrder,
+        show: &mut dyn FnMut(ApplyNews),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let folder = match &order.model {
+            Some(name) => self.model_folder(name)?,
+            None => self.model_of_probes(&order.probes)?,
+        };
+        let (place, choice, checked) = self.place_to_open(order.device)?;
+        let mut engine = Engine::start(place.kind, None)?;
+        if let Some(needed) = hub::talk_bytes_in(&folder, &choice).filter(|_| !order.force) {
+            refuse_what_does_not_fit(needed, engine.devices(), place.used)?;
+        }
+        let ask = Ask::ApplyProbes {
+            folder: absolute(folder)?,
+            device: place.device,
+            checked,
+            probes: absolute(order.probes)?,
+            request: Box::new(order.request),
+            force: order.force,
+        };
+        let _in_use = InUse::begin(&place.in_use, Work::Answer);
+        let mut hear = |reply| match reply {
+            Reply::ApplyPlanned { plan, warnings } => show(ApplyNews::Planned(plan, warnings)),
+            Reply::Applied { texts } => show(ApplyNews::Applied(texts)),
+            _ => {}
+        };
+        engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()))
+    }
+
+    /// Folders of probes for a model, with the runs that they are of. Whether they are of these very weights is told when they are used.
+    #[cfg(feature = "gui")]
+    pub(crate) fn probes_for(&self, name: &str) -> Result<Vec<(Run, PathBuf, AboutProbes)>> {
+        let folder = self.model_folder(name)?;
+        let runs = runs::list(&self.paths).into_iter().rev();
+        let found = runs.filter_map(|run| {
+            let probes = probes_in(&run).pop()?;
+            let about = AboutProbes::read(&probes).ok()?;
+            may_be_model_of(&about.states, &folder).then_some((run, probes, about))
+        });
+        Ok(found.collect())
+    }
+
+    /// The folder of the model that probes belong to, told by its weights: among the models here and the checkpoints of runs.
+    pub(crate) fn model_of_probes(&self, probes: &Path) -> Result<PathBuf> {
+        let about = AboutProbes::read(probes)?.states;
+        let models = store::models::list(&self.paths, &self.settings()).into_iter();
+        let runs = runs::list(&self.paths).into_iter().rev();
+        let saved = runs.flat_map(|run| {
+            let names = run.checkpoint_names().into_iter().rev();
+            names.map(move |name| run.checkpoints().join(name))
+        });
+        let mut folders = models.map(|it| it.path).chain(saved);
+        let found = folders.find(|folder| is_model_of(&about, folder));
+        found.ok_or_else(|| {
+            let it = about.adapter.as_ref().unwrap_or(&about.model);
+            let revision = it.revision.as_ref().map_or(String::new(), |it| format!(" at revision {it}"));
+            AppError::invalid(format!(
+                "the probes belong to the model `{}`{revision}, and no model or run here has its weights",
+                it.name
+            ))
+            .with_hint("name its folder with `--model`")
+        })
+    }
+}
+
+/// Folders of probes in that of a run, the newest last: in it, in what it saved, and in the folders beside.
+#[cfg(feature = "gui")]
+fn probes_in(run: &Run) -> Vec<PathBuf> {
+    let saved = run.checkpoint_names().into_iter();
+    let saved = saved.map(|name| run.checkpoints().join(name));
+    let beside = store::folders(&run.folder).into_iter();
+    let all = [run.folder.clone()].into_iter().chain(beside).chain(saved);
+    all.filter(|it| it.join(PROBES).is_file()).collect()
+}
+
+/// Whether a folder has the weights that states are of. Only where files are as long are they read.
+fn is_model_of(about: &About, folder: &Path) -> bool {
+    may_be_model_of(about, folder)
+        && identities(folder).is_ok_and(|(model, adapter)| {
+            let same_adapter = match (&about.adapter, &adapter) {
+                (Some(expected), Some(found)) => expected.is_same(found),
+                (expected, found) => expected.is_none() && found.is_none(),
+            };
+            same_adapter && about.model.is_same(&model)
+        })
+}
+
+/// Whether a folder has files as long as those of the weights that states are of.
+fn may_be_model_of(about: &About, folder: &Path) -> bool {
+    let is_adapter = folder.join(ADAPTER_CONFIG).exists();
+    let expected = match is_adapter {
+        true => about.adapter.as_ref(),
+        false => Some(&about.model).filter(|_| about.adapter.is_none()),
+    };
+    let length = |name: &str| fs::metadata(folder.join(name)).map(|it| it.len()).ok();
+    expected.is_some_and(|it| {
+        let mut files = it.weights.iter();
+        !it.weights.is_empty() && files.all(|file| length(&file.name) == Some(file.bytes))
+    })
+}
+
+/// An engine has its own working folder only by chance.
+pub(super) fn absolute(path: PathBuf) -> Result<PathBuf> {
+    std::path::absolute(&path).map_err(AppError::file("find the folder", &path))
 }

@@ -1,9 +1,13 @@
 //! A conversation with a model, inside an engine.
 
-use std::{ops::ControlFlow, path::Path};
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
+use super::probe;
 use crate::wire::{
-    chat::{ChatSettings, Prompt, Said},
+    chat::{ChatSettings, Prompt, Said, ScoredToken},
     error::{AppError, Result},
 };
 use models::{
@@ -14,7 +18,13 @@ use models::{
         dtype::{self, DeviceClass, choose_dtype},
     },
     generate::Generator,
-    tasks::language::model::LanguageModel,
+    tasks::{
+        language::model::LanguageModel,
+        probe::{
+            live::{Live, LiveProbe, TokenScores},
+            states_identity::identities,
+        },
+    },
 };
 
 /// A model that is talked to. It remembers no conversation, only what it has read of the last one.
@@ -23,6 +33,10 @@ pub(crate) struct Chat {
     generator: Generator,
     /// What a person should know about where it computes.
     warnings: Vec<String>,
+    folder: PathBuf,
+    dtypes: LoadDtypes,
+    /// Which model it is, once that was asked: all weights are read for it.
+    identity: Option<probe::Identity>,
 }
 
 impl Chat {
@@ -33,6 +47,9 @@ impl Chat {
             generator: Generator::new(model.network.clone()).avoiding(checked.composed.clone()),
             model,
             warnings: device.warnings.clone(),
+            folder: folder.to_owned(),
+            dtypes: load_dtypes(device, checked)?,
+            identity: None,
         })
     }
 
@@ -49,6 +66,43 @@ impl Chat {
     /// The longest text it reads, in tokens.
     pub(crate) fn context(&self) -> usize {
         self.model.network.context()
+    }
+
+    /// Has probes score each token from now on, or without folders nobody. `tell` gets the tokens with their scores; the text of those
+    /// of an answer is left out, since `show` has had it. Returns the probes and what a person should know of them.
+    pub(crate) fn watch(
+        &mut self,
+        folders: &[PathBuf],
+        force: bool,
+        mut tell: impl FnMut(Vec<ScoredToken>) + 'static,
+    ) -> Result<(Vec<LiveProbe>, Vec<String>)> {
+        self.generator.watch(None);
+        if folders.is_empty() {
+            return Ok(Default::default());
+        }
+        let identity = match self.identity.take() {
+            Some(known) => known,
+            None => identities(&self.folder)?,
+        };
+        let identity = self.identity.insert(identity);
+        let (probes, warnings) = probe::open(folders, identity, self.dtypes, force)?;
+        let tokenizer = self.model.tokenizer.clone();
+        let scored = move |it: TokenScores| {
+            let text = match it.is_answer {
+                true => String::new(),
+                false => tokenizer.decode(&[it.token], true).unwrap_or_default(),
+            };
+            ScoredToken {
+                text,
+                is_answer: it.is_answer,
+                scores: it.scores,
+            }
+        };
+        let tell = move |tokens: Vec<TokenScores>| tell(tokens.into_iter().map(&scored).collect());
+        let live = Live::new(&self.model, &probes, Box::new(tell))?;
+        let watched = live.probes().to_vec();
+        self.generator.watch(Some(Box::new(live)));
+        Ok((watched, warnings))
     }
 
     /// Answers or continues. `show` gets each piece as soon as it is certain, and can break to stop at once.

@@ -20,7 +20,11 @@ use std::{
 
 use models::{
     device::{self, Checked},
-    tasks::{probe::capture::Capture, puzzle::solve::Solver, starter},
+    tasks::{
+        probe::{capture::Capture, states_identity::identities},
+        puzzle::solve::Solver,
+        starter,
+    },
 };
 
 use super::{
@@ -182,32 +186,14 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             }
             Ok(())
         }
-        Ask::OpenChat { .. } | Ask::Answer { .. } => talk(ask, open, wishes),
+        Ask::OpenChat { .. } | Ask::Watch { .. } | Ask::Answer { .. } => talk(ask, open, wishes),
         Ask::OpenSolver { .. }
         | Ask::ReadPuzzle { .. }
         | Ask::Solve { .. }
         | Ask::CountSolved { .. } => solve(ask, open, wishes),
-        Ask::Capture {
-            folder,
-            device,
-            checked,
-            request,
-            states,
-        } => {
+        Ask::Capture { .. } | Ask::ApplyProbes { .. } => {
             *open = None;
-            let device = choose(device, false)?;
-            let model = chat::open_model(&folder, &device, &checked)?;
-            let dtypes = chat::load_dtypes(&device, &checked)?;
-            let capture = Capture::plan(&model, dtypes, &folder, &request, probe::WRITTEN_BY)?;
-            let mut tell = |reply| send(&reply);
-            let flow = || wishes.flow();
-            probe::capture(
-                &capture,
-                &device.warnings,
-                states.as_deref(),
-                &mut tell,
-                &flow,
-            )
+            read_states(ask, wishes)
         }
         Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::Bench { .. } => {
             *open = None;
@@ -249,10 +235,13 @@ fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             });
             *open = Some(Open::Chat(chat.into()));
         }
+        Ask::Watch { probes, force } => {
+            let tell = |scored| send(&Reply::Scored { scored });
+            let (probes, warnings) = talking(open)?.watch(&probes, force, tell)?;
+            send(&Reply::Watching { probes, warnings });
+        }
         Ask::Answer { prompt, settings } => {
-            let Some(Open::Chat(chat)) = open else {
-                return Err(AppError::failed("no model is open to be talked to"));
-            };
+            let chat = talking(open)?;
             let mut show = |piece: &str| {
                 if !piece.is_empty() {
                     send(&Reply::Wrote {
@@ -267,6 +256,62 @@ fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// The model that is open to be talked to.
+fn talking(open: &mut Option<Open>) -> Result<&mut Chat> {
+    match open {
+        Some(Open::Chat(chat)) => Ok(chat),
+        _ => Err(AppError::failed("no model is open to be talked to")),
+    }
+}
+
+/// Does what is asked of the hidden states of a model.
+fn read_states(ask: Ask, wishes: &Wishes) -> Result<()> {
+    let mut tell = |reply| send(&reply);
+    let flow = || wishes.flow();
+    match ask {
+        Ask::Capture {
+            folder,
+            device,
+            checked,
+            request,
+            states,
+        } => {
+            let device = choose(device, false)?;
+            let model = chat::open_model(&folder, &device, &checked)?;
+            let dtypes = chat::load_dtypes(&device, &checked)?;
+            let capture = Capture::plan(&model, dtypes, &folder, &request, probe::WRITTEN_BY)?;
+            probe::capture(
+                &capture,
+                &device.warnings,
+                states.as_deref(),
+                &mut tell,
+                &flow,
+            )
+        }
+        Ask::ApplyProbes {
+            folder,
+            device,
+            checked,
+            probes,
+            request,
+            force,
+        } => {
+            let device = choose(device, false)?;
+            let dtypes = chat::load_dtypes(&device, &checked)?;
+            // Refused before anything long begins.
+            let (probes, more) = probe::open(&[probes], &identities(&folder)?, dtypes, force)?;
+            let model = chat::open_model(&folder, &device, &checked)?;
+            let warnings = [device.warnings, more].concat();
+            for probes in &probes {
+                let warnings = warnings.clone();
+                probe::apply(&model, probes, &request, warnings, &mut tell, &flow)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Does what is asked of a model that solves puzzles.

@@ -81,7 +81,7 @@ pub(crate) fn write_private_file(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The folders in a folder, in order. A folder that can't be read has none.
-fn folders(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn folders(path: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = entries
         .map(|entry| entry.path())

@@ -49,6 +49,19 @@ pub(crate) struct Said {
     pub(crate) forgotten_turns: usize,
 }
 
+/// A token with what probes say of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "gui", derive(specta::Type))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ScoredToken {
+    /// What it adds to the text: nothing while it is only a part of a letter.
+    pub(crate) text: String,
+    /// Whether the model wrote it.
+    pub(crate) is_answer: bool,
+    /// The scores in the order of the probes; none where one says nothing of it.
+    pub(crate) scores: Vec<Option<f32>>,
+}
+
 impl Default for ChatSettings {
     fn default() -> Self {
         let sampling = SamplingSettings::default();

@@ -13,7 +13,11 @@ use models::{
     device::{Checked, FoundDevice, RequestedDevice},
     tasks::{
         AnyPlan,
-        probe::capture::{CapturePlan, CaptureProgress, CaptureRequest},
+        probe::{
+            apply::{Applied, ApplyPlan, ApplyRequest},
+            capture::{CapturePlan, CaptureProgress, CaptureRequest},
+            live::LiveProbe,
+        },
         puzzle::{
             board::Board,
             question::{Held, Question},
@@ -26,7 +30,7 @@ use models::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    chat::{ChatSettings, Prompt, Said},
+    chat::{ChatSettings, Prompt, Said, ScoredToken},
     error::AppError,
 };
 
@@ -85,6 +89,25 @@ pub(crate) enum Ask {
         request: Box<CaptureRequest>,
         /// Where the states go. Without it, the capture is only planned.
         states: Option<PathBuf>,
+    },
+    /// Apply probes to texts.
+    ApplyProbes {
+        /// The model.
+        folder: PathBuf,
+        device: RequestedDevice,
+        /// What is known of the device.
+        checked: Checked,
+        /// The folder of the probes.
+        probes: PathBuf,
+        request: Box<ApplyRequest>,
+        /// Also when they were learned from another model.
+        force: bool,
+    },
+    /// Score each token with probes of these folders while the open model reads and writes. Without folders, not any more.
+    Watch {
+        probes: Vec<PathBuf>,
+        /// Also when they were learned from another model.
+        force: bool,
     },
     /// Try what a group of the device check tries, from this case on.
     Check {
@@ -191,6 +214,20 @@ pub(crate) enum Reply {
     Captured { progress: CaptureProgress },
     /// The capture has ended, with all states or with those up to where it was stopped.
     CaptureEnded { complete: bool },
+    /// What is applied to what, said before it starts.
+    ApplyPlanned {
+        plan: Box<ApplyPlan>,
+        warnings: Vec<String>,
+    },
+    /// Probes were applied to some more texts.
+    Applied { texts: Vec<Applied> },
+    /// Which probes score tokens from now on, in the order of their scores.
+    Watching {
+        probes: Vec<LiveProbe>,
+        warnings: Vec<String>,
+    },
+    /// Tokens were read. Those of an answer come one by one, each after its piece.
+    Scored { scored: Vec<ScoredToken> },
     /// So many questions are answered.
     Examined { count: usize },
     /// All of them are.

@@ -170,8 +170,11 @@ export const commands = {
 	openChat: (place: number, name: string, force: boolean) => typedError<ChatView, AppError>(__TAURI_INVOKE("open_chat", { place, name, force })),
 	/**  Closes the model at a place, which gives its memory back. */
 	closeChat: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("close_chat", { place })),
-	/**  Answers a conversation, or continues a text. `pieces` gets the answer as it is written. */
-	answer: (place: number, messages: Message[], sampling: ChatSettings, pieces: Channel<string>) => typedError<AnswerView, AppError>(__TAURI_INVOKE("answer", { place, messages, sampling, pieces })),
+	/**
+	 *  Answers a conversation, or continues a text. `pieces` gets the answer as it is written, `scored` the tokens as probes score them,
+	 *  where some do.
+	 */
+	answer: (place: number, messages: Message[], sampling: ChatSettings, pieces: Channel<string>, scored: Channel<ScoredToken[]>) => typedError<AnswerView, AppError>(__TAURI_INVOKE("answer", { place, messages, sampling, pieces, scored })),
 	/**  Ends the answer that is being written at a place. */
 	stopAnswer: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("stop_answer", { place })),
 	/**  The conversations that have these words in them, the newest first. Without words, all. */
@@ -184,6 +187,15 @@ export const commands = {
 	deleteConversation: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("delete_conversation", { id })),
 	/**  Writes a conversation as Markdown, to be read elsewhere. */
 	exportConversation: (id: string, path: string) => typedError<null, AppError>(__TAURI_INVOKE("export_conversation", { id, path })),
+	/**  The probes of runs that belong to a model. */
+	probesFor: (name: string) => typedError<ProbesView[], AppError>(__TAURI_INVOKE("probes_for", { name })),
+	/**  The probes in a folder. */
+	probesInFolder: (folder: string) => typedError<ProbesView, AppError>(__TAURI_INVOKE("probes_in_folder", { folder })),
+	/**
+	 *  Has probes of these folders score each token of the model at a place from now on, or without folders nobody. Those of another model
+	 *  only with `force`.
+	 */
+	watchProbes: (place: number, folders: string[], force: boolean) => typedError<WatchView, AppError>(__TAURI_INVOKE("watch_probes", { place, folders, force })),
 	/**  Some puzzles of files, with so many other looks of the first of them. Nothing where the files hold something else. */
 	puzzles: (files: string[], heldOut: boolean, from: number, count: number, looks: number) => typedError<PuzzlesView | null, AppError>(__TAURI_INVOKE("puzzles", { files, heldOut, from, count, looks })),
 	/**  Makes a set of Sudoku and adds it as data. `progress` gets how many there are. Nothing when it was stopped. */
@@ -1009,6 +1021,20 @@ export type Limit = {
 	why: string,
 };
 
+/**  A probe that is asked of each token. */
+export type LiveProbeView = {
+	/**  What it looks for. */
+	label: string,
+	/**  Where it reads. */
+	site: string,
+	/**  Scores from here on are called active. */
+	threshold: number,
+	/**  What a score is multiplied by and what is added, to make a probability of it: where that was fitted. */
+	scale: ScaleView | null,
+	/**  Whether it reads what follows a text, which is then read after each token, and not the token itself. */
+	readsSuffix: boolean,
+};
+
 /**  A marked cell of a grid. */
 export type Mark = {
 	/**  From the top, from 0. */
@@ -1173,6 +1199,16 @@ export type PlanView = {
 	estimate: EstimateView | null,
 	/**  Whether it fits, where that is known. */
 	fit: RunFitView | null,
+};
+
+/**  Probes that can be asked of what a model writes. */
+export type ProbesView = {
+	/**  Their folder. */
+	folder: string,
+	/**  The run that they are of. */
+	name: string,
+	/**  What they look for. */
+	labels: string[],
 };
 
 /**  A puzzle. */
@@ -1388,6 +1424,22 @@ export type RunView = {
 	saved: boolean,
 	/**  What of its files is damaged, each in a sentence. */
 	damage: string[],
+};
+
+/**  Scores to probabilities: 1 / (1 + e^-(scale · score + shift)). */
+export type ScaleView = {
+	scale: number,
+	shift: number,
+};
+
+/**  A token with what probes say of it. */
+export type ScoredToken = {
+	/**  What it adds to the text: nothing while it is only a part of a letter. */
+	text: string,
+	/**  Whether the model wrote it. */
+	isAnswer: boolean,
+	/**  The scores in the order of the probes; none where one says nothing of it. */
+	scores: (number | null)[],
 };
 
 /**  What is looked for. An empty text is not looked at. */
@@ -1639,6 +1691,14 @@ export type WantedView = {
 	/**  Of data: its part. Empty means all. */
 	config: string,
 	split: string,
+};
+
+/**  The probes that are asked of each token from now on. */
+export type WatchView = {
+	/**  In the order of their scores. */
+	probes: LiveProbeView[],
+	/**  What a person should know of them. */
+	warnings: string[],
 };
 
 /**  The way of an answer, in steps from the start to the goal. */

@@ -2,7 +2,7 @@
 
 import { Channel } from "@tauri-apps/api/core";
 import { quoted } from "../lib/words";
-import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type CountProgressView, type DataRequestView, type Message, type News, type Pick, type RepositoryKind, type RunNews, type ThinkingView } from "./bindings";
+import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type CountProgressView, type DataRequestView, type Message, type News, type Pick, type RepositoryKind, type RunNews, type ScoredToken, type ThinkingView } from "./bindings";
 
 export type * from "./bindings";
 export type {
@@ -100,7 +100,8 @@ export const api = {
   buildSudoku: (size: number, train: number, heldOut: number, seed: number, hear: (made: number) => void) => plain.buildSudoku(size, train, heldOut, seed, channel(hear)),
   solve: (puzzle: string, part: number, steps: number, votes: number, hear: (thinking: ThinkingView) => void) => plain.solve(puzzle, part, steps, votes, channel(hear)),
   countSolved: (steps: number[], hear: (count: number) => void) => plain.countSolved(steps, channel(hear)),
-  answer: (place: number, messages: Message[], sampling: ChatSettings, hear: (piece: string) => void) => plain.answer(place, messages, sampling, channel(hear)),
+  answer: (place: number, messages: Message[], sampling: ChatSettings, hear: (piece: string) => void, scored: (tokens: ScoredToken[]) => void) =>
+    plain.answer(place, messages, sampling, channel(hear), channel(scored)),
   savePicture: (path: string, bytes: Uint8Array) => plain.savePicture(path, [...bytes]),
   pick: (what: Pick, name: string | null = null) => plain.pick(what, name),
   hubRepository: (kind: RepositoryKind, id: string, revision = "") => plain.hubRepository(kind, id, revision),

@@ -1,6 +1,15 @@
 //! Talking to a model.
 
-use models::generate::Ended;
+use std::path::Path;
+
+use models::{
+    checkpoint::save::name_of,
+    generate::Ended,
+    tasks::probe::{
+        folder::AboutProbes,
+        live::{LiveProbe, Way},
+    },
+};
 use serde::Serialize;
 use specta::Type;
 use specta_typescript::Number;
@@ -45,6 +54,55 @@ pub(crate) struct AnswerView {
     cut: Option<String>,
 }
 
+/// Probes that can be asked of what a model writes.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProbesView {
+    /// Their folder.
+    folder: String,
+    /// The run that they are of.
+    name: String,
+    /// What they look for.
+    labels: Vec<String>,
+}
+
+/// The probes that are asked of each token from now on.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WatchView {
+    /// In the order of their scores.
+    pub(crate) probes: Vec<LiveProbeView>,
+    /// What a person should know of them.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A probe that is asked of each token.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LiveProbeView {
+    /// What it looks for.
+    label: String,
+    /// Where it reads.
+    site: String,
+    /// Scores from here on are called active.
+    #[specta(type = Number)]
+    threshold: f64,
+    /// What a score is multiplied by and what is added, to make a probability of it: where that was fitted.
+    scale: Option<ScaleView>,
+    /// Whether it reads what follows a text, which is then read after each token, and not the token itself.
+    reads_suffix: bool,
+}
+
+/// Scores to probabilities: 1 / (1 + e^-(scale · score + shift)).
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ScaleView {
+    #[specta(type = Number)]
+    scale: f64,
+    #[specta(type = Number)]
+    shift: f64,
+}
+
 /// A conversation in the list.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
@@ -55,6 +113,33 @@ pub(crate) struct ConversationView {
     turns: usize,
     /// When it was last saved, in UTC.
     changed: String,
+}
+
+impl ProbesView {
+    /// Of a folder, and the run with this id if it is of one.
+    pub(crate) fn new(folder: &Path, run: Option<&str>, about: &AboutProbes) -> Self {
+        let chosen = about.probes.iter().filter(|it| it.is_chosen);
+        Self {
+            folder: folder.display().to_string(),
+            name: run.map_or_else(|| name_of(folder), str::to_owned),
+            labels: chosen.map(|it| it.label.clone()).collect(),
+        }
+    }
+}
+
+impl From<&LiveProbe> for LiveProbeView {
+    fn from(probe: &LiveProbe) -> Self {
+        Self {
+            label: probe.label.clone(),
+            site: probe.site.to_string(),
+            threshold: f64::from(probe.threshold),
+            scale: probe.scale.map(|it| ScaleView {
+                scale: it.scale,
+                shift: it.shift,
+            }),
+            reads_suffix: probe.way == Way::Suffix,
+        }
+    }
 }
 
 impl From<Said> for AnswerView {
