@@ -32,6 +32,11 @@ const steps = {
   click: (page, name) => page.getByRole("button", { name: new RegExp(name) }).first().click(),
   inRow: (page, [row, name]) => page.getByRole("row", { name: new RegExp(row) }).getByRole("button", { name: new RegExp(name) }).first().click(),
   choose: (page, name) => page.getByRole("radio", { name }).check({ force: true }),
+  tick: (page, name) => page.getByRole("checkbox", { name: new RegExp(name) }).check(),
+  say: async (page, words) => {
+    await page.getByRole("textbox", { name: "Message" }).fill(words);
+    await page.keyboard.press("Enter");
+  },
   fill: (page, words) => page.getByRole("searchbox").first().fill(words),
   press: (page, keys) => page.keyboard.press(keys),
   hear: (page, news) => page.evaluate((news) => window.annealFake.news(news), news),

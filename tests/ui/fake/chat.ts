@@ -1,6 +1,6 @@
 // Conversations, and models that answer them in Markdown.
 
-import type { Conversation } from "../../../ui/src/api";
+import type { Conversation, LiveProbeView, ProbesView } from "../../../ui/src/api";
 import kept from "./answers/conversations.json";
 import { HOME, now, recorded, refuse, type Some, Things, wait } from "./scene";
 
@@ -11,6 +11,17 @@ const MARKDOWN = ANSWERS.find(({ answer }) => answer.includes("```"))?.answer ??
 const PLAIN = ANSWERS.find(({ beside }) => beside !== null)?.beside ?? "";
 /** Models that were made to continue text. */
 const CONTINUES = /shakespeare|starter|first-model|Base$/;
+
+/** Probes of a run of every model, and what each is watched with. */
+const PROBES: ProbesView = {
+  folder: `${HOME}/runs/2026-11-21-cognitive-actions-77c1/probes`,
+  name: "2026-11-21-cognitive-actions-77c1",
+  labels: ["noticing", "reframing", "planning", "evaluation", "self-questioning", "comparing"],
+};
+let watched: LiveProbeView[] = [];
+
+/** A score that rises and falls along a text, otherwise for each probe. */
+const scoreAt = (at: number, probe: number) => 2.4 * Math.sin(at / (5 + probe) + probe) - 0.6 * probe + 0.3 * Math.sin(at * 2.3);
 
 const isOpen = [false, false];
 const isStopped = [false, false];
@@ -34,7 +45,18 @@ export const chatAnswers = {
     isOpen[place] = false;
   },
 
-  answer: async (place, messages, sampling, pieces) => {
+  probesFor: () => [PROBES],
+  probesInFolder: (folder) => ({ ...PROBES, folder, name: folder.split("/").at(-1) ?? folder }),
+
+  watchProbes: (_place, folders, force) => {
+    const isOther = folders.some((folder) => folder !== PROBES.folder);
+    if (isOther && !force) refuse("the probes were learned from other states, and what they say of these means nothing; what differs: the model (gemma-3-4b-it and SmolLM2)", "open the model that they were learned from", null, "needs_force");
+    const labels = folders.length > 0 ? PROBES.labels : [];
+    watched = labels.map((label, at) => ({ label, site: `block.${14 + at}`, threshold: 0.4, scale: at === 0 ? { scale: 1.2, shift: -0.3 } : null, readsSuffix: false }));
+    return { probes: watched, warnings: isOther ? ["These probes were learned from another model: don’t believe their scores"] : [] };
+  },
+
+  answer: async (place, messages, sampling, pieces, scored) => {
     if (!isOpen[place]) refuse("no model is open", "choose one first");
     if (messages.at(-1)?.content.includes("fail")) refuse("out of memory: the answer needs 2.1 GB and 0.9 GB are free", "close the model beside it, or begin a new conversation");
     isStopped[place] = false;
@@ -45,6 +67,7 @@ export const chatAnswers = {
       if (isStopped[place]) break;
       written.push(word);
       pieces.onmessage(word);
+      if (place === 0 && watched.length > 0) scored.onmessage([{ text: word, isAnswer: true, scores: watched.map((_, probe) => scoreAt(written.length, probe)) }]);
     }
     const cut = isStopped[place] ? "stopped" : written.length < whole.length ? "max tokens reached" : null;
     return { text: written.join(""), tokens: written.length, tokensPerSecond: 61.2, firstSeconds: 0.14, contextUsed: 90 + written.length, forgottenTurns: messages.length > 9 ? 1 : 0, cut };

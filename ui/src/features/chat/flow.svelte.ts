@@ -2,6 +2,7 @@
 
 import type { AnswerView, Turn as KeptTurn } from "../../api";
 import { edited, keptTurns, partsOf, textOf, withoutLast, type Part } from "./flow";
+import type { Scored } from "../probe/live";
 import type { Keeper } from "./kept.svelte";
 import type { Pair, Request } from "./pair.svelte";
 import { BASE, MAIN } from "./turns";
@@ -12,6 +13,8 @@ export class Flow {
   end = $state.raw<AnswerView>();
   besideEnd = $state.raw<AnswerView>();
   besideProblem = $state.raw<unknown>();
+  /** What probes said of the last continuation. */
+  scored = $state.raw<Scored>();
   readonly text = $derived(textOf(this.parts));
   said = $state("");
   #again = 0;
@@ -24,7 +27,7 @@ export class Flow {
 
   begin(turns: KeptTurn[]) {
     this.parts = partsOf(turns);
-    this.end = this.besideEnd = this.besideProblem = undefined;
+    this.end = this.besideEnd = this.besideProblem = this.scored = undefined;
     this.said = "";
     this.#again = 0;
   }
@@ -76,9 +79,12 @@ export class Flow {
       this.parts = [...before, part];
     };
     change({});
-    this.end = this.besideEnd = this.besideProblem = undefined;
+    this.end = this.besideEnd = this.besideProblem = this.scored = undefined;
     const messages = [{ role: "user" as const, content: given }];
-    const requests: Request[] = [{ place: MAIN, messages, show: (text) => change({ text }) }];
+    const requests: Request[] = [{ place: MAIN, messages, show: (text, tokens) => {
+      change({ text });
+      this.scored = this.pair.probing.scored(tokens);
+    } }];
     if (base) requests.push({ place: BASE, messages, show: (beside) => change({ beside }) });
     const [main, second] = await this.pair.ask(requests, this.#again);
     if (!main?.end) {

@@ -1,6 +1,7 @@
 // The model that is talked to, and beside it the one it came from.
 
-import { api, type AnswerView, type ChatView, type MessageView, type SamplingView } from "../../api";
+import { api, type AnswerView, type ChatView, type MessageView, type SamplingView, type ScoredToken } from "../../api";
+import { Probing } from "../probe/probing.svelte";
 import { ask, close, open } from "./asked";
 import { kept } from "./kept.svelte";
 import { BASE, MAIN, seedOf, type Place } from "./turns";
@@ -9,8 +10,8 @@ import { BASE, MAIN, seedOf, type Place } from "./turns";
 export interface Request {
   place: Place;
   messages: MessageView[];
-  /** Gets all that is written so far. */
-  show: (text: string) => void;
+  /** Gets all that is written so far, and the tokens of it that have scores. */
+  show: (text: string, tokens: ScoredToken[]) => void;
 }
 
 /** How it went: an end, or what was in the way of one. */
@@ -30,6 +31,8 @@ export class Pair {
   answering = $state(false);
   /** What was in the way of an answer. */
   problem = $state.raw<unknown>();
+  /** The probes that score what the first one writes. */
+  readonly probing = new Probing();
   /** Whether what is being written was asked to end. */
   stopped = false;
   readonly sampling: SamplingView | undefined = $derived(this.chat && { ...this.chat.sampling, ...kept.sampling });
@@ -40,6 +43,7 @@ export class Pair {
     this.chat = undefined;
     try {
       this.chat = await open(MAIN, name, force);
+      await this.probing.again(MAIN);
     } catch (problem) {
       this.gone = problem;
     }

@@ -55,7 +55,7 @@ export class Talk {
     const requests = sides.map(([side, place, model]): Request => ({
       place,
       messages: this.#messages(before, said, place, model),
-      show: (text) => this.#change(turn, side, { text }),
+      show: (text, tokens) => this.#change(turn, side, { text, scored: place === MAIN ? this.pair.probing.scored(tokens) : undefined }),
     }));
     const [main, second] = await this.pair.ask(requests, again);
     const written = [main, second].some((outcome) => outcome?.end?.text);

@@ -1,6 +1,7 @@
 // A conversation as it is shown, as a model is given it, and as it is kept.
 
 import type { AnswerView, MessageView, Turn as KeptTurn } from "../../api";
+import type { Scored } from "../probe/live";
 
 /** What one model wrote. */
 export interface Side {
@@ -10,6 +11,8 @@ export interface Side {
   /** How it went; unknown for what was kept earlier. */
   end?: AnswerView;
   problem?: unknown;
+  /** What probes said of it while it was written. */
+  scored?: Scored;
 }
 
 /** One exchange. */
