@@ -168,8 +168,8 @@ fn probes_find_their_model_and_score_texts_as_its_captured_states() {
         "{apply} --text what --text cat --threshold chosen"
     ))
     .ended(0)
-    .shows("what")
-    .shows("block.");
+    .shows("what\n  ")
+    .notes("this text lies farther out");
     app.anneal(&format!("{apply} --text what --metrics more"))
         .ended(1)
         .notes("no text has a label of the probes");

@@ -1,6 +1,6 @@
 //! Probes that score tokens while a model writes: what is written is the same, and the scores are those of the states.
 
-use std::{cell::RefCell, ops::ControlFlow, rc::Rc};
+use std::{cell::RefCell, fs, ops::ControlFlow, rc::Rc};
 
 use candle_core::DType;
 use models::{
@@ -154,5 +154,60 @@ fn probes_that_read_what_no_token_has_are_refused() {
     assert!(
         refused.to_string().contains("which no single token has"),
         "{refused}"
+    );
+}
+
+#[test]
+#[ignore = "a measurement, in an optimised build: `-- --ignored --nocapture`"]
+fn tokens_with_45_probes_and_without() {
+    let folder = model(json!({
+        "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
+        "num_key_value_heads": 3, "max_position_embeddings": 512, "vocab_size": 8192, "initializer_range": 0.02,
+    }));
+    let model = open(folder.path());
+    let work = tempfile::tempdir().unwrap();
+    let row = |row: usize| {
+        json!({"text": format!("what is {row}"), "label": format!("label {}", row % 45)})
+            .to_string()
+    };
+    let rows: Vec<String> = (0..450).map(row).collect();
+    let path = work.path().join("texts.jsonl");
+    fs::write(&path, rows.join("\n")).unwrap();
+    let mut request = request(&path, Position::Last);
+    request.prompt = PromptRequest::default();
+    request.tokens_at_once = None;
+    request.sites = (5..29).step_by(4).map(Site::Block).collect();
+    let states = captured(&model, folder.path(), &request, &work.path().join("states"));
+    let probes = learned(&states, &work.path().join("probes"));
+    assert_eq!(probes.chosen().len(), 45);
+
+    let prompt = model
+        .tokenizer
+        .encode("What is the capital of France ?", true)
+        .unwrap();
+    let seconds = |watched: bool| {
+        let mut generator = Generator::new(model.network.clone());
+        let live = watched.then(|| live(&model, std::slice::from_ref(&probes)).0);
+        generator.watch(live.map(|it| Box::new(it) as _));
+        let limits = Limits {
+            max_tokens: 64,
+            ..Limits::default()
+        };
+        let mut go_on = |_: &str| ControlFlow::Continue(());
+        let greedy = SamplingSettings::greedy();
+        let answer = generator.write(&model.tokenizer, &prompt, &greedy, &limits, &mut go_on);
+        let answer = answer.unwrap();
+        answer.seconds / answer.tokens.len() as f64
+    };
+    let mut best = [f64::MAX; 2];
+    for round in 0..24 {
+        let way = round % 2;
+        best[way] = best[way].min(seconds(way == 1));
+    }
+    println!(
+        "without {:.3} ms a token, with 45 probes {:.3} ms: {:+.2} %",
+        best[0] * 1e3,
+        best[1] * 1e3,
+        (best[1] / best[0] - 1.0) * 100.0
     );
 }

@@ -26,6 +26,7 @@ mod measuring;
 #[cfg(unix)]
 mod recording;
 mod running;
+mod scoring;
 mod solving;
 
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -65,7 +65,7 @@ pub(super) fn show(probes: &[LiveProbe], tokens: &[ScoredToken], terminal: &Term
         return;
     }
     told.sort_by(|a, b| above(b).total_cmp(&above(a)));
-    let header = ["  score of", "mean", "end", "peak", "at"];
+    let header = ["  score of", "mean", "recent", "peak", "at"];
     let mut rows = vec![header.map(|it| style(it).dim().to_string()).to_vec()];
     rows.extend(told.iter().take(SHOWN).map(|it| {
         let number = |score: f32| format!("{score:+.2}");

@@ -131,7 +131,7 @@ pub(in crate::cli) fn run(arguments: Arguments, host: &Host, terminal: &Terminal
         Some(folder) => states(folder, &arguments, &probes, &mut output, terminal)?,
         None => texts(&arguments, &mut output, host, terminal)?,
     };
-    output.end()?;
+    output.end(ended)?;
     Ok(ended)
 }
 
@@ -351,8 +351,8 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Ends the table, and writes the figures.
-    fn end(mut self) -> Result<()> {
+    /// Ends the table, and writes the figures, unless texts are missing.
+    fn end(mut self, ended: Ended) -> Result<()> {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
@@ -362,7 +362,12 @@ impl<'a> Output<'a> {
             self.terminal
                 .note(format_args!("all scores are in {}", path.display()));
         }
-        if let Some(folder) = &self.arguments.metrics {
+        if let Some(folder) = self
+            .arguments
+            .metrics
+            .as_ref()
+            .filter(|_| ended == Ended::Done)
+        {
             let (which, scored) = (&self.which, &self.scored);
             let files = label_figures::write(folder, self.probes, which, scored, self.threshold)?;
             self.terminal.note(format_args!(

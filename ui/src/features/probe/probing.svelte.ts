@@ -61,6 +61,8 @@ export class Probing {
 
   /** A model was opened anew, and nobody scores what it writes. */
   async again(place: number) {
-    if (this.folders.length > 0) await this.use(place, this.folders);
+    const { folders } = this;
+    Object.assign(this, { folders: [], probes: [], warnings: [] });
+    if (folders.length > 0) await this.use(place, folders);
   }
 }
