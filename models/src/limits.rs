@@ -117,6 +117,9 @@ limits! {
     /// `probes.safetensors`.
     PROBES = "the weights of probes", 16 << 30, "bytes",
         "those of 45 labels at each of 34 sites have 16 MB, and they are read whole";
+    /// `probes.json`.
+    PROBES_JSON = "the report of probes", 256 << 20, "bytes",
+        "that of 45 labels at 26 sites has 1 MB, and it grows with both";
     /// A vocabulary that is made from the data.
     NEW_VOCABULARY = "the vocabulary of a new tokenizer", 1 << 24, "tokens",
         "the largest in use have 262,144, and room for all of them is made before the first is found";

@@ -1,5 +1,7 @@
 //! Studies of made-up states: what is planted is found, what is noise is called noise, and choices never see the test rows.
 
+use std::fs;
+
 use models::{
     random::Random,
     tasks::probe::{
@@ -9,12 +11,13 @@ use models::{
         fitting::Solver,
         folder::{self, Probes},
         ranking::Ranking,
-        report::Report,
+        report::{Extremes, Report, Scored},
         split::{self, Part, SHARES},
         states::About,
         study::{Settings, Source, Study, study},
     },
 };
+use serde_json::Value;
 
 /// Examples without states, and states of some sites.
 struct Made {
@@ -139,6 +142,8 @@ fn a_study_says_when_the_words_do_as_well() {
     }
     let report = made.study(&quick()).report;
     assert_eq!(report.labels[0].words.as_ref().unwrap().auc.value, 1.0);
+    // Also where they do better.
+    assert!(report.labels[0].curve.iter().all(|it| it.words_do_as_well));
     let is_said = report.headline.contains("words may do as well")
         || report.headline.contains("The words know more");
     assert!(is_said, "{}", report.headline);
@@ -259,8 +264,101 @@ fn probes_that_are_saved_score_as_they_were_reported() {
         .collect();
     let again = Ranking::new(&scores).auc(&truth).unwrap();
     assert!((again - auc(&found.report)).abs() < 1e-3);
-    let all = std::fs::read_to_string(path.join(folder::PROBES)).unwrap();
+    let all = fs::read_to_string(path.join(folder::PROBES)).unwrap();
     assert!(!all.contains("word1"), "texts are private");
+}
+
+#[test]
+fn the_rows_that_say_most_are_named_without_their_texts() {
+    let made = Made::noise(900, 1, 16, 0.3, 9).plant(0, 1.5);
+    let report = made.study(&quick()).report;
+    let label = &report.labels[0];
+    let threshold = label.probe.as_ref().unwrap().threshold;
+    let Extremes {
+        strongest,
+        weakest,
+        most_wrong,
+    } = &label.extremes;
+    assert_eq!((strongest.len(), weakest.len()), (20, 20));
+    assert!(strongest.windows(2).all(|it| it[0].score >= it[1].score));
+    assert!(weakest.windows(2).all(|it| it[0].score <= it[1].score));
+    assert!(strongest[19].score > weakest[19].score);
+    let away = |it: &Scored| (it.score - threshold).abs();
+    assert!(most_wrong.windows(2).all(|it| away(&it[0]) >= away(&it[1])));
+    assert!(!most_wrong.is_empty());
+    for it in most_wrong {
+        assert_ne!(it.positive, it.score >= threshold, "{it:?}");
+    }
+    for it in strongest.iter().chain(weakest).chain(most_wrong) {
+        assert_eq!(made.examples.parts[it.row], Part::Test);
+        assert_eq!(it.positive, made.examples.positive[0][it.row]);
+    }
+}
+
+#[test]
+fn probes_that_were_saved_before_there_were_curves_are_opened() {
+    let made = Made::noise(300, 1, 16, 0.4, 10).plant(0, 2.0);
+    let found = made.study(&quick());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("probes");
+    let states = About {
+        sites: vec!["block.0".parse().unwrap()],
+        ..about()
+    };
+    folder::save(&path, &found, (&made.examples, &states), "a test").unwrap();
+    let file = path.join(folder::PROBES);
+    let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let label = &mut json["report"]["labels"][0];
+    let remove = |of: &mut Value, name| of.as_object_mut().unwrap().remove(name).unwrap();
+    remove(label, "extremes");
+    remove(&mut label["probe"]["test"], "points");
+    remove(&mut label["words"], "points");
+    fs::write(&file, serde_json::to_vec_pretty(&json).unwrap()).unwrap();
+    let opened = Probes::open(&path).unwrap().about.report;
+    assert_eq!(opened.headline, found.report.headline);
+    assert_eq!(opened.labels[0].extremes, Extremes::default());
+    assert!(
+        opened.labels[0]
+            .probe
+            .as_ref()
+            .unwrap()
+            .test
+            .points
+            .is_empty()
+    );
+    json["version"] = 99.into();
+    fs::write(&file, serde_json::to_vec(&json).unwrap()).unwrap();
+    let refused = Probes::open(&path).unwrap_err().to_string();
+    assert!(refused.contains("later version"), "{refused}");
+}
+
+#[test]
+fn the_report_of_45_labels_stays_small() {
+    let (labels, sites, rows) = (45, 26, 2_700);
+    let mut made = Made::noise(rows, sites, 6, 0.5, 11);
+    let names = (0..labels).map(|it| format!("a label of some length {it:02}"));
+    made.examples.labels = names.collect();
+    let has = |label| (0..rows).map(|row| row % labels == label).collect();
+    made.examples.positive = (0..labels).map(has).collect();
+    let settings = Settings {
+        draws: 20,
+        shuffles: 1,
+        penalties: vec![1e-2],
+        ..Settings::default()
+    };
+    let found = made.study(&settings);
+    let states = About {
+        sites: (0..sites)
+            .map(|it| format!("block.{it}").parse().unwrap())
+            .collect(),
+        width: 6,
+        ..about()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("probes");
+    folder::save(&path, &found, (&made.examples, &states), "a test").unwrap();
+    let bytes = fs::metadata(path.join(folder::PROBES)).unwrap().len();
+    assert!(bytes < 1_500_000, "{bytes}");
 }
 
 /// States of some model.

@@ -26,6 +26,7 @@ pub struct Draws {
 
 /// Where a figure lies.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Interval {
     /// Its lower end.
     pub low: f64,
@@ -39,6 +40,7 @@ pub struct Interval {
 
 /// How much larger one figure is than another, of the same rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Difference {
     /// The one less the other.
     pub difference: f64,

@@ -10,6 +10,11 @@ pub const BINS: usize = 15;
 
 /// Rows of similar probability, and how often they are positive.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "specta",
+    derive(specta::Type),
+    serde(rename = "CalibrationBin")
+)]
 pub struct Bin {
     /// Rows.
     pub rows: u64,
@@ -21,6 +26,11 @@ pub struct Bin {
 
 /// Scores to probabilities: 1 / (1 + e^-(scale · score + shift)). Fitted on validation rows (Platt, 1999).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "specta",
+    derive(specta::Type),
+    serde(rename = "CalibrationScale")
+)]
 pub struct Scale {
     /// What a score is multiplied by: one over the temperature.
     pub scale: f64,

@@ -6,6 +6,7 @@ use super::ranking::Ranking;
 
 /// How well rows are told into one of K classes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Classes {
     /// The share of rows that are called what they are.
     pub accuracy: f64,

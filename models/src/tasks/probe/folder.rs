@@ -28,10 +28,7 @@ use super::{
 use crate::{
     Error, Result,
     arch::sites::Site,
-    checkpoint::{
-        folder::read_json,
-        save::{replace_folder, write_file, write_safetensors},
-    },
+    checkpoint::save::{replace_folder, write_file, write_safetensors},
     limits,
 };
 
@@ -133,7 +130,7 @@ pub fn save(
             .collect(),
         report: study.report.clone(),
     };
-    let json = serde_json::to_vec_pretty(&about)
+    let json = serde_json::to_vec(&about)
         .map_err(|error| Error::format(folder, format!("could not write {PROBES}: {error}")))?;
     let tensors = tensors(study, states)?;
     replace_folder(folder, |folder| {
@@ -166,19 +163,24 @@ fn tensors(study: &Study, states: &About) -> Result<BTreeMap<String, Tensor>> {
 }
 
 impl AboutProbes {
-    /// Reads `probes.json` of a folder.
+    /// Reads what the probes of a folder are, without their weights.
     ///
-    /// Errors: [`Error::Format`] when it is not what it should be.
+    /// Errors: [`Error::Format`] when the file is not what it should be.
     pub fn read(folder: &Path) -> Result<Self> {
+        /// What every version has.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
         let path = folder.join(PROBES);
-        let json = read_json(&path, "read what the probes are")?;
-        let about: AboutProbes = serde_json::from_value(json)
-            .map_err(|error| Error::format(&path, format!("is no {PROBES}: {error}")))?;
-        if about.version > VERSION {
+        let bytes = limits::PROBES_JSON.read(&path, "read what the probes are")?;
+        let no_probes = |error| Error::format(&path, format!("is no {PROBES}: {error}"));
+        let Versioned { version } = serde_json::from_slice(&bytes).map_err(no_probes)?;
+        if version > VERSION {
             let problem = "was written by a later version of Anneal, and can’t be read by this one";
             return Err(Error::format(&path, problem));
         }
-        Ok(about)
+        serde_json::from_slice(&bytes).map_err(no_probes)
     }
 }
 

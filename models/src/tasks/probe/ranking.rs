@@ -8,6 +8,12 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The most points of a curve that are kept.
+pub const POINTS: usize = 200;
+
+/// What a threshold does: the score, and how many positive and how many negative rows have at least that.
+pub type Point = (f32, u32, u32);
+
 /// Rows in the order of their scores, cut into runs of equal scores. It is made once and read by every figure.
 #[derive(Debug, Clone)]
 pub struct Ranking {
@@ -21,6 +27,7 @@ pub struct Ranking {
 
 /// Rows of both classes above a threshold, and in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Confusion {
     /// Positive, and called so.
     pub true_positives: u64,
@@ -34,6 +41,7 @@ pub struct Confusion {
 
 /// How many positives are found while few negatives are called positive.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct RecallAt {
     /// The share of negatives that may be called positive.
     pub rate: f64,
@@ -187,6 +195,43 @@ impl Ranking {
         curve.extend(points);
         curve
     }
+
+    /// What thresholds do, from the highest to the lowest: those that are asked for, and so many others that there are [`POINTS`] at
+    /// most, evenly along the curve of false and true positives. Both curves follow from them, and the rows of all four kinds at
+    /// each. Empty without rows of both classes.
+    pub fn points(&self, positive: &[bool], asked: &[f32]) -> Vec<Point> {
+        let all = positive.iter().filter(|it| **it).count() as f64;
+        let negatives = positive.len() as f64 - all;
+        if all == 0.0 || negatives == 0.0 {
+            return Vec::new();
+        }
+        let (mut found, mut wrong) = (0, 0);
+        let every = self.runs(positive, |_| 1.0).rev().map(|(score, yes, no)| {
+            (found, wrong) = (found + yes as u32, wrong + no as u32);
+            (score, found, wrong)
+        });
+        let every: Vec<Point> = every.collect();
+        let steps = POINTS.saturating_sub(asked.len() + 1) as f64;
+        let step = |(_, found, wrong): Point| {
+            let along = (f64::from(found) / all + f64::from(wrong) / negatives) / 2.0;
+            (along * steps) as usize
+        };
+        let keeps_all = every.len() + asked.len() <= POINTS;
+        let is_kept = |at: &usize| {
+            let before = at.checked_sub(1).map_or(0, |it| step(every[it]));
+            keeps_all || at + 1 == every.len() || step(every[*at]) > before
+        };
+        let kept = (0..every.len()).filter(is_kept).map(|at| every[at]);
+        let of = |&threshold: &f32| {
+            let above = every.partition_point(|it| it.0 >= threshold);
+            let (_, found, wrong) = above.checked_sub(1).map_or((0.0, 0, 0), |it| every[it]);
+            (threshold, found, wrong)
+        };
+        let mut points: Vec<Point> = asked.iter().map(of).chain(kept).collect();
+        points.sort_by(|a, b| b.0.total_cmp(&a.0));
+        points.dedup_by_key(|it| it.0);
+        points
+    }
 }
 
 /// The larger of what was found and what is new.
@@ -312,6 +357,41 @@ mod tests {
         // Both zeros are one score.
         let ranking = Ranking::new(&[0.0, -0.0]);
         assert_eq!(ranking.auc(&[true, false]), Some(0.5));
+    }
+
+    #[test]
+    fn the_points_that_are_kept_draw_the_curve_and_are_exact_where_it_is_asked_for() {
+        let mut random = crate::random::Random::new(3);
+        let positive: Vec<bool> = (0..5_000).map(|_| random.uniform() < 0.02).collect();
+        let shift = |it: &bool| if *it { 1.5 } else { 0.0 };
+        let scores: Vec<f32> = positive
+            .iter()
+            .map(|it| (random.normal() + shift(it)) as f32)
+            .collect();
+        let ranking = Ranking::new(&scores);
+        let points = ranking.points(&positive, &[0.7, 0.0, 99.0]);
+        assert!(points.len() <= POINTS && points.len() > POINTS / 2);
+        assert!(points.windows(2).all(|it| it[0].0 > it[1].0));
+        for threshold in [0.7, 0.0, 99.0] {
+            let confusion = Confusion::at(&scores, &positive, threshold);
+            let counts = (
+                confusion.true_positives as u32,
+                confusion.false_positives as u32,
+            );
+            assert!(points.contains(&(threshold, counts.0, counts.1)));
+        }
+        let (mut area, mut before) = (0.0, (0.0, 0.0));
+        let all = positive.iter().filter(|it| **it).count() as f64;
+        for (_, found, wrong) in points {
+            let here = (f64::from(wrong) / (5_000.0 - all), f64::from(found) / all);
+            area += (here.0 - before.0) * (here.1 + before.1) / 2.0;
+            before = here;
+        }
+        assert_eq!(before, (1.0, 1.0));
+        assert!((area - ranking.auc(&positive).unwrap()).abs() < 2e-3);
+        // Few rows are kept as they are, and equal scores are one point.
+        let few = Ranking::new(&[0.5, 0.5, -1.0]).points(&[true, false, false], &[]);
+        assert_eq!(few, [(0.5, 1, 1), (-1.0, 1, 2)]);
     }
 
     #[test]

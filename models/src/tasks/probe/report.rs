@@ -6,12 +6,17 @@ use super::{
     bootstrap::{Difference, Interval},
     calibration::{self, Bin, Scale},
     classes::Classes,
-    ranking::{Confusion, Ranking, RecallAt},
+    ranking::{Confusion, Point, Ranking, RecallAt},
     split::Duplicates,
 };
 
 /// The result of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "specta",
+    derive(specta::Type),
+    serde(rename = "ProbeReport")
+)]
 pub struct Report {
     /// The study in a sentence: the site, its mean AUC with its interval, the words beside it, and shuffled labels.
     pub headline: String,
@@ -43,6 +48,7 @@ pub struct Report {
 
 /// A figure and where it lies.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Estimate {
     /// The figure.
     pub value: f64,
@@ -52,6 +58,7 @@ pub struct Estimate {
 
 /// A site, over all labels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct SiteMeans {
     /// Its name: `block.14`.
     pub site: String,
@@ -65,6 +72,7 @@ pub struct SiteMeans {
 
 /// Labels as classes of which each row has one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct ClassReport {
     /// By the chosen site.
     pub probe: Classes,
@@ -80,6 +88,7 @@ pub struct ClassReport {
 
 /// What was found of a label.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct LabelReport {
     /// Its name.
     pub label: String,
@@ -105,10 +114,42 @@ pub struct LabelReport {
     pub control: Option<f64>,
     /// The AUC at the report’s site less that.
     pub selectivity: Option<f64>,
+    /// The test rows that say most about the probe.
+    #[serde(default)]
+    pub extremes: Extremes,
+}
+
+/// Test rows that say most about a probe, without their texts, which are private.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
+pub struct Extremes {
+    /// Those with the highest scores.
+    pub strongest: Vec<Scored>,
+    /// Those with the lowest.
+    pub weakest: Vec<Scored>,
+    /// Those on the wrong side of the threshold, the furthest from it first.
+    pub most_wrong: Vec<Scored>,
+}
+
+/// A row with its score.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
+pub struct Scored {
+    /// Its place among the rows of the states, from 0.
+    pub row: usize,
+    /// The score.
+    pub score: f32,
+    /// Whether it has the label.
+    pub positive: bool,
 }
 
 /// A probe that was chosen on validation rows, with its figures on test rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "specta",
+    derive(specta::Type),
+    serde(rename = "ChosenProbe")
+)]
 pub struct Chosen {
     /// Where it reads.
     pub site: String,
@@ -128,6 +169,7 @@ pub struct Chosen {
 
 /// A site of a label’s curve.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct SitePoint {
     /// The AUC on validation rows.
     pub validation: f64,
@@ -135,12 +177,17 @@ pub struct SitePoint {
     pub test: Estimate,
     /// Whether the paired interval of its difference to the label’s chosen site holds 0.
     pub is_as_good: bool,
-    /// Whether the paired interval of its difference to the words holds 0: the words may do as well.
+    /// Whether the paired interval of its difference to the words holds 0 or less: the words may do as well, or do better.
     pub words_do_as_well: bool,
 }
 
 /// Figures of scores on test rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "specta",
+    derive(specta::Type),
+    serde(rename = "ProbeFigures")
+)]
 pub struct Figures {
     /// The area under the curve of true and false positives.
     pub auc: Estimate,
@@ -164,10 +211,14 @@ pub struct Figures {
     pub calibration_error: f64,
     /// Probabilities beside how often they come true.
     pub bins: Vec<Bin>,
+    /// What thresholds do, from the highest to the lowest.
+    #[serde(default)]
+    pub points: Vec<Point>,
 }
 
 /// What is called positive from a threshold on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct AtThreshold {
     /// The score.
     pub threshold: f32,
@@ -235,6 +286,37 @@ impl Figures {
             brier: calibration::brier(&probabilities, positive)?,
             calibration_error: calibration::error(&bins)?,
             bins,
+            points: ranking.points(positive, &[threshold, 0.0]),
         })
     }
+}
+
+impl Extremes {
+    /// How many of each kind are kept.
+    pub const MOST: usize = 20;
+
+    /// Of scores of these rows.
+    pub fn of(rows: &[usize], scores: &[f32], positive: &[bool], threshold: f32) -> Self {
+        let scored = rows.iter().zip(scores).zip(positive);
+        let scored = scored.map(|((&row, &score), &positive)| Scored {
+            row,
+            score,
+            positive,
+        });
+        let scored: Vec<Scored> = scored.collect();
+        let is_wrong = |it: &&Scored| it.positive != (it.score >= threshold);
+        let wrong = scored.iter().filter(is_wrong).copied().collect();
+        Self {
+            strongest: first(scored.clone(), |it| it.score),
+            weakest: first(scored, |it| -it.score),
+            most_wrong: first(wrong, |it| (it.score - threshold).abs()),
+        }
+    }
+}
+
+/// The rows of which something is largest; of equal ones the first.
+fn first(mut rows: Vec<Scored>, of: impl Fn(&Scored) -> f32) -> Vec<Scored> {
+    rows.sort_by(|a, b| of(b).total_cmp(&of(a)));
+    rows.truncate(Extremes::MOST);
+    rows
 }

@@ -38,6 +38,11 @@ const COMPARED: usize = 256;
 
 /// Texts that occur more than once, or nearly so, and which of them cross parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "specta",
+    derive(specta::Type),
+    serde(rename = "DuplicateTexts")
+)]
 pub struct Duplicates {
     /// Rows whose text occurred in an earlier row, but for letter case and spaces.
     pub exact: u64,

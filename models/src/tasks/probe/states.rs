@@ -134,6 +134,11 @@ pub struct PromptRule {
 
 /// Which tokens' states are kept of a text, and what is made of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "specta",
+    derive(specta::Type),
+    serde(rename = "StatesPosition")
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Position {
     /// The last token that the model reads, that of the suffix where there is one.

@@ -7,7 +7,9 @@ use super::{
     classes::{answers, classes, mean},
     examples::Examples,
     ranking::Ranking,
-    report::{Chosen, ClassReport, Estimate, Figures, LabelReport, Report, SiteMeans, SitePoint},
+    report::{
+        Chosen, ClassReport, Estimate, Extremes, Figures, LabelReport, Report, SiteMeans, SitePoint,
+    },
     split::{self, Part},
     study::{EMBED, Learned, Probe, on_validation},
 };
@@ -40,6 +42,11 @@ impl Drawn {
 
     fn over(&self, other: &Self) -> Option<Difference> {
         difference((self.value, &self.draws), (other.value, &other.draws))
+    }
+
+    /// Whether all of the paired interval of the difference is above 0.
+    fn is_better(&self, other: &Self) -> bool {
+        self.over(other).is_some_and(|it| it.interval.low > 0.0)
     }
 
     /// Whether the paired interval of the difference holds 0.
@@ -183,7 +190,7 @@ fn judged(
         validation: learned.probes[at_site][at].validation,
         test: curve[at_site].estimate(),
         is_as_good: curve[at_site].is_as_good(curve[site]),
-        words_do_as_well: words.is_some_and(|words| curve[at_site].is_as_good(words)),
+        words_do_as_well: words.is_some_and(|words| !curve[at_site].is_better(words)),
     };
     let control = learned.control[at];
     Ok(LabelReport {
@@ -210,6 +217,12 @@ fn judged(
         shuffled: learned.shuffled.iter().filter_map(|it| it[at]).collect(),
         control,
         selectivity: control.map(|it| curve[learned.site].value - it),
+        extremes: Extremes::of(
+            &examples.of_part(Part::Test),
+            &probe.test_scores,
+            test,
+            probe.threshold,
+        ),
     })
 }
 
@@ -234,6 +247,7 @@ fn undefined(examples: &Examples, label: usize) -> LabelReport {
         shuffled: Vec::new(),
         control: None,
         selectivity: None,
+        extremes: Extremes::default(),
     }
 }
 
