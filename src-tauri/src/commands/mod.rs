@@ -8,6 +8,7 @@ pub(crate) mod home;
 mod hub;
 mod models;
 mod native;
+mod probe;
 mod probing;
 mod runs;
 pub(crate) mod settings;

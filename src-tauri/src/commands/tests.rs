@@ -25,6 +25,7 @@ mod measuring;
 // Elsewhere paths and what the system says are written otherwise.
 #[cfg(unix)]
 mod recording;
+mod reporting;
 mod running;
 mod scoring;
 mod solving;

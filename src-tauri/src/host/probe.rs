@@ -1,5 +1,8 @@
 //! Hidden states that are captured and probes that are applied, in an engine; and which model probes belong to.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::{
     fs,
     path::{Path, PathBuf},

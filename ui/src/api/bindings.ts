@@ -170,11 +170,8 @@ export const commands = {
 	openChat: (place: number, name: string, force: boolean) => typedError<ChatView, AppError>(__TAURI_INVOKE("open_chat", { place, name, force })),
 	/**  Closes the model at a place, which gives its memory back. */
 	closeChat: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("close_chat", { place })),
-	/**
-	 *  Answers a conversation, or continues a text. `pieces` gets the answer as it is written, `scored` the tokens as probes score them,
-	 *  where some do.
-	 */
-	answer: (place: number, messages: Message[], sampling: ChatSettings, pieces: Channel<string>, scored: Channel<ScoredToken[]>) => typedError<AnswerView, AppError>(__TAURI_INVOKE("answer", { place, messages, sampling, pieces, scored })),
+	/**  Answers a conversation, or continues a text. `pieces` gets the answer as it is written. */
+	answer: (place: number, messages: Message[], sampling: ChatSettings, pieces: Channel<string>) => typedError<AnswerView, AppError>(__TAURI_INVOKE("answer", { place, messages, sampling, pieces })),
 	/**  Ends the answer that is being written at a place. */
 	stopAnswer: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("stop_answer", { place })),
 	/**  The conversations that have these words in them, the newest first. Without words, all. */
@@ -187,15 +184,6 @@ export const commands = {
 	deleteConversation: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("delete_conversation", { id })),
 	/**  Writes a conversation as Markdown, to be read elsewhere. */
 	exportConversation: (id: string, path: string) => typedError<null, AppError>(__TAURI_INVOKE("export_conversation", { id, path })),
-	/**  The probes of runs that belong to a model. */
-	probesFor: (name: string) => typedError<ProbesView[], AppError>(__TAURI_INVOKE("probes_for", { name })),
-	/**  The probes in a folder. */
-	probesInFolder: (folder: string) => typedError<ProbesView, AppError>(__TAURI_INVOKE("probes_in_folder", { folder })),
-	/**
-	 *  Has probes of these folders score each token of the model at a place from now on, or without folders nobody. Those of another model
-	 *  only with `force`.
-	 */
-	watchProbes: (place: number, folders: string[], force: boolean) => typedError<WatchView, AppError>(__TAURI_INVOKE("watch_probes", { place, folders, force })),
 	/**  Some puzzles of files, with so many other looks of the first of them. Nothing where the files hold something else. */
 	puzzles: (files: string[], heldOut: boolean, from: number, count: number, looks: number) => typedError<PuzzlesView | null, AppError>(__TAURI_INVOKE("puzzles", { files, heldOut, from, count, looks })),
 	/**  Makes a set of Sudoku and adds it as data. `progress` gets how many there are. Nothing when it was stopped. */
@@ -226,6 +214,8 @@ export const commands = {
 	 *  were thought about. Nothing when it was stopped.
 	 */
 	countSolved: (steps: number[], progress: Channel<number>) => typedError<MarksView | null, AppError>(__TAURI_INVOKE("count_solved", { steps, progress })),
+	/**  What a study found, whose probes are in a folder. Of its texts those that it speaks of, where the folder of the states is known. */
+	probeReport: (folder: string, states: string | null) => typedError<ProbeReportView, AppError>(__TAURI_INVOKE("probe_report", { folder, states })),
 };
 
 /* Constants */
@@ -271,6 +261,26 @@ export type AppError = {
 	details?: string | null,
 	/**  The setting at fault, as in a run file, if there is one. */
 	field: string | null,
+};
+
+/**  What is called positive from a threshold on. */
+export type AtThreshold = {
+	/**  The score. */
+	threshold: number | null,
+	/**  Rows of all four kinds. */
+	confusion: Confusion,
+	/**  Of those called positive, how many are. */
+	precision: number | null,
+	/**  Of the positives, how many are called so. */
+	recall: number | null,
+	/**  The harmonic mean of both. */
+	f1: number | null,
+	/**  The share of rows that are called what they are. */
+	accuracy: number | null,
+	/**  The mean share over both classes. */
+	balanced_accuracy: number | null,
+	/**  Matthews’ correlation. */
+	matthews: number | null,
 };
 
 /**  What was measured on one device. */
@@ -421,6 +431,24 @@ export type CachedView = {
 	revisions: CachedRevisionView[],
 };
 
+/**  Rows of similar probability, and how often they are positive. */
+export type CalibrationBin = {
+	/**  Rows. */
+	rows: number,
+	/**  The mean of their probabilities. */
+	probability: number | null,
+	/**  The share of them that are positive. */
+	positive: number | null,
+};
+
+/**  Scores to probabilities: 1 / (1 + e^-(scale · score + shift)). Fitted on validation rows (Platt, 1999). */
+export type CalibrationScale = {
+	/**  What a score is multiplied by: one over the temperature. */
+	scale: number | null,
+	/**  What is added after that. */
+	shift: number | null,
+};
+
 /**  How answers are written. Each can be changed between two of them. */
 export type ChatSettings = {
 	/**  Scores are divided by it: 0 always takes the likeliest token, 1 draws as the model says. */
@@ -498,6 +526,52 @@ export type CheckView = {
 	report: string,
 };
 
+/**  A probe that was chosen on validation rows, with its figures on test rows. */
+export type ChosenProbe = {
+	/**  Where it reads. */
+	site: string,
+	/**  How much rows count beside the penalty. */
+	c: number | null,
+	/**  The AUC by which it was chosen. */
+	validation: number | null,
+	/**  Scores from here on are called positive: the highest F1 on validation rows. */
+	threshold: number | null,
+	/**  Scores to probabilities, fitted on validation rows. */
+	scale: CalibrationScale | null,
+	/**  Whether the solver reached the optimum. */
+	converged: boolean,
+	/**  What it does on test rows. */
+	test: ProbeFigures,
+};
+
+/**  Labels as classes of which each row has one. */
+export type ClassReport = {
+	/**  By the chosen site. */
+	probe: Classes,
+	/**  The accuracy, with its interval. */
+	accuracy: Estimate,
+	/**  By the words, where there are texts. */
+	words: Classes | null,
+	/**  How much more the probe gets right than the words. */
+	over_words: Difference | null,
+	/**  The share of the most frequent class of the training rows among the test rows. */
+	majority: number | null,
+};
+
+/**  How well rows are told into one of K classes. */
+export type Classes = {
+	/**  The share of rows that are called what they are. */
+	accuracy: number | null,
+	/**  The mean F1 of the classes that occur, in rows or in answers. */
+	macro_f1: number | null,
+	/**  The mean area under the curve, each class against the rest, of those for which it is defined. `None` if for none. */
+	macro_auc: number | null,
+	/**  Classes for which the area is not defined, since no row, or every row, is of them. */
+	undefined: number,
+	/**  Rows of the first class called the second: [K, K]. */
+	confusion: number[][],
+};
+
 /**  A variant exists only while someone acts on it: each has its exit code. */
 export type Code = 
 /**  A command, run file or setting that has to be changed. Exit code 2. */
@@ -535,6 +609,18 @@ export type Comparison = {
 	rows: ComparedRow[],
 	/**  The geometric mean of all ratios of rates: above 1 is faster. */
 	mean: number | null,
+};
+
+/**  Rows of both classes above a threshold, and in all. */
+export type Confusion = {
+	/**  Positive, and called so. */
+	true_positives: number,
+	/**  Negative, and called positive. */
+	false_positives: number,
+	/**  Negative, and called so. */
+	true_negatives: number,
+	/**  Positive, and called negative. */
+	false_negatives: number,
 };
 
 /**  The usable rows. */
@@ -698,6 +784,16 @@ export type DeviceView = {
 	defaults: ReasonView[],
 };
 
+/**  How much larger one figure is than another, of the same rows. */
+export type Difference = {
+	/**  The one less the other. */
+	difference: number | null,
+	/**  Where the difference lies. */
+	interval: Interval,
+	/**  How often a difference so far from 0 comes by chance, on either side. */
+	p: number | null,
+};
+
 /**  A file that is being fetched. */
 export type DownloadFileView = {
 	path: string,
@@ -754,6 +850,26 @@ export type Dropped =
 { kind: "data" } | 
 /**  Nothing yet, and why. */
 { kind: "nothing"; problem: AppError };
+
+/**  Texts that occur more than once, or nearly so, and which of them cross parts. */
+export type DuplicateTexts = {
+	/**  Rows whose text occurred in an earlier row, but for letter case and spaces. */
+	exact: number,
+	/**  Those of them whose earlier row is in another part. */
+	exact_across: number,
+	/**  Pairs of different texts in different parts whose fingerprints are within three bits. */
+	near_across: number,
+	/**  The first of these pairs, by their rows. */
+	pairs: ([number, number])[],
+};
+
+/**  A figure and where it lies. */
+export type Estimate = {
+	/**  The figure. */
+	value: number | null,
+	/**  Where it lies. */
+	interval: Interval | null,
+};
 
 /**  What a run will take, from shapes alone. */
 export type EstimateView = {
@@ -869,6 +985,16 @@ rows: string[][] };
 export type ExhibitView = {
 	step: number,
 	exhibit: Exhibit,
+};
+
+/**  Test rows that say most about a probe, without their texts, which are private. */
+export type Extremes = {
+	/**  Those with the highest scores. */
+	strongest: Scored[],
+	/**  Those with the lowest. */
+	weakest: Scored[],
+	/**  Those on the wrong side of the threshold, the furthest from it first. */
+	most_wrong: Scored[],
 };
 
 /**  What is wrong with a field. */
@@ -1006,6 +1132,48 @@ export type InspectionView = {
 	content: ContentView | null,
 };
 
+/**  Where a figure lies. */
+export type Interval = {
+	/**  Its lower end. */
+	low: number | null,
+	/**  Its upper end. */
+	high: number | null,
+	/**  Draws that it was taken from. */
+	draws: number,
+	/**  Draws in which the figure was not defined. */
+	undefined: number,
+};
+
+/**  What was found of a label. */
+export type LabelReport = {
+	/**  Its name. */
+	label: string,
+	/**  Positive rows of train, validation and test. */
+	positives: [number, number, number],
+	/**  Why there are no figures, where there are none. */
+	undefined: string | null,
+	/**  The probe at the site that is best for this label on validation rows. */
+	probe: ChosenProbe | null,
+	/**  The AUC at each site, in the order of the report’s sites. */
+	curve: SitePoint[],
+	/**  What the words know. */
+	words: ProbeFigures | null,
+	/**  How much more the probe knows than the words, in AUC. */
+	over_words: Difference | null,
+	/**  The chance of such a difference, corrected for the number of labels. */
+	corrected: number | null,
+	/**  The AUC of the text’s length. */
+	length: number | null,
+	/**  The AUC of each shuffle of the label. */
+	shuffled: (number | null)[],
+	/**  The AUC of labels by first word at the report’s site. */
+	control: number | null,
+	/**  The AUC at the report’s site less that. */
+	selectivity: number | null,
+	/**  The test rows that say most about the probe. */
+	extremes?: Extremes,
+};
+
 /**  What happens to the run that is running when the window closes. */
 export type Leaving = 
 /**  It continues without a window, and the app ends after it. */
@@ -1019,20 +1187,6 @@ export type Limit = {
 	what: string,
 	/**  Why, as a sentence. */
 	why: string,
-};
-
-/**  A probe that is asked of each token. */
-export type LiveProbeView = {
-	/**  What it looks for. */
-	label: string,
-	/**  Where it reads. */
-	site: string,
-	/**  Scores from here on are called active. */
-	threshold: number,
-	/**  What a score is multiplied by and what is added, to make a probability of it: where that was fitted. */
-	scale: ScaleView | null,
-	/**  Whether it reads what follows a text, which is then read after each token, and not the token itself. */
-	readsSuffix: boolean,
 };
 
 /**  A marked cell of a grid. */
@@ -1201,14 +1355,82 @@ export type PlanView = {
 	fit: RunFitView | null,
 };
 
-/**  Probes that can be asked of what a model writes. */
-export type ProbesView = {
-	/**  Their folder. */
-	folder: string,
-	/**  The run that they are of. */
-	name: string,
-	/**  What they look for. */
-	labels: string[],
+/**  Figures of scores on test rows. */
+export type ProbeFigures = {
+	/**  The area under the curve of true and false positives. */
+	auc: Estimate,
+	/**  The average precision; its floor is the share of positives. */
+	average_precision: number | null,
+	/**  The share of positives. */
+	prevalence: number | null,
+	/**  At the threshold from validation rows. */
+	at_threshold: AtThreshold,
+	/**  At a probability of one half, for comparison. */
+	at_half: AtThreshold,
+	/**  The share that is right when every row is called what most rows are. */
+	majority: number | null,
+	/**  The precision where nine of ten positives are found. */
+	precision_at_recall: number | null,
+	/**  Positives found at one and at five false alarms in a hundred negatives. */
+	recall_at: RecallAt[],
+	/**  Brier’s score of the probabilities. */
+	brier: number | null,
+	/**  The expected calibration error. */
+	calibration_error: number | null,
+	/**  Probabilities beside how often they come true. */
+	bins: CalibrationBin[],
+	/**  What thresholds do, from the highest to the lowest. */
+	points?: ([number | null, number, number])[],
+};
+
+/**  The result of a study. */
+export type ProbeReport = {
+	/**  The study in a sentence: the site, its mean AUC with its interval, the words beside it, and shuffled labels. */
+	headline: string,
+	/**  What a reader has to know before believing the figures. */
+	warnings: string[],
+	/**  Rows of train, validation and test. */
+	rows: [number, number, number],
+	/**  Groups of rows that were never divided. */
+	groups: number,
+	/**  Texts that occur more than once. */
+	duplicates: DuplicateTexts,
+	/**  The site that is best for all labels together, chosen on validation rows. */
+	site: string,
+	/**  All sites, with the means over labels. */
+	sites: SiteMeans[],
+	/**  The mean test AUC of the words, with its interval. */
+	words: Estimate | null,
+	/**  How much more the chosen site knows than the words, in mean AUC. */
+	over_words: Difference | null,
+	/**  The mean test AUC of labels that were shuffled before learning: of each shuffle. */
+	shuffled: (number | null)[],
+	/**  The mean test AUC of labels that only depend on the first word of a text. */
+	control: number | null,
+	/**  Of rows with one label each: the labels as classes, told by the chosen site and by the words. */
+	classes: ClassReport | null,
+	/**  Label by label. */
+	labels: LabelReport[],
+};
+
+/**  What a study of probes found. */
+export type ProbeReportView = {
+	/**  The model whose states were read. */
+	model: string,
+	/**  The adapter that changed it. */
+	adapter: string | null,
+	/**  What was shown to it, with `{text}` where the text stands. */
+	prompt: string,
+	/**  Whether that was a turn of a chat. */
+	isChat: boolean,
+	/**  Which states were kept of a text. */
+	position: StatesPosition,
+	/**  What was found. */
+	report: ProbeReport,
+	/**  The texts of the rows that it names, as far as they are known. */
+	texts: TextView[],
+	/**  Why none are known. */
+	noTexts: string | null,
 };
 
 /**  A puzzle. */
@@ -1266,6 +1488,18 @@ export type ReasonView = {
 	name: string,
 	value: string,
 	why: string,
+};
+
+/**  How many positives are found while few negatives are called positive. */
+export type RecallAt = {
+	/**  The share of negatives that may be called positive. */
+	rate: number | null,
+	/**  The share of positives that are found. */
+	recall: number | null,
+	/**  Negatives that it was measured with. */
+	negatives: number,
+	/**  Whether there are so many negatives that the share means something: at least three of them may be wrong. */
+	is_measurable: boolean,
 };
 
 /**  What a repository of the Hub holds. */
@@ -1426,20 +1660,14 @@ export type RunView = {
 	damage: string[],
 };
 
-/**  Scores to probabilities: 1 / (1 + e^-(scale · score + shift)). */
-export type ScaleView = {
-	scale: number,
-	shift: number,
-};
-
-/**  A token with what probes say of it. */
-export type ScoredToken = {
-	/**  What it adds to the text: nothing while it is only a part of a letter. */
-	text: string,
-	/**  Whether the model wrote it. */
-	isAnswer: boolean,
-	/**  The scores in the order of the probes; none where one says nothing of it. */
-	scores: (number | null)[],
+/**  A row with its score. */
+export type Scored = {
+	/**  Its place among the rows of the states, from 0. */
+	row: number,
+	/**  The score. */
+	score: number | null,
+	/**  Whether it has the label. */
+	positive: boolean,
 };
 
 /**  What is looked for. An empty text is not looked at. */
@@ -1493,6 +1721,30 @@ export type SettingsView = {
 	/**  The app's version, and what it was built for. */
 	version: string,
 	platform: string,
+};
+
+/**  A site, over all labels. */
+export type SiteMeans = {
+	/**  Its name: `block.14`. */
+	site: string,
+	/**  The mean AUC on validation rows, by which the site is chosen. */
+	validation: number | null,
+	/**  The mean AUC on test rows. */
+	test: Estimate,
+	/**  Whether the paired interval of its difference to the chosen site holds 0. */
+	is_as_good: boolean,
+};
+
+/**  A site of a label’s curve. */
+export type SitePoint = {
+	/**  The AUC on validation rows. */
+	validation: number | null,
+	/**  The AUC on test rows. */
+	test: Estimate,
+	/**  Whether the paired interval of its difference to the label’s chosen site holds 0. */
+	is_as_good: boolean,
+	/**  Whether the paired interval of its difference to the words holds 0 or less: the words may do as well, or do better. */
+	words_do_as_well: boolean,
 };
 
 /**  How many puzzles are solved after so many steps. */
@@ -1563,6 +1815,23 @@ export type SplitView = {
 	problem: string | null,
 };
 
+/**  Which tokens' states are kept of a text, and what is made of them. */
+export type StatesPosition = 
+/**  The last token that the model reads, that of the suffix where there is one. */
+"last" | 
+/**  The mean over the text's own tokens. */
+"mean" | 
+/**  The largest value over them, for each number of the vector. */
+"max" | 
+/**  The mean, then the largest values: a vector of twice the width. */
+"mean_and_max" | 
+/**  Each of the text's own tokens by itself. */
+"tokens" | 
+/**  The mean over the assistant's tokens of a conversation. */
+"answer" | 
+/**  The mean over the tokens of marked parts of the text. */
+"marked";
+
 /**  What is running. The window asks for it once a second. */
 export type StatusView = {
 	/**  The run that is trained. */
@@ -1599,6 +1868,20 @@ export type TaskView = {
 	train: PairView[],
 	/**  Pairs that ask for it. */
 	test: PairView[],
+};
+
+/**  The text of a row. */
+export type TextView = {
+	/**  Its place among the rows of the states, from 0. */
+	row: number,
+	/**  What the data calls it. */
+	id: string,
+	/**  Its beginning. */
+	text: string,
+	/**  Whether it goes on. */
+	isCut: boolean,
+	/**  Its labels. */
+	labels: string[],
 };
 
 /**  How the window looks. */
@@ -1691,14 +1974,6 @@ export type WantedView = {
 	/**  Of data: its part. Empty means all. */
 	config: string,
 	split: string,
-};
-
-/**  The probes that are asked of each token from now on. */
-export type WatchView = {
-	/**  In the order of their scores. */
-	probes: LiveProbeView[],
-	/**  What a person should know of them. */
-	warnings: string[],
 };
 
 /**  The way of an answer, in steps from the start to the goal. */

@@ -31,12 +31,12 @@ fn the_pages_are_tested_with_what_the_app_says() {
 }
 
 /// The folder that the fake has its files in.
-fn fake() -> PathBuf {
+pub(super) fn fake() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/ui/fake")
 }
 
 /// Compares an answer with the one that the pages are tested with.
-fn record(name: &str, answer: &Value) {
+pub(super) fn record(name: &str, answer: &Value) {
     let path = format!("../tests/ui/fake/answers/{name}.json");
     check_written(&path, &(laid_out(answer, 0) + "\n"));
 }
@@ -62,12 +62,12 @@ fn laid_out(value: &Value, indent: usize) -> String {
 }
 
 /// The same on every processor: others round the last digits otherwise.
-fn rounded(value: &mut Value) {
+pub(super) fn rounded(value: &mut Value, digits: usize) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(rounded),
-        Value::Object(fields) => fields.values_mut().for_each(rounded),
+        Value::Array(items) => items.iter_mut().for_each(|it| rounded(it, digits)),
+        Value::Object(fields) => fields.values_mut().for_each(|it| rounded(it, digits)),
         Value::Number(number) if number.as_f64().is_some_and(|it| it.fract() != 0.0) => {
-            let short = format!("{:.6e}", number.as_f64().unwrap());
+            let short = format!("{:.digits$e}", number.as_f64().unwrap());
             *value = json!(short.parse::<f64>().unwrap());
         }
         _ => {}
@@ -104,7 +104,7 @@ impl Window {
         let mut cases: Vec<Value> = serde_json::from_str(&text).unwrap();
         for case in &mut cases {
             case["answer"] = answer(case);
-            rounded(&mut case["answer"]);
+            rounded(&mut case["answer"], 6);
         }
         let text = json!(cases).to_string().replace(home, MIRA);
         record(name, &serde_json::from_str(&text).unwrap());

@@ -1,0 +1,127 @@
+//! What a study of probes found, as a page shows it.
+
+use std::{collections::BTreeSet, path::Path};
+
+use models::tasks::probe::{
+    folder::AboutProbes,
+    report::Report,
+    states::{About, Position, StateRow, States},
+};
+use serde::Serialize;
+use specta::Type;
+
+use crate::wire::error::Result;
+
+/// The most letters of a text that are shown.
+const MAX_LETTERS: usize = 600;
+
+/// What a study of probes found.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProbeReportView {
+    /// The model whose states were read.
+    model: String,
+    /// The adapter that changed it.
+    adapter: Option<String>,
+    /// What was shown to it, with `{text}` where the text stands.
+    prompt: String,
+    /// Whether that was a turn of a chat.
+    is_chat: bool,
+    /// Which states were kept of a text.
+    position: Position,
+    /// What was found.
+    report: Report,
+    /// The texts of the rows that it names, as far as they are known.
+    texts: Vec<TextView>,
+    /// Why none are known.
+    no_texts: Option<String>,
+}
+
+/// The text of a row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TextView {
+    /// Its place among the rows of the states, from 0.
+    row: usize,
+    /// What the data calls it.
+    id: String,
+    /// Its beginning.
+    text: String,
+    /// Whether it goes on.
+    is_cut: bool,
+    /// Its labels.
+    labels: Vec<String>,
+}
+
+impl ProbeReportView {
+    /// Reads what stands in a folder of probes, and the texts that it speaks of in the folder of their states, where that is still
+    /// there.
+    pub(crate) fn open(folder: &Path, states: Option<&Path>) -> Result<Self> {
+        let AboutProbes {
+            states: about,
+            report,
+            ..
+        } = AboutProbes::read(folder)?;
+        let texts = texts(states, &about, &named(&report));
+        let (texts, no_texts) = match texts {
+            Ok(texts) => (texts, None),
+            Err(reason) => (Vec::new(), Some(reason)),
+        };
+        Ok(Self {
+            model: about.model.name,
+            adapter: about.adapter.map(|it| it.name),
+            prompt: about.prompt.pattern,
+            is_chat: about.prompt.template.is_some(),
+            position: about.position,
+            report,
+            texts,
+            no_texts,
+        })
+    }
+}
+
+/// The rows that a report names.
+fn named(report: &Report) -> BTreeSet<usize> {
+    let extremes = report.labels.iter().flat_map(|label| {
+        let of = &label.extremes;
+        [&of.strongest, &of.weakest, &of.most_wrong]
+    });
+    let extremes = extremes.flatten().map(|it| it.row);
+    extremes
+        .chain(report.duplicates.pairs.iter().flatten().copied())
+        .collect()
+}
+
+/// The texts of rows, or why they are not known.
+fn texts(
+    folder: Option<&Path>,
+    about: &About,
+    rows: &BTreeSet<usize>,
+) -> Result<Vec<TextView>, String> {
+    let folder = folder.ok_or("nobody said where the states of these probes are")?;
+    let states = States::open(folder).map_err(|error| error.to_string())?;
+    if states.about().rows_sha256 != about.rows_sha256 {
+        return Err(format!(
+            "the texts are others than those that the probes were learned from: `{}`",
+            folder.display()
+        ));
+    }
+    if states.rows().iter().all(|it| it.text.trim().is_empty()) {
+        return Err("the states came from a file that has no texts".to_owned());
+    }
+    let text = |&row: &usize| Some(TextView::new(row, states.rows().get(row)?));
+    Ok(rows.iter().filter_map(text).collect())
+}
+
+impl TextView {
+    fn new(row: usize, state: &StateRow) -> Self {
+        let end = state.text.char_indices().nth(MAX_LETTERS);
+        Self {
+            row,
+            id: state.id.clone(),
+            text: state.text[..end.map_or(state.text.len(), |(at, _)| at)].to_owned(),
+            is_cut: end.is_some(),
+            labels: state.labels.clone(),
+        }
+    }
+}
