@@ -13,6 +13,7 @@ import Actions from "../../ui/src/features/runs/Actions.svelte";
 import Exhibits from "../../ui/src/features/runs/Exhibits.svelte";
 import Figures from "../../ui/src/features/runs/Figures.svelte";
 import { Following } from "../../ui/src/features/runs/following.svelte";
+import Run from "../../ui/src/features/runs/Run.svelte";
 import RunChart from "../../ui/src/features/runs/RunChart.svelte";
 import { kindOfRun } from "../../ui/src/features/runs/series";
 import { draft } from "../../ui/src/features/train/draft.svelte";
@@ -108,6 +109,22 @@ describe("a kind of learning", () => {
     expect(screen.getByRole("img", { name: "Accuracy by step, now 0.750" })).toBeTruthy();
     render(Figures, { run: { ...view, unitsPerSecond: 40 } });
     expect(screen.getByText("mean toys a second").parentElement?.textContent).toBe("mean toys a second40");
+  });
+
+  test("has what a finished run found in place of its charts", async () => {
+    const view: RunView = { ...(await run()), status: "finished" };
+    const events = await api.runEvents(view.id);
+    const follow = vi.spyOn(api, "followRun").mockImplementation(async (_, __, hear) => (hear({ run: view, events }), 1));
+    const { unmount } = render(Run, { id: view.id });
+    expect(await screen.findByText(`Toys of ${view.name}`)).toBeTruthy();
+    expect(screen.queryByRole("img", { name: /by step/ })).toBeNull();
+    unmount();
+    // While it learns, its charts say more.
+    view.status = "running";
+    render(Run, { id: view.id });
+    expect(await screen.findByRole("img", { name: /by step/ })).toBeTruthy();
+    expect(screen.queryByText(`Toys of ${view.name}`)).toBeNull();
+    follow.mockRestore();
   });
 
   test("says what can be done with what it learned", async () => {

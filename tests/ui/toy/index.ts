@@ -29,6 +29,7 @@ export const uses: Use[] = [{ name: "play", text: "Play with it", early: "Play a
 export { default as Choices } from "./Choices.svelte";
 export { default as Example } from "./Example.svelte";
 export { default as Exhibit } from "./Exhibit.svelte";
+export { default as Result } from "./Result.svelte";
 
 export const tiles: Tile[] = [{ name: "toy", title: "Toys", text: "It learns one colour", Sign, filled: {}, fits: () => true }];
 

@@ -23,6 +23,8 @@ export interface Kind {
   Exhibit?: Component<{ now: Shown; before: Shown | undefined }>;
   /** Everything that a model shows of itself, in one panel, where it is not drawn one by one. */
   Evidence?: Component<{ shown: Shown[] }>;
+  /** What a finished run found, in place of its charts and of what it showed: where there is more to look at than its course. */
+  Result?: Component<{ run: RunView }>;
   /** What stands above what it shows, and in its place until there is something. */
   shown: { title: string; none: string };
   /** What a run came to, in words, the most telling first. */
