@@ -19,6 +19,7 @@ import { dataAnswers } from "./data";
 import { downloadAnswers } from "./downloads";
 import { hubAnswers } from "./hub";
 import { planAnswers } from "./plan";
+import { probeAnswers } from "./probe";
 import { runAnswers } from "./runs";
 import { mayRefuse, type Answers } from "./scene";
 import { solveAnswers } from "./solve";
@@ -53,6 +54,7 @@ const answers: Omit<Answers, (typeof SILENT)[number]> = {
   ...runAnswers,
   ...chatAnswers,
   ...solveAnswers,
+  ...probeAnswers,
 };
 
 /** What takes minutes, so that nobody waits for its answer. */
