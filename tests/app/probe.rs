@@ -257,5 +257,5 @@ fn a_chat_says_how_the_scores_of_an_answer_went_and_answers_the_same() {
     shown
         .ended(0)
         .shows("score of")
-        .notes("reads the state of each token itself");
+        .notes("asked of the state of each token itself");
 }

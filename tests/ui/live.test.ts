@@ -9,7 +9,7 @@ import { above, courseOf, coursesOf, curveOf, keyOf, scoreText, shadeOf, wordsOf
 import { Probing } from "../../ui/src/features/probe/probing.svelte";
 import ScoredAnswer from "../../ui/src/features/probe/ScoredAnswer.svelte";
 
-const probe = (label: string, more: Partial<LiveProbeView> = {}): LiveProbeView => ({ label, site: "block.14", threshold: 0, scale: null, readsSuffix: false, ...more });
+const probe = (label: string, more: Partial<LiveProbeView> = {}): LiveProbeView => ({ folder: "/probes", label, site: "block.14", threshold: 0, scale: null, readsSuffix: false, ...more });
 const token = (text: string, ...scores: (number | null)[]): ScoredToken => ({ text, isAnswer: true, scores });
 
 describe("a score", () => {
@@ -86,9 +86,9 @@ describe("an answer with scores", () => {
 
   test("is shaded by another probe, or by none, with a click", async () => {
     const probing = shown();
-    const anger = within(screen.getByRole("table")).getByRole("button", { name: "anger" });
+    const anger = within(screen.getByRole("table")).getByRole("button", { name: /^anger/ });
     await userEvent.click(anger);
-    expect(probing.shown).toBe("block.3 anger");
+    expect(probing.shown).toBe("/probes block.3 anger");
     expect(anger.getAttribute("aria-pressed")).toBe("true");
     await userEvent.click(anger);
     expect(probing.shown).toBeUndefined();

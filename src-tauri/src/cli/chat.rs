@@ -278,7 +278,7 @@ fn answer(
         return terminal.json(&told);
     }
     terminal.line("");
-    scores::show(chat.probes(), &tokens, terminal);
+    scores::show(chat, &tokens, terminal);
     if said.forgotten_turns > 0 {
         terminal.warn(format_args!(
             "the conversation is longer than the model can read; its oldest {} turns are forgotten",

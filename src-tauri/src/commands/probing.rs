@@ -47,10 +47,13 @@ pub(super) fn watch_probes(
     let model = open
         .as_mut()
         .ok_or_else(|| AppError::failed("no model is open"))?;
-    let (probes, warnings) =
-        model.watch(folders.into_iter().map(PathBuf::from).collect(), force)?;
+    let paths = folders.iter().map(PathBuf::from).collect();
+    let (probes, warnings) = model.watch(paths, force)?;
     Ok(WatchView {
-        probes: probes.iter().map(LiveProbeView::from).collect(),
+        probes: probes
+            .iter()
+            .map(|it| LiveProbeView::new(it, &folders))
+            .collect(),
         warnings,
     })
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "gui")]
 use models::tasks::language::model::base_of;
 use models::{
-    checkpoint::{adapter::ADAPTER_CONFIG, folder::CONFIG},
+    checkpoint::{adapter::ADAPTER_CONFIG, folder::CONFIG, save::name_of},
     data::row::{Message, Role},
     device::{Checked, Choice, DeviceKind, FoundDevice, RequestedDevice},
     figures,
@@ -71,6 +71,8 @@ pub(crate) struct Conversation {
     text: String,
     /// The probes that score each token.
     probes: Vec<LiveProbe>,
+    /// What their folders are called.
+    probe_folders: Vec<String>,
 }
 
 impl Host {
@@ -292,6 +294,7 @@ impl Conversation {
             messages: Vec::new(),
             text: String::new(),
             probes: Vec::new(),
+            probe_folders: Vec::new(),
         }
     }
 
@@ -302,9 +305,15 @@ impl Conversation {
 
     /// Has probes of these folders score each token from now on. Returns what a person should know of them.
     pub(crate) fn watch(&mut self, folders: Vec<PathBuf>, force: bool) -> Result<Vec<String>> {
+        self.probe_folders = folders.iter().map(|it| name_of(it)).collect();
         let (probes, warnings) = self.model.watch(folders, force)?;
         self.probes = probes;
         Ok(warnings)
+    }
+
+    /// What the folders of these probes are called, in their order.
+    pub(crate) fn probe_folders(&self) -> &[String] {
+        &self.probe_folders
     }
 
     /// The probes that score each token, in the order of their scores.

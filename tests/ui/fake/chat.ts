@@ -52,7 +52,7 @@ export const chatAnswers = {
     const isOther = folders.some((folder) => folder !== PROBES.folder);
     if (isOther && !force) refuse("the probes were learned from other states, and what they say of these means nothing; what differs: the model (gemma-3-4b-it and SmolLM2)", "open the model that they were learned from", null, "needs_force");
     const labels = folders.length > 0 ? PROBES.labels : [];
-    watched = labels.map((label, at) => ({ label, site: `block.${14 + at}`, threshold: 0.4, scale: at === 0 ? { scale: 1.2, shift: -0.3 } : null, readsSuffix: false }));
+    watched = labels.map((label, at) => ({ folder: folders[0] ?? "", label, site: `block.${14 + at}`, threshold: 0.4, scale: at === 0 ? { scale: 1.2, shift: -0.3 } : null, readsSuffix: false }));
     return { probes: watched, warnings: isOther ? ["These probes were learned from another model: don’t believe their scores"] : [] };
   },
 

@@ -1189,6 +1189,22 @@ export type Limit = {
 	why: string,
 };
 
+/**  A probe that is asked of each token. */
+export type LiveProbeView = {
+	/**  Its folder. */
+	folder: string,
+	/**  What it looks for. */
+	label: string,
+	/**  Where it reads. */
+	site: string,
+	/**  Scores from here on are called active. */
+	threshold: number,
+	/**  What a score is multiplied by and what is added, to make a probability of it: where that was fitted. */
+	scale: ScaleView | null,
+	/**  Whether it reads what follows a text, which is then read after each token, and not the token itself. */
+	readsSuffix: boolean,
+};
+
 /**  A marked cell of a grid. */
 export type Mark = {
 	/**  From the top, from 0. */

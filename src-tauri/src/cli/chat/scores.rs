@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use console::style;
 use models::{
-    checkpoint::save::name_of,
     figures::counted,
     tasks::probe::live::{Course, LiveProbe, Way},
 };
@@ -34,11 +33,10 @@ pub(super) fn watch(
     force: bool,
     terminal: &Terminal,
 ) -> Result<()> {
-    let names: Vec<String> = folders.iter().map(|it| name_of(it)).collect();
     for warning in chat.watch(folders, force)? {
         terminal.warn(warning);
     }
-    for (folder, name) in names.iter().enumerate() {
+    for (folder, name) in chat.probe_folders().iter().enumerate() {
         let own = chat.probes().iter().filter(|it| it.folder == folder);
         let Some(first) = own.clone().next() else {
             terminal.warn(format_args!(
@@ -47,23 +45,27 @@ pub(super) fn watch(
             continue;
         };
         let how = match first.way {
-            Way::Direct => "reads the state of each token itself",
+            Way::Direct => "asked of the state of each token itself",
             Way::Suffix => {
-                "learned from the last token of what followed a text, so that is read after each token of an answer; that takes time"
+                "which learned from the last token of what followed a text: that is read after each token of an answer, which takes time"
             }
         };
         let probes = counted(own.count() as u64, "probe");
-        terminal.note(format_args!("{name}: {probes}; it {how}"));
+        terminal.note(format_args!("{name}: {probes}, {how}"));
     }
     Ok(())
 }
 
 /// Shows how the scores of an answer went, the strongest mean first.
-pub(super) fn show(probes: &[LiveProbe], tokens: &[ScoredToken], terminal: &Terminal) {
-    let mut told = told(probes, tokens);
+pub(super) fn show(chat: &Conversation, tokens: &[ScoredToken], terminal: &Terminal) {
+    let mut told = told(chat.probes(), tokens);
     if told.is_empty() {
         return;
     }
+    let place = |probe: &LiveProbe| match chat.probe_folders() {
+        [_] => probe.site.to_string(),
+        folders => format!("{} of {}", probe.site, printable(&folders[probe.folder])),
+    };
     told.sort_by(|a, b| above(b).total_cmp(&above(a)));
     let header = ["  score of", "mean", "recent", "peak", "at"];
     let mut rows = vec![header.map(|it| style(it).dim().to_string()).to_vec()];
@@ -74,7 +76,7 @@ pub(super) fn show(probes: &[LiveProbe], tokens: &[ScoredToken], terminal: &Term
             false => String::new(),
         };
         vec![
-            format!("  {} ({})", printable(&it.probe.label), it.probe.site),
+            format!("  {} ({})", printable(&it.probe.label), place(it.probe)),
             number(it.course.mean),
             number(it.course.moving_average),
             number(it.course.peak),

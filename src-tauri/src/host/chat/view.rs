@@ -80,6 +80,8 @@ pub(crate) struct WatchView {
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LiveProbeView {
+    /// Its folder.
+    folder: String,
     /// What it looks for.
     label: String,
     /// Where it reads.
@@ -127,9 +129,11 @@ impl ProbesView {
     }
 }
 
-impl From<&LiveProbe> for LiveProbeView {
-    fn from(probe: &LiveProbe) -> Self {
+impl LiveProbeView {
+    /// Of one of these folders.
+    pub(crate) fn new(probe: &LiveProbe, folders: &[String]) -> Self {
         Self {
+            folder: folders.get(probe.folder).cloned().unwrap_or_default(),
             label: probe.label.clone(),
             site: probe.site.to_string(),
             threshold: f64::from(probe.threshold),

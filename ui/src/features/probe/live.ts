@@ -12,7 +12,7 @@ export interface Scored {
 }
 
 /** What tells probes apart. */
-export const keyOf = ({ label, site }: LiveProbeView) => `${site} ${label}`;
+export const keyOf = ({ folder, label, site }: LiveProbeView) => `${folder} ${site} ${label}`;
 
 /** How the scores of a probe went over the tokens of an answer. */
 export interface Course {
