@@ -89,12 +89,13 @@ pub(crate) fn request(data: &Path, position: Position) -> CaptureRequest {
     }
 }
 
-fn plan<'a>(
-    model: &'a LanguageModel,
-    folder: &Path,
-    request: &CaptureRequest,
-) -> models::Result<Capture<'a>> {
+fn plan(model: &LanguageModel, folder: &Path, request: &CaptureRequest) -> models::Result<Capture> {
     Capture::plan(model, LoadDtypes::F32, folder, request, "a test")
+}
+
+/// Captures all, or what is left.
+fn capture_all(capture: &Capture, model: &LanguageModel, to: &Path) -> models::Result<usize> {
+    capture.run(model, to, usize::MAX, &mut |_| ControlFlow::Continue(()))
 }
 
 pub(crate) fn captured(
@@ -104,8 +105,8 @@ pub(crate) fn captured(
     to: &Path,
 ) -> States {
     let capture = plan(model, folder, request).unwrap();
-    let complete = capture.run(to, &mut |_| ControlFlow::Continue(()));
-    assert!(complete.unwrap());
+    let rows = capture_all(&capture, model, to);
+    assert_eq!(rows.unwrap(), capture.planned().about.rows);
     States::open(to).unwrap()
 }
 
@@ -322,14 +323,14 @@ fn a_capture_that_was_killed_anywhere_continues_to_the_same_bytes() {
             let to = work.path().join(format!("{position:?} {passes}"));
             let capture = plan(&model, folder.path(), &request).unwrap();
             let mut left = passes;
-            let complete = capture.run(&to, &mut |_| {
+            let rows = capture.run(&model, &to, usize::MAX, &mut |_| {
                 left -= 1;
                 match left {
                     0 => ControlFlow::Break(()),
                     _ => ControlFlow::Continue(()),
                 }
             });
-            assert!(!complete.unwrap());
+            assert!(rows.unwrap() < capture.planned().about.rows);
             let error = States::open(&to).unwrap_err().to_string();
             assert!(
                 error.starts_with("the capture is not finished: "),
@@ -369,27 +370,21 @@ fn a_folder_of_another_capture_is_refused_with_what_differs() {
     others.push(("sites", other));
     for (what, other) in others {
         let capture = plan(&model, folder.path(), &other).unwrap();
-        let error = capture
-            .run(&to, &mut |_| ControlFlow::Continue(()))
-            .unwrap_err()
-            .to_string();
+        let error = capture_all(&capture, &model, &to).unwrap_err().to_string();
         assert!(
             error.contains(&format!("whose {what} is not the one asked for")),
             "{error}"
         );
     }
     let other = crate::capture::model(json!({"initializer_range": 0.2}));
-    let error = plan(&open(other.path()), other.path(), &asked)
-        .unwrap()
-        .run(&to, &mut |_| ControlFlow::Continue(()))
-        .unwrap_err();
+    let its_model = open(other.path());
+    let capture = plan(&its_model, other.path(), &asked).unwrap();
+    let error = capture_all(&capture, &its_model, &to).unwrap_err();
     assert!(error.to_string().contains("whose model is not"), "{error}");
     assert!(content(&to) == before);
     fs::write(work.path().join("mine"), "a file").unwrap();
-    let error = plan(&model, folder.path(), &asked)
-        .unwrap()
-        .run(work.path(), &mut |_| ControlFlow::Continue(()))
-        .unwrap_err();
+    let capture = plan(&model, folder.path(), &asked).unwrap();
+    let error = capture_all(&capture, &model, work.path()).unwrap_err();
     assert!(
         error
             .to_string()
@@ -570,11 +565,7 @@ fn states_of_a_model_in_bf16_keep_its_digits() {
         ..request(&data, Position::Last)
     };
     let capture = Capture::plan(&model, dtypes, folder.path(), &request, "a test").unwrap();
-    assert!(
-        capture
-            .run(&to, &mut |_| ControlFlow::Continue(()))
-            .unwrap()
-    );
+    capture_all(&capture, &model, &to).unwrap();
     let states = States::open(&to).unwrap();
     assert_eq!(states.about().compute_dtype, "bf16");
     assert!(to.join("block.001.bf16").exists());

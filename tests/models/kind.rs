@@ -23,7 +23,7 @@ use models::{
         estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},
         exhibit::Exhibit,
         forecast::{Forecast, trial},
-        kind::{Basis, Subject},
+        kind::{Basis, Place, Subject},
         plan::Chosen,
         resolve,
         resolve::Resolver,
@@ -129,7 +129,8 @@ impl Kind for Line {
         Ok(read.map_or(0, Vec::len))
     }
 
-    fn open(plan: &TrainPlan<LineRequest>, _: Option<&Path>, at: &Device) -> Result<LineTask> {
+    fn open(plan: &TrainPlan<LineRequest>, place: &Place) -> Result<LineTask> {
+        let at = place.device;
         let mut parameters = Parameters::default();
         let zeros = Tensor::zeros((1, 2), DType::F32, at)?;
         parameters.insert(Parameter::new("line.weight", &zeros, true)?);
@@ -325,7 +326,11 @@ pub(crate) fn run_from_newest<K: Kind>(
     folder: &Path,
     observer: &mut dyn Observer,
 ) -> K::Task {
-    let mut task = K::open(plan, None, &Device::Cpu).unwrap();
+    let place = Place {
+        folder,
+        ..Place::bare(&Device::Cpu)
+    };
+    let mut task = K::open(plan, &place).unwrap();
     let checkpoints = Checkpoints::new(folder, plan.run.save.keep_last);
     let mut state = TrainState::new(plan, &task).unwrap();
     if let Some(newest) = checkpoints.newest().unwrap() {
@@ -425,7 +430,7 @@ fn a_kind_known_only_here_is_tried_and_tells_what_happens() {
     assert_eq!(steps, [0, 10, 25, 40, 50, 80, 100, 120, 160, 200]);
 
     let needed = |rows: usize, length: usize| 1000 * (rows * length) as u64;
-    let mut task = Line::open(&plan, None, &Device::Cpu).unwrap();
+    let mut task = Line::open(&plan, &Place::bare(&Device::Cpu)).unwrap();
     let mut save = |_: &mut TrainState, _: &LineTask| Ok(None);
     let tried = trial(&plan, &mut task, &needed, 0.0, &mut save, &|| false)
         .unwrap()

@@ -121,7 +121,7 @@ fn run(
 ) -> (Outcome, LanguageTask, Vec<f64>) {
     let (outcome, task, watch) = watched(plan, folder, stop_after);
     let losses = watch.all(|event| match event {
-        TrainEvent::Stepped { loss, .. } => Some(*loss),
+        TrainEvent::Stepped { loss, .. } => *loss,
         _ => None,
     });
     (outcome, task, losses)

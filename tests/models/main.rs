@@ -32,6 +32,7 @@ mod plan;
 mod probe;
 mod probe_apply;
 mod probe_live;
+mod probe_run;
 mod probe_speed;
 mod probe_study;
 mod puzzles;

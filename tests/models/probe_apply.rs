@@ -53,7 +53,7 @@ pub(crate) fn learned(states: &States, to: &Path) -> Probes {
     };
     let found = study(&examples, &mut source, &settings, &mut |_| true);
     let found = found.unwrap().unwrap();
-    folder::save(to, &found, (&examples, states.about()), "a test").unwrap();
+    folder::save(to, &found, (&examples, states.about())).unwrap();
     Probes::open(to).unwrap()
 }
 

@@ -237,7 +237,7 @@ fn probes_that_are_saved_score_as_they_were_reported() {
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("probes");
-    folder::save(&path, &found, (&made.examples, &states), "a test").unwrap();
+    folder::save(&path, &found, (&made.examples, &states)).unwrap();
     let probes = Probes::open(&path).unwrap();
     assert_eq!(probes.about.report, found.report);
     probes.check(&states).unwrap();
@@ -305,7 +305,7 @@ fn probes_that_were_saved_before_there_were_curves_are_opened() {
         sites: vec!["block.0".parse().unwrap()],
         ..about()
     };
-    folder::save(&path, &found, (&made.examples, &states), "a test").unwrap();
+    folder::save(&path, &found, (&made.examples, &states)).unwrap();
     let file = path.join(folder::PROBES);
     let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     let label = &mut json["report"]["labels"][0];
@@ -356,7 +356,7 @@ fn the_report_of_45_labels_stays_small() {
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("probes");
-    folder::save(&path, &found, (&made.examples, &states), "a test").unwrap();
+    folder::save(&path, &found, (&made.examples, &states)).unwrap();
     let bytes = fs::metadata(path.join(folder::PROBES)).unwrap().len();
     assert!(bytes < 1_500_000, "{bytes}");
 }

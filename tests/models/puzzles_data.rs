@@ -22,7 +22,7 @@ use models::{
         source::{Choice, PuzzleSet, places},
         sudoku::Sudoku,
     },
-    train::{Kind, Task, TrainRequest},
+    train::{Kind, Place, Task, TrainRequest},
 };
 use serde_json::{Value as Json, json};
 
@@ -300,7 +300,7 @@ fn a_run_on_mazes_resumes_and_measures_paths() {
     let plan = plan_of(&folder.path().join("data"), json!({}));
     assert_eq!((plan.task.trm.vocab_size, plan.task.trm.seq_len), (6, 36));
     check_resume(&plan, folder.path());
-    let mut task = Puzzle::open(&plan, None, &Device::Cpu).unwrap();
+    let mut task = Puzzle::open(&plan, &Place::bare(&Device::Cpu)).unwrap();
     let measured = task.evaluate(0, &|| true).unwrap().unwrap();
     let names: Vec<&str> = measured
         .metrics
@@ -347,7 +347,7 @@ fn a_run_on_tasks_of_arc_resumes_votes_and_writes_what_is_handed_in() {
     // What was voted before the kill counts after it.
     assert_eq!(file("straight", "votes.json"), file("killed", "votes.json"));
 
-    let mut task = Puzzle::open(&plan, None, &Device::Cpu).unwrap();
+    let mut task = Puzzle::open(&plan, &Place::bare(&Device::Cpu)).unwrap();
     task.load(&newest("straight")).unwrap();
     assert_eq!(task.held_out_batches(), 3);
     let measured = task.evaluate(0, &|| true).unwrap().unwrap();

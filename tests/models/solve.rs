@@ -17,7 +17,7 @@ use models::{
         solve::{Effort, Solved, Solver, Thinking},
         source::{Choice, PuzzleSet},
     },
-    train::{Kind, Task, TrainPlan},
+    train::{Kind, Place, Task, TrainPlan},
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -188,7 +188,7 @@ fn votes_are_of_the_puzzle_itself_turned_back_and_probabilities_stay_such() {
 fn the_count_of_solved_puzzles_is_that_of_the_run() {
     let trained = Trained::new();
     let saved = trained.folder.path().join("run");
-    let mut task: PuzzleTask = Puzzle::open(&trained.plan, None, &Device::Cpu).unwrap();
+    let mut task: PuzzleTask = Puzzle::open(&trained.plan, &Place::bare(&Device::Cpu)).unwrap();
     let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
     task.load(&newest.path).unwrap();
     let measured = task.evaluate(0, &|| true).unwrap().unwrap();

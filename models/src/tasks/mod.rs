@@ -25,11 +25,11 @@ pub mod probe;
 pub mod puzzle;
 pub mod starter;
 
-use kinds::{Language, Puzzle};
+use kinds::{Language, Probe, Puzzle};
 
 /// What stands for each kind: one line in here, and a name in the list below.
 pub mod kinds {
-    pub use super::{language::Language, puzzle::Puzzle};
+    pub use super::{language::Language, probe::Probe, puzzle::Puzzle};
 }
 
 /// The field of a run file that names the kind. Absent, it is language, as in all files from before there were others.
@@ -97,6 +97,12 @@ macro_rules! kinds {
         })+
 
         impl Part for $any {
+            fn unread(&self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$kind(_) => $kind::UNREAD,)+
+                }
+            }
+
             fn read(tree: &Value, unread: &mut Vec<String>) -> Result<Self, Problem> {
                 let (name, rest) = named(tree)?;
                 $(if name == $kind::NAME {
@@ -124,7 +130,7 @@ macro_rules! kinds {
     };
 }
 
-kinds!($ Language, Puzzle);
+kinds!($ Language, Puzzle, Probe);
 
 /// The name of the kind that a tree of fields is about, and the tree without it.
 fn named(tree: &Value) -> Result<(String, Value), Problem> {

@@ -41,16 +41,19 @@ pub enum TrainEvent {
         free_bytes: Option<u64>,
     },
 
-    /// The weights were updated once.
+    /// A step was done: the weights were updated once, or what stands in place of that.
     Stepped {
         /// The step just done.
         step: usize,
-        /// Mean loss of the batch per target, in nats.
-        loss: f64,
-        /// The learning rate of this step.
-        learning_rate: f64,
-        /// The norm of all gradients before clipping.
-        gradient_norm: f64,
+        /// Mean loss of the batch per target, in nats, where there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        loss: Option<f64>,
+        /// The learning rate of this step, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        learning_rate: Option<f64>,
+        /// The norm of all gradients before clipping, if there are any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gradient_norm: Option<f64>,
         /// Units in this step, without padding: what its kind of learning counts, such as tokens.
         #[serde(alias = "tokens")]
         units: usize,

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Task, TrainState, device_of, learn_from, memory_of,
     plan::{RunPlan, TrainPlan},
+    tree::Part,
 };
 use crate::{
     Result,
@@ -100,7 +101,7 @@ pub struct Forecast {
 pub type Needed<'a> = &'a dyn Fn(usize, usize) -> u64;
 
 /// Takes a few steps of two sizes, an evaluation, a sample and a save. `save` says how long that took, and keeps nothing.
-pub fn trial<T: Task, P: Serialize>(
+pub fn trial<T: Task, P: Part>(
     whole_plan: &TrainPlan<P>,
     task: &mut T,
     needed: Needed,

@@ -37,6 +37,9 @@ pub trait Kind: Sized + 'static {
     const ORDERED_BY: &'static [&'static str] = &["data"];
     /// Those that name files, which are compared by what is in them.
     const NAMES_OF_FILES: &'static [&'static str] = &["data.files"];
+    /// Sections of a run file, of those that every run has, that it does not read: it has no gradients, say. They are refused where
+    /// they are asked for, and are in none of its plans.
+    const UNREAD: &'static [&'static str] = &[];
     /// What is done to make a run fit into memory, beside what every run can do: the cheapest first.
     const MEASURES: &'static [Measure<Self>] = &[];
 
@@ -124,13 +127,8 @@ pub trait Kind: Sized + 'static {
         Ok(Vec::new())
     }
 
-    /// Opens the model and the data of a plan. With `learned_from`, the newest checkpoint, what was made from the data at
-    /// the beginning of the run is taken from there.
-    fn open(
-        plan: &TrainPlan<Self::Plan>,
-        learned_from: Option<&Path>,
-        device: &Device,
-    ) -> Result<Self::Task>;
+    /// Opens the model and the data of a plan.
+    fn open(plan: &TrainPlan<Self::Plan>, place: &Place) -> Result<Self::Task>;
 
     /// What a person can still do about memory when a run has nothing left to give up: `start it with shorter rows`.
     fn smaller(_plan: &Self::Plan) -> Option<String> {
@@ -148,6 +146,28 @@ pub trait Kind: Sized + 'static {
 
     /// What is trained, and how.
     fn subject(plan: &Self::Plan) -> Subject;
+}
+
+/// Where a run is carried out.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// Where it computes.
+    pub device: &'a Device,
+    /// The newest checkpoint, where what was made from the data at the beginning of the run is to be taken from there.
+    pub learned_from: Option<&'a Path>,
+    /// The folder of the run, for what is made on the way and is too large to be in each checkpoint. It may not exist yet.
+    pub folder: &'a Path,
+}
+
+impl<'a> Place<'a> {
+    /// A run that is new and has no folder of its own: what is made on the way goes where the process is.
+    pub fn bare(device: &'a Device) -> Self {
+        Self {
+            device,
+            learned_from: None,
+            folder: Path::new("."),
+        }
+    }
 }
 
 /// What a run trains, and how.

@@ -29,7 +29,7 @@ pub mod tree;
 use std::time::Instant;
 
 pub use event::{Observer, TrainEvent};
-pub use kind::Kind;
+pub use kind::{Kind, Place};
 pub use plan::{Facts, Problem, Problems, Reason, Resolved, RunPlan, TrainPlan};
 pub use request::{RunRequest, TrainRequest};
 pub use resolve::resolve;
@@ -37,7 +37,6 @@ pub use state::TrainState;
 pub use task::Task;
 
 use candle_core::{DType, Device, Tensor};
-use serde::Serialize;
 
 use crate::{
     Error, Result,
@@ -56,7 +55,8 @@ use loss_scale::LossScale;
 use rejected_step::{RejectedStep, goes_back, message_for_taken, roll_back};
 use saving::Saver;
 use spike::Spike;
-use task::BatchSize;
+use task::{BatchSize, OwnStep};
+use tree::Part;
 
 /// How a call of [`train`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,10 +68,11 @@ pub enum Outcome {
 }
 
 /// What one step did.
+#[derive(Default)]
 struct Learned {
-    loss: f64,
-    gradient_norm: f64,
-    learning_rate: f64,
+    loss: Option<f64>,
+    gradient_norm: Option<f64>,
+    learning_rate: Option<f64>,
     size: BatchSize,
     /// Whether the gradient was out of proportion, and the step was taken all the same.
     spike: Option<Spike>,
@@ -137,12 +138,16 @@ pub fn train<T: Task>(
 
         // One step of learning.
         let step_started = Instant::now();
-        let learned = match learn_with_memory(plan, task, state, &mut saver, observer)? {
-            Ok(learned) => learned,
-            Err(rejected_step) => {
-                roll_back(plan, task, state, checkpoints, rejected_step, observer)?;
-                continue;
-            }
+        let learned = match step(plan, task, state, &mut saver, observer) {
+            // Who asks to stop or to pause is answered above.
+            Err(Error::Interrupted) => continue,
+            learned => match learned? {
+                Ok(learned) => learned,
+                Err(rejected_step) => {
+                    roll_back(plan, task, state, checkpoints, rejected_step, observer)?;
+                    continue;
+                }
+            },
         };
         let seconds = step_started.elapsed().as_secs_f64();
         state.progress.step += 1;
@@ -176,7 +181,7 @@ fn stop<T: Task>(
 
 /// Takes a few steps to see how long they take, in milliseconds each. Saves nothing and measures nothing else.
 /// [`forecast::trial`] measures more.
-pub fn try_steps<T: Task, P: Serialize>(
+pub fn try_steps<T: Task, P: Part>(
     whole_plan: &TrainPlan<P>,
     task: &mut T,
     steps: usize,
@@ -197,6 +202,25 @@ pub fn try_steps<T: Task, P: Serialize>(
         millis.push(started.elapsed().as_secs_f64() * 1e3);
     }
     Ok(millis)
+}
+
+/// A step of the task’s own, or one of gradients.
+fn step<T: Task>(
+    plan: &RunPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    saver: &mut Saver,
+    observer: &mut dyn Observer,
+) -> Result<Attempt> {
+    let goes_on = || !(observer.should_stop() || observer.should_pause());
+    match task.own_step(state.progress.step, &goes_on)? {
+        Some(OwnStep { units, loss }) => Ok(Ok(Learned {
+            loss,
+            size: BatchSize { targets: 0, units },
+            ..Learned::default()
+        })),
+        None => learn_with_memory(plan, task, state, saver, observer),
+    }
 }
 
 /// A step. If memory runs out in it, once more after unused memory was given back; if it runs out again, the run is saved
@@ -362,9 +386,9 @@ fn learn_from<T: Task>(
         loss_scale.went_well();
     }
     Ok(Ok(Learned {
-        loss,
-        gradient_norm,
-        learning_rate,
+        loss: Some(loss),
+        gradient_norm: Some(gradient_norm),
+        learning_rate: Some(learning_rate),
         size,
         spike,
         pass_seconds: seconds,

@@ -12,7 +12,7 @@ use super::{
     estimate::Estimate,
     fit::Fit,
     request::{OptimizerKind, ScheduleKind},
-    tree::{Part, join, read_parts},
+    tree::{Part, join, read_parts, with_unread},
 };
 use crate::{
     Error,
@@ -41,9 +41,12 @@ impl<T> TrainPlan<T> {
     }
 }
 
-impl<T: Serialize> Serialize for TrainPlan<T> {
+impl<T: Part> Serialize for TrainPlan<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let tree = join(&self.run, &self.task).map_err(ser::Error::custom)?;
+        let mut tree = join(&self.run, &self.task).map_err(ser::Error::custom)?;
+        if let Value::Object(fields) = &mut tree {
+            fields.retain(|name, _| !self.task.unread().contains(&name.as_str()));
+        }
         tree.serialize(to)
     }
 }
@@ -104,6 +107,15 @@ pub struct RunPlan {
 const EARLY_SAMPLES: [usize; 5] = [0, 10, 25, 50, 100];
 
 impl RunPlan {
+    /// The same, without what a kind of learning doesn't read.
+    pub(super) fn without(self, unread: &[&str]) -> Self {
+        let plain = |plan: &Self| {
+            let tree = serde_json::to_value(plan).ok()?;
+            Self::deserialize(&*with_unread(&tree, unread)).ok()
+        };
+        plain(&self).unwrap_or(self)
+    }
+
     /// Whether held-out data is looked at after a step; 0 is before the first.
     pub fn evaluates_after(&self, step: usize) -> bool {
         let is_end = step == 0 || step == self.steps;
@@ -335,7 +347,7 @@ impl<T> Chosen<T> {
 
 /// A plan, and what a person wants to know about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(bound(deserialize = "T: Part"))]
+#[serde(bound = "T: Part")]
 pub struct Resolved<T> {
     /// What will be done.
     pub plan: TrainPlan<T>,

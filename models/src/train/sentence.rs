@@ -37,8 +37,10 @@ impl TrainEvent {
                     step => format!("resumed at step {}", at(step)),
                 };
                 let (trained, all) = (count(*trainable_parameters), count(*parameters));
-                let message =
-                    format!("{began} on {device}; {trained} of {all} parameters are trained");
+                let message = match *parameters {
+                    0 => format!("{began} on {device}"),
+                    _ => format!("{began} on {device}; {trained} of {all} parameters are trained"),
+                };
                 (message, false)
             }
             Self::Tried {

@@ -18,6 +18,7 @@ use super::{
     share::Share,
     spike::Norms,
     task::Task,
+    tree::Part,
 };
 use crate::{
     Error, Result,
@@ -118,7 +119,7 @@ impl Best {
 
 impl TrainState {
     /// The state before the first step.
-    pub fn new<T: Task, P: Serialize>(whole_plan: &TrainPlan<P>, task: &T) -> Result<Self> {
+    pub fn new<T: Task, P: Part>(whole_plan: &TrainPlan<P>, task: &T) -> Result<Self> {
         let plan = &whole_plan.run;
         let progress = Progress {
             step: 0,

@@ -33,6 +33,14 @@ pub trait Task {
         DecayScope::default()
     }
 
+    /// Takes the next step, if it is none of gradients: what is solved is solved here, and the batches below are not asked for.
+    /// `done` steps are done.
+    ///
+    /// Errors: [`Error::Interrupted`] when it takes long and `goes_on`, asked in between, says no. The same step comes next again.
+    fn own_step(&mut self, _done: usize, _goes_on: &dyn Fn() -> bool) -> Result<Option<OwnStep>> {
+        Ok(None)
+    }
+
     /// The next micro-batch. Moves the position in the data.
     fn next_batch(&mut self) -> Result<Self::Batch>;
 
@@ -125,6 +133,15 @@ pub fn load_weights(parameters: &Parameters, folder: &Path) -> Result<()> {
         weight.assign(&read.remove(name).ok_or_else(missing)?)?;
     }
     Ok(())
+}
+
+/// What a step did that is none of gradients.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct OwnStep {
+    /// Units read: what the speed is told in.
+    pub units: usize,
+    /// Mean loss per target, in nats, where there is one.
+    pub loss: Option<f64>,
 }
 
 /// The size of a batch.

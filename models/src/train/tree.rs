@@ -3,16 +3,22 @@
 //! Both parts may have fields in the same section: `sample.every` is every run's, `sample.prompts` those of language.
 //! Deliberately absent: the text of a run file and its lines, which belong to whoever reads files.
 
-use std::fmt::Display;
+use std::{borrow::Cow, fmt::Display};
 
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::plan::Problem;
 use crate::limits;
 
 /// One part of the tree.
 pub trait Part: Serialize + DeserializeOwned {
+    /// The sections of the other part, that of every run, which a plan with this part doesn't have: see
+    /// [`Kind::UNREAD`](super::Kind::UNREAD).
+    fn unread(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Reads this part of `tree`. What it does not know goes to `unread`.
     fn read(tree: &Value, unread: &mut Vec<String>) -> Result<Self, Problem> {
         read_tracked(tree, unread)
@@ -37,8 +43,12 @@ pub(super) fn read_parts<A: DeserializeOwned, B: Part>(
     strict: bool,
 ) -> Result<(A, B), Problem> {
     let (mut by_run, mut by_kind) = (Vec::new(), Vec::new());
-    let run = read_tracked(tree, &mut by_run)?;
-    let kind = B::read(tree, &mut by_kind)?;
+    let kind = B::read(tree, &mut by_kind);
+    let run = match &kind {
+        Ok(kind) if !strict => read_tracked(&with_unread(tree, kind.unread()), &mut by_run)?,
+        _ => read_tracked(tree, &mut by_run)?,
+    };
+    let kind = kind?;
     let problem = match strict {
         true => unknown(&by_run, &by_kind).map(|field| (field, "is not a setting".to_owned())),
         // What is planned is computed with. Of a request, the planner says all that is wrong at once.
@@ -53,18 +63,56 @@ pub(super) fn read_parts<A: DeserializeOwned, B: Part>(
     }
 }
 
-/// The first field that neither of two readers knows. One that doesn't know a section knows none of its fields.
-fn unknown<'a>(one: &'a [String], other: &'a [String]) -> Option<&'a str> {
-    let is_in = |field: &str, section: &str| {
+/// The tree of a plan, with what stands for the sections that its kind does not read.
+pub(super) fn with_unread<'a>(tree: &'a Value, unread: &[&str]) -> Cow<'a, Value> {
+    let (Some(fields), false) = (tree.as_object(), unread.is_empty()) else {
+        return Cow::Borrowed(tree);
+    };
+    let mut fields = fields.clone();
+    for (name, value) in unread_sections() {
+        if unread.contains(&name.as_str()) {
+            fields.insert(name, value);
+        }
+    }
+    Cow::Owned(Value::Object(fields))
+}
+
+/// What stands in a plan for sections that nobody reads but the loop: no gradients, and a look after each step.
+fn unread_sections() -> Map<String, Value> {
+    let sections = json!({
+        "batch": {"rows": 1, "accumulate": 1},
+        "learning_rate": 0.0,
+        "schedule": {"kind": "constant", "warmup_steps": 0, "min_ratio": 1.0},
+        "optimizer": {"kind": "sgd", "beta1": 0.0, "beta2": 0.0, "epsilon": 0.0, "weight_decay": 0.0, "momentum": 0.0},
+        "clip_norm": 0.0,
+        "ema": 0.0,
+        "gradient_checkpointing": false,
+        "memory_fallback": {"narrower_dtype": false, "cpu": false},
+        "evaluate": {"every": 1, "batches": 0},
+        "sample": {"every": 0},
+    });
+    match sections {
+        Value::Object(sections) => sections,
+        _ => Map::new(),
+    }
+}
+
+/// Whether a field is one of these sections, or in one.
+pub(super) fn is_in(field: &str, sections: &[&str]) -> bool {
+    sections.iter().any(|section| {
         let rest = field.strip_prefix(section);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
+    })
+}
+
+/// The first field that neither of two readers knows. One that doesn't know a section knows none of its fields.
+fn unknown<'a>(one: &'a [String], other: &'a [String]) -> Option<&'a str> {
     one.iter().find_map(|one| {
         other.iter().find_map(|other| {
-            if is_in(one, other) {
+            if is_in(one, &[other]) {
                 Some(one.as_str())
             } else {
-                is_in(other, one).then_some(other.as_str())
+                is_in(other, &[one]).then_some(other.as_str())
             }
         })
     })

@@ -58,7 +58,7 @@ pub(super) struct Arguments {
     /// Change how answers are written, such as temperature=0.2. Can be given several times.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Score each token with the probes of these folders, made by `anneal probe train`, and say how the scores of each answer went.
+    /// Score each token with the probes of these runs or folders, and say how the scores of each answer went.
     #[arg(long, value_name = "FOLDER", value_delimiter = ',')]
     probes: Vec<PathBuf>,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
@@ -95,7 +95,10 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         chat.set_system(words);
     }
     if !arguments.probes.is_empty() {
-        scores::watch(&mut chat, arguments.probes, arguments.force, terminal)?;
+        let folders = arguments.probes.iter();
+        let folders = folders.map(|it| host.probes(&it.to_string_lossy()));
+        let folders = folders.collect::<Result<_>>()?;
+        scores::watch(&mut chat, folders, arguments.force, terminal)?;
     }
     talk(chat, host, terminal)
 }

@@ -53,7 +53,8 @@ pub(super) struct Arguments {
 enum Command {
     /// Capture hidden states of a model over labelled text into a folder. The same command continues one that was stopped.
     Capture(Box<CaptureArguments>),
-    Train(train::Arguments),
+    Train(Box<train::Arguments>),
+    Show(train::ShowArguments),
     Apply(Box<apply::Arguments>),
     /// Write captured states for other programs: HDF5, one file a layer, or one file of NumPy.
     Export(ExportArguments),
@@ -176,7 +177,8 @@ fn position(words: &str) -> Result<Position, String> {
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     match arguments.command {
         Command::Capture(asked) => capture(*asked, host, terminal),
-        Command::Train(asked) => train::run(asked, terminal),
+        Command::Train(asked) => train::run(*asked, host, terminal),
+        Command::Show(asked) => train::run_show(&asked, host, terminal),
         Command::Apply(asked) => apply::run(*asked, host, terminal),
         Command::Export(asked) => export(&asked, terminal),
         Command::Import(asked) => import(asked, terminal),

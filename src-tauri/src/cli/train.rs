@@ -117,31 +117,58 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if let Some(run) = &arguments.resume {
         return resume(run, arguments.force, host, terminal);
     }
-    let (only_plan, yes) = (arguments.plan, arguments.yes);
-    let (measure, force) = (arguments.measure, arguments.force);
-    let mut request = request(arguments, terminal)?;
+    let how = How {
+        only_plan: arguments.plan,
+        measure: arguments.measure,
+        yes: arguments.yes,
+        force: arguments.force,
+    };
+    let request = request(arguments, terminal)?;
+    Ok(start(request, how, host, terminal)?.0)
+}
+
+/// How a run is started.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct How {
+    /// Show the plan, and start nothing.
+    pub(super) only_plan: bool,
+    /// Measure what it would take.
+    pub(super) measure: bool,
+    /// Fetch its model without asking.
+    pub(super) yes: bool,
+    /// Start it although it does not fit into memory.
+    pub(super) force: bool,
+}
+
+/// Plans a run, starts it and follows it to its end. Returns the run, if there is one.
+pub(super) fn start(
+    mut request: AnyRequest,
+    how: How,
+    host: &Host,
+    terminal: &Terminal,
+) -> Result<(Ended, Option<Run>)> {
     let model = with_kind!(TaskRequest, &mut request.task, K, task => K::model(task));
     if let Some(model) = model.and_then(|model| model.to_str())
-        && !only_plan
-        && hub::offer(model, yes, host, terminal)? == Ended::Stopped
+        && !how.only_plan
+        && hub::offer(model, how.yes, host, terminal)? == Ended::Stopped
     {
-        return Ok(Ended::Stopped);
+        return Ok((Ended::Stopped, None));
     }
     let resolved = host.plan(request)?;
     for warning in &resolved.warnings {
         terminal.warn(warning);
     }
-    if only_plan {
-        return show_plan(&resolved, measure, host, terminal);
+    if how.only_plan {
+        return Ok((show_plan(&resolved, how.measure, host, terminal)?, None));
     }
-    if !force {
+    if !how.force {
         refuse_what_does_not_fit(&resolved)?;
     }
     if let Some(line) = cost::estimate(&resolved) {
         terminal.note(line);
     }
     let run = runs::create(&host.paths, &resolved)?;
-    follow(&run, false, host, terminal)
+    Ok((follow(&run, false, host, terminal)?, Some(run)))
 }
 
 /// Shows a plan and what it costs. That it does not fit is said, and no reason not to show it.
@@ -306,6 +333,7 @@ fn how_to_use(run: &Run) -> String {
         Some(&"solve") => {
             format!("have it solve a puzzle with `anneal solve {id} --held-out 1`")
         }
+        Some(&"probe") => format!("see what it found with `anneal probe show {id}`"),
         Some(_) => format!("talk to it with `anneal chat {id}`"),
         None => format!("see what it measured with `anneal runs show {id}`"),
     }
@@ -407,16 +435,13 @@ impl<'a> View<'a> {
             return;
         };
         self.times.stepped(*millis, *units);
-        let mut message = format!("loss {loss:.3}");
-        if let Some(rate) = self.times.rate() {
-            message += &format!("  {} {}/s", count(rate as u64), self.unit);
-        }
-        if *memory_bytes > 0 {
-            message += &format!("  {}", bytes(*memory_bytes));
-        }
-        if let Some(left) = self.times.words(self.steps.saturating_sub(step)) {
-            message += &format!("  {left}");
-        }
+        let loss = loss.map(|it| format!("loss {it:.3}"));
+        let rate = self.times.rate().filter(|it| *it > 0.0);
+        let rate = rate.map(|it| format!("{} {}/s", count(it as u64), self.unit));
+        let memory = (*memory_bytes > 0).then(|| bytes(*memory_bytes));
+        let left = self.times.words(self.steps.saturating_sub(step));
+        let parts: Vec<String> = [loss, rate, memory, left].into_iter().flatten().collect();
+        let message = parts.join("  ");
         self.bar.set_position(step as u64);
         let line = || format!("step {step}/{}  {message}", self.steps);
         let last = &mut self.last_line;

@@ -14,24 +14,22 @@ use models::{
     tasks::probe::{
         apply::{Applied, ApplyPlan, ApplyRequest},
         capture::{CapturePlan, CaptureProgress, CaptureRequest},
-        folder::AboutProbes,
+        folder::{AboutProbes, PROBES},
         states::About,
         states_identity::identities,
     },
 };
 
 #[cfg(feature = "gui")]
-use models::tasks::probe::folder::PROBES;
+use models::tasks::probe::{states::ABOUT, task::STATES};
 
 use super::{Host, chat::refuse_what_does_not_fit, hub};
-#[cfg(feature = "gui")]
-use crate::store::runs::Run;
 use crate::{
     jobs::engine::{Control, Engine},
     store::{
         self,
         in_use::{InUse, Work},
-        runs,
+        runs::{self, Run},
     },
     wire::{
         engine::{Ask, Reply},
@@ -84,6 +82,48 @@ pub(crate) enum ApplyNews {
 }
 
 impl Host {
+    /// The folder of the probes that a name means: itself, or what a run has learned.
+    pub(crate) fn probes(&self, name: &str) -> Result<PathBuf> {
+        let path = Path::new(name);
+        if path.join(PROBES).is_file() {
+            return Ok(path.to_owned());
+        }
+        let run = runs::find(&self.paths, name).map_err(|error| {
+            AppError::invalid(format!("{error}, and no folder of probes either"))
+        })?;
+        probes_in(&run).pop().ok_or_else(|| {
+            let message = format!(
+                "`{}` has no probes: they are there when its last step is done",
+                run.id
+            );
+            AppError::invalid(message)
+                .with_hint(format!("`anneal train --resume {}` continues it", run.id))
+        })
+    }
+
+    /// The model whose states a run read, where the name is that of a run and the model is still there.
+    pub(crate) fn model_of_run(&self, name: &str) -> Option<String> {
+        let base = runs::find(&self.paths, name)
+            .ok()?
+            .plan()
+            .ok()?
+            .task
+            .subject()
+            .base?;
+        base.is_dir().then(|| base.display().to_string())
+    }
+
+    /// The folder with the states that the probes of a run were learned from, where it is still there.
+    #[cfg(feature = "gui")]
+    pub(crate) fn states_of(&self, run: &str) -> Result<Option<PathBuf>> {
+        let run = runs::find(&self.paths, run)?;
+        let planned = run.plan().map(|plan| plan.task.data().to_vec());
+        let mut folders = [run.folder.join(STATES)]
+            .into_iter()
+            .chain(planned.unwrap_or_default());
+        Ok(folders.find(|it| it.join(ABOUT).is_file()))
+    }
+
     /// Captures hidden states of a model over labelled text. `show` hears the plan before anything starts, then how far it is;
     /// `stop` ends it, and the same order continues. Returns whether all states are there.
     pub(crate) fn capture(
@@ -193,7 +233,6 @@ impl Host {
 }
 
 /// Folders of probes in that of a run, the newest last: in it, in what it saved, and in the folders beside.
-#[cfg(feature = "gui")]
 fn probes_in(run: &Run) -> Vec<PathBuf> {
     let saved = run.checkpoint_names().into_iter();
     let saved = saved.map(|name| run.checkpoints().join(name));

@@ -20,7 +20,7 @@ use models::{
     tape::{Tape, Value},
     train::{
         exhibit::Exhibit,
-        task::{BatchSize, Evaluation, Metric, Task},
+        task::{BatchSize, Evaluation, Metric, OwnStep, Task},
     },
 };
 use serde_json::Value as Json;
@@ -189,6 +189,10 @@ impl<T: Task> Task for Faulty<T> {
 
     fn parameters(&self) -> &Parameters {
         self.task.parameters()
+    }
+
+    fn own_step(&mut self, done: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<OwnStep>> {
+        self.task.own_step(done, goes_on)
     }
 
     fn next_batch(&mut self) -> Result<T::Batch> {

@@ -23,12 +23,9 @@ use crate::wire::{
     error::{AppError, Code, Result},
 };
 
-/// What writes the states, as it stands in their folder.
-pub(super) const WRITTEN_BY: &str = concat!("anneal ", env!("CARGO_PKG_VERSION"));
-
 /// Says what a capture will do, and captures into a folder, if there is one. `flow` says whether it should end.
 pub(super) fn capture(
-    capture: &Capture,
+    (model, capture): (&LanguageModel, &Capture),
     warnings: &[String],
     states: Option<&Path>,
     send: &mut dyn FnMut(Reply),
@@ -43,7 +40,8 @@ pub(super) fn capture(
         send(Reply::Captured { progress });
         flow()
     };
-    let complete = capture.run(states, &mut watch)?;
+    let rows = capture.run(model, states, usize::MAX, &mut watch)?;
+    let complete = rows == capture.planned().about.rows;
     send(Reply::CaptureEnded { complete });
     Ok(())
 }

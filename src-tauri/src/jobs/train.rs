@@ -20,12 +20,12 @@ use models::{
     train::{
         self, Kind, Observer, RunPlan, Task, TrainEvent, TrainPlan, TrainState,
         forecast::{self, Forecast},
+        kind::Place,
         state::{read_saved, save_piece},
+        tree::Part,
     },
     with_kind,
 };
-
-use serde::Serialize;
 
 #[cfg(debug_assertions)]
 use super::fault::{Faults, Faulty};
@@ -108,7 +108,12 @@ fn try_steps_of<K: Kind>(
 ) -> Result<Option<Forecast>> {
     let started = Instant::now();
     let device = device::open(&choose(plan.run.device, plan.run.strict)?)?;
-    let mut task = K::open(plan, None, &device)?;
+    let place = Place {
+        device: &device,
+        learned_from: None,
+        folder,
+    };
+    let mut task = K::open(plan, &place)?;
     let opening_seconds = started.elapsed().as_secs_f64();
     let shape = K::read_shape(&plan.task)?;
     let needed = |rows, length| {
@@ -174,16 +179,21 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
         .as_ref()
         .filter(|_| force)
         .map(|it| it.path.as_path());
+    let place = Place {
+        device: &device,
+        learned_from,
+        folder: &run.folder,
+    };
     let AnyPlan { run, task } = whole;
     with_kind!(TaskPlan, task, K, task => {
         let plan = TrainPlan { run, task };
-        let task = K::open(&plan, learned_from, &device)?;
+        let task = K::open(&plan, &place)?;
         train_task(&plan, task, newest, &checkpoints, &device, observer)
     })
 }
 
 /// Trains a task from its newest checkpoint, if it has one.
-fn train_task<P: Serialize>(
+fn train_task<P: Part>(
     plan: &TrainPlan<P>,
     task: impl Task,
     newest: Option<Checkpoint>,
@@ -328,9 +338,13 @@ impl Observer for Recorder<'_> {
     fn event(&mut self, event: TrainEvent) {
         self.watchdog.touch();
         let slower = match event {
-            TrainEvent::Stepped { millis, units, .. } => {
-                self.pace.stepped(millis / units.max(1) as f64)
-            }
+            // Steps of other kinds may each be of another.
+            TrainEvent::Stepped {
+                millis,
+                units,
+                learning_rate: Some(_),
+                ..
+            } => self.pace.stepped(millis / units.max(1) as f64),
             _ => None,
         };
         #[cfg(debug_assertions)]

@@ -21,7 +21,7 @@ use std::{
 use models::{
     device::{self, Checked},
     tasks::{
-        probe::{capture::Capture, states_identity::identities},
+        probe::{capture::Capture, folder::WRITTEN_BY, states_identity::identities},
         puzzle::solve::Solver,
         starter,
     },
@@ -281,9 +281,9 @@ fn read_states(ask: Ask, wishes: &Wishes) -> Result<()> {
             let device = choose(device, false)?;
             let model = chat::open_model(&folder, &device, &checked)?;
             let dtypes = chat::load_dtypes(&device, &checked)?;
-            let capture = Capture::plan(&model, dtypes, &folder, &request, probe::WRITTEN_BY)?;
+            let capture = Capture::plan(&model, dtypes, &folder, &request, WRITTEN_BY)?;
             probe::capture(
-                &capture,
+                (&model, &capture),
                 &device.warnings,
                 states.as_deref(),
                 &mut tell,

@@ -173,6 +173,15 @@ pub(crate) fn put_fields(
     AnyRequest::read(&tree).map_err(wrong)
 }
 
+/// A request of these fields alone, of whatever kind they name.
+pub(crate) fn of_fields(fields: impl IntoIterator<Item = (String, Value)>) -> Result<AnyRequest> {
+    let mut tree = Value::Object(Map::new());
+    for (field, value) in fields {
+        put(&mut tree, &field, value);
+    }
+    AnyRequest::read(&tree).map_err(wrong)
+}
+
 /// What is wrong with a field, as an error that names it.
 fn wrong(Problem { field, problem }: Problem) -> AppError {
     let message = yaml::expected_in_words(&problem);

@@ -199,7 +199,9 @@ impl RunProgress {
                 ..
             } => {
                 self.times.stepped(millis, units);
-                self.smooth.add(loss, smooth::reach(self.state.steps));
+                if let Some(loss) = loss {
+                    self.smooth.add(loss, smooth::reach(self.state.steps));
+                }
                 self.units += units as f64;
                 self.step_seconds += millis / 1e3;
             }
@@ -387,8 +389,8 @@ impl RunState {
                 peak_bytes,
                 ..
             } => {
-                self.first_loss.get_or_insert(loss);
-                self.loss = Some(loss);
+                self.first_loss = self.first_loss.or(loss);
+                self.loss = loss.or(self.loss);
                 self.seconds += millis / 1e3;
                 self.use_memory(memory_bytes, peak_bytes);
             }
@@ -486,9 +488,9 @@ mod tests {
     fn stepped(step: usize, millis: f64) -> TrainEvent {
         TrainEvent::Stepped {
             step,
-            loss: 1.0,
-            learning_rate: 1e-3,
-            gradient_norm: 1.0,
+            loss: Some(1.0),
+            learning_rate: Some(1e-3),
+            gradient_norm: Some(1.0),
             units: 8,
             units_per_second: 8e3 / millis,
             millis,

@@ -6,8 +6,6 @@ use std::{
     sync::Arc,
 };
 
-use candle_core::Device;
-
 use super::{
     LanguageFacts, LanguagePlan, LanguageRequest, LanguageTask,
     fields::FIELDS,
@@ -38,7 +36,7 @@ use crate::{
         estimate::Estimate,
         fields::Field,
         fit::Measure,
-        kind::{Basis, Kind, Subject},
+        kind::{Basis, Kind, Place, Subject},
         resolve::Resolver,
     },
 };
@@ -216,13 +214,9 @@ impl Kind for Language {
         read.outlines.warnings(&read.text, plan)
     }
 
-    fn open(
-        plan: &TrainPlan<LanguagePlan>,
-        learned_from: Option<&Path>,
-        device: &Device,
-    ) -> Result<LanguageTask> {
+    fn open(plan: &TrainPlan<LanguagePlan>, place: &Place) -> Result<LanguageTask> {
         let data = &plan.task.data;
-        let tokenizer = match (&plan.task.model, &plan.task.scratch, learned_from) {
+        let tokenizer = match (&plan.task.model, &plan.task.scratch, place.learned_from) {
             (Some(model), ..) => TokenizerFrom::Folder(model),
             // What was learned means nothing with a tokenizer made from other data.
             (None, Some(scratch), Some(folder))
@@ -240,30 +234,17 @@ impl Kind for Language {
             (None, None, _) => return Err(no_model()),
         };
         let text = Text::open(&data.source(), data.held_out, tokenizer, plan.run.seed)?;
-        LanguageTask::new(plan, text, device)
+        LanguageTask::new(plan, text, place.device)
     }
 
     fn sources(plan: &LanguagePlan) -> BTreeMap<String, PathBuf> {
         let mut sources = data::source::places(&plan.data.files);
-        let mut add = |kind: &str, folder: &Path, names: &[&str]| {
-            let there = names.iter().filter(|name| folder.join(name).is_file());
-            sources.extend(there.map(|name| (format!("{kind}/{name}"), folder.join(name))));
-        };
         if let Some(model) = &plan.model {
-            add("model", model, &OF_MODEL);
-            add("model", model, &[TOKENIZER]);
-            add("model", model, &COMPANIONS);
-            add("model", model, &[WEIGHTS_INDEX]);
-            let weights = ModelFolder::open(model).map(|folder| folder.weight_files);
-            for file in weights.unwrap_or_default() {
-                sources.insert(format!("model/{}", name_of(&file)), file);
-            }
+            sources.extend(files_of_model(model));
         } else if let Some(scratch) = &plan.scratch
             && let TokenizerSource::File(folder) = &scratch.tokenizer
         {
-            add("tokenizer", folder, &OF_MODEL);
-            add("tokenizer", folder, &[TOKENIZER]);
-            add("tokenizer", folder, &COMPANIONS);
+            sources.extend(beside_weights("tokenizer", folder));
         }
         sources
     }
@@ -321,6 +302,26 @@ impl Key {
             seed: run.seed.unwrap_or(defaults::SEED),
         }
     }
+}
+
+/// The files of a model that decide what is learned from it, by what they are for a run: `model/config.json`.
+pub fn files_of_model(model: &Path) -> BTreeMap<String, PathBuf> {
+    let mut files = beside_weights("model", model);
+    let index = model.join(WEIGHTS_INDEX);
+    let weights = ModelFolder::open(model).map(|folder| folder.weight_files);
+    let weights = weights.unwrap_or_default().into_iter();
+    let all = weights.chain(Some(index).filter(|it| it.is_file()));
+    files.extend(all.map(|file| (format!("model/{}", name_of(&file)), file)));
+    files
+}
+
+/// Those of them that are no weights, as far as they are there.
+fn beside_weights(kind: &str, folder: &Path) -> BTreeMap<String, PathBuf> {
+    let names = OF_MODEL.iter().chain(&[TOKENIZER]).chain(&COMPANIONS);
+    let there = names.filter(|name| folder.join(name).is_file());
+    there
+        .map(|name| (format!("{kind}/{name}"), folder.join(name)))
+        .collect()
 }
 
 fn needs_model(request: &LanguageRequest) -> bool {

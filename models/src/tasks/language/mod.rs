@@ -28,7 +28,7 @@ use std::{ops::ControlFlow, path::Path};
 
 use serde_json::Value as Json;
 
-pub use kind::Language;
+pub use kind::{Language, files_of_model};
 pub use plan::{LanguageFacts, LanguagePlan};
 pub use request::LanguageRequest;
 

@@ -153,6 +153,14 @@ pub fn base_of(folder: &Path) -> Result<String> {
         .ok_or_else(|| Error::format(&path, "does not name its base model"))
 }
 
+/// The folder of a whole model: this one, or the one that the adapter in it belongs to.
+pub fn base_of_model(folder: &Path) -> Result<PathBuf> {
+    match folder.join(ADAPTER_CONFIG).exists() {
+        true => base_of(folder).map(PathBuf::from),
+        false => Ok(folder.to_owned()),
+    }
+}
+
 /// Whether the model answers turns: as it was trained here, or as its template says.
 fn chats(folder: &Path, template: &ChatTemplate) -> Result<bool> {
     let path = folder.join(USE);

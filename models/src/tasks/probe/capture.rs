@@ -109,21 +109,20 @@ pub struct CaptureProgress {
 }
 
 /// A capture that is ready to start.
-pub struct Capture<'a> {
-    model: &'a LanguageModel,
+pub struct Capture {
     plan: CapturePlan,
     rows: Vec<StateRow>,
     prompted: Vec<Prompted>,
 }
 
-impl<'a> Capture<'a> {
+impl Capture {
     /// Reads the data, tokenizes it, and measures how fast the model reads it. `folder` is that of the model; `written_by` names
     /// the program.
     ///
     /// Errors: those of the data and of the model's files; [`Error::Data`] for rows that can't be used, unless they may be
     /// skipped; [`Error::Setting`] for a position or a pattern that can't be.
     pub fn plan(
-        model: &'a LanguageModel,
+        model: &LanguageModel,
         dtypes: LoadDtypes,
         folder: &Path,
         request: &CaptureRequest,
@@ -183,7 +182,6 @@ impl<'a> Capture<'a> {
             ..CapturePlan::of(about, &rows, &prompted)
         };
         Ok(Self {
-            model,
             plan,
             rows,
             prompted,
@@ -195,18 +193,20 @@ impl<'a> Capture<'a> {
         &self.plan
     }
 
-    /// Captures into a folder, or continues there. `watch` hears of each pass, and can end the capture after it; what is there
-    /// then is kept, and the same call continues.
+    /// Captures into a folder with the model that it was planned with, or continues there, until so many rows have states. `watch`
+    /// hears of each pass, and can end the capture after it; what is there then is kept, and the same call continues.
     ///
-    /// Returns whether all rows are there. Errors: those of [`StatesWriter`] and of the device.
+    /// Returns how many rows have states. Errors: those of [`StatesWriter`] and of the device.
     pub fn run(
         &self,
+        model: &LanguageModel,
         folder: &Path,
+        until: usize,
         watch: &mut dyn FnMut(CaptureProgress) -> ControlFlow<()>,
-    ) -> Result<bool> {
+    ) -> Result<usize> {
         let mut writer = StatesWriter::begin(folder, self.plan.about.clone(), &self.rows)?;
         let about = &self.plan.about;
-        let decoder = decoder_of(self.model)?;
+        let decoder = decoder_of(model)?;
         let first = writer.rows();
         let tokens_of = |rows: Range<usize>| {
             let rows = self.prompted[rows].iter();
@@ -218,6 +218,9 @@ impl<'a> Capture<'a> {
             // What was written is cut off at the end of a pass always.
             if pass.start < first {
                 continue;
+            }
+            if pass.start >= until {
+                break;
             }
             let states = states_of(
                 decoder,
@@ -242,7 +245,7 @@ impl<'a> Capture<'a> {
             }
         }
         writer.sync()?;
-        Ok(writer.rows() == about.rows)
+        Ok(writer.rows())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Fits labels to features and chooses the penalty of each on validation rows.
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::{
     adamw::{self, Recipe},
@@ -21,6 +22,30 @@ pub enum Solver {
     MeanDifference,
     /// Small batches with early stopping, to repeat what others did.
     Adamw(Recipe),
+}
+
+/// How weights are found, by its name in a run file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SolverName {
+    /// Logistic regression at its exact optimum.
+    #[default]
+    Exact,
+    /// The difference of two means.
+    MeanDifference,
+    /// Small batches with early stopping, to repeat what others did.
+    Adamw,
+}
+
+impl SolverName {
+    /// The solver with its usual settings.
+    pub fn solver(self) -> Solver {
+        match self {
+            Self::Exact => Solver::Exact,
+            Self::MeanDifference => Solver::MeanDifference,
+            Self::Adamw => Solver::Adamw(Recipe::default()),
+        }
+    }
 }
 
 /// What a fit decides by.

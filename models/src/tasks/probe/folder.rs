@@ -10,6 +10,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    fs,
     path::Path,
 };
 
@@ -38,6 +39,8 @@ pub const WEIGHTS: &str = "probes.safetensors";
 pub const PROBES: &str = "probes.json";
 /// The layout of the folder that is written. A later one is refused.
 const VERSION: u32 = 1;
+/// What writes states and probes, as it stands in their folders.
+pub const WRITTEN_BY: &str = concat!("anneal ", env!("CARGO_PKG_VERSION"));
 
 /// A folder of probes, open.
 #[derive(Debug, Clone)]
@@ -89,15 +92,15 @@ pub struct Kept {
     pub converged: bool,
 }
 
-/// Writes the probes of a study of these states as a folder, whole or not at all.
+/// Makes a folder of the probes of a study of these states, whole or not at all.
 ///
 /// Errors: [`Error::File`] when the disk refuses.
-pub fn save(
-    folder: &Path,
-    study: &Study,
-    (examples, states): (&Examples, &About),
-    written_by: &str,
-) -> Result<()> {
+pub fn save(folder: &Path, study: &Study, of: (&Examples, &About)) -> Result<()> {
+    replace_folder(folder, |folder| write(folder, study, of))
+}
+
+/// Writes them into a folder that is there.
+pub fn write(folder: &Path, study: &Study, (examples, states): (&Examples, &About)) -> Result<()> {
     let kept = |probe: &Probe| {
         let (label, site) = (&examples.labels[probe.label], states.sites[probe.site]);
         let mut labels = study.report.labels.iter().filter(|it| it.label == *label);
@@ -115,7 +118,7 @@ pub fn save(
     };
     let about = AboutProbes {
         version: VERSION,
-        written_by: written_by.to_owned(),
+        written_by: WRITTEN_BY.to_owned(),
         states: About {
             // Its reasons may repeat parts of texts.
             left_out: Vec::new(),
@@ -132,11 +135,9 @@ pub fn save(
     };
     let json = serde_json::to_vec(&about)
         .map_err(|error| Error::format(folder, format!("could not write {PROBES}: {error}")))?;
+    write_file(&folder.join(PROBES), &json)?;
     let tensors = tensors(study, states)?;
-    replace_folder(folder, |folder| {
-        write_file(&folder.join(PROBES), &json)?;
-        write_safetensors(&folder.join(WEIGHTS), &tensors, HashMap::new())
-    })
+    write_safetensors(&folder.join(WEIGHTS), &tensors, HashMap::new())
 }
 
 fn tensors(study: &Study, states: &About) -> Result<BTreeMap<String, Tensor>> {
@@ -160,6 +161,19 @@ fn tensors(study: &Study, states: &About) -> Result<BTreeMap<String, Tensor>> {
         }
     }
     Ok(tensors)
+}
+
+/// Copies a folder of probes, without what else lies in it, whole or not at all.
+///
+/// Errors: [`Error::File`] when a file is missing or the disk refuses.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    replace_folder(to, |folder| {
+        for name in [PROBES, WEIGHTS] {
+            let file = from.join(name);
+            fs::copy(&file, folder.join(name)).map_err(Error::file("copy the probes", &file))?;
+        }
+        Ok(())
+    })
 }
 
 impl AboutProbes {

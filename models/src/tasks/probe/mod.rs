@@ -6,22 +6,26 @@
 //! [`study`] learns from that folder, [`report`] is what it found, and [`folder`] keeps the probes. [`apply`] asks them about other
 //! texts, of which [`label_figures`] keeps how often they are right, and [`live`] about what a model is writing. What they are made of: solvers
 //! ([`lbfgs`], [`newton`], [`mean_difference`], [`adamw`]) over [`features`], figures ([`ranking`], [`calibration`], [`classes`]), and
-//! how sure those are ([`bootstrap`]). Deliberately absent: the loop of other kinds, since a probe is one small problem with an exact
-//! answer.
+//! how sure those are ([`bootstrap`]). [`task`] does all of that in the steps of a run. Deliberately absent: gradients from a tape, since
+//! a probe is one small problem with an exact answer.
 
 pub mod adamw;
 pub mod apply;
+mod baselines;
 pub mod bootstrap;
 pub mod calibration;
 pub mod capture;
 pub mod capture_prompt;
 pub mod classes;
+pub mod course;
 pub mod examples;
 pub mod features;
+pub mod fields;
 pub mod fitting;
 pub mod folder;
 pub mod hdf5;
 pub mod hdf5_folder;
+pub mod kind;
 pub mod label_figures;
 pub mod labelled;
 pub mod lbfgs;
@@ -33,11 +37,16 @@ pub mod npz;
 pub mod precondition;
 pub mod ranking;
 pub mod report;
+pub mod request;
+mod resolve;
 pub mod scale;
 pub mod split;
 pub mod states;
 pub mod states_identity;
 pub mod states_writer;
 pub mod study;
+pub mod task;
 mod verdict;
 pub mod words;
+
+pub use kind::Probe;

@@ -259,6 +259,19 @@ impl States {
         self.rows.iter().map(range).collect()
     }
 
+    /// The states of some texts at a site, in the order in which they are asked for, of a capture with one vector a text: [rows,
+    /// width].
+    ///
+    /// Errors: those of [`Self::matrix`].
+    pub fn read_rows(&self, site: Site, rows: &[usize]) -> Result<Vec<f32>> {
+        let (matrix, width) = (self.matrix(site)?, self.about.width.max(1));
+        let mut numbers = vec![0.0; rows.len() * width];
+        for (into, &row) in numbers.chunks_mut(width).zip(rows) {
+            matrix.copy_vector(row, into);
+        }
+        Ok(numbers)
+    }
+
     /// The states of a site, [vectors, width]. Nothing of it is read yet.
     ///
     /// Errors: [`Error::Data`] when the site was not captured.

@@ -7,6 +7,7 @@
 use rayon::prelude::*;
 
 use super::{
+    baselines,
     bootstrap::{DRAWS, Draws},
     calibration::{self, Scale},
     classes::mean,
@@ -18,19 +19,11 @@ use super::{
     scale::Standard,
     split::{PARTS, Part},
     verdict,
-    words::Words,
 };
-use crate::{
-    Error, Result,
-    random::{Random, stable_hash},
-};
+use crate::{Error, Result};
 
 /// The values of C that are tried.
 pub const PENALTIES: [f64; 7] = [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0];
-/// The same for words, whose rows have length 1.
-const WORD_PENALTIES: [f64; 4] = [0.1, 1.0, 10.0, 100.0];
-/// Numbers of words that all labels of a batch have, at most: their solver remembers twenty times as many.
-const WORD_NUMBERS: usize = 1 << 21;
 /// The share of training rows that lie no farther from their mean than what is told of later states.
 const USUAL: f64 = 0.999;
 /// The site that is a baseline: what the tokens alone say.
@@ -156,64 +149,178 @@ pub fn study(
     settings: &Settings,
     tell: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Option<Study>> {
-    let rows = PARTS.map(|part| examples.of_part(part));
-    let (defined, truths) = defined(examples, &rows)?;
+    let mut course = Course::new(examples)?;
     let all = source.sites.len() + 3;
-    let mut step = |doing: &str, done| {
-        let doing = doing.to_owned();
-        tell(&Progress { doing, done, all })
-    };
-    if !step("words", 0) {
-        return Ok(None);
-    }
-    let choices = settings.choices();
-    let words = words(examples, &rows, &truths, &choices);
-    let length = length(examples, &rows, &truths, &choices);
-    let (mut probes, mut standards, mut reach) = (Vec::new(), Vec::new(), Vec::new());
     for site in 0..source.sites.len() {
-        if !step(&source.sites[site], site + 1) {
+        let doing = source.sites[site].clone();
+        if !tell(&Progress {
+            doing,
+            done: site,
+            all,
+        }) {
             return Ok(None);
         }
-        let states = read(source, site, &rows)?;
-        let fitted = fitting::fit(states.parts(), &truths, &choices);
-        let kept = fitted.into_par_iter().zip(&defined).zip(&truths);
+        course.learn(source, settings)?;
+    }
+    course.judge(examples, source, settings, tell)
+}
+
+/// A study in the making: sites are learned one after another, and judged together. Between two of them it can be saved.
+#[derive(Debug, Clone)]
+pub struct Course {
+    rows: [Vec<usize>; 3],
+    /// Labels with rows of both kinds in every part.
+    defined: Vec<usize>,
+    truths: Vec<Truth>,
+    /// The sites that are learned, in the order of the source.
+    pub(super) sites: Vec<LearnedSite>,
+}
+
+/// What was learned of a site.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LearnedSite {
+    /// A probe for each label that has figures.
+    pub probes: Vec<Probe>,
+    /// Means and deviations of the training rows.
+    pub standard: Standard,
+    /// How far from the mean 999 of 1,000 training rows lie at most.
+    pub reach: f64,
+    /// The mean loss of a validation row and label, in nats.
+    pub validation_loss: f64,
+}
+
+impl LearnedSite {
+    /// The mean AUC on validation rows.
+    pub fn validation(&self) -> f64 {
+        let aucs: Vec<f64> = self.probes.iter().map(|it| it.validation).collect();
+        mean(&aucs).unwrap_or(f64::NAN)
+    }
+}
+
+impl Course {
+    /// Before the first site.
+    ///
+    /// Errors: [`Error::Data`] when no label has rows of both kinds in every part.
+    pub fn new(examples: &Examples) -> Result<Self> {
+        let rows = PARTS.map(|part| examples.of_part(part));
+        let (defined, truths) = defined(examples, &rows)?;
+        Ok(Self {
+            rows,
+            defined,
+            truths,
+            sites: Vec::new(),
+        })
+    }
+
+    /// The sites that are learned, in the order of the source.
+    pub fn sites(&self) -> &[LearnedSite] {
+        &self.sites
+    }
+
+    /// Places of the labels that have figures.
+    pub(super) fn defined(&self) -> &[usize] {
+        &self.defined
+    }
+
+    /// How many times a label is told of a validation row.
+    pub fn validation_targets(&self) -> usize {
+        self.rows[1].len() * self.defined.len()
+    }
+
+    /// Rows of the part to report on.
+    pub(super) fn test_rows(&self) -> usize {
+        self.rows[2].len()
+    }
+
+    /// Learns the next site.
+    ///
+    /// Errors: [`Error::Data`] when states are no numbers.
+    pub fn learn(&mut self, source: &mut Source<'_>, settings: &Settings) -> Result<()> {
+        let site = self.sites.len();
+        let states = read(source, site, &self.rows)?;
+        let fitted = fitting::fit(states.parts(), &self.truths, &settings.choices());
+        let losses = fitted.iter().zip(&self.truths);
+        let losses: Vec<f64> = losses
+            .map(|(it, truth)| log_loss(&it.validation_scores, &truth[1]))
+            .collect();
+        let kept = fitted.into_par_iter().zip(&self.defined).zip(&self.truths);
         let kept = kept.map(|((it, &label), truth)| states.probe(it, (site, label), &truth[1]));
-        probes.push(kept.collect::<Result<Vec<Probe>>>()?);
-        reach.push(states.reach());
-        standards.push(states.standard);
+        self.sites.push(LearnedSite {
+            probes: kept.collect::<Result<_>>()?,
+            reach: states.reach(),
+            standard: states.standard,
+            validation_loss: mean(&losses).unwrap_or(f64::NAN),
+        });
+        Ok(())
     }
-    let site = verdict::common_site(&source.sites, &probes);
-    if !step("shuffled labels", source.sites.len() + 1) {
-        return Ok(None);
+
+    /// Judges what was learned of all sites, beside what the words say. `tell` hears what is done, and stops it with `false`; then
+    /// there is nothing, and it can be judged again.
+    ///
+    /// Errors: those of the source.
+    pub fn judge(
+        &self,
+        examples: &Examples,
+        source: &mut Source<'_>,
+        settings: &Settings,
+        tell: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<Option<Study>> {
+        let (rows, truths, defined) = (&self.rows, &self.truths, &self.defined);
+        let learned_sites = source.sites.len();
+        let mut step = |doing: &str, more: usize| {
+            let (done, all) = (learned_sites + more, learned_sites + 3);
+            let doing = doing.to_owned();
+            tell(&Progress { doing, done, all })
+        };
+        if !step("words", 0) {
+            return Ok(None);
+        }
+        let choices = settings.choices();
+        let words = baselines::words(examples, rows, truths, &choices);
+        let length = baselines::length(examples, rows, truths, &choices);
+        if !step("shuffled labels", 1) {
+            return Ok(None);
+        }
+        let probes: Vec<Vec<Probe>> = self.sites.iter().map(|it| it.probes.clone()).collect();
+        let site = verdict::common_site(&source.sites, &probes);
+        let states = read(source, site, rows)?;
+        let penalties: Vec<f64> = probes[site].iter().map(|it| it.c).collect();
+        let shuffled = baselines::shuffled(states.parts(), truths, &penalties, settings);
+        let labels = (&defined[..], &penalties[..]);
+        let control = baselines::control(examples, rows, (states.parts(), labels), settings);
+        drop(states);
+        if !step("intervals", 2) {
+            return Ok(None);
+        }
+        let draws = draws(examples, &rows[2], settings);
+        let learned = Learned {
+            defined: defined.clone(),
+            truths: truths.clone(),
+            words,
+            length,
+            site,
+            shuffled,
+            control,
+            draws,
+            probes,
+        };
+        let report = verdict::report(examples, &source.sites, &learned)?;
+        Ok(Some(Study {
+            report,
+            probes: learned.probes.into_iter().flatten().collect(),
+            standards: self.sites.iter().map(|it| it.standard.clone()).collect(),
+            reach: self.sites.iter().map(|it| it.reach).collect(),
+        }))
     }
-    let states = read(source, site, &rows)?;
-    let penalties: Vec<f64> = probes[site].iter().map(|it| it.c).collect();
-    let shuffled = shuffled(states.parts(), &truths, &penalties, settings);
-    let labels = (&defined[..], &penalties[..]);
-    let control = control(examples, &rows, (states.parts(), labels), settings);
-    drop(states);
-    if !step("intervals", source.sites.len() + 2) {
-        return Ok(None);
-    }
-    let draws = draws(examples, &rows[2], settings);
-    let learned = Learned {
-        defined,
-        truths,
-        words,
-        length,
-        site,
-        shuffled,
-        control,
-        draws,
-        probes,
+}
+
+/// The mean loss of logits, in nats.
+fn log_loss(scores: &[f32], positive: &[bool]) -> f64 {
+    let loss = |(score, is_positive): (&f32, &bool)| {
+        let margin = f64::from(if *is_positive { *score } else { -*score });
+        (-margin).max(0.0) + (-margin.abs()).exp().ln_1p()
     };
-    let report = verdict::report(examples, &source.sites, &learned)?;
-    Ok(Some(Study {
-        report,
-        probes: learned.probes.into_iter().flatten().collect(),
-        standards,
-        reach,
-    }))
+    scores.iter().zip(positive).map(loss).sum::<f64>() / scores.len().max(1) as f64
 }
 
 impl Settings {
@@ -342,143 +449,6 @@ pub(super) fn on_validation(scores: &[f32], positive: &[bool]) -> Result<(f32, O
     let best = Ranking::new(scores).best_f1(positive);
     let threshold = best.map_or(0.0, |(threshold, _)| threshold);
     Ok((threshold, calibration::fit(scores, positive)?))
-}
-
-/// The texts of each part.
-fn texts<'a>(examples: &'a Examples, rows: &[Vec<usize>; 3]) -> [Vec<&'a str>; 3] {
-    let of = |rows: &Vec<usize>| rows.iter().map(|&row| &examples.texts[row][..]).collect();
-    [0, 1, 2].map(|part: usize| of(&rows[part]))
-}
-
-/// What the words of the texts know, with choices of their own. Nothing without texts, which is said and not guessed.
-fn words(
-    examples: &Examples,
-    rows: &[Vec<usize>; 3],
-    truths: &[Truth],
-    choices: &Choices,
-) -> Vec<Fitted> {
-    if !examples.have_texts() {
-        return Vec::new();
-    }
-    let texts = texts(examples, rows);
-    let words = Words::of(&texts[0]);
-    let rows = texts.each_ref().map(|it| words.rows(it));
-    let parts = Parts(rows.each_ref().map(Features::Sparse));
-    let choices = Choices {
-        solver: Solver::Exact,
-        penalties: WORD_PENALTIES.to_vec(),
-        ..choices.clone()
-    };
-    let at_once = (WORD_NUMBERS / rows[0].width.max(1)).max(1);
-    let fit = |truths: &[Truth]| {
-        let mut fitted = fitting::fit(parts, truths, &choices);
-        // Only their scores are wanted, and weights of all words of all labels are many.
-        fitted.iter_mut().for_each(|it| it.fit.weights = Vec::new());
-        fitted
-    };
-    truths.chunks(at_once).flat_map(fit).collect()
-}
-
-/// What the length of the texts knows, in letters and in tokens. Nothing without texts.
-fn length(
-    examples: &Examples,
-    rows: &[Vec<usize>; 3],
-    truths: &[Truth],
-    choices: &Choices,
-) -> Vec<Fitted> {
-    if !examples.have_texts() {
-        return Vec::new();
-    }
-    let of = |row: usize| {
-        let letters = examples.texts[row].chars().count();
-        [letters, examples.tokens[row]].map(|it| (it as f32).ln_1p())
-    };
-    let mut numbers = rows
-        .each_ref()
-        .map(|it| it.iter().flat_map(|&row| of(row)).collect::<Vec<f32>>());
-    let standard = Standard::of(&numbers[0], 2);
-    numbers.iter_mut().for_each(|it| standard.apply(it));
-    let parts = Parts(numbers.each_ref().map(|it| Features::Dense(it, 2)));
-    let choices = Choices {
-        solver: Solver::Exact,
-        penalties: vec![1.0],
-        ..choices.clone()
-    };
-    fitting::fit(parts, truths, &choices)
-}
-
-/// The test AUC of each label when rows of each part exchange their labels before anything is learned.
-fn shuffled(
-    parts: Parts<'_>,
-    truths: &[Truth],
-    penalties: &[f64],
-    settings: &Settings,
-) -> Vec<Vec<Option<f64>>> {
-    let shuffle = |number: usize| {
-        let mut random = Random::for_purpose(settings.seed, &format!("probe shuffle {number}"));
-        let orders = [0, 1, 2].map(|part: usize| {
-            let mut order: Vec<usize> = (0..parts.0[part].rows()).collect();
-            random.shuffle(&mut order);
-            order
-        });
-        let shuffled = |truth: &Truth| -> Truth {
-            [0, 1, 2].map(|part: usize| orders[part].iter().map(|&row| truth[part][row]).collect())
-        };
-        let truths: Vec<Truth> = truths.iter().map(shuffled).collect();
-        test_aucs(parts, &truths, penalties, settings)
-    };
-    (0..settings.shuffles).map(shuffle).collect()
-}
-
-/// The test AUC of labels that each distinct first word was given by chance: of each label, those of some row.
-fn control(
-    examples: &Examples,
-    rows: &[Vec<usize>; 3],
-    (parts, (defined, penalties)): (Parts<'_>, (&[usize], &[f64])),
-    settings: &Settings,
-) -> Vec<Option<f64>> {
-    if !examples.have_texts() {
-        return vec![None; defined.len()];
-    }
-    let donor = |row: usize| {
-        let first = examples.texts[row]
-            .split_whitespace()
-            .next()
-            .unwrap_or_default();
-        let hash = stable_hash(settings.seed, first.to_lowercase().as_bytes());
-        Random::new(hash).below(examples.rows())
-    };
-    let donors = rows
-        .each_ref()
-        .map(|it| it.iter().map(|&row| donor(row)).collect::<Vec<_>>());
-    let truth = |&label: &usize| -> Truth {
-        let of = |donors: &Vec<usize>| {
-            donors
-                .iter()
-                .map(|&row| examples.positive[label][row])
-                .collect()
-        };
-        [0, 1, 2].map(|part: usize| of(&donors[part]))
-    };
-    let truths: Vec<Truth> = defined.iter().map(truth).collect();
-    test_aucs(parts, &truths, penalties, settings)
-}
-
-fn test_aucs(
-    parts: Parts<'_>,
-    truths: &[Truth],
-    penalties: &[f64],
-    settings: &Settings,
-) -> Vec<Option<f64>> {
-    // Solvers without a penalty are checked by the one that has one.
-    let penalties: Vec<f64> = penalties
-        .iter()
-        .map(|c| if *c > 0.0 { *c } else { 1e-3 })
-        .collect();
-    let scores = fitting::fit_with(parts, truths, &penalties, settings.balanced);
-    let each = scores.par_iter().zip(truths);
-    each.map(|(scores, truth)| Ranking::new(scores).auc(&truth[2]))
-        .collect()
 }
 
 impl Learned {

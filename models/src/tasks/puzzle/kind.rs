@@ -27,7 +27,7 @@ use crate::{
         TrainPlan, TrainRequest, defaults,
         estimate::Estimate,
         fields::Field,
-        kind::{Basis, Kind, Subject},
+        kind::{Basis, Kind, Place, Subject},
         resolve::Resolver,
     },
 };
@@ -152,10 +152,10 @@ impl Kind for Puzzle {
         Ok(StartWeights::open(file, &task.trm, task.folder(), &Device::Cpu)?.notes)
     }
 
-    fn open(plan: &TrainPlan<PuzzlePlan>, _: Option<&Path>, device: &Device) -> Result<PuzzleTask> {
+    fn open(plan: &TrainPlan<PuzzlePlan>, place: &Place) -> Result<PuzzleTask> {
         let data = &plan.task.data;
         let puzzles = PuzzleSet::read(&data.files, &Choice::of(data, plan.run.seed))?;
-        PuzzleTask::new(plan, puzzles, device)
+        PuzzleTask::new(plan, puzzles, place.device)
     }
 
     fn sources(plan: &PuzzlePlan) -> BTreeMap<String, PathBuf> {

@@ -10,7 +10,7 @@ mod run;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{defaults, fit::Fit, kind::Kind, plan::*, request::*};
+use super::{defaults, fit::Fit, kind::Kind, plan::*, request::*, tree::is_in};
 use crate::{
     Error,
     figures::{bytes, capitalized},
@@ -122,6 +122,18 @@ impl<'a, K: Kind> Resolver<'a, K> {
             Some(value) => Chosen::new(value.clone(), "your setting"),
             None => self.usual(field).unwrap_or_else(choose),
         };
+        if is_in(field, K::UNREAD) {
+            if !automatic {
+                self.problem(
+                    field,
+                    format!(
+                        "is given, and a run of the kind `{}` doesn’t read it",
+                        K::NAME
+                    ),
+                );
+            }
+            return value;
+        }
         let words = match serde_json::to_value(&value) {
             Ok(Value::String(text)) => text,
             Ok(value) => value.to_string(),
@@ -254,7 +266,10 @@ impl<'a, K: Kind> Resolver<'a, K> {
             sample,
             save,
         };
-        TrainPlan { run, task }
+        TrainPlan {
+            run: run.without(K::UNREAD),
+            task,
+        }
     }
 
     fn name(&mut self) -> String {

@@ -49,7 +49,7 @@ const COLUMNS: [&str; 7] = [
 /// Say what probes find in texts, in a file, or in captured states.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
-    /// A folder of probes, made by `anneal probe train`.
+    /// A run of probes, or a folder of them.
     #[arg(value_name = "PROBES")]
     probes: PathBuf,
     #[command(flatten)]
@@ -119,7 +119,16 @@ fn threshold(words: &str) -> Result<Threshold, String> {
     }
 }
 
-pub(in crate::cli) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+pub(in crate::cli) fn run(
+    mut arguments: Arguments,
+    host: &Host,
+    terminal: &Terminal,
+) -> Result<Ended> {
+    let name = arguments.probes.to_string_lossy().into_owned();
+    arguments.probes = host.probes(&name)?;
+    if arguments.model.is_none() && arguments.source.states.is_none() {
+        arguments.model = host.model_of_run(&name);
+    }
     if let Some(model) = &arguments.model
         && hub::offer(model, arguments.yes, host, terminal)? == Ended::Stopped
     {

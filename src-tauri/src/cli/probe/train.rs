@@ -1,145 +1,187 @@
-//! `anneal probe train`: what hidden states say of labels, site by site, beside what the words say.
+//! `anneal probe train`: a run that learns what hidden states say of labels, beside what the words say; and `anneal probe show`.
 
-use std::{path::PathBuf, sync::atomic::Ordering};
+use std::path::PathBuf;
 
 use console::style;
 use models::{
-    checkpoint::save::name_of,
+    device::RequestedDevice,
     figures::count,
-    tasks::probe::{
-        adamw::Recipe,
-        examples::Examples,
-        fitting::Solver,
-        folder,
-        report::{Estimate, LabelReport, Report},
-        states::States,
-        study::{PENALTIES, Progress, Settings, Source, Study, study},
+    tasks::{
+        AnyRequest,
+        probe::{
+            fitting::SolverName,
+            folder::{self, Probes},
+            report::{Estimate, LabelReport, Report},
+            states::Position,
+        },
     },
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::{Sites, position, sites};
 use crate::{
     cli::{
         Ended,
-        terminal::{Terminal, count_interrupts, printable},
+        terminal::{Terminal, printable},
+        train,
     },
-    wire::error::{AppError, Result},
+    host::Host,
+    store::run_file,
+    wire::error::Result,
 };
 
-/// Learn probes of captured states, and say what they know beyond the words.
+/// Learn probes of labelled text or of captured states, and say what they know beyond the words.
+///
+/// It is a run like others: Ctrl-C saves, and `anneal train --resume` continues.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
-    /// A folder of states, made by `anneal probe capture`.
-    #[arg(value_name = "STATES")]
-    states: PathBuf,
-    /// Where the probes go. Without it, beside the states.
-    #[arg(long, value_name = "FOLDER")]
-    out: Option<PathBuf>,
+    /// Files with labelled text; or a folder of states, made by `anneal probe capture`.
+    #[arg(value_name = "DATA", required = true)]
+    data: Vec<PathBuf>,
+    /// The model whose states are read, where they are not captured yet: a folder, or the name of one, here or on the Hugging Face
+    /// Hub.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<PathBuf>,
+    /// What the run is called.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The column with the text. Without it, it is found by its name.
+    #[arg(long, value_name = "NAME")]
+    text_column: Option<String>,
+    /// The column with the label or the list of labels. Without it, it is found by its name.
+    #[arg(long, value_name = "NAME")]
+    label_column: Option<String>,
+    /// The column with what belongs together, such as a conversation. Without it, it is found by its name.
+    #[arg(long, value_name = "NAME")]
+    group_column: Option<String>,
+    /// What follows the text directly; or words with {text} in them; or `cognitive-action`, which asks for one.
+    #[arg(long, value_name = "WORDS")]
+    suffix: Option<String>,
+    /// Show the text as a user’s turn of a chat, up to where the answer would begin.
+    #[arg(long)]
+    chat: bool,
+    /// Which states are kept: mean, last, max, mean-and-max, answer, or marked. Without it, mean.
+    #[arg(long, value_name = "POSITION", value_parser = position)]
+    position: Option<Position>,
+    /// all, or sites apart by commas: embed, numbers of blocks from 0, final.
+    #[arg(long, value_name = "SITES", value_parser = sites)]
+    sites: Option<Sites>,
     /// Labels to learn, such as joy,anger. Without it, all.
     #[arg(long, value_name = "LABELS", value_delimiter = ',')]
     labels: Vec<String>,
     /// How weights are found: exact, the optimum of logistic regression; mean-difference, without learning; adamw, small batches
     /// with early stopping, as others train probes.
-    #[arg(long, value_enum, default_value = "exact")]
-    solver: SolverName,
+    #[arg(long, value_name = "SOLVER", value_parser = solver)]
+    solver: Option<SolverName>,
     /// Values of C to choose from on validation rows: a larger one penalises weights less.
-    #[arg(long, value_name = "VALUES", value_delimiter = ',', default_values_t = PENALTIES)]
+    #[arg(long, value_name = "VALUES", value_delimiter = ',')]
     c: Vec<f64>,
     /// Have rows with a label count as much in all as rows without it.
     #[arg(long)]
     balanced: bool,
     /// Divide the rows, shuffle and draw by another seed.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    seed: u64,
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// auto, cpu, metal, cuda, or cuda:1 for the second one.
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<RequestedDevice>,
+    /// Copy the probes into this folder when they are done. They are in the run in any case.
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Show the plan with the reason for each value, and start nothing.
+    #[arg(long)]
+    plan: bool,
+    /// Fetch a model of the Hugging Face Hub that is not here, without asking.
+    #[arg(long, short)]
+    yes: bool,
 }
 
-/// A solver, by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum SolverName {
-    Exact,
-    MeanDifference,
-    Adamw,
+/// Show what probes know, label by label, beside what the words know.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ShowArguments {
+    /// A run of probes, or a folder of them.
+    #[arg(value_name = "PROBES")]
+    probes: String,
 }
 
-pub(in crate::cli) fn run(arguments: Arguments, terminal: &Terminal) -> Result<Ended> {
-    let settings = arguments.settings()?;
-    let out = arguments.out.clone().unwrap_or_else(|| {
-        let name = format!("{}-probes", name_of(&arguments.states));
-        arguments.states.with_file_name(name)
-    });
-    let states = States::open(&arguments.states)?;
-    let examples = Examples::of(&states, &arguments.labels, arguments.seed)?;
-    let interrupts = count_interrupts()?;
-    let bar = terminal.bar("{pos}/{len}  ", 50);
-    terminal.show(&bar);
-    let mut tell = |progress: &Progress| {
-        bar.set_length(progress.all as u64);
-        bar.set_position(progress.done as u64);
-        bar.set_message(progress.doing.clone());
-        interrupts.load(Ordering::SeqCst) == 0
+fn solver(words: &str) -> Result<SolverName, String> {
+    let name = Value::from(words.replace('-', "_"));
+    serde_json::from_value(name)
+        .map_err(|_| "there are exact, mean-difference and adamw".to_owned())
+}
+
+pub(in crate::cli) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let how = train::How {
+        only_plan: arguments.plan,
+        yes: arguments.yes,
+        ..train::How::default()
     };
-    let found = learn(&states, &examples, &settings, &mut tell);
-    bar.finish_and_clear();
-    let Some(found) = found? else {
-        return Ok(Ended::Stopped);
+    let out = arguments.out.clone();
+    let (ended, run) = train::start(arguments.request()?, how, host, terminal)?;
+    let Some(run) = run.filter(|_| ended == Ended::Done) else {
+        return Ok(ended);
     };
-    let written_by = format!("anneal {}", env!("CARGO_PKG_VERSION"));
-    folder::save(&out, &found, (&examples, states.about()), &written_by)?;
-    if terminal.json {
-        let value = json!({ "folder": out, "report": found.report });
-        terminal.json(&value)?;
-    } else {
-        show(&found.report, terminal);
-        terminal.note(format_args!("the probes are in {}", out.display()));
+    let probes = host.probes(&run.id)?;
+    if let Some(out) = &out {
+        folder::copy(&probes, out)?;
     }
+    say(out.unwrap_or(probes), terminal)?;
+    Ok(ended)
+}
+
+pub(in crate::cli) fn run_show(
+    arguments: &ShowArguments,
+    host: &Host,
+    terminal: &Terminal,
+) -> Result<Ended> {
+    say(host.probes(&arguments.probes)?, terminal)?;
     Ok(Ended::Done)
 }
 
-impl Arguments {
-    fn settings(&self) -> Result<Settings> {
-        let mut penalties = self.c.clone();
-        penalties.sort_by(f64::total_cmp);
-        if let Some(wrong) = penalties.iter().find(|c| !(1e-9..=1e9).contains(*c)) {
-            return Err(AppError::invalid(format!(
-                "--c has {wrong}, and values of C are from 1e-9 to 1e9"
-            )));
-        }
-        Ok(Settings {
-            solver: match self.solver {
-                SolverName::Exact => Solver::Exact,
-                SolverName::MeanDifference => Solver::MeanDifference,
-                SolverName::Adamw => Solver::Adamw(Recipe::default()),
-            },
-            penalties,
-            balanced: self.balanced,
-            seed: self.seed,
-            ..Settings::default()
-        })
+/// Shows the report of a folder of probes.
+fn say(folder: PathBuf, terminal: &Terminal) -> Result<()> {
+    let report = Probes::open(&folder)?.about.report;
+    if terminal.json {
+        return terminal.json(&json!({ "folder": folder, "report": report }));
     }
+    show(&report, terminal);
+    terminal.note(format_args!("the probes are in {}", folder.display()));
+    Ok(())
 }
 
-/// Does the study, with one site in memory at a time.
-fn learn(
-    states: &States,
-    examples: &Examples,
-    settings: &Settings,
-    tell: &mut dyn FnMut(&Progress) -> bool,
-) -> Result<Option<Study>> {
-    let width = states.about().width;
-    let mut read = |site: usize, rows: &[usize]| {
-        let matrix = states.matrix(states.sites()[site])?;
-        let mut numbers = vec![0.0; rows.len() * width];
-        for (into, &row) in numbers.chunks_mut(width.max(1)).zip(rows) {
-            matrix.copy_vector(row, into);
-        }
-        Ok(numbers)
-    };
-    let mut source = Source {
-        sites: states.sites().iter().map(ToString::to_string).collect(),
-        width,
-        read: &mut read,
-    };
-    Ok(study(examples, &mut source, settings, tell)?)
+impl Arguments {
+    /// The same as a run file would ask.
+    fn request(self) -> Result<AnyRequest> {
+        let set = |is_set: bool| json!(is_set.then_some(true));
+        let list = |is_empty: bool, values: Value| if is_empty { Value::Null } else { values };
+        let fields = [
+            ("task", json!("probe")),
+            ("model", json!(self.model)),
+            ("name", json!(self.name)),
+            ("device", json!(self.device)),
+            ("seed", json!(self.seed)),
+            ("data.files", json!(self.data)),
+            ("data.text_column", json!(self.text_column)),
+            ("data.label_column", json!(self.label_column)),
+            ("data.group_column", json!(self.group_column)),
+            ("probe.suffix", json!(self.suffix)),
+            ("probe.chat", set(self.chat)),
+            ("probe.position", json!(self.position)),
+            (
+                "probe.sites",
+                json!(self.sites.map(|it| it.0).filter(|it| !it.is_empty())),
+            ),
+            (
+                "probe.labels",
+                list(self.labels.is_empty(), json!(self.labels)),
+            ),
+            ("probe.solver", json!(self.solver)),
+            ("probe.penalties", list(self.c.is_empty(), json!(self.c))),
+            ("probe.balanced", set(self.balanced)),
+        ];
+        let asked = fields.into_iter().filter(|(_, value)| !value.is_null());
+        run_file::of_fields(asked.map(|(field, value)| (field.to_owned(), value)))
+    }
 }
 
 /// `0.951 (0.932–0.968)`.
@@ -150,7 +192,7 @@ fn estimate(it: &Estimate) -> String {
     }
 }
 
-fn show(report: &Report, terminal: &Terminal) {
+pub(super) fn show(report: &Report, terminal: &Terminal) {
     terminal.line(style(&report.headline).bold());
     let [train, validation, test] = report.rows.map(count);
     terminal.line(format_args!(

@@ -179,7 +179,7 @@ fn save(folder: &Path) {
     let found = study(&examples, &mut source, &settings, &mut |_| true);
     let found = found.unwrap().unwrap();
     let about = (&examples, states.about());
-    folder::save(&folder.join("probes"), &found, about, "a test").unwrap();
+    folder::save(&folder.join("probes"), &found, about).unwrap();
 }
 
 fn report(window: &Window, folder: &Path) -> Value {

@@ -55,7 +55,7 @@ impl Window {
         };
         let found = study(&examples, &mut source, &Settings::default(), &mut |_| true);
         let found = found.unwrap().unwrap();
-        folder::save(into, &found, (&examples, states.about()), "a test").unwrap();
+        folder::save(into, &found, (&examples, states.about())).unwrap();
     }
 
     fn trained(&self, more: Value) -> String {

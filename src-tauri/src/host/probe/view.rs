@@ -1,9 +1,14 @@
 //! What a study of probes found, as a page shows it.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use models::tasks::probe::{
     folder::AboutProbes,
+    labelled::Labelled,
     report::Report,
     states::{About, Position, StateRow, States},
 };
@@ -51,6 +56,70 @@ pub(crate) struct TextView {
     is_cut: bool,
     /// Its labels.
     labels: Vec<String>,
+}
+
+/// Where the probes of a run are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProbeFoldersView {
+    /// Their folder.
+    probes: String,
+    /// The folder of the states that they were learned from, where it is still there.
+    states: Option<String>,
+}
+
+impl ProbeFoldersView {
+    pub(crate) fn new(probes: &Path, states: Option<&Path>) -> Self {
+        Self {
+            probes: probes.display().to_string(),
+            states: states.map(|it| it.display().to_string()),
+        }
+    }
+}
+
+/// Labelled data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LabelledView {
+    /// For each file, a sentence: which columns were taken.
+    read_as: Vec<String>,
+    /// Texts that can be used, those of them without a label, and rows that can’t be.
+    rows: usize,
+    unlabelled: usize,
+    problems: usize,
+    /// The labels, those with the most texts first.
+    labels: Vec<LabelCountView>,
+}
+
+/// A label of the data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LabelCountView {
+    name: String,
+    /// Texts that have it.
+    rows: usize,
+}
+
+impl From<Labelled> for LabelledView {
+    fn from(read: Labelled) -> Self {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for label in read.rows.iter().flat_map(|row| &row.labels) {
+            *counts.entry(label).or_default() += 1;
+        }
+        let count = |(name, rows): (&str, usize)| LabelCountView {
+            name: name.to_owned(),
+            rows,
+        };
+        let mut labels: Vec<LabelCountView> = counts.into_iter().map(count).collect();
+        labels.sort_by_key(|it| Reverse(it.rows));
+        Self {
+            rows: read.rows.len(),
+            unlabelled: read.rows.iter().filter(|row| row.labels.is_empty()).count(),
+            problems: read.problems.len(),
+            labels,
+            read_as: read.read_as,
+        }
+    }
 }
 
 impl ProbeReportView {

@@ -109,9 +109,9 @@ pub(crate) struct EventsView {
     /// The number of the last event: what to ask from next time.
     last: u64,
     steps: Vec<usize>,
-    losses: Vec<f64>,
-    learning_rates: Vec<f64>,
-    gradient_norms: Vec<f64>,
+    losses: Vec<Option<f64>>,
+    learning_rates: Vec<Option<f64>>,
+    gradient_norms: Vec<Option<f64>>,
     units_per_second: Vec<f64>,
     memory_bytes: Vec<u64>,
     /// Milliseconds of each step.
@@ -329,9 +329,9 @@ mod tests {
     fn stepped(step: usize, loss: f64) -> TrainEvent {
         TrainEvent::Stepped {
             step,
-            loss,
-            learning_rate: 0.5,
-            gradient_norm: 2.0,
+            loss: Some(loss),
+            learning_rate: Some(0.5),
+            gradient_norm: Some(2.0),
             units: 64,
             units_per_second: 32.0,
             millis: 2000.0,
@@ -381,9 +381,9 @@ mod tests {
         let numbered = numbered.map(|(event, number)| recorded(number, event));
         let view = EventsView::new(1, numbered.collect());
         assert_eq!((view.last, &view.steps), (7, &vec![1, 2]));
-        assert!(view.losses[0] == 3.0 && view.losses[1].is_nan());
-        assert_eq!(view.learning_rates, [0.5; 2]);
-        assert_eq!(view.gradient_norms, [2.0; 2]);
+        assert!(view.losses[0] == Some(3.0) && view.losses[1].is_some_and(f64::is_nan));
+        assert_eq!(view.learning_rates, [Some(0.5); 2]);
+        assert_eq!(view.gradient_norms, [Some(2.0); 2]);
         assert_eq!(view.units_per_second, [32.0; 2]);
         assert_eq!(view.memory_bytes, [1024; 2]);
         assert_eq!(view.millis, [2000.0; 2]);
