@@ -12,8 +12,20 @@ const PICTURES = {
   chat: { route: { page: "chat", conversation: "2026-11-21-parcel" } },
   data: { route: { page: "data", id: "support-4b1e" } },
   "puzzle-run": { route: { page: "run", id: "2026-11-16-sudoku-9-9-5d21" }, act: (page) => page.getByRole("slider", { name: "Step of thinking" }).fill("6") },
+  "probe-chat": { route: { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, act: shade },
+  "probe-run": { route: { page: "run", id: "2026-11-17-messages-4c2e" } },
   solve: { route: { page: "solve", name: "2026-11-16-sudoku-9-9-5d21" }, act: solve },
 };
+
+/** Has an answer written under the eyes of probes. */
+async function shade(page) {
+  await page.getByRole("button", { name: /^Probes/ }).click();
+  await page.getByRole("checkbox", { name: /cognitive-actions/ }).check();
+  await page.getByRole("button", { name: "Done" }).click();
+  await page.getByRole("textbox", { name: "Message" }).fill("Why?");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByText(/tokens · /).waitFor();
+}
 
 /** Has a puzzle solved, and goes back to the middle of it. */
 async function solve(page) {

@@ -33,4 +33,14 @@ export const probeAnswers = {
     const name = (["messages", "two", "bare"] as const).find((each) => folder.includes(each));
     return name ? reports()[name] : refuse(`could not read what the probes are: No such file or directory (os error 2): \`${folder}/probes.json\``);
   },
+
+  probeFolders: () => ({ probes: "/Users/mira/messages-probes", states: "/Users/mira/messages" }),
+
+  labelledData: async (files) => {
+    await wait(40);
+    if (!files.some((file) => file.endsWith(".jsonl"))) refuse("no column can be the text; there are: `id`, `body`");
+    const { labels } = reports().messages.report;
+    const counts = labels.map(({ label, positives }) => ({ name: label, rows: positives.reduce((sum, each) => sum + each, 0) }));
+    return { readAs: ["The text is `text`, the label is `label`."], rows: 1200, unlabelled: 0, problems: 0, labels: counts };
+  },
 } satisfies Some;

@@ -12,6 +12,8 @@ export interface Kind {
   task: string;
   /** What is counted while it learns: `tokens`. */
   unit: string;
+  /** Whether its steps follow gradients, which have a learning rate. They do unless it says no. */
+  hasGradients?: boolean;
   /** What can be made with it; each has a tile on the first page and above the form. */
   tiles: Tile[];
   form: KindForm;
@@ -74,8 +76,8 @@ export interface KindForm {
   labels: Record<string, string>;
   /** The fields that say most about a run, in order. */
   telling: string[];
-  /** In what the length of a run is given, where that is not passes over the data. */
-  unit?: "steps";
+  /** In what the length of a run is given, where that is not passes over the data; none where it follows from the rest. */
+  unit?: "steps" | "none";
   /** What takes less memory. */
   lighter: string;
   /** In which of its ways it learns. Empty where there is only one. */
@@ -118,9 +120,9 @@ export interface Metric {
 export interface Use {
   /** As the app names it: `chat`. */
   name: string;
-  /** On its button; while the run is still in progress; and in a row of many, of whose name it is said. */
+  /** On its button; while the run is still in progress, if it can be done then; and in a row of many, of whose name it is said. */
   text: string;
-  early: string;
+  early?: string;
   short: string;
   open: (run: RunView) => void;
 }

@@ -3,11 +3,19 @@
 import { api, type LiveProbeView, type ProbesView, type ScoredToken } from "../../api";
 import { keyOf, type Scored } from "./live";
 
+/** What the Playground that is opened next begins with. */
+let first: string[] = [];
+
+/** Has the probes of a folder score what is written in the Playground that is opened next. */
+export function beginWith(folder: string) {
+  first = [folder];
+}
+
 export class Probing {
   /** Those that can be chosen: of runs, and folders that somebody chose. */
   found = $state.raw<ProbesView[]>([]);
   /** The folders whose probes score tokens. */
-  folders = $state.raw<string[]>([]);
+  folders = $state.raw<string[]>(first.splice(0));
   /** Their probes, in the order of the scores. */
   probes = $state.raw<LiveProbeView[]>([]);
   warnings = $state.raw<string[]>([]);

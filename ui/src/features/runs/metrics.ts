@@ -51,8 +51,11 @@ const AMOUNTS = { canLog: false, fromZero: true };
 /** A measure that is a share. */
 const SHARES = { canLog: false, fromZero: true, joined: true, legend: "on held-out data", value: percent, short: percent, axis: (values: number[]) => values.map((value) => `${Math.round(100 * value)} %`) };
 
+/** Series of steps that learn by gradients. */
+const OF_GRADIENTS = ["loss", "learning_rate", "gradient_norm"];
+
 /** What runs that count in this unit can be looked at by, beginning with some shares. */
-export function looksOf(unit: string, runs: Columns[], shares: { measure: string; title: string }[] = []): Look[] {
+export function looksOf(unit: string, runs: Columns[], shares: { measure: string; title: string }[] = [], hasGradients = true): Look[] {
   const known = shares.filter(({ measure }) => runs.some((columns) => columns.measures.some(({ name }) => name === measure)));
   const looks: Look[] = [
     ...known.map((share): Look => ({ ...SHARES, ...share })),
@@ -70,7 +73,7 @@ export function looksOf(unit: string, runs: Columns[], shares: { measure: string
   for (const series of new Set(runs.flatMap((columns) => columns.names))) {
     if (looks.every((look) => look.series !== series)) looks.push({ ...NUMBERS, title: capital(series.replaceAll("_", " ")), legend: "line: smoothed", series, smooth: true });
   }
-  return looks;
+  return hasGradients ? looks : looks.filter(({ series }) => series === undefined || !OF_GRADIENTS.includes(series));
 }
 
 /** Whether it was measured once where other things were measured again and again: that is a figure, and no chart. */

@@ -44,4 +44,4 @@ export const unitOf = (run: RunView): string => run.unit || kindOfRun(run).unit;
 export const rateOf = (run: RunView): number | null => run.unitsPerSecond;
 
 /** What can be done with what it has learned so far. */
-export const usesOf = (run: RunView): Use[] => (run.saved ? kindOfRun(run).uses.filter(({ name }) => run.uses.includes(name)) : []);
+export const usesOf = (run: RunView): Use[] => (run.saved ? kindOfRun(run).uses.filter(({ name, early }) => run.uses.includes(name) && (early !== undefined || run.status === "finished")) : []);

@@ -174,7 +174,8 @@ export class Draft {
     this.#reading = "";
     this.filled = begun(filled, kindOf(filled["task"]).form);
     this.given = Object.keys(this.filled);
-    this.unit = unitOf(filled, kindOf(filled["task"]).form.unit ?? "epochs");
+    const { unit } = kindOf(filled["task"]).form;
+    this.unit = unitOf(filled, unit === "steps" ? unit : "epochs");
     this.plan = undefined;
     this.planned = "";
     this.choices = [];
