@@ -275,6 +275,39 @@ test("puzzles are made, learned for a few steps, and one is solved step by step"
   await window.picture("puzzle-data");
 });
 
+test("a labelled file becomes probes beside what its words say, which shade an answer", PATIENCE, async (journey) => {
+  const home = newHome();
+  makeBaseModel(home);
+  const file = join(home, "moods.jsonl");
+  const [things, moods] = [["dog", "train", "letter", "garden", "kettle"], { glad: ["shines", "sings", "wins"], sad: ["breaks", "rusts", "weeps"] }];
+  const rows = Array.from({ length: 120 }, (_, row) => {
+    const label = row % 2 === 0 ? "glad" : "sad";
+    return JSON.stringify({ text: `The ${things[row % 5]} of house ${row} ${moods[label][row % 3]}.`, label });
+  });
+  writeFileSync(file, rows.join("\n"));
+  const window = await opened(journey, home);
+  await addData(window, file);
+
+  await window.goTo("Train");
+  await window.click("//label[contains(., 'Probe')]");
+  await window.click("//button[. = 'Use tiny']");
+  await window.click("//option[contains(., 'moods')]");
+  await window.find("//*[contains(., 'glad')]/*[. = '60']");
+  await window.picture("probes-form");
+  await window.click("//button[. = 'Start' and not(@disabled)]");
+  await badge(window, "Finished");
+  await window.find("//h2[contains(., 'Labels by site')]");
+  await window.find("//*[contains(., 'words alone')]");
+  await window.picture("probes-found");
+
+  await window.click("//header//button[. = 'Use in Playground']");
+  await window.find("//button[. = 'Probes · 2' and not(@disabled)]");
+  await say(window, "Say 7.");
+  await answered(window, 1);
+  await window.find("//*[contains(., 'Stronger is a higher score')]");
+  await window.picture("probes-shade");
+});
+
 /** A window that is closed, and its home removed, when the journey ends. */
 async function opened(journey, home = newHome(), environment = {}) {
   const window = new Window(home, environment);
