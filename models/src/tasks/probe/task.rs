@@ -125,15 +125,24 @@ impl ProbeTask {
         }
     }
 
+    /// The states, all of them. What is missing of those that the run reads itself is read now.
+    fn states(&mut self, goes_on: &dyn Fn() -> bool) -> Result<States> {
+        // Whoever learns from the states needs the memory of the model.
+        self.reading = None;
+        match States::open(&self.folder) {
+            Err(_) if self.plan.model.is_some() => {
+                self.read_until(usize::MAX, goes_on)?;
+                self.reading = None;
+                States::open(&self.folder)
+            }
+            opened => opened,
+        }
+    }
+
     /// The states, all of them, with what was learned so far.
     fn learning(&mut self, goes_on: &dyn Fn() -> bool) -> Result<&mut Learning> {
         if self.learning.is_none() {
-            if folder_of_states(&self.plan.data.files).is_none() {
-                self.read_until(usize::MAX, goes_on)?;
-                // Whoever learns from the states needs the memory of the model.
-                self.reading = None;
-            }
-            let states = States::open(&self.folder)?;
+            let states = self.states(goes_on)?;
             let examples = Examples::of(&states, &self.plan.probe.labels, self.settings.seed)?;
             let mut course = Course::new(&examples)?;
             if let Some(saved) = &self.saved {
