@@ -299,6 +299,11 @@ test("a labelled file becomes probes beside what its words say, which shade an a
   await window.find("//h2[contains(., 'Labels by site')]");
   await window.find("//*[contains(., 'words alone')]");
   await window.picture("probes-found");
+  await window.fill("//label[contains(., 'First text')]/textarea", "The dog of house 7 sings.");
+  await window.fill("//label[contains(., 'Second text')]/textarea", "The dog of house 7 weeps.");
+  await window.click("//button[. = 'Compare' and not(@disabled)]");
+  await window.find("//table[.//th[. = 'Difference']]//th[. = 'glad']");
+  await window.picture("probes-compared");
 
   await window.click("//header//button[. = 'Use in Playground']");
   await window.find("//button[. = 'Probes · 2' and not(@disabled)]");

@@ -7,7 +7,7 @@ use tauri::State;
 
 use super::App;
 use crate::{
-    host::probe::view::{LabelledView, ProbeFoldersView, ProbeReportView},
+    host::probe::view::{LabelledView, ProbeFoldersView, ProbeReportView, TextPairView},
     wire::error::Result,
 };
 
@@ -45,4 +45,16 @@ pub(super) fn labelled_data(
         encoding: None,
     };
     Ok(labelled::read(&request)?.into())
+}
+
+/// What probes say of two texts. Without a model, the one that they belong to is found by its weights.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn compare_texts(
+    app: State<'_, App>,
+    probes: PathBuf,
+    model: Option<String>,
+    texts: [String; 2],
+) -> Result<Vec<TextPairView>> {
+    app.host.compare_texts(probes, model, texts)
 }

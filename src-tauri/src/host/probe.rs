@@ -146,7 +146,7 @@ impl Host {
             request: Box::new(order.request),
             states: order.states.map(absolute).transpose()?,
         };
-        let _in_use = InUse::begin(&place.in_use, Work::Answer);
+        let _in_use = InUse::begin(&place.in_use, Work::Probe);
         let mut hear = |reply| match reply {
             Reply::CapturePlanned { plan, warnings } => {
                 show(CaptureNews::Planned(plan, warnings));
@@ -187,13 +187,48 @@ impl Host {
             request: Box::new(order.request),
             force: order.force,
         };
-        let _in_use = InUse::begin(&place.in_use, Work::Answer);
+        let _in_use = InUse::begin(&place.in_use, Work::Probe);
         let mut hear = |reply| match reply {
             Reply::ApplyPlanned { plan, warnings } => show(ApplyNews::Planned(plan, warnings)),
             Reply::Applied { texts } => show(ApplyNews::Applied(texts)),
             _ => {}
         };
         engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()))
+    }
+
+    /// What probes say of two texts, label by label.
+    #[cfg(feature = "gui")]
+    pub(crate) fn compare_texts(
+        &self,
+        probes: PathBuf,
+        model: Option<String>,
+        texts: [String; 2],
+    ) -> Result<Vec<view::TextPairView>> {
+        let about = AboutProbes::read(&probes)?;
+        let order = ApplyOrder {
+            probes,
+            request: ApplyRequest {
+                texts: texts.into(),
+                ..ApplyRequest::default()
+            },
+            model,
+            device: None,
+            force: false,
+        };
+        let (mut planned, mut said) = (Vec::new(), Vec::new());
+        let mut hear = |news| match news {
+            ApplyNews::Planned(plan, _) => planned = plan.probes,
+            ApplyNews::Applied(texts) => said.extend(texts),
+        };
+        self.apply_probes(order, &mut hear, &|| false)?;
+        let [one, other] = &said[..] else {
+            return Err(AppError::failed("the engine ended without a word"));
+        };
+        let scores = one.scores.iter().zip(&other.scores);
+        let pairs = planned.iter().zip(scores).filter_map(|(&probe, scores)| {
+            Some(view::TextPairView::new(about.probes.get(probe)?, scores))
+        });
+        Ok(pairs.collect())
     }
 
     /// Folders of probes for a model, with the runs that they are of. Whether they are of these very weights is told when they are used.

@@ -25,6 +25,7 @@ use crate::wire::error::{AppError, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     Answer,
+    Probe,
     Examination,
     Run,
     Trial,
@@ -33,8 +34,9 @@ pub(crate) enum Work {
 }
 
 impl Work {
-    const ALL: [(Self, &str, &str); 6] = [
+    const ALL: [(Self, &str, &str); 7] = [
         (Self::Answer, "answer", "an answer in a chat"),
+        (Self::Probe, "probe", "the reading of hidden states"),
         (
             Self::Examination,
             "examination",

@@ -36,6 +36,11 @@ export const probeAnswers = {
 
   probeFolders: () => ({ probes: "/Users/mira/messages-probes", states: "/Users/mira/messages" }),
 
+  compareTexts: async () => {
+    await wait(40);
+    return reports().messages.report.labels.map(({ label, probe }, at) => ({ label, one: Math.sin(3 * at) * 4, other: Math.cos(5 * at) * 4, threshold: probe?.threshold ?? 0 }));
+  },
+
   labelledData: async (files) => {
     await wait(40);
     if (!files.some((file) => file.endsWith(".jsonl"))) refuse("no column can be the text; there are: `id`, `body`");

@@ -232,6 +232,8 @@ export const commands = {
 	probeFolders: (run: string) => typedError<ProbeFoldersView, AppError>(__TAURI_INVOKE("probe_folders", { run })),
 	/**  How labelled data is read, and which labels it has. Columns that are not named are found. */
 	labelledData: (files: string[], textColumn: string | null, labelColumn: string | null, groupColumn: string | null) => typedError<LabelledView, AppError>(__TAURI_INVOKE("labelled_data", { files, textColumn, labelColumn, groupColumn })),
+	/**  What probes say of two texts. Without a model, the one that they belong to is found by its weights. */
+	compareTexts: (probes: string, model: string | null, texts: [string, string]) => typedError<TextPairView[], AppError>(__TAURI_INVOKE("compare_texts", { probes, model, texts })),
 };
 
 /* Constants */
@@ -1953,6 +1955,15 @@ export type TaskView = {
 	train: PairView[],
 	/**  Pairs that ask for it. */
 	test: PairView[],
+};
+
+/**  What a probe says of two texts. */
+export type TextPairView = {
+	label: string,
+	one: number,
+	other: number,
+	/**  Scores from here on are called so. */
+	threshold: number,
 };
 
 /**  The text of a row. */

@@ -7,13 +7,14 @@ use std::{
 };
 
 use models::tasks::probe::{
-    folder::AboutProbes,
+    folder::{AboutProbes, Kept},
     labelled::Labelled,
     report::Report,
     states::{About, Position, StateRow, States},
 };
 use serde::Serialize;
 use specta::Type;
+use specta_typescript::Number;
 
 use crate::wire::error::Result;
 
@@ -73,6 +74,31 @@ impl ProbeFoldersView {
         Self {
             probes: probes.display().to_string(),
             states: states.map(|it| it.display().to_string()),
+        }
+    }
+}
+
+/// What a probe says of two texts.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TextPairView {
+    label: String,
+    #[specta(type = Number)]
+    one: f32,
+    #[specta(type = Number)]
+    other: f32,
+    /// Scores from here on are called so.
+    #[specta(type = Number)]
+    threshold: f32,
+}
+
+impl TextPairView {
+    pub(crate) fn new(probe: &Kept, (one, other): (&f32, &f32)) -> Self {
+        Self {
+            label: probe.label.clone(),
+            one: *one,
+            other: *other,
+            threshold: probe.threshold,
         }
     }
 }
