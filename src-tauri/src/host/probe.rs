@@ -306,3 +306,49 @@ fn may_be_model_of(about: &About, folder: &Path) -> bool {
 pub(super) fn absolute(path: PathBuf) -> Result<PathBuf> {
     std::path::absolute(&path).map_err(AppError::file("find the folder", &path))
 }
+
+#[cfg(test)]
+mod tests {
+    use models::{
+        tasks::AnyPlan,
+        train::state::{Progress, Saved},
+    };
+    use serde_json::json;
+
+    use crate::store::plan_changes::check;
+
+    fn probes(penalties: &[f64], every: usize) -> AnyPlan {
+        let plan = json!({
+            "name": "moods", "task": "probe", "model": "/models/tiny", "data": {"files": ["/moods.jsonl"], "skip_bad_rows": false},
+            "probe": {
+                "suffix": "", "chat": false, "position": "mean", "sites": ["block.0"], "labels": [], "solver": "exact",
+                "penalties": penalties, "balanced": false, "texts_per_step": 16,
+            },
+            "steps": 5, "dtype": {"compute": "f32", "storage": "f32"}, "device": "cpu", "strict": false, "seed": 42,
+            "save": {"every": every, "keep_last": 2, "keep_every": 0, "keep_best": false},
+        });
+        serde_json::from_value(plan).unwrap()
+    }
+
+    #[test]
+    fn a_plan_of_a_kind_that_does_not_read_all_of_it_is_compared_too() {
+        let progress = json!({
+            "step": 3, "units": 48, "seconds": 1.0, "best": null, "rate_factor": 1.0, "rollbacks": 0, "task": {},
+        });
+        let saved = Saved {
+            progress: serde_json::from_value::<Progress>(progress).unwrap(),
+            plan: Some(serde_json::to_value(probes(&[1.0], 1)).unwrap()),
+        };
+        let refused = check(&saved, &probes(&[10.0], 1), true, false).unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some("probe.penalties"));
+        let said = check(&saved, &probes(&[1.0], 2), false, false).unwrap();
+        assert_eq!(
+            said.as_deref(),
+            Some("`save.every` was 1 when step 3 was saved, and is 2 now")
+        );
+        assert_eq!(
+            check(&saved, &probes(&[1.0], 1), false, false).unwrap(),
+            None
+        );
+    }
+}

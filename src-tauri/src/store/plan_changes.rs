@@ -43,8 +43,7 @@ pub(crate) fn check(
     had_fallback: bool,
 ) -> Result<Option<String>> {
     let before = saved.plan.as_ref();
-    let Some((tree, before)) = before.and_then(|it| Some((it, RunPlan::deserialize(it).ok()?)))
-    else {
+    let Some((tree, before)) = before.and_then(|it| Some((it, run_of(it)?))) else {
         return Ok(None);
     };
     let step = saved.progress.step;
@@ -87,6 +86,12 @@ pub(crate) fn check(
         sentences.push(sentence);
     }
     Ok((!sentences.is_empty()).then(|| sentences.join("; ")))
+}
+
+/// What every run has of a plan that was saved, whose kind may not read all of it.
+fn run_of(tree: &Value) -> Option<RunPlan> {
+    let whole = AnyPlan::deserialize(tree).map(|plan| plan.run);
+    whole.or_else(|_| RunPlan::deserialize(tree)).ok()
 }
 
 /// Whether a field is one of these, or in one of these sections.
