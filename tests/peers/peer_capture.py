@@ -1,42 +1,92 @@
-"""Hidden states of labelled texts at all sites, mean over the text, by transformers: sorted by length, padded, in batches.
+"""Hidden states of all sites with transformers, as a peer of `anneal probe capture`: texts a second, and the same numbers.
 
-python peer_capture.py MODEL FILE [--rows 5452] [--batch 32] [--threads 2]
+    anneal probe capture --model MODEL --data train.txt --out STATES --json
+    python peer_capture.py MODEL STATES [--rows 256] [--batch 32] [--device cpu]
 
-FILE has lines of `LABEL text`. Prints one line of JSON. To compare: `anneal probe capture --model MODEL --data FILE --position mean --out FOLDER`.
+Reads the texts, the pattern and the position `last` from STATES, runs them through transformers in f32 with eager attention,
+sorted by length and padded on the right, the head left out, and compares each site. The norm of a difference is shown as a share
+of the norm of a state.
 """
+
 import argparse
 import json
 import time
+from pathlib import Path
 
+import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer
 
-parser = argparse.ArgumentParser()
+parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("model")
-parser.add_argument("file")
-parser.add_argument("--rows", type=int, default=5452)
+parser.add_argument("states", type=Path)
+parser.add_argument("--rows", type=int, default=256)
 parser.add_argument("--batch", type=int, default=32)
-parser.add_argument("--threads", type=int, default=2)
-asked = parser.parse_args()
+parser.add_argument("--device", default="cpu")
+parser.add_argument("--dtype", default="float32")
+arguments = parser.parse_args()
 
-torch.set_num_threads(asked.threads)
-tokenizer = AutoTokenizer.from_pretrained(asked.model)
-tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+about = json.loads((arguments.states / "states.json").read_text())
+assert about["position"] == "last" and about["prompt"]["template"] is None
+lines = (arguments.states / "rows.jsonl").read_text().splitlines()
+rows = [json.loads(line) for line in lines][: arguments.rows]
+texts = [about["prompt"]["pattern"].replace("{text}", row["text"]) for row in rows]
+
+tokenizer = AutoTokenizer.from_pretrained(arguments.model)
 tokenizer.padding_side = "right"
-model = AutoModelForCausalLM.from_pretrained(asked.model, dtype=torch.float32).model.eval()
-lines = open(asked.file, encoding="latin-1").read().splitlines()[: asked.rows]
-texts = [line.split(" ", 1)[1] for line in lines if " " in line]
+dtype = getattr(torch, arguments.dtype)
+model = AutoModel.from_pretrained(arguments.model, dtype=dtype, attn_implementation="eager").to(arguments.device).eval()
+last_block = {}
+model.layers[-1].register_forward_hook(
+    lambda _module, _arguments, output: last_block.update(state=output[0] if isinstance(output, tuple) else output)
+)
+blocks = len(model.layers)
 
-start = time.time()
-order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
-states = torch.empty(model.config.num_hidden_layers + 1, len(texts), model.config.hidden_size)
-with torch.inference_mode():
-    for at in range(0, len(order), asked.batch):
-        rows = order[at : at + asked.batch]
-        batch = tokenizer([texts[row] for row in rows], return_tensors="pt", padding=True)
-        hidden = model(**batch, output_hidden_states=True, use_cache=False).hidden_states
-        mask = batch["attention_mask"].unsqueeze(-1)
-        for site, x in enumerate(hidden):
-            states[site, rows] = (x * mask).sum(1) / mask.sum(1)
+
+@torch.no_grad()
+def states_of(batch):
+    """The states [sites, n, d] of texts, and their tokens."""
+    inputs = tokenizer(batch, return_tensors="pt", padding=True).to(arguments.device)
+    hidden = model(**inputs, output_hidden_states=True, use_cache=False).hidden_states
+    ends = inputs["attention_mask"].sum(1) - 1
+    sites = [*hidden[:blocks], last_block["state"], hidden[blocks]]
+    at = torch.arange(len(batch), device=ends.device)
+    return torch.stack([site[at, ends] for site in sites]).float().cpu(), int(inputs["attention_mask"].sum())
+
+
+order = sorted(range(len(texts)), key=lambda at: rows[at]["tokens"])
+states_of([texts[at] for at in order[: arguments.batch]])
+states = np.zeros((blocks + 2, len(texts), model.config.hidden_size), np.float32)
+start, tokens = time.time(), 0
+for first in range(0, len(order), arguments.batch):
+    batch = order[first : first + arguments.batch]
+    found, read = states_of([texts[at] for at in batch])
+    states[:, batch] = found.numpy()
+    tokens += read
 seconds = time.time() - start
-print(json.dumps({"texts": len(texts), "seconds": seconds, "texts_per_second": len(texts) / seconds}))
+assert tokens == sum(row["tokens"] for row in rows), "the texts have other tokens"
+
+names = ["embed", *(f"block.{block}" for block in range(blocks)), "final"]
+largest = 0.0
+for site in about["sites"]:
+    file = f"block.{int(site[6:]):03}" if site.startswith("block.") else site
+    kind = about["dtype"]
+    ours = np.fromfile(arguments.states / f"{file}.{kind}", np.float32 if kind == "f32" else np.uint16)
+    if kind == "bf16":
+        ours = (ours.astype(np.uint32) << 16).view(np.float32)
+    ours = ours.reshape(-1, about["width"])[: len(texts)]
+    theirs = states[names.index(site)]
+    apart = np.linalg.norm(ours - theirs, axis=1) / np.linalg.norm(theirs, axis=1)
+    largest = max(largest, float(apart.max()))
+print(
+    json.dumps(
+        dict(
+            texts=len(texts),
+            texts_per_second=round(len(texts) / seconds, 2),
+            tokens_per_second=round(tokens / seconds, 1),
+            largest_difference=largest,
+            threads=torch.get_num_threads(),
+            torch=torch.__version__,
+        )
+    )
+)
