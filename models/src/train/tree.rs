@@ -98,7 +98,7 @@ fn unread_sections() -> Map<String, Value> {
 }
 
 /// Whether a field is one of these sections, or in one.
-pub(super) fn is_in(field: &str, sections: &[&str]) -> bool {
+pub fn is_in(field: &str, sections: &[&str]) -> bool {
     sections.iter().any(|section| {
         let rest = field.strip_prefix(section);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use models::{
     tasks::AnyPlan,
-    train::{RunPlan, state::Saved},
+    train::{RunPlan, state::Saved, tree::is_in},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -92,14 +92,6 @@ pub(crate) fn check(
 fn run_of(tree: &Value) -> Option<RunPlan> {
     let whole = AnyPlan::deserialize(tree).map(|plan| plan.run);
     whole.or_else(|_| RunPlan::deserialize(tree)).ok()
-}
-
-/// Whether a field is one of these, or in one of these sections.
-fn is_in(field: &str, names: &[&str]) -> bool {
-    names.iter().any(|name| {
-        let rest = field.strip_prefix(name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    })
 }
 
 /// Every value of a plan by its field, such as `lora.rank`.
