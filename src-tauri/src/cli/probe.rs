@@ -63,6 +63,19 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+struct Columns {
+    /// The column with the text. Without it, it is found by its name.
+    #[arg(long, value_name = "NAME")]
+    text_column: Option<String>,
+    /// The column with the label or the list of labels. Without it, it is found by its name.
+    #[arg(long, value_name = "NAME")]
+    label_column: Option<String>,
+    /// The column with what belongs together, such as a conversation. Without it, it is found by its name.
+    #[arg(long, value_name = "NAME")]
+    group_column: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
 struct CaptureArguments {
     /// A run, the folder of a model or of an adapter, or the name of a model, here or on the Hugging Face Hub.
     #[arg(long, value_name = "MODEL_OR_RUN")]
@@ -73,15 +86,8 @@ struct CaptureArguments {
     /// The folder for the states.
     #[arg(long, value_name = "FOLDER", required_unless_present = "dry_run")]
     out: Option<PathBuf>,
-    /// The column with the text. Without it, it is found by its name.
-    #[arg(long, value_name = "NAME")]
-    text_column: Option<String>,
-    /// The column with the label or the list of labels. Without it, it is found by its name.
-    #[arg(long, value_name = "NAME")]
-    label_column: Option<String>,
-    /// The column with what belongs together, such as a conversation. Without it, it is found by its name.
-    #[arg(long, value_name = "NAME")]
-    group_column: Option<String>,
+    #[command(flatten)]
+    columns: Columns,
     /// The encoding of the text, such as latin-1. Without it, UTF-8.
     #[arg(long, value_name = "NAME")]
     encoding: Option<String>,
@@ -261,9 +267,9 @@ fn request(asked: CaptureArguments) -> Result<CaptureRequest> {
     Ok(CaptureRequest {
         data: LabelledRequest {
             paths: asked.data.iter().map(absolute).collect::<Result<_>>()?,
-            text_column: asked.text_column,
-            label_column: asked.label_column,
-            group_column: asked.group_column,
+            text_column: asked.columns.text_column,
+            label_column: asked.columns.label_column,
+            group_column: asked.columns.group_column,
             encoding: asked.encoding,
         },
         prompt: PromptRequest {

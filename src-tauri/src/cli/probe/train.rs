@@ -18,7 +18,7 @@ use models::{
 };
 use serde_json::{Value, json};
 
-use super::{Sites, position, sites};
+use super::{Columns, Sites, position, sites};
 use crate::{
     cli::{
         Ended,
@@ -45,15 +45,8 @@ pub(in crate::cli) struct Arguments {
     /// What the run is called.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The column with the text. Without it, it is found by its name.
-    #[arg(long, value_name = "NAME")]
-    text_column: Option<String>,
-    /// The column with the label or the list of labels. Without it, it is found by its name.
-    #[arg(long, value_name = "NAME")]
-    label_column: Option<String>,
-    /// The column with what belongs together, such as a conversation. Without it, it is found by its name.
-    #[arg(long, value_name = "NAME")]
-    group_column: Option<String>,
+    #[command(flatten)]
+    columns: Columns,
     /// What follows the text directly; or words with {text} in them; or `cognitive-action`, which asks for one.
     #[arg(long, value_name = "WORDS")]
     suffix: Option<String>,
@@ -161,9 +154,9 @@ impl Arguments {
             ("device", json!(self.device)),
             ("seed", json!(self.seed)),
             ("data.files", json!(self.data)),
-            ("data.text_column", json!(self.text_column)),
-            ("data.label_column", json!(self.label_column)),
-            ("data.group_column", json!(self.group_column)),
+            ("data.text_column", json!(self.columns.text_column)),
+            ("data.label_column", json!(self.columns.label_column)),
+            ("data.group_column", json!(self.columns.group_column)),
             ("probe.suffix", json!(self.suffix)),
             ("probe.chat", set(self.chat)),
             ("probe.position", json!(self.position)),
