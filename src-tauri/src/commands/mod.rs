@@ -9,7 +9,6 @@ mod hub;
 mod models;
 mod native;
 mod probe;
-mod probing;
 mod runs;
 pub(crate) mod settings;
 mod solve;

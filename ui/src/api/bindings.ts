@@ -187,15 +187,6 @@ export const commands = {
 	deleteConversation: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("delete_conversation", { id })),
 	/**  Writes a conversation as Markdown, to be read elsewhere. */
 	exportConversation: (id: string, path: string) => typedError<null, AppError>(__TAURI_INVOKE("export_conversation", { id, path })),
-	/**  The probes of runs that belong to a model. */
-	probesFor: (name: string) => typedError<ProbesView[], AppError>(__TAURI_INVOKE("probes_for", { name })),
-	/**  The probes in a folder. */
-	probesInFolder: (folder: string) => typedError<ProbesView, AppError>(__TAURI_INVOKE("probes_in_folder", { folder })),
-	/**
-	 *  Has probes of these folders score each token of the model at a place from now on, or without folders nobody. Those of another model
-	 *  only with `force`.
-	 */
-	watchProbes: (place: number, folders: string[], force: boolean) => typedError<WatchView, AppError>(__TAURI_INVOKE("watch_probes", { place, folders, force })),
 	/**  Some puzzles of files, with so many other looks of the first of them. Nothing where the files hold something else. */
 	puzzles: (files: string[], heldOut: boolean, from: number, count: number, looks: number) => typedError<PuzzlesView | null, AppError>(__TAURI_INVOKE("puzzles", { files, heldOut, from, count, looks })),
 	/**  Makes a set of Sudoku and adds it as data. `progress` gets how many there are. Nothing when it was stopped. */
@@ -234,6 +225,15 @@ export const commands = {
 	labelledData: (files: string[], textColumn: string | null, labelColumn: string | null, groupColumn: string | null) => typedError<LabelledView, AppError>(__TAURI_INVOKE("labelled_data", { files, textColumn, labelColumn, groupColumn })),
 	/**  What probes say of two texts. Without a model, the one that they belong to is found by its weights. */
 	compareTexts: (probes: string, model: string | null, texts: [string, string]) => typedError<TextPairView[], AppError>(__TAURI_INVOKE("compare_texts", { probes, model, texts })),
+	/**  The probes of runs that belong to a model. */
+	probesFor: (name: string) => typedError<ProbesView[], AppError>(__TAURI_INVOKE("probes_for", { name })),
+	/**  The probes in a folder. */
+	probesInFolder: (folder: string) => typedError<ProbesView, AppError>(__TAURI_INVOKE("probes_in_folder", { folder })),
+	/**
+	 *  Has probes of these folders score each token of the model at a place from now on, or without folders nobody. Those of another model
+	 *  only with `force`.
+	 */
+	watchProbes: (place: number, folders: string[], force: boolean) => typedError<WatchView, AppError>(__TAURI_INVOKE("watch_probes", { place, folders, force })),
 };
 
 /* Constants */
