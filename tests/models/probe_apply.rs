@@ -6,22 +6,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::{
-    arch::sites::Site,
-    tasks::{
-        language::model::LanguageModel,
-        probe::{
-            apply::{Applied, Apply, ApplyRequest, Threshold, of_states},
-            capture_prompt::PromptRequest,
-            examples::Examples,
-            folder::{self, Probes},
-            label_figures::{self, Scored},
-            labelled::LabelledRequest,
-            ranking::Ranking,
-            states::{Position, States},
-            states_identity::identities,
-            study::{Settings, Source, study},
-        },
+use models::tasks::{
+    language::model::LanguageModel,
+    probe::{
+        apply::{Applied, Apply, ApplyRequest, Threshold, of_states},
+        capture_prompt::PromptRequest,
+        examples::Examples,
+        folder::{self, Probes},
+        label_figures::{self, Scored},
+        labelled::LabelledRequest,
+        ranking::Ranking,
+        states::{Position, States},
+        states_identity::identities,
+        study::{Settings, Source, study},
     },
 };
 use serde_json::{Value as Json, json};
@@ -33,18 +30,8 @@ use crate::capture::{captured, data, model, open, request};
 pub(crate) fn learned(states: &States, to: &Path) -> Probes {
     let examples = Examples::of(states, &[], 0).unwrap();
     let sites = states.sites();
-    let mut read = |site: usize, rows: &[usize]| {
-        let matrix = states.matrix(sites[site])?;
-        Ok(rows
-            .iter()
-            .flat_map(|&row| matrix.read(row..row + 1))
-            .collect())
-    };
-    let mut source = Source {
-        sites: sites.iter().map(Site::to_string).collect(),
-        width: states.about().width,
-        read: &mut read,
-    };
+    let mut read = |site: usize, rows: &[usize]| states.read_rows(sites[site], rows);
+    let mut source = Source::of(states, sites, &mut read);
     let settings = Settings {
         draws: 20,
         shuffles: 1,

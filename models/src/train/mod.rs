@@ -214,8 +214,7 @@ fn step<T: Task>(
 ) -> Result<Attempt> {
     let goes_on = || !(observer.should_stop() || observer.should_pause());
     match task.own_step(state.progress.step, &goes_on)? {
-        Some(OwnStep { units, loss }) => Ok(Ok(Learned {
-            loss,
+        Some(OwnStep { units }) => Ok(Ok(Learned {
             size: BatchSize { targets: 0, units },
             ..Learned::default()
         })),

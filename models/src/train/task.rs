@@ -140,8 +140,6 @@ pub fn load_weights(parameters: &Parameters, folder: &Path) -> Result<()> {
 pub struct OwnStep {
     /// Units read: what the speed is told in.
     pub units: usize,
-    /// Mean loss per target, in nats, where there is one.
-    pub loss: Option<f64>,
 }
 
 /// The size of a batch.

@@ -18,9 +18,10 @@ use super::{
     report::Report,
     scale::Standard,
     split::{PARTS, Part},
+    states::States,
     verdict,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, arch::sites::Site};
 
 /// The values of C that are tried.
 pub const PENALTIES: [f64; 7] = [1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0];
@@ -70,6 +71,17 @@ pub struct Source<'a> {
     pub width: usize,
     /// Reads rows of a site: [rows, width].
     pub read: &'a mut ReadRows<'a>,
+}
+
+impl<'a> Source<'a> {
+    /// Of captured states, those of some sites, read by [`States::read_rows`].
+    pub fn of(states: &States, sites: &[Site], read: &'a mut ReadRows<'a>) -> Self {
+        Self {
+            sites: sites.iter().map(Site::to_string).collect(),
+            width: states.about().width,
+            read,
+        }
+    }
 }
 
 /// How far a study is.

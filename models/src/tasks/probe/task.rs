@@ -21,11 +21,10 @@ use super::{
     report::Report,
     request::ProbePlan,
     states::{About, States},
-    study::{Course, Progress, ReadRows, Settings, Source, Study},
+    study::{Course, Progress, Settings, Source, Study},
 };
 use crate::{
     Error, Result,
-    arch::sites::Site,
     checkpoint::load::LoadDtypes,
     parameters::Parameters,
     tape::{Tape, Value},
@@ -167,7 +166,7 @@ impl ProbeTask {
             ..
         } = self.learning(goes_on)?;
         let mut read = |site: usize, rows: &[usize]| states.read_rows(sites[site], rows);
-        let mut source = source(states, &sites, &mut read);
+        let mut source = Source::of(states, &sites, &mut read);
         // A checkpoint that was lost is made up for.
         while course.sites().len() <= site {
             if !goes_on() {
@@ -186,7 +185,7 @@ impl ProbeTask {
             targets: course.validation_targets(),
         };
         self.measured = Some(measured);
-        Ok(OwnStep { units, loss: None })
+        Ok(OwnStep { units })
     }
 
     fn judge(&mut self, goes_on: &dyn Fn() -> bool) -> Result<OwnStep> {
@@ -201,7 +200,7 @@ impl ProbeTask {
             study,
         } = self.learning(goes_on)?;
         let mut read = |site: usize, rows: &[usize]| states.read_rows(sites[site], rows);
-        let mut source = source(states, &sites, &mut read);
+        let mut source = Source::of(states, &sites, &mut read);
         let mut tell = |_: &Progress| goes_on();
         let judged = course.judge(examples, &mut source, &settings, &mut tell)?;
         let judged = judged.ok_or(Error::Interrupted)?;
@@ -217,15 +216,7 @@ impl ProbeTask {
         *study = Some(judged);
         let units = examples.rows();
         self.measured = measured;
-        Ok(OwnStep { units, loss: None })
-    }
-}
-
-fn source<'a>(states: &States, sites: &[Site], read: &'a mut ReadRows<'a>) -> Source<'a> {
-    Source {
-        sites: sites.iter().map(Site::to_string).collect(),
-        width: states.about().width,
-        read,
+        Ok(OwnStep { units })
     }
 }
 
@@ -279,7 +270,6 @@ impl Task for ProbeTask {
                 self.texts_read = self.read_until((done + 1) * per_step, goes_on)?;
                 OwnStep {
                     units: self.texts_read.saturating_sub(before),
-                    loss: None,
                 }
             }
             Some(site) if site < sites => self.learn(site, goes_on)?,

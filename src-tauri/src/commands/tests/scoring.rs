@@ -41,18 +41,8 @@ impl Window {
         let states = States::open(&states).unwrap();
         let examples = Examples::of(&states, &[], 0).unwrap();
         let sites = states.sites();
-        let mut read = |site: usize, rows: &[usize]| {
-            let matrix = states.matrix(sites[site])?;
-            Ok(rows
-                .iter()
-                .flat_map(|&row| matrix.read(row..row + 1))
-                .collect())
-        };
-        let mut source = Source {
-            sites: sites.iter().map(ToString::to_string).collect(),
-            width: states.about().width,
-            read: &mut read,
-        };
+        let mut read = |site: usize, rows: &[usize]| states.read_rows(sites[site], rows);
+        let mut source = Source::of(&states, sites, &mut read);
         let found = study(&examples, &mut source, &Settings::default(), &mut |_| true);
         let found = found.unwrap().unwrap();
         folder::save(into, &found, (&examples, states.about())).unwrap();
