@@ -93,6 +93,9 @@ limits! {
     /// What stands before the values of a page.
     PARQUET_HEADER = "the header of a page of a Parquet file", 16 << 20, "bytes",
         "most have some dozen; it can hold the smallest and the largest text of its page, twice";
+    /// The values of a page.
+    PARQUET_PAGE = "a page of a Parquet file without its compression", 256 << 20, "bytes",
+        "most writers begin another at 1 MB, and room is made for all of it before anything is unpacked";
     /// Columns in columns.
     PARQUET_DEPTH = "columns of a Parquet file inside one another", 64, "levels",
         "data to learn from is nested three or four deep, and the library uses the stack for each level";

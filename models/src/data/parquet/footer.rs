@@ -24,6 +24,9 @@ const SCHEMA: i16 = 2;
 const ENCRYPTION: i16 = 8;
 const NUM_CHILDREN: i16 = 5;
 
+/// The field of a page's header that says how many bytes its values have without compression.
+const UNPACKED_BYTES: i16 = 2;
+
 /// Kinds of values in the protocol.
 const STOP: u8 = 0;
 const TRUE: u8 = 1;
@@ -100,13 +103,21 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Passes over the header of a page, which has no lists.
-    pub(super) fn pass_header(bytes: &'a [u8]) -> Option<()> {
+    /// Passes over the header of a page, which has no lists. Gives how many bytes the page says it has without compression.
+    pub(super) fn pass_header(bytes: &'a [u8]) -> Option<u64> {
         let mut fields = Self {
             bytes: Cursor(bytes),
             has_lists: false,
         };
-        fields.skip(STRUCT, 0)
+        let (mut number, mut unpacked_bytes) = (0, 0);
+        loop {
+            match fields.field(&mut number)? {
+                STOP => return Some(unpacked_bytes),
+                // The sign is the lowest bit. Less than nothing is refused by the library.
+                I32 if number == UNPACKED_BYTES => unpacked_bytes = fields.bytes.number()? / 2,
+                kind => fields.skip(kind, 1)?,
+            }
+        }
     }
 
     fn footer(mut self) -> Option<Footer> {

@@ -2,6 +2,7 @@
 //!
 //! The library passes over what it does not know, also where a list says that it has two billion values and the file has ended: a
 //! few bytes keep it busy for hours. A header that does not end, or that has a list, which the format has none of, is refused here.
+//! It also makes room for all that a page says it unpacks to, and one wrong byte makes that two billion bytes.
 
 use std::io::{Cursor, Read};
 
@@ -38,8 +39,17 @@ impl<F: ChunkReader> ChunkReader for CheckedFile<F> {
         loop {
             let missing = most - header.len() as u64;
             from.by_ref().take(missing).read_to_end(&mut header)?;
-            if is_end || Fields::pass_header(&header).is_some() {
-                return Ok(Cursor::new(header));
+            let unpacked_bytes = match is_end {
+                true => Some(0),
+                false => Fields::pass_header(&header),
+            };
+            if let Some(bytes) = unpacked_bytes {
+                return match limits::PARQUET_PAGE.exceeded(bytes) {
+                    Some(problem) => Err(ParquetError::General(format!(
+                        "the size of a page without its compression {problem}"
+                    ))),
+                    None => Ok(Cursor::new(header)),
+                };
             }
             let is_all = (header.len() as u64) < most;
             if is_all || most == limits::PARQUET_HEADER.most {
@@ -77,6 +87,16 @@ mod tests {
         check(&[0x15, 2, 0x19, 0xf7, 255, 255, 255, 255, 7, 0], false);
         // A text that is longer than the file.
         check(&[0x18, 255, 255, 255, 255, 7, 0], false);
+    }
+
+    /// The first field is the kind of page, the second its size; both are written twice as large, for the sign.
+    #[test]
+    fn a_page_that_says_it_unpacks_to_more_than_the_limit_is_refused() {
+        check(&[0x15, 0, 0x15, 0x80, 0x80, 0x80, 0x80, 0x02, 0], true);
+        check(&[0x15, 0, 0x15, 0x82, 0x80, 0x80, 0x80, 0x02, 0], false);
+        // More bits than the library keeps: what it makes of them may be anything.
+        let endless = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        check(&[&[0x15, 0, 0x15], &endless[..], &[0]].concat(), false);
     }
 
     #[test]
