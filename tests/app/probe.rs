@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     app::App,
-    train::{signal, start, tiny, wait_for},
+    train::{edit, signal, start, tiny, wait_for},
 };
 
 /// A home with a small model and texts to read.
@@ -175,6 +175,32 @@ fn probes_find_their_model_and_score_texts_as_its_captured_states() {
         .notes("no text has a label of the probes");
     app.anneal(&format!("{apply} --text what --states states"))
         .ended(2);
+}
+
+#[test]
+fn a_run_of_probes_goes_on_and_says_what_was_changed_meanwhile() {
+    let app = ready();
+    // So many that it is not over before it hears of the interrupt.
+    let texts = fs::read_to_string(app.folder().join("texts.jsonl")).unwrap();
+    app.file("texts.jsonl", &[texts.as_str(); 20].join("\n"));
+    let run = fs::read_dir(app.home().join("runs")).unwrap().next();
+    let model = run.unwrap().unwrap().path().join("checkpoints/step-000002");
+    let model = model.display().to_string();
+    let train = ["probe", "train", "texts.jsonl", "--model", &model, "--json"];
+    let (mut child, mut lines) = start(&app, &[&train[..], &["--device", "cpu"]].concat());
+    wait_for(&mut lines, "stepped");
+    signal(child.id(), "-INT");
+    wait_for(&mut lines, "stopped");
+    child.wait().unwrap();
+    edit(&app, "texts", "position: mean", "position: last");
+    app.anneal("train --resume texts")
+        .ended(1)
+        .notes("`probe.position` was `mean` when step ");
+    edit(&app, "texts", "position: last", "position: mean");
+    edit(&app, "texts", "keep_last: 2", "keep_last: 1");
+    app.anneal("train --resume texts")
+        .ended(0)
+        .notes("`save.keep_last` was 2 when step ");
 }
 
 #[test]

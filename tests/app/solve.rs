@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::app::App;
+use crate::{app::App, train::edit};
 
 /// A model that learns in a moment.
 const TINY: &str = "\
@@ -31,6 +31,22 @@ fn trained() -> App {
         .ended(0)
         .shows("have it solve a puzzle with `anneal solve DAY-small-XXXX --held-out 1`");
     app
+}
+
+#[test]
+fn a_run_of_puzzles_goes_on_and_says_what_was_changed_meanwhile() {
+    let app = trained();
+    edit(&app, "small", "steps: 4", "steps: 6");
+    edit(&app, "small", "hidden_size: 32", "hidden_size: 64");
+    app.anneal("train --resume small")
+        .ended(1)
+        .notes("`trm.hidden_size` was 32 when step 4 was saved, and is 64 now");
+    edit(&app, "small", "hidden_size: 64", "hidden_size: 32");
+    edit(&app, "small", "halting_weight: 0.5", "halting_weight: 0.25");
+    app.anneal("train --resume small")
+        .ended(0)
+        .notes("`halting_weight` was 0.5 when step 4 was saved, and is 0.25 now");
+    app.anneal("runs").shows("finished  6/6");
 }
 
 #[test]

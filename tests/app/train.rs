@@ -372,3 +372,17 @@ pub(crate) fn signal(process: u32, signal: &str) {
         .stderr(Stdio::null())
         .status();
 }
+
+/// Changes a word in the `run.yaml` of the run with this in its name.
+#[track_caller]
+pub(crate) fn edit(app: &App, run: &str, from: &str, to: &str) {
+    let mut runs = fs::read_dir(app.home().join("runs")).unwrap();
+    let folder = runs.find_map(|it| {
+        let path = it.unwrap().path();
+        path.to_string_lossy().contains(run).then_some(path)
+    });
+    let file = folder.unwrap().join("run.yaml");
+    let plan = fs::read_to_string(&file).unwrap();
+    assert!(plan.contains(from), "no `{from}` in {plan}");
+    fs::write(file, plan.replace(from, to)).unwrap();
+}

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use models::{
-    tasks::AnyPlan,
-    train::{RunPlan, state::Saved, tree::is_in},
+    tasks::{AnyPlan, TaskPlan},
+    train::{Kind, RunPlan, TrainPlan, state::Saved, tree::is_in},
+    with_kind,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use crate::wire::error::{AppError, Result};
 
 /// What decides the shape of what the optimizer keeps, beside what the kind of learning says of the weights.
-const SHAPE: [&str; 2] = ["task", "optimizer.kind"];
+const SHAPE: [&str; 1] = ["optimizer.kind"];
 /// What decides which rows there are, and in which order they come, beside what the kind of learning says.
 const ORDER: [&str; 2] = ["batch.length", "seed"];
 /// What changes without a word, beside the names of files.
@@ -35,6 +36,8 @@ const GIVEN_UP: [&str; 7] = [
 /// Compares the plan of a run with the one it had when it was saved. Returns what changed, in a sentence, if anything did. Of a run
 /// that has just given something up, that is said already.
 ///
+/// A checkpoint has the plan of its kind without the kind's name, so the plan is compared without it too.
+///
 /// Where the checkpoint does not fit, an error names the setting. Who insists may have the data in another order.
 pub(crate) fn check(
     saved: &Saved,
@@ -42,8 +45,15 @@ pub(crate) fn check(
     insists: bool,
     had_fallback: bool,
 ) -> Result<Option<String>> {
-    let before = saved.plan.as_ref();
-    let Some((tree, before)) = before.and_then(|it| Some((it, run_of(it)?))) else {
+    let Some(tree) = &saved.plan else {
+        return Ok(None);
+    };
+    let (now_tree, before) = with_kind!(TaskPlan, &now.task, K, task => {
+        let plan = TrainPlan { run: now.run.clone(), task: task.clone() };
+        (serde_json::to_value(&plan), run_of::<K>(tree))
+    });
+    let now_tree = now_tree.map_err(|error| AppError::failed(error.to_string()))?;
+    let Some(before) = before else {
         return Ok(None);
     };
     let step = saved.progress.step;
@@ -53,8 +63,6 @@ pub(crate) fn check(
         [order, &ORDER].concat(),
         [silent, &SILENT].concat(),
     ];
-    let now_tree = serde_json::to_value(now);
-    let now_tree = now_tree.map_err(|error| AppError::failed(error.to_string()))?;
     let (old, new, now) = (fields(tree.clone()), fields(now_tree), &now.run);
     let mut sentences = Vec::new();
     for field in old
@@ -88,9 +96,9 @@ pub(crate) fn check(
     Ok((!sentences.is_empty()).then(|| sentences.join("; ")))
 }
 
-/// What every run has of a plan that was saved, whose kind may not read all of it.
-fn run_of(tree: &Value) -> Option<RunPlan> {
-    let whole = AnyPlan::deserialize(tree).map(|plan| plan.run);
+/// What every run has of a plan that was saved by this kind, which may not read all of it.
+fn run_of<K: Kind>(tree: &Value) -> Option<RunPlan> {
+    let whole = TrainPlan::<K::Plan>::deserialize(tree).map(|plan| plan.run);
     whole.or_else(|_| RunPlan::deserialize(tree)).ok()
 }
 
