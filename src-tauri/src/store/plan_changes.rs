@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use models::{
-    tasks::{AnyPlan, TaskPlan},
+    tasks::AnyPlan,
     train::{Kind, RunPlan, TrainPlan, state::Saved, tree::is_in},
     with_kind,
 };
