@@ -259,3 +259,10 @@ fn a_chat_says_how_the_scores_of_an_answer_went_and_answers_the_same() {
         .shows("score of")
         .notes("asked of the state of each token itself");
 }
+
+/// A probe for the states of the small model, in the layout of another program: `torch.save` of these weights, through our own writer’s
+/// golden files only where their width fits.
+fn golden(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/torch_probes");
+    path.join(name).display().to_string()
+}

@@ -31,6 +31,7 @@ mod parquet_files;
 mod plan;
 mod probe;
 mod probe_apply;
+mod probe_import;
 mod probe_live;
 mod probe_run;
 mod probe_speed;

@@ -8,7 +8,7 @@ use models::{
         bootstrap::{Draws, interval},
         classes::mean,
         examples::Examples,
-        fitting::Solver,
+        fitting::{Solver, SolverName},
         folder::{self, Probes},
         ranking::Ranking,
         report::{Extremes, Report, Scored},
@@ -239,7 +239,8 @@ fn probes_that_are_saved_score_as_they_were_reported() {
     let path = folder.path().join("probes");
     folder::save(&path, &found, (&made.examples, &states)).unwrap();
     let probes = Probes::open(&path).unwrap();
-    assert_eq!(probes.about.report, found.report);
+    assert_eq!(probes.about.report.as_ref(), Some(&found.report));
+    assert_eq!(probes.about.solver, Some(SolverName::Exact));
     probes.check(&states).unwrap();
     let other = About {
         prompt: models::tasks::probe::states::PromptRule {
@@ -314,7 +315,7 @@ fn probes_that_were_saved_before_there_were_curves_are_opened() {
     remove(&mut label["probe"]["test"], "points");
     remove(&mut label["words"], "points");
     fs::write(&file, serde_json::to_vec_pretty(&json).unwrap()).unwrap();
-    let opened = Probes::open(&path).unwrap().about.report;
+    let opened = Probes::open(&path).unwrap().about.report.unwrap();
     assert_eq!(opened.headline, found.report.headline);
     assert_eq!(opened.labels[0].extremes, Extremes::default());
     assert!(

@@ -12,18 +12,18 @@ use super::App;
 use crate::{
     host::{
         chat::view::{LiveProbeView, ProbesView, WatchView},
-        probe::view::{LabelledView, ProbeFoldersView, ProbeReportView, TextPairView},
+        probe::view::{LabelledView, ProbeFolderView, ProbeFoldersView, TextPairView},
     },
     lock::locked,
     store::runs::Run,
     wire::error::{AppError, Result},
 };
 
-/// What a study found, whose probes are in a folder. Of its texts those that it speaks of, where the folder of the states is known.
+/// What is known of the probes in a folder. Of the texts of a study those that it speaks of, where the folder of the states is known.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn probe_report(folder: String, states: Option<String>) -> Result<ProbeReportView> {
-    ProbeReportView::open(Path::new(&folder), states.as_deref().map(Path::new))
+pub(super) fn probe_report(folder: String, states: Option<String>) -> Result<ProbeFolderView> {
+    ProbeFolderView::open(Path::new(&folder), states.as_deref().map(Path::new))
 }
 
 /// Where the probes of a run are, and the states that they were learned from.

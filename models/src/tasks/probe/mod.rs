@@ -1,7 +1,7 @@
 //! Probes: what the hidden states of a language model say about a text, and how much of that its words say by themselves.
 //!
 //! [`labelled`] reads texts with labels, [`capture`] runs a model over them, and [`states`] is the folder in which their hidden
-//! states lie, which [`hdf5_folder`] and [`npz`] exchange with other programs.
+//! states lie, which [`hdf5_folder`] and [`npz`] exchange with other programs. [`torch_probes`] brings probes that were learned elsewhere.
 //!
 //! [`study`] learns from that folder, [`report`] is what it found, and [`folder`] keeps the probes. [`apply`] asks them about other
 //! texts, of which [`label_figures`] keeps how often they are right, and [`live`] about what a model is writing. What they are made of: solvers
@@ -25,6 +25,7 @@ pub mod fitting;
 pub mod folder;
 pub mod hdf5;
 pub mod hdf5_folder;
+pub mod hidden;
 pub mod kind;
 pub mod label_figures;
 pub mod labelled;
@@ -46,6 +47,7 @@ pub mod states_identity;
 pub mod states_writer;
 pub mod study;
 pub mod task;
+pub mod torch_probes;
 mod verdict;
 pub mod words;
 
