@@ -260,9 +260,57 @@ fn a_chat_says_how_the_scores_of_an_answer_went_and_answers_the_same() {
         .notes("asked of the state of each token itself");
 }
 
-/// A probe for the states of the small model, in the layout of another program: `torch.save` of these weights, through our own writer’s
-/// golden files only where their width fits.
-fn golden(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/torch_probes");
-    path.join(name).display().to_string()
+#[test]
+fn probes_of_another_program_are_imported_shown_applied_and_asked_in_a_chat() {
+    let app = ready();
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/torch_probes");
+    let file = |name: &str| goldens.join(name).display().to_string();
+    let files = format!(
+        "{} {}",
+        file("multihead_joy.pth"),
+        file("multihead_calm.pth")
+    );
+    app.anneal(&format!("probe import {files} --out probes"))
+        .ended(2)
+        .notes("files of probes don’t say which model’s states they read")
+        .notes("--model");
+    let import = format!("probe import {files} --out probes --model animals --layer 0");
+    app.anneal(&import)
+        .ended(2)
+        .notes("what followed the texts when they learned");
+    app.anneal(&format!("{import} --suffix cognitive-action"))
+        .ended(0)
+        .shows("2 multihead probes of `")
+        .shows("how often they are right is not known");
+    app.anneal("probe show probes")
+        .ended(0)
+        .shows("multihead_joy.pth")
+        .notes("--metrics");
+    let shown = app.anneal("probe show probes --json").json();
+    assert!(shown["report"].is_null() && shown["probes"][0]["validation"].is_null());
+    let found = lines(
+        &app.anneal("probe apply probes --text cat --device cpu --json")
+            .ended(0)
+            .stdout,
+    );
+    assert_eq!(found[0]["labels"].as_array().unwrap().len(), 2);
+    assert!(found[0]["labels"][0]["probability"].is_null());
+    let typed = [
+        "chat",
+        "animals",
+        "--device",
+        "cpu",
+        "--probes",
+        "probes",
+        "--set",
+        "max_tokens=4",
+    ];
+    app.run_with_input(&typed, "the cat\n")
+        .ended(0)
+        .shows("joy (block.0)");
+    // What is for probes means nothing to a folder of states.
+    app.file("empty/nothing", "");
+    app.anneal("probe import empty --out more --layer 0")
+        .ended(2)
+        .notes("are for files of probes, and the folder has none");
 }

@@ -60,13 +60,19 @@ fn check(files: &[&str], labels: &[&str], hidden: &[usize]) {
     for (place, (file, label)) in files.iter().zip(labels).enumerate() {
         let kept = &about.probes[place];
         assert_eq!((&kept.label[..], kept.site), (*label, Site::Block(1)));
-        assert_eq!((kept.c, kept.validation, kept.converged), (None, None, None));
+        assert_eq!(
+            (kept.c, kept.validation, kept.converged),
+            (None, None, None)
+        );
         let scores: Vec<f64> = serde_json::from_value(expected["scores"][file].clone()).unwrap();
         assert_eq!(scores.len(), states.len());
         for (state, expected) in states.iter().zip(scores) {
             let score = f64::from(probes.score(place, state));
             let far = (score - expected).abs();
-            assert!(far <= 1e-6 * expected.abs().max(1.0), "{file}: {score} and {expected}");
+            assert!(
+                far <= 1e-6 * expected.abs().max(1.0),
+                "{file}: {score} and {expected}"
+            );
         }
     }
     // Nobody knows these.
@@ -144,7 +150,10 @@ fn a_file_that_is_no_probe_of_one_label_is_refused_by_what_it_has() {
             "refused_bare.pth",
             "holds no dictionary of tensors `model_state_dict`",
         ),
-        ("refused_nan.pth", "`linear.weight` has a number that is NaN"),
+        (
+            "refused_nan.pth",
+            "`linear.weight` has a number that is NaN",
+        ),
         ("refused_without_bias.pth", "has no `linear.bias`"),
         ("scores.json", "is no file of PyTorch"),
     ] {

@@ -118,7 +118,11 @@ fn a_token_scores_as_its_state_does_directly_and_after_what_follows() {
     answers(&model, Some(live));
 
     let follows = model.tokenizer.encode(SUFFIX, false).unwrap();
-    let scored = check_scores(&model, &[(&direct, &[]), (&suffix, &follows)], &heard.borrow());
+    let scored = check_scores(
+        &model,
+        &[(&direct, &[]), (&suffix, &follows)],
+        &heard.borrow(),
+    );
     assert!(scored.iter().all(|it| *it > 20), "{scored:?}");
 }
 

@@ -217,8 +217,8 @@ export const commands = {
 	 *  were thought about. Nothing when it was stopped.
 	 */
 	countSolved: (steps: number[], progress: Channel<number>) => typedError<MarksView | null, AppError>(__TAURI_INVOKE("count_solved", { steps, progress })),
-	/**  What a study found, whose probes are in a folder. Of its texts those that it speaks of, where the folder of the states is known. */
-	probeReport: (folder: string, states: string | null) => typedError<ProbeReportView, AppError>(__TAURI_INVOKE("probe_report", { folder, states })),
+	/**  What is known of the probes in a folder. Of the texts of a study those that it speaks of, where the folder of the states is known. */
+	probeReport: (folder: string, states: string | null) => typedError<ProbeFolderView, AppError>(__TAURI_INVOKE("probe_report", { folder, states })),
 	/**  Where the probes of a run are, and the states that they were learned from. */
 	probeFolders: (run: string) => typedError<ProbeFoldersView, AppError>(__TAURI_INVOKE("probe_folders", { run })),
 	/**  How labelled data is read, and which labels it has. Columns that are not named are found. */
@@ -1137,6 +1137,31 @@ export type HubView = {
 	freeBytes: number | null,
 };
 
+/**  A probe that another program learned. */
+export type ImportedProbeView = {
+	label: string,
+	site: string,
+	/**  The name of its file. */
+	file: string,
+};
+
+/**  Probes that another program learned. */
+export type ImportedProbesView = {
+	/**  The model whose states they read. */
+	model: string,
+	/**  The adapter that changed it. */
+	adapter: string | null,
+	/**  What was shown to it, with `{text}` where the text stands. */
+	prompt: string,
+	/**  Whether that was a turn of a chat. */
+	isChat: boolean,
+	/**  Which states they read of a text. */
+	position: StatesPosition,
+	/**  How wide their hidden layers are; none of linear ones. */
+	hidden: number[],
+	probes: ImportedProbeView[],
+};
+
 /**  What is in data, before it is counted. */
 export type InspectionView = {
 	files: DataFileView[],
@@ -1435,6 +1460,17 @@ export type ProbeFigures = {
 	/**  What thresholds do, from the highest to the lowest. */
 	points?: ([number | null, number, number])[],
 };
+
+/**  What is known of a folder of probes. */
+export type ProbeFolderView = 
+/**  What a study found. */
+{
+	kind: "study",
+} & ProbeReportView | 
+/**  Another program learned them, so nothing is known of how often they are right. */
+{
+	kind: "imported",
+} & ImportedProbesView;
 
 /**  Where the probes of a run are. */
 export type ProbeFoldersView = {

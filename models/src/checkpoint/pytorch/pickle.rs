@@ -129,14 +129,19 @@ impl Contents {
 
     /// What these names lead to, each in the dictionary of the one before it. Of equal names the last counts.
     fn find(&self, names: &[&str]) -> Option<Id> {
-        let is_called = |key: Id, name: &str| matches!(&self.nodes[key], Node::Text(it) if it == name);
-        names.iter().try_fold(self.whole, |at, name| match &self.nodes[at] {
-            Node::Dict(entries) => {
-                let mut entries = entries.iter().rev();
-                entries.find(|(key, _)| is_called(*key, name)).map(|it| it.1)
-            }
-            _ => None,
-        })
+        let is_called =
+            |key: Id, name: &str| matches!(&self.nodes[key], Node::Text(it) if it == name);
+        names
+            .iter()
+            .try_fold(self.whole, |at, name| match &self.nodes[at] {
+                Node::Dict(entries) => {
+                    let mut entries = entries.iter().rev();
+                    entries
+                        .find(|(key, _)| is_called(*key, name))
+                        .map(|it| it.1)
+                }
+                _ => None,
+            })
     }
 }
 

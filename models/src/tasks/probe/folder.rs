@@ -242,7 +242,10 @@ impl Probes {
             Tensor::from_vec(numbers.to_vec(), shape, &Device::Cpu)
         };
         let mut tensors = BTreeMap::from([
-            ("weight".to_owned(), tensor(&self.weights, &[probes, width])?),
+            (
+                "weight".to_owned(),
+                tensor(&self.weights, &[probes, width])?,
+            ),
             ("bias".to_owned(), tensor(&self.biases, &[probes])?),
         ]);
         for (layer, it) in self.hidden.iter().enumerate() {
@@ -254,7 +257,10 @@ impl Probes {
         for (site, Standard { mean, deviation }) in &self.standards {
             for (name, numbers) in [("mean", mean), ("scale", deviation)] {
                 let numbers: Vec<f32> = numbers.iter().map(|it| *it as f32).collect();
-                tensors.insert(format!("{name}.{site}"), tensor(&numbers, &[numbers.len()])?);
+                tensors.insert(
+                    format!("{name}.{site}"),
+                    tensor(&numbers, &[numbers.len()])?,
+                );
             }
         }
         Ok(tensors)

@@ -12,9 +12,7 @@ use std::{
 
 use super::{
     hdf5::{self, LayerFile, LayerHeader, PARTS, PartToWrite, block_of},
-    states::{
-        About, ModelIdentity, PromptRule, SourceFile, StateRow, States, sha256,
-    },
+    states::{About, ModelIdentity, PromptRule, SourceFile, StateRow, States, sha256},
     states_writer::StatesWriter,
 };
 use crate::{Error, Result, arch::sites::Site, checkpoint::save::name_of, limits};

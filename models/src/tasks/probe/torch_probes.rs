@@ -23,17 +23,13 @@ use super::{
     capture_prompt::PromptRequest,
     folder::{AboutProbes, Kept, Probes, WRITTEN_BY},
     hidden::Hidden,
-    states::{
-        About, Position, PromptRule, SourceFile,
-    },
+    states::{About, Position, PromptRule, SourceFile},
     states_identity::identities,
 };
 use crate::{
     Error, Result,
     arch::{config::DecoderConfig, sites::Site},
-    checkpoint::{
-        adapter::ADAPTER_CONFIG, folder::ModelFolder, pytorch::TorchFile, save::name_of,
-    },
+    checkpoint::{adapter::ADAPTER_CONFIG, folder::ModelFolder, pytorch::TorchFile, save::name_of},
     data::{template::ChatTemplate, tokenizer::Tokenizer},
     limits,
     tasks::language::model::base_of,
@@ -136,7 +132,10 @@ fn states_of(request: &ImportRequest, width: usize, labels: &[String]) -> Result
         return Err(Error::Data(format!(
             "the probes read states of {width} numbers, and those of the model `{}` have {own}: `{}`",
             model.name,
-            request.files.first().map_or_else(String::new, |it| name_of(it)),
+            request
+                .files
+                .first()
+                .map_or_else(String::new, |it| name_of(it)),
         )));
     }
     Ok(About {
@@ -248,7 +247,11 @@ pub fn read(path: &Path) -> Result<TorchProbe> {
 impl TorchProbe {
     /// In words: `linear and reads 2560 numbers`.
     fn form(&self) -> String {
-        let hidden: Vec<String> = self.hidden.iter().map(|it| it.outputs.to_string()).collect();
+        let hidden: Vec<String> = self
+            .hidden
+            .iter()
+            .map(|it| it.outputs.to_string())
+            .collect();
         let form = match hidden.is_empty() {
             true => "linear".to_owned(),
             false => format!("multihead with layers of {}", hidden.join(" and ")),
@@ -257,7 +260,10 @@ impl TorchProbe {
     }
 
     fn numbers(&self) -> usize {
-        let hidden = self.hidden.iter().map(|it| it.weights.len() + it.biases.len());
+        let hidden = self
+            .hidden
+            .iter()
+            .map(|it| it.weights.len() + it.biases.len());
         hidden.sum::<usize>() + self.weights.len() + 1
     }
 }
@@ -345,7 +351,9 @@ impl Tensors<'_> {
         let forms = "a linear probe has `linear.weight` and `linear.bias`, and a multihead one `encoder`, `attention` and `classifier`";
         let problem = match (more, missing) {
             (None, None) => return Ok(()),
-            (Some(more), _) => format!("the probe{class} has `{more}`, which is no part of one that can be read: {forms}"),
+            (Some(more), _) => format!(
+                "the probe{class} has `{more}`, which is no part of one that can be read: {forms}"
+            ),
             (None, Some(missing)) => format!("the probe{class} has no `{missing}`: {forms}"),
         };
         Err(Error::format(self.path, problem))

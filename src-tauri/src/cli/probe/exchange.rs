@@ -104,7 +104,10 @@ pub(super) fn import(asked: ImportArguments, host: &Host, terminal: &Terminal) -
 
 /// The files of probes that were named, and those in the folders that were.
 fn files_of_probes(sources: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let is_probe = |path: &Path| path.extension().is_some_and(|it| it.eq_ignore_ascii_case(ENDING));
+    let is_probe = |path: &Path| {
+        path.extension()
+            .is_some_and(|it| it.eq_ignore_ascii_case(ENDING))
+    };
     let mut files = Vec::new();
     for source in sources {
         if !source.is_dir() {
@@ -116,7 +119,10 @@ fn files_of_probes(sources: &[PathBuf]) -> Result<Vec<PathBuf>> {
         let mut found: Vec<PathBuf> = paths.filter(|path| is_probe(path)).collect();
         found.sort();
         if found.is_empty() && sources.len() > 1 {
-            let message = format!("the folder has no file of a probe, `.{ENDING}`: `{}`", source.display());
+            let message = format!(
+                "the folder has no file of a probe, `.{ENDING}`: `{}`",
+                source.display()
+            );
             return Err(AppError::invalid(message));
         }
         files.extend(found);
@@ -134,9 +140,15 @@ fn import_probes(
         AppError::invalid(format!("files of probes don’t say {what}")).with_hint(hint)
     };
     let model = asked.model.as_deref();
-    let model = model.ok_or_else(|| missing("which model’s states they read", "name it with `--model`"))?;
+    let model =
+        model.ok_or_else(|| missing("which model’s states they read", "name it with `--model`"))?;
     let layer = asked.layer;
-    let layer = layer.ok_or_else(|| missing("which layer they read", "name it with `--layer`, counted from 0"))?;
+    let layer = layer.ok_or_else(|| {
+        missing(
+            "which layer they read",
+            "name it with `--layer`, counted from 0",
+        )
+    })?;
     if asked.suffix.is_none() && !asked.chat {
         let hint = "name it with `--suffix`: the words, or `cognitive-action`, or `none`; a probe is part of it";
         return Err(missing("what followed the texts when they learned", hint));
@@ -189,7 +201,9 @@ fn import_states(asked: ImportArguments, terminal: &Terminal) -> Result<Ended> {
             "`--model`, `--layer`, `--position` and `--chat` are for files of probes, and the folder has none: `{}`",
             folder.display()
         );
-        return Err(AppError::invalid(message).with_hint("HDF5 files of states say these themselves"));
+        return Err(
+            AppError::invalid(message).with_hint("HDF5 files of states say these themselves")
+        );
     }
     let named = |suffix: &String| {
         let named = PATTERNS.iter().find(|(name, _)| name == suffix);

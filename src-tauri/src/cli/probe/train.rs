@@ -251,7 +251,11 @@ fn show_imported(about: &AboutProbes, terminal: &Terminal) {
     let heads = ["Label", "site", "file"];
     let mut lines = vec![heads.map(|head| style(head).dim().to_string()).to_vec()];
     lines.extend(about.probes.iter().zip(&about.imported).map(|(it, file)| {
-        vec![printable(&it.label), it.site.to_string(), printable(&file.name)]
+        vec![
+            printable(&it.label),
+            it.site.to_string(),
+            printable(&file.name),
+        ]
     }));
     terminal.table(&lines);
     terminal.note("`anneal probe apply` with `--data` and `--metrics` says how often they are right on labelled texts");
