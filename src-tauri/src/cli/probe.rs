@@ -55,7 +55,7 @@ enum Command {
     Train(Box<train::Arguments>),
     Show(train::ShowArguments),
     Apply(Box<apply::Arguments>),
-    Export(exchange::ExportArguments),
+    Export(Box<exchange::ExportArguments>),
     Import(Box<exchange::ImportArguments>),
 }
 
@@ -149,7 +149,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         Command::Train(asked) => train::run(*asked, host, terminal),
         Command::Show(asked) => train::run_show(&asked, host, terminal),
         Command::Apply(asked) => apply::run(*asked, host, terminal),
-        Command::Export(asked) => exchange::export(&asked, terminal),
+        Command::Export(asked) => exchange::export(&asked, host, terminal),
         Command::Import(asked) => exchange::import(*asked, host, terminal),
     }
 }

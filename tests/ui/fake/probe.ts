@@ -1,15 +1,17 @@
 // Probes: reports of real studies of made-up messages, and one of so many labels that nobody would record it.
 
-import type { LabelReport, ProbeFolderView, ProbeReportView } from "../../../ui/src/api";
+import type { LabelReport, ProbeFolderView } from "../../../ui/src/api";
 import recordedReports from "./answers/probe-reports.json";
 import { recorded, refuse, type Some, wait } from "./scene";
 
-const reports = () => recorded<Record<"messages" | "two" | "bare", ProbeReportView>>(recordedReports);
+type Study = Extract<ProbeFolderView, { kind: "study" }>;
+
+const reports = () => recorded<Record<"messages" | "two" | "bare", Study>>(recordedReports);
 
 const LABELS = 45;
 
 /** The report of twelve labels, each of them several times under other names. One has too few rows. */
-function many(): ProbeReportView {
+function many(): Study {
   const view = reports().messages;
   const { labels, classes } = view.report;
   const all = Array.from({ length: LABELS }, (_, at): LabelReport => {
@@ -42,9 +44,9 @@ export const probeAnswers = {
   probeReport: async (folder) => {
     await wait(40);
     if (/imported/.test(folder)) return imported;
-    if (/many/.test(folder)) return { kind: "study", ...many() };
+    if (/many/.test(folder)) return many();
     const name = (["messages", "two", "bare"] as const).find((each) => folder.includes(each));
-    return name ? { kind: "study", ...reports()[name] } : refuse(`could not read what the probes are: No such file or directory (os error 2): \`${folder}/probes.json\``);
+    return name ? reports()[name] : refuse(`could not read what the probes are: No such file or directory (os error 2): \`${folder}/probes.json\``);
   },
 
   probeFolders: () => ({ probes: "/Users/mira/messages-probes", states: "/Users/mira/messages" }),

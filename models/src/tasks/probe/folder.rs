@@ -392,6 +392,11 @@ impl Probes {
         )
     }
 
+    /// Means and deviations of the training rows at a site, where the folder has them.
+    pub(super) fn standard(&self, site: Site) -> Option<&Standard> {
+        self.standards.get(&site)
+    }
+
     /// Whether a state is farther from the mean of its site than 999 of 1,000 training rows. `None` where the folder doesn’t say how
     /// far those reach.
     pub fn is_far(&self, site: Site, state: &[f32]) -> Option<bool> {

@@ -4,7 +4,8 @@
 //! states lie, which [`hdf5_folder`] and [`npz`] exchange with other programs. [`torch_probes`] brings probes that were learned elsewhere.
 //!
 //! [`study`] learns from that folder, [`report`] is what it found, and [`folder`] keeps the probes. [`apply`] asks them about other
-//! texts, of which [`label_figures`] keeps how often they are right, and [`live`] about what a model is writing. What they are made of: solvers
+//! texts, of which [`label_figures`] keeps how often they are right, and [`live`] about what a model is writing. A
+//! probe’s [`direction`] leads a model towards its label; [`control_vector`] writes it for other programs. What they are made of: solvers
 //! ([`lbfgs`], [`newton`], [`mean_difference`], [`adamw`]) over [`features`], figures ([`ranking`], [`calibration`], [`classes`]), and
 //! how sure those are ([`bootstrap`]). [`task`] does all of that in the steps of a run. Deliberately absent: gradients from a tape, since
 //! a probe is one small problem with an exact answer.
@@ -17,7 +18,9 @@ pub mod calibration;
 pub mod capture;
 pub mod capture_prompt;
 pub mod classes;
+pub mod control_vector;
 pub mod course;
+pub mod direction;
 pub mod examples;
 pub mod features;
 pub mod fields;

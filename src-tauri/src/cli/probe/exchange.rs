@@ -9,7 +9,8 @@ use models::{
     figures::{bytes, counted},
     tasks::probe::{
         capture_prompt::{PATTERNS, PromptRequest},
-        folder::AboutProbes,
+        control_vector,
+        folder::{AboutProbes, Probes},
         hdf5_folder, npz,
         states::{Position, States},
         torch_probes::{self, ENDING},
@@ -19,18 +20,29 @@ use serde_json::json;
 
 use super::position;
 use crate::{
-    cli::{Ended, terminal::Terminal},
+    cli::{
+        Ended,
+        terminal::{Terminal, printable},
+    },
     host::Host,
     wire::error::{AppError, Result},
 };
 
-/// Write captured states for other programs: HDF5, one file a layer, or one file of NumPy.
+/// Write captured states for other programs: HDF5, one file a layer, or one file of NumPy; or the direction of a probe as a GGUF
+/// control vector.
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArguments {
-    /// The folder of the states.
-    states: PathBuf,
+    /// The folder of the states; of a control vector, a run of probes or a folder of them.
+    #[arg(value_name = "STATES_OR_PROBES")]
+    source: PathBuf,
     #[command(flatten)]
     target: Target,
+    /// Of a control vector: the label whose direction it is. Not needed where there is only one.
+    #[arg(long, value_name = "NAME", requires = "gguf")]
+    label: Option<String>,
+    /// Of a control vector: how long it is, in multiples of the usual length of the states there. Without it, 0.1.
+    #[arg(long, value_name = "NUMBER", requires = "gguf", allow_hyphen_values = true)]
+    strength: Option<f64>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -42,6 +54,9 @@ struct Target {
     /// A file of NumPy with all sites.
     #[arg(long, value_name = "FILE")]
     npz: Option<PathBuf>,
+    /// A file for llama.cpp: what it adds to the states of the model while it writes.
+    #[arg(long, value_name = "FILE")]
+    gguf: Option<PathBuf>,
 }
 
 /// Make a folder of probes of PyTorch’s files, `probe_{label}.pth`; or a folder of states of HDF5 files, `layer_{i}_activations.h5`.
@@ -73,8 +88,11 @@ pub(super) struct ImportArguments {
     chat: bool,
 }
 
-pub(super) fn export(asked: &ExportArguments, terminal: &Terminal) -> Result<Ended> {
-    let states = States::open(&asked.states)?;
+pub(super) fn export(asked: &ExportArguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    if let Some(file) = &asked.target.gguf {
+        return export_direction(asked, file, host, terminal);
+    }
+    let states = States::open(&asked.source)?;
     let written = match (&asked.target.h5, &asked.target.npz) {
         (Some(folder), _) => hdf5_folder::export(&states, folder)?,
         (None, Some(file)) => {
@@ -92,6 +110,41 @@ pub(super) fn export(asked: &ExportArguments, terminal: &Terminal) -> Result<End
             terminal.line(format_args!("{files} with {}", bytes(size)));
         }
     }
+    Ok(Ended::Done)
+}
+
+fn export_direction(
+    asked: &ExportArguments,
+    file: &Path,
+    host: &Host,
+    terminal: &Terminal,
+) -> Result<Ended> {
+    let strength = asked.strength.unwrap_or(control_vector::STRENGTH);
+    if !strength.is_finite() {
+        return Err(AppError::invalid("`--strength` is no number").with_field("strength"));
+    }
+    let probes = Probes::open(&host.probes(&asked.source.to_string_lossy())?)?;
+    let place = probes.place_of(asked.label.as_deref())?;
+    let written = control_vector::export(&probes, place, strength, file)?;
+    if terminal.json {
+        terminal.json(&json!({
+            "file": file, "label": written.label, "site": written.site, "made_of": written.made_of, "strength": strength,
+            "usual_length": written.usual_length,
+        }))?;
+        return Ok(Ended::Done);
+    }
+    let length = match written.usual_length {
+        Some(usual) => format!(
+            "{strength} times as long as the states that the probe learned from, which are {usual:.1} long"
+        ),
+        None => format!("{strength} long, since the folder does not say how long states are there"),
+    };
+    terminal.line(format_args!(
+        "the direction of {} after {}, {length}",
+        printable(&written.label),
+        written.site
+    ));
+    terminal.note(format_args!("it is {}", written.made_of.words()));
     Ok(Ended::Done)
 }
 
