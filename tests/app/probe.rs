@@ -314,3 +314,75 @@ fn probes_of_another_program_are_imported_shown_applied_and_asked_in_a_chat() {
         .ended(2)
         .notes("are for files of probes, and the folder has none");
 }
+
+#[test]
+fn a_chat_is_led_along_a_direction_beside_the_answer_of_the_model_as_it_is() {
+    let app = ready();
+    app.anneal("probe capture --model animals --data texts.jsonl --device cpu --position mean --out states --quiet")
+        .ended(0);
+    app.anneal("probe train states --out probes --solver mean-difference --quiet")
+        .ended(0);
+    let said = |more: &[&str]| {
+        let typed = [
+            "chat",
+            "animals",
+            "--device",
+            "cpu",
+            "--set",
+            "max_tokens=12",
+            "--json",
+        ];
+        let typed: Vec<&str> = typed.iter().chain(more).copied().collect();
+        let ended = app.run_with_input(&typed, "the cat\n");
+        lines(&ended.ended(0).stdout).remove(0)
+    };
+    let tokens = |it: &Value| it["tokens"].clone();
+    let alone = said(&[]);
+    assert!(alone["plain"].is_null() && alone["led"].is_null());
+    let zero = said(&["--steer", "probes:high=0"]);
+    assert_eq!(tokens(&zero["answer"]), tokens(&alone["answer"]));
+    assert_eq!(tokens(&zero["plain"]), tokens(&alone["answer"]));
+    assert_eq!(zero["led"]["cost"]["plain"], zero["led"]["cost"]["steered"]);
+    let led = said(&["--steer", "probes:high=8"]);
+    assert_ne!(tokens(&led["answer"]), tokens(&alone["answer"]));
+    assert_eq!(tokens(&led["plain"]), tokens(&alone["answer"]));
+    assert_eq!(led["led"]["directions"][0]["made_of"], "mean_difference");
+
+    let typed = [
+        "chat",
+        "animals",
+        "--device",
+        "cpu",
+        "--steer",
+        "probes:low=remove",
+    ];
+    app.run_with_input(&typed, "the cat\n")
+        .ended(0)
+        .shows("As the model is, without being led:")
+        .notes("what states have along its direction is taken away")
+        .notes("the difference of the means of texts with the label")
+        .notes("perplexity of a plain text of");
+    let refused = |steer: &str, code: i32, note: &str| {
+        app.run_with_input(
+            &["chat", "animals", "--device", "cpu", "--steer", steer],
+            "",
+        )
+        .ended(code)
+        .notes(note);
+    };
+    refused(
+        "probes=0.1",
+        1,
+        "of which one has to be named: `high`, `low`",
+    );
+    refused(
+        "probes:joy=0.1",
+        1,
+        "there is no probe of `joy`; there are `high`, `low`",
+    );
+    refused("probes:high=much", 2, "write it like PROBES:joy=0.1");
+    // A file for other programs; they add nothing to what the first block gives.
+    app.anneal("probe export probes --gguf high.gguf --label high")
+        .ended(1)
+        .notes("a control vector can be added after the blocks from `block.1` on");
+}

@@ -35,6 +35,7 @@ mod probe_import;
 mod probe_live;
 mod probe_run;
 mod probe_speed;
+mod probe_steer;
 mod probe_study;
 mod puzzles;
 mod puzzles_data;

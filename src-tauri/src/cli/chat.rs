@@ -4,6 +4,7 @@
 //! answers are written, so that a conversation can be scripted.
 
 mod scores;
+mod steer;
 
 use std::{
     io::{self, BufRead, IsTerminal},
@@ -61,6 +62,10 @@ pub(super) struct Arguments {
     /// Score each token with the probes of these runs or folders, and say how the scores of each answer went.
     #[arg(long, value_name = "FOLDER", value_delimiter = ',')]
     probes: Vec<PathBuf>,
+    /// Lead the model along the direction of a probe: by so many times the usual length of its states, below 0 away from the label;
+    /// or `remove`. PROBES is a run or a folder. The answer of the model as it is follows each. Can be given several times.
+    #[arg(long, value_name = "PROBES[:LABEL]=STRENGTH", value_parser = steer::asked)]
+    steer: Vec<steer::Asked>,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
@@ -99,6 +104,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         let folders = folders.map(|it| host.probes(&it.to_string_lossy()));
         let folders = folders.collect::<Result<_>>()?;
         scores::watch(&mut chat, folders, arguments.force, terminal)?;
+    }
+    if !arguments.steer.is_empty() {
+        steer::begin(&mut chat, &arguments.steer, arguments.force, host, terminal)?;
     }
     talk(chat, host, terminal)
 }
@@ -272,9 +280,14 @@ fn answer(
     };
     let stop = || interrupts.load(Ordering::SeqCst) > 0;
     let said = chat.say(words, &mut show, &stop)?;
-    interrupts.store(0, Ordering::SeqCst);
     if terminal.json {
+        let plain = chat.unled(&mut |_| (), &stop)?;
+        interrupts.store(0, Ordering::SeqCst);
         let mut told = json!({ "said": words, "answer": said });
+        if plain.is_some() {
+            told["led"] = json!(chat.led());
+            told["plain"] = json!(plain);
+        }
         if !chat.probes().is_empty() {
             told["probes"] = scores::json(chat.probes(), &tokens);
         }
@@ -282,6 +295,17 @@ fn answer(
     }
     terminal.line("");
     scores::show(chat, &tokens, terminal);
+    if interrupts.load(Ordering::SeqCst) == 0 && !chat.led().directions.is_empty() {
+        steer::heading(terminal);
+        let mut show = |heard: Heard| {
+            if let Heard::Piece(piece) = heard {
+                terminal.part(printable(piece));
+            }
+        };
+        chat.unled(&mut show, &stop)?;
+        terminal.line("");
+    }
+    interrupts.store(0, Ordering::SeqCst);
     if said.forgotten_turns > 0 {
         terminal.warn(format_args!(
             "the conversation is longer than the model can read; its oldest {} turns are forgotten",

@@ -11,7 +11,7 @@ use tauri::State;
 use super::App;
 use crate::{
     host::{
-        chat::view::{LiveProbeView, ProbesView, WatchView},
+        chat::view::{LeadView, LiveProbeView, ProbesView, SteerView, WatchView},
         probe::view::{LabelledView, ProbeFolderView, ProbeFoldersView, TextPairView},
     },
     lock::locked,
@@ -110,4 +110,23 @@ pub(super) fn watch_probes(
             .collect(),
         warnings,
     })
+}
+
+/// Leads the model at a place along directions of probes from now on, or without any not any more. Those of another model only with
+/// `force`.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn steer_model(
+    app: State<'_, App>,
+    place: u32,
+    by: Vec<SteerView>,
+    force: bool,
+) -> Result<LeadView> {
+    let place = app.place(place)?;
+    let mut open = locked(&place.model);
+    let model = open
+        .as_mut()
+        .ok_or_else(|| AppError::failed("no model is open"))?;
+    let by = by.into_iter().map(SteerView::asked).collect();
+    Ok(model.steer(by, force)?.into())
 }

@@ -48,7 +48,9 @@ pub fn export(probes: &Probes, probe: usize, strength: f64, path: &Path) -> Resu
         .map(|it| (f64::from(*it) * length) as f32)
         .collect();
     if numbers.iter().any(|it| !it.is_finite()) {
-        let problem = format!("a direction {length} long has numbers that are too large for f32; ask for less strength");
+        let problem = format!(
+            "a direction {length} long has numbers that are too large for f32; ask for less strength"
+        );
         return Err(Error::Data(problem));
     }
     let width = numbers.len();
@@ -57,8 +59,14 @@ pub fn export(probes: &Probes, probe: usize, strength: f64, path: &Path) -> Resu
     let states = &probes.about.states;
     let layers = i32::try_from(states.blocks.saturating_sub(1)).unwrap_or(i32::MAX);
     let metadata = [
-        ("general.architecture", Value::String("controlvector".to_owned())),
-        ("controlvector.model_hint", Value::String(states.model.family.clone())),
+        (
+            "general.architecture",
+            Value::String("controlvector".to_owned()),
+        ),
+        (
+            "controlvector.model_hint",
+            Value::String(states.model.family.clone()),
+        ),
         ("controlvector.layer_count", Value::I32(layers)),
     ];
     let metadata: Vec<(&str, &Value)> = metadata.iter().map(|(name, it)| (*name, it)).collect();

@@ -45,7 +45,7 @@ impl MadeOf {
                 "the difference of the means of texts with the label and without it"
             }
             Self::Weights => {
-                "the weights of the probe, which tell texts apart; the difference of means, `--solver mean-difference`, often steers better"
+                "the weights of the probe, which tell texts apart; a probe of the solver mean-difference often steers better"
             }
             Self::UnknownWeights => {
                 "the weights of the probe, of which is not known how they were learned"
@@ -88,13 +88,18 @@ impl Probes {
     pub fn direction(&self, probe: usize) -> Result<Direction> {
         let kept = &self.about.probes[probe];
         let (label, site) = (kept.label.clone(), kept.site);
-        let none = |why: &str| Error::Data(format!("the probe of `{label}` has no direction: {why}"));
+        let none =
+            |why: &str| Error::Data(format!("the probe of `{label}` has no direction: {why}"));
         if !self.hidden().is_empty() {
-            return Err(none("it has hidden layers, and reads another one at every state"));
+            return Err(none(
+                "it has hidden layers, and reads another one at every state",
+            ));
         }
         match self.about.states.position {
             Position::Max | Position::MeanAndMax => {
-                return Err(none("it reads the largest values over all tokens of a text, which no state has"));
+                return Err(none(
+                    "it reads the largest values over all tokens of a text, which no state has",
+                ));
             }
             _ => {}
         }

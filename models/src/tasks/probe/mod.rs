@@ -5,7 +5,7 @@
 //!
 //! [`study`] learns from that folder, [`report`] is what it found, and [`folder`] keeps the probes. [`apply`] asks them about other
 //! texts, of which [`label_figures`] keeps how often they are right, and [`live`] about what a model is writing. A
-//! probe’s [`direction`] leads a model towards its label; [`control_vector`] writes it for other programs. What they are made of: solvers
+//! probe’s [`direction`] leads a model towards its label; [`steer`] does that, and [`control_vector`] writes it for other programs. What they are made of: solvers
 //! ([`lbfgs`], [`newton`], [`mean_difference`], [`adamw`]) over [`features`], figures ([`ranking`], [`calibration`], [`classes`]), and
 //! how sure those are ([`bootstrap`]). [`task`] does all of that in the steps of a run. Deliberately absent: gradients from a tape, since
 //! a probe is one small problem with an exact answer.
@@ -48,6 +48,7 @@ pub mod split;
 pub mod states;
 pub mod states_identity;
 pub mod states_writer;
+pub mod steer;
 pub mod study;
 pub mod task;
 pub mod torch_probes;

@@ -41,7 +41,12 @@ pub(super) struct ExportArguments {
     #[arg(long, value_name = "NAME", requires = "gguf")]
     label: Option<String>,
     /// Of a control vector: how long it is, in multiples of the usual length of the states there. Without it, 0.1.
-    #[arg(long, value_name = "NUMBER", requires = "gguf", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "gguf",
+        allow_hyphen_values = true
+    )]
     strength: Option<f64>,
 }
 
