@@ -171,10 +171,10 @@ export const commands = {
 	/**  Closes the model at a place, which gives its memory back. */
 	closeChat: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("close_chat", { place })),
 	/**
-	 *  Answers a conversation, or continues a text. `pieces` gets the answer as it is written, `scored` the tokens as probes score them,
+	 *  Answers a conversation, or continues a text; with `plain` as the model is also while it is led. `pieces` gets the answer as it is written, `scored` the tokens as probes score them,
 	 *  where some do.
 	 */
-	answer: (place: number, messages: Message[], sampling: ChatSettings, pieces: Channel<string>, scored: Channel<ScoredToken[]>) => typedError<AnswerView, AppError>(__TAURI_INVOKE("answer", { place, messages, sampling, pieces, scored })),
+	answer: (place: number, messages: Message[], sampling: ChatSettings, plain: boolean, pieces: Channel<string>, scored: Channel<ScoredToken[]>) => typedError<AnswerView, AppError>(__TAURI_INVOKE("answer", { place, messages, sampling, plain, pieces, scored })),
 	/**  Ends the answer that is being written at a place. */
 	stopAnswer: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("stop_answer", { place })),
 	/**  The conversations that have these words in them, the newest first. Without words, all. */
@@ -234,6 +234,11 @@ export const commands = {
 	 *  only with `force`.
 	 */
 	watchProbes: (place: number, folders: string[], force: boolean) => typedError<WatchView, AppError>(__TAURI_INVOKE("watch_probes", { place, folders, force })),
+	/**
+	 *  Leads the model at a place along directions of probes from now on, or without any not any more. Those of another model only with
+	 *  `force`.
+	 */
+	steerModel: (place: number, by: SteerView[], force: boolean) => typedError<LeadView, AppError>(__TAURI_INVOKE("steer_model", { place, by, force })),
 };
 
 /* Constants */
@@ -812,6 +817,18 @@ export type Difference = {
 	p: number | null,
 };
 
+/**  A direction along which a model is led. */
+export type DirectionView = {
+	label: string,
+	site: string,
+	/**  What it is, in words. */
+	madeOf: string,
+	/**  How long states there usually are. */
+	usualLength: number,
+	/**  Whether that was measured over a text that the probe did not learn from. */
+	isMeasured: boolean,
+};
+
 /**  A file that is being fetched. */
 export type DownloadFileView = {
 	path: string,
@@ -1234,6 +1251,15 @@ export type LabelledView = {
 	problems: number,
 	/**  The labels, those with the most texts first. */
 	labels: LabelCountView[],
+};
+
+/**  How a model is led from now on. */
+export type LeadView = {
+	directions: DirectionView[],
+	/**  How well it predicts a text that has nothing to do with anything, as it is and while it is led; nothing while it is not. */
+	perplexity: [number, number] | null,
+	/**  What a person should know of the probes. */
+	warnings: string[],
 };
 
 /**  What happens to the run that is running when the window closes. */
@@ -1971,6 +1997,19 @@ export type StatusView = {
 	awake: string | null,
 	/**  How far the check of a device is, while one is running. */
 	checking: CheckProgressView | null,
+};
+
+/**  A probe along whose direction a model is to be led. */
+export type SteerView = {
+	/**  Its folder. */
+	folder: string,
+	/**  Its label. */
+	label: string,
+	/**
+	 *  By how many times the usual length of states they are moved, below 0 away from the label. Without it, what they have along the
+	 *  direction is taken away.
+	 */
+	strength: number | null,
 };
 
 /**  Something a run needs besides right numbers. */
