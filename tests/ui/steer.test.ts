@@ -5,7 +5,7 @@ import { userEvent } from "@testing-library/user-event";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 
 import { api, type SteerView } from "../../ui/src/api";
-import { Keeper } from "../../ui/src/features/chat/kept.svelte";
+import { kept, Keeper } from "../../ui/src/features/chat/kept.svelte";
 import { Flow } from "../../ui/src/features/chat/flow.svelte";
 import { keptTurns as keptParts } from "../../ui/src/features/chat/flow";
 import { Pair } from "../../ui/src/features/chat/pair.svelte";
@@ -29,6 +29,7 @@ async function planning(strength: number | null): Promise<SteerView> {
 
 /** A model that is open, and a conversation with it that is kept nowhere. */
 async function opened(name: string) {
+  kept.sampling = { max_tokens: 20 };
   const pair = new Pair();
   const keeper = new Keeper(() => name, () => name);
   const save = vi.spyOn(api, "saveConversation").mockImplementation(async (file) => file);

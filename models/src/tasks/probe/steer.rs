@@ -1,7 +1,7 @@
 //! Leading a model towards the label of a probe, or away from it, and what that costs.
 //!
 //! A strength of 0.1 moves each state at the site of the probe by a tenth of how long states there usually are. How long that is, the
-//! folder of the probe says; where it does not, it is measured over a text that has nothing to do with anything ([`HELD_OUT`]). Over the
+//! folder of the probe says; where it does not, it is measured over a text that has nothing to do with anything. Over the
 //! same text it is told how much worse the model predicts: its perplexity. Deliberately absent: any effect at strength 0, at which
 //! nothing is computed that was not computed before.
 
