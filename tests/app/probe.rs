@@ -382,7 +382,7 @@ fn a_chat_is_led_along_a_direction_beside_the_answer_of_the_model_as_it_is() {
     );
     refused("probes:high=much", 2, "write it like PROBES:joy=0.1");
     // A file for other programs; they add nothing to what the first block gives.
-    app.anneal("probe export probes --gguf high.gguf --label high")
+    app.anneal("probe export probes --gguf high.gguf --label high --length 2")
         .ended(1)
         .notes("a control vector can be added after the blocks from `block.1` on");
 }

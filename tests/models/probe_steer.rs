@@ -73,12 +73,6 @@ fn a_probe_points_along_the_difference_of_means_or_along_its_weights() {
     for (found, expected) in found.unit.iter().zip(&difference) {
         assert!((f64::from(*found) - expected / length).abs() < 1e-5);
     }
-    let squares = rows
-        .iter()
-        .flat_map(|it| row(*it))
-        .map(|it| f64::from(*it).powi(2));
-    let usual = (squares.sum::<f64>() / rows.len() as f64).sqrt();
-    assert!((found.usual_length.unwrap() - usual).abs() < 1e-3 * usual);
 
     let (_, probes) = planted(Solver::Exact);
     let place = probes.place_of(None).unwrap();
@@ -109,7 +103,7 @@ fn a_control_vector_is_what_llama_cpp_adds_after_the_block_of_the_probe() {
     let place = probes.place_of(None).unwrap();
     let work = tempfile::tempdir().unwrap();
     let path = work.path().join("yes.gguf");
-    let written = control_vector::export(&probes, place, 0.5, &path).unwrap();
+    let written = control_vector::export(&probes, place, 7.5, &path).unwrap();
     let mut file = File::open(&path).unwrap();
     let content = gguf_file::Content::read(&mut file).unwrap();
     let text = |name: &str| content.metadata[name].to_string().unwrap().clone();
@@ -131,9 +125,9 @@ fn a_control_vector_is_what_llama_cpp_adds_after_the_block_of_the_probe() {
     assert_eq!(tensor.shape().dims(), [16]);
     let numbers = tensor.dequantize(&Device::Cpu).unwrap();
     let numbers: Vec<f32> = numbers.to_vec1().unwrap();
-    let length = 0.5 * written.usual_length.unwrap() as f32;
+
     for (found, unit) in numbers.iter().zip(&written.unit) {
-        assert!((found - unit * length).abs() < 1e-5);
+        assert!((found - unit * 7.5).abs() < 1e-5);
     }
     let refused = |probe: usize, expected: &str| {
         let refused = control_vector::export(&probes, probe, 1.0, &path).unwrap_err();
@@ -241,11 +235,24 @@ fn each_state_but_the_first_is_moved_by_so_many_times_their_usual_length() {
         .unwrap()
         .len();
     let found = direction(Solver::Exact);
-    let (plain, moved) = (
-        written(&model, &[]),
-        written(&model, &led(&model, How::Add(0.5))),
+    let (changes, told) = steering(&model, &[(found.clone(), How::Add(0.5))]).unwrap();
+    let (plain, moved) = (written(&model, &[]), written(&model, &changes));
+    let length = 0.5 * told[0].usual_length as f32;
+    let states = model
+        .network
+        .decoder()
+        .unwrap()
+        .hidden_at(Input::new(&held_out(&model), 1), &[found.site])
+        .unwrap();
+    let states: Vec<Vec<f32>> = states[0].squeeze(0).unwrap().to_vec2().unwrap();
+    let long =
+        |state: &&Vec<f32>| state.iter().map(|it| it * it).sum::<f32>().sqrt() > 2.0 * length;
+    let longer = states[1..].iter().filter(long).count();
+    assert!(
+        longer.abs_diff(states.len() / 2) <= 1,
+        "{longer} of {}",
+        states.len()
     );
-    let length = 0.5 * found.usual_length.unwrap() as f32;
     // What comes before the site is the same while the prompt is read.
     for (at, (before, after)) in plain
         .states
@@ -300,9 +307,7 @@ fn what_was_read_while_a_model_was_led_is_as_if_it_were_read_at_once() {
 fn the_cost_is_the_perplexity_of_a_text_that_has_nothing_to_do_with_it() {
     let folder = model(json!({"max_position_embeddings": 512}));
     let model = open(folder.path());
-    let text = std::fs::read_to_string(repository("models/src/tasks/probe/held_out.txt")).unwrap();
-    let mut tokens = model.tokenizer.encode(&text, true).unwrap();
-    tokens.truncate(512);
+    let tokens = held_out(&model);
     let loss = model
         .network
         .measured_loss(Input::new(&tokens[..511], 1), &tokens[1..])
@@ -322,27 +327,19 @@ fn the_cost_is_the_perplexity_of_a_text_that_has_nothing_to_do_with_it() {
 }
 
 #[test]
-fn where_a_folder_does_not_say_how_long_states_are_it_is_measured() {
+fn what_a_model_has_no_states_for_is_refused() {
     let folder = model(json!({}));
     let model = open(folder.path());
-    let unknown = Direction {
-        usual_length: None,
-        ..direction(Solver::Exact)
-    };
-    let (_, told) = steering(&model, &[(unknown.clone(), How::Add(1.0))]).unwrap();
-    assert!(
-        told[0].is_measured && told[0].usual_length > 0.0,
-        "{told:?}"
-    );
     let refused = |direction: Direction, how: How, expected: &str| {
         let refused = steering(&model, &[(direction, how)])
             .unwrap_err()
             .to_string();
         assert!(refused.contains(expected), "{refused}");
     };
+    let own = direction(Solver::Exact);
     let elsewhere = Direction {
         site: Site::Block(9),
-        ..unknown.clone()
+        ..own.clone()
     };
     refused(
         elsewhere,
@@ -351,12 +348,20 @@ fn where_a_folder_does_not_say_how_long_states_are_it_is_measured() {
     );
     let short = Direction {
         unit: vec![1.0; 4],
-        ..unknown.clone()
+        ..own.clone()
     };
     refused(
         short,
         How::Remove,
         "has 4 numbers, and a state of the model has 16",
     );
-    refused(unknown, How::Add(f64::NAN), "which is no number");
+    refused(own, How::Add(f64::NAN), "which is no number");
+}
+
+/// The tokens over which everything is measured, as far as the model reads them.
+fn held_out(model: &LanguageModel) -> Vec<u32> {
+    let text = std::fs::read_to_string(repository("models/src/tasks/probe/held_out.txt")).unwrap();
+    let mut tokens = model.tokenizer.encode(&text, true).unwrap();
+    tokens.truncate(model.network.context());
+    tokens
 }

@@ -148,7 +148,7 @@ describe("the choice of a probe", () => {
     const { pair } = await opened("/models/SmolLM2-1.7B-Instruct");
     const { steering, probing } = pair;
     const closed = vi.fn();
-    render(SteerPicker, { steering, probing, model: "/models/SmolLM2-1.7B-Instruct", onsteer: (by: SteerView, force?: boolean) => steering.lead(MAIN, by, force), onclose: closed });
+    render(SteerPicker, { steering, probing, model: "/models/SmolLM2-1.7B-Instruct", onsteer: (by: SteerView, force?: boolean) => pair.steer(by, force), onclose: closed });
     const dialog = screen.getByRole("dialog", { name: "Steer" });
     await userEvent.selectOptions(await within(dialog).findByRole("combobox", { name: "Label" }), "planning");
     const failing = vi.spyOn(api, "steerModel").mockRejectedValueOnce(refused("failed", "the probe of `planning` has no direction"));

@@ -67,7 +67,7 @@ export const chatAnswers = {
     led = first;
     const strength = first?.strength ?? 0.2;
     return {
-      directions: by.map(({ label }) => ({ label, site: "block.14", madeOf: "the difference of the means of texts with the label and without it", usualLength: 38.2, isMeasured: false })),
+      directions: by.map(({ label }) => ({ label, site: "block.14", madeOf: "the difference of the means of texts with the label and without it", usualLength: 38.2 })),
       perplexity: first ? [24.1, 24.1 * Math.exp(6 * strength * strength)] : null,
       warnings: [],
     };

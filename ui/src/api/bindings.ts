@@ -825,8 +825,6 @@ export type DirectionView = {
 	madeOf: string,
 	/**  How long states there usually are. */
 	usualLength: number,
-	/**  Whether that was measured over a text that the probe did not learn from. */
-	isMeasured: boolean,
 };
 
 /**  A file that is being fetched. */

@@ -23,14 +23,10 @@ use candle_core::{
 use super::{direction::Direction, folder::Probes};
 use crate::{Error, Result, arch::sites::Site, checkpoint::save::replace_file};
 
-/// How long a direction is that is written, in multiples of the usual length of states, where nobody asks otherwise.
-pub const STRENGTH: f64 = 0.1;
-
-/// Writes the direction of a probe into a file, which is there as a whole or not at all: so many times as long as states at its site
-/// usually are, or where the folder does not say how long those are, so long itself.
+/// Writes the direction of a probe into a file, so long, which is there as a whole or not at all.
 ///
 /// Errors: those of [`Probes::direction`]; [`Error::Data`] where llama.cpp can’t add it; [`Error::File`] when the disk refuses.
-pub fn export(probes: &Probes, probe: usize, strength: f64, path: &Path) -> Result<Direction> {
+pub fn export(probes: &Probes, probe: usize, length: f64, path: &Path) -> Result<Direction> {
     let direction = probes.direction(probe)?;
     let layer = match direction.site {
         Site::Block(layer @ 1..) => layer,
@@ -41,7 +37,6 @@ pub fn export(probes: &Probes, probe: usize, strength: f64, path: &Path) -> Resu
             )));
         }
     };
-    let length = strength * direction.usual_length.unwrap_or(1.0);
     let numbers: Vec<f32> = direction
         .unit
         .iter()

@@ -1,8 +1,7 @@
 //! The direction of a probe: along it a state is moved so that the probe says more of its label, or less.
 //!
 //! A probe of the difference of two means has that difference; any other linear one has its weights, which tell rows apart best and move
-//! a model less well. Its length is 1; strengths are in multiples of how long states at its site usually are. Deliberately absent: directions
-//! of probes with hidden layers, which have another one at every state.
+//! a model less well. Its length is 1. Deliberately absent: directions of probes with hidden layers, which have another one at every state.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +17,6 @@ pub struct Direction {
     pub site: Site,
     /// [d], of length 1.
     pub unit: Vec<f32>,
-    /// How long the states at the site were that the probe learned from: the root of the mean of their squared lengths. Absent where the
-    /// folder does not say it.
-    pub usual_length: Option<f64>,
     /// What the direction is.
     pub made_of: MadeOf,
 }
@@ -120,7 +116,6 @@ impl Probes {
         }
         Ok(Direction {
             unit: raw.iter().map(|it| (it / length) as f32).collect(),
-            usual_length: standard.map(Standard::usual_length),
             label,
             site,
             made_of,

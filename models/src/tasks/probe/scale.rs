@@ -75,13 +75,6 @@ impl Standard {
         squares.sum::<f64>().sqrt()
     }
 
-    /// How long rows are: the root of the mean of their squared lengths.
-    pub fn usual_length(&self) -> f64 {
-        let columns = self.mean.iter().zip(&self.deviation);
-        let squares = columns.map(|(mean, deviation)| mean * mean + deviation * deviation);
-        squares.sum::<f64>().sqrt()
-    }
-
     /// The same classifier for rows that were not standardised: weights [d] and a bias.
     pub fn fold_back(&self, weights: &[f64], bias: f64) -> (Vec<f64>, f64) {
         let raw = weights.iter().zip(&self.deviation).map(|(w, s)| w / s);

@@ -90,14 +90,10 @@ fn named(asked: &Asked, host: &Host) -> Result<SteerBy> {
 fn sentence(it: &Steered) -> String {
     let (label, site) = (printable(&it.label), it.site);
     let usual = it.usual_length;
-    let measured = match it.is_measured {
-        true => ", measured over a text of Anneal since the probe does not say it",
-        false => "",
-    };
     match it.how {
         How::Add(strength) => format!(
             "{label} at {site}: every state is moved by {:.2}, which is {strength} times how long states there usually are \
-             ({usual:.2}{measured})",
+             ({usual:.2})",
             strength * usual
         ),
         How::Remove => {

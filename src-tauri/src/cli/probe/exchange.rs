@@ -6,6 +6,7 @@ use std::{
 };
 
 use models::{
+    device::RequestedDevice,
     figures::{bytes, counted},
     tasks::probe::{
         capture_prompt::{PATTERNS, PromptRequest},
@@ -13,6 +14,7 @@ use models::{
         folder::{AboutProbes, Probes},
         hdf5_folder, npz,
         states::{Position, States},
+        steer::How,
         torch_probes::{self, ENDING},
     },
 };
@@ -25,8 +27,14 @@ use crate::{
         terminal::{Terminal, printable},
     },
     host::Host,
-    wire::error::{AppError, Result},
+    wire::{
+        chat::SteerBy,
+        error::{AppError, Result},
+    },
 };
+
+/// How long a control vector is where nobody asks otherwise, in multiples of the usual length of states.
+const STRENGTH: f64 = 0.1;
 
 /// Write captured states for other programs: HDF5, one file a layer, or one file of NumPy; or the direction of a probe as a GGUF
 /// control vector.
@@ -40,7 +48,7 @@ pub(super) struct ExportArguments {
     /// Of a control vector: the label whose direction it is. Not needed where there is only one.
     #[arg(long, value_name = "NAME", requires = "gguf")]
     label: Option<String>,
-    /// Of a control vector: how long it is, in multiples of the usual length of the states there. Without it, 0.1.
+    /// Of a control vector: how long it is, in multiples of the usual length of states there, as in `anneal chat --steer`. Without it, 0.1.
     #[arg(
         long,
         value_name = "NUMBER",
@@ -48,6 +56,21 @@ pub(super) struct ExportArguments {
         allow_hyphen_values = true
     )]
     strength: Option<f64>,
+    /// Of a control vector: how long it is. The model is not opened then.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        requires = "gguf",
+        conflicts_with = "strength",
+        allow_hyphen_values = true
+    )]
+    length: Option<f64>,
+    /// Of a control vector: the model of the probes, a run, a folder, or a name. Without it, it is found by its weights.
+    #[arg(long, value_name = "MODEL_OR_RUN", requires = "gguf")]
+    model: Option<String>,
+    /// auto, cpu, metal, cuda, or cuda:1 for the second one.
+    #[arg(long, value_name = "DEVICE", requires = "gguf")]
+    device: Option<RequestedDevice>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,28 +147,38 @@ fn export_direction(
     host: &Host,
     terminal: &Terminal,
 ) -> Result<Ended> {
-    let strength = asked.strength.unwrap_or(control_vector::STRENGTH);
-    if !strength.is_finite() {
-        return Err(AppError::invalid("`--strength` is no number").with_field("strength"));
-    }
-    let probes = Probes::open(&host.probes(&asked.source.to_string_lossy())?)?;
+    let name = asked.source.to_string_lossy();
+    let folder = host.probes(&name)?;
+    let probes = Probes::open(&folder)?;
     let place = probes.place_of(asked.label.as_deref())?;
-    let written = control_vector::export(&probes, place, strength, file)?;
+    let (length, how_long) = match (asked.length, asked.strength.unwrap_or(STRENGTH)) {
+        (Some(length), _) => (length, String::new()),
+        (None, strength) => {
+            let label = probes.about.probes[place].label.clone();
+            let model = asked.model.clone().or_else(|| host.model_of_run(&name));
+            let by = SteerBy {
+                probes: folder,
+                label: Some(label),
+                how: How::Add(strength),
+            };
+            let usual = host.usual_length(by, model, asked.device)?;
+            let words = format!(", {strength} times as long as states there usually are");
+            (strength * usual, words)
+        }
+    };
+    if !length.is_finite() {
+        let problem = format!("a direction can’t be {length} long");
+        return Err(AppError::invalid(problem));
+    }
+    let written = control_vector::export(&probes, place, length, file)?;
     if terminal.json {
         terminal.json(&json!({
-            "file": file, "label": written.label, "site": written.site, "made_of": written.made_of, "strength": strength,
-            "usual_length": written.usual_length,
+            "file": file, "label": written.label, "site": written.site, "made_of": written.made_of, "length": length,
         }))?;
         return Ok(Ended::Done);
     }
-    let length = match written.usual_length {
-        Some(usual) => format!(
-            "{strength} times as long as the states that the probe learned from, which are {usual:.1} long"
-        ),
-        None => format!("{strength} long, since the folder does not say how long states are there"),
-    };
     terminal.line(format_args!(
-        "the direction of {} after {}, {length}",
+        "the direction of {} after {}, {length:.2} long{how_long}",
         printable(&written.label),
         written.site
     ));

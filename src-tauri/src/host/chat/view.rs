@@ -142,8 +142,6 @@ pub(crate) struct DirectionView {
     /// How long states there usually are.
     #[specta(type = Number)]
     usual_length: f64,
-    /// Whether that was measured over a text that the probe did not learn from.
-    is_measured: bool,
 }
 
 /// A conversation in the list.
@@ -188,7 +186,6 @@ impl From<Led> for LeadView {
             site: it.site.to_string(),
             made_of: it.made_of.words().to_owned(),
             usual_length: it.usual_length,
-            is_measured: it.is_measured,
         };
         Self {
             directions: led.directions.into_iter().map(direction).collect(),

@@ -1,6 +1,6 @@
 // The model that is talked to, and beside it the one it came from.
 
-import { api, type AnswerView, type ChatView, type MessageView, type SamplingView, type ScoredToken } from "../../api";
+import { api, type AnswerView, type ChatView, type MessageView, type SamplingView, type ScoredToken, type SteerView } from "../../api";
 import { Probing } from "../probe/probing.svelte";
 import { Steering } from "../probe/steering.svelte";
 import { ask, close, open } from "./asked";
@@ -73,6 +73,12 @@ export class Pair {
         this.baseGone = problem;
       }
     }
+  }
+
+  /** Leads the first one. Beside its answers stand its own then, and not those of the second. */
+  async steer(by: SteerView, force = false) {
+    if (this.isBeside) await this.beside(false);
+    await this.steering.lead(MAIN, by, force);
   }
 
   close() {
