@@ -86,6 +86,10 @@ def make():
     linear = varied(Linear(WIDTH), 2)
     save("probe_calm.pth", linear, dict(input_dim=WIDTH))
     found["probe_calm.pth"] = scores(linear)
+    # The name of a list in it is 30 letters long, as many as the bytes of what PyTorch writes after the names.
+    linear = varied(Linear(WIDTH), 13)
+    save("probe_self_confidence.pth", linear, dict(input_dim=WIDTH))
+    found["probe_self_confidence.pth"] = scores(linear)
     heads = dict(input_dim=WIDTH, hidden_dim=HIDDEN)
     for seed, name in [(3, "joy"), (4, "calm")]:
         multihead = varied(MultiHead(WIDTH, HIDDEN), seed)

@@ -83,8 +83,17 @@ fn check(files: &[&str], labels: &[&str], hidden: &[usize]) {
 
 #[test]
 fn a_linear_probe_of_pytorch_scores_as_it_does_there() {
-    // One names its label, in bf16 with numbers of numpy beside; one is called as its file.
-    check(&["probe_joy.pth", "probe_calm.pth"], &["joy", "calm"], &[]);
+    // One names its label, in bf16 with numbers of numpy beside; the others are called as their files, one of which is as long as
+    // misleads whoever looks for the beginning of the archive.
+    check(
+        &[
+            "probe_joy.pth",
+            "probe_calm.pth",
+            "probe_self_confidence.pth",
+        ],
+        &["joy", "calm", "self_confidence"],
+        &[],
+    );
 }
 
 #[test]

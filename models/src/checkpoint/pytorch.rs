@@ -13,7 +13,11 @@ use std::{
 };
 
 use candle_core::{DType, Device, Tensor};
-use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
+use zip::{
+    CompressionMethod, ZipArchive, ZipWriter,
+    read::{ArchiveOffset, Config},
+    write::SimpleFileOptions,
+};
 
 use self::pickle::{Contents, Listed};
 use crate::{Error, Result, limits::TORCH_LIST};
@@ -38,7 +42,11 @@ impl TorchFile {
     pub fn open_part(path: &Path, part: &[&str]) -> Result<Self> {
         let file = File::open(path).map_err(Error::file("read the weights", path))?;
         let wrong = |problem: String| Error::format(path, problem);
-        let archive = ZipArchive::new(BufReader::new(file));
+        // PyTorch puts nothing before the archive. Whoever looks for where it begins is misled by a file whose name is 21 letters long.
+        let begins = Config {
+            archive_offset: ArchiveOffset::Known(0),
+        };
+        let archive = ZipArchive::with_config(begins, BufReader::new(file));
         let mut archive = archive
             .map_err(|error| wrong(format!("is no file of PyTorch 1.6 or later: {error}")))?;
         let names = archive
