@@ -1254,8 +1254,11 @@ export type LabelledView = {
 /**  How a model is led from now on. */
 export type LeadView = {
 	directions: DirectionView[],
-	/**  How well it predicts a text that has nothing to do with anything, as it is and while it is led; nothing while it is not. */
-	perplexity: [number, number] | null,
+	/**
+	 *  How well it predicts a text that has nothing to do with anything, as it is and while it is led, where it computes numbers then;
+	 *  nothing while it is not led.
+	 */
+	perplexity: [number, number | null] | null,
 	/**  What a person should know of the probes. */
 	warnings: string[],
 };

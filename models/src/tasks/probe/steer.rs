@@ -56,8 +56,8 @@ pub struct Steered {
 pub struct Cost {
     /// Its perplexity as it is.
     pub plain: f64,
-    /// Its perplexity while it is led.
-    pub steered: f64,
+    /// Its perplexity while it is led; absent where it computes no numbers any more.
+    pub steered: Option<f64>,
     /// How many tokens it had to predict.
     pub tokens: usize,
 }
@@ -123,17 +123,20 @@ fn check(decoder: &Decoder, direction: &Direction, how: How) -> Result<()> {
 }
 
 /// What it costs to lead a model so: how it predicts a text as it is, and while it is led.
+///
+/// Errors: [`Error::Data`] where the model computes no numbers as it is.
 pub fn cost(model: &LanguageModel, steering: &[Steering]) -> Result<Cost> {
     let decoder = decoder_of(model)?;
     let tokens = held_out(model)?;
+    let none = || Error::Data("the model’s predictions of a text are no numbers".to_owned());
     Ok(Cost {
-        plain: perplexity(decoder, &tokens, &[])?,
+        plain: perplexity(decoder, &tokens, &[])?.ok_or_else(none)?,
         steered: perplexity(decoder, &tokens, steering)?,
         tokens: tokens.len() - 1,
     })
 }
 
-fn perplexity(decoder: &Decoder, tokens: &[u32], steering: &[Steering]) -> Result<f64> {
+fn perplexity(decoder: &Decoder, tokens: &[u32], steering: &[Steering]) -> Result<Option<f64>> {
     let mut cache = decoder.new_cache();
     cache.steer(steering.into());
     let hidden = decoder.hidden(None, Input::new(tokens, 1), Some(&mut cache), false)?;
@@ -146,7 +149,7 @@ fn perplexity(decoder: &Decoder, tokens: &[u32], steering: &[Steering]) -> Resul
         predicted as f64,
     )?;
     let loss = loss.tensor().to_dtype(DType::F64)?.to_scalar::<f64>()?;
-    Ok(loss.exp())
+    Ok(Some(loss.exp()).filter(|it| it.is_finite()))
 }
 
 /// The median length of the states of a site over a text, without its first token.

@@ -104,23 +104,19 @@ fn sentence(it: &Steered) -> String {
 
 /// What leading costs, in words.
 fn cost_sentence(cost: &Cost) -> String {
-    let more = match cost.steered / cost.plain {
-        times if times.is_finite() && times >= 2.0 => {
-            "; the model is hardly itself, so believe little of what it says"
-        }
-        times if times.is_finite() => {
-            if times >= 1.1 {
-                "; less would leave it more itself"
-            } else {
-                ""
-            }
-        }
-        _ => "; the model computes no numbers any more: ask for less",
+    let plain = format!(
+        "perplexity of a plain text of {} tokens: {:.2} as the model is",
+        cost.tokens, cost.plain
+    );
+    let Some(steered) = cost.steered else {
+        return format!("{plain}; while it is led, it computes no numbers any more: ask for less");
     };
-    format!(
-        "perplexity of a plain text of {} tokens: {:.2} as the model is, {:.2} while it is led{more}",
-        cost.tokens, cost.plain, cost.steered
-    )
+    let more = match steered / cost.plain {
+        2.0.. => "; the model is hardly itself, so believe little of what it says",
+        1.1..2.0 => "; less would leave it more itself",
+        _ => "",
+    };
+    format!("{plain}, {steered:.2} while it is led{more}")
 }
 
 /// What stands before the answer of the model as it is.
@@ -150,10 +146,10 @@ mod tests {
 
     #[test]
     fn what_it_costs_is_said_in_words_where_it_is_much() {
-        let said = |steered| {
+        let said = |steered: f64| {
             cost_sentence(&Cost {
                 plain: 20.0,
-                steered,
+                steered: Some(steered).filter(|it| it.is_finite()),
                 tokens: 200,
             })
         };

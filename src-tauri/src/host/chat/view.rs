@@ -124,9 +124,10 @@ pub(crate) struct SteerView {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LeadView {
     directions: Vec<DirectionView>,
-    /// How well it predicts a text that has nothing to do with anything, as it is and while it is led; nothing while it is not.
-    #[specta(type = Option<(Number, Number)>)]
-    perplexity: Option<(f64, f64)>,
+    /// How well it predicts a text that has nothing to do with anything, as it is and while it is led, where it computes numbers then;
+    /// nothing while it is not led.
+    #[specta(type = Option<(Number, Option<Number>)>)]
+    perplexity: Option<(f64, Option<f64>)>,
     /// What a person should know of the probes.
     warnings: Vec<String>,
 }

@@ -58,7 +58,7 @@ export class Steering {
 export function costOf({ perplexity }: LeadView): { text: string; tone: "quiet" | "warn" } | undefined {
   if (!perplexity) return undefined;
   const [plain, steered] = perplexity;
-  if (plain === null || steered === null) return { text: "The model computes no numbers any more. Steer less.", tone: "warn" };
+  if (steered === null) return { text: "The model computes no numbers any more. Steer less.", tone: "warn" };
   const text = `Perplexity of a plain text ${plain.toFixed(1)} → ${steered.toFixed(1)}`;
   const times = steered / plain;
   if (times >= MUCH) return { text: `${text}: the model is hardly itself`, tone: "warn" };
