@@ -315,27 +315,35 @@ fn probes_of_another_program_are_imported_shown_applied_and_asked_in_a_chat() {
         .notes("are for files of probes, and the folder has none");
 }
 
-#[test]
-fn a_chat_is_led_along_a_direction_beside_the_answer_of_the_model_as_it_is() {
+/// A home with a model and probes of it, which have the difference of two means.
+fn with_directions() -> App {
     let app = ready();
     app.anneal("probe capture --model animals --data texts.jsonl --device cpu --position mean --out states --quiet")
         .ended(0);
     app.anneal("probe train states --out probes --solver mean-difference --quiet")
         .ended(0);
-    let said = |more: &[&str]| {
-        let typed = [
-            "chat",
-            "animals",
-            "--device",
-            "cpu",
-            "--set",
-            "max_tokens=12",
-            "--json",
-        ];
-        let typed: Vec<&str> = typed.iter().chain(more).copied().collect();
-        let ended = app.run_with_input(&typed, "the cat\n");
-        lines(&ended.ended(0).stdout).remove(0)
-    };
+    app
+}
+
+/// What a chat says to these lines.
+fn chatted(app: &App, more: &[&str], said: &str) -> Vec<Value> {
+    let typed = [
+        "chat",
+        "animals",
+        "--device",
+        "cpu",
+        "--set",
+        "max_tokens=12",
+        "--json",
+    ];
+    let typed: Vec<&str> = typed.iter().chain(more).copied().collect();
+    lines(&app.run_with_input(&typed, said).ended(0).stdout)
+}
+
+#[test]
+fn a_chat_is_led_along_a_direction_beside_the_answer_of_the_model_as_it_is() {
+    let app = with_directions();
+    let said = |more: &[&str]| chatted(&app, more, "the cat\n").remove(0);
     let tokens = |it: &Value| it["tokens"].clone();
     let alone = said(&[]);
     assert!(alone["plain"].is_null() && alone["led"].is_null());
@@ -347,7 +355,18 @@ fn a_chat_is_led_along_a_direction_beside_the_answer_of_the_model_as_it_is() {
     assert_ne!(tokens(&led["answer"]), tokens(&alone["answer"]));
     assert_eq!(tokens(&led["plain"]), tokens(&alone["answer"]));
     assert_eq!(led["led"]["directions"][0]["made_of"], "mean_difference");
+    // Between two answers, too.
+    let lines = "the cat\n/steer probes:high=8\nthe cat\n/steer\nthe cat\n";
+    let said = chatted(&app, &[], lines);
+    assert_eq!(tokens(&said[1]["plain"]), tokens(&alone["answer"]));
+    assert_eq!(tokens(&said[1]["answer"]), tokens(&led["answer"]));
+    assert!(said[0]["plain"].is_null() && said[2]["plain"].is_null());
+    assert_eq!(tokens(&said[2]["answer"]), tokens(&alone["answer"]));
+}
 
+#[test]
+fn a_chat_says_along_what_it_is_led_and_refuses_what_is_no_direction() {
+    let app = with_directions();
     let typed = [
         "chat",
         "animals",
@@ -363,12 +382,8 @@ fn a_chat_is_led_along_a_direction_beside_the_answer_of_the_model_as_it_is() {
         .notes("the difference of the means of texts with the label")
         .notes("perplexity of a plain text of");
     let refused = |steer: &str, code: i32, note: &str| {
-        app.run_with_input(
-            &["chat", "animals", "--device", "cpu", "--steer", steer],
-            "",
-        )
-        .ended(code)
-        .notes(note);
+        let typed = ["chat", "animals", "--device", "cpu", "--steer", steer];
+        app.run_with_input(&typed, "").ended(code).notes(note);
     };
     refused(
         "probes=0.1",

@@ -43,6 +43,8 @@ const HELP: &str = "\
 /system WORDS         set the scene, and forget what was said
 /set                  show how answers are written
 /set temperature=0.2  change it
+/steer RUN:joy=0.1    lead the model along the direction of a probe
+/steer                not any more
 /help                 show this
 /exit                 leave (Ctrl-D does too)
 Ctrl-C stops an answer.";
@@ -83,6 +85,7 @@ enum Line<'a> {
     Reset,
     System(&'a str),
     Set(&'a str),
+    Steer(&'a str),
     Help,
     Exit,
     Unknown(&'a str),
@@ -135,13 +138,14 @@ pub(super) fn talk(mut chat: Conversation, host: &Host, terminal: &Terminal) -> 
     let interrupts = count_interrupts()?;
     match io::stdin().is_terminal() && !terminal.json {
         true => edit_lines(&mut chat, host, terminal, interrupts).map(|()| Ended::Done),
-        false => take_lines(&mut chat, terminal, interrupts),
+        false => take_lines(&mut chat, host, terminal, interrupts),
     }
 }
 
 /// Says each line of standard input, until it ends. Ctrl-C ends an answer, or while a line is waited for, the conversation.
 fn take_lines(
     chat: &mut Conversation,
+    host: &Host,
     terminal: &Terminal,
     interrupts: &AtomicUsize,
 ) -> Result<Ended> {
@@ -157,7 +161,7 @@ fn take_lines(
                 let line = line.map_err(|error| {
                     AppError::failed(format!("could not read what to say: {error}"))
                 })?;
-                if obey(&line, chat, terminal, interrupts)?.is_break() {
+                if obey(&line, chat, host, terminal, interrupts)?.is_break() {
                     return Ok(Ended::Done);
                 }
             }
@@ -198,7 +202,7 @@ fn edit_lines(
         };
         // A line that can't be remembered is said all the same.
         let _ = editor.add_history_entry(&line);
-        match obey(&line, chat, terminal, interrupts) {
+        match obey(&line, chat, host, terminal, interrupts) {
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => break,
             Err(error) => terminal.error(&error),
@@ -219,6 +223,7 @@ fn edit_lines(
 fn obey(
     line: &str,
     chat: &mut Conversation,
+    host: &Host,
     terminal: &Terminal,
     interrupts: &AtomicUsize,
 ) -> Result<ControlFlow<()>> {
@@ -237,6 +242,14 @@ fn obey(
             }
         }
         Line::Set(change) => chat.set(change)?,
+        Line::Steer("") => {
+            chat.steer(Vec::new(), false)?;
+            terminal.note("the model is as it is");
+        }
+        Line::Steer(words) => {
+            let asked = steer::asked(words).map_err(AppError::invalid)?;
+            steer::begin(chat, &[asked], false, host, terminal)?;
+        }
         Line::Help => terminal.note(HELP),
         Line::Exit => return Ok(ControlFlow::Break(())),
         Line::Unknown(command) => {
@@ -259,6 +272,7 @@ fn parse(line: &str) -> Line<'_> {
         "/reset" => Line::Reset,
         "/system" => Line::System(rest.trim()),
         "/set" => Line::Set(rest.trim()),
+        "/steer" => Line::Steer(rest.trim()),
         "/help" => Line::Help,
         "/exit" | "/quit" => Line::Exit,
         _ => Line::Unknown(command),
