@@ -16,7 +16,7 @@ use models::{
             folder::Probes,
             split::Part,
             states::{About, Position},
-            steer::{How, cost, steering},
+            steer::{How, Measured, cost, steering},
             study::Settings,
         },
     },
@@ -208,9 +208,13 @@ fn tokens(written: &Written) -> Vec<&[u32]> {
 }
 
 fn led(model: &LanguageModel, how: How) -> Vec<Steering> {
-    steering(model, &[(direction(Solver::Exact), how)])
-        .unwrap()
-        .0
+    steering(
+        model,
+        &[(direction(Solver::Exact), how)],
+        &mut Measured::default(),
+    )
+    .unwrap()
+    .0
 }
 
 #[test]
@@ -235,7 +239,12 @@ fn each_state_but_the_first_is_moved_by_so_many_times_their_usual_length() {
         .unwrap()
         .len();
     let found = direction(Solver::Exact);
-    let (changes, told) = steering(&model, &[(found.clone(), How::Add(0.5))]).unwrap();
+    let (changes, told) = steering(
+        &model,
+        &[(found.clone(), How::Add(0.5))],
+        &mut Measured::default(),
+    )
+    .unwrap();
     let (plain, moved) = (written(&model, &[]), written(&model, &changes));
     let length = 0.5 * told[0].usual_length as f32;
     let states = model
@@ -312,19 +321,21 @@ fn the_cost_is_the_perplexity_of_a_text_that_has_nothing_to_do_with_it() {
         .network
         .measured_loss(Input::new(&tokens[..511], 1), &tokens[1..])
         .unwrap();
-    let found = cost(&model, &led(&model, How::Add(0.0))).unwrap();
+    let mut measured = Measured::default();
+    let mut cost_of = |how: How| cost(&model, &led(&model, how), &mut measured).unwrap();
+    let found = cost_of(How::Add(0.0));
     assert_eq!((found.tokens, Some(found.plain)), (511, found.steered));
     let expected = (loss / 511.0).exp();
     assert!(
         (found.plain / expected - 1.0).abs() < 1e-4,
         "{found:?} {expected}"
     );
-    let far = cost(&model, &led(&model, How::Add(8.0))).unwrap();
+    let far = cost_of(How::Add(8.0));
     assert!(
         far.plain == found.plain && far.steered != Some(far.plain),
         "{far:?}"
     );
-    let lost = cost(&model, &led(&model, How::Add(1e39))).unwrap();
+    let lost = cost_of(How::Add(1e39));
     assert_eq!(lost.steered, None);
 }
 
@@ -333,7 +344,7 @@ fn what_a_model_has_no_states_for_is_refused() {
     let folder = model(json!({}));
     let model = open(folder.path());
     let refused = |direction: Direction, how: How, expected: &str| {
-        let refused = steering(&model, &[(direction, how)])
+        let refused = steering(&model, &[(direction, how)], &mut Measured::default())
             .unwrap_err()
             .to_string();
         assert!(refused.contains(expected), "{refused}");

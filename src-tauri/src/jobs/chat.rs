@@ -26,7 +26,7 @@ use models::{
             folder::Probes,
             live::{Live, LiveProbe, TokenScores},
             states_identity::identities,
-            steer,
+            steer::{self, Measured},
         },
     },
 };
@@ -37,6 +37,8 @@ pub(crate) struct Chat {
     generator: Generator,
     /// Who writes as the model is, while the other one is led.
     plain: Option<Generator>,
+    /// What was measured of the model as it is, to say what leading it costs.
+    measured: Measured,
     /// What the device check found wrong.
     avoid_kernels: Vec<String>,
     /// What a person should know about where it computes.
@@ -54,6 +56,7 @@ impl Chat {
         Ok(Self {
             generator: Generator::new(model.network.clone()).avoiding(checked.composed.clone()),
             plain: None,
+            measured: Measured::default(),
             avoid_kernels: checked.composed.clone(),
             model,
             warnings: device.warnings.clone(),
@@ -139,8 +142,9 @@ impl Chat {
         });
         let directions = directions.collect::<Result<Vec<_>>>()?;
         let _avoided = kernels::avoid(&self.avoid_kernels)?;
-        let (changes, directions) = steer::steering(&self.model, &directions)?;
-        let cost = steer::cost(&self.model, &changes)?;
+        let measured = &mut self.measured;
+        let (changes, directions) = steer::steering(&self.model, &directions, measured)?;
+        let cost = steer::cost(&self.model, &changes, measured)?;
         self.generator.steer(changes.into());
         let plain = Generator::new(self.model.network.clone());
         self.plain = Some(plain.avoiding(self.avoid_kernels.clone()));

@@ -5,6 +5,8 @@
 //! has that of the first in it, which in many models is a hundred times as long. Over the same text it is told how much worse the model
 //! predicts: its perplexity. Deliberately absent: any effect at strength 0, at which nothing is computed that was not computed before.
 
+use std::collections::BTreeMap;
+
 use candle_core::DType;
 use serde::{Deserialize, Serialize};
 
@@ -62,18 +64,30 @@ pub struct Cost {
     pub tokens: usize,
 }
 
+/// What was measured of a model as it is, which is the same however it is led: a slider that moves costs one pass and not three.
+#[derive(Debug, Default)]
+pub struct Measured {
+    plain: Option<f64>,
+    lengths: BTreeMap<Site, f64>,
+}
+
 /// What leads a model along these directions, and what a person should know of each.
 ///
 /// Errors: [`Error::Data`] where the model has no such states, or a strength is no number.
 pub fn steering(
     model: &LanguageModel,
     directions: &[(Direction, How)],
+    measured: &mut Measured,
 ) -> Result<(Vec<Steering>, Vec<Steered>)> {
     let decoder = decoder_of(model)?;
     let (mut changes, mut told) = (Vec::new(), Vec::new());
     for (direction, how) in directions {
         check(decoder, direction, *how)?;
-        let usual_length = usual_length(model, decoder, direction.site)?;
+        let usual_length = match measured.lengths.get(&direction.site) {
+            Some(known) => *known,
+            None => usual_length(model, decoder, direction.site)?,
+        };
+        measured.lengths.insert(direction.site, usual_length);
         let (site, unit, device) = (direction.site, &direction.unit, decoder.device());
         match how {
             // What adds nothing isn’t done.
@@ -125,13 +139,21 @@ fn check(decoder: &Decoder, direction: &Direction, how: How) -> Result<()> {
 /// What it costs to lead a model so: how it predicts a text as it is, and while it is led.
 ///
 /// Errors: [`Error::Data`] where the model computes no numbers as it is.
-pub fn cost(model: &LanguageModel, steering: &[Steering]) -> Result<Cost> {
+pub fn cost(model: &LanguageModel, steering: &[Steering], measured: &mut Measured) -> Result<Cost> {
     let decoder = decoder_of(model)?;
     let tokens = held_out(model)?;
     let none = || Error::Data("the model’s predictions of a text are no numbers".to_owned());
+    let plain = match measured.plain {
+        Some(known) => known,
+        None => perplexity(decoder, &tokens, &[])?.ok_or_else(none)?,
+    };
+    measured.plain = Some(plain);
     Ok(Cost {
-        plain: perplexity(decoder, &tokens, &[])?.ok_or_else(none)?,
-        steered: perplexity(decoder, &tokens, steering)?,
+        plain,
+        steered: match steering {
+            [] => Some(plain),
+            steering => perplexity(decoder, &tokens, steering)?,
+        },
         tokens: tokens.len() - 1,
     })
 }
