@@ -285,3 +285,145 @@ fn a_chat_says_how_the_scores_of_an_answer_went_and_answers_the_same() {
         .shows("score of")
         .notes("asked of the state of each token itself");
 }
+
+#[test]
+fn probes_of_another_program_are_imported_shown_applied_and_asked_in_a_chat() {
+    let app = ready();
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens/torch_probes");
+    let file = |name: &str| goldens.join(name).display().to_string();
+    let files = format!(
+        "{} {}",
+        file("multihead_joy.pth"),
+        file("multihead_calm.pth")
+    );
+    app.anneal(&format!("probe import {files} --out probes"))
+        .ended(2)
+        .notes("files of probes don’t say which model’s states they read")
+        .notes("--model");
+    let import = format!("probe import {files} --out probes --model animals --layer 0");
+    app.anneal(&import)
+        .ended(2)
+        .notes("what followed the texts when they learned");
+    app.anneal(&format!("{import} --suffix cognitive-action"))
+        .ended(0)
+        .shows("2 multihead probes of `")
+        .shows("how often they are right is not known");
+    app.anneal("probe show probes")
+        .ended(0)
+        .shows("multihead_joy.pth")
+        .notes("--metrics");
+    let shown = app.anneal("probe show probes --json").json();
+    assert!(shown["report"].is_null() && shown["probes"][0]["validation"].is_null());
+    let found = lines(
+        &app.anneal("probe apply probes --text cat --device cpu --json")
+            .ended(0)
+            .stdout,
+    );
+    assert_eq!(found[0]["labels"].as_array().unwrap().len(), 2);
+    assert!(found[0]["labels"][0]["probability"].is_null());
+    let typed = [
+        "chat",
+        "animals",
+        "--device",
+        "cpu",
+        "--probes",
+        "probes",
+        "--set",
+        "max_tokens=4",
+    ];
+    app.run_with_input(&typed, "the cat\n")
+        .ended(0)
+        .shows("joy (block.0)");
+    // What is for probes means nothing to a folder of states.
+    app.file("empty/nothing", "");
+    app.anneal("probe import empty --out more --layer 0")
+        .ended(2)
+        .notes("are for files of probes, and the folder has none");
+}
+
+/// A home with a model and probes of it, which have the difference of two means.
+fn with_directions() -> App {
+    let app = ready();
+    app.anneal("probe capture --model animals --data texts.jsonl --device cpu --position mean --out states --quiet")
+        .ended(0);
+    app.anneal("probe train states --out probes --solver mean-difference --quiet")
+        .ended(0);
+    app
+}
+
+/// What a chat says to these lines.
+fn chatted(app: &App, more: &[&str], said: &str) -> Vec<Value> {
+    let typed = [
+        "chat",
+        "animals",
+        "--device",
+        "cpu",
+        "--set",
+        "max_tokens=12",
+        "--json",
+    ];
+    let typed: Vec<&str> = typed.iter().chain(more).copied().collect();
+    lines(&app.run_with_input(&typed, said).ended(0).stdout)
+}
+
+#[test]
+fn a_chat_is_led_along_a_direction_beside_the_answer_of_the_model_as_it_is() {
+    let app = with_directions();
+    let said = |more: &[&str]| chatted(&app, more, "the cat\n").remove(0);
+    let tokens = |it: &Value| it["tokens"].clone();
+    let alone = said(&[]);
+    assert!(alone["plain"].is_null() && alone["led"].is_null());
+    let zero = said(&["--steer", "probes:high=0"]);
+    assert_eq!(tokens(&zero["answer"]), tokens(&alone["answer"]));
+    assert_eq!(tokens(&zero["plain"]), tokens(&alone["answer"]));
+    assert_eq!(zero["led"]["cost"]["plain"], zero["led"]["cost"]["steered"]);
+    let led = said(&["--steer", "probes:high=8"]);
+    assert_ne!(tokens(&led["answer"]), tokens(&alone["answer"]));
+    assert_eq!(tokens(&led["plain"]), tokens(&alone["answer"]));
+    assert_eq!(led["led"]["directions"][0]["made_of"], "mean_difference");
+    // Between two answers, too.
+    let lines = "the cat\n/steer probes:high=8\nthe cat\n/steer\nthe cat\n";
+    let said = chatted(&app, &[], lines);
+    assert_eq!(tokens(&said[1]["plain"]), tokens(&alone["answer"]));
+    assert_eq!(tokens(&said[1]["answer"]), tokens(&led["answer"]));
+    assert!(said[0]["plain"].is_null() && said[2]["plain"].is_null());
+    assert_eq!(tokens(&said[2]["answer"]), tokens(&alone["answer"]));
+}
+
+#[test]
+fn a_chat_says_along_what_it_is_led_and_refuses_what_is_no_direction() {
+    let app = with_directions();
+    let typed = [
+        "chat",
+        "animals",
+        "--device",
+        "cpu",
+        "--steer",
+        "probes:low=remove",
+    ];
+    app.run_with_input(&typed, "the cat\n")
+        .ended(0)
+        .shows("As the model is, without being led:")
+        .notes("what states have along its direction is taken away")
+        .notes("the difference of the means of texts with the label")
+        .notes("perplexity of a plain text of");
+    let refused = |steer: &str, code: i32, note: &str| {
+        let typed = ["chat", "animals", "--device", "cpu", "--steer", steer];
+        app.run_with_input(&typed, "").ended(code).notes(note);
+    };
+    refused(
+        "probes=0.1",
+        1,
+        "of which one has to be named: `high`, `low`",
+    );
+    refused(
+        "probes:joy=0.1",
+        1,
+        "there is no probe of `joy`; there are `high`, `low`",
+    );
+    refused("probes:high=much", 2, "write it like PROBES:joy=0.1");
+    // A file for other programs; they add nothing to what the first block gives.
+    app.anneal("probe export probes --gguf high.gguf --label high --length 2")
+        .ended(1)
+        .notes("a control vector can be added after the blocks from `block.1` on");
+}

@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use crate::{
     fuzz::{self, Read, Reader},
-    puzzles_hostile, states_exchange,
+    probe_import, puzzles_hostile, states_exchange,
 };
 
 #[test]
@@ -56,6 +56,7 @@ fn readers(work: &Path) -> Vec<Reader> {
     readers.extend(of_data(work));
     readers.extend(puzzles_hostile::readers(work));
     readers.extend(states_exchange::readers(work));
+    readers.extend(probe_import::readers(work));
     readers
 }
 

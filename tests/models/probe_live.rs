@@ -24,7 +24,7 @@ use crate::{
     probe_apply::learned,
 };
 
-type Heard = Rc<RefCell<Vec<TokenScores>>>;
+pub(crate) type Heard = Rc<RefCell<Vec<TokenScores>>>;
 
 fn probes(
     model: &LanguageModel,
@@ -43,7 +43,7 @@ fn probes(
 }
 
 /// Two answers, the second of which begins in the cache of the first.
-fn answers(model: &LanguageModel, live: Option<Live>) -> Vec<Vec<u32>> {
+pub(crate) fn answers(model: &LanguageModel, live: Option<Live>) -> Vec<Vec<u32>> {
     let mut generator = Generator::new(model.network.clone());
     generator.watch(live.map(|it| Box::new(it) as _));
     let sampling = SamplingSettings {
@@ -70,7 +70,7 @@ fn answers(model: &LanguageModel, live: Option<Live>) -> Vec<Vec<u32>> {
     vec![write(), write()]
 }
 
-fn live(model: &LanguageModel, probes: &[Probes]) -> (Live, Heard) {
+pub(crate) fn live(model: &LanguageModel, probes: &[Probes]) -> (Live, Heard) {
     let heard = Heard::default();
     let to = heard.clone();
     let tell = Box::new(move |tokens| to.borrow_mut().extend(tokens));
@@ -117,30 +117,43 @@ fn a_token_scores_as_its_state_does_directly_and_after_what_follows() {
     assert_eq!(ways, [Way::Direct, Way::Direct, Way::Suffix, Way::Suffix]);
     answers(&model, Some(live));
 
-    let heard = heard.borrow();
     let follows = model.tokenizer.encode(SUFFIX, false).unwrap();
+    let scored = check_scores(
+        &model,
+        &[(&direct, &[]), (&suffix, &follows)],
+        &heard.borrow(),
+    );
+    assert!(scored.iter().all(|it| *it > 20), "{scored:?}");
+}
+
+/// Compares what folders of probes said of tokens with the states of these, computed from the start: those of the token, or of the last
+/// one of what follows it. Returns how many scores each folder gave.
+pub(crate) fn check_scores(
+    model: &LanguageModel,
+    folders: &[(&Probes, &[u32])],
+    heard: &[TokenScores],
+) -> Vec<usize> {
     let tokens: Vec<u32> = heard.iter().map(|it| it.token).collect();
-    let mut scored = [0, 0];
+    let mut scored = vec![0; folders.len()];
     for (at, token) in heard.iter().enumerate() {
-        let before = &tokens[..=at];
-        let after = [before, &follows].concat();
-        let cases = [(&direct, before, 0), (&suffix, &after[..], 2)];
-        for (way, (probes, tokens, first)) in cases.into_iter().enumerate() {
-            for (place, probe) in probes.chosen().into_iter().enumerate() {
-                let Some(found) = token.scores[first + place] else {
-                    assert!(way == 1 && !token.is_answer, "{at} {way}");
+        let mut scores = token.scores.iter();
+        for (folder, (probes, follows)) in folders.iter().enumerate() {
+            let read = [&tokens[..=at], *follows].concat();
+            for (probe, found) in probes.chosen().into_iter().zip(scores.by_ref()) {
+                let Some(found) = found else {
+                    assert!(!follows.is_empty() && !token.is_answer, "{at} {folder}");
                     continue;
                 };
-                let expected = score(&model, probes, probe, tokens);
+                let expected = score(model, probes, probe, &read);
                 assert!(
                     (found - expected).abs() < 1e-3 * expected.abs().max(1.0),
                     "{at}: {found} {expected}"
                 );
-                scored[way] += 1;
+                scored[folder] += 1;
             }
         }
     }
-    assert!(scored.iter().all(|it| *it > 20), "{scored:?}");
+    scored
 }
 
 #[test]

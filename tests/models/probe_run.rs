@@ -146,7 +146,7 @@ fn a_run_of_probes_reads_texts_then_learns_each_site_then_judges() {
     let states = States::open(&folder.join(STATES)).unwrap();
     probes.check(states.about()).unwrap();
     assert_eq!(probes.about.probes.len(), 2 * 5);
-    assert_eq!(Some(&probes.about.report), task.report());
+    assert_eq!(probes.about.report.as_ref(), task.report());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use models::{
         bootstrap::{Draws, interval},
         classes::mean,
         examples::Examples,
-        fitting::Solver,
+        fitting::{Solver, SolverName},
         folder::{self, Probes},
         ranking::Ranking,
         report::{Extremes, Report, Scored},
@@ -20,15 +20,15 @@ use models::{
 use serde_json::Value;
 
 /// Examples without states, and states of some sites.
-struct Made {
-    examples: Examples,
-    sites: Vec<Vec<f32>>,
+pub(crate) struct Made {
+    pub(crate) examples: Examples,
+    pub(crate) sites: Vec<Vec<f32>>,
     width: usize,
 }
 
 impl Made {
     /// Noise at every site, with texts of words that say nothing.
-    fn noise(rows: usize, sites: usize, width: usize, share: f64, seed: u64) -> Self {
+    pub(crate) fn noise(rows: usize, sites: usize, width: usize, share: f64, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let text = |row: usize, random: &mut Random| {
             let words: Vec<String> = (0..6)
@@ -56,7 +56,7 @@ impl Made {
     }
 
     /// Moves the states of rows with the label, by so many deviations, at one site.
-    fn plant(mut self, site: usize, by: f32) -> Self {
+    pub(crate) fn plant(mut self, site: usize, by: f32) -> Self {
         for (row, positive) in self.examples.positive[0].iter().enumerate() {
             if *positive {
                 self.sites[site][row * self.width] += by;
@@ -65,7 +65,7 @@ impl Made {
         self
     }
 
-    fn study(&self, settings: &Settings) -> Study {
+    pub(crate) fn study(&self, settings: &Settings) -> Study {
         let width = self.width;
         let mut read = |site: usize, rows: &[usize]| {
             let numbers = rows
@@ -86,7 +86,7 @@ impl Made {
     }
 }
 
-fn quick() -> Settings {
+pub(crate) fn quick() -> Settings {
     Settings {
         draws: 200,
         shuffles: 2,
@@ -239,7 +239,8 @@ fn probes_that_are_saved_score_as_they_were_reported() {
     let path = folder.path().join("probes");
     folder::save(&path, &found, (&made.examples, &states)).unwrap();
     let probes = Probes::open(&path).unwrap();
-    assert_eq!(probes.about.report, found.report);
+    assert_eq!(probes.about.report.as_ref(), Some(&found.report));
+    assert_eq!(probes.about.solver, Some(SolverName::Exact));
     probes.check(&states).unwrap();
     let other = About {
         prompt: models::tasks::probe::states::PromptRule {
@@ -314,7 +315,7 @@ fn probes_that_were_saved_before_there_were_curves_are_opened() {
     remove(&mut label["probe"]["test"], "points");
     remove(&mut label["words"], "points");
     fs::write(&file, serde_json::to_vec_pretty(&json).unwrap()).unwrap();
-    let opened = Probes::open(&path).unwrap().about.report;
+    let opened = Probes::open(&path).unwrap().about.report.unwrap();
     assert_eq!(opened.headline, found.report.headline);
     assert_eq!(opened.labels[0].extremes, Extremes::default());
     assert!(
@@ -362,7 +363,7 @@ fn the_report_of_45_labels_stays_small() {
 }
 
 /// States of some model.
-fn about() -> About {
+pub(crate) fn about() -> About {
     serde_json::from_value(serde_json::json!({
         "version": 1, "written_by": "a test",
         "model": {"name": "m", "revision": null, "family": "llama", "weights": []},

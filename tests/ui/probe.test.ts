@@ -178,6 +178,15 @@ describe("a folder of probes", () => {
     asked.mockRestore();
   });
 
+  test("of another program says what its probes are, and that nobody knows how often they are right", async () => {
+    render(FolderReport, { folder: "/imported-probes" });
+    expect(await screen.findByText(/Another program learned these probes/)).toBeTruthy();
+    const rows = within(screen.getByRole("table", { name: /^The probes, with/ })).getAllByRole("row").slice(1).map((row) => row.textContent);
+    expect(rows).toEqual(["analyzingblock.9probe_analyzing.pth", "questioningblock.9probe_questioning.pth", "reframingblock.9probe_reframing.pth"]);
+    expect(screen.queryByRole("region", { name: "What was found" })).toBeNull();
+    expect(screen.getByRole("button", { name: "Compare" })).toBeTruthy();
+  });
+
   test("is opened from the page of probes", async () => {
     const picked = vi.spyOn(api, "pick").mockResolvedValue("/messages-probes");
     render(Probes, {});

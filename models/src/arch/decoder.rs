@@ -215,7 +215,7 @@ impl Decoder {
         )
     }
 
-    /// Runs the decoder up to the site `end`, and shows the hidden states of each site on the way.
+    /// Runs the decoder up to the site `end`, and shows the hidden states of each site on the way, changed as the cache says.
     pub(super) fn pass(
         &self,
         tape: Option<&Tape>,
@@ -226,6 +226,11 @@ impl Decoder {
         mut reached: impl FnMut(Site, &Value),
     ) -> Result<Value> {
         let past = cache.as_ref().map_or(0, |cache| cache.tokens());
+        let steering = cache.as_ref().map_or_else(Rc::default, |it| it.steering());
+        let steered = |site: Site, x: Value| -> Result<Value> {
+            let mut changes = steering.iter().filter(|it| it.site() == site);
+            changes.try_fold(x, |x, it| Ok(Value::constant(it.change(x.tensor(), past)?)))
+        };
         let (tokens, shared) = self.prepare(input, past)?;
         let mut x = embedding(&self.embedding.on(tape), &tokens)?;
         if x.tensor().dtype() != self.compute_dtype {
@@ -234,6 +239,7 @@ impl Decoder {
         if let Some(factor) = self.config.embedding_scale {
             x = scale(&x, factor)?;
         }
+        x = steered(Site::Embed, x)?;
         reached(Site::Embed, &x);
         for (index, block) in self.blocks.iter().enumerate() {
             if end < Site::Block(index) {
@@ -249,12 +255,13 @@ impl Decoder {
                 }
                 _ => block.forward(tape, &x, &shared, cache)?,
             };
+            x = steered(Site::Block(index), x)?;
             reached(Site::Block(index), &x);
         }
         if end < Site::Final {
             return Ok(x);
         }
-        x = self.norm.forward(tape, &x)?;
+        x = steered(Site::Final, self.norm.forward(tape, &x)?)?;
         reached(Site::Final, &x);
         if let (Some(cache), 1) = (cache, input.rows) {
             cache.remember(input.tokens);

@@ -3,8 +3,11 @@
 //! Room is made once for as many tokens as are expected, and after that in steps that double, up to the model's context.
 //! So an answer whose length is known beforehand moves nothing, and a long context costs nothing until it is used.
 
+use std::rc::Rc;
+
 use candle_core::Tensor;
 
+use super::steering::Steering;
 use crate::Result;
 
 /// The room of a cache of which nothing was expected, in tokens.
@@ -16,6 +19,8 @@ pub struct KvCache {
     layers: Vec<LayerCache>,
     /// The tokens it holds, where they are of one row.
     read: Vec<u32>,
+    /// How hidden states are changed on the way.
+    steering: Rc<[Steering]>,
 }
 
 /// Keys and values of one layer, in buffers [b, capacity, k, e].
@@ -43,7 +48,19 @@ impl KvCache {
         Self {
             layers: (0..layers).map(layer).collect(),
             read: Vec::new(),
+            steering: Rc::default(),
         }
+    }
+
+    /// Has hidden states changed from now on, or without changes nothing. What it held is forgotten: it was read otherwise.
+    pub fn steer(&mut self, steering: Rc<[Steering]>) {
+        self.truncate(0);
+        self.steering = steering;
+    }
+
+    /// How hidden states are changed on the way.
+    pub(super) fn steering(&self) -> Rc<[Steering]> {
+        self.steering.clone()
     }
 
     /// The tokens that were read, where they are of one row.

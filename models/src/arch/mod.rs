@@ -15,6 +15,7 @@ pub mod lora;
 pub mod network;
 pub mod sites;
 mod size;
+pub mod steering;
 pub mod trm;
 
 use candle_core::{Tensor, quantized::QTensor};

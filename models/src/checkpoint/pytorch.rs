@@ -1,5 +1,5 @@
 //! Weights in a file of PyTorch, as `torch.save(model.state_dict(), path)` writes it: a zip with a list of tensors and a file of numbers
-//! for each, none of them compressed.
+//! for each, none of them compressed. Weights can also be a part of what the list holds, with texts beside them.
 //!
 //! Deliberately absent: everything else that such a file can hold, and files from before PyTorch 1.6, which are no zip.
 
@@ -13,9 +13,13 @@ use std::{
 };
 
 use candle_core::{DType, Device, Tensor};
-use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
+use zip::{
+    CompressionMethod, ZipArchive, ZipWriter,
+    read::{ArchiveOffset, Config},
+    write::SimpleFileOptions,
+};
 
-use self::pickle::Listed;
+use self::pickle::{Contents, Listed};
 use crate::{Error, Result, limits::TORCH_LIST};
 
 /// A file of weights, of which the list was read.
@@ -24,15 +28,25 @@ pub struct TorchFile {
     archive: ZipArchive<BufReader<File>>,
     /// The folder inside that all is in.
     folder: String,
+    contents: Contents,
     listed: BTreeMap<String, Listed>,
 }
 
 impl TorchFile {
-    /// Opens a file and reads its list of tensors.
+    /// Opens a file of weights and reads its list of tensors.
     pub fn open(path: &Path) -> Result<Self> {
+        Self::open_part(path, &[])
+    }
+
+    /// Opens a file in which weights are among other things: in the dictionary that the names of this part lead to.
+    pub fn open_part(path: &Path, part: &[&str]) -> Result<Self> {
         let file = File::open(path).map_err(Error::file("read the weights", path))?;
         let wrong = |problem: String| Error::format(path, problem);
-        let archive = ZipArchive::new(BufReader::new(file));
+        // PyTorch puts nothing before the archive. Whoever looks for where it begins is misled by a file whose name is 21 letters long.
+        let begins = Config {
+            archive_offset: ArchiveOffset::Known(0),
+        };
+        let archive = ZipArchive::with_config(begins, BufReader::new(file));
         let mut archive = archive
             .map_err(|error| wrong(format!("is no file of PyTorch 1.6 or later: {error}")))?;
         let names = archive
@@ -54,13 +68,20 @@ impl TorchFile {
             ));
         }
         let list = stored(&mut archive, &format!("{folder}data.pkl"), TORCH_LIST.most);
-        let listed = list.and_then(|list| pickle::read(&list)).map_err(wrong)?;
+        let contents = list.and_then(|list| Contents::read(&list));
+        let contents = contents.map_err(wrong)?;
         Ok(Self {
             path: path.to_owned(),
             folder: folder.clone(),
             archive,
-            listed,
+            listed: contents.tensors(part).map_err(wrong)?,
+            contents,
         })
+    }
+
+    /// A text that stands beside the weights, in the dictionaries that these names lead to.
+    pub fn text(&self, names: &[&str]) -> Option<&str> {
+        self.contents.text(names)
     }
 
     /// The names of the tensors with their shapes.

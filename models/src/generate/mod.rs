@@ -6,14 +6,14 @@
 pub mod sample;
 pub mod stop;
 
-use std::{ops::ControlFlow, time::Instant};
+use std::{ops::ControlFlow, rc::Rc, time::Instant};
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    arch::{kv_cache::KvCache, network::Network, sites::Site},
+    arch::{kv_cache::KvCache, network::Network, sites::Site, steering::Steering},
     data::tokenizer::Tokenizer,
     ops::kernels,
 };
@@ -129,6 +129,11 @@ impl Generator {
     /// Has somebody look at hidden states from now on, or nobody. What is written is the same.
     pub fn watch(&mut self, watch: Option<Box<dyn Watch>>) {
         self.watch = watch;
+    }
+
+    /// Has hidden states changed from now on, or without changes nothing. What was read is read again.
+    pub fn steer(&mut self, steering: Rc<[Steering]>) {
+        self.cache.steer(steering);
     }
 
     /// The same writer, without the kernels of these operations, which the device check found wrong.

@@ -4,6 +4,7 @@
 //! answers are written, so that a conversation can be scripted.
 
 mod scores;
+mod steer;
 
 use std::{
     io::{self, BufRead, IsTerminal},
@@ -42,6 +43,8 @@ const HELP: &str = "\
 /system WORDS         set the scene, and forget what was said
 /set                  show how answers are written
 /set temperature=0.2  change it
+/steer RUN:joy=0.1    lead the model along the direction of a probe
+/steer                not any more
 /help                 show this
 /exit                 leave (Ctrl-D does too)
 Ctrl-C stops an answer.";
@@ -61,6 +64,10 @@ pub(super) struct Arguments {
     /// Score each token with the probes of these runs or folders, and say how the scores of each answer went.
     #[arg(long, value_name = "FOLDER", value_delimiter = ',')]
     probes: Vec<PathBuf>,
+    /// Lead the model along the direction of a probe: by so many times the usual length of its states, below 0 away from the label;
+    /// or `remove`. PROBES is a run or a folder. The answer of the model as it is follows each. Can be given several times.
+    #[arg(long, value_name = "PROBES[:LABEL]=STRENGTH", value_parser = steer::asked)]
+    steer: Vec<steer::Asked>,
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
@@ -78,6 +85,7 @@ enum Line<'a> {
     Reset,
     System(&'a str),
     Set(&'a str),
+    Steer(&'a str),
     Help,
     Exit,
     Unknown(&'a str),
@@ -99,6 +107,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         let folders = folders.map(|it| host.probes(&it.to_string_lossy()));
         let folders = folders.collect::<Result<_>>()?;
         scores::watch(&mut chat, folders, arguments.force, terminal)?;
+    }
+    if !arguments.steer.is_empty() {
+        steer::begin(&mut chat, &arguments.steer, arguments.force, host, terminal)?;
     }
     talk(chat, host, terminal)
 }
@@ -127,13 +138,14 @@ pub(super) fn talk(mut chat: Conversation, host: &Host, terminal: &Terminal) -> 
     let interrupts = count_interrupts()?;
     match io::stdin().is_terminal() && !terminal.json {
         true => edit_lines(&mut chat, host, terminal, interrupts).map(|()| Ended::Done),
-        false => take_lines(&mut chat, terminal, interrupts),
+        false => take_lines(&mut chat, host, terminal, interrupts),
     }
 }
 
 /// Says each line of standard input, until it ends. Ctrl-C ends an answer, or while a line is waited for, the conversation.
 fn take_lines(
     chat: &mut Conversation,
+    host: &Host,
     terminal: &Terminal,
     interrupts: &AtomicUsize,
 ) -> Result<Ended> {
@@ -149,7 +161,7 @@ fn take_lines(
                 let line = line.map_err(|error| {
                     AppError::failed(format!("could not read what to say: {error}"))
                 })?;
-                if obey(&line, chat, terminal, interrupts)?.is_break() {
+                if obey(&line, chat, host, terminal, interrupts)?.is_break() {
                     return Ok(Ended::Done);
                 }
             }
@@ -190,7 +202,7 @@ fn edit_lines(
         };
         // A line that can't be remembered is said all the same.
         let _ = editor.add_history_entry(&line);
-        match obey(&line, chat, terminal, interrupts) {
+        match obey(&line, chat, host, terminal, interrupts) {
             Ok(ControlFlow::Continue(())) => {}
             Ok(ControlFlow::Break(())) => break,
             Err(error) => terminal.error(&error),
@@ -211,6 +223,7 @@ fn edit_lines(
 fn obey(
     line: &str,
     chat: &mut Conversation,
+    host: &Host,
     terminal: &Terminal,
     interrupts: &AtomicUsize,
 ) -> Result<ControlFlow<()>> {
@@ -229,6 +242,14 @@ fn obey(
             }
         }
         Line::Set(change) => chat.set(change)?,
+        Line::Steer("") => {
+            chat.steer(Vec::new(), false)?;
+            terminal.note("the model is as it is");
+        }
+        Line::Steer(words) => {
+            let asked = steer::asked(words).map_err(AppError::invalid)?;
+            steer::begin(chat, &[asked], false, host, terminal)?;
+        }
         Line::Help => terminal.note(HELP),
         Line::Exit => return Ok(ControlFlow::Break(())),
         Line::Unknown(command) => {
@@ -251,6 +272,7 @@ fn parse(line: &str) -> Line<'_> {
         "/reset" => Line::Reset,
         "/system" => Line::System(rest.trim()),
         "/set" => Line::Set(rest.trim()),
+        "/steer" => Line::Steer(rest.trim()),
         "/help" => Line::Help,
         "/exit" | "/quit" => Line::Exit,
         _ => Line::Unknown(command),
@@ -272,9 +294,14 @@ fn answer(
     };
     let stop = || interrupts.load(Ordering::SeqCst) > 0;
     let said = chat.say(words, &mut show, &stop)?;
-    interrupts.store(0, Ordering::SeqCst);
     if terminal.json {
+        let plain = chat.unled(&mut |_| (), &stop)?;
+        interrupts.store(0, Ordering::SeqCst);
         let mut told = json!({ "said": words, "answer": said });
+        if plain.is_some() {
+            told["led"] = json!(chat.led());
+            told["plain"] = json!(plain);
+        }
         if !chat.probes().is_empty() {
             told["probes"] = scores::json(chat.probes(), &tokens);
         }
@@ -282,6 +309,17 @@ fn answer(
     }
     terminal.line("");
     scores::show(chat, &tokens, terminal);
+    if interrupts.load(Ordering::SeqCst) == 0 && !chat.led().directions.is_empty() {
+        steer::heading(terminal);
+        let mut show = |heard: Heard| {
+            if let Heard::Piece(piece) = heard {
+                terminal.part(printable(piece));
+            }
+        };
+        chat.unled(&mut show, &stop)?;
+        terminal.line("");
+    }
+    interrupts.store(0, Ordering::SeqCst);
     if said.forgotten_turns > 0 {
         terminal.warn(format_args!(
             "the conversation is longer than the model can read; its oldest {} turns are forgotten",

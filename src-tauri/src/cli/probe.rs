@@ -1,6 +1,7 @@
 //! `anneal probe`: hidden states of a model over labelled text, the files they lie in, and what is learned from them.
 
 mod apply;
+mod exchange;
 mod train;
 
 use std::{
@@ -16,10 +17,8 @@ use models::{
     figures::{bytes, count, counted, duration},
     tasks::probe::{
         capture::{CapturePlan, CaptureProgress, CaptureRequest},
-        capture_prompt::{PATTERNS, PromptRequest},
-        hdf5_folder::{self, ImportRequest},
+        capture_prompt::PromptRequest,
         labelled::LabelledRequest,
-        npz,
         states::{Position, States},
     },
 };
@@ -56,10 +55,8 @@ enum Command {
     Train(Box<train::Arguments>),
     Show(train::ShowArguments),
     Apply(Box<apply::Arguments>),
-    /// Write captured states for other programs: HDF5, one file a layer, or one file of NumPy.
-    Export(ExportArguments),
-    /// Make a folder of states of a folder of HDF5 files, `layer_{i}_activations.h5`.
-    Import(ImportArguments),
+    Export(Box<exchange::ExportArguments>),
+    Import(Box<exchange::ImportArguments>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -123,40 +120,6 @@ struct CaptureArguments {
     force: bool,
 }
 
-#[derive(Debug, clap::Args)]
-struct ExportArguments {
-    /// The folder of the states.
-    states: PathBuf,
-    #[command(flatten)]
-    target: Target,
-}
-
-#[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
-struct Target {
-    /// A folder for HDF5 files, one for each layer, with the groups train, val and test.
-    #[arg(long, value_name = "FOLDER")]
-    h5: Option<PathBuf>,
-    /// A file of NumPy with all sites.
-    #[arg(long, value_name = "FILE")]
-    npz: Option<PathBuf>,
-}
-
-#[derive(Debug, clap::Args)]
-struct ImportArguments {
-    /// The folder with the HDF5 files.
-    folder: PathBuf,
-    /// The folder for the states.
-    #[arg(long, value_name = "FOLDER")]
-    out: PathBuf,
-    /// What followed the texts, or words with {text} in them, where the files don’t say it.
-    #[arg(long, value_name = "WORDS")]
-    suffix: Option<String>,
-    /// The names of the labels in the order of their numbers, apart by commas.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    label_names: Vec<String>,
-}
-
 /// Sites that were asked for. None are all.
 #[derive(Debug, Clone)]
 struct Sites(Vec<Site>);
@@ -186,8 +149,8 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         Command::Train(asked) => train::run(*asked, host, terminal),
         Command::Show(asked) => train::run_show(&asked, host, terminal),
         Command::Apply(asked) => apply::run(*asked, host, terminal),
-        Command::Export(asked) => export(&asked, terminal),
-        Command::Import(asked) => import(asked, terminal),
+        Command::Export(asked) => exchange::export(&asked, host, terminal),
+        Command::Import(asked) => exchange::import(*asked, host, terminal),
     }
 }
 
@@ -443,60 +406,6 @@ fn pieces(plan: &CapturePlan) -> String {
         "  {before}{}",
         pieces.map(piece).collect::<Vec<_>>().join("·")
     )
-}
-
-fn export(asked: &ExportArguments, terminal: &Terminal) -> Result<Ended> {
-    let states = States::open(&asked.states)?;
-    let written = match (&asked.target.h5, &asked.target.npz) {
-        (Some(folder), _) => hdf5_folder::export(&states, folder)?,
-        (None, Some(file)) => {
-            npz::export(&states, file)?;
-            vec![file.clone()]
-        }
-        (None, None) => Vec::new(),
-    };
-    match terminal.json {
-        true => terminal.json(&json!({"files": written}))?,
-        false => {
-            let sizes = written.iter().filter_map(|file| file.metadata().ok());
-            let size: u64 = sizes.map(|file| file.len()).sum();
-            let files = counted(written.len() as u64, "file");
-            terminal.line(format_args!("{files} with {}", bytes(size)));
-        }
-    }
-    Ok(Ended::Done)
-}
-
-fn import(asked: ImportArguments, terminal: &Terminal) -> Result<Ended> {
-    let named = |suffix: &String| {
-        let named = PATTERNS.iter().find(|(name, _)| name == suffix);
-        match (named, suffix.contains("{text}")) {
-            (Some((_, pattern)), _) => (*pattern).to_owned(),
-            (None, true) => suffix.clone(),
-            (None, false) => format!("{{text}}{suffix}"),
-        }
-    };
-    let request = ImportRequest {
-        pattern: asked.suffix.as_ref().map(named),
-        label_names: asked.label_names,
-        written_by: concat!("anneal ", env!("CARGO_PKG_VERSION")).to_owned(),
-        folder: asked.folder,
-    };
-    let states = hdf5_folder::import(&request, &asked.out)?;
-    let about = states.about();
-    if terminal.json {
-        terminal
-            .json(&json!({"rows": about.rows, "sites": about.sites, "left_out": about.left_out}))?;
-        return Ok(Ended::Done);
-    }
-    terminal.line(hdf5_folder::sentence(&states, &request.folder));
-    for left_out in &about.left_out {
-        terminal.warn(left_out);
-    }
-    if about.prompt.pattern.is_empty() {
-        terminal.warn("the files don’t say how texts were shown to the model; name it with --suffix, since a probe is part of it");
-    }
-    Ok(Ended::Done)
 }
 
 #[cfg(test)]

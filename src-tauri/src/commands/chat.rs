@@ -57,7 +57,7 @@ pub(super) fn close_chat(app: State<'_, App>, place: u32) -> Result<()> {
     Ok(())
 }
 
-/// Answers a conversation, or continues a text. `pieces` gets the answer as it is written, `scored` the tokens as probes score them,
+/// Answers a conversation, or continues a text; with `plain` as the model is also while it is led. `pieces` gets the answer as it is written, `scored` the tokens as probes score them,
 /// where some do.
 #[tauri::command(async)]
 #[specta::specta]
@@ -66,6 +66,7 @@ pub(super) fn answer(
     place: u32,
     messages: Vec<Message>,
     sampling: ChatSettings,
+    plain: bool,
     pieces: Channel<String>,
     scored: Channel<Vec<ScoredToken>>,
 ) -> Result<AnswerView> {
@@ -87,7 +88,7 @@ pub(super) fn answer(
         };
     };
     let stop = || place.stop.load(Ordering::SeqCst);
-    let said = model.answer(prompt, &sampling, &mut show, &stop)?;
+    let said = model.answer(prompt, &sampling, plain, &mut show, &stop)?;
     Ok(said.into())
 }
 

@@ -11,19 +11,19 @@ use tauri::State;
 use super::App;
 use crate::{
     host::{
-        chat::view::{LiveProbeView, ProbesView, WatchView},
-        probe::view::{LabelledView, ProbeFoldersView, ProbeReportView, TextPairView},
+        chat::view::{LeadView, LiveProbeView, ProbesView, SteerView, WatchView},
+        probe::view::{LabelledView, ProbeFolderView, ProbeFoldersView, TextPairView},
     },
     lock::locked,
     store::runs::Run,
     wire::error::{AppError, Result},
 };
 
-/// What a study found, whose probes are in a folder. Of its texts those that it speaks of, where the folder of the states is known.
+/// What is known of the probes in a folder. Of the texts of a study those that it speaks of, where the folder of the states is known.
 #[tauri::command(async)]
 #[specta::specta]
-pub(super) fn probe_report(folder: String, states: Option<String>) -> Result<ProbeReportView> {
-    ProbeReportView::open(Path::new(&folder), states.as_deref().map(Path::new))
+pub(super) fn probe_report(folder: String, states: Option<String>) -> Result<ProbeFolderView> {
+    ProbeFolderView::open(Path::new(&folder), states.as_deref().map(Path::new))
 }
 
 /// Where the probes of a run are, and the states that they were learned from.
@@ -110,4 +110,23 @@ pub(super) fn watch_probes(
             .collect(),
         warnings,
     })
+}
+
+/// Leads the model at a place along directions of probes from now on, or without any not any more. Those of another model only with
+/// `force`.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn steer_model(
+    app: State<'_, App>,
+    place: u32,
+    by: Vec<SteerView>,
+    force: bool,
+) -> Result<LeadView> {
+    let place = app.place(place)?;
+    let mut open = locked(&place.model);
+    let model = open
+        .as_mut()
+        .ok_or_else(|| AppError::failed("no model is open"))?;
+    let by = by.into_iter().map(SteerView::asked).collect();
+    Ok(model.steer(by, force)?.into())
 }

@@ -210,6 +210,7 @@ fn a_trained_model_is_talked_to_and_the_conversation_is_kept() {
         0,
         messages,
         sampling,
+        false,
         channel,
         Channel::new(|_| Ok(())),
     )

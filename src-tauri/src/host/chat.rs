@@ -25,7 +25,7 @@ use crate::{
         yaml::{expected_in_words, parse_scalar},
     },
     wire::{
-        chat::{ChatSettings, Prompt, Said, ScoredToken},
+        chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
         engine::{Ask, Reply},
         error::{AppError, Code, Result},
     },
@@ -73,6 +73,10 @@ pub(crate) struct Conversation {
     probes: Vec<LiveProbe>,
     /// What their folders are called.
     probe_folders: Vec<String>,
+    /// How the model is led.
+    led: Led,
+    /// What was answered last.
+    last: Option<Prompt>,
 }
 
 impl Host {
@@ -225,17 +229,38 @@ impl OpenModel {
         watching.ok_or_else(|| AppError::failed("the engine said nothing of the probes"))
     }
 
-    /// Answers or continues. `show` hears what is written; `stop` ends the answer where it is.
+    /// Leads it along directions of probes from now on, or without any not any more. Those of another model only with `force`.
+    pub(crate) fn steer(&mut self, by: Vec<SteerBy>, force: bool) -> Result<Led> {
+        let by = by.into_iter().map(|it| {
+            let probes = absolute(it.probes)?;
+            Ok(SteerBy { probes, ..it })
+        });
+        let ask = Ask::Steer {
+            by: by.collect::<Result<_>>()?,
+            force,
+        };
+        let mut hear = |reply| match reply {
+            Reply::Leading { led } => Some(led),
+            _ => None,
+        };
+        let led = self.engine.ask_for(&ask, &mut hear, &|| false)?;
+        led.ok_or_else(|| AppError::failed("the engine said nothing of the directions"))
+    }
+
+    /// Answers or continues, with `plain` as the model is also while it is led. `show` hears what is written; `stop` ends the answer
+    /// where it is.
     pub(crate) fn answer(
         &mut self,
         prompt: Prompt,
         settings: &ChatSettings,
+        plain: bool,
         show: &mut dyn FnMut(Heard),
         stop: &dyn Fn() -> bool,
     ) -> Result<Said> {
         let ask = Ask::Answer {
             prompt,
             settings: settings.clone(),
+            plain,
         };
         let _in_use = InUse::begin(&self.in_use, Work::Answer);
         // What was written since the last token that was scored: the text of the next one.
@@ -295,6 +320,8 @@ impl Conversation {
             text: String::new(),
             probes: Vec::new(),
             probe_folders: Vec::new(),
+            led: Led::default(),
+            last: None,
         }
     }
 
@@ -319,6 +346,36 @@ impl Conversation {
     /// The probes that score each token, in the order of their scores.
     pub(crate) fn probes(&self) -> &[LiveProbe] {
         &self.probes
+    }
+
+    /// Leads the model along directions of probes from now on.
+    pub(crate) fn steer(&mut self, by: Vec<SteerBy>, force: bool) -> Result<()> {
+        self.led = self.model.steer(by, force)?;
+        Ok(())
+    }
+
+    /// How the model is led.
+    pub(crate) fn led(&self) -> &Led {
+        &self.led
+    }
+
+    /// What the model would have answered last if it were not led. It is no part of the conversation.
+    pub(crate) fn unled(
+        &mut self,
+        show: &mut dyn FnMut(Heard),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Said>> {
+        let Some(prompt) = self
+            .last
+            .clone()
+            .filter(|_| !self.led.directions.is_empty())
+        else {
+            return Ok(None);
+        };
+        let said = self
+            .model
+            .answer(prompt, &self.settings, true, show, stop)?;
+        Ok(Some(said))
     }
 
     /// How answers are written.
@@ -361,14 +418,20 @@ impl Conversation {
                 self.text = text.to_owned();
             }
             let prompt = Prompt::Text(self.text.clone());
-            let said = self.model.answer(prompt, &self.settings, show, stop)?;
+            self.last = Some(prompt.clone());
+            let said = self
+                .model
+                .answer(prompt, &self.settings, false, show, stop)?;
             self.text.push_str(&said.answer.text);
             return Ok(said);
         }
         let mut messages = self.messages.clone();
         messages.push(Message::new(Role::User, text));
         let prompt = Prompt::Messages(messages.clone());
-        let said = self.model.answer(prompt, &self.settings, show, stop)?;
+        self.last = Some(prompt.clone());
+        let said = self
+            .model
+            .answer(prompt, &self.settings, false, show, stop)?;
         messages.push(Message::new(Role::Assistant, &said.answer.text));
         // What did not fit will not fit later either.
         let first = messages.iter().position(|it| it.role != Role::System);

@@ -32,6 +32,7 @@ use crate::{
         runs::{self, Run},
     },
     wire::{
+        chat::SteerBy,
         engine::{Ask, Reply},
         error::{AppError, Result},
     },
@@ -194,6 +195,24 @@ impl Host {
             _ => {}
         };
         engine.ask(&ask, &mut hear, &|| Control::stop_if(stop()))
+    }
+
+    /// How long states usually are where a probe reads them. Without a model, the one that it belongs to.
+    pub(crate) fn usual_length(
+        &self,
+        by: SteerBy,
+        model: Option<String>,
+        device: Option<RequestedDevice>,
+    ) -> Result<f64> {
+        let model = match model {
+            Some(name) => name,
+            None => self.model_of_probes(&by.probes)?.display().to_string(),
+        };
+        let led = self
+            .open_model(&model, device, false)?
+            .steer(vec![by], false)?;
+        let first = led.directions.first().map(|it| it.usual_length);
+        first.ok_or_else(|| AppError::failed("the engine said nothing of the direction"))
     }
 
     /// What probes say of two texts, label by label.

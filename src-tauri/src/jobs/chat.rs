@@ -3,11 +3,12 @@
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use super::probe;
 use crate::wire::{
-    chat::{ChatSettings, Prompt, Said, ScoredToken},
+    chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
     error::{AppError, Result},
 };
 use models::{
@@ -18,11 +19,14 @@ use models::{
         dtype::{self, DeviceClass, choose_dtype},
     },
     generate::Generator,
+    ops::kernels,
     tasks::{
         language::model::LanguageModel,
         probe::{
+            folder::Probes,
             live::{Live, LiveProbe, TokenScores},
             states_identity::identities,
+            steer::{self, Measured},
         },
     },
 };
@@ -31,6 +35,12 @@ use models::{
 pub(crate) struct Chat {
     model: LanguageModel,
     generator: Generator,
+    /// Who writes as the model is, while the other one is led.
+    plain: Option<Generator>,
+    /// What was measured of the model as it is, to say what leading it costs.
+    measured: Measured,
+    /// What the device check found wrong.
+    avoid_kernels: Vec<String>,
     /// What a person should know about where it computes.
     warnings: Vec<String>,
     folder: PathBuf,
@@ -45,6 +55,9 @@ impl Chat {
         let model = open_model(folder, device, checked)?;
         Ok(Self {
             generator: Generator::new(model.network.clone()).avoiding(checked.composed.clone()),
+            plain: None,
+            measured: Measured::default(),
+            avoid_kernels: checked.composed.clone(),
             model,
             warnings: device.warnings.clone(),
             folder: folder.to_owned(),
@@ -80,12 +93,7 @@ impl Chat {
         if folders.is_empty() {
             return Ok(Default::default());
         }
-        let identity = match self.identity.take() {
-            Some(known) => known,
-            None => identities(&self.folder)?,
-        };
-        let identity = self.identity.insert(identity);
-        let (probes, warnings) = probe::open(folders, identity, self.dtypes, force)?;
+        let (probes, warnings) = self.open_probes(folders, force)?;
         let tokenizer = self.model.tokenizer.clone();
         let scored = move |it: TokenScores| {
             let text = match it.is_answer {
@@ -105,11 +113,54 @@ impl Chat {
         Ok((watched, warnings))
     }
 
-    /// Answers or continues. `show` gets each piece as soon as it is certain, and can break to stop at once.
+    /// Opens folders of probes of this model; those of another one only with `force`.
+    fn open_probes(
+        &mut self,
+        folders: &[PathBuf],
+        force: bool,
+    ) -> Result<(Vec<Probes>, Vec<String>)> {
+        let identity = match self.identity.take() {
+            Some(known) => known,
+            None => identities(&self.folder)?,
+        };
+        let identity = self.identity.insert(identity);
+        probe::open(folders, identity, self.dtypes, force)
+    }
+
+    /// Leads the model along directions of probes from now on, or without any not any more.
+    pub(crate) fn steer(&mut self, by: &[SteerBy], force: bool) -> Result<Led> {
+        self.generator.steer(Rc::default());
+        self.plain = None;
+        if by.is_empty() {
+            return Ok(Led::default());
+        }
+        let folders: Vec<PathBuf> = by.iter().map(|it| it.probes.clone()).collect();
+        let (probes, warnings) = self.open_probes(&folders, force)?;
+        let directions = by.iter().zip(&probes).map(|(by, probes)| {
+            let place = probes.place_of(by.label.as_deref())?;
+            Ok((probes.direction(place)?, by.how))
+        });
+        let directions = directions.collect::<Result<Vec<_>>>()?;
+        let _avoided = kernels::avoid(&self.avoid_kernels)?;
+        let measured = &mut self.measured;
+        let (changes, directions) = steer::steering(&self.model, &directions, measured)?;
+        let cost = steer::cost(&self.model, &changes, measured)?;
+        self.generator.steer(changes.into());
+        let plain = Generator::new(self.model.network.clone());
+        self.plain = Some(plain.avoiding(self.avoid_kernels.clone()));
+        Ok(Led {
+            directions,
+            cost: Some(cost),
+            warnings,
+        })
+    }
+
+    /// Answers or continues, with `plain` as the model is also while it is led. `show` gets each piece as soon as it is certain, and can break to stop at once.
     pub(crate) fn answer(
         &mut self,
         prompt: Prompt,
         settings: &ChatSettings,
+        plain: bool,
         show: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Said> {
         settings.check()?;
@@ -124,9 +175,11 @@ impl Chat {
         let limits = self.model.limits(settings.max_tokens);
         let sampling = settings.sampling(turn);
         let tokenizer = &self.model.tokenizer;
-        let answer = self
-            .generator
-            .write(tokenizer, &tokens, &sampling, &limits, show)?;
+        let generator = match &mut self.plain {
+            Some(alone) if plain => alone,
+            _ => &mut self.generator,
+        };
+        let answer = generator.write(tokenizer, &tokens, &sampling, &limits, show)?;
         Ok(Said {
             answer,
             forgotten_turns,

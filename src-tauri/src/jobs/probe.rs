@@ -13,7 +13,7 @@ use models::{
             apply::{Apply, ApplyRequest},
             capture::Capture,
             folder::Probes,
-            states::ModelIdentity,
+            states::{ModelIdentity, UNKNOWN},
         },
     },
 };
@@ -97,7 +97,12 @@ pub(super) fn open(
             }
         }
         let (learned, here) = (&probes.about.states.compute_dtype, dtypes.compute.as_str());
-        if learned != here {
+        if learned == UNKNOWN {
+            warnings.push(format!(
+                "`{name}` does not say what the states that it was learned from were computed in, and here it is {here}; scores may differ in \
+                 the last digits"
+            ));
+        } else if learned != here {
             warnings.push(format!(
                 "`{name}` was learned from states that were computed in {learned}, and here it is {here}; scores differ in the last digits"
             ));

@@ -186,7 +186,9 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             }
             Ok(())
         }
-        Ask::OpenChat { .. } | Ask::Watch { .. } | Ask::Answer { .. } => talk(ask, open, wishes),
+        Ask::OpenChat { .. } | Ask::Watch { .. } | Ask::Steer { .. } | Ask::Answer { .. } => {
+            talk(ask, open, wishes)
+        }
         Ask::OpenSolver { .. }
         | Ask::ReadPuzzle { .. }
         | Ask::Solve { .. }
@@ -240,7 +242,15 @@ fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             let (probes, warnings) = talking(open)?.watch(&probes, force, tell)?;
             send(&Reply::Watching { probes, warnings });
         }
-        Ask::Answer { prompt, settings } => {
+        Ask::Steer { by, force } => {
+            let led = talking(open)?.steer(&by, force)?;
+            send(&Reply::Leading { led });
+        }
+        Ask::Answer {
+            prompt,
+            settings,
+            plain,
+        } => {
             let chat = talking(open)?;
             let mut show = |piece: &str| {
                 if !piece.is_empty() {
@@ -250,7 +260,7 @@ fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
                 }
                 wishes.flow()
             };
-            let said = chat.answer(prompt, &settings, &mut show)?;
+            let said = chat.answer(prompt, &settings, plain, &mut show)?;
             send(&Reply::Answered { said });
         }
         _ => {}

@@ -1,8 +1,11 @@
 //! What is asked of a model that is talked to, and what it answers.
 
+use std::path::PathBuf;
+
 use models::{
     data::row::Message,
     generate::{Answer, sample::SamplingSettings},
+    tasks::probe::steer::{Cost, How, Steered},
 };
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +63,28 @@ pub(crate) struct ScoredToken {
     pub(crate) is_answer: bool,
     /// The scores in the order of the probes; none where one says nothing of it.
     pub(crate) scores: Vec<Option<f32>>,
+}
+
+/// A probe along whose direction a model is to be led.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SteerBy {
+    /// Its folder.
+    pub(crate) probes: PathBuf,
+    /// Its label. Not needed where the folder has one only.
+    pub(crate) label: Option<String>,
+    /// What is done along the direction.
+    pub(crate) how: How,
+}
+
+/// How a model is led from now on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Led {
+    /// The directions, in their order.
+    pub(crate) directions: Vec<Steered>,
+    /// What it costs, unless there are none.
+    pub(crate) cost: Option<Cost>,
+    /// What a person should know of the probes.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Default for ChatSettings {

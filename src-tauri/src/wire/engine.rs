@@ -30,7 +30,7 @@ use models::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    chat::{ChatSettings, Prompt, Said, ScoredToken},
+    chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
     error::AppError,
 };
 
@@ -58,6 +58,9 @@ pub(crate) enum Ask {
     Answer {
         prompt: Prompt,
         settings: ChatSettings,
+        /// As the model is, also while it is led.
+        #[serde(default)]
+        plain: bool,
     },
     /// Open the puzzle model in a folder to solve puzzles.
     OpenSolver {
@@ -107,6 +110,12 @@ pub(crate) enum Ask {
     Watch {
         probes: Vec<PathBuf>,
         /// Also when they were learned from another model.
+        force: bool,
+    },
+    /// Lead the open model along directions of probes while it writes. Without any, not any more.
+    Steer {
+        by: Vec<SteerBy>,
+        /// Also along those of another model.
         force: bool,
     },
     /// Try what a group of the device check tries, from this case on.
@@ -226,6 +235,8 @@ pub(crate) enum Reply {
         probes: Vec<LiveProbe>,
         warnings: Vec<String>,
     },
+    /// How the model is led from now on.
+    Leading { led: Led },
     /// Tokens were read. Those of an answer come one by one, each after its piece.
     Scored { scored: Vec<ScoredToken> },
     /// So many questions are answered.

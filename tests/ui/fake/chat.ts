@@ -1,6 +1,6 @@
 // Conversations, and models that answer them in Markdown.
 
-import type { Conversation, LiveProbeView, ProbesView } from "../../../ui/src/api";
+import type { Conversation, LiveProbeView, ProbesView, SteerView } from "../../../ui/src/api";
 import kept from "./answers/conversations.json";
 import { HOME, now, recorded, refuse, type Some, Things, wait } from "./scene";
 
@@ -19,6 +19,8 @@ const PROBES: ProbesView = {
   labels: ["noticing", "reframing", "planning", "evaluation", "self-questioning", "comparing"],
 };
 let watched: LiveProbeView[] = [];
+/** What leads the model. */
+let led: SteerView | undefined;
 
 /** A score that rises and falls along a text, otherwise for each probe. */
 const scoreAt = (at: number, probe: number) => 2.4 * Math.sin(at / (5 + probe) + probe) - 0.6 * probe + 0.3 * Math.sin(at * 2.3);
@@ -30,6 +32,7 @@ export const chatAnswers = {
   openChat: async (place, name) => {
     await wait(150);
     isOpen[place] = true;
+    led = undefined;
     const answers = !CONTINUES.test(name);
     return {
       answers,
@@ -56,18 +59,33 @@ export const chatAnswers = {
     return { probes: watched, warnings: isOther ? ["These probes were learned from another model: don’t believe their scores"] : [] };
   },
 
-  answer: async (place, messages, sampling, pieces, scored) => {
+  /** The more, the less the model is itself. */
+  steerModel: async (_place, by, force) => {
+    await wait(40);
+    const [first] = by;
+    if (first && first.folder !== PROBES.folder && !force) refuse("the probes were learned from other states, and what they say of these means nothing; what differs: the model (gemma-3-4b-it and SmolLM2)", "open the model that they were learned from", null, "needs_force");
+    led = first;
+    const strength = first?.strength ?? 0.2;
+    return {
+      directions: by.map(({ label }) => ({ label, site: "block.14", madeOf: "the difference of the means of texts with the label and without it", usualLength: 38.2 })),
+      perplexity: first ? [24.1, 24.1 * Math.exp(6 * strength * strength)] : null,
+      warnings: [],
+    };
+  },
+
+  answer: async (place, messages, sampling, isPlain, pieces, scored) => {
     if (!isOpen[place]) refuse("no model is open", "choose one first");
     if (messages.at(-1)?.content.includes("fail")) refuse("out of memory: the answer needs 2.1 GB and 0.9 GB are free", "close the model beside it, or begin a new conversation");
     isStopped[place] = false;
-    const whole = (place === 0 ? MARKDOWN : PLAIN).match(/\s*\S+/g) ?? [];
+    const isLed = led !== undefined && led.strength !== 0 && !isPlain;
+    const whole = (place === 0 ? MARKDOWN : PLAIN).replace(/^/, isLed ? `Let me think about that as ${led?.label} would. ` : "").match(/\s*\S+/g) ?? [];
     const written: string[] = [];
     for (const word of whole.slice(0, sampling.max_tokens)) {
       await wait(12);
       if (isStopped[place]) break;
       written.push(word);
       pieces.onmessage(word);
-      if (place === 0 && watched.length > 0) scored.onmessage([{ text: word, isAnswer: true, scores: watched.map((_, probe) => scoreAt(written.length, probe)) }]);
+      if (place === 0 && !isPlain && watched.length > 0) scored.onmessage([{ text: word, isAnswer: true, scores: watched.map((_, probe) => scoreAt(written.length, probe)) }]);
     }
     const cut = isStopped[place] ? "stopped" : written.length < whole.length ? "max tokens reached" : null;
     return { text: written.join(""), tokens: written.length, tokensPerSecond: 61.2, firstSeconds: 0.14, contextUsed: 90 + written.length, forgottenTurns: messages.length > 9 ? 1 : 0, cut };

@@ -1,15 +1,17 @@
 // Probes: reports of real studies of made-up messages, and one of so many labels that nobody would record it.
 
-import type { LabelReport, ProbeReportView } from "../../../ui/src/api";
+import type { LabelReport, ProbeFolderView } from "../../../ui/src/api";
 import recordedReports from "./answers/probe-reports.json";
 import { recorded, refuse, type Some, wait } from "./scene";
 
-const reports = () => recorded<Record<"messages" | "two" | "bare", ProbeReportView>>(recordedReports);
+type Study = Extract<ProbeFolderView, { kind: "study" }>;
+
+const reports = () => recorded<Record<"messages" | "two" | "bare", Study>>(recordedReports);
 
 const LABELS = 45;
 
 /** The report of twelve labels, each of them several times under other names. One has too few rows. */
-function many(): ProbeReportView {
+function many(): Study {
   const view = reports().messages;
   const { labels, classes } = view.report;
   const all = Array.from({ length: LABELS }, (_, at): LabelReport => {
@@ -26,9 +28,22 @@ function many(): ProbeReportView {
   return { ...view, report: { ...view.report, warnings: [warning, ...view.report.warnings], labels: all, classes: classes && { ...classes, probe: { ...classes.probe, confusion } } } };
 }
 
+/** Probes that came from files of another program. */
+const imported: ProbeFolderView = {
+  kind: "imported",
+  model: "google/gemma-3-4b-it",
+  adapter: null,
+  prompt: "{text}\n\nThe cognitive action being demonstrated here is",
+  isChat: false,
+  position: "last",
+  hidden: [],
+  probes: ["analyzing", "questioning", "reframing"].map((label) => ({ label, site: "block.9", file: `probe_${label}.pth` })),
+};
+
 export const probeAnswers = {
   probeReport: async (folder) => {
     await wait(40);
+    if (/imported/.test(folder)) return imported;
     if (/many/.test(folder)) return many();
     const name = (["messages", "two", "bare"] as const).find((each) => folder.includes(each));
     return name ? reports()[name] : refuse(`could not read what the probes are: No such file or directory (os error 2): \`${folder}/probes.json\``);

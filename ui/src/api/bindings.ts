@@ -171,10 +171,10 @@ export const commands = {
 	/**  Closes the model at a place, which gives its memory back. */
 	closeChat: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("close_chat", { place })),
 	/**
-	 *  Answers a conversation, or continues a text. `pieces` gets the answer as it is written, `scored` the tokens as probes score them,
+	 *  Answers a conversation, or continues a text; with `plain` as the model is also while it is led. `pieces` gets the answer as it is written, `scored` the tokens as probes score them,
 	 *  where some do.
 	 */
-	answer: (place: number, messages: Message[], sampling: ChatSettings, pieces: Channel<string>, scored: Channel<ScoredToken[]>) => typedError<AnswerView, AppError>(__TAURI_INVOKE("answer", { place, messages, sampling, pieces, scored })),
+	answer: (place: number, messages: Message[], sampling: ChatSettings, plain: boolean, pieces: Channel<string>, scored: Channel<ScoredToken[]>) => typedError<AnswerView, AppError>(__TAURI_INVOKE("answer", { place, messages, sampling, plain, pieces, scored })),
 	/**  Ends the answer that is being written at a place. */
 	stopAnswer: (place: number) => typedError<null, AppError>(__TAURI_INVOKE("stop_answer", { place })),
 	/**  The conversations that have these words in them, the newest first. Without words, all. */
@@ -217,8 +217,8 @@ export const commands = {
 	 *  were thought about. Nothing when it was stopped.
 	 */
 	countSolved: (steps: number[], progress: Channel<number>) => typedError<MarksView | null, AppError>(__TAURI_INVOKE("count_solved", { steps, progress })),
-	/**  What a study found, whose probes are in a folder. Of its texts those that it speaks of, where the folder of the states is known. */
-	probeReport: (folder: string, states: string | null) => typedError<ProbeReportView, AppError>(__TAURI_INVOKE("probe_report", { folder, states })),
+	/**  What is known of the probes in a folder. Of the texts of a study those that it speaks of, where the folder of the states is known. */
+	probeReport: (folder: string, states: string | null) => typedError<ProbeFolderView, AppError>(__TAURI_INVOKE("probe_report", { folder, states })),
 	/**  Where the probes of a run are, and the states that they were learned from. */
 	probeFolders: (run: string) => typedError<ProbeFoldersView, AppError>(__TAURI_INVOKE("probe_folders", { run })),
 	/**  How labelled data is read, and which labels it has. Columns that are not named are found. */
@@ -234,6 +234,11 @@ export const commands = {
 	 *  only with `force`.
 	 */
 	watchProbes: (place: number, folders: string[], force: boolean) => typedError<WatchView, AppError>(__TAURI_INVOKE("watch_probes", { place, folders, force })),
+	/**
+	 *  Leads the model at a place along directions of probes from now on, or without any not any more. Those of another model only with
+	 *  `force`.
+	 */
+	steerModel: (place: number, by: SteerView[], force: boolean) => typedError<LeadView, AppError>(__TAURI_INVOKE("steer_model", { place, by, force })),
 };
 
 /* Constants */
@@ -812,6 +817,16 @@ export type Difference = {
 	p: number | null,
 };
 
+/**  A direction along which a model is led. */
+export type DirectionView = {
+	label: string,
+	site: string,
+	/**  What it is, in words. */
+	madeOf: string,
+	/**  How long states there usually are. */
+	usualLength: number,
+};
+
 /**  A file that is being fetched. */
 export type DownloadFileView = {
 	path: string,
@@ -1137,6 +1152,31 @@ export type HubView = {
 	freeBytes: number | null,
 };
 
+/**  A probe that another program learned. */
+export type ImportedProbeView = {
+	label: string,
+	site: string,
+	/**  The name of its file. */
+	file: string,
+};
+
+/**  Probes that another program learned. */
+export type ImportedProbesView = {
+	/**  The model whose states they read. */
+	model: string,
+	/**  The adapter that changed it. */
+	adapter: string | null,
+	/**  What was shown to it, with `{text}` where the text stands. */
+	prompt: string,
+	/**  Whether that was a turn of a chat. */
+	isChat: boolean,
+	/**  Which states they read of a text. */
+	position: StatesPosition,
+	/**  How wide their hidden layers are; none of linear ones. */
+	hidden: number[],
+	probes: ImportedProbeView[],
+};
+
 /**  What is in data, before it is counted. */
 export type InspectionView = {
 	files: DataFileView[],
@@ -1209,6 +1249,18 @@ export type LabelledView = {
 	problems: number,
 	/**  The labels, those with the most texts first. */
 	labels: LabelCountView[],
+};
+
+/**  How a model is led from now on. */
+export type LeadView = {
+	directions: DirectionView[],
+	/**
+	 *  How well it predicts a text that has nothing to do with anything, as it is and while it is led, where it computes numbers then;
+	 *  nothing while it is not led.
+	 */
+	perplexity: [number, number | null] | null,
+	/**  What a person should know of the probes. */
+	warnings: string[],
 };
 
 /**  What happens to the run that is running when the window closes. */
@@ -1435,6 +1487,17 @@ export type ProbeFigures = {
 	/**  What thresholds do, from the highest to the lowest. */
 	points?: ([number | null, number, number])[],
 };
+
+/**  What is known of a folder of probes. */
+export type ProbeFolderView = 
+/**  What a study found. */
+{
+	kind: "study",
+} & ProbeReportView | 
+/**  Another program learned them, so nothing is known of how often they are right. */
+{
+	kind: "imported",
+} & ImportedProbesView;
 
 /**  Where the probes of a run are. */
 export type ProbeFoldersView = {
@@ -1935,6 +1998,19 @@ export type StatusView = {
 	awake: string | null,
 	/**  How far the check of a device is, while one is running. */
 	checking: CheckProgressView | null,
+};
+
+/**  A probe along whose direction a model is to be led. */
+export type SteerView = {
+	/**  Its folder. */
+	folder: string,
+	/**  Its label. */
+	label: string,
+	/**
+	 *  By how many times the usual length of states they are moved, below 0 away from the label. Without it, what they have along the
+	 *  direction is taken away.
+	 */
+	strength: number | null,
 };
 
 /**  Something a run needs besides right numbers. */

@@ -100,8 +100,8 @@ export const api = {
   buildSudoku: (size: number, train: number, heldOut: number, seed: number, hear: (made: number) => void) => plain.buildSudoku(size, train, heldOut, seed, channel(hear)),
   solve: (puzzle: string, part: number, steps: number, votes: number, hear: (thinking: ThinkingView) => void) => plain.solve(puzzle, part, steps, votes, channel(hear)),
   countSolved: (steps: number[], hear: (count: number) => void) => plain.countSolved(steps, channel(hear)),
-  answer: (place: number, messages: Message[], sampling: ChatSettings, hear: (piece: string) => void, scored: (tokens: ScoredToken[]) => void) =>
-    plain.answer(place, messages, sampling, channel(hear), channel(scored)),
+  answer: (place: number, messages: Message[], sampling: ChatSettings, isPlain: boolean, hear: (piece: string) => void, scored: (tokens: ScoredToken[]) => void) =>
+    plain.answer(place, messages, sampling, isPlain, channel(hear), channel(scored)),
   savePicture: (path: string, bytes: Uint8Array) => plain.savePicture(path, [...bytes]),
   pick: (what: Pick, name: string | null = null) => plain.pick(what, name),
   hubRepository: (kind: RepositoryKind, id: string, revision = "") => plain.hubRepository(kind, id, revision),

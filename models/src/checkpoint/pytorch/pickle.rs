@@ -11,6 +11,14 @@ const ORDERED_DICT: &str = "collections.OrderedDict";
 const REBUILD: &str = "torch._utils._rebuild_tensor_v2";
 const REBUILD_PARAMETER: &str = "torch._utils._rebuild_parameter";
 
+/// What numbers of numpy are written with, as they stand beside weights. What they make is nothing that is looked at.
+const NUMPY: [&str; 4] = [
+    "numpy.core.multiarray.scalar",
+    "numpy._core.multiarray.scalar",
+    "numpy.dtype",
+    "_codecs.encode",
+];
+
 /// The kinds of numbers that a storage can hold, by their names there.
 const STORAGES: [(&str, &str); 10] = [
     ("torch.FloatStorage", "f32"),
@@ -66,33 +74,75 @@ struct Machine<'a> {
 
 type Result<T> = std::result::Result<T, String>;
 
-/// The tensors of a list, by name.
-pub(super) fn read(bytes: &[u8]) -> Result<BTreeMap<String, Listed>> {
-    let mut machine = Machine {
-        bytes,
-        at: 0,
-        nodes: Vec::new(),
-        stack: Vec::new(),
-        marks: Vec::new(),
-        memo: BTreeMap::new(),
-    };
-    let whole = machine.run()?;
-    let Node::Dict(entries) = &machine.nodes[whole] else {
-        return Err("holds no dictionary of tensors".to_owned());
-    };
-    let mut tensors = BTreeMap::new();
-    for (key, value) in entries {
-        let Node::Text(name) = &machine.nodes[*key] else {
-            return Err("holds a dictionary whose keys are no names".to_owned());
+/// What a list holds: a dictionary of tensors, or one in which such a dictionary is among other things.
+pub(super) struct Contents {
+    nodes: Vec<Node>,
+    whole: Id,
+}
+
+impl Contents {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let mut machine = Machine {
+            bytes,
+            at: 0,
+            nodes: Vec::new(),
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: BTreeMap::new(),
         };
-        let Node::Tensor(tensor) = &machine.nodes[*value] else {
-            return Err(format!(
-                "holds {name}, which is no tensor: it is more than weights"
-            ));
-        };
-        tensors.insert(name.clone(), tensor.clone());
+        let whole = machine.run()?;
+        let nodes = machine.nodes;
+        Ok(Self { nodes, whole })
     }
-    Ok(tensors)
+
+    /// The tensors of the dictionary that these names lead to, by name; without names, of all of it.
+    pub(super) fn tensors(&self, names: &[&str]) -> Result<BTreeMap<String, Listed>> {
+        let found = self.find(names).map(|it| &self.nodes[it]);
+        let Some(Node::Dict(entries)) = found else {
+            return Err(match names {
+                [] => "holds no dictionary of tensors".to_owned(),
+                names => format!("holds no dictionary of tensors `{}`", names.join(".")),
+            });
+        };
+        let mut tensors = BTreeMap::new();
+        for (key, value) in entries {
+            let Node::Text(name) = &self.nodes[*key] else {
+                return Err("holds a dictionary whose keys are no names".to_owned());
+            };
+            let Node::Tensor(tensor) = &self.nodes[*value] else {
+                return Err(format!(
+                    "holds {name}, which is no tensor: it is more than weights"
+                ));
+            };
+            tensors.insert(name.clone(), tensor.clone());
+        }
+        Ok(tensors)
+    }
+
+    /// The text that these names lead to.
+    pub(super) fn text(&self, names: &[&str]) -> Option<&str> {
+        match &self.nodes[self.find(names)?] {
+            Node::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What these names lead to, each in the dictionary of the one before it. Of equal names the last counts.
+    fn find(&self, names: &[&str]) -> Option<Id> {
+        let is_called =
+            |key: Id, name: &str| matches!(&self.nodes[key], Node::Text(it) if it == name);
+        names
+            .iter()
+            .try_fold(self.whole, |at, name| match &self.nodes[at] {
+                Node::Dict(entries) => {
+                    let mut entries = entries.iter().rev();
+                    entries
+                        .find(|(key, _)| is_called(*key, name))
+                        .map(|it| it.1)
+                }
+                _ => None,
+            })
+    }
 }
 
 impl Machine<'_> {
@@ -290,6 +340,7 @@ impl Machine<'_> {
             }
         };
         let is_known = [ORDERED_DICT, REBUILD, REBUILD_PARAMETER].contains(&name.as_str())
+            || NUMPY.contains(&name.as_str())
             || STORAGES.iter().any(|(storage, _)| *storage == name);
         if !is_known {
             return Err(format!("names {name}, which is no part of weights"));
@@ -352,6 +403,7 @@ impl Machine<'_> {
                 })
             }
             (REBUILD_PARAMETER, [tensor, ..]) => self.nodes[*tensor].clone(),
+            (name, _) if NUMPY.contains(&name) => Node::Nothing,
             _ => return Err(format!("calls {name} with what it doesn’t take")),
         };
         self.push(made);
@@ -375,7 +427,7 @@ impl Machine<'_> {
     }
 }
 
-/// The list of these tensors, each in a storage of its own: name, kind and shape. What [`read`] understands, as protocol 2.
+/// The list of these tensors, each in a storage of its own: name, kind and shape. What [`Contents::read`] understands, as protocol 2.
 pub(super) fn write(tensors: &[(&str, &str, &[usize])]) -> Vec<u8> {
     let mut bytes = vec![0x80, 2];
     let text = |bytes: &mut Vec<u8>, text: &str| {
@@ -427,7 +479,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let bytes = write(&[("a.weight", "f32", &[2, 3]), ("b", "bf16", &[])]);
-        let read = read(&bytes).unwrap();
+        let read = Contents::read(&bytes).unwrap().tensors(&[]).unwrap();
         let tensor = &read["a.weight"];
         assert_eq!((tensor.kind, tensor.storage.as_str()), ("f32", "0"));
         assert_eq!(
@@ -440,7 +492,8 @@ mod tests {
     #[test]
     fn what_is_more_than_weights_is_refused() {
         let check = |bytes: &[u8], expected: &str| {
-            let error = read(bytes).unwrap_err();
+            let read = Contents::read(bytes).and_then(|it| it.tensors(&[]));
+            let error = read.unwrap_err();
             assert!(error.contains(expected), "{error}");
         };
         check(

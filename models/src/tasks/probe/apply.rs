@@ -142,9 +142,13 @@ impl<'a> Apply<'a> {
     pub fn run(&self, tell: &mut dyn FnMut(Vec<Applied>) -> ControlFlow<()>) -> Result<()> {
         let decoder = decoder_of(self.model)?;
         let about = &self.probes.about.states;
+        let suits = tokens_at_once(decoder.device());
         // As many as when they were captured, so that sums are rounded alike, and no more than suits the device.
-        let most = about.tokens_at_once.min(tokens_at_once(decoder.device()));
-        for pass in passes(decoder, &self.prompted, most.max(1)) {
+        let most = match about.tokens_at_once {
+            0 => suits,
+            captured => captured.min(suits),
+        };
+        for pass in passes(decoder, &self.prompted, most) {
             let prompted = &self.prompted[pass.clone()];
             let states = states_of(decoder, prompted, about.position, &self.sites)?;
             let mut start = 0;

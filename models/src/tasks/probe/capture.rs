@@ -287,7 +287,7 @@ impl CapturePlan {
 
 impl Position {
     /// How many times the model's width a vector has.
-    fn widths(self) -> usize {
+    pub(super) fn widths(self) -> usize {
         match self {
             Self::MeanAndMax => 2,
             _ => 1,

@@ -24,6 +24,17 @@ pub enum Solver {
     Adamw(Recipe),
 }
 
+impl Solver {
+    /// Its name in a run file.
+    pub fn name(self) -> SolverName {
+        match self {
+            Self::Exact => SolverName::Exact,
+            Self::MeanDifference => SolverName::MeanDifference,
+            Self::Adamw(_) => SolverName::Adamw,
+        }
+    }
+}
+
 /// How weights are found, by its name in a run file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

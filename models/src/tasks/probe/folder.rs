@@ -5,8 +5,9 @@
 //! | `probes.safetensors` | `weight` [P, d] and `bias` [P] for states as they are, and for each site `mean.SITE` and `scale.SITE` [d] of its training rows |
 //! | `probes.json` | what the states were of, a line for each probe in the order of `weight`, and the report |
 //!
-//! A probe belongs to the model, the prompt, the position and the site that its states came from. Deliberately absent: texts, which
-//! are private, and the states themselves.
+//! A probe belongs to the model, the prompt, the position and the site that its states came from. Probes that another program learned
+//! have no report and no rows that they were learned from; they may have hidden layers, `hidden.0.weight` [P, h, d] and
+//! `hidden.0.bias` [P, h] and so on, and then `weight` is [P, h]. Deliberately absent: texts, which are private, and the states themselves.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,9 +22,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     calibration::Scale,
     examples::Examples,
+    fitting::SolverName,
+    hidden::Hidden,
     report::Report,
     scale::Standard,
-    states::{About, ModelIdentity},
+    states::{About, ModelIdentity, SourceFile},
     study::{Probe, Study},
 };
 use crate::{
@@ -42,11 +45,13 @@ const VERSION: u32 = 1;
 /// What writes states and probes, as it stands in their folders.
 pub const WRITTEN_BY: &str = concat!("anneal ", env!("CARGO_PKG_VERSION"));
 
-/// A folder of probes, open.
+/// A folder of probes, open or to be written.
 #[derive(Debug, Clone)]
 pub struct Probes {
     /// What they are.
     pub about: AboutProbes,
+    /// The layers before the weighted sum, the first one first; none in linear probes.
+    hidden: Vec<Hidden>,
     weights: Vec<f32>,
     biases: Vec<f32>,
     /// Means and deviations of the training rows at each site, where the folder has them.
@@ -64,11 +69,21 @@ pub struct AboutProbes {
     pub states: About,
     /// The probes, in the order of their weights.
     pub probes: Vec<Kept>,
+    /// How they were learned; absent where another program did, and in older folders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solver: Option<SolverName>,
+    /// The files of another program that they come from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub imported: Vec<SourceFile>,
+    /// How wide the hidden layers are, the first one first; none in linear probes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hidden: Vec<usize>,
     /// For each site, how far from the mean 999 of 1,000 training rows lie at most: the length of their standardised states.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reach: BTreeMap<Site, f64>,
-    /// What was found of them.
-    pub report: Report,
+    /// What was found of them, where Anneal learned them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
 }
 
 /// One of the probes.
@@ -78,89 +93,28 @@ pub struct Kept {
     pub label: String,
     /// Where it reads.
     pub site: Site,
-    /// Whether it is the one of its label that was chosen on validation rows.
+    /// Whether it is the one of its label that is used: the one that was chosen on validation rows, or the only one.
     pub is_chosen: bool,
-    /// How much rows counted beside the penalty.
-    pub c: f64,
-    /// The AUC on validation rows.
-    pub validation: f64,
+    /// How much rows counted beside the penalty, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub c: Option<f64>,
+    /// The AUC on validation rows, where there were some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<f64>,
     /// Scores from here on are called positive.
     pub threshold: f32,
     /// Scores to probabilities.
     pub scale: Option<Scale>,
-    /// Whether the solver reached the optimum.
-    pub converged: bool,
+    /// Whether the solver reached the optimum, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub converged: Option<bool>,
 }
 
 /// Makes a folder of the probes of a study of these states, whole or not at all.
 ///
 /// Errors: [`Error::File`] when the disk refuses.
 pub fn save(folder: &Path, study: &Study, of: (&Examples, &About)) -> Result<()> {
-    replace_folder(folder, |folder| write(folder, study, of))
-}
-
-/// Writes them into a folder that is there.
-pub fn write(folder: &Path, study: &Study, (examples, states): (&Examples, &About)) -> Result<()> {
-    let kept = |probe: &Probe| {
-        let (label, site) = (&examples.labels[probe.label], states.sites[probe.site]);
-        let mut labels = study.report.labels.iter().filter(|it| it.label == *label);
-        let chosen = labels.next().and_then(|it| it.probe.as_ref());
-        Kept {
-            label: label.clone(),
-            site,
-            is_chosen: chosen.is_some_and(|it| it.site == site.to_string()),
-            c: probe.c,
-            validation: probe.validation,
-            threshold: probe.threshold,
-            scale: probe.scale,
-            converged: probe.converged,
-        }
-    };
-    let about = AboutProbes {
-        version: VERSION,
-        written_by: WRITTEN_BY.to_owned(),
-        states: About {
-            // Its reasons may repeat parts of texts.
-            left_out: Vec::new(),
-            ..states.clone()
-        },
-        probes: study.probes.iter().map(kept).collect(),
-        reach: states
-            .sites
-            .iter()
-            .copied()
-            .zip(study.reach.iter().copied())
-            .collect(),
-        report: study.report.clone(),
-    };
-    let json = serde_json::to_vec(&about)
-        .map_err(|error| Error::format(folder, format!("could not write {PROBES}: {error}")))?;
-    write_file(&folder.join(PROBES), &json)?;
-    let tensors = tensors(study, states)?;
-    write_safetensors(&folder.join(WEIGHTS), &tensors, HashMap::new())
-}
-
-fn tensors(study: &Study, states: &About) -> Result<BTreeMap<String, Tensor>> {
-    let (probes, d) = (study.probes.len(), states.width);
-    let tensor =
-        |numbers: Vec<f32>, shape: &[usize]| Tensor::from_vec(numbers, shape, &Device::Cpu);
-    let weights: Vec<f32> = study
-        .probes
-        .iter()
-        .flat_map(|it| it.weights.iter().copied())
-        .collect();
-    let biases = study.probes.iter().map(|it| it.bias).collect();
-    let mut tensors = BTreeMap::from([
-        ("weight".to_owned(), tensor(weights, &[probes, d])?),
-        ("bias".to_owned(), tensor(biases, &[probes])?),
-    ]);
-    for (site, Standard { mean, deviation }) in states.sites.iter().zip(&study.standards) {
-        for (name, numbers) in [("mean", mean), ("scale", deviation)] {
-            let numbers = numbers.iter().map(|it| *it as f32).collect();
-            tensors.insert(format!("{name}.{site}"), tensor(numbers, &[d])?);
-        }
-    }
-    Ok(tensors)
+    Probes::learned(study, of).save(folder)
 }
 
 /// Copies a folder of probes, without what else lies in it, whole or not at all.
@@ -199,6 +153,119 @@ impl AboutProbes {
 }
 
 impl Probes {
+    /// Those of a study of these states.
+    pub fn learned(study: &Study, (examples, states): (&Examples, &About)) -> Self {
+        let kept = |probe: &Probe| {
+            let (label, site) = (&examples.labels[probe.label], states.sites[probe.site]);
+            let mut labels = study.report.labels.iter().filter(|it| it.label == *label);
+            let chosen = labels.next().and_then(|it| it.probe.as_ref());
+            Kept {
+                label: label.clone(),
+                site,
+                is_chosen: chosen.is_some_and(|it| it.site == site.to_string()),
+                c: Some(probe.c),
+                validation: Some(probe.validation),
+                threshold: probe.threshold,
+                scale: probe.scale,
+                converged: Some(probe.converged),
+            }
+        };
+        let sites = states.sites.iter().copied();
+        let weights = study.probes.iter().flat_map(|it| &it.weights);
+        Self {
+            about: AboutProbes {
+                version: VERSION,
+                written_by: WRITTEN_BY.to_owned(),
+                states: About {
+                    // Its reasons may repeat parts of texts.
+                    left_out: Vec::new(),
+                    ..states.clone()
+                },
+                probes: study.probes.iter().map(kept).collect(),
+                solver: Some(study.solver),
+                imported: Vec::new(),
+                hidden: Vec::new(),
+                reach: sites.clone().zip(study.reach.iter().copied()).collect(),
+                report: Some(study.report.clone()),
+            },
+            hidden: Vec::new(),
+            weights: weights.copied().collect(),
+            biases: study.probes.iter().map(|it| it.bias).collect(),
+            standards: sites.zip(study.standards.iter().cloned()).collect(),
+        }
+    }
+
+    /// Those of the files of another program, one probe each, all of one form and at the site of these states.
+    pub(super) fn imported(
+        states: About,
+        probes: Vec<Kept>,
+        files: Vec<SourceFile>,
+        (hidden, weights, biases): (Vec<Hidden>, Vec<f32>, Vec<f32>),
+    ) -> Self {
+        Self {
+            about: AboutProbes {
+                version: VERSION,
+                written_by: WRITTEN_BY.to_owned(),
+                states,
+                probes,
+                solver: None,
+                imported: files,
+                hidden: hidden.iter().map(|it| it.outputs).collect(),
+                reach: BTreeMap::new(),
+                report: None,
+            },
+            hidden,
+            weights,
+            biases,
+            standards: BTreeMap::new(),
+        }
+    }
+
+    /// Makes a folder of them, whole or not at all.
+    ///
+    /// Errors: [`Error::File`] when the disk refuses.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        replace_folder(folder, |folder| self.write(folder))
+    }
+
+    /// Writes them into a folder that is there.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let json = serde_json::to_vec(&self.about)
+            .map_err(|error| Error::format(folder, format!("could not write {PROBES}: {error}")))?;
+        write_file(&folder.join(PROBES), &json)?;
+        write_safetensors(&folder.join(WEIGHTS), &self.tensors()?, HashMap::new())
+    }
+
+    fn tensors(&self) -> Result<BTreeMap<String, Tensor>> {
+        let (probes, width) = (self.about.probes.len(), self.last_width());
+        let tensor = |numbers: &[f32], shape: &[usize]| {
+            Tensor::from_vec(numbers.to_vec(), shape, &Device::Cpu)
+        };
+        let mut tensors = BTreeMap::from([
+            (
+                "weight".to_owned(),
+                tensor(&self.weights, &[probes, width])?,
+            ),
+            ("bias".to_owned(), tensor(&self.biases, &[probes])?),
+        ]);
+        for (layer, it) in self.hidden.iter().enumerate() {
+            let (weights, biases) = (hidden_name(layer, "weight"), hidden_name(layer, "bias"));
+            let shape = [probes, it.outputs, it.inputs];
+            tensors.insert(weights, tensor(&it.weights, &shape)?);
+            tensors.insert(biases, tensor(&it.biases, &shape[..2])?);
+        }
+        for (site, Standard { mean, deviation }) in &self.standards {
+            for (name, numbers) in [("mean", mean), ("scale", deviation)] {
+                let numbers: Vec<f32> = numbers.iter().map(|it| *it as f32).collect();
+                tensors.insert(
+                    format!("{name}.{site}"),
+                    tensor(&numbers, &[numbers.len()])?,
+                );
+            }
+        }
+        Ok(tensors)
+    }
+
     /// Opens a folder.
     ///
     /// Errors: [`Error::Format`] when a file is not what it should be.
@@ -231,9 +298,20 @@ impl Probes {
             let (mean, deviation) = (numbers("mean")?, numbers("scale")?);
             standards.insert(site, Standard { mean, deviation });
         }
+        let (mut hidden, mut width) = (Vec::new(), d);
+        for (layer, &outputs) in about.hidden.iter().enumerate() {
+            hidden.push(Hidden {
+                inputs: width,
+                outputs,
+                weights: read(&hidden_name(layer, "weight"), &[probes, outputs, width])?,
+                biases: read(&hidden_name(layer, "bias"), &[probes, outputs])?,
+            });
+            width = outputs;
+        }
         Ok(Self {
-            weights: read("weight", &[probes, d])?,
+            weights: read("weight", &[probes, width])?,
             biases: read("bias", &[probes])?,
+            hidden,
             standards,
             about,
         })
@@ -293,13 +371,30 @@ impl Probes {
         differs
     }
 
-    /// Weights [d] and bias of a probe, by its place in the list.
+    /// How many numbers the weighted sum is of: those of a state, or those of the last hidden layer.
+    fn last_width(&self) -> usize {
+        self.hidden
+            .last()
+            .map_or(self.about.states.width, |it| it.outputs)
+    }
+
+    /// The layers before the weighted sum, the first one first; none in linear probes.
+    pub fn hidden(&self) -> &[Hidden] {
+        &self.hidden
+    }
+
+    /// Weights and bias of a probe’s sum, by its place in the list: [d], or as many as its last hidden layer has.
     pub fn weights(&self, probe: usize) -> (&[f32], f32) {
-        let d = self.about.states.width;
+        let d = self.last_width();
         (
             &self.weights[probe * d..(probe + 1) * d],
             self.biases[probe],
         )
+    }
+
+    /// Means and deviations of the training rows at a site, where the folder has them.
+    pub(super) fn standard(&self, site: Site) -> Option<&Standard> {
+        self.standards.get(&site)
     }
 
     /// Whether a state is farther from the mean of its site than 999 of 1,000 training rows. `None` where the folder doesn’t say how
@@ -311,11 +406,16 @@ impl Probes {
     /// The score of a state at the site of a probe, by its place in the list: the weighted sum, in f64.
     pub fn score(&self, probe: usize, state: &[f32]) -> f32 {
         let (weights, bias) = self.weights(probe);
-        let terms = weights
-            .iter()
-            .zip(state)
-            .map(|(w, x)| f64::from(*w) * f64::from(*x));
-        (terms.sum::<f64>() + f64::from(bias)) as f32
+        let state = state.iter().map(|it| f64::from(*it));
+        let sum = match self.hidden.as_slice() {
+            [] => weighted(weights, state),
+            layers => {
+                let first = state.collect::<Vec<f64>>();
+                let last = layers.iter().fold(first, |x, it| it.of(probe, &x));
+                weighted(weights, last.into_iter())
+            }
+        };
+        (sum + f64::from(bias)) as f32
     }
 
     /// Places of the probes that were chosen, one a label.
@@ -326,6 +426,15 @@ impl Probes {
             .map(|(at, _)| at)
             .collect()
     }
+}
+
+fn hidden_name(layer: usize, what: &str) -> String {
+    format!("hidden.{layer}.{what}")
+}
+
+/// The sum of numbers times their weights.
+pub(super) fn weighted(weights: &[f32], x: impl Iterator<Item = f64>) -> f64 {
+    weights.iter().zip(x).map(|(w, x)| f64::from(*w) * x).sum()
 }
 
 fn refused(differs: &[String]) -> Result<()> {

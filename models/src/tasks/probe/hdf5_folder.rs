@@ -12,10 +12,7 @@ use std::{
 
 use super::{
     hdf5::{self, LayerFile, LayerHeader, PARTS, PartToWrite, block_of},
-    states::{
-        About, ModelIdentity, NUMBERING, Position, PromptRule, SourceFile, StateRow, States,
-        StatesDtype, VERSION, sha256,
-    },
+    states::{About, ModelIdentity, PromptRule, SourceFile, StateRow, States, sha256},
     states_writer::StatesWriter,
 };
 use crate::{Error, Result, arch::sites::Site, checkpoint::save::name_of, limits};
@@ -127,32 +124,24 @@ pub fn import(request: &ImportRequest, out: &Path) -> Result<States> {
     let mut names: Vec<String> = rows.iter().flat_map(|row| row.labels.clone()).collect();
     names.sort_unstable();
     names.dedup();
+    let model = ModelIdentity {
+        name: first.header.model_name.clone(),
+        ..ModelIdentity::default()
+    };
     let about = About {
-        version: VERSION,
         written_by: request.written_by.clone(),
-        model: ModelIdentity {
-            name: first.header.model_name.clone(),
-            ..ModelIdentity::default()
-        },
-        adapter: None,
-        compute_dtype: "unknown".to_owned(),
         prompt: PromptRule {
             pattern: pattern.unwrap_or_default(),
             template: None,
         },
-        position: Position::Last,
-        numbering: NUMBERING.to_owned(),
         sites: files.iter().map(|(block, _)| Site::Block(*block)).collect(),
-        dtype: StatesDtype::F32,
         width: first.width,
-        blocks: 0,
         rows: rows.len(),
         vectors: rows.len(),
-        rows_sha256: String::new(),
         sources,
         labels: names,
-        tokens_at_once: 0,
         left_out,
+        ..About::unknown(model)
     };
     let mut writer = StatesWriter::begin(out, about, &rows)?;
     copy(&files, &is_zero, &mut writer)?;

@@ -86,7 +86,8 @@ struct Figures {
     label: String,
     layer: Option<usize>,
     is_chosen: bool,
-    validation: f64,
+    /// Where it is known.
+    validation: Option<f64>,
     threshold: f64,
     confusion: Confusion,
     auc: Option<f64>,
@@ -187,13 +188,14 @@ fn write_labels(folder: &Path, figures: &[&Figures], files: &mut Vec<PathBuf>) -
 /// For each label its best layer on validation rows, with its figures here, and how much layers differ here.
 fn layer_analysis(figures: &[Figures]) -> Vec<Value> {
     let labels: BTreeSet<&String> = figures.iter().map(|it| &it.label).collect();
+    let known = |validation: Option<f64>| validation.unwrap_or(f64::NEG_INFINITY);
     let of_label = |label: &String| {
         let layers = figures
             .iter()
             .filter(|it| it.label == *label && it.layer.is_some());
         let best = layers
             .clone()
-            .max_by(|a, b| a.validation.total_cmp(&b.validation))?;
+            .max_by(|a, b| known(a.validation).total_cmp(&known(b.validation)))?;
         let aucs = layers.filter_map(|it| it.auc);
         let worst = aucs.clone().min_by(f64::total_cmp);
         let highest = aucs.max_by(f64::total_cmp);

@@ -93,10 +93,12 @@ pub struct Live {
     problem: Option<Error>,
 }
 
-/// The probes of one site, in one product.
+/// The probes of one site, in one product, or one for each of their layers.
 struct SiteProbes {
     site: Site,
-    /// [d, k] in f32.
+    /// [k, d, h] and [k, 1, h] in f32, then [k, h, h] and so on; none for linear probes.
+    hidden: Vec<(Tensor, Tensor)>,
+    /// [d, k] in f32; after hidden layers [k, h, 1].
     weights: Tensor,
     /// [1, k] in f32.
     biases: Tensor,
@@ -286,11 +288,16 @@ impl SiteProbes {
                 biases.push(bias);
             }
             let (device, count) = (decoder.device(), own.len());
+            let hidden = probes.hidden().iter();
+            let hidden = hidden.map(|it| it.of_probes(own.iter().map(|it| it.1), device));
+            let weights = match probes.hidden().last() {
+                None => Tensor::from_vec(weights, (count, width), device)?.t()?,
+                Some(last) => Tensor::from_vec(weights, (count, last.outputs, 1), device)?,
+            };
             Ok(Self {
                 site,
-                weights: Tensor::from_vec(weights, (count, width), device)?
-                    .t()?
-                    .contiguous()?,
+                hidden: hidden.collect::<Result<_>>()?,
+                weights: weights.contiguous()?,
                 biases: Tensor::from_vec(biases, (1, count), device)?,
                 places: own.into_iter().map(|(place, _)| place).collect(),
                 scores: None,
@@ -302,7 +309,20 @@ impl SiteProbes {
     /// States [1, t, d] -> scores [t, k].
     fn of_states(&self, x: &Tensor) -> Result<Tensor> {
         let x = x.squeeze(0)?.to_dtype(DType::F32)?;
-        Ok(x.matmul(&self.weights)?.broadcast_add(&self.biases)?)
+        if self.hidden.is_empty() {
+            return Ok(x.matmul(&self.weights)?.broadcast_add(&self.biases)?);
+        }
+        let (t, d) = x.dims2()?;
+        let mut x = x.unsqueeze(0)?.expand((self.places.len(), t, d))?;
+        for (weights, biases) in &self.hidden {
+            x = x
+                .contiguous()?
+                .matmul(weights)?
+                .broadcast_add(biases)?
+                .relu()?;
+        }
+        let scores = x.matmul(&self.weights)?.squeeze(2)?.t()?;
+        Ok(scores.broadcast_add(&self.biases)?)
     }
 
     /// Puts scores [k] where they belong among those of all probes.

@@ -39,6 +39,9 @@ pub const WHOLE: &str = "whole.json";
 /// The layout of the folder that is written. A later one is refused.
 pub const VERSION: u32 = 1;
 
+/// What stands where a program did not say what it computed in.
+pub const UNKNOWN: &str = "unknown";
+
 /// What the numbering of the sites means, for whoever opens the folder with another program.
 pub const NUMBERING: &str = "embed is the input of the first block; block.i is the residual stream after block i, counted from 0, \
                              also of the last one before the final norm; final is after the final norm";
@@ -64,7 +67,7 @@ pub struct About {
     pub model: ModelIdentity,
     /// The adapter that changed the model.
     pub adapter: Option<ModelIdentity>,
-    /// What the model computed in: `f32` or `bf16`.
+    /// What the model computed in: `f32` or `bf16`, or [`UNKNOWN`].
     pub compute_dtype: String,
     /// How a text became tokens.
     pub prompt: PromptRule,
@@ -90,7 +93,7 @@ pub struct About {
     pub sources: Vec<SourceFile>,
     /// The names of the labels, sorted.
     pub labels: Vec<String>,
-    /// How many tokens the model read at once. Other sums are rounded otherwise in the last digits.
+    /// How many tokens the model read at once; 0 where that is not known. Other sums are rounded otherwise in the last digits.
     pub tokens_at_once: usize,
     /// Rows of the source that have no states, each with the reason.
     pub left_out: Vec<String>,
@@ -354,6 +357,31 @@ impl Matrix {
 }
 
 impl About {
+    /// Of states of another program, of which only the model is known.
+    pub(super) fn unknown(model: ModelIdentity) -> Self {
+        Self {
+            version: VERSION,
+            written_by: String::new(),
+            model,
+            adapter: None,
+            compute_dtype: UNKNOWN.to_owned(),
+            prompt: PromptRule::default(),
+            position: Position::Last,
+            numbering: NUMBERING.to_owned(),
+            sites: Vec::new(),
+            dtype: StatesDtype::F32,
+            width: 0,
+            blocks: 0,
+            rows: 0,
+            vectors: 0,
+            rows_sha256: String::new(),
+            sources: Vec::new(),
+            labels: Vec::new(),
+            tokens_at_once: 0,
+            left_out: Vec::new(),
+        }
+    }
+
     /// Reads `states.json` of a folder.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(ABOUT);

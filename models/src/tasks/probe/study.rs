@@ -13,7 +13,7 @@ use super::{
     classes::mean,
     examples::Examples,
     features::Features,
-    fitting::{self, Choices, Fitted, Parts, Solver, Truth},
+    fitting::{self, Choices, Fitted, Parts, Solver, SolverName, Truth},
     ranking::Ranking,
     report::Report,
     scale::Standard,
@@ -125,6 +125,8 @@ pub struct Probe {
 pub struct Study {
     /// What is shown.
     pub report: Report,
+    /// How weights were found.
+    pub solver: SolverName,
     /// Site by site, and in each label by label.
     pub probes: Vec<Probe>,
     /// Means and deviations of the training rows at each site.
@@ -319,6 +321,7 @@ impl Course {
         let report = verdict::report(examples, &source.sites, &learned)?;
         Ok(Some(Study {
             report,
+            solver: settings.solver.name(),
             probes: learned.probes.into_iter().flatten().collect(),
             standards: self.sites.iter().map(|it| it.standard.clone()).collect(),
             reach: self.sites.iter().map(|it| it.reach).collect(),

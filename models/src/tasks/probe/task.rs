@@ -16,7 +16,7 @@ use super::{
     capture::Capture,
     course::LEARNED,
     examples::Examples,
-    folder::{self, WRITTEN_BY},
+    folder::{Probes, WRITTEN_BY},
     kind::folder_of_states,
     report::Report,
     request::ProbePlan,
@@ -321,7 +321,7 @@ impl Task for ProbeTask {
                     sites: self.plan.probe.sites.clone(),
                     ..states.about().clone()
                 };
-                folder::write(folder, study, (examples, &about))
+                Probes::learned(study, (examples, &about)).write(folder)
             }
             Some(Learning { course, .. }) => course.save(folder),
             None => Ok(()),

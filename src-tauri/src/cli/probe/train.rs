@@ -10,7 +10,7 @@ use models::{
         AnyRequest,
         probe::{
             fitting::SolverName,
-            folder::{self, Probes},
+            folder::{self, AboutProbes, Probes},
             report::{Estimate, LabelReport, Report},
             states::Position,
         },
@@ -18,7 +18,7 @@ use models::{
 };
 use serde_json::{Value, json};
 
-use super::{Columns, Sites, position, sites};
+use super::{Columns, Sites, exchange, position, sites};
 use crate::{
     cli::{
         Ended,
@@ -133,11 +133,18 @@ pub(in crate::cli) fn run_show(
 
 /// Shows the report of a folder of probes.
 fn say(folder: PathBuf, terminal: &Terminal) -> Result<()> {
-    let report = Probes::open(&folder)?.about.report;
-    if terminal.json {
-        return terminal.json(&json!({ "folder": folder, "report": report }));
+    let about = Probes::open(&folder)?.about;
+    match (terminal.json, &about.report) {
+        (true, Some(report)) => {
+            return terminal.json(&json!({ "folder": folder, "report": report }));
+        }
+        (true, None) => {
+            let told = json!({ "folder": folder, "report": null, "imported": about.imported, "probes": about.probes });
+            return terminal.json(&told);
+        }
+        (false, Some(report)) => show(report, terminal),
+        (false, None) => show_imported(&about, terminal),
     }
-    show(&report, terminal);
     terminal.note(format_args!("the probes are in {}", folder.display()));
     Ok(())
 }
@@ -236,6 +243,22 @@ pub(super) fn show(report: &Report, terminal: &Terminal) {
     for warning in &report.warnings {
         terminal.warn(warning);
     }
+}
+
+/// Shows probes of which nothing was found, since another program learned them.
+fn show_imported(about: &AboutProbes, terminal: &Terminal) {
+    terminal.line(exchange::sentence(about));
+    let heads = ["Label", "site", "file"];
+    let mut lines = vec![heads.map(|head| style(head).dim().to_string()).to_vec()];
+    lines.extend(about.probes.iter().zip(&about.imported).map(|(it, file)| {
+        vec![
+            printable(&it.label),
+            it.site.to_string(),
+            printable(&file.name),
+        ]
+    }));
+    terminal.table(&lines);
+    terminal.note("`anneal probe apply` with `--data` and `--metrics` says how often they are right on labelled texts");
 }
 
 /// A label’s line of the table.

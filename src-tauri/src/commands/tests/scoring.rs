@@ -57,20 +57,50 @@ impl Window {
     }
 }
 
-#[test]
-fn probes_of_a_run_are_found_for_its_model_and_score_its_answers() {
+/// A window with a run, its id, and the folder of its probes.
+fn with_probes() -> (Window, String, PathBuf) {
     let window = Window::open();
     let id = window.trained(json!({}));
-    let probes = window
-        .webview
-        .state::<App>()
-        .host
-        .paths
-        .runs
-        .join(&id)
-        .join("probes");
+    let runs = window.webview.state::<App>().host.paths.runs.clone();
+    let probes = runs.join(&id).join("probes");
     window.probes_of(&id, &probes);
+    (window, id, probes)
+}
 
+/// What the model at place 0 says, and what it says to who hears the scores; with `plain` as it is.
+fn ask(window: &Window, opened: &Value, plain: bool) -> (Value, Vec<Value>) {
+    let sampling = with(opened["sampling"].clone(), json!({"max_tokens": 8}));
+    let sampling = serde_json::from_value(sampling).unwrap();
+    let messages = json!([{"role": "user", "content": "Steel is"}]);
+    let messages = serde_json::from_value(messages).unwrap();
+    let ((pieces, _), (scored, heard)) = (channel(), channel());
+    let app = window.webview.state::<App>();
+    let answer = chat::answer(app, 0, messages, sampling, plain, pieces, scored).unwrap();
+    let heard: Vec<Value> = heard.try_iter().collect();
+    (serde_json::to_value(answer).unwrap()["text"].clone(), heard)
+}
+
+#[test]
+fn a_model_is_led_along_a_probe_of_its_run_beside_itself_as_it_is() {
+    let (window, id, probes) = with_probes();
+    let opened = window.call("open_chat", json!({"place": 0, "name": id, "force": false}));
+    let (text, _) = ask(&window, &opened, false);
+    let by = json!({"folder": probes, "label": "odd", "strength": 5.0});
+    let steer =
+        |by: Value| window.call("steer_model", json!({"place": 0, "by": by, "force": false}));
+    let led = steer(json!([by]));
+    assert_eq!(led["directions"][0]["label"], "odd");
+    contains(&led["directions"][0]["madeOf"], "the weights of the probe");
+    assert_ne!(led["perplexity"][0], led["perplexity"][1]);
+    assert_ne!(ask(&window, &opened, false).0, text);
+    assert_eq!(ask(&window, &opened, true).0, text);
+    assert_eq!(steer(json!([]))["perplexity"], Value::Null);
+    assert_eq!(ask(&window, &opened, false).0, text);
+}
+
+#[test]
+fn probes_of_a_run_are_found_for_its_model_and_score_its_answers() {
+    let (window, id, probes) = with_probes();
     let found = window.call("probes_for", json!({ "name": id }));
     assert_eq!(found[0]["labels"], json!(["even", "odd"]), "{found}");
     assert_eq!(found[0]["name"], json!(id));
@@ -83,18 +113,7 @@ fn probes_of_a_run_are_found_for_its_model_and_score_its_answers() {
     let watch = json!({"place": 0, "folders": [found[0]["folder"]], "force": false});
     let watched = window.call("watch_probes", watch.clone());
     assert_eq!(watched["probes"].as_array().unwrap().len(), 2);
-    let ask = || {
-        let sampling = with(opened["sampling"].clone(), json!({"max_tokens": 8}));
-        let sampling = serde_json::from_value(sampling).unwrap();
-        let messages = json!([{"role": "user", "content": "Steel is"}]);
-        let messages = serde_json::from_value(messages).unwrap();
-        let ((pieces, _), (scored, heard)) = (channel(), channel());
-        let app = window.webview.state::<App>();
-        let answer = chat::answer(app, 0, messages, sampling, pieces, scored).unwrap();
-        let heard: Vec<Value> = heard.try_iter().collect();
-        (serde_json::to_value(answer).unwrap()["text"].clone(), heard)
-    };
-    let (text, heard) = ask();
+    let (text, heard) = ask(&window, &opened, false);
     let tokens: Vec<&Value> = heard.iter().flat_map(|it| it.as_array().unwrap()).collect();
     let written = tokens.iter().filter(|it| it["isAnswer"] == true);
     let written: String = written.map(|it| it["text"].as_str().unwrap()).collect();
@@ -107,7 +126,7 @@ fn probes_of_a_run_are_found_for_its_model_and_score_its_answers() {
         "{tokens:?}"
     );
     window.call("watch_probes", with(watch.clone(), json!({"folders": []})));
-    assert_eq!(ask(), (text, Vec::new()));
+    assert_eq!(ask(&window, &opened, false), (text, Vec::new()));
 
     // Another model is told by its weights, however alike its files are.
     let other = window.trained(json!({"name": "other", "seed": "9"}));

@@ -8,15 +8,16 @@ use models::{
     tasks::probe::{
         folder::AboutProbes,
         live::{LiveProbe, Way},
+        steer::{How, Steered},
     },
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use specta::Type;
 use specta_typescript::Number;
 
 use crate::{
     store::conversations::ConversationFile,
-    wire::chat::{ChatSettings, Said},
+    wire::chat::{ChatSettings, Led, Said, SteerBy},
 };
 
 /// A model that is open to be talked to.
@@ -105,6 +106,45 @@ pub(crate) struct ScaleView {
     shift: f64,
 }
 
+/// A probe along whose direction a model is to be led.
+#[derive(Debug, Clone, PartialEq, Deserialize, Type)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SteerView {
+    /// Its folder.
+    folder: String,
+    /// Its label.
+    label: String,
+    /// By how many times the usual length of states they are moved, below 0 away from the label. Without it, what they have along the
+    /// direction is taken away.
+    strength: Option<f64>,
+}
+
+/// How a model is led from now on.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LeadView {
+    directions: Vec<DirectionView>,
+    /// How well it predicts a text that has nothing to do with anything, as it is and while it is led, where it computes numbers then;
+    /// nothing while it is not led.
+    #[specta(type = Option<(Number, Option<Number>)>)]
+    perplexity: Option<(f64, Option<f64>)>,
+    /// What a person should know of the probes.
+    warnings: Vec<String>,
+}
+
+/// A direction along which a model is led.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct DirectionView {
+    label: String,
+    site: String,
+    /// What it is, in words.
+    made_of: String,
+    /// How long states there usually are.
+    #[specta(type = Number)]
+    usual_length: f64,
+}
+
 /// A conversation in the list.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
@@ -125,6 +165,33 @@ impl ProbesView {
             folder: folder.display().to_string(),
             name: run.map_or_else(|| name_of(folder), str::to_owned),
             labels: chosen.map(|it| it.label.clone()).collect(),
+        }
+    }
+}
+
+impl SteerView {
+    /// What is asked of an engine.
+    pub(crate) fn asked(self) -> SteerBy {
+        SteerBy {
+            probes: self.folder.into(),
+            label: Some(self.label),
+            how: self.strength.map_or(How::Remove, How::Add),
+        }
+    }
+}
+
+impl From<Led> for LeadView {
+    fn from(led: Led) -> Self {
+        let direction = |it: Steered| DirectionView {
+            label: it.label,
+            site: it.site.to_string(),
+            made_of: it.made_of.words().to_owned(),
+            usual_length: it.usual_length,
+        };
+        Self {
+            directions: led.directions.into_iter().map(direction).collect(),
+            perplexity: led.cost.map(|it| (it.plain, it.steered)),
+            warnings: led.warnings,
         }
     }
 }

@@ -43,6 +43,45 @@ pub(crate) struct ProbeReportView {
     no_texts: Option<String>,
 }
 
+/// What is known of a folder of probes.
+#[derive(Debug, Clone, PartialEq, Serialize, Type)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum ProbeFolderView {
+    /// What a study found.
+    Study(Box<ProbeReportView>),
+    /// Another program learned them, so nothing is known of how often they are right.
+    Imported(ImportedProbesView),
+}
+
+/// Probes that another program learned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ImportedProbesView {
+    /// The model whose states they read.
+    model: String,
+    /// The adapter that changed it.
+    adapter: Option<String>,
+    /// What was shown to it, with `{text}` where the text stands.
+    prompt: String,
+    /// Whether that was a turn of a chat.
+    is_chat: bool,
+    /// Which states they read of a text.
+    position: Position,
+    /// How wide their hidden layers are; none of linear ones.
+    hidden: Vec<usize>,
+    probes: Vec<ImportedProbeView>,
+}
+
+/// A probe that another program learned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ImportedProbeView {
+    label: String,
+    site: String,
+    /// The name of its file.
+    file: String,
+}
+
 /// The text of a row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
@@ -148,21 +187,48 @@ impl From<Labelled> for LabelledView {
     }
 }
 
-impl ProbeReportView {
+impl ProbeFolderView {
     /// Reads what stands in a folder of probes, and the texts that it speaks of in the folder of their states, where that is still
     /// there.
     pub(crate) fn open(folder: &Path, states: Option<&Path>) -> Result<Self> {
-        let AboutProbes {
-            states: about,
-            report,
-            ..
-        } = AboutProbes::read(folder)?;
-        let texts = texts(states, &about, &named(&report));
-        let (texts, no_texts) = match texts {
+        let mut probes = AboutProbes::read(folder)?;
+        Ok(match probes.report.take() {
+            Some(report) => {
+                let view = ProbeReportView::new(probes.states, report, states);
+                Self::Study(Box::new(view))
+            }
+            None => Self::Imported(probes.into()),
+        })
+    }
+}
+
+impl From<AboutProbes> for ImportedProbesView {
+    fn from(about: AboutProbes) -> Self {
+        let probes = about.probes.into_iter().zip(about.imported);
+        let probes = probes.map(|(probe, file)| ImportedProbeView {
+            label: probe.label,
+            site: probe.site.to_string(),
+            file: file.name,
+        });
+        Self {
+            model: about.states.model.name,
+            adapter: about.states.adapter.map(|it| it.name),
+            prompt: about.states.prompt.pattern,
+            is_chat: about.states.prompt.template.is_some(),
+            position: about.states.position,
+            hidden: about.hidden,
+            probes: probes.collect(),
+        }
+    }
+}
+
+impl ProbeReportView {
+    fn new(about: About, report: Report, states: Option<&Path>) -> Self {
+        let (texts, no_texts) = match texts(states, &about, &named(&report)) {
             Ok(texts) => (texts, None),
             Err(reason) => (Vec::new(), Some(reason)),
         };
-        Ok(Self {
+        Self {
             model: about.model.name,
             adapter: about.adapter.map(|it| it.name),
             prompt: about.prompt.pattern,
@@ -171,7 +237,7 @@ impl ProbeReportView {
             report,
             texts,
             no_texts,
-        })
+        }
     }
 }
 

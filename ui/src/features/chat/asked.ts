@@ -20,12 +20,13 @@ export function close(place: Place): Promise<unknown> {
   return next(place, () => api.closeChat(place)).catch(() => undefined);
 }
 
-/** Asks. `show` gets all that is written so far, with the tokens of it that probes have scored, once a frame at most. After the end it
+/** Asks; with `isPlain` as the model is also while it is led. `show` gets all that is written so far, with the tokens of it that probes have scored, once a frame at most. After the end it
  *  gets only scores that come late. */
 export async function ask(
   place: Place,
   messages: MessageView[],
   sampling: SamplingView,
+  isPlain: boolean,
   show: (text: string, tokens: ScoredToken[]) => void,
 ): Promise<AnswerView> {
   let [text, frame, isOver] = ["", 0, false];
@@ -46,7 +47,7 @@ export async function ask(
     else frame ||= requestAnimationFrame(paint);
   };
   try {
-    const end = await api.answer(place, messages, sampling, written, scored);
+    const end = await api.answer(place, messages, sampling, isPlain, written, scored);
     text = end.text;
     if (tokens.length > 0) show(text, tokens);
     return end;

@@ -73,7 +73,8 @@ export class Flow {
     const given = textOf(before);
     if (!chat || answering || given === "") return;
     const was = this.parts;
-    let part: Part = { text: "", isWritten: true, beside: base ? "" : undefined };
+    const { isOn } = this.pair.steering;
+    let part: Part = { text: "", isWritten: true, beside: base || isOn ? "" : undefined, isPlain: isOn };
     const change = (change: Partial<Part>) => {
       part = { ...part, ...change };
       this.parts = [...before, part];
@@ -85,7 +86,7 @@ export class Flow {
       change({ text });
       this.scored = this.pair.probing.scored(tokens);
     } }];
-    if (base) requests.push({ place: BASE, messages, show: (beside) => change({ beside }) });
+    if (base || isOn) requests.push({ place: isOn ? MAIN : BASE, isPlain: isOn, messages, show: (beside) => change({ beside }) });
     const [main, second] = await this.pair.ask(requests, this.#again);
     if (!main?.end) {
       this.parts = was;

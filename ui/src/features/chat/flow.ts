@@ -9,6 +9,8 @@ export interface Part {
   isWritten: boolean;
   /** What the model it came from wrote in its place. */
   beside?: string;
+  /** Whether that was the same model as it is, beside the one that was led. It is not kept. */
+  isPlain?: boolean;
 }
 
 export const textOf = (parts: Part[]) => parts.map((part) => part.text).join("");
@@ -61,10 +63,10 @@ export function withoutLast(parts: Part[]): Part[] | undefined {
 export function keptTurns(parts: Part[]): KeptTurn[] {
   const turns: KeptTurn[] = [];
   let said = "";
-  for (const { text, isWritten, beside } of parts) {
+  for (const { text, isWritten, beside, isPlain } of parts) {
     if (!isWritten) said += text;
     else {
-      turns.push({ said, answer: text, beside: beside ?? null });
+      turns.push({ said, answer: text, beside: isPlain ? null : (beside ?? null) });
       said = "";
     }
   }

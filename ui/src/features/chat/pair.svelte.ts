@@ -1,7 +1,8 @@
 // The model that is talked to, and beside it the one it came from.
 
-import { api, type AnswerView, type ChatView, type MessageView, type SamplingView, type ScoredToken } from "../../api";
+import { api, type AnswerView, type ChatView, type MessageView, type SamplingView, type ScoredToken, type SteerView } from "../../api";
 import { Probing } from "../probe/probing.svelte";
+import { Steering } from "../probe/steering.svelte";
 import { ask, close, open } from "./asked";
 import { kept } from "./kept.svelte";
 import { BASE, MAIN, seedOf, type Place } from "./turns";
@@ -10,6 +11,8 @@ import { BASE, MAIN, seedOf, type Place } from "./turns";
 export interface Request {
   place: Place;
   messages: MessageView[];
+  /** Whether the model answers as it is, also while it is led: after the answer that is led, if that one was written. */
+  isPlain?: boolean;
   /** Gets all that is written so far, and the tokens of it that have scores. */
   show: (text: string, tokens: ScoredToken[]) => void;
 }
@@ -33,6 +36,8 @@ export class Pair {
   problem = $state.raw<unknown>();
   /** The probes that score what the first one writes. */
   readonly probing = new Probing();
+  /** What leads the first one. */
+  readonly steering = new Steering();
   /** Whether what is being written was asked to end. */
   stopped = false;
   readonly sampling: SamplingView | undefined = $derived(this.chat && { ...this.chat.sampling, ...kept.sampling });
@@ -44,6 +49,7 @@ export class Pair {
     try {
       this.chat = await open(MAIN, name, force);
       await this.probing.again(MAIN);
+      await this.steering.again(MAIN);
     } catch (problem) {
       this.gone = problem;
     }
@@ -69,6 +75,12 @@ export class Pair {
     }
   }
 
+  /** Leads the first one. Beside its answers stand its own then, and not those of the second. */
+  async steer(by: SteerView, force = false) {
+    if (this.isBeside) await this.beside(false);
+    await this.steering.lead(MAIN, by, force);
+  }
+
   close() {
     this.isBeside = false;
     this.stopped = true;
@@ -84,18 +96,21 @@ export class Pair {
     this.answering = true;
     this.stopped = false;
     this.problem = undefined;
-    const outcomes = await Promise.all(
-      requests.map(async ({ place, messages, show }): Promise<Outcome> => {
-        try {
-          return { end: await ask(place, messages, drawn, show) };
-        } catch (problem) {
-          if (place === MAIN) void this.stop();
-          return { problem };
-        }
-      }),
-    );
+    const going: Promise<Outcome>[] = [];
+    for (const request of requests) going.push(this.#ask(request, drawn, going[0]));
+    const outcomes = await Promise.all(going);
     this.answering = false;
     return outcomes;
+  }
+
+  async #ask({ place, messages, isPlain = false, show }: Request, drawn: SamplingView, first?: Promise<Outcome>): Promise<Outcome> {
+    if (isPlain && (!(await first)?.end || this.stopped)) return {};
+    try {
+      return { end: await ask(place, messages, drawn, isPlain, show) };
+    } catch (problem) {
+      if (place === MAIN && !isPlain) void this.stop();
+      return { problem };
+    }
   }
 
   async stop() {

@@ -49,13 +49,17 @@ export class Talk {
     const { chat, base, answering } = this.pair;
     if (!chat || answering) return false;
     const was = this.turns;
-    const turn = turnOf(said, base !== undefined, again);
+    const { isOn } = this.pair.steering;
+    const other = base && !isOn ? ([BASE, base] as const) : ([MAIN, chat] as const);
+    const turn = turnOf(said, base !== undefined || isOn, again);
     this.turns = [...before, turn];
-    const sides = base ? ([["answer", MAIN, chat], ["beside", BASE, base]] as const) : ([["answer", MAIN, chat]] as const);
+    if (isOn) this.#change(turn, "beside", { isPlain: true });
+    const sides = turn.beside ? ([["answer", MAIN, chat], ["beside", ...other]] as const) : ([["answer", MAIN, chat]] as const);
     const requests = sides.map(([side, place, model]): Request => ({
       place,
+      isPlain: side === "beside" && isOn,
       messages: this.#messages(before, said, place, model),
-      show: (text, tokens) => this.#change(turn, side, { text, scored: place === MAIN ? this.pair.probing.scored(tokens) : undefined }),
+      show: (text, tokens) => this.#change(turn, side, { text, scored: side === "answer" ? this.pair.probing.scored(tokens) : undefined }),
     }));
     const [main, second] = await this.pair.ask(requests, again);
     const written = [main, second].some((outcome) => outcome?.end?.text);
@@ -66,7 +70,8 @@ export class Talk {
     }
     this.#change(turn, "answer", { text: main.end.text, end: main.end, live: false });
     if (second?.end) this.#change(turn, "beside", { text: second.end.text, end: second.end, live: false });
-    else if (second) this.#change(turn, "beside", { problem: second.problem, live: false });
+    else if (second?.problem) this.#change(turn, "beside", { problem: second.problem, live: false });
+    else if (second) this.turns = this.turns.map((one) => (one.key === turn.key ? { ...one, beside: undefined } : one));
     this.said = main.end.text;
     void this.keep();
     return true;

@@ -11,6 +11,8 @@ export interface Side {
   /** How it went; unknown for what was kept earlier. */
   end?: AnswerView;
   problem?: unknown;
+  /** Whether it is of the same model as it is, beside the one that was led. It is not kept. */
+  isPlain?: boolean;
   /** What probes said of it while it was written. */
   scored?: Scored;
 }
@@ -58,8 +60,11 @@ export function textOf(before: Turn[], said: string, place: Place): string {
   return [...words, said].join("\n\n");
 }
 
+/** Whether it is an answer of the model that the first one came from. */
+const isOther = ({ problem, isPlain }: Side) => !problem && !isPlain;
+
 function answerAt(turn: Turn, place: Place): string {
-  const beside = turn.beside && !turn.beside.problem ? turn.beside.text : undefined;
+  const beside = turn.beside && isOther(turn.beside) ? turn.beside.text : undefined;
   return place === BASE ? (beside ?? turn.answer.text) : turn.answer.text;
 }
 
@@ -75,7 +80,7 @@ export function keptTurns(turns: Turn[]): KeptTurn[] {
   return turns.map(({ said, answer, beside }) => ({
     said,
     answer: answer.text,
-    beside: beside && !beside.problem ? beside.text : null,
+    beside: beside && isOther(beside) ? beside.text : null,
   }));
 }
 

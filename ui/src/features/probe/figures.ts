@@ -171,3 +171,9 @@ export const POSITIONS: Record<StatesPosition, string> = {
   answer: "mean over the answer",
   marked: "mean over marked parts",
 };
+
+/** How texts were shown to the model, in words. */
+export function shownAs({ isChat, prompt }: { isChat: boolean; prompt: string }): string {
+  if (isChat) return "a turn of a chat";
+  return prompt === "{text}" ? "the text alone" : prompt || "not known";
+}

@@ -29,20 +29,27 @@ export class Probing {
   /** Looks for probes of a model. */
   async look(model: string) {
     const found = await api.probesFor(model).catch(() => []);
-    const chosen = this.found.filter(({ folder }) => !found.some((each) => each.folder === folder) && this.folders.includes(folder));
+    const chosen = this.found.filter(({ folder }) => !found.some((each) => each.folder === folder));
     this.found = [...found, ...chosen];
   }
 
   /** Asks for a folder, and uses its probes. */
   async add(place: number) {
+    const folder = await this.pick();
+    if (folder !== undefined) await this.use(place, [...this.folders.filter((each) => each !== folder), folder]);
+  }
+
+  /** Asks for a folder, whose probes can be chosen then. */
+  async pick(): Promise<string | undefined> {
     this.problem = undefined;
     try {
       const folder = await api.pick("folder");
-      if (folder === null) return;
+      if (folder === null) return undefined;
       if (!this.found.some((each) => each.folder === folder)) this.found = [...this.found, await api.probesInFolder(folder)];
-      await this.use(place, [...this.folders.filter((each) => each !== folder), folder]);
+      return folder;
     } catch (problem) {
       this.problem = problem;
+      return undefined;
     }
   }
 
