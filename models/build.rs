@@ -1,11 +1,23 @@
 //! Compiles the kernels for CUDA with NVIDIA's compiler, when the feature asks for them.
 
-use std::{env, path::PathBuf, process::Command};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-const KERNELS: &str = "src/ops/kernels/cuda/kernels.cu";
+const FOLDER: &str = "src/ops/kernels/cuda";
+
+/// Files with kernels, each with the oldest GPUs that can run it. The driver compiles its code for newer ones.
+const KERNELS: [(&str, &str); 2] = [
+    // The oldest that CUDA 13 knows.
+    ("kernels", "compute_75"),
+    // Copies in the background and products of bf16.
+    ("flash", "compute_80"),
+];
 
 fn main() -> Result<(), String> {
-    println!("cargo::rerun-if-changed={KERNELS}");
+    println!("cargo::rerun-if-changed={FOLDER}");
     println!("cargo::rerun-if-env-changed=CUDA_HOME");
     if env::var_os("CARGO_FEATURE_CUDA").is_none() {
         return Ok(());
@@ -14,16 +26,32 @@ fn main() -> Result<(), String> {
         Some(home) => PathBuf::from(home).join("bin/nvcc"),
         None => PathBuf::from("nvcc"),
     };
-    let output = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("kernels.ptx");
-    // The oldest GPUs that CUDA 13 knows. The driver compiles this code for newer ones.
-    let mut command = Command::new(&compiler);
-    command.args(["-ptx", "-O3", "-arch=compute_75", "-o"]);
-    let name = compiler.display();
-    match command.arg(output).arg(KERNELS).status() {
+    KERNELS
+        .iter()
+        .try_for_each(|(name, oldest)| compile(&compiler, name, oldest))
+}
+
+fn compile(compiler: &Path, name: &str, oldest: &str) -> Result<(), String> {
+    let source = format!("{FOLDER}/{name}.cu");
+    let folder = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let mut command = Command::new(compiler);
+    command.args([
+        "-ptx",
+        "-O3",
+        "-std=c++17",
+        &format!("-arch={oldest}"),
+        "-o",
+    ]);
+    let compiler = compiler.display();
+    match command
+        .arg(folder.join(format!("{name}.ptx")))
+        .arg(&source)
+        .status()
+    {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{name} could not compile {KERNELS}: {status}")),
+        Ok(status) => Err(format!("{compiler} could not compile {source}: {status}")),
         Err(error) => Err(format!(
-            "could not run {name}: {error}. The feature `cuda` needs the CUDA toolkit; set CUDA_HOME to its folder"
+            "could not run {compiler}: {error}. The feature `cuda` needs the CUDA toolkit; set CUDA_HOME to its folder"
         )),
     }
 }

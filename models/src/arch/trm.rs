@@ -18,14 +18,14 @@ mod config;
 
 use candle_core::{D, DType, Device, Tensor};
 
-use self::blocks::{Ones, Places, Stack, named};
+use self::blocks::{Places, Stack, named};
 use super::{WeightRequest, Weights};
 use crate::{
     Result,
     ops::{
         attention::Spans,
         classify::{classify, probabilities, yes_or_no},
-        elementwise::{add, convert, join, narrow, pad, reshape, scale},
+        elementwise::{add, convert, join, narrow, pad, reshape, scale, swap},
         embedding::embedding,
         linear::linear,
         rope::{Rope, RopeScaling, Rotation},
@@ -129,7 +129,6 @@ pub struct Trm {
     cycles: Option<Cycles>,
     /// The turns of all places, where blocks know places so.
     rotation: Option<Rotation>,
-    ones: Ones,
 }
 
 impl Trm {
@@ -166,7 +165,6 @@ impl Trm {
         });
         Ok(Self {
             rotation: rotation.transpose()?,
-            ones: Ones::new(&config, device)?,
             cycles: None,
             config,
             parameters,
@@ -237,15 +235,21 @@ impl Trm {
     /// One step of thinking about x [b, l, d]. Only the last cycle is on the tape.
     pub fn think(&self, tape: Option<&Tape>, state: &State, x: &Value) -> Result<Thought> {
         let config = &self.config;
-        let stack = Stack::bind(config, &self.parameters, &self.ones, self.dtype, tape)?;
+        let stack = Stack::bind(config, &self.parameters, self.dtype, tape)?;
         let silent = stack.constant();
         let places = Places {
             spans: Spans::full(x.tensor().dim(0)?, config.places()),
             rotation: self.rotation.clone(),
         };
+        // From here on to the scores, places come first where blocks multiply along them.
+        let order = |x: &Value| match config.mlp_t {
+            true => swap(x),
+            false => Ok(x.clone()),
+        };
+        let x = &order(x)?;
         let constant_x = Value::constant(x.tensor().clone());
-        let mut answer = Value::constant(state.answer.clone());
-        let mut thoughts = Value::constant(state.thoughts.clone());
+        let mut answer = order(&Value::constant(state.answer.clone()))?;
+        let mut thoughts = order(&Value::constant(state.thoughts.clone()))?;
         let own = Cycles {
             answer: config.h_cycles,
             thought: config.l_cycles,
@@ -257,16 +261,18 @@ impl Trm {
                 true => (&stack, x),
                 false => (&silent, &constant_x),
             };
+            let beside = add(&answer, x)?;
             for _ in 0..cycles.thought {
-                let beside = add(&answer, x)?;
                 thoughts = stack.improve(&thoughts, &beside, &places)?;
             }
             answer = stack.improve(&answer, &thoughts, &places)?;
         }
-        let cells = narrow(&answer, 1, config.puzzle_places(), config.seq_len)?;
+        let along = usize::from(!config.mlp_t);
+        let cells = narrow(&answer, along, config.puzzle_places(), config.seq_len)?;
         let head = convert(&self.weight(HEAD, tape)?, self.dtype)?;
-        let first = narrow(&answer, 1, 0, 1)?;
-        let rows = first.tensor().dim(0)?;
+        let scores = order(&linear(&cells, &head, None)?)?;
+        let rows = scores.tensor().dim(0)?;
+        let first = narrow(&answer, along, 0, 1)?;
         let first = reshape(&first, &[rows, config.hidden_size])?;
         let halt = linear(
             &first,
@@ -275,11 +281,15 @@ impl Trm {
         )?;
         let halt = narrow(&convert(&halt, DType::F32)?, D::Minus1, 0, 1)?;
         Ok(Thought {
-            scores: linear(&cells, &head, None)?,
+            scores,
             halt: reshape(&halt, &[rows])?,
             state: State {
-                answer: answer.tensor().clone(),
-                thoughts: thoughts.tensor().clone(),
+                answer: order(&Value::constant(answer.tensor().clone()))?
+                    .tensor()
+                    .clone(),
+                thoughts: order(&Value::constant(thoughts.tensor().clone()))?
+                    .tensor()
+                    .clone(),
             },
         })
     }

@@ -12,9 +12,11 @@ use crate::{
     device::dtype::{DeviceClass, Dtype},
     ops::{
         dropout::Dropout,
+        feed_forward::{Along, feed_forward},
+        gated::Activation,
         linear::linear,
         lora::{Adapter, linear_with_adapter},
-        weight::Quantized,
+        weight::{Converted, Quantized},
     },
     tape::Value,
 };
@@ -70,6 +72,34 @@ fn in_blocks(x: Input, columns: usize) -> Result<StepTrial> {
         let blocks = QTensor::quantize_onto(&numbers, GgmlDType::Q8_0, device)?;
         linear(&v[0], Quantized::new(blocks)?, None)
     }))
+}
+
+/// A sequence of 97 places has no whole packs of numbers, which products along it have to live with.
+pub(super) fn feed_forward_parts() -> Result<Operation> {
+    let mut trials = Vec::new();
+    for along in [Along::First, Along::Last] {
+        for (width, inner, others) in [(7, 5, 1), (33, 24, 65), (97, 64, 520), (64, 512, 130)] {
+            let shape = match along {
+                Along::First => [width, others],
+                Along::Last => [others, width],
+            };
+            // Products as large as what goes into them, as those of a model.
+            let weight = |name, rows: usize, columns: usize| {
+                Input::master(name, &[rows, columns])?.affine(1.0 / (columns as f64).sqrt(), 0.0)
+            };
+            let inputs = vec![
+                Input::activation("x", &shape)?,
+                weight("gate and up", 2 * inner, width)?,
+                weight("down", width, inner)?,
+            ];
+            trials.push(trial(inputs, move |_, v| {
+                let dtype = v[0].tensor().dtype();
+                let [up, down] = [1, 2].map(|at| Converted::new(&v[at], dtype));
+                feed_forward(&v[0], &up?, &down?, Activation::Silu, along)
+            }));
+        }
+    }
+    Operation::of(2 * 512, trials)
 }
 
 pub(super) fn adapters(class: DeviceClass, dtype: Dtype) -> Result<Operation> {

@@ -81,10 +81,17 @@ pub const GROUPS: &[Group] = &[
         &[
             ("rms_norm", |_, _| norms::rms_norm_on_rows()),
             ("layer_norm", |_, _| norms::layer_norm_on_rows()),
+            ("residual_norm", |_, _| norms::norms_of_sums()),
         ],
     ),
     group("positions", &[("rope", |_, _| positions::rope_of_heads())]),
-    group("linear layers", &[("linear", linear::linear_layers)]),
+    group(
+        "linear layers",
+        &[
+            ("linear", linear::linear_layers),
+            ("feed_forward", |_, _| linear::feed_forward_parts()),
+        ],
+    ),
     group("adapters", &[("lora", linear::adapters)]),
     group(
         "attention",
@@ -390,11 +397,13 @@ mod tests {
         let expected = [
             "rms_norm",
             "layer_norm",
+            "residual_norm",
             "head_cross_entropy",
             "linear",
             "lora",
             "attention",
             "gated",
+            "feed_forward",
         ];
         assert_eq!(differ, expected);
     }

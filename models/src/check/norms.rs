@@ -3,7 +3,10 @@
 use super::trial::{Input, Operation, trial};
 use crate::{
     Result,
-    ops::norm::{layer_norm, rms_norm},
+    ops::{
+        feed_forward::Along,
+        norm::{layer_norm, residual_norm, rms_norm},
+    },
 };
 
 const EPSILON: f64 = 1e-5;
@@ -41,6 +44,37 @@ pub(super) fn layer_norm_on_rows() -> Result<Operation> {
         trials.push(trial(inputs, |_, v| {
             layer_norm(&v[0], &v[1], &v[2], EPSILON)
         }));
+    }
+    Operation::of(MAX_ROWS, trials)
+}
+
+/// Along both dimensions: whole packs of numbers and others, more lines than a kernel keeps at hand, one line.
+pub(super) fn norms_of_sums() -> Result<Operation> {
+    let mut trials = Vec::new();
+    for along in [Along::First, Along::Last] {
+        let of = |shape: &[usize]| -> Result<[Input; 2]> {
+            Ok([
+                Input::activation("x", shape)?,
+                Input::activation("the branch", shape)?,
+            ])
+        };
+        let [inside, plain] = of(&[2, 5, 64])?;
+        let [turned, other] = of(&[40, 72])?;
+        let [large, small] = of(&[97, 130])?;
+        let pairs = [
+            of(&[1, 65])?,
+            of(&[3, 33])?,
+            [inside.inside(), plain],
+            [turned.transposed(), other],
+            [large.affine(1e3, 0.0)?, small],
+            of(&[97, 520])?,
+            of(&[MAX_ROWS, 1032])?,
+        ];
+        for inputs in pairs {
+            trials.push(trial(inputs.into(), move |_, v| {
+                residual_norm(&v[0], &v[1], along, EPSILON)
+            }));
+        }
     }
     Operation::of(MAX_ROWS, trials)
 }

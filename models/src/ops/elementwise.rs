@@ -65,13 +65,20 @@ pub fn pad(x: &Value, width: usize) -> Result<Value> {
     }))
 }
 
-/// Rows and columns exchanged: x [b, m, n] -> [b, n, m]. Saves nothing.
-pub fn transpose(x: &Value) -> Result<Value> {
-    let turned = |x: &Tensor| x.transpose(1, 2)?.contiguous();
-    let y = turned(x.tensor())?;
+/// The first two dimensions exchanged: x [m, n, ..] -> [n, m, ..]. Saves nothing.
+pub fn swap(x: &Value) -> Result<Value> {
+    let y = swapped(x.tensor())?;
     Ok(Value::record(y, &[x], move |gradient: Tensor| {
-        Ok(vec![Some(turned(&gradient)?)])
+        Ok(vec![Some(swapped(&gradient)?)])
     }))
+}
+
+fn swapped(x: &Tensor) -> Result<Tensor> {
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::Add, &[x]) {
+        return kernels::cuda::elementwise::swap(x);
+    }
+    Ok(x.transpose(0, 1)?.contiguous()?)
 }
 
 /// The same numbers in another shape.
@@ -114,7 +121,7 @@ mod tests {
         let inputs = [normal(1, &[2, 3, 4]), normal(2, &[2, 1, 4])];
         check_gradients(&inputs, |_, v| join(&v[0], &v[1]));
         check_gradients(&inputs[..1], |_, v| narrow(&v[0], 1, 1, 2));
-        check_gradients(&inputs[..1], |_, v| transpose(&v[0]));
+        check_gradients(&inputs[..1], |_, v| swap(&v[0]));
     }
 
     #[test]

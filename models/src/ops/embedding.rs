@@ -30,13 +30,22 @@ pub fn embedding(table: &Value, tokens: &Tensor) -> Result<Value> {
             Ok(vec![Some(sums)])
         }));
     }
-    let y = table.tensor().index_select(&flat, 0)?.reshape(dims)?;
+    let rows = table.tensor().contiguous()?.index_select(&flat, 0)?;
+    let y = rows.reshape(dims)?;
     let zeros_like = table.tensor().clone();
     Ok(Value::record(y, &[table], move |gradient: Tensor| {
         let rows = gradient
             .contiguous()?
             .reshape(((), width))?
             .to_dtype(zeros_like.dtype())?;
+        #[cfg(feature = "cuda")]
+        if rows.dtype() == candle_core::DType::F32
+            && kernels::cuda::serves(Kernel::Embedding, &[&rows])
+        {
+            let vocabulary = zeros_like.dim(0)?;
+            let sums = kernels::cuda::elementwise::add_rows(&rows, &flat, vocabulary)?;
+            return Ok(vec![Some(sums)]);
+        }
         Ok(vec![Some(
             zeros_like.zeros_like()?.index_add(&flat, &rows, 0)?,
         )])

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Result,
     ops::{
+        feed_forward::Along,
         kernels::{self, Kernel},
         widen,
     },
@@ -44,6 +45,50 @@ pub fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> 
         let da = ((gradient * c)? * activation.derivative(&a)?)?.to_dtype(dtype)?;
         Ok(vec![Some(da), Some(dc)])
     }))
+}
+
+/// φ(a) ⊙ c, of which `both` has the one before the other along a dimension: [2f, m] -> [f, m], or [m, 2f] -> [m, f].
+pub(crate) fn halves(both: &Tensor, activation: Activation, along: Along) -> Result<Tensor> {
+    if kernels::cpu::serves(Kernel::FeedForward, &[both]) {
+        return kernels::cpu::gated::halves(both, activation, along);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::FeedForward, &[both]) {
+        return kernels::cuda::gated::halves(both, activation, along);
+    }
+    let [a, c] = split(both, along)?;
+    Ok((activation.apply(&a)? * c)?.to_dtype(both.dtype())?)
+}
+
+/// φ(a) ⊙ c once more, and the gradients of a and c side by side, from the gradient of the former.
+pub(crate) fn halves_back(
+    both: &Tensor,
+    gradient: &Tensor,
+    activation: Activation,
+    along: Along,
+) -> Result<(Tensor, Tensor)> {
+    if kernels::cpu::serves(Kernel::FeedForward, &[both, gradient]) {
+        return kernels::cpu::gated::halves_back(both, gradient, activation, along);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::FeedForward, &[both, gradient]) {
+        return kernels::cuda::gated::halves_back(both, gradient, activation, along);
+    }
+    let [a, c] = split(both, along)?;
+    let (gradient, active) = (widen(gradient)?, activation.apply(&a)?);
+    let da = ((&gradient * &c)? * activation.derivative(&a)?)?;
+    let dc = (gradient * &active)?;
+    let d_both = Tensor::cat(&[da, dc], along.of_matrix())?;
+    let dtype = both.dtype();
+    Ok(((active * c)?.to_dtype(dtype)?, d_both.to_dtype(dtype)?))
+}
+
+/// a and c, in f32 or wider.
+fn split(both: &Tensor, along: Along) -> Result<[Tensor; 2]> {
+    let dimension = along.of_matrix();
+    let inner = both.dim(dimension)? / 2;
+    let half = |start| widen(&both.narrow(dimension, start, inner)?.contiguous()?);
+    Ok([half(0)?, half(inner)?])
 }
 
 impl Activation {

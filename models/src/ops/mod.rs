@@ -22,6 +22,7 @@ pub mod cross_entropy;
 pub mod dropout;
 pub mod elementwise;
 pub mod embedding;
+pub mod feed_forward;
 pub mod gated;
 pub mod kernels;
 pub mod linear;

@@ -5,6 +5,8 @@
 //! Layer norm: x̂ = ρ (x - ⟨x⟩), dx = ρ (u - ⟨u⟩ - x̂ ⟨u x̂⟩), dw as above, dc = Σ g.
 //! Zhang and Sennrich, 2019 (<https://arxiv.org/abs/1910.07467>); Ba et al., 2016 (<https://arxiv.org/abs/1607.06450>).
 //! Both save x; backward computes x̂ again.
+//!
+//! Where the norm of a sum x + z has no weight, the output is x̂ itself: only that is saved, and both get the same gradient.
 
 use candle_core::{D, Tensor};
 
@@ -12,6 +14,7 @@ use crate::{
     Result,
     ops::{
         as_rows,
+        feed_forward::Along,
         kernels::{self, Kernel},
         linear::sum_rows,
         rows_like, widen,
@@ -95,6 +98,33 @@ pub fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Resu
     ))
 }
 
+/// RMS norm of the sum x + z without a weight, over one dimension: of the same shape as both.
+pub fn residual_norm(x: &Value, branch: &Value, along: Along, epsilon: f64) -> Result<Value> {
+    let tensors = [x.tensor(), branch.tensor()];
+    if kernels::cpu::serves(Kernel::ResidualNorm, &tensors) {
+        return kernels::cpu::norm::residual_norm(x, branch, along, epsilon);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::ResidualNorm, &tensors) {
+        return kernels::cuda::norm::residual_norm(x, branch, along, epsilon);
+    }
+    let dimension = along.of_matrix();
+    let sum = along.matrix(&(widen(x.tensor())? + widen(branch.tensor())?)?)?;
+    let rho = (sum.sqr()?.mean_keepdim(dimension)? + epsilon)?
+        .sqrt()?
+        .recip()?;
+    let normalized = sum.broadcast_mul(&rho)?;
+    let (dtype, shape) = (x.tensor().dtype(), x.tensor().shape().clone());
+    let y = normalized.to_dtype(dtype)?.reshape(&shape)?;
+    Ok(Value::record(y, &[x, branch], move |gradient: Tensor| {
+        let gradient = along.matrix(&widen(&gradient)?)?;
+        let mean = (&gradient * &normalized)?.mean_keepdim(dimension)?;
+        let dx = (gradient - normalized.broadcast_mul(&mean)?)?.broadcast_mul(&rho)?;
+        let dx = dx.to_dtype(dtype)?.reshape(&shape)?;
+        Ok(vec![Some(dx.clone()), Some(dx)])
+    }))
+}
+
 /// The normalized rows x̂ [n, d] and the factor ρ [n, 1], in f32 or wider; `centre` subtracts the mean first.
 fn normalize(rows: &Tensor, centre: bool, epsilon: f64) -> Result<(Tensor, Tensor)> {
     let mut x = widen(rows)?;
@@ -110,7 +140,7 @@ fn normalize(rows: &Tensor, centre: bool, epsilon: f64) -> Result<(Tensor, Tenso
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::testing::{check_gradients, check_kernel, normal};
+    use crate::ops::testing::{check_close, check_gradients, check_kernel, normal};
 
     #[test]
     fn the_kernel_for_the_cpu_is_exact_far_from_zero() {
@@ -120,6 +150,24 @@ mod tests {
         check_kernel(&far, 1e-3, |v| layer_norm(&v[0], &v[1], &v[2], 1e-5));
         let large = [(x * 1e15).unwrap(), weight];
         check_kernel(&large, 1e-5, |v| rms_norm(&v[0], &v[1], 0.0, 1e-5));
+    }
+
+    #[test]
+    fn a_sum_is_normalized_along_either_dimension() {
+        for along in [Along::First, Along::Last] {
+            let inputs = [normal(1, &[4, 3, 5]), normal(2, &[4, 3, 5])];
+            check_gradients(&inputs, |_, v| residual_norm(&v[0], &v[1], along, 1e-5));
+            for shape in [[2, 3], [97, 1030], [5, 64], [300, 33]] {
+                let inputs = [normal(1, &shape), normal(2, &shape)];
+                check_kernel(&inputs, 1e-5, |v| residual_norm(&v[0], &v[1], along, 1e-5));
+            }
+        }
+        let inputs = [normal(1, &[4, 6]), normal(2, &[4, 6])].map(Value::constant);
+        let y = residual_norm(&inputs[0], &inputs[1], Along::Last, 1e-5).unwrap();
+        let ones = Value::constant(normal(3, &[6]).ones_like().unwrap());
+        let sum = Value::constant((inputs[0].tensor() + inputs[1].tensor()).unwrap());
+        let expected = rms_norm(&sum, &ones, 0.0, 1e-5).unwrap();
+        check_close("a row", y.tensor(), expected.tensor(), 1e-12);
     }
 
     #[test]

@@ -6,9 +6,9 @@
 
 use std::{ops::Range, sync::Arc};
 
-use candle_core::{Tensor, quantized::QTensor};
+use candle_core::{DType, Tensor, quantized::QTensor};
 
-use crate::{Error, Result, tape::Value};
+use crate::{Error, Result, ops::elementwise::narrow, tape::Value};
 
 /// The most numbers of a quantized weight that are there at once: 64 MiB.
 const PART_ELEMENTS: usize = 1 << 24;
@@ -18,8 +18,54 @@ const PART_ELEMENTS: usize = 1 << 24;
 pub enum Weight {
     /// Numbers in any dtype, trainable or frozen.
     Dense(Value),
+    /// Numbers with a copy in the dtype that products use.
+    Converted(Converted),
     /// Frozen blocks.
     Quantized(Quantized),
+}
+
+/// A weight that was converted once to what is computed in, however often it is used. Its gradient is not: uses add up in the
+/// weight's own dtype.
+#[derive(Clone)]
+pub struct Converted {
+    weight: Value,
+    numbers: Tensor,
+}
+
+impl Converted {
+    /// The weight for products in `dtype`.
+    pub fn new(weight: &Value, dtype: DType) -> Result<Self> {
+        Ok(Self {
+            weight: weight.clone(),
+            numbers: weight.tensor().to_dtype(dtype)?,
+        })
+    }
+
+    /// Some of its rows.
+    pub fn rows(&self, start: usize, count: usize) -> Result<Self> {
+        Ok(Self {
+            weight: narrow(&self.weight, 0, start, count)?,
+            numbers: self.numbers.narrow(0, start, count)?.contiguous()?,
+        })
+    }
+
+    /// The same numbers, of which nobody wants a gradient.
+    pub fn constant(&self) -> Self {
+        Self {
+            weight: Value::constant(self.weight.tensor().clone()),
+            numbers: self.numbers.clone(),
+        }
+    }
+
+    /// The weight itself, for its gradient.
+    pub(crate) fn value(&self) -> &Value {
+        &self.weight
+    }
+
+    /// What products use.
+    pub(crate) fn numbers(&self) -> &Tensor {
+        &self.numbers
+    }
 }
 
 /// A matrix [o, i] in quantized blocks. Cheap to clone: clones share them.
@@ -75,6 +121,12 @@ impl From<&Value> for Weight {
     }
 }
 
+impl From<&Converted> for Weight {
+    fn from(weight: &Converted) -> Self {
+        Self::Converted(weight.clone())
+    }
+}
+
 impl From<Quantized> for Weight {
     fn from(weight: Quantized) -> Self {
         Self::Quantized(weight)
@@ -86,6 +138,7 @@ impl Weight {
     pub(crate) fn matrix(&self) -> Matrix {
         match self {
             Self::Dense(weight) => Matrix::Dense(weight.tensor().clone()),
+            Self::Converted(weight) => Matrix::Dense(weight.numbers.clone()),
             Self::Quantized(weight) => Matrix::Quantized(weight.clone()),
         }
     }
@@ -94,6 +147,7 @@ impl Weight {
     pub(crate) fn value(&self) -> Option<&Value> {
         match self {
             Self::Dense(weight) => Some(weight),
+            Self::Converted(weight) => Some(&weight.weight),
             Self::Quantized(_) => None,
         }
     }
@@ -108,7 +162,7 @@ pub(crate) enum Matrix {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, quantized::GgmlDType};
+    use candle_core::quantized::GgmlDType;
 
     use super::*;
     use crate::{

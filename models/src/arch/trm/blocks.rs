@@ -1,8 +1,9 @@
 //! f: the one stack of blocks by which both states are improved.
 //!
-//! Letters in shapes: b rows, l places, d width, h heads, e width of a head.
+//! Letters in shapes: b rows, l places, d width, h heads, e width of a head. Blocks of attention work on [b, l, d], blocks that
+//! multiply along the sequence on [l, b, d]: then that product is one for all rows, and nothing is turned in memory.
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::DType;
 
 use super::config::{TrmConfig, weight};
 use crate::{
@@ -10,23 +11,17 @@ use crate::{
     arch::kv_cache::KvCache,
     ops::{
         attention::{Scoring, Spans, attention},
-        elementwise::{add, convert, narrow, reshape, transpose},
-        gated::{Activation, gated},
+        elementwise::{add, reshape},
+        feed_forward::{Along, feed_forward},
+        gated::Activation,
         linear::linear,
-        norm::rms_norm,
+        norm::residual_norm,
         rope::{Rotation, rope},
+        weight::Converted,
     },
     parameters::Parameters,
     tape::{Tape, Value},
 };
-
-/// Ones for the norm, which has no weight.
-#[derive(Clone)]
-pub(super) struct Ones {
-    by_width: Value,
-    /// Along the sequence, where blocks multiply along it.
-    by_length: Option<Value>,
-}
 
 /// Where each place is, and which others it sees.
 #[derive(Clone)]
@@ -42,7 +37,6 @@ pub(super) type Read<'a> = Option<(&'a mut KvCache, usize)>;
 /// The weights of the stack in the dtype that is computed in: converted once, however often a step uses them.
 pub(super) struct Stack {
     blocks: Vec<Block>,
-    ones: Ones,
     epsilon: f64,
     heads: usize,
     head_width: usize,
@@ -55,26 +49,14 @@ struct Block {
 
 enum Mix {
     /// Queries, keys, values, output.
-    Attention([Value; 4]),
+    Attention([Converted; 4]),
     Sequence(Gate),
 }
 
+/// SwiGLU: W_down (silu(W_gate x) ⊙ W_up x), with the first two in one.
 struct Gate {
-    gate: Value,
-    up: Value,
-    down: Value,
-}
-
-impl Ones {
-    pub(super) fn new(config: &TrmConfig, device: &Device) -> Result<Self> {
-        let ones = |width| -> Result<Value> {
-            Ok(Value::constant(Tensor::ones(width, DType::F32, device)?))
-        };
-        Ok(Self {
-            by_width: ones(config.hidden_size)?,
-            by_length: config.mlp_t.then(|| ones(config.places())).transpose()?,
-        })
-    }
+    up: Converted,
+    down: Converted,
 }
 
 /// The weight of this name.
@@ -88,29 +70,25 @@ impl Stack {
     pub(super) fn bind(
         config: &TrmConfig,
         parameters: &Parameters,
-        ones: &Ones,
         dtype: DType,
         tape: Option<&Tape>,
     ) -> Result<Self> {
         let get = |layer, part, name| {
-            convert(&named(parameters, &weight(layer, part, name), tape)?, dtype)
+            Converted::new(&named(parameters, &weight(layer, part, name), tape)?, dtype)
         };
         let gate = |layer, part| -> Result<Gate> {
-            let both = get(layer, part, "gate_up_proj")?;
-            let inner = both.tensor().dim(0)? / 2;
             Ok(Gate {
-                gate: narrow(&both, 0, 0, inner)?,
-                up: narrow(&both, 0, inner, inner)?,
+                up: get(layer, part, "gate_up_proj")?,
                 down: get(layer, part, "down_proj")?,
             })
         };
+        let width = config.num_heads * config.head_width();
         let block = |layer| -> Result<Block> {
             let mix = match config.mlp_t {
                 true => Mix::Sequence(gate(layer, "mlp_t")?),
                 false => {
                     let all = get(layer, "self_attn", "qkv_proj")?;
-                    let width = all.tensor().dim(0)? / 3;
-                    let part = |at: usize| narrow(&all, 0, at * width, width);
+                    let part = |at: usize| all.rows(at * width, width);
                     let output = get(layer, "self_attn", "o_proj")?;
                     Mix::Attention([part(0)?, part(1)?, part(2)?, output])
                 }
@@ -122,7 +100,6 @@ impl Stack {
         };
         Ok(Self {
             blocks: (0..config.l_layers).map(block).collect::<Result<_>>()?,
-            ones: ones.clone(),
             epsilon: config.rms_norm_eps,
             heads: config.num_heads,
             head_width: config.head_width(),
@@ -131,60 +108,49 @@ impl Stack {
 
     /// The same weights, of which nobody wants a gradient.
     pub(super) fn constant(&self) -> Self {
-        let of = |value: &Value| Value::constant(value.tensor().clone());
         let gate = |it: &Gate| Gate {
-            gate: of(&it.gate),
-            up: of(&it.up),
-            down: of(&it.down),
+            up: it.up.constant(),
+            down: it.down.constant(),
         };
         let block = |it: &Block| Block {
             mix: match &it.mix {
-                Mix::Attention(weights) => Mix::Attention(weights.each_ref().map(of)),
+                Mix::Attention(weights) => {
+                    Mix::Attention(weights.each_ref().map(|it| it.constant()))
+                }
                 Mix::Sequence(weights) => Mix::Sequence(gate(weights)),
             },
             mlp: gate(&it.mlp),
         };
         Self {
             blocks: self.blocks.iter().map(block).collect(),
-            ones: self.ones.clone(),
             ..*self
         }
     }
 
-    /// f(state + beside): [b, l, d].
+    /// f(state + beside).
     pub(super) fn improve(&self, state: &Value, beside: &Value, places: &Places) -> Result<Value> {
         self.run(&add(state, beside)?, places, None)
     }
 
-    /// f(x): [b, l, d]. With what was read before, places see that too.
+    /// f(x). With what was read before, places see that too.
     pub(super) fn run(&self, x: &Value, places: &Places, mut read: Read) -> Result<Value> {
-        let by_width = &self.ones.by_width;
+        let norm = |x: &Value, branch: &Value, along| residual_norm(x, branch, along, self.epsilon);
         let mut x = x.clone();
         for (index, block) in self.blocks.iter().enumerate() {
-            x = match (&block.mix, &self.ones.by_length) {
-                (Mix::Sequence(weights), Some(by_length)) => {
-                    let y = transpose(&x)?;
-                    let y = add(&y, &weights.apply(&y)?)?;
-                    transpose(&rms_norm(&y, by_length, 0.0, self.epsilon)?)?
+            x = match &block.mix {
+                Mix::Sequence(weights) => {
+                    norm(&x, &weights.apply(&x, Along::First)?, Along::First)?
                 }
-                (Mix::Sequence(_), None) => {
-                    let problem = "blocks multiply along a sequence whose length isn’t known";
-                    return Err(Error::Data(problem.to_owned()));
-                }
-                (Mix::Attention(weights), _) => {
+                Mix::Attention(weights) => {
                     let read = read
                         .as_mut()
                         .map(|(cache, first)| (&mut **cache, *first + index));
-                    let y = self.attend(&x, weights, places, read)?;
-                    rms_norm(&add(&x, &y)?, by_width, 0.0, self.epsilon)?
+                    let branch = self.attend(&x, weights, places, read)?;
+                    norm(&x, &branch, Along::Last)?
                 }
             };
-            x = rms_norm(
-                &add(&x, &block.mlp.apply(&x)?)?,
-                by_width,
-                0.0,
-                self.epsilon,
-            )?;
+            let branch = block.mlp.apply(&x, Along::Last)?;
+            x = norm(&x, &branch, Along::Last)?;
         }
         Ok(x)
     }
@@ -192,13 +158,13 @@ impl Stack {
     fn attend(
         &self,
         x: &Value,
-        [q, k, v, output]: &[Value; 4],
+        [q, k, v, output]: &[Converted; 4],
         places: &Places,
         read: Read,
     ) -> Result<Value> {
         let (rows, length, _) = x.tensor().dims3()?;
         let (heads, width) = (self.heads, self.head_width);
-        let project = |weight: &Value, turns: bool| {
+        let project = |weight: &Converted, turns: bool| {
             let y = reshape(&linear(x, weight, None)?, &[rows, length, heads, width])?;
             match &places.rotation {
                 Some(rotation) if turns => rope(&y, rotation),
@@ -220,9 +186,7 @@ impl Stack {
 }
 
 impl Gate {
-    /// SwiGLU: W_down (silu(W_gate x) ⊙ W_up x).
-    fn apply(&self, x: &Value) -> Result<Value> {
-        let (gate, up) = (linear(x, &self.gate, None)?, linear(x, &self.up, None)?);
-        linear(&gated(&gate, &up, Activation::Silu)?, &self.down, None)
+    fn apply(&self, x: &Value, along: Along) -> Result<Value> {
+        feed_forward(x, &self.up, &self.down, Activation::Silu, along)
     }
 }

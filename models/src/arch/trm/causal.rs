@@ -19,7 +19,7 @@ use candle_core::{DType, Device, Tensor};
 
 use super::{
     ANSWER, HALT, HALT_BIAS, HEAD, PLACES, SYMBOLS, THOUGHTS,
-    blocks::{Ones, Places, Stack, named},
+    blocks::{Places, Stack, named},
 };
 use crate::{
     Error, Result,
@@ -49,7 +49,6 @@ pub struct CausalTrm {
     device: Device,
     /// How queries and keys turn, where tokens know their places so.
     rope: Option<Rope>,
-    ones: Ones,
 }
 
 impl CausalTrm {
@@ -83,7 +82,6 @@ impl CausalTrm {
         let rope = || Rope::new(shape.head_width(), shape.rope_theta, &RopeScaling::None);
         Ok(Self {
             rope: turns.then(rope),
-            ones: Ones::new(shape, device)?,
             config,
             parameters,
             dtype,
@@ -125,7 +123,7 @@ impl CausalTrm {
         let past = cache.as_ref().map_or(0, |cache| cache.tokens());
         let (x, places) = self.prepare(tape, input, past)?;
         let shape = self.config.trm();
-        let stack = Stack::bind(shape, &self.parameters, &self.ones, self.dtype, tape)?;
+        let stack = Stack::bind(shape, &self.parameters, self.dtype, tape)?;
         let silent = stack.constant();
         let constant_x = Value::constant(x.tensor().clone());
         let mut answer = self.first(ANSWER, x.tensor())?;
@@ -142,8 +140,7 @@ impl CausalTrm {
                     tape.checkpoint(&x, move |tape, x| {
                         let shape = model.config.trm();
                         let weights = &model.parameters;
-                        Stack::bind(shape, weights, &model.ones, model.dtype, Some(tape))?
-                            .run(x, &places, None)
+                        Stack::bind(shape, weights, model.dtype, Some(tape))?.run(x, &places, None)
                     })
                 }
                 _ if learns => stack.run(&x, &places, read),
@@ -154,8 +151,9 @@ impl CausalTrm {
             for cycle in 1..=shape.h_cycles {
                 let learns = cycle == shape.h_cycles;
                 let x = if learns { &x } else { &constant_x };
+                let beside = add(&answer, x)?;
                 for _ in 0..shape.l_cycles {
-                    thoughts = improve(learns, &thoughts, &add(&answer, x)?)?;
+                    thoughts = improve(learns, &thoughts, &beside)?;
                 }
                 answer = improve(learns, &answer, &thoughts)?;
             }

@@ -29,6 +29,7 @@ macro_rules! kernels {
 kernels! {
     RmsNorm: "rms_norm",
     LayerNorm: "layer_norm",
+    ResidualNorm: "residual_norm",
     Rope: "rope",
     Embedding: "embedding",
     HeadCrossEntropy: "head_cross_entropy",
@@ -36,6 +37,7 @@ kernels! {
     Lora: "lora",
     Attention: "attention",
     Gated: "gated",
+    FeedForward: "feed_forward",
     Add: "add",
     Scale: "scale",
     Adamw: "adamw",

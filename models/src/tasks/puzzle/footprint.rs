@@ -32,18 +32,21 @@ pub(super) fn estimate(plan: &TrainPlan<PuzzlePlan>, config: &TrmConfig) -> Esti
     ]
     .iter()
     .fold(rows, |product, factor| product.saturating_mul(*factor));
+    let passing = (rows * number_bytes).saturating_mul(passing_numbers(config));
     let carried = state_bytes.saturating_mul(2 * run.batch.accumulate as u64);
     let copies = 1 + run.optimizer.moments() + u64::from(run.ema > 0.0);
     let gradients = parameters * 4;
     let states = carried.saturating_add(state_bytes.saturating_mul(6));
     let used = (parameters * 4 * (1 + copies))
         .saturating_add(kept)
+        .saturating_add(passing)
         .saturating_add(states);
     let parts = [
         (Weights, "weights", parameters * 4),
         (Training, "gradients", gradients),
         (Training, "optimizer", parameters * 4 * (copies - 1)),
         (Activations, "the last cycle", kept),
+        (Activations, "one block on the way back", passing),
         (Activations, "states", states),
         (Rest, "program and spare", program_bytes(run.device, used)),
     ];
@@ -69,13 +72,24 @@ pub(super) fn estimate(plan: &TrainPlan<PuzzlePlan>, config: &TrmConfig) -> Esti
 /// Numbers of a puzzle that a block keeps for the way back.
 fn kept_numbers(config: &TrmConfig) -> u64 {
     let (l, d) = (config.places(), config.hidden_size);
-    // The sums before both norms, gate, up and their product.
-    let mlp = l * (3 * d + 3 * config.inner(d));
+    // What comes out of both norms, and gate and up.
+    let mlp = l * (d + 2 * config.inner(d));
     let mix = match config.mlp_t {
-        true => d * (4 * l + 3 * config.inner(l)),
-        false => 7 * l * d + 2 * config.num_heads * l * l,
+        true => d * (l + 2 * config.inner(l)),
+        // Queries, keys, values, and what was attended to.
+        false => 5 * l * d,
     };
     (mlp + mix) as u64
+}
+
+/// Numbers of a puzzle that exist only while a block is gone back through: the product of gate and up, its gradient and theirs.
+fn passing_numbers(config: &TrmConfig) -> u64 {
+    let (l, d) = (config.places(), config.hidden_size);
+    let of_mix = match config.mlp_t {
+        true => d * config.inner(l),
+        false => 0,
+    };
+    4 * (l * config.inner(d)).max(of_mix) as u64
 }
 
 /// Multiplications of a block for a puzzle.

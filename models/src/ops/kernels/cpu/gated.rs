@@ -5,9 +5,10 @@ use candle_core::Tensor;
 use crate::{
     Result,
     ops::{
+        feed_forward::Along,
         gated::Activation,
         kernels::cpu::{
-            BLOCK, Numbers, filled,
+            BLOCK, Numbers, block_rows, filled,
             math::{erf, exp, sigmoid, tanh},
             pieces, pieces_of_two, simd, tensor,
         },
@@ -67,6 +68,99 @@ fn backward(a: &Tensor, c: &Tensor, g: &Tensor, activation: Activation) -> Resul
         });
     });
     Ok([tensor(da, shape)?, tensor(dc, shape)?])
+}
+
+/// See [`halves`](crate::ops::gated::halves).
+pub(crate) fn halves(both: &Tensor, activation: Activation, along: Along) -> Result<Tensor> {
+    let both = both.contiguous()?;
+    let (rows, inner, shape) = lines(&both, along)?;
+    let numbers = Numbers::of(&both)?;
+    let numbers: &[f32] = &numbers;
+    // A block is some whole lines, or a part of the only one.
+    let block = if rows == 1 {
+        BLOCK
+    } else {
+        block_rows(inner) * inner
+    };
+    let y = filled(rows * inner, |y| {
+        pieces(y, block, |index, y| {
+            let (line, first) = (index * block / inner, index * block % inner);
+            let lines = numbers[line * 2 * inner..].chunks(2 * inner);
+            simd(
+                #[inline(always)]
+                || {
+                    for (line, y) in lines.clone().zip(y.chunks_mut(inner)) {
+                        let (a, c) = line.split_at(inner);
+                        let part = first..first + y.len();
+                        let (a, c) = (&a[part.clone()], &c[part]);
+                        match activation {
+                            Activation::Silu => apply(a, c, y, silu),
+                            Activation::Gelu => apply(a, c, y, gelu),
+                            Activation::GeluTanh => apply(a, c, y, gelu_tanh),
+                        }
+                    }
+                },
+            );
+        });
+    });
+    tensor(y, shape)
+}
+
+/// See [`halves_back`](crate::ops::gated::halves_back).
+pub(crate) fn halves_back(
+    both: &Tensor,
+    gradient: &Tensor,
+    activation: Activation,
+    along: Along,
+) -> Result<(Tensor, Tensor)> {
+    let h = halves(both, activation, along)?;
+    let (both, gradient) = (both.contiguous()?, gradient.contiguous()?);
+    let (rows, inner, _) = lines(&both, along)?;
+    let (numbers, g) = (Numbers::of(&both)?, Numbers::of(&gradient)?);
+    let (numbers, g): (&[f32], &[f32]) = (&numbers, &g);
+    let differentiate = |line: &[f32], first: usize, g: &[f32], da: &mut [f32], dc: &mut [f32]| {
+        let (a, c) = line.split_at(inner);
+        let part = first..first + g.len();
+        let inputs = (&a[part.clone()], &c[part], g);
+        simd(
+            #[inline(always)]
+            || match activation {
+                Activation::Silu => differentiate(inputs, da, dc, silu),
+                Activation::Gelu => differentiate(inputs, da, dc, gelu),
+                Activation::GeluTanh => differentiate(inputs, da, dc, gelu_tanh),
+            },
+        );
+    };
+    let d_both = filled(numbers.len(), |d_both| {
+        if rows == 1 {
+            let (da, dc) = d_both.split_at_mut(inner);
+            return pieces_of_two((da, BLOCK), (dc, BLOCK), |index, da, dc| {
+                let first = index * BLOCK;
+                differentiate(numbers, first, &g[first..][..da.len()], da, dc);
+            });
+        }
+        let block = block_rows(2 * inner);
+        pieces(d_both, block * 2 * inner, |index, d_both| {
+            let first = index * block;
+            let lines = numbers[first * 2 * inner..].chunks(2 * inner);
+            let gradients = g[first * inner..].chunks(inner);
+            for ((line, g), d) in lines.zip(gradients).zip(d_both.chunks_mut(2 * inner)) {
+                let (da, dc) = d.split_at_mut(inner);
+                differentiate(line, 0, g, da, dc);
+            }
+        });
+    });
+    Ok((h, tensor(d_both, both.shape())?))
+}
+
+/// Lines of two halves side by side, the numbers in a half, and the shape of all halves: one line where the halves are the first
+/// dimension, else one for each row.
+fn lines(both: &Tensor, along: Along) -> Result<(usize, usize, (usize, usize))> {
+    let (first, second) = both.dims2()?;
+    Ok(match along {
+        Along::First => (1, first / 2 * second, (first / 2, second)),
+        Along::Last => (first, second / 2, (first, second / 2)),
+    })
 }
 
 #[inline(always)]

@@ -105,6 +105,46 @@ pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Res
     tensor(dw, (rows, columns))
 }
 
+/// W x, or Wᵀ x where it is `turned`: W [o, i], x [i, m] -> [o, m].
+pub(crate) fn multiply_first(weight: &Tensor, turned: bool, x: &Tensor) -> Result<Tensor> {
+    let (weight, x) = (weight.contiguous()?, x.contiguous()?);
+    let (depth, columns) = x.dims2()?;
+    let width = weight.dim(1)?;
+    let rows = weight.dim(0)? * width / depth;
+    let (numbers, x) = (Numbers::<f32>::of(&weight)?, Numbers::<f32>::of(&x)?);
+    let matrix = Matrix::rows(&numbers, width);
+    let matrix = if turned { matrix.transposed() } else { matrix };
+    let size = Size {
+        rows,
+        columns,
+        depth,
+    };
+    let y = filled(rows * columns, |y| {
+        let x = Matrix::rows(&x[..], columns);
+        multiply_on_threads(y, columns, matrix, x, size, 1.0, Output::Replace);
+    });
+    tensor(y, (rows, columns))
+}
+
+/// g xᵀ: g [o, m], x [i, m] -> [o, i].
+pub(crate) fn weight_gradient_first(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
+    let (rows, depth) = gradient.dims2()?;
+    let columns = x.dim(0)?;
+    let (gradient, x) = (Numbers::<f32>::of(&gradient)?, Numbers::<f32>::of(&x)?);
+    let size = Size {
+        rows,
+        columns,
+        depth,
+    };
+    let dw = filled(rows * columns, |dw| {
+        let x = Matrix::rows(&x[..], depth).transposed();
+        let gradient = Matrix::rows(&gradient, depth);
+        multiply_on_threads(dw, columns, gradient, x, size, 1.0, Output::Replace);
+    });
+    tensor(dw, (rows, columns))
+}
+
 /// y = factor · x Wᵀ or y += factor · x Wᵀ: x [n, i], W [o, i], y [n, o], with i = `depth`.
 pub(crate) fn project_onto<T: Stored>(
     y: &mut [f32],

@@ -4,10 +4,13 @@ use candle_core::Tensor;
 
 use crate::{
     Result,
-    ops::kernels::cpu::{
-        Numbers, block_rows, filled,
-        math::{dot, dot_less, sum},
-        pieces_of_two, simd, tensor,
+    ops::{
+        feed_forward::Along,
+        kernels::cpu::{
+            Numbers, block_rows, each, elementwise, filled,
+            math::{dot, dot_less, sum},
+            pieces, pieces_of_two, simd, tensor,
+        },
     },
     tape::Value,
 };
@@ -48,6 +51,129 @@ pub(crate) fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) 
         ])
     };
     Ok(Value::record(y, &[x, weight, bias], backward))
+}
+
+/// See [`residual_norm`](crate::ops::norm::residual_norm).
+pub(crate) fn residual_norm(
+    x: &Value,
+    branch: &Value,
+    along: Along,
+    epsilon: f64,
+) -> Result<Value> {
+    let sum = elementwise::add(x.tensor(), branch.tensor())?;
+    let (lines, width) = along.matrix(&sum)?.dims2()?;
+    let count = if along == Along::First { lines } else { width };
+    let (share, epsilon) = (1.0 / count as f32, epsilon as f32);
+    let shape = sum.shape().clone();
+    let sums = Numbers::of(&sum)?;
+    let mut rho = match along {
+        Along::First => columns_dot(&sums, &sums, width),
+        Along::Last => rows_dot(&sums, &sums, width),
+    };
+    for rho in &mut rho {
+        *rho = 1.0 / (*rho * share + epsilon).sqrt();
+    }
+    let scale = |x: f32, _, rho: f32, _| x * rho;
+    let y = combine(along, width, [&sums, &sums], [&rho, &rho], scale);
+    drop(sums);
+    let y = tensor(y, shape)?;
+    let normalized = y.clone();
+    Ok(Value::record(y, &[x, branch], move |gradient: Tensor| {
+        let gradient = gradient.contiguous()?;
+        let (g, y) = (Numbers::of(&gradient)?, Numbers::of(&normalized)?);
+        let mut along_y = match along {
+            Along::First => columns_dot(&g, &y, width),
+            Along::Last => rows_dot(&g, &y, width),
+        };
+        along_y.iter_mut().for_each(|it| *it *= share);
+        let back = |g: f32, y: f32, rho: f32, mean: f32| rho * (g - y * mean);
+        let dx = combine(along, width, [&g, &y], [&rho, &along_y], back);
+        let dx = tensor(dx, normalized.shape())?;
+        Ok(vec![Some(dx.clone()), Some(dx)])
+    }))
+}
+
+/// Σ a b over each row of `width` numbers.
+fn rows_dot(a: &[f32], b: &[f32], width: usize) -> Vec<f32> {
+    let block = block_rows(width);
+    filled(a.len() / width, |sums| {
+        // The sums are few, but what is read for them is not: they are cut up as their rows would be.
+        let tasks = sums.chunks_mut(block).enumerate().collect();
+        each(tasks, a.len(), |(index, sums): (usize, &mut [f32])| {
+            let rows = index * block * width..;
+            let rows = a[rows.clone()].chunks(width).zip(b[rows].chunks(width));
+            simd(
+                #[inline(always)]
+                || {
+                    for (sum, (a, b)) in sums.iter_mut().zip(rows.clone()) {
+                        *sum = dot(a, b);
+                    }
+                },
+            );
+        });
+    })
+}
+
+/// Σ a b over each of `width` columns, in the order of the rows.
+fn columns_dot(a: &[f32], b: &[f32], width: usize) -> Vec<f32> {
+    /// Columns of a block: few enough for their sums to stay in registers' reach, many enough for whole lines of the cache.
+    const COLUMNS: usize = 512;
+    filled(width, |sums| {
+        let tasks = sums.chunks_mut(COLUMNS).enumerate().collect();
+        each(tasks, a.len(), |(index, sums): (usize, &mut [f32])| {
+            let first = index * COLUMNS;
+            sums.fill(0.0);
+            simd(
+                #[inline(always)]
+                || {
+                    for (a, b) in a.chunks(width).zip(b.chunks(width)) {
+                        let part = first..first + sums.len();
+                        let pairs = a[part.clone()].iter().zip(&b[part]);
+                        for (sum, (a, b)) in sums.iter_mut().zip(pairs) {
+                            *sum = a.mul_add(*b, *sum);
+                        }
+                    }
+                },
+            );
+        });
+    })
+}
+
+/// f(a, b, of its line, of its line) for each number, where a line is a column or a row.
+#[inline(always)]
+fn combine(
+    along: Along,
+    width: usize,
+    [a, b]: [&[f32]; 2],
+    [first, second]: [&[f32]; 2],
+    f: impl Fn(f32, f32, f32, f32) -> f32 + Sync + Copy,
+) -> Vec<f32> {
+    let block = block_rows(width);
+    filled(a.len(), |out| {
+        pieces(out, block * width, |index, out| {
+            let start = index * block;
+            let rows = start * width..start * width + out.len();
+            let rows = a[rows.clone()].chunks(width).zip(b[rows].chunks(width));
+            simd(
+                #[inline(always)]
+                || {
+                    let rows = out.chunks_mut(width).zip(rows.clone());
+                    for (row, (out, (a, b))) in rows.enumerate() {
+                        let pairs = out.iter_mut().zip(a).zip(b);
+                        if along == Along::Last {
+                            let of = (first[start + row], second[start + row]);
+                            pairs.for_each(|((out, a), b)| *out = f(*a, *b, of.0, of.1));
+                        } else {
+                            let of = first.iter().zip(second);
+                            pairs.zip(of).for_each(|(((out, a), b), of)| {
+                                *out = f(*a, *b, *of.0, *of.1);
+                            });
+                        }
+                    }
+                },
+            );
+        });
+    })
 }
 
 struct Norm {

@@ -1,4 +1,4 @@
-//! Attention: products through cuBLAS with scores in f32, a softmax over each query's run of keys between them.
+//! Attention: in tiles where the GPU and the heads allow it (`flash`), else products through cuBLAS with scores in f32, a softmax over each query's run of keys between them.
 //!
 //! Saves q, k and v; backward computes the weights again. Only while a layer is computed, four tensors of the size of its
 //! scores exist.
@@ -10,7 +10,7 @@ use crate::{
     ops::{
         attention::{Scoring, Spans},
         kernels::cuda::{
-            Launch,
+            Launch, flash,
             linear::{Size, multiply, plain, transposed},
             output,
         },
@@ -26,6 +26,9 @@ pub(crate) fn attention(
     spans: &Spans,
     scoring: Scoring,
 ) -> Result<Value> {
+    if flash::serves(q.tensor(), scoring)? {
+        return flash::attention(q, k, v, spans, scoring);
+    }
     let heads = Heads {
         q: swap_middle(q.tensor())?,
         k: swap_middle(k.tensor())?,

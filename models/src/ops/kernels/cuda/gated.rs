@@ -1,12 +1,13 @@
-//! The gate of a feed-forward part, in one pass each way. Saves a and c.
+//! The gate of a feed-forward part, in one pass each way. The gate of two tensors saves them.
 
 use candle_core::Tensor;
 
 use crate::{
     Result,
     ops::{
+        feed_forward::Along,
         gated::Activation,
-        kernels::cuda::{Launch, output},
+        kernels::cuda::{Launch, PACK, in_packs, output},
     },
     tape::Value,
 };
@@ -15,12 +16,7 @@ use crate::{
 pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> {
     let (a, c) = (gate.tensor().contiguous()?, up.tensor().contiguous()?);
     let count = a.elem_count();
-    // The order of the enum in `kernels.cu`.
-    let activation = match activation {
-        Activation::Silu => 0,
-        Activation::Gelu => 1,
-        Activation::GeluTanh => 2,
-    };
+    let activation = number(activation);
     let like = |x: &Tensor| output(x.shape(), x.dtype(), x);
     let y = like(&a)?;
     Launch::of("gated", &a)?
@@ -37,4 +33,76 @@ pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<
             .for_each(count)?;
         Ok(vec![Some(da), Some(dc)])
     }))
+}
+
+/// See [`halves`](crate::ops::gated::halves).
+pub(crate) fn halves(both: &Tensor, activation: Activation, along: Along) -> Result<Tensor> {
+    let both = both.contiguous()?;
+    let lines = Lines::of(&both, along)?;
+    let y = output(lines.shape, both.dtype(), &both)?;
+    lines.launch("halves", &[&both, &y], activation)?;
+    Ok(y)
+}
+
+/// See [`halves_back`](crate::ops::gated::halves_back).
+pub(crate) fn halves_back(
+    both: &Tensor,
+    gradient: &Tensor,
+    activation: Activation,
+    along: Along,
+) -> Result<(Tensor, Tensor)> {
+    let (both, gradient) = (both.contiguous()?, gradient.contiguous()?);
+    let lines = Lines::of(&both, along)?;
+    let y = output(lines.shape, both.dtype(), &both)?;
+    let d_both = output(both.shape(), both.dtype(), &both)?;
+    let tensors = [&both, &gradient, &y, &d_both];
+    lines.launch("halves_back", &tensors, activation)?;
+    Ok((y, d_both))
+}
+
+/// Lines of two halves, one after the other.
+struct Lines {
+    /// The shape of all halves.
+    shape: (usize, usize),
+    /// Numbers of a half.
+    inner: usize,
+}
+
+impl Lines {
+    fn of(both: &Tensor, along: Along) -> Result<Self> {
+        let (first, second) = both.dims2()?;
+        Ok(match along {
+            Along::First => Self {
+                shape: (first / 2, second),
+                inner: first / 2 * second,
+            },
+            Along::Last => Self {
+                shape: (first, second / 2),
+                inner: second / 2,
+            },
+        })
+    }
+
+    fn launch(&self, name: &str, tensors: &[&Tensor], activation: Activation) -> Result<()> {
+        let (count, inner) = (self.shape.0 * self.shape.1, self.inner);
+        let packs = inner.is_multiple_of(PACK) && in_packs(tensors)?;
+        let (name, threads) = match packs {
+            true => (name.to_owned(), count / PACK),
+            false => (format!("{name}_single"), count),
+        };
+        Launch::of(&name, tensors[0])?
+            .tensors(tensors)?
+            .counts(&[count, inner])
+            .whole(&[number(activation)])
+            .for_each(threads)
+    }
+}
+
+/// Its place in the enum of `kernels.cu`.
+fn number(activation: Activation) -> usize {
+    match activation {
+        Activation::Silu => 0,
+        Activation::Gelu => 1,
+        Activation::GeluTanh => 2,
+    }
 }

@@ -32,6 +32,26 @@ __device__ float block_largest(float value) { return over_block<true>(value); }
 
 __device__ size_t thread_index() { return size_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 
+// Numbers that a thread reads or writes at once: 16 bytes, or twice as many in f32.
+constexpr int PACK = 8;
+
+template <typename T> struct alignas(16) Pack {
+    T of[PACK];
+};
+
+template <typename T> __device__ void read_pack(const T* from, float (&to)[PACK]) {
+    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(from);
+#pragma unroll
+    for (int i = 0; i < PACK; ++i) to[i] = float(pack.of[i]);
+}
+
+template <typename T> __device__ void write_pack(T* to, const float (&from)[PACK]) {
+    Pack<T> pack;
+#pragma unroll
+    for (int i = 0; i < PACK; ++i) pack.of[i] = T(from[i]);
+    *reinterpret_cast<Pack<T>*>(to) = pack;
+}
+
 // x [n, width] -> y, and the factor rho [n] that each row was scaled by.
 template <typename T>
 __device__ void rms_norm(const T* x, const float* factor, T* y, float* rho, int width, float epsilon) {
@@ -83,6 +103,157 @@ __device__ void rms_norm_weight(const T* x, const T* gradient, const float* rho,
     }
 }
 
+// The norm of a sum, both ways, on numbers that are in registers already. Forward, a holds x, b the branch, and their sum's
+// normalized numbers are the result, scaled by `scale`. Backward, a holds the gradient and b what forward gave.
+template <bool BACK> __device__ float for_mean(float& a, float b) {
+    if (BACK) return a * b;
+    a += b;
+    return a * a;
+}
+template <bool BACK> __device__ float of_mean(float sum, int count, float rho, float epsilon) {
+    return BACK ? sum / count : 1.0f / sqrtf(sum / count + epsilon);
+}
+template <bool BACK> __device__ float normalized(float a, float b, float rho, float mean) {
+    return BACK ? rho * (a - b * mean) : a * mean;
+}
+
+// Rows of `width` numbers, at most PACKS * 256, a warp for each.
+template <typename T, bool BACK, int PACKS>
+__device__ void residual_norm_rows(const T* a, const T* b, T* out, float* rho, int rows, int width, float epsilon) {
+    const int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    const size_t start = size_t(row) * width;
+    float of_a[PACKS][PACK], of_b[PACKS][PACK], sum = 0;
+#pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const int at = (i * 32 + lane) * PACK;
+        if (at >= width) continue;
+        read_pack(a + start + at, of_a[i]), read_pack(b + start + at, of_b[i]);
+#pragma unroll
+        for (int k = 0; k < PACK; ++k) sum += for_mean<BACK>(of_a[i][k], of_b[i][k]);
+    }
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+    const float scale = BACK ? rho[row] : 0.0f, mean = of_mean<BACK>(sum, width, scale, epsilon);
+    if (!BACK && lane == 0) rho[row] = mean;
+#pragma unroll
+    for (int i = 0; i < PACKS; ++i) {
+        const int at = (i * 32 + lane) * PACK;
+        if (at >= width) continue;
+#pragma unroll
+        for (int k = 0; k < PACK; ++k) of_a[i][k] = normalized<BACK>(of_a[i][k], of_b[i][k], scale, mean);
+        write_pack(out + start + at, of_a[i]);
+    }
+}
+
+// x + y, a pack for each thread.
+template <typename T> __device__ void add(const T* x, const T* y, T* sum, size_t count) {
+    const size_t at = thread_index() * PACK;
+    if (at >= count) return;
+    float a[PACK], b[PACK];
+    read_pack(x + at, a), read_pack(y + at, b);
+#pragma unroll
+    for (int k = 0; k < PACK; ++k) a[k] += b[k];
+    write_pack(sum + at, a);
+}
+
+// [m, n, width] -> [n, m, width], a pack for each thread.
+template <typename T> __device__ void swap_rows(const T* x, T* y, size_t count, int m, int n, int width) {
+    const size_t at = thread_index() * PACK;
+    if (at >= count) return;
+    const uint32_t packs = width / PACK, row = uint32_t(thread_index()) / packs;
+    const size_t from = (size_t(row % m) * n + row / m) * width + at % width;
+    *reinterpret_cast<Pack<T>*>(y + at) = *reinterpret_cast<const Pack<T>*>(x + from);
+}
+
+constexpr int GROUPS = 32, PACKS_ACROSS = 8;
+
+// Columns of `rows` numbers, at most DEEP * 32: a block of 256 threads has 64 of them, and 32 rows at a time.
+template <typename T, bool BACK, int DEEP>
+__device__ void residual_norm_columns(const T* a, const T* b, T* out, float* rho, int rows, int width, float epsilon) {
+    __shared__ float sums[GROUPS][PACKS_ACROSS * PACK];
+    __shared__ float means[PACKS_ACROSS * PACK];
+    const int across = threadIdx.x % PACKS_ACROSS * PACK, first = threadIdx.x / PACKS_ACROSS;
+    const size_t column = size_t(blockIdx.x) * PACKS_ACROSS * PACK + across;
+    const bool there = column < width;
+    float of_a[DEEP][PACK], of_b[DEEP][PACK], sum[PACK] = {}, scale[PACK] = {}, mean[PACK];
+#pragma unroll
+    for (int i = 0; i < DEEP; ++i) {
+        const int row = first + i * GROUPS;
+        if (row >= rows || !there) continue;
+        read_pack(a + size_t(row) * width + column, of_a[i]), read_pack(b + size_t(row) * width + column, of_b[i]);
+#pragma unroll
+        for (int k = 0; k < PACK; ++k) sum[k] += for_mean<BACK>(of_a[i][k], of_b[i][k]);
+    }
+#pragma unroll
+    for (int k = 0; k < PACK; ++k) sums[first][across + k] = sum[k];
+    __syncthreads();
+    if (threadIdx.x < PACKS_ACROSS * PACK) {
+        const size_t mine = size_t(blockIdx.x) * PACKS_ACROSS * PACK + threadIdx.x;
+        float total = 0;
+        for (int group = 0; group < GROUPS; ++group) total += sums[group][threadIdx.x];
+        const float found = of_mean<BACK>(total, rows, 0.0f, epsilon);
+        means[threadIdx.x] = found;
+        if (!BACK && mine < width) rho[mine] = found;
+    }
+    __syncthreads();
+    if (!there) return;
+#pragma unroll
+    for (int k = 0; k < PACK; ++k) {
+        mean[k] = means[across + k];
+        if (BACK) scale[k] = rho[column + k];
+    }
+#pragma unroll
+    for (int i = 0; i < DEEP; ++i) {
+        const int row = first + i * GROUPS;
+        if (row >= rows) continue;
+#pragma unroll
+        for (int k = 0; k < PACK; ++k) of_a[i][k] = normalized<BACK>(of_a[i][k], of_b[i][k], scale[k], mean[k]);
+        write_pack(out + size_t(row) * width + column, of_a[i]);
+    }
+}
+
+// Any lines: a block for each, whose numbers are `step` apart and begin `apart` after those of the line before.
+template <typename T, bool BACK>
+__device__ void residual_norm_lines(const T* a, const T* b, T* out, float* rho, int count, size_t apart, size_t step,
+                                    float epsilon) {
+    const size_t start = blockIdx.x * apart;
+    float sum = 0;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        float of_a = a[start + i * step];
+        sum += for_mean<BACK>(of_a, float(b[start + i * step]));
+    }
+    sum = block_sum(sum);
+    const float scale = BACK ? rho[blockIdx.x] : 0.0f, mean = of_mean<BACK>(sum, count, scale, epsilon);
+    if (!BACK && threadIdx.x == 0) rho[blockIdx.x] = mean;
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        const float of_b = b[start + i * step];
+        float of_a = a[start + i * step];
+        for_mean<BACK>(of_a, of_b);
+        out[start + i * step] = T(normalized<BACK>(of_a, of_b, scale, mean));
+    }
+}
+
+// Turns all numbers of each head of x [b * tokens, heads, 2 * half], a pack of the first half and one of the second for each
+// thread. The table has `places` rows.
+template <typename T>
+__device__ void rotate_packs(const T* x, const float* cosines, const float* sines, T* y, size_t count, int heads,
+                             int half, int places, float direction) {
+    const uint32_t of_head = half / PACK, pack = thread_index();
+    if (pack >= count) return;
+    const uint32_t head = pack / of_head, i = pack % of_head * PACK, token = head / heads;
+    const size_t at = size_t(head) * 2 * half + i, angle = size_t(token % places) * half + i;
+    float first[PACK], second[PACK], cosine[PACK], sine[PACK];
+    read_pack(x + at, first), read_pack(x + at + half, second);
+    read_pack(cosines + angle, cosine), read_pack(sines + angle, sine);
+#pragma unroll
+    for (int k = 0; k < PACK; ++k) {
+        const float before = first[k], turn = sine[k] * direction;
+        first[k] = before * cosine[k] - second[k] * turn;
+        second[k] = second[k] * cosine[k] + before * turn;
+    }
+    write_pack(y + at, first), write_pack(y + at + half, second);
+}
+
 // Turns the first 2 * half numbers of each head of x [b * tokens, heads, width]. The table has `places` rows.
 template <typename T>
 __device__ void rotate(const T* x, const float* cosines, const float* sines, T* y, size_t count, int heads, int width,
@@ -132,6 +303,68 @@ __device__ void gated_back(const T* gate, const T* up, const T* gradient, T* d_g
     const float g = gradient[at];
     d_gate[at] = T(g * float(up[at]) * active.y);
     d_up[at] = T(g * active.x);
+}
+
+// The activation and its slope where the result is rounded to a narrow dtype anyway: SiLU without division.
+template <typename T> __device__ float2 activate_for(float x, int activation) {
+    if (sizeof(T) < 4 && activation == SILU) {
+        const float s = __fdividef(1.0f, 1.0f + __expf(-x));
+        return {x * s, s * (1.0f + x * (1.0f - s))};
+    }
+    return activate(x, activation);
+}
+
+// Lines of two halves of `inner` numbers: the first is the gate of the second. A pack for each thread.
+template <typename T>
+__device__ void halves(const T* both, T* y, size_t count, size_t inner, int activation) {
+    const size_t at = thread_index() * PACK;
+    if (at >= count) return;
+    const T* gate = both + at + uint32_t(thread_index()) / uint32_t(inner / PACK) * inner;
+    float a[PACK], c[PACK];
+    read_pack(gate, a), read_pack(gate + inner, c);
+#pragma unroll
+    for (int k = 0; k < PACK; ++k) a[k] = activate_for<T>(a[k], activation).x * c[k];
+    write_pack(y + at, a);
+}
+
+template <typename T>
+__device__ void halves_back(const T* both, const T* gradient, T* y, T* d_both, size_t count, size_t inner,
+                            int activation) {
+    const size_t at = thread_index() * PACK;
+    if (at >= count) return;
+    const size_t of_gate = at + uint32_t(thread_index()) / uint32_t(inner / PACK) * inner;
+    float a[PACK], c[PACK], g[PACK], h[PACK];
+    read_pack(both + of_gate, a), read_pack(both + of_gate + inner, c), read_pack(gradient + at, g);
+#pragma unroll
+    for (int k = 0; k < PACK; ++k) {
+        const float2 active = activate_for<T>(a[k], activation);
+        h[k] = active.x * c[k];
+        a[k] = g[k] * c[k] * active.y;
+        c[k] = g[k] * active.x;
+    }
+    write_pack(y + at, h), write_pack(d_both + of_gate, a), write_pack(d_both + of_gate + inner, c);
+}
+
+// The same a number for each thread, where halves are no whole packs.
+template <typename T>
+__device__ void halves_single(const T* both, T* y, size_t count, size_t inner, int activation) {
+    const size_t at = thread_index();
+    if (at >= count) return;
+    const T* gate = both + at + at / inner * inner;
+    y[at] = T(activate_for<T>(gate[0], activation).x * float(gate[inner]));
+}
+
+template <typename T>
+__device__ void halves_back_single(const T* both, const T* gradient, T* y, T* d_both, size_t count, size_t inner,
+                                   int activation) {
+    const size_t at = thread_index();
+    if (at >= count) return;
+    const size_t gate = at + at / inner * inner;
+    const float2 active = activate_for<T>(both[gate], activation);
+    const float c = both[gate + inner], g = gradient[at];
+    y[at] = T(active.x * c);
+    d_both[gate] = T(g * c * active.y);
+    d_both[gate + inner] = T(g * active.x);
 }
 
 // [a, b, c, e] -> [a, c, b, e].
@@ -229,6 +462,52 @@ __device__ void cross_entropy(const float* logits, const uint32_t* targets, floa
                                                       int rows, int width) {                                           \
         rms_norm_weight(x, gradient, rho, dw, rows, width);                                                            \
     }                                                                                                                  \
+    extern "C" __global__ void add_##NAME(const T* x, const T* y, T* sum, size_t count) { add(x, y, sum, count); }      \
+    extern "C" __global__ void swap_rows_##NAME(const T* x, T* y, size_t count, int m, int n, int width) {             \
+        swap_rows(x, y, count, m, n, width);                                                                           \
+    }                                                                                                                  \
+    extern "C" __global__ void residual_norm_rows_##NAME(const T* x, const T* branch, T* y, float* rho, int rows,      \
+                                                         int width, float epsilon) {                                   \
+        residual_norm_rows<T, false, 4>(x, branch, y, rho, rows, width, epsilon);                                      \
+    }                                                                                                                  \
+    extern "C" __global__ void residual_norm_rows_back_##NAME(const T* gradient, const T* y, T* dx, float* rho,        \
+                                                              int rows, int width, float epsilon) {                    \
+        residual_norm_rows<T, true, 4>(gradient, y, dx, rho, rows, width, epsilon);                                    \
+    }                                                                                                                  \
+    extern "C" __global__ void residual_norm_columns_##NAME(const T* x, const T* branch, T* y, float* rho, int rows,   \
+                                                            int width, float epsilon) {                                \
+        residual_norm_columns<T, false, 4>(x, branch, y, rho, rows, width, epsilon);                                   \
+    }                                                                                                                  \
+    extern "C" __global__ void residual_norm_columns_back_##NAME(const T* gradient, const T* y, T* dx, float* rho,     \
+                                                                 int rows, int width, float epsilon) {                 \
+        residual_norm_columns<T, true, 4>(gradient, y, dx, rho, rows, width, epsilon);                                 \
+    }                                                                                                                  \
+    extern "C" __global__ void residual_norm_lines_##NAME(const T* x, const T* branch, T* y, float* rho, int count,    \
+                                                          size_t apart, size_t step, float epsilon) {                  \
+        residual_norm_lines<T, false>(x, branch, y, rho, count, apart, step, epsilon);                                 \
+    }                                                                                                                  \
+    extern "C" __global__ void residual_norm_lines_back_##NAME(const T* gradient, const T* y, T* dx, float* rho,       \
+                                                               int count, size_t apart, size_t step, float epsilon) {  \
+        residual_norm_lines<T, true>(gradient, y, dx, rho, count, apart, step, epsilon);                               \
+    }                                                                                                                  \
+    extern "C" __global__ void halves_##NAME(const T* both, T* y, size_t count, size_t inner, int activation) {        \
+        halves(both, y, count, inner, activation);                                                                     \
+    }                                                                                                                  \
+    extern "C" __global__ void halves_back_##NAME(const T* both, const T* gradient, T* y, T* d_both, size_t count,     \
+                                                  size_t inner, int activation) {                                      \
+        halves_back(both, gradient, y, d_both, count, inner, activation);                                              \
+    }                                                                                                                  \
+    extern "C" __global__ void halves_single_##NAME(const T* both, T* y, size_t count, size_t inner, int activation) { \
+        halves_single(both, y, count, inner, activation);                                                              \
+    }                                                                                                                  \
+    extern "C" __global__ void halves_back_single_##NAME(const T* both, const T* gradient, T* y, T* d_both,            \
+                                                         size_t count, size_t inner, int activation) {                 \
+        halves_back_single(both, gradient, y, d_both, count, inner, activation);                                       \
+    }                                                                                                                  \
+    extern "C" __global__ void rotate_packs_##NAME(const T* x, const float* cosines, const float* sines, T* y,         \
+                                                   size_t count, int heads, int half, int places, float direction) {   \
+        rotate_packs(x, cosines, sines, y, count, heads, half, places, direction);                                     \
+    }                                                                                                                  \
     extern "C" __global__ void rotate_##NAME(const T* x, const float* cosines, const float* sines, T* y, size_t count, \
                                              int heads, int width, int half, int places, float direction) {            \
         rotate(x, cosines, sines, y, count, heads, width, half, places, direction);                                    \
@@ -270,6 +549,29 @@ extern "C" __global__ void adamw_f32(float* weight, float* first, float* second,
     first[at] = m;
     second[at] = v;
     weight[at] = weight[at] * shrink - m / (sqrtf(v) * correction + epsilon) * rate;
+}
+
+// The rows [n, width] of each token, added up in their order: sums [v, width], zero before. The block of a token's first row adds.
+extern "C" __global__ void embedding_back_f32(const float* rows, const uint32_t* tokens, float* sums, int count,
+                                              int width) {
+    __shared__ uint32_t others[256];
+    const uint32_t token = tokens[blockIdx.x];
+    for (int start = 0; start < int(blockIdx.x); start += blockDim.x) {
+        const int at = start + threadIdx.x;
+        if (__syncthreads_or(at < int(blockIdx.x) && tokens[at] == token)) return;
+    }
+    float* sum = sums + size_t(token) * width;
+    for (int start = blockIdx.x; start < count; start += blockDim.x) {
+        const int here = min(int(blockDim.x), count - start);
+        __syncthreads();
+        if (int(threadIdx.x) < here) others[threadIdx.x] = tokens[start + threadIdx.x];
+        __syncthreads();
+        for (int other = 0; other < here; ++other) {
+            if (others[other] != token) continue;
+            const float* row = rows + size_t(start + other) * width;
+            for (int i = threadIdx.x; i < width; i += blockDim.x) sum[i] += row[i];
+        }
+    }
 }
 
 // Each block writes the sum of squares of its share of x.

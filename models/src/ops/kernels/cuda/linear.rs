@@ -16,7 +16,7 @@ use crate::{
     ops::{
         kernels::{
             Kernel,
-            cuda::{address, broken, device, output, serves as serves_tensors},
+            cuda::{PACK, address, broken, device, output, serves as serves_tensors},
         },
         linear::Term,
     },
@@ -88,6 +88,47 @@ pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Res
         &product,
     )?;
     Ok(product)
+}
+
+/// W x, or Wᵀ x where it is `turned`: W [o, i], x [i, m] -> [o, m].
+///
+/// The tensor cores want rows of whole packs. A sequence of 97 places is none, but the inner width of the weight is, and the
+/// weight is small: it is turned in memory then.
+pub(crate) fn multiply_first(weight: &Tensor, turned: bool, x: &Tensor) -> Result<Tensor> {
+    let (mut weight, x) = (weight.contiguous()?, x.contiguous()?);
+    let (rows, columns) = weight.dims2()?;
+    let mut is_turned = turned;
+    if !columns.is_multiple_of(PACK) && rows.is_multiple_of(PACK) {
+        weight = weight.t()?.contiguous()?;
+        is_turned = !turned;
+    }
+    let m = if turned { columns } else { rows };
+    let (k, n) = x.dims2()?;
+    let y = output((m, n), x.dtype(), &x)?;
+    let weight = Operand {
+        numbers: &weight,
+        transposed: is_turned,
+    };
+    let size = Size { batch: 1, m, n, k };
+    multiply(size, 1.0, weight, plain(&x), 0.0, &y)?;
+    Ok(y)
+}
+
+/// g xᵀ in f32: g [o, m], x [i, m] -> [o, i]. Turned where that has the longer rows.
+pub(crate) fn weight_gradient_first(gradient: &Tensor, x: &Tensor) -> Result<Tensor> {
+    let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
+    let (m, k) = gradient.dims2()?;
+    let n = x.dim(0)?;
+    let of = |m, n, a: &Tensor, b: &Tensor| -> Result<Tensor> {
+        let product = output((m, n), DType::F32, a)?;
+        let size = Size { batch: 1, m, n, k };
+        multiply(size, 1.0, plain(a), transposed(b), 0.0, &product)?;
+        Ok(product)
+    };
+    if !n.is_multiple_of(PACK) && m.is_multiple_of(PACK) {
+        return Ok(of(n, m, &x, &gradient)?.t()?.contiguous()?);
+    }
+    of(m, n, &gradient, &x)
 }
 
 /// Σ factor · x Wᵀ, or Σ factor · x W, in the dtype of x.

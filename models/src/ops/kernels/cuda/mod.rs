@@ -1,6 +1,6 @@
 //! Kernels for CUDA in f32, bf16 and f16: our own for what is not a matrix product, cuBLAS for what is.
 //!
-//! They are compiled by `build.rs` from `kernels.cu` and launched on the one stream that a device has, in order. A
+//! They are compiled by `build.rs` from `kernels.cu`, and from `flash.cu` for newer GPUs, and launched on the one stream that a device has, in order. A
 //! launch returns before the work is done; the stream keeps memory alive until then.
 //!
 //! This file holds what kernels share: which tensors they serve, outputs, addresses, and the launch.
@@ -8,6 +8,8 @@
 pub(crate) mod adamw;
 pub(crate) mod attention;
 pub(crate) mod cross_entropy;
+pub(crate) mod elementwise;
+mod flash;
 pub(crate) mod gated;
 pub(crate) mod linear;
 pub(crate) mod norm;
@@ -20,18 +22,38 @@ use candle_core::{
     CudaDevice, DType, Device, Shape, Storage, Tensor,
     cuda::{
         CudaStorageSlice, WrapErr,
-        cudarc::driver::{DevicePtr, LaunchConfig, PushKernelArg},
+        cudarc::driver::{
+            DevicePtr, DeviceRepr, LaunchConfig, PushKernelArg,
+            sys::CUfunction_attribute_enum as CUfunction_attribute,
+        },
     },
 };
 
 use super::Kernel;
 use crate::{Error, Result};
 
-/// What `kernels.cu` was compiled to: code for a virtual machine, which the driver turns into the GPU's own.
-const CODE: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
+/// Kernels that were compiled together: code for a virtual machine, which the driver turns into the GPU's own.
+struct Module {
+    name: &'static str,
+    code: &'static str,
+}
+
+const KERNELS: Module = Module {
+    name: "anneal",
+    code: include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx")),
+};
 
 /// Threads of a block that works on single numbers.
 const THREADS: usize = 256;
+
+/// Numbers that a thread reads or writes at once where it can.
+const PACK: usize = 8;
+
+/// What an address of packs is a multiple of.
+const PACK_BYTES: u64 = 16;
+
+/// What the threads of a block may share without being asked for is 48 KiB, of which kernels have a little of their own.
+const SHARED_BYTES: usize = 32 << 10;
 
 /// Whether the kernel here of this operation serves tensors like these: all in one of their dtypes, all on a CUDA
 /// device.
@@ -76,6 +98,11 @@ fn address(tensor: &Tensor) -> Result<u64> {
     if !tensor.is_contiguous() {
         return Err(broken("a kernel got a tensor with strides"));
     }
+    strided_address(tensor)
+}
+
+/// The same for a tensor of any layout, for a kernel that is told its strides.
+fn strided_address(tensor: &Tensor) -> Result<u64> {
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cuda(storage) = &*storage else {
         return Err(broken("a kernel for CUDA got a tensor elsewhere"));
@@ -91,6 +118,16 @@ fn address(tensor: &Tensor) -> Result<u64> {
     Ok(start + (layout.start_offset() * tensor.dtype().size_in_bytes()) as u64)
 }
 
+/// Whether these tensors can be read in packs: they begin at a multiple of 16 bytes.
+fn in_packs(tensors: &[&Tensor]) -> Result<bool> {
+    for tensor in tensors {
+        if !strided_address(tensor)?.is_multiple_of(PACK_BYTES) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// What would be our mistake: the operation should not have called the kernel.
 fn broken(what: &str) -> Error {
     Error::Tensor(candle_core::Error::Msg(what.into()))
@@ -99,13 +136,25 @@ fn broken(what: &str) -> Error {
 /// A kernel with its arguments, in the order of its parameters.
 struct Launch {
     device: CudaDevice,
+    module: &'static Module,
     name: String,
     arguments: Vec<Argument>,
+    shared_bytes: usize,
 }
+
+/// Distances in numbers between the first three dimensions of a tensor, whose last lies side by side.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Strides([usize; 3]);
+
+// Safety: it is three whole numbers, as in `flash.cu`.
+#[allow(unsafe_code)]
+unsafe impl DeviceRepr for Strides {}
 
 enum Argument {
     Address(u64),
     Count(usize),
+    Strides(Strides),
     Whole(i32),
     Number(f32),
 }
@@ -113,12 +162,33 @@ enum Argument {
 impl Launch {
     /// The kernel `name` for the dtype of `like`, on its device.
     fn of(name: &str, like: &Tensor) -> Result<Self> {
+        Self::of_module(&KERNELS, name, like)
+    }
+
+    fn of_module(module: &'static Module, name: &str, like: &Tensor) -> Result<Self> {
         let suffix = suffix(like.dtype()).ok_or_else(|| broken("no kernel for this dtype"))?;
         Ok(Self {
             device: device(like)?,
+            module,
             name: format!("{name}_{suffix}"),
             arguments: Vec::new(),
+            shared_bytes: 0,
         })
+    }
+
+    /// Tensors of any layout, whose strides are other arguments.
+    fn strided(mut self, tensors: &[&Tensor]) -> Result<Self> {
+        for tensor in tensors {
+            let address = strided_address(tensor)?;
+            self.arguments.push(Argument::Address(address));
+        }
+        Ok(self)
+    }
+
+    /// So much memory for the threads of a block to share.
+    fn sharing(mut self, bytes: usize) -> Self {
+        self.shared_bytes = bytes;
+        self
     }
 
     fn tensors(mut self, tensors: &[&Tensor]) -> Result<Self> {
@@ -128,8 +198,22 @@ impl Launch {
         Ok(self)
     }
 
-    fn count(mut self, count: usize) -> Self {
-        self.arguments.push(Argument::Count(count));
+    fn count(self, count: usize) -> Self {
+        self.counts(&[count])
+    }
+
+    fn counts(mut self, counts: &[usize]) -> Self {
+        let counts = counts.iter().map(|it| Argument::Count(*it));
+        self.arguments.extend(counts);
+        self
+    }
+
+    fn strides(mut self, tensors: &[&Tensor]) -> Self {
+        for tensor in tensors {
+            let stride = tensor.stride();
+            let strides = Strides([stride[0], stride[1], stride[2]]);
+            self.arguments.push(Argument::Strides(strides));
+        }
         self
     }
 
@@ -161,14 +245,19 @@ impl Launch {
         if blocks == 0 {
             return Ok(());
         }
-        let kernel = self
-            .device
-            .get_or_load_custom_func(&self.name, "anneal", CODE)?;
+        let kernel =
+            self.device
+                .get_or_load_custom_func(&self.name, self.module.name, self.module.code)?;
+        if self.shared_bytes > SHARED_BYTES {
+            let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            kernel.set_attribute(most, self.shared_bytes as i32).w()?;
+        }
         let mut builder = kernel.builder();
         for argument in &self.arguments {
             match argument {
                 Argument::Address(it) => builder.arg(it),
                 Argument::Count(it) => builder.arg(it),
+                Argument::Strides(it) => builder.arg(it),
                 Argument::Whole(it) => builder.arg(it),
                 Argument::Number(it) => builder.arg(it),
             };
@@ -176,7 +265,7 @@ impl Launch {
         let size = LaunchConfig {
             grid_dim: (blocks as u32, 1, 1),
             block_dim: (threads as u32, 1, 1),
-            shared_mem_bytes: 0,
+            shared_mem_bytes: self.shared_bytes as u32,
         };
         // Safety: arguments have the kernel's types, and addresses are those of tensors with the numbers it touches.
         unsafe { builder.launch(size) }.w()?;

@@ -5,7 +5,8 @@ use candle_core::{DType, Tensor};
 use crate::{
     Result,
     ops::{
-        kernels::cuda::{Launch, output},
+        feed_forward::Along,
+        kernels::cuda::{Launch, PACK, in_packs, output},
         widen,
     },
     tape::Value,
@@ -58,4 +59,85 @@ pub(crate) fn rms_norm(
         };
         Ok(vec![Some(dx), dw])
     }))
+}
+
+/// See [`residual_norm`](crate::ops::norm::residual_norm).
+pub(crate) fn residual_norm(
+    x: &Value,
+    branch: &Value,
+    along: Along,
+    epsilon: f64,
+) -> Result<Value> {
+    let [rows, branch_rows] = [x, branch].map(|it| it.tensor().contiguous());
+    let (rows, branch_rows) = (rows?, branch_rows?);
+    let (lines, width) = along.matrix(&rows)?.dims2()?;
+    let norm = ResidualNorm {
+        along,
+        lines,
+        width,
+        epsilon,
+    };
+    let y = output(rows.shape(), rows.dtype(), &rows)?;
+    let count = if along == Along::First { width } else { lines };
+    let rho = output(count, DType::F32, &rows)?;
+    norm.launch(false, [&rows, &branch_rows, &y, &rho])?;
+    let normalized = y.clone();
+    Ok(Value::record(y, &[x, branch], move |gradient: Tensor| {
+        let gradient = gradient.contiguous()?;
+        let dx = output(normalized.shape(), normalized.dtype(), &normalized)?;
+        norm.launch(true, [&gradient, &normalized, &dx, &rho])?;
+        Ok(vec![Some(dx.clone()), Some(dx)])
+    }))
+}
+
+/// The norm of the rows of a matrix [lines, width], or of its columns.
+struct ResidualNorm {
+    along: Along,
+    lines: usize,
+    width: usize,
+    epsilon: f64,
+}
+
+impl ResidualNorm {
+    /// Numbers that a warp, or rows that a block, keeps in registers.
+    const MOST_WIDTH: usize = 1024;
+    const MOST_LINES: usize = 128;
+    const WARPS: usize = 4;
+    /// Columns of a block, and its threads.
+    const COLUMNS: usize = 64;
+    const THREADS: usize = 256;
+
+    fn launch(&self, back: bool, tensors: [&Tensor; 4]) -> Result<()> {
+        let &Self {
+            lines,
+            width,
+            epsilon,
+            ..
+        } = self;
+        let packs = width.is_multiple_of(PACK) && in_packs(&tensors[..3])?;
+        let back = if back { "_back" } else { "" };
+        let start = |name: &str| {
+            Launch::of(&format!("residual_norm_{name}{back}"), tensors[0])?.tensors(&tensors)
+        };
+        match self.along {
+            Along::Last if packs && width <= Self::MOST_WIDTH => start("rows")?
+                .whole(&[lines, width])
+                .numbers(&[epsilon])
+                .launch(lines.div_ceil(Self::WARPS), Self::WARPS * 32),
+            Along::First if packs && lines <= Self::MOST_LINES => start("columns")?
+                .whole(&[lines, width])
+                .numbers(&[epsilon])
+                .launch(width.div_ceil(Self::COLUMNS), Self::THREADS),
+            Along::Last => start("lines")?
+                .whole(&[width])
+                .counts(&[width, 1])
+                .numbers(&[epsilon])
+                .for_rows(lines, width),
+            Along::First => start("lines")?
+                .whole(&[lines])
+                .counts(&[1, width])
+                .numbers(&[epsilon])
+                .for_rows(width, lines),
+        }
+    }
 }

@@ -8,12 +8,16 @@ use crate::{
     ops::{
         attention::{Scoring, Spans, attention},
         cross_entropy::{IGNORE, head_cross_entropy},
+        elementwise::{add, swap},
+        embedding::embedding,
+        feed_forward::{Along, feed_forward},
         gated::{Activation, gated},
         linear::linear,
         lora::{Adapter, linear_with_adapter},
-        norm::rms_norm,
+        norm::{residual_norm, rms_norm},
         rope::{Rope, RopeScaling, rope},
         testing::{check_close, check_kernel_on, normal},
+        weight::Converted,
     },
     optim::{DecayScope, Optimizer, adamw::AdamW, clip::gradient_norm},
     parameters::{Parameter, Parameters},
@@ -51,8 +55,39 @@ fn rms_norm_equals_the_composition() {
 
 #[test]
 #[ignore = "needs a CUDA device"]
+fn norms_of_sums_equal_the_composition_along_both_dimensions() {
+    // Whole packs in registers; no packs; more than registers hold.
+    for shape in [[97, 520], [128, 64], [3, 33], [2, 3], [130, 72], [40, 1032]] {
+        let inputs = [normal(1, &shape), normal(2, &shape)];
+        for along in [Along::First, Along::Last] {
+            check(&inputs, 1e-5, |v| residual_norm(&v[0], &v[1], along, 1e-5));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn feed_forward_parts_equal_the_composition_along_both_dimensions() {
+    for (i, f, m) in [(97, 64, 1030), (33, 5, 7), (64, 96, 24)] {
+        let scaled = |seed, rows: usize, columns: usize| {
+            (normal(seed, &[rows, columns]) / (columns as f64).sqrt()).unwrap()
+        };
+        let (up, down) = (scaled(2, 2 * f, i), scaled(3, i, f));
+        for (along, x) in [(Along::First, [i, m]), (Along::Last, [m, i])] {
+            let inputs = [normal(1, &x), up.clone(), down.clone()];
+            check(&inputs, 2e-5, |v| {
+                let dtype = v[0].tensor().dtype();
+                let [up, down] = [1, 2].map(|at| Converted::new(&v[at], dtype));
+                feed_forward(&v[0], &up?, &down?, Activation::Silu, along)
+            });
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
 fn rope_equals_the_composition() {
-    for (width, rotated) in [(64, 64), (10, 4)] {
+    for (width, rotated) in [(64, 64), (32, 32), (10, 4)] {
         let positions: Vec<u32> = (0..14).map(|at| at * 3 % 11).collect();
         check(&[normal(1, &[2, 7, 3, width])], 1e-5, |v| {
             let table = Rope::new(rotated, 1e4, &RopeScaling::None);
@@ -61,6 +96,32 @@ fn rope_equals_the_composition() {
                 &table.rotation(&positions, 2, v[0].tensor().device())?,
             )
         });
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn rows_of_tokens_add_up_as_in_the_composition() {
+    for (vocabulary, count) in [(11, 3000), (1, 70), (5003, 1030), (65, 4000)] {
+        let device = device();
+        let tokens: Vec<u32> = (0..count).map(|at: u32| at * at % vocabulary).collect();
+        let table = normal(1, &[vocabulary as usize, 72]);
+        check_kernel_on(&device, DType::F32, &[table], 1e-5, |v| {
+            let tokens = Tensor::from_vec(tokens.clone(), count as usize, v[0].tensor().device())?;
+            embedding(&v[0], &tokens)
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn sums_and_swaps_equal_the_composition() {
+    for shape in [[70, 1001], [16, 40], [1, 1]] {
+        let inputs = [normal(1, &shape), normal(2, &shape)];
+        check(&inputs, 1e-6, |v| add(&v[0], &v[1]));
+    }
+    for shape in [[3, 5, 16], [7, 2, 33]] {
+        check(&[normal(1, &shape)], 1e-6, |v| swap(&v[0]));
     }
 }
 
@@ -126,6 +187,18 @@ fn attention_equals_the_composition() {
         check([2, 200, 2, 8], [200, 1], &|| {
             Spans::documents(2, &documents, Some(50))
         });
+        // Several tiles of both widths, whole and not, with heads that share keys.
+        check([2, 97, 4, 64], [97, 4], &|| Spans::full(2, 97));
+        check([2, 200, 6, 64], [200, 2], &|| {
+            Spans::documents(2, &documents, None)
+        });
+        check([1, 192, 2, 128], [256, 1], &|| {
+            Spans::causal(1, 192, 64, Some(70))
+        });
+        check([1, 130, 3, 80], [130, 3], &|| {
+            Spans::causal(1, 130, 0, None)
+        });
+        check([2, 1, 4, 64], [500, 2], &|| Spans::causal(2, 1, 499, None));
     }
 }
 

@@ -1,0 +1,64 @@
+//! Sums of whole tensors and of the rows of each token, and rows in another order.
+
+use candle_core::{DType, Tensor};
+
+use crate::{
+    Result,
+    ops::kernels::cuda::{Launch, PACK, in_packs, linear::weight_gradient, output},
+};
+
+/// Words up to which the rows of each are added up by a product: there are too many of each for a block.
+const FEW_WORDS: usize = 64;
+
+/// Threads of a block that adds rows up.
+const THREADS: usize = 256;
+
+/// x + y, of the same shape and dtype.
+pub(crate) fn add(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    let (x, y) = (x.contiguous()?, y.contiguous()?);
+    let count = x.elem_count();
+    if !(count.is_multiple_of(PACK) && in_packs(&[&x, &y])?) {
+        return Ok(x.add(&y)?);
+    }
+    let sum = output(x.shape(), x.dtype(), &x)?;
+    Launch::of("add", &x)?
+        .tensors(&[&x, &y, &sum])?
+        .count(count)
+        .for_each(count / PACK)?;
+    Ok(sum)
+}
+
+/// [m, n, ..] -> [n, m, ..].
+pub(crate) fn swap(x: &Tensor) -> Result<Tensor> {
+    let x = x.contiguous()?;
+    let (count, dims) = (x.elem_count(), x.dims());
+    let (m, n) = (dims[0], dims[1]);
+    let width = dims[2..].iter().product::<usize>();
+    if !(width.is_multiple_of(PACK) && in_packs(&[&x])?) {
+        return Ok(x.transpose(0, 1)?.contiguous()?);
+    }
+    let y = output([&[n, m], &dims[2..]].concat(), x.dtype(), &x)?;
+    Launch::of("swap_rows", &x)?
+        .tensors(&[&x, &y])?
+        .count(count)
+        .whole(&[m, n, width])
+        .for_each(count / PACK)?;
+    Ok(y)
+}
+
+/// The sum of the rows [n, d] of each of `tokens` [n] in f32 -> [v, d].
+pub(crate) fn add_rows(rows: &Tensor, tokens: &Tensor, vocabulary: usize) -> Result<Tensor> {
+    let (count, width) = rows.dims2()?;
+    let rows = rows.contiguous()?;
+    if vocabulary <= FEW_WORDS {
+        let words = Tensor::arange(0, vocabulary as u32, rows.device())?;
+        let is_word = tokens.unsqueeze(1)?.broadcast_eq(&words.unsqueeze(0)?)?;
+        return weight_gradient(&is_word.to_dtype(rows.dtype())?, &rows, 1.0);
+    }
+    let sums = Tensor::zeros((vocabulary, width), DType::F32, rows.device())?;
+    Launch::of("embedding_back", &rows)?
+        .tensors(&[&rows, &tokens.contiguous()?, &sums])?
+        .whole(&[count, width])
+        .launch(count, THREADS)?;
+    Ok(sums)
+}

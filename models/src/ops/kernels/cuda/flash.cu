@@ -1,0 +1,481 @@
+// Attention in tiles, for bf16 and f16 on GPUs of compute capability 8.0 or newer: no score is written to memory.
+//
+// Dao et al., "FlashAttention", 2022 (<https://arxiv.org/abs/2205.14135>), and "FlashAttention-2", 2023
+// (<https://arxiv.org/abs/2307.08691>). A block of four warps has a tile of 64 queries (or keys) and walks over the tiles of
+// 64 keys (or queries) that it meets, each warp with 16 rows. Scores are kept in base 2: exp2(score - lse) is a weight.
+// Sums are taken in a fixed order and nothing is added atomically, so that a step gives the same bits every time.
+//
+// Letters: b rows of a batch, t queries, s keys, h heads, k key heads, e width of a head; W is e rounded up to 64 or 128, and a
+// tile's columns from e on are zeros.
+
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+constexpr int TILE = 64, THREADS = 128;
+
+// Where the rows of one head are: consecutive tokens are `apart` numbers from each other.
+template <typename T> struct Head {
+    T* start;
+    size_t apart;
+};
+
+// Distances in numbers between rows of a batch, between tokens, and between heads.
+struct Strides {
+    size_t batch, token, head;
+};
+
+template <typename T> __device__ Head<T> head_of(T* start, Strides strides, int batch, int head) {
+    return {start + batch * strides.batch + head * strides.head, strides.token};
+}
+
+__device__ uint32_t shared_address(const void* at) { return uint32_t(__cvta_generic_to_shared(at)); }
+
+// 16 bytes from global to shared memory in the background, or zeros where the source is not `there`.
+__device__ void copy_piece(uint32_t to, const void* from, bool there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0));
+}
+__device__ void close_copies() { asm volatile("cp.async.commit_group;"); }
+template <int LEFT> __device__ void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT)); }
+
+// Four 8 x 8 matrices from shared memory, a row's address from each lane.
+__device__ void read_matrices(uint32_t (&to)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address));
+}
+__device__ void read_transposed(uint32_t (&to)[4], uint32_t address) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address));
+}
+
+// c [16 x 8] += a [16 x 16] b [16 x 8], with f32 sums.
+template <typename T> struct Matrix;
+template <> struct Matrix<__nv_bfloat16> {
+    static __device__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+    static __device__ uint32_t pair(float low, float high) {
+        const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+        return *reinterpret_cast<const uint32_t*>(&both);
+    }
+};
+template <> struct Matrix<__half> {
+    static __device__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+    static __device__ uint32_t pair(float low, float high) {
+        const __half2 both = __floats2half2_rn(low, high);
+        return *reinterpret_cast<const uint32_t*>(&both);
+    }
+};
+
+// A tile in shared memory: 64 rows of W numbers, whose pieces of 16 bytes change places by row, so that the eight rows of a
+// matrix lie in different banks.
+template <typename T, int W> struct Tile {
+    uint32_t base;
+
+    __device__ uint32_t piece(int row, int piece) const { return base + row * W * 2 + ((piece ^ (row & 7)) << 4); }
+
+    // Copies rows from `first` on, of `rows` in all, and their `width` numbers.
+    __device__ void fill(Head<const T> head, int first, int rows, int width) const {
+        constexpr int PIECES = W / 8;
+#pragma unroll
+        for (int i = 0; i < TILE * PIECES / THREADS; ++i) {
+            const int at = threadIdx.x + THREADS * i, row = at / PIECES, column = at % PIECES * 8;
+            const bool there = first + row < rows && column < width;
+            const T* from = there ? head.start + (first + row) * head.apart + column : head.start;
+            copy_piece(piece(row, at % PIECES), from, there);
+        }
+    }
+};
+
+// c [16 x 64] += rows `row`.. of a [16 x W] times bᵀ [W x 64].
+template <typename T, int W>
+__device__ void multiply_rows(float (&c)[8][4], Tile<T, W> a, int row, Tile<T, W> b, int lane) {
+#pragma unroll
+    for (int k = 0; k < W / 16; ++k) {
+        uint32_t left[4];
+        read_matrices(left, a.piece(row + (lane & 15), 2 * k + (lane >> 4)));
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+            uint32_t right[4];
+            read_matrices(right, b.piece(n * 16 + (lane & 7) + ((lane >> 4) << 3), 2 * k + ((lane >> 3) & 1)));
+            Matrix<T>::multiply(c[2 * n], left, right[0], right[1]);
+            Matrix<T>::multiply(c[2 * n + 1], left, right[2], right[3]);
+        }
+    }
+}
+
+// c [16 x W] += p [16 x 64], rounded, times b [64 x W].
+template <typename T, int W>
+__device__ void multiply_weights(float (&c)[W / 8][4], const float (&p)[8][4], Tile<T, W> b, int lane) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const float(&low)[4] = p[2 * k], (&high)[4] = p[2 * k + 1];
+        const uint32_t left[4] = {Matrix<T>::pair(low[0], low[1]), Matrix<T>::pair(low[2], low[3]),
+                                  Matrix<T>::pair(high[0], high[1]), Matrix<T>::pair(high[2], high[3])};
+#pragma unroll
+        for (int n = 0; n < W / 16; ++n) {
+            uint32_t right[4];
+            read_transposed(right, b.piece(k * 16 + (lane & 15), 2 * n + (lane >> 4)));
+            Matrix<T>::multiply(c[2 * n], left, right[0], right[1]);
+            Matrix<T>::multiply(c[2 * n + 1], left, right[2], right[3]);
+        }
+    }
+}
+
+// Writes a warp's 16 rows, each times its factor, of which those below `rows` exist.
+template <typename T, int W>
+__device__ void write_rows(Head<T> head, const float (&c)[W / 8][4], int row, int rows, int width, float above,
+                           float below, int lane) {
+    const int first = row + (lane >> 2), second = first + 8;
+#pragma unroll
+    for (int n = 0; n < W / 8; ++n) {
+        const int column = n * 8 + (lane & 3) * 2;
+        if (column >= width) continue;
+        if (first < rows) {
+            *reinterpret_cast<uint32_t*>(head.start + first * head.apart + column) =
+                Matrix<T>::pair(c[n][0] * above, c[n][1] * above);
+        }
+        if (second < rows) {
+            *reinterpret_cast<uint32_t*>(head.start + second * head.apart + column) =
+                Matrix<T>::pair(c[n][2] * below, c[n][3] * below);
+        }
+    }
+}
+
+// 2^x in one instruction, to two units in the last place. What is too small becomes 0.
+__device__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ float over_four(float value, bool largest) {
+    for (int step = 1; step < 4; step *= 2) {
+        const float other = __shfl_xor_sync(0xffffffff, value, step);
+        value = largest ? fmaxf(value, other) : value + other;
+    }
+    return value;
+}
+
+// The keys that a tile of queries sees: from the first that any does to the last, and where all see everything.
+struct Seen {
+    int first, end, all_from, all_to;
+};
+
+__device__ Seen seen_by_tile(const uint2* runs, int first, int tokens) {
+    __shared__ Seen seen;
+    if (threadIdx.x == 0) seen = {INT32_MAX, 0, 0, INT32_MAX};
+    __syncthreads();
+    if (threadIdx.x < TILE && first + int(threadIdx.x) < tokens) {
+        const uint2 run = runs[first + threadIdx.x];
+        atomicMin(&seen.first, int(run.x)), atomicMax(&seen.end, int(run.y));
+        atomicMax(&seen.all_from, int(run.x)), atomicMin(&seen.all_to, int(run.y));
+    }
+    __syncthreads();
+    return seen;
+}
+
+// q [b, t, h, e], k and v [b, s, k, e] -> y [b, t, h, e], and lse [b, h, t]: the logarithm of the sum of a query's
+// exponentials.
+template <typename T, int W>
+__device__ void flash_forward(const T* q, const T* k, const T* v, T* y, float* lse, const uint2* runs, Strides of_q,
+                              Strides of_k, Strides of_v, int tokens, int keys, int heads, int key_heads, int width,
+                              float scale) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    const int tiles = (tokens + TILE - 1) / TILE;
+    // Late queries see most keys where order counts: their tiles begin first.
+    const int first = (tiles - 1 - int(blockIdx.x) % tiles) * TILE, head = blockIdx.x / tiles % heads;
+    const int batch = blockIdx.x / tiles / heads, lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+    const int key_head = head / (heads / key_heads);
+    runs += size_t(batch) * tokens;
+    const Seen seen = seen_by_tile(runs, first, tokens);
+    const Head<const T> k_head = head_of(k, of_k, batch, key_head), v_head = head_of(v, of_v, batch, key_head);
+    const uint32_t base = shared_address(memory);
+    constexpr int BYTES = TILE * W * 2;
+    const Tile<T, W> queries{base};
+    const auto key_tile = [=](int j) { return Tile<T, W>{base + (1 + j % 2) * BYTES}; };
+    const auto value_tile = [=](int j) { return Tile<T, W>{base + (3 + j % 2) * BYTES}; };
+    const auto load = [=](int j) {
+        key_tile(j).fill(k_head, j * TILE, keys, width), value_tile(j).fill(v_head, j * TILE, keys, width);
+        close_copies();
+    };
+    const int begin = seen.first / TILE, end = (seen.end + TILE - 1) / TILE;
+    queries.fill(head_of(q, of_q, batch, head), first, tokens, width);
+    load(begin);
+
+    // A thread has two rows, eight apart.
+    const int mine[2] = {first + row + (lane >> 2), first + row + (lane >> 2) + 8};
+    float sums[W / 8][4] = {}, largest[2] = {-1e30f, -1e30f}, total[2] = {};
+    for (int j = begin; j < end; ++j) {
+        if (j + 1 < end) {
+            load(j + 1);
+            wait_for_copies<1>();
+        } else {
+            wait_for_copies<0>();
+        }
+        __syncthreads();
+        float p[8][4] = {};
+        multiply_rows<T, W>(p, queries, row, key_tile(j), lane);
+        const bool edge = seen.all_from > j * TILE || seen.all_to < (j + 1) * TILE;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            if (edge) {
+                const uint2 run = mine[half] < tokens ? runs[mine[half]] : uint2{0, 0};
+#pragma unroll
+                for (int n = 0; n < 8; ++n) {
+#pragma unroll
+                    for (int i = 2 * half; i < 2 * half + 2; ++i) {
+                        const uint32_t key = j * TILE + n * 8 + (lane & 3) * 2 + (i & 1);
+                        if (key < run.x || key >= run.y) p[n][i] = -INFINITY;
+                    }
+                }
+            }
+            float most = -INFINITY;
+#pragma unroll
+            for (int n = 0; n < 8; ++n) most = fmaxf(most, fmaxf(p[n][2 * half], p[n][2 * half + 1]));
+            // Never infinite, so that a row that has seen nothing yet gets zeros and not what is no number.
+            most = fmaxf(largest[half], over_four(most, true) * scale);
+            const float shrink = power_of_two(largest[half] - most);
+            largest[half] = most;
+            float sum = 0;
+#pragma unroll
+            for (int n = 0; n < 8; ++n) {
+#pragma unroll
+                for (int i = 2 * half; i < 2 * half + 2; ++i) sum += p[n][i] = power_of_two(p[n][i] * scale - most);
+            }
+            total[half] = total[half] * shrink + sum;
+#pragma unroll
+            for (int n = 0; n < W / 8; ++n) sums[n][2 * half] *= shrink, sums[n][2 * half + 1] *= shrink;
+        }
+        multiply_weights<T, W>(sums, p, value_tile(j), lane);
+        __syncthreads();
+    }
+    total[0] = over_four(total[0], false), total[1] = over_four(total[1], false);
+    const Strides of_y{size_t(tokens) * heads * width, size_t(heads) * width, size_t(width)};
+    write_rows<T, W>(head_of(y, of_y, batch, head), sums, first + row, tokens, width, 1.0f / total[0], 1.0f / total[1],
+                     lane);
+    lse += (size_t(batch) * heads + head) * tokens;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        if (lane % 4 == 0 && mine[half] < tokens) lse[mine[half]] = largest[half] + log2f(total[half]);
+    }
+}
+
+constexpr int PACK = 8, PACKS_OF_HEAD = 8;
+
+// Σ y g over each head [b, h, t], eight threads for each. y and its gradient g are [b, t, h, e].
+template <typename T>
+__device__ void flash_along(const T* y, const T* gradient, float* along, size_t count, int tokens, int heads, int width) {
+    struct alignas(16) Pack {
+        T of[PACK];
+    };
+    const size_t at = (size_t(blockIdx.x) * blockDim.x + threadIdx.x) / PACKS_OF_HEAD;
+    const int lane = threadIdx.x % PACKS_OF_HEAD;
+    float sum = 0;
+    for (int i = lane * PACK; i < width && at < count; i += PACKS_OF_HEAD * PACK) {
+        const Pack a = *reinterpret_cast<const Pack*>(y + at * width + i);
+        const Pack b = *reinterpret_cast<const Pack*>(gradient + at * width + i);
+#pragma unroll
+        for (int k = 0; k < PACK; ++k) sum += float(a.of[k]) * float(b.of[k]);
+    }
+    for (int step = PACKS_OF_HEAD / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+    const uint32_t token = uint32_t(at / heads), head = uint32_t(at % heads);
+    if (lane == 0 && at < count) along[(token / tokens * size_t(heads) + head) * tokens + token % tokens] = sum;
+}
+
+// Gradients of the keys and values [b, s, k, e] of one tile and key head, over all of its query heads.
+template <typename T, int W>
+__device__ void flash_keys_back(const T* q, const T* k, const T* v, const T* gradient, const float* lse,
+                                const float* along, const uint2* runs, T* dk, T* dv, Strides of_q, Strides of_k,
+                                Strides of_v, int tokens, int keys, int heads, int key_heads, int width, float scale,
+                                float factor) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    __shared__ float lse_of[2][TILE], along_of[2][TILE];
+    __shared__ uint2 run_of[2][TILE];
+    __shared__ int begin_shared, end_shared;
+    const int tiles = (keys + TILE - 1) / TILE, group = heads / key_heads;
+    const int first = int(blockIdx.x) % tiles * TILE, key_head = blockIdx.x / tiles % key_heads;
+    const int batch = blockIdx.x / tiles / key_heads, lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+    runs += size_t(batch) * tokens;
+    // The tiles of queries that see any of these keys.
+    if (threadIdx.x == 0) begin_shared = INT32_MAX, end_shared = 0;
+    __syncthreads();
+    for (int at = threadIdx.x; at < tokens; at += THREADS) {
+        if (int(runs[at].x) < first + TILE && int(runs[at].y) > first) {
+            atomicMin(&begin_shared, at / TILE), atomicMax(&end_shared, at / TILE + 1);
+        }
+    }
+    __syncthreads();
+    const int begin = begin_shared, end = end_shared;
+    const uint32_t base = shared_address(memory);
+    constexpr int BYTES = TILE * W * 2;
+    const Tile<T, W> key_tile{base}, value_tile{base + BYTES};
+    const auto query_tile = [=](int u) { return Tile<T, W>{base + (2 + u) * BYTES}; };
+    const auto gradient_tile = [=](int u) { return Tile<T, W>{base + (4 + u) * BYTES}; };
+    const Strides of_y{size_t(tokens) * heads * width, size_t(heads) * width, size_t(width)};
+    const int steps = begin < end ? (end - begin) * group : 0;
+    // Step n is a tile of queries of one of the heads.
+    const auto load = [&](int n) {
+        const int u = n % 2, head = key_head * group + n / (end - begin), from = (begin + n % (end - begin)) * TILE;
+        query_tile(u).fill(head_of(q, of_q, batch, head), from, tokens, width);
+        gradient_tile(u).fill(head_of(gradient, of_y, batch, head), from, tokens, width);
+        if (threadIdx.x < TILE) {
+            const int at = from + threadIdx.x;
+            const size_t place = (size_t(batch) * heads + head) * tokens + at;
+            const bool there = at < tokens;
+            lse_of[u][threadIdx.x] = there ? lse[place] : INFINITY;
+            along_of[u][threadIdx.x] = there ? along[place] : 0.0f;
+            run_of[u][threadIdx.x] = there ? runs[at] : uint2{0, 0};
+        }
+        close_copies();
+    };
+    key_tile.fill(head_of(k, of_k, batch, key_head), first, keys, width);
+    value_tile.fill(head_of(v, of_v, batch, key_head), first, keys, width);
+    if (steps > 0) load(0);
+
+    float k_sums[W / 8][4] = {}, v_sums[W / 8][4] = {};
+    for (int n = 0; n < steps; ++n) {
+        const int u = n % 2;
+        if (n + 1 < steps) {
+            load(n + 1);
+            wait_for_copies<1>();
+        } else {
+            wait_for_copies<0>();
+        }
+        const uint2 mine = run_of[u][threadIdx.x % TILE];
+        const bool sees_all = __syncthreads_and(int(mine.x) <= first && int(mine.y) >= first + TILE);
+        float p[8][4] = {}, dp[8][4] = {};
+        multiply_rows<T, W>(p, key_tile, row, query_tile(u), lane);
+        multiply_rows<T, W>(dp, value_tile, row, gradient_tile(u), lane);
+#pragma unroll
+        for (int m = 0; m < 8; ++m) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int column = m * 8 + (lane & 3) * 2 + (i & 1);
+                float weight = power_of_two(p[m][i] * scale - lse_of[u][column]);
+                if (!sees_all) {
+                    const uint32_t key = first + row + (lane >> 2) + (i < 2 ? 0 : 8);
+                    const uint2 run = run_of[u][column];
+                    if (key < run.x || key >= run.y) weight = 0;
+                }
+                p[m][i] = weight;
+                dp[m][i] = weight * (dp[m][i] - along_of[u][column]);
+            }
+        }
+        multiply_weights<T, W>(v_sums, p, gradient_tile(u), lane);
+        multiply_weights<T, W>(k_sums, dp, query_tile(u), lane);
+        __syncthreads();
+    }
+    const Strides of_out{size_t(keys) * key_heads * width, size_t(key_heads) * width, size_t(width)};
+    write_rows<T, W>(head_of(dk, of_out, batch, key_head), k_sums, first + row, keys, width, factor, factor, lane);
+    write_rows<T, W>(head_of(dv, of_out, batch, key_head), v_sums, first + row, keys, width, 1.0f, 1.0f, lane);
+}
+
+// Gradients of the queries [b, t, h, e] of one tile and head.
+template <typename T, int W>
+__device__ void flash_queries_back(const T* q, const T* k, const T* v, const T* gradient, const float* lse,
+                                   const float* along, const uint2* runs, T* dq, Strides of_q, Strides of_k, Strides of_v,
+                                   int tokens, int keys, int heads, int key_heads, int width, float scale, float factor) {
+    extern __shared__ __align__(128) unsigned char memory[];
+    const int tiles = (tokens + TILE - 1) / TILE;
+    const int first = (tiles - 1 - int(blockIdx.x) % tiles) * TILE, head = blockIdx.x / tiles % heads;
+    const int batch = blockIdx.x / tiles / heads, lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+    const int key_head = head / (heads / key_heads);
+    runs += size_t(batch) * tokens;
+    const Seen seen = seen_by_tile(runs, first, tokens);
+    const Head<const T> k_head = head_of(k, of_k, batch, key_head), v_head = head_of(v, of_v, batch, key_head);
+    const uint32_t base = shared_address(memory);
+    constexpr int BYTES = TILE * W * 2;
+    const Tile<T, W> queries{base}, gradients{base + BYTES};
+    const auto key_tile = [=](int j) { return Tile<T, W>{base + (2 + j % 2) * BYTES}; };
+    const auto value_tile = [=](int j) { return Tile<T, W>{base + (4 + j % 2) * BYTES}; };
+    const auto load = [=](int j) {
+        key_tile(j).fill(k_head, j * TILE, keys, width), value_tile(j).fill(v_head, j * TILE, keys, width);
+        close_copies();
+    };
+    const Strides of_y{size_t(tokens) * heads * width, size_t(heads) * width, size_t(width)};
+    const int begin = seen.first / TILE, end = (seen.end + TILE - 1) / TILE;
+    queries.fill(head_of(q, of_q, batch, head), first, tokens, width);
+    gradients.fill(head_of(gradient, of_y, batch, head), first, tokens, width);
+    load(begin);
+
+    const int above = first + row + (lane >> 2), below = above + 8;
+    const uint2 nothing{0, 0};
+    const uint2 run_above = above < tokens ? runs[above] : nothing, run_below = below < tokens ? runs[below] : nothing;
+    const size_t place = (size_t(batch) * heads + head) * tokens;
+    const float lse_above = above < tokens ? lse[place + above] : INFINITY;
+    const float lse_below = below < tokens ? lse[place + below] : INFINITY;
+    const float along_above = above < tokens ? along[place + above] : 0.0f;
+    const float along_below = below < tokens ? along[place + below] : 0.0f;
+    float sums[W / 8][4] = {};
+    for (int j = begin; j < end; ++j) {
+        if (j + 1 < end) {
+            load(j + 1);
+            wait_for_copies<1>();
+        } else {
+            wait_for_copies<0>();
+        }
+        __syncthreads();
+        float p[8][4] = {}, dp[8][4] = {};
+        multiply_rows<T, W>(p, queries, row, key_tile(j), lane);
+        multiply_rows<T, W>(dp, gradients, row, value_tile(j), lane);
+        const bool edge = seen.all_from > j * TILE || seen.all_to < (j + 1) * TILE;
+#pragma unroll
+        for (int n = 0; n < 8; ++n) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                float weight = power_of_two(p[n][i] * scale - (i < 2 ? lse_above : lse_below));
+                if (edge) {
+                    const uint32_t key = j * TILE + n * 8 + (lane & 3) * 2 + (i & 1);
+                    const uint2 run = i < 2 ? run_above : run_below;
+                    if (key < run.x || key >= run.y) weight = 0;
+                }
+                dp[n][i] = weight * (dp[n][i] - (i < 2 ? along_above : along_below));
+            }
+        }
+        multiply_weights<T, W>(sums, dp, key_tile(j), lane);
+        __syncthreads();
+    }
+    write_rows<T, W>(head_of(dq, of_y, batch, head), sums, first + row, tokens, width, factor, factor, lane);
+}
+
+// Heads up to 64 wide leave registers for three or four blocks at a time, which hide each other's waiting.
+#define FOR_WIDTH(T, NAME, W)                                                                                          \
+    extern "C" __global__ __launch_bounds__(THREADS, W == 64 ? 4 : 1) void flash_forward_##W##_##NAME(                 \
+        const T* q, const T* k, const T* v, T* y, float* lse, const uint2* runs, Strides of_q, Strides of_k,           \
+        Strides of_v, int tokens, int keys, int heads, int key_heads, int width, float scale) {                        \
+        flash_forward<T, W>(q, k, v, y, lse, runs, of_q, of_k, of_v, tokens, keys, heads, key_heads, width, scale);    \
+    }                                                                                                                  \
+    extern "C" __global__ __launch_bounds__(THREADS, W == 64 ? 3 : 1) void flash_keys_back_##W##_##NAME(               \
+        const T* q, const T* k, const T* v, const T* gradient, const float* lse, const float* along,                   \
+        const uint2* runs, T* dk, T* dv, Strides of_q, Strides of_k, Strides of_v, int tokens, int keys, int heads,    \
+        int key_heads, int width, float scale, float factor) {                                                         \
+        flash_keys_back<T, W>(q, k, v, gradient, lse, along, runs, dk, dv, of_q, of_k, of_v, tokens, keys, heads,      \
+                              key_heads, width, scale, factor);                                                        \
+    }                                                                                                                  \
+    extern "C" __global__ __launch_bounds__(THREADS, W == 64 ? 3 : 1) void flash_queries_back_##W##_##NAME(            \
+        const T* q, const T* k, const T* v, const T* gradient, const float* lse, const float* along,                   \
+        const uint2* runs, T* dq, Strides of_q, Strides of_k, Strides of_v, int tokens, int keys, int heads,           \
+        int key_heads, int width, float scale, float factor) {                                                         \
+        flash_queries_back<T, W>(q, k, v, gradient, lse, along, runs, dq, of_q, of_k, of_v, tokens, keys, heads,       \
+                                 key_heads, width, scale, factor);                                                     \
+    }
+
+#define FOR_DTYPE(T, NAME)                                                                                             \
+    FOR_WIDTH(T, NAME, 64)                                                                                             \
+    FOR_WIDTH(T, NAME, 128)                                                                                            \
+    extern "C" __global__ void flash_along_##NAME(const T* y, const T* gradient, float* along, size_t count,           \
+                                                  int tokens, int heads, int width) {                                  \
+        flash_along(y, gradient, along, count, tokens, heads, width);                                                  \
+    }
+
+FOR_DTYPE(__nv_bfloat16, bf16)
+FOR_DTYPE(__half, f16)

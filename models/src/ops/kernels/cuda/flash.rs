@@ -1,0 +1,160 @@
+//! Attention in tiles: one pass forward and two backward, in which no score is written to memory. See `flash.cu`.
+//!
+//! Reads heads wherever they lie. Saves q, k, v and y, and a number for each query and head. Deliberately absent: f32, a soft
+//! cap, heads wider than 128, and GPUs older than compute capability 8.0, for all of which `attention` has products.
+
+use std::f64::consts::LOG2_E;
+
+use candle_core::{DType, Device, Tensor, cuda::WrapErr};
+
+use super::{Launch, Module, PACK, in_packs, output};
+use crate::{
+    Result,
+    ops::attention::{Scoring, Spans},
+    tape::Value,
+};
+
+const FLASH: Module = Module {
+    name: "anneal_flash",
+    code: include_str!(concat!(env!("OUT_DIR"), "/flash.ptx")),
+};
+
+/// Queries, or keys, of a tile.
+const TILE: usize = 64;
+const THREADS: usize = 128;
+/// Threads that go over one head.
+const HEAD_THREADS: usize = 8;
+
+/// The widest heads.
+const MOST_WIDTH: usize = 128;
+
+/// The oldest GPUs that have its instructions: their major compute capability.
+const OLDEST: i32 = 8;
+
+/// Whether it serves heads like these: q [b, t, h, e], and e of the keys too.
+pub(super) fn serves(q: &Tensor, scoring: Scoring) -> Result<bool> {
+    let width = q.dim(3)?;
+    let fits = matches!(q.dtype(), DType::BF16 | DType::F16)
+        && scoring.soft_cap.is_none()
+        && width.is_multiple_of(PACK)
+        && width <= MOST_WIDTH;
+    let Device::Cuda(device) = q.device() else {
+        return Ok(false);
+    };
+    let stream = device.cuda_stream();
+    Ok(fits && stream.context().compute_capability().w()?.0 >= OLDEST)
+}
+
+/// See [`attention`](crate::ops::attention::attention).
+pub(super) fn attention(
+    q: &Value,
+    k: &Value,
+    v: &Value,
+    spans: &Spans,
+    scoring: Scoring,
+) -> Result<Value> {
+    let heads = Heads::of([q.tensor(), k.tensor(), v.tensor()], spans, scoring)?;
+    let y = output(heads.q.shape(), heads.q.dtype(), &heads.q)?;
+    let lse = output((heads.b, heads.h, heads.t), DType::F32, &heads.q)?;
+    let tiles = heads.t.div_ceil(TILE) * heads.h * heads.b;
+    heads
+        .launch("flash_forward", 5, &[&y, &lse, &heads.runs])?
+        .numbers(&[scoring.scale * LOG2_E])
+        .launch(tiles, THREADS)?;
+    let saved = y.clone();
+    Ok(Value::record(y, &[q, k, v], move |gradient: Tensor| {
+        let mut gradient = gradient.contiguous()?;
+        if !in_packs(&[&gradient])? {
+            gradient = gradient.force_contiguous()?;
+        }
+        let like = |x: &Tensor| output(x.shape(), x.dtype(), x);
+        let along = like(&lse)?;
+        let (rows, width) = (lse.elem_count(), heads.width());
+        Launch::of_module(&FLASH, "flash_along", &gradient)?
+            .tensors(&[&saved, &gradient, &along])?
+            .count(rows)
+            .whole(&[heads.t, heads.h, width])
+            .launch(rows.div_ceil(THREADS / HEAD_THREADS), THREADS)?;
+        let factors = [scoring.scale * LOG2_E, scoring.scale];
+        let (dq, dk, dv) = (like(&heads.q)?, like(&heads.k)?, like(&heads.v)?);
+        let runs = &heads.runs;
+        let key_tiles = heads.s.div_ceil(TILE) * heads.key_heads * heads.b;
+        heads
+            .launch(
+                "flash_keys_back",
+                6,
+                &[&gradient, &lse, &along, runs, &dk, &dv],
+            )?
+            .numbers(&factors)
+            .launch(key_tiles, THREADS)?;
+        heads
+            .launch(
+                "flash_queries_back",
+                6,
+                &[&gradient, &lse, &along, runs, &dq],
+            )?
+            .numbers(&factors)
+            .launch(tiles, THREADS)?;
+        Ok(vec![Some(dq), Some(dk), Some(dv)])
+    }))
+}
+
+/// Queries [b, t, h, e], keys and values [b, s, k, e], with numbers of a head side by side and heads wherever they are.
+struct Heads {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    /// [b, t, 2].
+    runs: Tensor,
+    b: usize,
+    t: usize,
+    s: usize,
+    h: usize,
+    key_heads: usize,
+}
+
+impl Heads {
+    fn of(tensors: [&Tensor; 3], spans: &Spans, scoring: Scoring) -> Result<Self> {
+        debug_assert!(serves(tensors[0], scoring)?);
+        let in_place = tensors.map(|it| -> Result<Tensor> {
+            let strides = it.stride();
+            let whole = strides[3] == 1 && strides[..3].iter().all(|it| it.is_multiple_of(PACK));
+            match whole && in_packs(&[it])? {
+                true => Ok(it.clone()),
+                false => Ok(it.force_contiguous()?),
+            }
+        });
+        let [q, k, v] = in_place;
+        let (q, k, v) = (q?, k?, v?);
+        let (b, t, h, _) = q.dims4()?;
+        let (_, s, key_heads, _) = k.dims4()?;
+        let runs = spans.on_device(q.device())?;
+        Ok(Self {
+            q,
+            k,
+            v,
+            runs,
+            b,
+            t,
+            s,
+            h,
+            key_heads,
+        })
+    }
+
+    fn width(&self) -> usize {
+        self.q.dims()[3]
+    }
+
+    /// A kernel with what all take: heads, other tensors, strides and sizes. It has `tiles` tiles in shared memory.
+    fn launch(&self, name: &str, tiles: usize, others: &[&Tensor]) -> Result<Launch> {
+        let heads = [&self.q, &self.k, &self.v];
+        let padded = self.width().next_multiple_of(TILE);
+        let launch = Launch::of_module(&FLASH, &format!("{name}_{padded}"), &self.q)?
+            .strided(&heads)?
+            .tensors(others)?
+            .strides(&heads)
+            .whole(&[self.t, self.s, self.h, self.key_heads, self.width()]);
+        Ok(launch.sharing(tiles * TILE * padded * self.q.dtype().size_in_bytes()))
+    }
+}
