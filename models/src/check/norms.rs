@@ -48,7 +48,8 @@ pub(super) fn layer_norm_on_rows() -> Result<Operation> {
     Operation::of(MAX_ROWS, trials)
 }
 
-/// Along both dimensions: whole packs of numbers and others, more lines than a kernel keeps at hand, one line.
+/// Along both dimensions: whole packs of numbers and others, and more lines than a kernel keeps at hand. A line has several numbers:
+/// that of one is its sign, whose gradient is nothing but what was rounded.
 pub(super) fn norms_of_sums() -> Result<Operation> {
     let mut trials = Vec::new();
     for along in [Along::First, Along::Last] {
@@ -62,7 +63,8 @@ pub(super) fn norms_of_sums() -> Result<Operation> {
         let [turned, other] = of(&[40, 72])?;
         let [large, small] = of(&[97, 130])?;
         let pairs = [
-            of(&[1, 65])?,
+            of(&[4, 65])?,
+            of(&[65, 4])?,
             of(&[3, 33])?,
             [inside.inside(), plain],
             [turned.transposed(), other],
