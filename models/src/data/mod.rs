@@ -38,6 +38,8 @@ pub mod summary;
 pub mod template;
 pub mod tokenizer;
 
+pub use parquet::file_column::{FileRow, FileRows, FileTable};
+
 use format::{Format, Layout};
 use row::{Example, Problem, Row};
 use source::{Container, Source};

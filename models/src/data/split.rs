@@ -46,21 +46,28 @@ fn split_rows(rows: Vec<Row>, held_out: f64, seed: u64) -> Split {
         .iter()
         .map(|row| stable_hash(seed, &row.example.identity()))
         .collect();
-    let (smallest, largest) = (hashes.iter().min().copied(), hashes.iter().max().copied());
-    // 2^64 is exact in f64, and `as` saturates.
-    let limit = (held_out * 2f64.powi(64)) as u64;
-    let is_held_out = |hash: u64| match smallest == largest {
-        true => false,
-        false => (hash < limit || Some(hash) == smallest) && Some(hash) != largest,
-    };
+    let sides = are_held_out(&hashes, held_out);
     let mut split = Split::default();
-    for (row, hash) in rows.into_iter().zip(hashes) {
-        match is_held_out(hash) {
+    for (row, is_held_out) in rows.into_iter().zip(sides) {
+        match is_held_out {
             true => split.held_out.push(row),
             false => split.train.push(row),
         }
     }
     split
+}
+
+/// Which of these are held out, by their hashes: a part from 0 to below 1 on average, equal ones on one side, and of two or more
+/// different ones at least one on each.
+pub fn are_held_out(hashes: &[u64], part: f64) -> Vec<bool> {
+    let (smallest, largest) = (hashes.iter().min(), hashes.iter().max());
+    // 2^64 is exact in f64, and `as` saturates.
+    let limit = (part * 2f64.powi(64)) as u64;
+    let is_held_out = |hash: &u64| match smallest == largest {
+        true => false,
+        false => (*hash < limit || Some(hash) == smallest) && Some(hash) != largest,
+    };
+    hashes.iter().map(is_held_out).collect()
 }
 
 /// Holds out the last bytes of all texts together, from the next line start on.

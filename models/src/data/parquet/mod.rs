@@ -17,7 +17,10 @@ use parquet::{
         metadata::ColumnChunkMetaData,
         reader::{ChunkReader, FileReader, SerializedFileReader},
     },
-    record::reader::{ReaderIter, TreeBuilder},
+    record::{
+        Row,
+        reader::{ReaderIter, TreeBuilder},
+    },
     schema::types::SchemaDescPtr,
 };
 use serde_json::{Map, Value};
@@ -25,6 +28,7 @@ use serde_json::{Map, Value};
 use super::source::Record;
 
 mod cursor;
+pub(super) mod file_column;
 mod footer;
 mod headers;
 mod pages;
@@ -42,7 +46,7 @@ const WORDS_SHOWN: usize = 200;
 /// A Parquet file, of which only the footer has been read.
 pub(super) struct ParquetFile {
     reader: Box<dyn FileReader>,
-    /// The columns that hold text or numbers.
+    /// The columns that are read: those that hold text or numbers.
     kept: SchemaDescPtr,
 }
 
@@ -61,11 +65,19 @@ pub(super) struct Rows<'a> {
 impl ParquetFile {
     /// Reads the footer. The error is a sentence without the file's name.
     pub(super) fn open(file: impl ChunkReader + 'static) -> Result<Self, String> {
+        Self::open_columns(file, schema::with_text)
+    }
+
+    /// The same, with other columns than those that hold text or numbers.
+    fn open_columns(
+        file: impl ChunkReader + 'static,
+        keep: impl FnOnce(&SchemaDescPtr) -> Result<SchemaDescPtr, String>,
+    ) -> Result<Self, String> {
         footer::check(&file)?;
         let bytes = file.len();
         let reader = caught(|| SerializedFileReader::new(headers::CheckedFile(file)))?;
         let schema = reader.metadata().file_metadata().schema_descr_ptr();
-        let kept = schema::with_text(&schema)?;
+        let kept = keep(&schema)?;
         for group in reader.metadata().row_groups() {
             if group.num_rows() < 0 {
                 return Err(damaged("a row group has less than no rows"));
@@ -109,10 +121,15 @@ impl ParquetFile {
 }
 
 impl Rows<'_> {
-    fn next_row(&mut self) -> Result<Option<Map<String, Value>>, ParquetError> {
+    fn next_values(&mut self) -> Result<Option<Map<String, Value>>, ParquetError> {
+        let row = self.next_row()?;
+        Ok(row.map(|row| value::values(row, self.file.kept.root_schema())))
+    }
+
+    fn next_row(&mut self) -> Result<Option<Row>, ParquetError> {
         loop {
             if let Some(row) = self.decoded.as_mut().and_then(Iterator::next) {
-                return Ok(Some(value::values(row?, self.file.kept.root_schema())));
+                return row.map(Some);
             }
             if self.group == self.file.reader.num_row_groups() {
                 return Ok(None);
@@ -132,7 +149,7 @@ impl Iterator for Rows<'_> {
         if self.is_over {
             return None;
         }
-        let row = caught(|| self.next_row());
+        let row = caught(|| self.next_values());
         // What a panic left behind is not used again.
         self.is_over = !matches!(row, Ok(Some(_)));
         self.given = self.given.saturating_add(1);

@@ -38,6 +38,21 @@ pub(super) fn with_text(schema: &SchemaDescPtr) -> Result<SchemaDescPtr, String>
     Ok(Arc::new(SchemaDescriptor::new(Arc::new(root))))
 }
 
+/// These columns of a file, as they are.
+pub(super) fn columns(
+    schema: &SchemaDescPtr,
+    keep: impl Fn(&Type) -> bool,
+) -> Result<SchemaDescPtr, String> {
+    let fields = schema.root_schema().get_fields().iter();
+    let kept: Vec<TypePtr> = fields.filter(|it| keep(it)).cloned().collect();
+    let root = caught(|| {
+        Type::group_type_builder(schema.root_schema().name())
+            .with_fields(kept)
+            .build()
+    })?;
+    Ok(Arc::new(SchemaDescriptor::new(Arc::new(root))))
+}
+
 /// A field without the bytes inside of it. Nothing, if nothing is left.
 fn field_with_text(field: &TypePtr) -> Option<TypePtr> {
     if field.is_primitive() {
@@ -100,7 +115,7 @@ fn with_fields(group: &Type, fields: Vec<TypePtr>) -> Option<TypePtr> {
     group.ok().map(Arc::new)
 }
 
-fn is_text_or_number(field: &Type) -> bool {
+pub(super) fn is_text_or_number(field: &Type) -> bool {
     let about = field.get_basic_info();
     match field.get_physical_type() {
         PhysicalType::BYTE_ARRAY => matches!(

@@ -22,7 +22,7 @@ pub(super) fn values(row: Row, kind: &Type) -> Map<String, Value> {
         .collect()
 }
 
-fn value(field: Field, kind: &Type) -> Value {
+pub(super) fn value(field: Field, kind: &Type) -> Value {
     match field {
         Field::Null => Value::Null,
         Field::Bool(truth) => Value::from(truth),
