@@ -123,6 +123,36 @@ limits! {
     /// `probes.json`.
     PROBES_JSON = "the report of probes", 256 << 20, "bytes",
         "that of 45 labels at 26 sites has 1 MB, and it grows with both";
+    /// The file of a picture.
+    PICTURE_FILE = "the file of a picture", 512 << 20, "bytes",
+        "100 million pixels take 300 MB as they are, and packed a tenth; it is read whole";
+    /// The pixels of a picture.
+    PICTURE_PIXELS = "a picture", 100_000_000, "pixels",
+        "telephones make 12 to 50 million, and 200 million in a mode that few use; a hundred bytes can declare four billion";
+    /// What decoding takes.
+    PICTURE_MEMORY = "a picture while it is decoded", 512 << 20, "bytes",
+        "the largest picture takes 300 MB with a byte for each colour";
+    /// The sides that pictures are scaled to.
+    PICTURE_SIDE = "the side of the pictures of a data set", 4_096, "pixels",
+        "networks see 32 to 600";
+    /// How many pictures.
+    PICTURES = "pictures of a data set", 1 << 24, "pictures",
+        "the largest in use that are labelled have 14 million; their names and labels are held in memory";
+    /// The pixels of all pictures.
+    PICTURE_SET = "the pixels of a data set", 1 << 40, "bytes",
+        "a million pictures of 256 x 256 have 197 GB, in a file that is mapped";
+    /// An array of pictures in a file.
+    PICTURE_ARRAY = "an array of pictures", 16 << 30, "bytes",
+        "it is held in memory; 60,000 pictures of 28 x 28 have 47 MB, and 814,255 of them 638 MB";
+    /// A batch of CIFAR that Python wrote.
+    PICTURE_PICKLE = "a batch of pictures that Python wrote", 512 << 20, "bytes",
+        "the largest, the training part of CIFAR-100, has 155 MB";
+    /// What says the labels of pictures.
+    PICTURE_METADATA = "the list of labels of a folder of pictures", 1 << 30, "bytes",
+        "a million names with their labels have some 40 MB";
+    /// Folders in folders.
+    PICTURE_DEPTH = "folders of pictures inside one another", 32, "levels",
+        "a class has three or four; a link can lead in circles";
     /// A vocabulary that is made from the data.
     NEW_VOCABULARY = "the vocabulary of a new tokenizer", 1 << 24, "tokens",
         "the largest in use have 262,144, and room for all of them is made before the first is found";

@@ -28,6 +28,7 @@ mod kind;
 mod language;
 mod memory_fallback;
 mod parquet_files;
+mod picture_data;
 mod plan;
 mod probe;
 mod probe_apply;

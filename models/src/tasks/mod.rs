@@ -21,6 +21,7 @@ use crate::{
 pub mod fields;
 pub mod language;
 pub mod overrides;
+pub mod picture;
 pub mod probe;
 pub mod puzzle;
 pub mod starter;
