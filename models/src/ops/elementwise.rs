@@ -5,8 +5,10 @@ use candle_core::{D, DType, Tensor, shape::Dim};
 use crate::{
     Result,
     ops::{
+        batch_norm::Then,
         kernels::{self, Kernel},
         sum::sum,
+        widen,
     },
     tape::Value,
 };
@@ -81,6 +83,29 @@ fn swapped(x: &Tensor) -> Result<Tensor> {
     Ok(x.transpose(0, 1)?.contiguous()?)
 }
 
+/// The dimensions of x, of rank 4, in another order: `turn(x, [0, 3, 1, 2])` of [b, h, w, c] is [b, c, h, w]. Saves nothing.
+pub fn turn(x: &Value, order: [usize; 4]) -> Result<Value> {
+    let y = x.tensor().permute(order)?.contiguous()?;
+    let mut back = [0; 4];
+    for (to, from) in order.into_iter().enumerate() {
+        back[from] = to;
+    }
+    Ok(Value::record(y, &[x], move |gradient: Tensor| {
+        Ok(vec![Some(gradient.permute(back)?.contiguous()?)])
+    }))
+}
+
+/// φ(x). Backward: g ⊙ φ'(x). Saves x.
+pub fn activate(x: &Value, then: Then) -> Result<Value> {
+    let dtype = x.tensor().dtype();
+    let before = x.tensor().clone();
+    let y = then.apply(&widen(&before)?)?.to_dtype(dtype)?;
+    Ok(Value::record(y, &[x], move |gradient: Tensor| {
+        let slope = then.derivative(&widen(&before)?)?;
+        Ok(vec![Some((slope * widen(&gradient)?)?.to_dtype(dtype)?)])
+    }))
+}
+
 /// The same numbers in another shape.
 pub fn reshape(x: &Value, shape: &[usize]) -> Result<Value> {
     let before = x.tensor().dims().to_vec();
@@ -122,6 +147,12 @@ mod tests {
         check_gradients(&inputs, |_, v| join(&v[0], &v[1]));
         check_gradients(&inputs[..1], |_, v| narrow(&v[0], 1, 1, 2));
         check_gradients(&inputs[..1], |_, v| swap(&v[0]));
+        for then in [Then::Nothing, Then::Relu, Then::Gelu] {
+            check_gradients(&inputs[..1], |_, v| activate(&v[0], then));
+        }
+        check_gradients(&[normal(1, &[2, 3, 4, 5])], |_, v| {
+            turn(&v[0], [0, 3, 1, 2])
+        });
     }
 
     #[test]

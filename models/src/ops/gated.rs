@@ -93,7 +93,7 @@ fn split(both: &Tensor, along: Along) -> Result<[Tensor; 2]> {
 
 impl Activation {
     /// φ(x).
-    fn apply(self, x: &Tensor) -> Result<Tensor> {
+    pub(crate) fn apply(self, x: &Tensor) -> Result<Tensor> {
         Ok(match self {
             Self::Silu => x.silu()?,
             Self::Gelu => x.gelu_erf()?,
@@ -102,7 +102,7 @@ impl Activation {
     }
 
     /// φ'(x).
-    fn derivative(self, x: &Tensor) -> Result<Tensor> {
+    pub(crate) fn derivative(self, x: &Tensor) -> Result<Tensor> {
         Ok(match self {
             // σ (1 + x (1 - σ)).
             Self::Silu => {

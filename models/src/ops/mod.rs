@@ -17,7 +17,9 @@
 //! adapter.
 
 pub mod attention;
+pub mod batch_norm;
 pub mod classify;
+pub mod convolution;
 pub mod cross_entropy;
 pub mod dropout;
 pub mod elementwise;
@@ -28,6 +30,7 @@ pub mod kernels;
 pub mod linear;
 pub mod lora;
 pub mod norm;
+pub mod pool;
 pub mod rope;
 pub(crate) mod sum;
 #[cfg(test)]

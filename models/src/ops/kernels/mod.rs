@@ -40,6 +40,9 @@ kernels! {
     FeedForward: "feed_forward",
     Add: "add",
     Scale: "scale",
+    Convolution: "convolution",
+    BatchNorm: "batch_norm",
+    Pool: "pool",
     Adamw: "adamw",
     GradientNorm: "gradient_norm",
 }

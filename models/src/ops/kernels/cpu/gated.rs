@@ -192,7 +192,7 @@ fn silu(x: f32) -> (f32, f32) {
 }
 
 #[inline(always)]
-fn gelu(x: f32) -> (f32, f32) {
+pub(crate) fn gelu(x: f32) -> (f32, f32) {
     const ROOT: f32 = 0.398_942_3; // 1/√(2π)
     let phi = erf(x * std::f32::consts::FRAC_1_SQRT_2).mul_add(0.5, 0.5);
     (x * phi, (x * ROOT).mul_add(exp(-0.5 * x * x), phi))

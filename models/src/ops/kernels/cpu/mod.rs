@@ -6,12 +6,15 @@
 //! This file holds what kernels share: reading a tensor's numbers, making outputs, and sharing work among threads.
 
 pub(crate) mod attention;
+pub(crate) mod batch_norm;
+pub(crate) mod convolution;
 pub(crate) mod cross_entropy;
 pub(crate) mod elementwise;
 pub(crate) mod gated;
 pub(crate) mod linear;
 pub(crate) mod math;
 pub(crate) mod norm;
+pub(crate) mod pool;
 pub(crate) mod product;
 pub(crate) mod rope;
 
