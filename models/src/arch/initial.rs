@@ -37,6 +37,25 @@ impl InitialWeights {
             device: device.clone(),
         }
     }
+
+    fn uniform(&self, name: &str, count: usize, bound: f64) -> Vec<f32> {
+        let mut random = Random::for_purpose(self.seed, name);
+        let draw = |_| ((random.uniform() * 2.0 - 1.0) * bound) as f32;
+        (0..count).map(draw).collect()
+    }
+}
+
+/// Has the first outputs of a convolution [o, c, k, k] pass their inputs on: 1 in the middle of the kernel, 0 elsewhere.
+fn pass_on(numbers: &mut [f32], shape: &[usize]) {
+    let &[_, channels, side, _] = shape else {
+        return;
+    };
+    let of_kernel = side * side;
+    let outputs = numbers.chunks_mut(channels * of_kernel).take(channels);
+    for (channel, output) in outputs.enumerate() {
+        output.fill(0.0);
+        output[channel * of_kernel + side / 2 * side + side / 2] = 1.0;
+    }
 }
 
 impl Weights for InitialWeights {
@@ -48,6 +67,12 @@ impl Weights for InitialWeights {
                 let mut random = Random::for_purpose(self.seed, request.name);
                 let draw = |_| (truncated_normal(&mut random) * deviation) as f32;
                 (0..count).map(draw).collect()
+            }
+            Initial::Uniform(bound) => self.uniform(request.name, count, bound),
+            Initial::Identity(bound) => {
+                let mut numbers = self.uniform(request.name, count, bound);
+                pass_on(&mut numbers, request.shape);
+                numbers
             }
             Initial::Normal(deviation) => {
                 let mut random = Random::for_purpose(self.seed, request.name);

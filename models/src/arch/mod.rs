@@ -13,6 +13,7 @@ pub mod kv_cache;
 mod layers;
 pub mod lora;
 pub mod network;
+pub mod picture;
 pub mod sites;
 mod size;
 pub mod steering;
@@ -40,6 +41,10 @@ pub enum Initial {
     Normal(f64),
     /// Normal numbers with this standard deviation around 0, none of which is more than 2.2737 deviations away.
     Truncated(f64),
+    /// Numbers evenly between ± this.
+    Uniform(f64),
+    /// The same, but of a convolution [o, c, k, k] the first c outputs pass their input on as it is.
+    Identity(f64),
     /// The same number everywhere.
     Constant(f64),
 }

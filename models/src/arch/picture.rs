@@ -1,0 +1,586 @@
+//! Networks that say what a picture shows: a list of steps, each of which reads what an earlier one wrote.
+//!
+//! The list is data, from which everything follows: what is computed forward, the shapes and so the memory, which weights there
+//! are, and what a file for other programs has to say. `nets` has the lists, by the names of the architectures.
+//!
+//! Letters: b pictures, h and w height and width, c channels, v classes. Pictures are [b, h, w, c].
+//!
+//! Deliberately absent: pixels and how they are made into numbers, losses, and when running means and variances move.
+
+mod nets;
+
+use candle_core::{DType, Tensor};
+
+pub use nets::{Architecture, NetConfig, Stem};
+
+use super::{Initial, WeightRequest, Weights};
+use crate::{
+    Error, Result,
+    ops::{
+        batch_norm::{Moments, batch_norm},
+        convolution::{Geometry, convolution},
+        elementwise::{activate, convert, reshape, scale, turn},
+        linear::linear,
+        pool::{max_pool, mean_pool},
+    },
+    parameters::{Parameter, Parameters},
+    tape::{Tape, Value},
+};
+
+pub use crate::ops::batch_norm::Then;
+
+/// One step of a network.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The step whose output it reads, counted from 1. 0 is the picture.
+    pub from: usize,
+    /// What it does.
+    pub layer: Layer,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Layer {
+    /// A convolution, with the weights `name.weight` [out, c, k, k] and perhaps `name.bias` [out].
+    Convolution {
+        /// What its weights are called.
+        name: String,
+        /// Channels that it writes.
+        out: usize,
+        /// How it moves.
+        geometry: Geometry,
+        /// How it begins.
+        begins: Begins,
+        /// Whether a number is added for each channel.
+        bias: bool,
+    },
+    /// Batch norm, with `name.weight`, `name.bias`, `name.running_mean` and `name.running_var`, all [c].
+    Norm {
+        /// What its weights are called.
+        name: String,
+        /// The step whose output is added before what follows.
+        add: Option<usize>,
+        /// What follows it.
+        then: Then,
+        /// What is added to the variance.
+        epsilon: f64,
+        /// What its weight begins with.
+        begins: f64,
+        /// Whether its weight learns.
+        learns: bool,
+    },
+    /// The largest number of each window.
+    MaxPool(Geometry),
+    /// The mean of all places.
+    MeanPool,
+    /// All numbers of a picture in a row, channel by channel, as PyTorch has them.
+    Flatten,
+    /// A function of each number.
+    Activation(Then),
+    /// A product, with `name.weight` [out, d] and perhaps `name.bias` [out].
+    Linear {
+        /// What its weights are called.
+        name: String,
+        /// Numbers that it writes.
+        out: usize,
+        /// Whether a number is added for each output.
+        bias: bool,
+        /// What the outcome is multiplied with.
+        scale: f64,
+    },
+}
+
+/// How the weights of a convolution begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begins {
+    /// Evenly between ±1/√(inputs of an output), as PyTorch has it (He et al., 2015, with a = √5).
+    Uniform,
+    /// Normal numbers with the variance 2/(k k outputs), as torchvision has it.
+    NormalByOutputs,
+    /// As [`Begins::Uniform`], but the first channels pass the picture on as it is, as many as there are.
+    Identity,
+    /// By the pictures: [`Network::set`] gives it, and it does not learn.
+    ByPictures,
+}
+
+/// The shape of what a step writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// [b, h, w, c].
+    Picture([usize; 3]),
+    /// [b, d].
+    Row(usize),
+}
+
+impl Written {
+    /// Numbers for a picture.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Picture([height, width, channels]) => height * width * channels,
+            Self::Row(numbers) => numbers,
+        }
+    }
+
+    /// The last dimension.
+    pub fn channels(self) -> usize {
+        match self {
+            Self::Picture([_, _, channels]) => channels,
+            Self::Row(numbers) => numbers,
+        }
+    }
+}
+
+/// Whether batch norm takes its numbers from the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// From the batch, to learn.
+    Batch,
+    /// From the running means and variances, to be used, or to learn with them as they are.
+    Running,
+}
+
+/// What a pass through a network said.
+pub struct Seen {
+    /// The scores of the classes: [b, v], f32.
+    pub scores: Value,
+    /// Mean and variance of the batch at each norm, by its name.
+    pub moments: Vec<(String, [Tensor; 2])>,
+}
+
+/// A network with its weights.
+pub struct Network {
+    config: NetConfig,
+    steps: Vec<Step>,
+    written: Vec<Written>,
+    parameters: Parameters,
+    dtype: DType,
+}
+
+/// The fewest places of a map.
+const LEAST_PLACES: usize = 9;
+
+/// The share of the batch in a running mean, as in PyTorch.
+pub const MOMENTUM: f64 = 0.1;
+
+impl Network {
+    /// A network whose weights come from `weights`, and that computes in `dtype`.
+    ///
+    /// Errors: [`Error::Setting`] for pictures that are too small for it, and what `weights` says.
+    pub fn new(config: NetConfig, weights: &mut dyn Weights, dtype: DType) -> Result<Self> {
+        let steps = config.steps();
+        let written = shapes(&config, &steps)?;
+        let mut parameters = Parameters::default();
+        for need in needs(&steps, &written) {
+            let request = WeightRequest {
+                name: &need.name,
+                shape: &need.shape,
+                initial: need.initial,
+            };
+            let tensor = weights.tensor(&request)?;
+            let parameter = Parameter::new(&need.name, &tensor, need.learns)?;
+            parameters.insert(match need.is_head {
+                true => parameter.as_head(),
+                false => parameter,
+            });
+        }
+        Ok(Self {
+            config,
+            steps,
+            written,
+            parameters,
+            dtype,
+        })
+    }
+
+    /// What it was made by.
+    pub fn config(&self) -> &NetConfig {
+        &self.config
+    }
+
+    /// Its steps, in order.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Its weights.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Gives a weight other numbers, also one that does not learn.
+    ///
+    /// Errors: [`Error::Data`] for one that is not there or has another shape.
+    pub fn set(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
+        let known = self.parameters.get(name);
+        let known = known.filter(|it| it.tensor().shape() == tensor.shape());
+        let Some(known) = known else {
+            return Err(Error::Data(format!(
+                "`{name}` can’t take numbers of the shape {:?}",
+                tensor.dims()
+            )));
+        };
+        if known.trainable() {
+            return known.assign(tensor);
+        }
+        let before = known.tensor();
+        let tensor = tensor
+            .to_dtype(before.dtype())?
+            .to_device(before.device())?;
+        self.parameters
+            .insert(Parameter::new(name, &tensor, false)?);
+        Ok(())
+    }
+
+    /// Moves the running means and variances towards those of a batch of so many pictures, `share` of the way. The variance is
+    /// that of which the batch is a sample: n/(n - 1) times its own.
+    pub fn follow(
+        &mut self,
+        moments: &[(String, [Tensor; 2])],
+        pictures: usize,
+        share: f64,
+    ) -> Result<()> {
+        for (name, [mean, variance]) in moments {
+            let count = (pictures * self.places_of(name)) as f64;
+            let unbiased = (variance * (count / (count - 1.0)))?;
+            for (what, now) in [("running_mean", mean), ("running_var", &unbiased)] {
+                let name = format!("{name}.{what}");
+                let before = self.weight(&name)?.tensor();
+                let after = ((before * (1.0 - share))? + (now * share)?)?;
+                self.set(&name, &after)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Scores of pictures [b, h, w, c].
+    pub fn see(&self, tape: Option<&Tape>, pictures: &Tensor, mode: Mode) -> Result<Seen> {
+        let pictures = Value::constant(pictures.to_dtype(self.dtype)?);
+        self.go_on(tape, 0, self.steps.len(), pictures, mode)
+    }
+
+    /// What a step wrote of pictures [b, h, w, c] that are not learned from. Steps are counted from 1.
+    pub fn written(&self, step: usize, pictures: &Tensor) -> Result<Tensor> {
+        let pictures = Value::constant(pictures.to_dtype(self.dtype)?);
+        let seen = self.go_on(None, 0, step, pictures, Mode::Running)?;
+        Ok(seen.scores.tensor().clone())
+    }
+
+    /// Scores, from what a step wrote that no later one passes by. Steps are counted from 1.
+    pub fn scores_from(&self, tape: Option<&Tape>, step: usize, written: &Value) -> Result<Value> {
+        let seen = self.go_on(tape, step, self.steps.len(), written.clone(), Mode::Running);
+        Ok(seen?.scores)
+    }
+
+    /// The steps after one, up to another.
+    fn go_on(
+        &self,
+        tape: Option<&Tape>,
+        after: usize,
+        last: usize,
+        value: Value,
+        mode: Mode,
+    ) -> Result<Seen> {
+        let last_use = self.last_use();
+        let mut values: Vec<Option<Value>> = vec![None; after];
+        values.push(Some(value));
+        let mut moments = Vec::new();
+        for (at, step) in (1..).zip(&self.steps).take(last).skip(after) {
+            let value = |at: usize| {
+                let value = values.get(at).and_then(Option::as_ref);
+                value.ok_or_else(|| Error::Data(format!("step {at} of the network wrote nothing")))
+            };
+            let x = value(step.from)?;
+            let written = match &step.layer {
+                Layer::Norm { name, add, .. } => {
+                    let add = add.map(value).transpose()?;
+                    let normalized = self.norm(tape, x, &step.layer, add, mode)?;
+                    moments.extend(normalized.moments.map(|it| (name.clone(), it)));
+                    normalized.value
+                }
+                layer => self.layer(tape, x, layer)?,
+            };
+            values.push(Some(written));
+            for (value, last) in values.iter_mut().zip(&last_use) {
+                if *last == at {
+                    *value = None;
+                }
+            }
+        }
+        let scores = values.pop().flatten();
+        let scores = scores.ok_or_else(|| Error::Data("a network without steps".to_owned()))?;
+        Ok(Seen {
+            scores: convert(&scores, DType::F32)?,
+            moments,
+        })
+    }
+
+    /// The step whose output shows best which places speak for a class: the last one that still has several of them, and that no
+    /// later step passes by. Counted from 1.
+    pub fn map_step(&self) -> Option<usize> {
+        let passed_by = |at: usize| {
+            let later = (1..).zip(&self.steps).skip(at);
+            let reads = |step: &Step| match step.layer {
+                Layer::Norm { add: Some(add), .. } => add.min(step.from),
+                _ => step.from,
+            };
+            later.into_iter().any(|(_, step)| reads(step) < at)
+        };
+        let has_places = |at: &usize| match self.written[*at] {
+            Written::Picture([height, width, _]) => height * width >= LEAST_PLACES,
+            Written::Row(_) => false,
+        };
+        (1..=self.steps.len())
+            .rev()
+            .find(|at| has_places(at) && !passed_by(*at))
+    }
+
+    /// The step that writes what the head reads, counted from 1, and how many numbers that is.
+    pub fn feature_step(&self) -> Option<(usize, usize)> {
+        let head = self.steps.last()?;
+        Some((head.from, self.written.get(head.from)?.channels()))
+    }
+
+    /// The step after which each value is used no more. The last output stays.
+    fn last_use(&self) -> Vec<usize> {
+        let mut last = vec![0; self.steps.len() + 1];
+        for (at, step) in (1..).zip(&self.steps) {
+            last[step.from] = at;
+            if let Layer::Norm { add: Some(add), .. } = step.layer {
+                last[add] = at;
+            }
+        }
+        last
+    }
+
+    fn weight(&self, name: &str) -> Result<&Parameter> {
+        let missing = || Error::Data(format!("the network has no weight `{name}`"));
+        self.parameters.get(name).ok_or_else(missing)
+    }
+
+    fn places_of(&self, norm: &str) -> usize {
+        let is_it = |step: &Step| matches!(&step.layer, Layer::Norm { name, .. } if name == norm);
+        let at = self.steps.iter().position(is_it).unwrap_or_default();
+        let written = self.written[at + 1];
+        written.count() / written.channels().max(1)
+    }
+
+    fn norm(
+        &self,
+        tape: Option<&Tape>,
+        x: &Value,
+        layer: &Layer,
+        add: Option<&Value>,
+        mode: Mode,
+    ) -> Result<crate::ops::batch_norm::Normalized> {
+        let Layer::Norm {
+            name,
+            then,
+            epsilon,
+            ..
+        } = layer
+        else {
+            return Err(Error::Data("a norm that is none".to_owned()));
+        };
+        let weight = |what: &str| self.weight(&format!("{name}.{what}"));
+        let (w, e) = (weight("weight")?.on(tape), weight("bias")?.on(tape));
+        let running = [
+            weight("running_mean")?.tensor(),
+            weight("running_var")?.tensor(),
+        ];
+        let moments = match mode {
+            Mode::Batch => Moments::OfBatch,
+            Mode::Running => Moments::Given([&running[0], &running[1]]),
+        };
+        batch_norm(x, [&w, &e], moments, add, *then, *epsilon)
+    }
+
+    fn layer(&self, tape: Option<&Tape>, x: &Value, layer: &Layer) -> Result<Value> {
+        let weight = |name: &str, what: &str| -> Result<Value> {
+            Ok(self.weight(&format!("{name}.{what}"))?.on(tape))
+        };
+        let bias_of = |name: &str, bias: bool| bias.then(|| weight(name, "bias")).transpose();
+        match layer {
+            Layer::Convolution {
+                name,
+                geometry,
+                bias,
+                ..
+            } => {
+                let bias = bias_of(name, *bias)?;
+                convolution(x, &weight(name, "weight")?, bias.as_ref(), *geometry)
+            }
+            Layer::MaxPool(window) => max_pool(x, *window),
+            Layer::MeanPool => mean_pool(x),
+            Layer::Activation(then) => activate(x, *then),
+            Layer::Flatten => {
+                let turned = turn(x, [0, 3, 1, 2])?;
+                let (rows, count) = (x.tensor().dim(0)?, turned.tensor().elem_count());
+                reshape(&turned, &[rows, count / rows.max(1)])
+            }
+            Layer::Linear {
+                name,
+                bias,
+                scale: factor,
+                ..
+            } => {
+                let bias = bias_of(name, *bias)?;
+                let y = linear(x, &weight(name, "weight")?, bias.as_ref())?;
+                if *factor == 1.0 {
+                    Ok(y)
+                } else {
+                    scale(&y, *factor)
+                }
+            }
+            Layer::Norm { .. } => Err(Error::Data("a norm where none should be".to_owned())),
+        }
+    }
+}
+
+/// One weight that a network needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Need {
+    /// Its name in files.
+    pub name: String,
+    /// Its shape there.
+    pub shape: Vec<usize>,
+    /// What it begins with.
+    pub initial: Initial,
+    /// Whether it learns.
+    pub learns: bool,
+    /// Whether scores come from it.
+    pub is_head: bool,
+}
+
+/// The weights of a network, in the order of its steps.
+///
+/// Errors: [`Error::Setting`] for pictures that are too small for it.
+pub fn weights_of(config: &NetConfig) -> Result<Vec<Need>> {
+    let steps = config.steps();
+    let written = shapes(config, &steps)?;
+    Ok(needs(&steps, &written))
+}
+
+/// What each step writes, the picture first.
+///
+/// Errors: [`Error::Setting`] for pictures that are too small for it.
+pub fn shapes(config: &NetConfig, steps: &[Step]) -> Result<Vec<Written>> {
+    let [height, width] = config.sides;
+    let mut written = vec![Written::Picture([height, width, config.channels])];
+    for step in steps {
+        let from = written[step.from];
+        let moved = |geometry: &Geometry, channels| -> Result<Written> {
+            let Written::Picture([height, width, _]) = from else {
+                return Err(Error::Data("a convolution of no picture".to_owned()));
+            };
+            let too_small = |_| {
+                let problem = format!(
+                    "is for pictures that are larger than {} x {} pixels",
+                    config.sides[1], config.sides[0]
+                );
+                Error::setting("net.architecture", problem)
+            };
+            let places = |side| geometry.places(side).map_err(too_small);
+            Ok(Written::Picture([
+                places(height)?,
+                places(width)?,
+                channels,
+            ]))
+        };
+        written.push(match &step.layer {
+            Layer::Convolution { out, geometry, .. } => moved(geometry, *out)?,
+            Layer::MaxPool(window) => moved(window, from.channels())?,
+            Layer::Norm { .. } | Layer::Activation(_) => from,
+            Layer::MeanPool => Written::Row(from.channels()),
+            Layer::Flatten => Written::Row(from.count()),
+            Layer::Linear { out, .. } => Written::Row(*out),
+        });
+    }
+    Ok(written)
+}
+
+fn needs(steps: &[Step], written: &[Written]) -> Vec<Need> {
+    let mut needs = Vec::new();
+    let last = steps.len().saturating_sub(1);
+    for (at, step) in steps.iter().enumerate() {
+        let from = written[step.from].channels();
+        let mut need = |name: String, shape: &[usize], initial, learns| {
+            needs.push(Need {
+                is_head: at == last && shape.len() == 2,
+                name,
+                shape: shape.to_vec(),
+                initial,
+                learns,
+            });
+        };
+        match &step.layer {
+            Layer::Convolution {
+                name,
+                out,
+                geometry,
+                begins,
+                bias,
+            } => {
+                let side = geometry.kernel;
+                let inputs = 1.0 / ((from * side * side) as f64).sqrt();
+                let initial = match begins {
+                    Begins::Uniform | Begins::ByPictures => Initial::Uniform(inputs),
+                    Begins::Identity => Initial::Identity(inputs),
+                    Begins::NormalByOutputs => {
+                        Initial::Normal((2.0 / (out * side * side) as f64).sqrt())
+                    }
+                };
+                let learns = *begins != Begins::ByPictures;
+                let shape = [*out, from, side, side];
+                need(format!("{name}.weight"), &shape, initial, learns);
+                if *bias {
+                    need(
+                        format!("{name}.bias"),
+                        &[*out],
+                        Initial::Uniform(inputs),
+                        true,
+                    );
+                }
+            }
+            Layer::Norm {
+                name,
+                begins,
+                learns,
+                ..
+            } => {
+                let mut of = |what: &str, number: f64, learns: bool| {
+                    need(
+                        format!("{name}.{what}"),
+                        &[from],
+                        Initial::Constant(number),
+                        learns,
+                    );
+                };
+                of("weight", *begins, *learns);
+                of("bias", 0.0, true);
+                of("running_mean", 0.0, false);
+                of("running_var", 1.0, false);
+            }
+            Layer::Linear {
+                name, out, bias, ..
+            } => {
+                let inputs = 1.0 / (from as f64).sqrt();
+                need(
+                    format!("{name}.weight"),
+                    &[*out, from],
+                    Initial::Uniform(inputs),
+                    true,
+                );
+                if *bias {
+                    need(
+                        format!("{name}.bias"),
+                        &[*out],
+                        Initial::Uniform(inputs),
+                        true,
+                    );
+                }
+            }
+            Layer::MaxPool(_) | Layer::MeanPool | Layer::Flatten | Layer::Activation(_) => {}
+        }
+    }
+    needs
+}
