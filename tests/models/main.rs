@@ -29,6 +29,7 @@ mod language;
 mod memory_fallback;
 mod parquet_files;
 mod picture_data;
+mod pictures_hostile;
 mod plan;
 mod probe;
 mod probe_apply;

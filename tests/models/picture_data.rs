@@ -15,6 +15,7 @@ use models::{
     tasks::picture::{
         augment::{Augmentation, Border, Flip, write_plain, write_shifted},
         decode::{self, Alpha},
+        doctor,
         pixels::{Picture, Shape},
         resize::{Filter, fit_within, resize},
         source::{Choice, Overlap, PictureSet},
@@ -926,4 +927,410 @@ fn a_picture_is_measured_with_as_it_is() {
         &mut larger,
     );
     assert!(larger.iter().all(|it| *it == 7.0 / 255.0));
+}
+
+/// Records of CIFAR-10, each with its number as label.
+pub(crate) fn cifar_records(count: u8) -> Vec<u8> {
+    let planes = |at: u8| noise(Shape::square(32, 3), at.into());
+    (0..count)
+        .flat_map(|at| [vec![at], planes(at)].concat())
+        .collect()
+}
+
+/// A text, as Python 2 writes it.
+fn short_text(text: &str) -> Vec<u8> {
+    [&[b'U', text.len() as u8], text.as_bytes()].concat()
+}
+
+/// A batch of CIFAR-10, as Python 2 writes it with protocol 2: each record with its number as label.
+pub(crate) fn cifar_pickle(count: u8) -> Vec<u8> {
+    let data: Vec<u8> = (0..count)
+        .flat_map(|at| noise(Shape::square(32, 3), at.into()))
+        .collect();
+    let mut file = [b"\x80\x02}q\x01(".to_vec(), short_text("data")].concat();
+    file.extend(b"cnumpy.core.multiarray\n_reconstruct\nq\x02cnumpy\nndarray\nK\0\x85");
+    file.extend([short_text("b"), b"\x87R(K\x01".to_vec()].concat());
+    file.extend(
+        [
+            &[b'K', count, b'M'][..],
+            &3072_u16.to_le_bytes(),
+            b"\x86cnumpy\ndtype\n",
+        ]
+        .concat(),
+    );
+    file.extend(
+        [
+            short_text("u1"),
+            b"K\0K\x01\x87R(K\x03".to_vec(),
+            short_text("|"),
+        ]
+        .concat(),
+    );
+    file.extend(b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\0tb\x89T");
+    file.extend([&(data.len() as u32).to_le_bytes()[..], &data, b"tb"].concat());
+    file.extend([short_text("labels"), b"](".to_vec()].concat());
+    file.extend((0..count).flat_map(|at| [b'K', at]));
+    file.extend(
+        [
+            b"e".to_vec(),
+            short_text("batch_label"),
+            short_text("training batch 1 of 5"),
+            b"u.".to_vec(),
+        ]
+        .concat(),
+    );
+    file
+}
+
+/// The names of four classes, the same way.
+pub(crate) fn cifar_names() -> Vec<u8> {
+    let mut file = [
+        b"\x80\x02}q\x01".to_vec(),
+        short_text("label_names"),
+        b"](".to_vec(),
+    ]
+    .concat();
+    file.extend(
+        ["airplane", "automobile", "bird", "cat"]
+            .into_iter()
+            .flat_map(short_text),
+    );
+    file.extend(b"es.");
+    file
+}
+
+/// An archive of these files.
+fn archive(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut archive = Vec::new();
+    for (name, bytes) in files {
+        let mut header = [0; 512];
+        header[..name.len()].copy_from_slice(name.as_bytes());
+        header[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
+        header[156] = b'0';
+        archive.extend(header);
+        archive.extend(bytes);
+        archive.resize(archive.len().next_multiple_of(512), 0);
+    }
+    archive.resize(archive.len() + 1024, 0);
+    packed(&archive)
+}
+
+#[test]
+fn cifar_is_read_in_both_forms_from_a_folder_and_from_an_archive() {
+    let names = b"airplane\nautomobile\nbird\ncat\n\n".to_vec();
+    let binary = [
+        ("data_batch_1.bin", cifar_records(4)),
+        ("test_batch.bin", cifar_records(2)),
+        ("batches.meta.txt", names),
+    ];
+    let python = [
+        ("data_batch_1", cifar_pickle(4)),
+        ("test_batch", cifar_pickle(2)),
+        ("batches.meta", cifar_names()),
+    ];
+    for (folder_name, files) in [
+        ("cifar-10-batches-bin", &binary),
+        ("cifar-10-batches-py", &python),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write(&folder.path().join(folder_name), files);
+        let inner = files
+            .iter()
+            .map(|(name, bytes)| (format!("{folder_name}/{name}"), bytes.clone()));
+        let inner: Vec<(String, Vec<u8>)> = inner.collect();
+        let inner: Vec<(&str, Vec<u8>)> = inner
+            .iter()
+            .map(|(name, it)| (name.as_str(), it.clone()))
+            .collect();
+        let packed = folder.path().join("cifar-10.tar.gz");
+        fs::write(&packed, archive(&inner)).unwrap();
+        for path in [
+            folder.path().to_owned(),
+            folder.path().join(folder_name),
+            packed,
+        ] {
+            let set = read(&path).unwrap();
+            assert_eq!(set.classes, ["airplane", "automobile", "bird", "cat"]);
+            assert_eq!(
+                (set.shape, set.labels.as_slice()),
+                (Shape::square(32, 3), &[0, 1, 2, 3, 0, 1][..])
+            );
+            assert_eq!(set.names[3..5], ["train row 4", "test row 1"]);
+            assert_eq!(
+                (set.train.len() + set.held_out.len(), set.test.len()),
+                (4, 2)
+            );
+            let planes = noise(set.shape, 2);
+            let expected: Vec<u8> = (0..1024)
+                .flat_map(|at| [0, 1, 2].map(|channel| planes[channel * 1024 + at]))
+                .collect();
+            assert_eq!(set.pixels(2), expected);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let fine = |count: u8| -> Vec<u8> {
+        cifar_records(count)
+            .chunks(3073)
+            .flat_map(|it| [&[9], it].concat())
+            .collect()
+    };
+    write(
+        folder.path(),
+        &[
+            ("train.bin", fine(3)),
+            ("test.bin", fine(2)),
+            ("fine_label_names.txt", b"x\ny\nz".to_vec()),
+        ],
+    );
+    let set = read(folder.path()).unwrap();
+    assert_eq!(
+        (set.classes.join(""), &set.labels[..]),
+        ("xyz".to_owned(), &[0, 1, 2, 0, 1][..])
+    );
+    let refused = |name: &str, bytes: Vec<u8>, words: &str| {
+        write(folder.path(), &[(name, bytes)]);
+        check_refused(read(folder.path()), &[words]);
+    };
+    refused(
+        "test.bin",
+        fine(4),
+        "`test.bin` has the label 3 in record 4, and there are 3 classes",
+    );
+    refused(
+        "train.bin",
+        vec![1; 3000],
+        "`train.bin` has 3,000 bytes, and records of 3074",
+    );
+}
+
+#[test]
+fn pictures_in_parquet_are_read_with_the_names_of_their_labels() {
+    let set = read(&repository("tests/parquet/pictures.parquet")).unwrap();
+    assert_eq!(set.classes, ["cat", "dog", "bird"]);
+    assert_eq!(
+        (set.shape, &set.labels[..]),
+        (Shape::new(2, 3, 3), &[0, 1, 1, 1][..])
+    );
+    assert_eq!(
+        set.names,
+        ["train row 1", "train row 2", "train row 4", "train row 6"]
+    );
+    let expected: Vec<u8> = (0..6).flat_map(|at| [3, at / 3 * 10, at % 3]).collect();
+    assert_eq!(set.pixels(2), expected);
+    let problems: Vec<String> = set
+        .problems
+        .iter()
+        .map(|it| format!("{} {}", it.name, it.problem))
+        .collect();
+    assert_eq!(problems.len(), 2);
+    assert!(
+        problems[0].starts_with("train row 3 has no label"),
+        "{problems:?}"
+    );
+    assert!(
+        problems[1]
+            .starts_with("train row 5 is not in the Parquet file, which only names it: `4.bmp`"),
+        "{problems:?}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = fs::read(repository("tests/parquet/pictures.parquet")).unwrap();
+    let parts = [
+        "data/train-00000-of-00001.parquet",
+        "data/test-00000-of-00001.parquet",
+        "data/validation/0000.parquet",
+    ];
+    write(folder.path(), &parts.map(|name| (name, file.clone())));
+    let set = read(folder.path()).unwrap();
+    assert_eq!(
+        (set.train.len(), set.held_out.len(), set.test.len()),
+        (4, 4, 4)
+    );
+    assert_eq!(
+        (set.overlap.held_out_in_train, set.overlap.test_in_train),
+        (4, 4)
+    );
+    check_refused(
+        read(&repository("tests/parquet/text.parquet")),
+        &["no column of files"],
+    );
+    check_refused(
+        read(&repository("tests/parquet/bytes-only.parquet")),
+        &["no column of labels"],
+    );
+}
+
+#[test]
+fn the_doctor_finds_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let shape = Shape::square(48, 3);
+    let smooth = |number: u64| -> Vec<u8> {
+        let coarse = Picture {
+            shape: Shape::square(8, 3),
+            pixels: noise(Shape::square(8, 3), number),
+        };
+        resize(&coarse, 48, 48, Filter::Bicubic).pixels
+    };
+    let png = |pixels: &[u8]| encoded(pixels, shape, ImageFormat::Png);
+    let mut brighter = smooth(0);
+    brighter
+        .iter_mut()
+        .for_each(|it| *it = it.saturating_add(2));
+    for at in 0..7 {
+        write(
+            folder.path(),
+            &[(&format!("train/a/{at}.png"), png(&smooth(at)))],
+        );
+    }
+    write(
+        folder.path(),
+        &[
+            ("train/b/same.png", png(&smooth(1))),
+            ("test/a/near.png", png(&brighter)),
+            (
+                "test/b/tiny.png",
+                encoded(
+                    &noise(Shape::new(7, 40, 1), 1),
+                    Shape::new(7, 40, 1),
+                    ImageFormat::Png,
+                ),
+            ),
+            ("test/b/broken.png", vec![1, 2, 3]),
+        ],
+    );
+    let choice = Choice {
+        held_out: 0.0,
+        side: Some(48),
+        ..CHOICE
+    };
+    let set = PictureSet::read(&[folder.path().to_owned()], &choice, None).unwrap();
+    let found = doctor::examine(&set);
+    assert_eq!(
+        (
+            found.pictures,
+            found.classes[0].train,
+            found.classes[1].train
+        ),
+        (10, 7, 1)
+    );
+    assert_eq!(found.imbalance.unwrap().smallest.class, "b");
+    assert_eq!(
+        (found.unread.count, found.unread.shown[0].name.as_str()),
+        (1, "test/b/broken.png")
+    );
+    assert_eq!(
+        (found.tiny.shown[0].name.as_str(), found.strips.count),
+        ("test/b/tiny.png", 1)
+    );
+    let names = |pair: &doctor::Pair| (pair.first.name.clone(), pair.second.name.clone());
+    let same = ("train/a/1.png".to_owned(), "train/b/same.png".to_owned());
+    assert_eq!(
+        found.identical.shown.iter().map(names).collect::<Vec<_>>(),
+        [same]
+    );
+    assert_eq!(found.two_classes, found.identical);
+    let near = found.near.unwrap();
+    assert_eq!((near.count, near.shown[0].bits_apart.is_some()), (1, true));
+    assert_eq!(found.across_parts, near);
+    let pair = ("test/a/near.png".to_owned(), "train/a/0.png".to_owned());
+    assert_eq!(names(&near.shown[0]), pair);
+}
+
+/// A folder of the shared real data, or of a Debian package, or a note that the test is skipped.
+fn real(name: &str, package: &str) -> Option<PathBuf> {
+    let folder = match std::env::var_os("ANNEAL_SHARED_DATA") {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
+    };
+    let places = [
+        folder.join(name),
+        Path::new("/usr/share/datasets").join(package),
+    ];
+    let found = places.into_iter().find(|it| it.is_dir());
+    if found.is_none() {
+        println!("skipped: there is no {name} in {}", folder.display());
+    }
+    found
+}
+
+#[test]
+fn fashion_mnist_is_read_as_it_is() {
+    let Some(path) = real("fashion-mnist", "fashion-mnist") else {
+        return;
+    };
+    let choice = Choice {
+        held_out: 0.1,
+        ..CHOICE
+    };
+    let set = PictureSet::read(&[path], &choice, None).unwrap();
+    assert_eq!(
+        (set.shape, set.len(), set.classes.len()),
+        (Shape::square(28, 1), 70_000, 10)
+    );
+    assert_eq!(
+        (set.train.len() + set.held_out.len(), set.test.len()),
+        (60_000, 10_000)
+    );
+    assert!((5_500..6_500).contains(&set.held_out.len()));
+    let mut counts = [[0; 10]; 2];
+    for at in 0..set.len() {
+        counts[usize::from(set.test.contains(&at))][set.labels[at] as usize] += 1;
+    }
+    assert_eq!(counts, [[6_000; 10], [1_000; 10]]);
+    let learned: Vec<usize> = set.train.iter().chain(&set.held_out).copied().collect();
+    let all = || {
+        learned
+            .iter()
+            .flat_map(|at| set.pixels(*at))
+            .map(|it| f64::from(*it) / 255.0)
+    };
+    let mean = all().sum::<f64>() / (60_000.0 * 784.0);
+    let variance = all().map(|it| (it - mean).powi(2)).sum::<f64>() / (60_000.0 * 784.0);
+    // The figures that everybody normalises with.
+    assert!(
+        (mean - 0.28604).abs() < 5e-6 && (variance.sqrt() - 0.35302).abs() < 5e-6,
+        "{mean} {}",
+        variance.sqrt()
+    );
+    assert_eq!((set.overlap.held_out_in_train, set.problems.len()), (0, 0));
+}
+
+#[test]
+fn photos_of_hands_are_read_with_the_large_one_scaled() {
+    let Some(path) = real("hands", "sign-language-digits") else {
+        return;
+    };
+    let cache = tempfile::tempdir().unwrap();
+    let read =
+        || PictureSet::read(std::slice::from_ref(&path), &CHOICE, Some(cache.path())).unwrap();
+    let mut set = read();
+    assert_eq!(
+        (set.shape, set.len(), set.decoded),
+        (Shape::square(100, 3), 2_062, 2_062)
+    );
+    assert_eq!(
+        set.classes,
+        ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]
+    );
+    assert_eq!(set.sizes.iter().filter(|it| it.height == 3_024).count(), 1);
+    assert_eq!(read().decoded, 0);
+    // Ten photos in a row are one person's: the number of a file without its digit.
+    let group = |at: usize| -> u64 {
+        let digits: String = set.names[at].chars().filter(char::is_ascii_digit).collect();
+        digits[1..].parse::<u64>().unwrap() - u64::from(set.labels[at])
+    };
+    let groups: Vec<u64> = (0..set.len()).map(group).collect();
+    set.split_by_groups(&groups, 1).unwrap();
+    let side: HashMap<u64, bool> = groups
+        .iter()
+        .enumerate()
+        .map(|(at, it)| (*it, set.held_out.contains(&at)))
+        .collect();
+    assert!((0..set.len()).all(|at| side[&groups[at]] == set.held_out.contains(&at)));
+    assert!(
+        (300..750).contains(&set.held_out.len()),
+        "{}",
+        set.held_out.len()
+    );
+    let found = doctor::examine(&set);
+    assert!(found.imbalance.is_none() && found.unread.count == 0 && found.tiny.count == 0);
 }
