@@ -169,18 +169,8 @@ fn of_files(work: &Path) -> Vec<Reader> {
             assert_eq!(picture.pixels.len(), picture.shape.bytes());
             Ok(())
         };
-        Reader {
-            // What a decoder may hold, and a copy of the largest picture that is turned.
-            megabytes: 1200,
-            ..reader(
-                name,
-                share,
-                Some(limits::PICTURE_FILE),
-                work.join(name),
-                samples,
-                decoding,
-            )
-        }
+        let (most, file) = (Some(limits::PICTURE_FILE), work.join(name));
+        reader(name, share, most, file, samples, decoding)
     });
     formats.into()
 }

@@ -86,7 +86,7 @@ impl Region {
 /// Python's `round(difference / 2)`, in which a half goes to the even number.
 fn half(difference: usize) -> usize {
     let below = difference / 2;
-    below + (difference % 2 & below % 2)
+    below + (difference % 2) * (below % 2)
 }
 
 /// The inputs of one output: the first, and the weight of each.
