@@ -21,114 +21,103 @@ use models::{
 use crate::{
     fuzz::Reader,
     hostile::{reading, repository},
-    picture_data::{cifar_pickle, cifar_records, encoded, idx, noise},
+    picture_cifar::{cifar_names, cifar_pickle, cifar_records},
+    picture_data::{encoded, idx, noise},
 };
 
 const TABLE: &str = "file_name,label,group\na.png,dog,1\nb.png,\"c, d\",\n";
 const LINES: &str = "{\"file_name\": \"a.png\", \"label\": \"dog\", \"group\": 1}\n\n{\"file_name\": \"b.png\", \"label\": 7}\n";
 
 pub(crate) fn readers(work: &Path) -> Vec<Reader> {
-    let folder = |name: &str| {
-        let folder = work.join(name);
-        fs::create_dir_all(&folder).unwrap();
-        folder
-    };
     let mut readers = of_files(work);
-    let (arrays, labels) = (folder("picture_arrays"), folder("picture_labels"));
+    readers.extend(of_idx(work));
+    readers.extend(of_lists(work));
+    readers.extend(of_cifar(work));
+    let table = fs::read(repository("tests/parquet/pictures.parquet")).unwrap();
+    let file = folder(work, "picture_parquet").join("a.parquet");
+    readers.push(reader("picture_parquet", 6, None, file, vec![table], read));
+    readers
+}
+
+fn folder(work: &Path, name: &str) -> PathBuf {
+    let folder = work.join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Arrays of pictures, and their labels.
+fn of_idx(work: &Path) -> [Reader; 2] {
     let pixels = idx(&[3, 4, 5], &noise(Shape::new(12, 5, 1), 1));
-    for folder in [&arrays, &labels] {
-        fs::write(folder.join("train-images-idx3-ubyte"), &pixels).unwrap();
-        fs::write(
-            folder.join("train-labels-idx1-ubyte"),
-            idx(&[3], &[0, 1, 1]),
+    let labels = idx(&[3], &[0, 1, 1]);
+    let files = [
+        ("picture_idx", 3, "train-images-idx3-ubyte"),
+        ("picture_idx_labels", 1, "train-labels-idx1-ubyte"),
+    ];
+    files.map(|(name, share, changed)| {
+        let folder = folder(work, name);
+        fs::write(folder.join(files[0].2), &pixels).unwrap();
+        fs::write(folder.join(files[1].2), &labels).unwrap();
+        let sample = if share == 3 { &pixels } else { &labels };
+        reader(
+            name,
+            share,
+            None,
+            folder.join(changed),
+            vec![sample.clone()],
+            in_its_folder,
         )
-        .unwrap();
-    }
-    let named = [("metadata.csv", TABLE), ("metadata.jsonl", LINES)];
-    let of_metadata = named.map(|(name, text)| {
-        let folder = folder(&format!("picture_{name}"));
-        for picture in ["a.png", "b.png"] {
-            let pixels = noise(
-                Shape::square(4, 3),
-                picture.len() as u64 + u64::from(picture.as_bytes()[0]),
-            );
-            fs::write(
-                folder.join(picture),
-                encoded(&pixels, Shape::square(4, 3), ImageFormat::Png),
-            )
-            .unwrap();
+    })
+}
+
+/// Lists of labels.
+fn of_lists(work: &Path) -> [Reader; 2] {
+    let lists = [
+        ("picture_csv", "metadata.csv", TABLE),
+        ("picture_jsonl", "metadata.jsonl", LINES),
+    ];
+    lists.map(|(name, file, text)| {
+        let folder = folder(work, name);
+        for (number, picture) in (1..).zip(["a.png", "b.png"]) {
+            let shape = Shape::square(4, 3);
+            let file = encoded(&noise(shape, number), shape, ImageFormat::Png);
+            fs::write(folder.join(picture), file).unwrap();
         }
-        let name = if name.ends_with("csv") {
-            ("picture_csv", name)
-        } else {
-            ("picture_jsonl", name)
-        };
         let most = Some(limits::PICTURE_METADATA);
         reader(
-            name.0,
+            name,
             2,
             most,
-            folder.join(name.1),
+            folder.join(file),
             vec![text.as_bytes().to_vec()],
             in_its_folder,
         )
-    });
-    readers.extend(of_metadata);
-    let table = fs::read(repository("tests/parquet/pictures.parquet")).unwrap();
-    let pickle = Some(limits::PICTURE_PICKLE);
-    let (idx_of_labels, batch, python) = (idx(&[3], &[0, 1, 1]), cifar_records(3), cifar_pickle(3));
-    let idx_file = arrays.join("train-images-idx3-ubyte");
-    let idx_labels = labels.join("train-labels-idx1-ubyte");
-    let binary = folder("cifar_binary").join("data_batch_1.bin");
-    let of_python = folder("cifar_python");
-    fs::write(
-        of_python.join("batches.meta"),
-        crate::picture_data::cifar_names(),
-    )
-    .unwrap();
-    readers.extend([
-        reader(
-            "picture_idx",
-            3,
-            None,
-            idx_file,
-            vec![pixels],
-            in_its_folder,
-        ),
-        reader(
-            "picture_idx_labels",
-            1,
-            None,
-            idx_labels,
-            vec![idx_of_labels],
-            in_its_folder,
-        ),
+    })
+}
+
+/// Batches of CIFAR in both forms.
+fn of_cifar(work: &Path) -> [Reader; 2] {
+    let most = Some(limits::PICTURE_PICKLE);
+    let (binary, python) = (folder(work, "cifar_binary"), folder(work, "cifar_pickle"));
+    fs::write(python.join("batches.meta"), cifar_names()).unwrap();
+    let (binary, python) = (binary.join("data_batch_1.bin"), python.join("data_batch_1"));
+    [
         reader(
             "cifar_binary",
             2,
-            pickle,
+            most,
             binary,
-            vec![batch],
+            vec![cifar_records(3)],
             in_its_folder,
         ),
         reader(
             "cifar_pickle",
             5,
-            pickle,
-            of_python.join("data_batch_1"),
-            vec![python],
+            most,
+            python,
+            vec![cifar_pickle(3)],
             in_its_folder,
         ),
-        reader(
-            "picture_parquet",
-            6,
-            None,
-            folder("picture_parquet").join("a.parquet"),
-            vec![table],
-            read,
-        ),
-    ]);
-    readers
+    ]
 }
 
 /// A reader for each format of pictures.

@@ -12,7 +12,7 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Li
 use serde::{Deserialize, Serialize};
 
 use super::pixels::{Picture, Shape};
-use crate::{error::caught, figures::count, limits};
+use crate::{caught, figures::count, limits};
 
 /// Pictures of more pixels than this are decoded one after another: sixteen of the largest at once would need 5 GB.
 const LARGE_PIXELS: u64 = 25_000_000;
