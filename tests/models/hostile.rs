@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use crate::{
     fuzz::{self, Read, Reader},
-    probe_import, puzzles_hostile, states_exchange,
+    pictures_hostile, probe_import, puzzles_hostile, states_exchange,
 };
 
 #[test]
@@ -55,6 +55,7 @@ fn readers(work: &Path) -> Vec<Reader> {
     readers.extend(of_tokenizers(work));
     readers.extend(of_data(work));
     readers.extend(puzzles_hostile::readers(work));
+    readers.extend(pictures_hostile::readers(work));
     readers.extend(states_exchange::readers(work));
     readers.extend(probe_import::readers(work));
     readers

@@ -1,36 +1,30 @@
-//! Pictures that runs learn from: every layout of files, how they are decoded and scaled, what is kept aside, and how they are seen.
+//! Pictures that runs learn from: every layout of files.
 
 use std::{
-    collections::{BTreeMap, HashMap},
     fs,
     io::Write,
     path::{Path, PathBuf},
 };
 
-use candle_core::{Device, Tensor};
 use flate2::{Compression, write::GzEncoder};
 use image::{ExtendedColorType, ImageFormat};
 use models::{
     random::Random,
     tasks::picture::{
-        augment::{Augmentation, Border, Flip, write_plain, write_shifted},
-        decode::{self, Alpha},
-        pixels::{Picture, Shape},
-        resize::{Filter, fit_within, resize},
+        decode::Alpha,
+        pixels::Shape,
+        resize::Filter,
         source::{Choice, Overlap, PictureSet},
-        store::DEFAULT_SIDE,
     },
 };
 
 use crate::hostile::repository;
 
-const GOLDEN: &str = "tests/goldens/pictures/golden.safetensors";
-
-fn read(path: &Path) -> models::Result<PictureSet> {
+pub(crate) fn read(path: &Path) -> models::Result<PictureSet> {
     PictureSet::read(&[path.to_owned()], &CHOICE, None)
 }
 
-const CHOICE: Choice = Choice {
+pub(crate) const CHOICE: Choice = Choice {
     held_out: 0.25,
     side: None,
     short_side: None,
@@ -41,7 +35,7 @@ const CHOICE: Choice = Choice {
 };
 
 #[track_caller]
-fn check_refused<T: std::fmt::Debug>(read: models::Result<T>, words: &[&str]) {
+pub(crate) fn check_refused<T: std::fmt::Debug>(read: models::Result<T>, words: &[&str]) {
     let error = read.unwrap_err().to_string();
     for word in words {
         assert!(error.contains(word), "`{word}` is not in: {error}");
@@ -75,7 +69,7 @@ pub(crate) fn idx(shape: &[u32], bytes: &[u8]) -> Vec<u8> {
     file
 }
 
-fn packed(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(bytes).unwrap();
     packed.finish().unwrap()
@@ -195,7 +189,7 @@ fn an_idx_file_that_is_not_what_it_says_is_refused() {
 }
 
 /// Writes files into a folder.
-fn write(folder: &Path, files: &[(&str, Vec<u8>)]) {
+pub(crate) fn write(folder: &Path, files: &[(&str, Vec<u8>)]) {
     for (name, bytes) in files {
         let path = folder.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -203,7 +197,7 @@ fn write(folder: &Path, files: &[(&str, Vec<u8>)]) {
     }
 }
 
-fn png(number: u64) -> Vec<u8> {
+pub(crate) fn png(number: u64) -> Vec<u8> {
     let shape = Shape::new(6, 6, 3);
     encoded(&noise(shape, number), shape, ImageFormat::Png)
 }
@@ -344,586 +338,58 @@ fn a_list_of_labels_is_read_with_its_groups() {
     }
 }
 
-fn golden() -> HashMap<String, Tensor> {
-    candle_core::safetensors::load(repository(GOLDEN), &Device::Cpu).unwrap()
-}
-
-fn bytes_of(tensor: &Tensor) -> Vec<u8> {
-    tensor.flatten_all().unwrap().to_vec1().unwrap()
-}
-
-fn picture_of(tensor: &Tensor) -> Picture {
-    let (height, width, channels) = tensor.dims3().unwrap();
-    Picture {
-        shape: Shape::new(height, width, channels),
-        pixels: bytes_of(tensor),
-    }
-}
-
-/// Pillow's results: see `tests/goldens/pictures.py`.
 #[test]
-fn pictures_are_scaled_to_the_bytes_that_pillow_makes() {
-    let golden = golden();
-    let mut compared = 0;
-    for (name, tensor) in &golden {
-        let Some((case, "from")) = name.rsplit_once('.') else {
-            continue;
-        };
-        let from = picture_of(tensor);
-        for (name, filter) in [("bilinear", Filter::Bilinear), ("bicubic", Filter::Bicubic)] {
-            let expected = picture_of(&golden[&format!("{case}.{name}")]);
-            let Shape { height, width, .. } = expected.shape;
-            let found = match case.strip_prefix("fit.") {
-                Some(rest) => {
-                    let short = rest.split('.').next_back().unwrap().parse().unwrap();
-                    fit_within(&from, short, height, filter)
-                }
-                None => resize(&from, height, width, filter),
-            };
-            assert_eq!(found, expected, "{case} {name}");
-            compared += 1;
-        }
-    }
-    assert_eq!(compared, 26);
-}
-
-#[test]
-fn files_are_decoded_to_the_pixels_that_pillow_finds() {
-    let golden = golden();
-    let mut compared = 0;
-    for (name, file) in &golden {
-        let Some((case, "file")) = name.rsplit_once('.') else {
-            continue;
-        };
-        let (file, expected) = (
-            bytes_of(file),
-            picture_of(&golden[&format!("{case}.pixels")]),
-        );
-        let found =
-            decode::decode(&file, Alpha::Dropped).unwrap_or_else(|error| panic!("{case} {error}"));
-        assert_eq!(decode::shape(&file).unwrap(), found.shape, "{case}");
-        let found = found.with_channels(expected.shape.channels);
-        assert_eq!(found.shape, expected.shape, "{case}");
-        let apart = found
-            .pixels
-            .iter()
-            .zip(&expected.pixels)
-            .map(|(a, b)| a.abs_diff(*b))
-            .max();
-        // Decoders of JPEG round their cosines and spread their colours in ways of their own.
-        let most = if case.starts_with("jpeg") { 4 } else { 0 };
-        assert!(apart <= Some(most), "{case}: {apart:?} apart");
-        compared += 1;
-    }
-    assert_eq!(compared, 36);
-}
-
-#[test]
-fn what_can_be_seen_through_stands_on_white() {
-    let mut file = std::io::Cursor::new(Vec::new());
-    let pixels = [200, 100, 0, 0, 200, 100, 0, 255, 200, 100, 0, 51];
-    image::write_buffer_with_format(
-        &mut file,
-        &pixels,
-        3,
-        1,
-        ExtendedColorType::Rgba8,
-        ImageFormat::Png,
-    )
-    .unwrap();
-    let file = file.into_inner();
-    let on_white = decode::decode(&file, Alpha::OnWhite).unwrap();
-    assert_eq!(on_white.pixels, [255, 255, 255, 200, 100, 0, 244, 224, 204]);
-    let dropped = decode::decode(&file, Alpha::Dropped).unwrap();
-    assert_eq!(dropped.pixels, [200, 100, 0].repeat(3));
-}
-
-#[test]
-fn what_is_no_whole_picture_is_refused_with_the_reason() {
-    let golden = golden();
-    let jpeg = bytes_of(&golden["jpeg.baseline.file"]);
-    let png = bytes_of(&golden["decode.png-colour.file"]);
-    let heic = [&[0, 0, 0, 24], &b"ftypheic\0\0\0\0mif1heic"[..]].concat();
-    let mut large = png.clone();
-    // The width and the height of a PNG stand behind its first 16 bytes, and a sum behind its header.
-    large[16..24].copy_from_slice(&[0, 0, 0x40, 0, 0, 0, 0x40, 0]);
-    let sum = crc32(&large[12..29]);
-    large[29..33].copy_from_slice(&sum.to_be_bytes());
-    for (bytes, words) in [
-        (&jpeg[..jpeg.len() - 2], "the end of the JPEG is missing"),
-        (&jpeg[..jpeg.len() / 2], "the end of the JPEG is missing"),
-        (&png[..png.len() / 2], "can’t be decoded"),
-        (&heic, "is HEIC, which can’t be read here; convert it"),
-        (
-            &large,
-            "has 16384 x 16384 pixels, which is 268,435,456, and 100,000,000 pixels are the most",
-        ),
-        (b"", "is empty"),
-        (
-            b"some words that are no picture",
-            "is no picture that can be read",
-        ),
-        (b"%PDF-1.7 and more of it", "is no picture that can be read"),
-    ] {
-        let error = decode::decode(bytes, Alpha::OnWhite).unwrap_err();
-        assert!(error.contains(words), "`{words}` is not in: {error}");
-    }
-}
-
-/// The sum of a part of a PNG.
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut sum = flate2::Crc::new();
-    sum.update(bytes);
-    sum.sum()
-}
-
-#[test]
-fn photos_of_many_sizes_become_one_and_a_common_size_stays() {
-    let photo = |side: usize, number: u64| {
-        let shape = Shape::new(side, side + 4, 3);
-        encoded(&noise(shape, number), shape, ImageFormat::Png)
-    };
-    let check = |sizes: &[usize], choice: Choice, expected: Shape| {
-        let folder = tempfile::tempdir().unwrap();
-        for (at, side) in sizes.iter().enumerate() {
-            write(
-                folder.path(),
-                &[(
-                    &format!("{}/{at}.png", ["a", "b"][at % 2]),
-                    photo(*side, at as u64),
-                )],
-            );
-        }
-        let set = PictureSet::read(&[folder.path().to_owned()], &choice, None).unwrap();
-        assert_eq!(
-            (set.shape, set.len(), set.decoded),
-            (expected, sizes.len(), sizes.len())
-        );
-        assert!((0..set.len()).all(|at| set.pixels(at).len() == expected.bytes()));
-    };
-    check(&[20; 4], CHOICE, Shape::new(20, 24, 3));
-    check(&[20, 20, 20, 30], CHOICE, Shape::square(DEFAULT_SIDE, 3));
-    check(&[300; 2], CHOICE, Shape::square(DEFAULT_SIDE, 3));
-    let choice = Choice {
-        side: Some(16),
-        short_side: Some(18),
-        channels: Some(1),
-        ..CHOICE
-    };
-    check(&[20, 30, 18], choice, Shape::square(16, 1));
-    let folder = tempfile::tempdir().unwrap();
-    let square = |side: usize, number: u64| {
-        let shape = Shape::square(side, 1);
-        encoded(&noise(shape, number), shape, ImageFormat::Png)
-    };
-    for at in 0..20 {
-        write(
-            folder.path(),
-            &[(
-                &format!("{}/{at}.png", ["a", "b"][at % 2]),
-                square(if at == 7 { 90 } else { 10 }, at as u64),
-            )],
-        );
-    }
-    assert_eq!(read(folder.path()).unwrap().shape, Shape::square(10, 1));
-    let refused = |choice: Choice| PictureSet::read(&[folder.path().to_owned()], &choice, None);
-    check_refused(
-        refused(Choice {
-            side: Some(0),
-            ..CHOICE
-        }),
-        &["`data.side` is 0"],
-    );
-    check_refused(
-        refused(Choice {
-            side: Some(5000),
-            ..CHOICE
-        }),
-        &["4,096 pixels are the most"],
-    );
-    check_refused(
-        refused(Choice {
-            side: Some(9),
-            short_side: Some(8),
-            ..CHOICE
-        }),
-        &["`data.short_side` is 8"],
-    );
-    check_refused(
-        refused(Choice {
-            channels: Some(2),
-            ..CHOICE
-        }),
-        &["`data.channels` is 2"],
-    );
-    check_refused(
-        refused(Choice {
-            held_out: 1.0,
-            ..CHOICE
-        }),
-        &["`data.held_out` is 1"],
-    );
-}
-
-#[test]
-fn one_picture_in_two_formats_is_on_one_side() {
-    let folder = tempfile::tempdir().unwrap();
-    let shape = Shape::square(6, 3);
-    for at in 0..60 {
-        let pixels = noise(shape, at);
-        let class = ["a", "b"][at as usize % 2];
-        for (ending, format) in [("png", ImageFormat::Png), ("bmp", ImageFormat::Bmp)] {
-            write(
-                folder.path(),
-                &[(
-                    &format!("{class}/{at}.{ending}"),
-                    encoded(&pixels, shape, format),
-                )],
-            );
-        }
-    }
-    let mut set = read(folder.path()).unwrap();
-    let sides = |set: &PictureSet| -> BTreeMap<u64, Vec<bool>> {
-        let mut sides = BTreeMap::<u64, Vec<bool>>::new();
-        for at in 0..set.len() {
-            sides
-                .entry(set.identities[at])
-                .or_default()
-                .push(set.held_out.contains(&at));
-        }
-        sides
-    };
-    let by_picture = sides(&set);
-    assert_eq!((by_picture.len(), set.overlap), (60, Overlap::default()));
-    assert!(
-        by_picture
-            .values()
-            .all(|it| it.len() == 2 && it[0] == it[1])
-    );
-    assert!(
-        (10..60).contains(&set.held_out.len()),
-        "{}",
-        set.held_out.len()
-    );
-    // By groups, all of a group go together, and equal pictures still do.
-    let groups: Vec<u64> = (0..120).map(|at| at / 7).collect();
-    set.split_by_groups(&groups, 5).unwrap();
-    assert!(sides(&set).values().all(|it| it[0] == it[1]));
-    for group in 0..17 {
-        let mut members = (0..120).filter(|at| groups[*at] == group);
-        let first = set.held_out.contains(&members.next().unwrap());
-        assert!(members.all(|at| set.held_out.contains(&at) == first));
-    }
-    assert_eq!(set.train.len() + set.held_out.len(), 120);
-    assert!(!set.held_out.is_empty() && !set.train.is_empty());
-    check_refused(
-        set.split_by_groups(&groups[1..], 5),
-        &["119 groups for 120 pictures"],
-    );
-}
-
-#[test]
-fn a_second_reading_decodes_nothing_and_a_damaged_file_of_pixels_is_made_anew() {
-    let folder = tempfile::tempdir().unwrap();
-    let (data, cache) = (folder.path().join("data"), folder.path().join("cache"));
-    for at in 0..9 {
-        write(
-            &data,
-            &[(&format!("{}/{at}.png", ["a", "b"][at % 2]), png(at as u64))],
-        );
-    }
-    write(&data, &[("a/x.png", b"\x89PNG\r\n\x1a\n".to_vec())]);
-    let read = |choice: &Choice| {
-        PictureSet::read(std::slice::from_ref(&data), choice, Some(&cache)).unwrap()
-    };
-    let first = read(&CHOICE);
-    assert_eq!((first.decoded, first.problems.len()), (9, 1));
-    let again = read(&CHOICE);
-    assert_eq!(again.decoded, 0);
-    let all = |set: &PictureSet| -> Vec<Vec<u8>> {
-        (0..set.len()).map(|at| set.pixels(at).to_vec()).collect()
-    };
-    assert_eq!(all(&again), all(&first));
+fn pictures_in_parquet_are_read_with_the_names_of_their_labels() {
+    let set = read(&repository("tests/parquet/pictures.parquet")).unwrap();
+    assert_eq!(set.classes, ["cat", "dog", "bird"]);
     assert_eq!(
-        (&again.identities, &again.names),
-        (&first.identities, &first.names)
+        (set.shape, &set.labels[..]),
+        (Shape::new(2, 3, 3), &[0, 1, 1, 1][..])
     );
     assert_eq!(
-        (&again.held_out, &again.problems),
-        (&first.held_out, &first.problems)
+        set.names,
+        ["train row 1", "train row 2", "train row 4", "train row 6"]
     );
-    let files = || -> Vec<PathBuf> {
-        fs::read_dir(&cache)
-            .unwrap()
-            .map(|it| it.unwrap().path())
-            .collect()
-    };
-    let [file] = files().try_into().unwrap();
-    drop((first, again));
-    let whole = fs::read(&file).unwrap();
-    for at in [0, whole.len() / 2, whole.len() - 30, whole.len() - 1] {
-        let mut damaged = whole.clone();
-        damaged[at] ^= 4;
-        fs::write(&file, damaged).unwrap();
-        assert_eq!(read(&CHOICE).decoded, 9, "byte {at}");
-        assert_eq!(fs::read(&file).unwrap(), whole);
-    }
-    fs::write(&file, &whole[..whole.len() - 9]).unwrap();
-    assert_eq!(read(&CHOICE).decoded, 9);
-    // Another picture, or another size, is another file.
+    let expected: Vec<u8> = (0..6).flat_map(|at| [3, at / 3 * 10, at % 3]).collect();
+    assert_eq!(set.pixels(2), expected);
+    let problems: Vec<String> = set
+        .problems
+        .iter()
+        .map(|it| format!("{} {}", it.name, it.problem))
+        .collect();
+    assert_eq!(problems.len(), 2);
+    assert!(
+        problems[0].starts_with("train row 3 has no label"),
+        "{problems:?}"
+    );
+    assert!(
+        problems[1]
+            .starts_with("train row 5 is not in the Parquet file, which only names it: `4.bmp`"),
+        "{problems:?}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = fs::read(repository("tests/parquet/pictures.parquet")).unwrap();
+    let parts = [
+        "data/train-00000-of-00001.parquet",
+        "data/test-00000-of-00001.parquet",
+        "data/validation/0000.parquet",
+    ];
+    write(folder.path(), &parts.map(|name| (name, file.clone())));
+    let set = read(folder.path()).unwrap();
     assert_eq!(
-        read(&Choice {
-            side: Some(4),
-            ..CHOICE
-        })
-        .decoded,
-        9
+        (set.train.len(), set.held_out.len(), set.test.len()),
+        (4, 4, 4)
     );
-    write(&data, &[("a/0.png", png(77))]);
-    assert_eq!(read(&CHOICE).decoded, 9);
-    assert_eq!(files().len(), 3);
-}
-
-const MEAN: [f32; 3] = [0.5, 0.4, 0.3];
-const STD: [f32; 3] = [0.2, 0.25, 0.3];
-
-fn seen(
-    augmentation: &Augmentation,
-    shape: Shape,
-    to: Shape,
-    epoch: usize,
-    row: usize,
-) -> Vec<f32> {
-    let mut out = vec![0.0; to.bytes()];
-    augmentation.write(
-        &noise(shape, row as u64),
-        shape,
-        to,
-        &MEAN,
-        &STD,
-        9,
-        epoch,
-        row,
-        &mut out,
+    assert_eq!(
+        (set.overlap.held_out_in_train, set.overlap.test_in_train),
+        (4, 4)
     );
-    out
-}
-
-#[test]
-fn how_a_picture_is_seen_follows_from_its_epoch_and_row_alone() {
-    let shape = Shape::new(12, 10, 3);
-    for augmentation in [
-        Augmentation {
-            pad: 2,
-            flip: Flip::Random,
-            cutout: 3,
-            ..Augmentation::default()
-        },
-        Augmentation {
-            random_resized_crop: Some((0.3, 1.0)),
-            jitter: 0.4,
-            ..Augmentation::default()
-        },
-        Augmentation {
-            pad: 4,
-            border: Border::Zeros,
-            flip: Flip::Alternating,
-            jitter: 0.2,
-            ..Augmentation::default()
-        },
-    ] {
-        let forward: Vec<_> = (0..50)
-            .map(|row| seen(&augmentation, shape, shape, 3, row))
-            .collect();
-        let backward: Vec<_> = (0..50)
-            .rev()
-            .map(|row| seen(&augmentation, shape, shape, 3, row))
-            .collect();
-        assert!(forward.iter().eq(backward.iter().rev()));
-        let other: Vec<_> = (0..50)
-            .map(|row| seen(&augmentation, shape, shape, 4, row))
-            .collect();
-        assert!(forward.iter().zip(&other).filter(|(a, b)| a != b).count() > 35);
-        assert!(forward.iter().flatten().all(|it| it.is_finite()));
-    }
-}
-
-/// What a byte is as a number of a channel.
-fn number(byte: u8, channel: usize) -> f32 {
-    (f32::from(byte) / 255.0 - MEAN[channel]) / STD[channel]
-}
-
-#[test]
-fn a_shift_with_a_border_is_the_part_of_the_picture_that_it_says() {
-    let shape = Shape::new(5, 4, 3);
-    for border in [Border::Reflect, Border::Zeros] {
-        let augmentation = Augmentation {
-            pad: 2,
-            border,
-            flip: Flip::Random,
-            ..Augmentation::default()
-        };
-        let (mut places, mut mirrored) = (BTreeMap::new(), 0);
-        for row in 0..400 {
-            let (found, pixels) = (
-                seen(&augmentation, shape, shape, 0, row),
-                noise(shape, row as u64),
-            );
-            let inside = |at: isize, count: usize| match border {
-                _ if (0..count as isize).contains(&at) => Some(at as usize),
-                Border::Zeros => None,
-                Border::Reflect if at < 0 => Some(-at as usize),
-                Border::Reflect => Some(2 * (count - 1) - at as usize),
-            };
-            let is = |top: isize, left: isize, is_mirrored: bool| {
-                (0..5).all(|y: isize| {
-                    (0..4).all(|x: isize| {
-                        let column = if is_mirrored { 3 - x } else { x };
-                        let place = inside(y + top, 5).zip(inside(column + left, 4));
-                        (0..3).all(|channel| {
-                            let byte = place.map_or(0, |(y, x)| pixels[(y * 4 + x) * 3 + channel]);
-                            found[((y * 4 + x) * 3) as usize + channel] == number(byte, channel)
-                        })
-                    })
-                })
-            };
-            let all = (-2..=2).flat_map(|top| (-2..=2).map(move |left| (top, left)));
-            let place = all
-                .clone()
-                .find(|(top, left)| is(*top, *left, false))
-                .map(|it| (it, false));
-            let place = place.or_else(|| {
-                all.clone()
-                    .find(|(top, left)| is(*top, *left, true))
-                    .map(|it| (it, true))
-            });
-            let (place, is_mirrored) = place.unwrap();
-            *places.entry(place).or_insert(0) += 1;
-            mirrored += usize::from(is_mirrored);
-        }
-        assert_eq!(places.len(), 25);
-        assert!(places.values().all(|it| *it > 3));
-        assert!((150..250).contains(&mirrored), "{mirrored}");
-    }
-}
-
-#[test]
-fn every_picture_is_seen_both_ways_in_two_epochs_where_mirrors_alternate() {
-    let shape = Shape::new(2, 3, 3);
-    let augmentation = Augmentation {
-        flip: Flip::Alternating,
-        ..Augmentation::default()
-    };
-    let mut first = 0;
-    for row in 0..200 {
-        let mut plain = vec![0.0; shape.bytes()];
-        write_plain(
-            &noise(shape, row as u64),
-            shape,
-            shape,
-            &MEAN,
-            &STD,
-            &mut plain,
-        );
-        let ways = [0, 1, 2, 3].map(|epoch| seen(&augmentation, shape, shape, epoch, row) == plain);
-        assert!(ways[0] != ways[1] && ways[0] == ways[2] && ways[1] == ways[3]);
-        first += usize::from(ways[0]);
-    }
-    assert!((70..130).contains(&first), "{first}");
-}
-
-#[test]
-fn a_square_is_blotted_out_after_the_numbers_were_made() {
-    let shape = Shape::square(8, 3);
-    let augmentation = Augmentation {
-        cutout: 4,
-        ..Augmentation::default()
-    };
-    let mut sizes = BTreeMap::new();
-    for row in 0..200 {
-        let pixels = noise(shape, row as u64);
-        let found = seen(&augmentation, shape, shape, 0, row);
-        let blotted = |at: usize| (0..3).all(|channel| found[at * 3 + channel] == 0.0);
-        let count = (0..64).filter(|at| blotted(*at)).count();
-        *sizes.entry(count).or_insert(0) += 1;
-        for at in (0..64).filter(|at| !blotted(*at)) {
-            for channel in 0..3 {
-                assert_eq!(
-                    found[at * 3 + channel],
-                    number(pixels[at * 3 + channel], channel)
-                );
-            }
-        }
-    }
-    // A whole square, and those that the edges cut: two or three of four rows and columns are the least.
-    assert!(
-        sizes.keys().all(|it| [4, 6, 8, 9, 12, 16].contains(it)),
-        "{sizes:?}"
+    check_refused(
+        read(&repository("tests/parquet/text.parquet")),
+        &["no column of files"],
     );
-    assert!(sizes[&16] > 40);
-}
-
-#[test]
-fn a_picture_is_measured_with_as_it_is() {
-    let shape = Shape::new(4, 6, 1);
-    let pixels: Vec<u8> = (0..24).collect();
-    let mut out = vec![9.0; 2 * 3 * 3];
-    write_plain(
-        &pixels,
-        shape,
-        Shape::new(2, 3, 3),
-        &[0.0],
-        &[1.0 / 255.0],
-        &mut out,
+    check_refused(
+        read(&repository("tests/parquet/bytes-only.parquet")),
+        &["no column of labels"],
     );
-    // Rows 1 and 2; (6 - 3) / 2 is 1.5, which goes to 2. Grey is in all channels.
-    let expected = [8, 9, 10, 14, 15, 16].map(|it| (it as f32 / 255.0) / (1.0 / 255.0));
-    assert!(
-        out.chunks(3)
-            .zip(expected)
-            .all(|(pixel, it)| pixel == [it; 3])
-    );
-    let mut shifted = vec![9.0; 24];
-    let mut mirrored = vec![9.0; 24];
-    write_shifted(
-        &pixels,
-        shape,
-        shape,
-        (-1, 0),
-        false,
-        &[0.0],
-        &[1.0],
-        &mut shifted,
-    );
-    write_shifted(
-        &pixels,
-        shape,
-        shape,
-        (-1, 0),
-        true,
-        &[0.0],
-        &[1.0],
-        &mut mirrored,
-    );
-    let rows = [1, 0, 1, 2];
-    for (at, row) in rows.into_iter().enumerate() {
-        for column in 0..6 {
-            let expected = (row * 6 + column) as f32 / 255.0;
-            assert_eq!(
-                (shifted[at * 6 + column], mirrored[at * 6 + 5 - column]),
-                (expected, expected)
-            );
-        }
-    }
-    // One that is too small is scaled.
-    let mut larger = vec![9.0; 64];
-    write_plain(
-        &[7; 24],
-        shape,
-        Shape::square(8, 1),
-        &[0.0],
-        &[1.0],
-        &mut larger,
-    );
-    assert!(larger.iter().all(|it| *it == 7.0 / 255.0));
 }

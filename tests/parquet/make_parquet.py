@@ -12,6 +12,7 @@ import decimal
 import json
 import math
 import random
+import struct
 from pathlib import Path
 
 import pyarrow as pa
@@ -164,6 +165,32 @@ class Keys(pe.KmsClient):
         return base64.b64decode(wrapped_key)
 
 
+def pictures():
+    """Pictures of 3 x 2 in colour as BMP, in two row groups: one without a label, and one whose file is elsewhere."""
+    rows = []
+    for number in range(6):
+        pixels = b"".join(bytes([number, 10 * row, column]) for row in range(2) for column in range(3))
+        rows.append({
+            "label": -1 if number == 2 else number % 2,
+            "img": {"bytes": None if number == 4 else bmp(pixels), "path": f"{number}.bmp"},
+            "id": f"picture {number}",
+        })
+    features = {"img": {"_type": "Image"}, "label": {"names": ["cat", "dog", "bird"], "_type": "ClassLabel"}}
+    about = json.dumps({"info": {"features": features}})
+    schema = pa.schema(
+        [("img", PICTURE), ("label", pa.int64()), ("id", pa.string())], metadata={"huggingface": about}
+    )
+    pq.write_table(pa.Table.from_pylist(rows, schema), HERE / "pictures.parquet", row_group_size=4)
+
+
+def bmp(pixels):
+    """A file of 3 x 2 pixels, which are [row][column][red, green, blue]; BMP has the last row first, blue first, and fills lines."""
+    lines = [pixels[at : at + 9] for at in (9, 0)]
+    lines = [b"".join(line[x : x + 3][::-1] for x in (0, 3, 6)) + bytes(3) for line in lines]
+    head = struct.pack("<2sIHHI", b"BM", 54 + 24, 0, 0, 54)
+    return head + struct.pack("<IiiHHIIiiII", 40, 3, 2, 1, 24, 0, 24, 0, 0, 0, 0) + b"".join(lines)
+
+
 def write(name, rows, schema, **options):
     pq.write_table(pa.Table.from_pylist(rows, schema), HERE / f"{name}.parquet", **options)
     write_twin(name, rows, schema)
@@ -210,5 +237,5 @@ def as_json(kind, value):
 
 
 if __name__ == "__main__":
-    for make in (chat, pairs, text, kinds, encodings, refused):
+    for make in (chat, pairs, text, kinds, encodings, refused, pictures):
         make()

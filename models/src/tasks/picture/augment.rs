@@ -217,30 +217,51 @@ fn cut(
     number: impl Fn(usize, u8) -> f32,
     out: &mut [f32],
 ) {
-    let from = shape.channels;
-    let columns: Vec<Option<usize>> = (0..to.width as isize)
-        .map(|at| match window.is_mirrored {
-            true => to.width as isize - 1 - at,
-            false => at,
-        })
-        .map(|at| place(window.left + at, shape.width, window.border))
-        .collect();
-    let black: [f32; 3] = std::array::from_fn(|channel| number(channel, 0));
-    let rows = out.chunks_exact_mut((to.width * to.channels).max(1));
+    match (shape.channels, to.channels) {
+        (3, _) => cut_channels::<3, 3>(picture, shape, window, to, number, out),
+        (_, 3) => cut_channels::<1, 3>(picture, shape, window, to, number, out),
+        _ => cut_channels::<1, 1>(picture, shape, window, to, number, out),
+    }
+}
+
+/// The same of `FROM` channels to `TO`, for which the compiler makes a loop each.
+fn cut_channels<const FROM: usize, const TO: usize>(
+    picture: &[u8],
+    shape: Shape,
+    window: &Window,
+    to: Shape,
+    number: impl Fn(usize, u8) -> f32,
+    out: &mut [f32],
+) {
+    let column = |at: usize| {
+        let at = if window.is_mirrored {
+            to.width - 1 - at
+        } else {
+            at
+        };
+        place(window.left + at as isize, shape.width, window.border)
+    };
+    let columns: Vec<Option<usize>> = (0..to.width).map(column).collect();
+    let black: [f32; TO] = std::array::from_fn(|channel| number(channel, 0));
+    let pixels = picture.as_chunks::<FROM>().0;
+    let rows = out
+        .as_chunks_mut::<TO>()
+        .0
+        .chunks_exact_mut(to.width.max(1));
     for (at, out) in rows.take(to.height).enumerate() {
-        let row = place(window.top + at as isize, shape.height, window.border);
-        let line =
-            row.map(|row| &picture[row * shape.width * from..(row + 1) * shape.width * from]);
-        let pixels = out.chunks_exact_mut(to.channels);
-        for (out, column) in pixels.zip(&columns) {
-            let Some((line, column)) = line.zip(*column) else {
-                out.copy_from_slice(&black[..to.channels]);
-                continue;
-            };
-            for (channel, out) in out.iter_mut().enumerate() {
+        let Some(row) = place(window.top + at as isize, shape.height, window.border) else {
+            out.fill(black);
+            continue;
+        };
+        let line = &pixels[row * shape.width..(row + 1) * shape.width];
+        for (out, column) in out.iter_mut().zip(&columns) {
+            *out = match column {
                 // Grey has one channel for all.
-                *out = number(channel, line[column * from + channel.min(from - 1)]);
-            }
+                Some(column) => std::array::from_fn(|channel| {
+                    number(channel, line[*column][channel.min(FROM - 1)])
+                }),
+                None => black,
+            };
         }
     }
 }

@@ -180,8 +180,8 @@ impl Machine<'_> {
             let code = self.count(1)? as u8;
             match code {
                 b'.' => return self.pop(),
-                0x80 => drop(self.take(1)?),
-                0x95 => drop(self.take(8)?),
+                0x80 => _ = self.take(1)?,
+                0x95 => _ = self.take(8)?,
                 b'(' => self.mark()?,
                 b'N' => self.push(Node::Nothing)?,
                 0x88 => self.push(Node::Whole(1))?,

@@ -12,7 +12,7 @@ use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Li
 use serde::{Deserialize, Serialize};
 
 use super::pixels::{Picture, Shape};
-use crate::{error::caught, figures::count, limits};
+use crate::{caught, figures::count, limits};
 
 /// Pictures of more pixels than this are decoded one after another: sixteen of the largest at once would need 5 GB.
 const LARGE_PIXELS: u64 = 25_000_000;
@@ -47,7 +47,7 @@ pub enum Alpha {
 /// The error says why it can't be read, as the end of a sentence about it.
 pub fn shape(bytes: &[u8]) -> Result<Shape, String> {
     let shape = |bytes: &[u8]| {
-        let (mut decoder, _) = opened(bytes)?;
+        let mut decoder = opened(bytes)?;
         let (width, height) = decoder.dimensions();
         let (width, height) = (width as usize, height as usize);
         let turns = decoder.orientation().map_err(said)?;
@@ -72,12 +72,7 @@ pub fn shape(bytes: &[u8]) -> Result<Shape, String> {
 /// The error says why it can't be read, as the end of a sentence about it.
 pub fn decode(bytes: &[u8], alpha: Alpha) -> Result<Picture, String> {
     let decoded = caught(|| {
-        let (mut decoder, format) = opened(bytes)?;
-        if format == ImageFormat::Jpeg && !has_end(bytes) {
-            return Err(
-                "is cut off: the end of the JPEG is missing; copy or download it again".to_owned(),
-            );
-        }
+        let mut decoder = opened(bytes)?;
         let (width, height) = decoder.dimensions();
         let is_large = u64::from(width) * u64::from(height) > LARGE_PIXELS;
         // A decoder that has panicked has left nothing behind.
@@ -98,7 +93,7 @@ pub fn decode(bytes: &[u8], alpha: Alpha) -> Result<Picture, String> {
 }
 
 /// A decoder of a picture that is not too large.
-fn opened(bytes: &[u8]) -> Result<(impl ImageDecoder, ImageFormat), String> {
+fn opened(bytes: &[u8]) -> Result<impl ImageDecoder, String> {
     if let Some(problem) = limits::PICTURE_FILE.exceeded(bytes.len() as u64) {
         return Err(format!("has a size that {problem}"));
     }
@@ -115,6 +110,12 @@ fn opened(bytes: &[u8]) -> Result<(impl ImageDecoder, ImageFormat), String> {
     }
     let unknown = "is no picture that can be read: it begins like none of JPEG, PNG, GIF, WebP, BMP, TIFF and PNM";
     let format = image::guess_format(bytes).map_err(|_| unknown.to_owned())?;
+    // Decoders make grey of what is missing.
+    if format == ImageFormat::Jpeg && !has_end(bytes) {
+        return Err(
+            "is cut off: the end of the JPEG is missing; copy or download it again".to_owned(),
+        );
+    }
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut most = Limits::default();
     most.max_alloc = Some(limits::PICTURE_MEMORY.most);
@@ -143,7 +144,7 @@ fn opened(bytes: &[u8]) -> Result<(impl ImageDecoder, ImageFormat), String> {
             count(needed)
         ));
     }
-    Ok((decoder, format))
+    Ok(decoder)
 }
 
 /// What a decoder said.

@@ -4,6 +4,7 @@
 //! - [`source`]: which layout a path has, and what is kept aside, by `split`
 //! - `idx`, `cifar` with `cifar_pickle`, `hub_parquet` and `class_folders`: the layouts
 //! - [`store`]: pixels of a set, in memory or in a `pixel_file` that is made once
+//! - [`doctor`]: what is wrong with a set
 //! - [`augment`]: a picture seen otherwise, and as the numbers that a network takes
 
 pub mod augment;
@@ -11,6 +12,7 @@ mod cifar;
 mod cifar_pickle;
 mod class_folders;
 pub mod decode;
+pub mod doctor;
 mod hub_parquet;
 mod idx;
 mod pixel_file;

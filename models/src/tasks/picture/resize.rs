@@ -2,7 +2,8 @@
 //!
 //! Output i of m from n has its centre at c = (i + 1/2) n/m. With f = max(n/m, 1) and the reach S of the filter, it is a weighed sum
 //! over the inputs x with |x + 1/2 - c| < S f. Weights are whole numbers of 22 bits; rows are made first and rounded to bytes, then
-//! columns. The rule is that of `src/libImaging/Resample.c`; `tests/goldens/pictures.py` has Pillow make what the tests compare.
+//! columns. The rule is that of `src/libImaging/Resample.c`; `tests/goldens/pictures.py` has Pillow 12 make what the tests compare.
+//! Pillow 13 begins with the columns for some sizes, which moves some bytes by 1.
 //!
 //! Deliberately absent: filters that networks are not trained with, and numbers that are no bytes.
 
@@ -85,7 +86,7 @@ impl Region {
 /// Python's `round(difference / 2)`, in which a half goes to the even number.
 fn half(difference: usize) -> usize {
     let below = difference / 2;
-    below + (difference % 2 & below % 2)
+    below + (difference % 2) * (below % 2)
 }
 
 /// The inputs of one output: the first, and the weight of each.

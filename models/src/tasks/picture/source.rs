@@ -93,6 +93,8 @@ pub struct PictureSet {
     pub names: Vec<String>,
     /// What is the same for pictures that show the same, to the last bit.
     pub identities: Vec<u64>,
+    /// How large each was before it became as all are.
+    pub sizes: Vec<Shape>,
     /// What belongs together, where the data says so.
     pub groups: Option<Vec<u64>>,
     /// Those to learn from, by their places in the set.
@@ -190,6 +192,7 @@ impl PictureSet {
             labels: Vec::new(),
             names: Vec::new(),
             identities: Vec::new(),
+            sizes: Vec::new(),
             groups: None,
             train: Vec::new(),
             held_out: Vec::new(),
@@ -202,7 +205,8 @@ impl PictureSet {
             pixels: stored.pixels,
         };
         let mut groups = Vec::new();
-        for (row, outcome) in rows.into_iter().zip(stored.outcomes) {
+        let found = stored.outcomes.into_iter().zip(stored.sizes);
+        for (row, (outcome, size)) in rows.into_iter().zip(found) {
             let identity = match outcome {
                 Outcome::Read(identity) => identity,
                 Outcome::Unread(problem) => {
@@ -220,6 +224,7 @@ impl PictureSet {
             set.labels.push(row.label);
             set.names.push(row.name);
             set.identities.push(identity);
+            set.sizes.push(size.unwrap_or(set.shape));
             groups.push(row.group);
         }
         set.has_own_held_out = !set.held_out.is_empty();

@@ -95,6 +95,8 @@ pub(super) struct Stored {
     pub(super) pixels: Pixels,
     /// What each picture shows, in the order of the contents, or why there are no pixels of it.
     pub(super) outcomes: Vec<Outcome>,
+    /// How large each was found, in the same order; nothing where it could not be seen.
+    pub(super) sizes: Vec<Option<Shape>>,
     /// How many files were decoded.
     pub(super) decoded: usize,
 }
@@ -300,13 +302,18 @@ pub(super) fn build(contents: Vec<Contents>, wish: &Wish, cache: Option<&Path>) 
     }
     let is_raw =
         |it: &Contents| matches!(it, Contents::Pixels { shape, .. } if !target.changes(*shape));
-    if shown.shape == target.shape && contents.iter().all(is_raw) {
-        return Ok(as_they_are(contents, target.shape));
-    }
-    match cache {
-        Some(folder) => in_a_file(&contents, &looks, &target, folder),
-        None => in_memory(&contents, &looks, &target),
-    }
+    let stored = match cache {
+        _ if shown.shape == target.shape && contents.iter().all(is_raw) => {
+            as_they_are(contents, target.shape)
+        }
+        Some(folder) => in_a_file(&contents, &looks, &target, folder)?,
+        None => in_memory(&contents, &looks, &target)?,
+    };
+    let size = |it: Result<Look, String>| it.ok().map(|it| it.shape);
+    Ok(Stored {
+        sizes: looks.into_iter().map(size).collect(),
+        ..stored
+    })
 }
 
 fn check_wish(wish: &Wish) -> Result<()> {
@@ -354,6 +361,7 @@ fn as_they_are(contents: Vec<Contents>, shape: Shape) -> Stored {
         shape,
         outcomes: pixels.par_chunks_exact(shape.bytes()).map(read).collect(),
         pixels: Pixels::Memory(pixels),
+        sizes: Vec::new(),
         decoded: 0,
     }
 }
@@ -419,6 +427,7 @@ fn in_memory(
         shape: target.shape,
         pixels: Pixels::Memory(pixels),
         outcomes,
+        sizes: Vec::new(),
         decoded,
     })
 }
@@ -436,6 +445,7 @@ fn in_a_file(
             shape,
             pixels,
             outcomes,
+            sizes: Vec::new(),
             decoded: 0,
         });
     }
@@ -453,6 +463,7 @@ fn in_a_file(
         shape,
         pixels,
         outcomes,
+        sizes: Vec::new(),
         decoded,
     })
 }
