@@ -500,87 +500,76 @@ pub fn shapes(config: &NetConfig, steps: &[Step]) -> Result<Vec<Written>> {
 
 fn needs(steps: &[Step], written: &[Written]) -> Vec<Need> {
     let mut needs = Vec::new();
-    let last = steps.len().saturating_sub(1);
-    for (at, step) in steps.iter().enumerate() {
-        let from = written[step.from].channels();
-        let mut need = |name: String, shape: &[usize], initial, learns| {
-            needs.push(Need {
-                is_head: at == last && shape.len() == 2,
-                name,
-                shape: shape.to_vec(),
-                initial,
-                learns,
-            });
-        };
-        match &step.layer {
-            Layer::Convolution {
-                name,
-                out,
-                geometry,
-                begins,
-                bias,
-            } => {
-                let side = geometry.kernel;
-                let inputs = 1.0 / ((from * side * side) as f64).sqrt();
-                let initial = match begins {
-                    Begins::Uniform | Begins::ByPictures => Initial::Uniform(inputs),
-                    Begins::Identity => Initial::Identity(inputs),
-                    Begins::NormalByOutputs => {
-                        Initial::Normal((2.0 / (out * side * side) as f64).sqrt())
-                    }
-                };
-                let learns = *begins != Begins::ByPictures;
-                let shape = [*out, from, side, side];
-                need(format!("{name}.weight"), &shape, initial, learns);
-                if *bias {
-                    need(
-                        format!("{name}.bias"),
-                        &[*out],
-                        Initial::Uniform(inputs),
-                        true,
-                    );
-                }
-            }
-            Layer::Norm {
-                name,
-                begins,
-                learns,
-                ..
-            } => {
-                let mut of = |what: &str, number: f64, learns: bool| {
-                    need(
-                        format!("{name}.{what}"),
-                        &[from],
-                        Initial::Constant(number),
-                        learns,
-                    );
-                };
-                of("weight", *begins, *learns);
-                of("bias", 0.0, true);
-                of("running_mean", 0.0, false);
-                of("running_var", 1.0, false);
-            }
-            Layer::Linear {
-                name, out, bias, ..
-            } => {
-                let inputs = 1.0 / (from as f64).sqrt();
-                need(
-                    format!("{name}.weight"),
-                    &[*out, from],
-                    Initial::Uniform(inputs),
-                    true,
-                );
-                if *bias {
-                    need(
-                        format!("{name}.bias"),
-                        &[*out],
-                        Initial::Uniform(inputs),
-                        true,
-                    );
-                }
-            }
-            Layer::MaxPool(_) | Layer::MeanPool | Layer::Flatten | Layer::Activation(_) => {}
-        }
+    for step in steps {
+        needs.extend(needs_of(&step.layer, written[step.from].channels()));
+    }
+    // Scores come from the last matrix.
+    if let Some(head) = needs.iter_mut().rfind(|it| it.shape.len() == 2) {
+        head.is_head = true;
     }
     needs
+}
+
+/// The weights of a step that reads so many channels.
+fn needs_of(layer: &Layer, from: usize) -> Vec<Need> {
+    let need = |name: &str, what: &str, shape: &[usize], initial, learns| Need {
+        name: format!("{name}.{what}"),
+        shape: shape.to_vec(),
+        initial,
+        learns,
+        is_head: false,
+    };
+    let with_bias = |name: &str, weight: Need, bias: bool, bound: f64| {
+        let bias = bias.then(|| {
+            let out = &weight.shape[..1];
+            need(name, "bias", out, Initial::Uniform(bound), true)
+        });
+        [weight].into_iter().chain(bias).collect()
+    };
+    match layer {
+        Layer::Convolution {
+            name,
+            out,
+            geometry,
+            begins,
+            bias,
+        } => {
+            let side = geometry.kernel;
+            let bound = 1.0 / ((from * side * side) as f64).sqrt();
+            let initial = match begins {
+                Begins::Uniform | Begins::ByPictures => Initial::Uniform(bound),
+                Begins::Identity => Initial::Identity(bound),
+                Begins::NormalByOutputs => {
+                    Initial::Normal((2.0 / (out * side * side) as f64).sqrt())
+                }
+            };
+            let learns = *begins != Begins::ByPictures;
+            let weight = need(name, "weight", &[*out, from, side, side], initial, learns);
+            with_bias(name, weight, *bias, bound)
+        }
+        Layer::Norm {
+            name,
+            begins,
+            learns,
+            ..
+        } => {
+            let of =
+                |what, number, learns| need(name, what, &[from], Initial::Constant(number), learns);
+            vec![
+                of("weight", *begins, *learns),
+                of("bias", 0.0, true),
+                of("running_mean", 0.0, false),
+                of("running_var", 1.0, false),
+            ]
+        }
+        Layer::Linear {
+            name, out, bias, ..
+        } => {
+            let bound = 1.0 / (from as f64).sqrt();
+            let initial = Initial::Uniform(bound);
+            let weight = need(name, "weight", &[*out, from], initial, true);
+            with_bias(name, weight, *bias, bound)
+        }
+        Layer::MaxPool(_) | Layer::MeanPool | Layer::Flatten | Layer::Activation(_) => Vec::new(),
+    }
 }

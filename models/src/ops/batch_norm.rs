@@ -81,6 +81,33 @@ struct Channels {
     shift: Tensor,
 }
 
+impl Channels {
+    fn new(
+        [mean, variance]: [&Tensor; 2],
+        [weight, bias]: [&Value; 2],
+        epsilon: f64,
+    ) -> Result<Self> {
+        let rho = (variance + epsilon)?.sqrt()?.recip()?;
+        let [w, e] = [weight, bias].map(|it| it.tensor().to_dtype(mean.dtype()));
+        let factor = (w? * &rho)?;
+        Ok(Self {
+            mean: mean.clone(),
+            shift: (e? - (mean * &factor)?)?,
+            rho,
+            factor,
+        })
+    }
+
+    /// What is added because mean and variance are those of the batch: dx = w ρ u + x slope + offset, from Σ u and dw.
+    fn of_batch(&self, sum: &Tensor, dw: &Tensor, count: usize) -> Result<[Tensor; 2]> {
+        let share = -1.0 / count as f64;
+        let slope = ((&self.factor * &self.rho)? * dw)?.affine(share, 0.0)?;
+        let offset = (&self.factor * sum)?.affine(share, 0.0)?;
+        let offset = (offset - (&slope * &self.mean)?)?;
+        Ok([slope, offset])
+    }
+}
+
 /// Batch norm of x [.., d] with w `weight` and e `bias` [d], and z `residual` [.., d] added before φ `then`.
 ///
 /// Errors: [`Error::Data`] for a batch of a single row, which has no variance.
@@ -109,16 +136,7 @@ pub fn batch_norm(
             [mean.to_dtype(dtype)?, variance.to_dtype(dtype)?]
         }
     };
-    let rho = (&variance + epsilon)?.sqrt()?.recip()?;
-    let [w, e] = [weight, bias].map(|it| it.tensor().to_dtype(mean.dtype()));
-    let factor = (w? * &rho)?;
-    let shift = (e? - (&mean * &factor)?)?;
-    let channels = Channels {
-        mean: mean.clone(),
-        rho,
-        factor,
-        shift,
-    };
+    let channels = Channels::new([&mean, &variance], [weight, bias], epsilon)?;
     let y = apply(&rows, &channels, z.as_ref(), then)?.reshape(x.tensor().shape())?;
 
     let like = x.tensor().shape().clone();
@@ -134,19 +152,9 @@ pub fn batch_norm(
         };
         let [sum, along] = saved.sums(&gradient)?;
         let dw = (&along * &channels.rho)?;
-        // dx = w ρ u + x slope + offset.
-        let slope = match is_of_batch {
-            true => {
-                ((&channels.factor * &channels.rho)? * &dw)?.affine(-1.0 / count as f64, 0.0)?
-            }
-            false => dw.zeros_like()?,
-        };
-        let offset = match is_of_batch {
-            true => {
-                ((&channels.factor * &sum)?.affine(-1.0 / count as f64, 0.0)?
-                    - (&slope * &channels.mean)?)?
-            }
-            false => dw.zeros_like()?,
+        let [slope, offset] = match is_of_batch {
+            true => channels.of_batch(&sum, &dw, count)?,
+            false => [dw.zeros_like()?, dw.zeros_like()?],
         };
         let (dx, dz) = saved.back(&gradient, [&slope, &offset], wants_residual)?;
         let mut gradients = vec![
