@@ -19,6 +19,7 @@ mod memory;
 mod model;
 mod norms;
 mod optimizer;
+mod pictures;
 mod positions;
 mod route;
 mod trial;
@@ -104,6 +105,14 @@ pub const GROUPS: &[Group] = &[
         &[
             ("embedding", loss::embeddings),
             ("head_cross_entropy", loss::head_and_loss),
+        ],
+    ),
+    group(
+        "pictures",
+        &[
+            ("convolution", |_, _| pictures::convolutions()),
+            ("batch_norm", |_, _| pictures::norms_of_batches()),
+            ("pool", |_, _| pictures::pools()),
         ],
     ),
     group(
@@ -404,6 +413,8 @@ mod tests {
             "attention",
             "gated",
             "feed_forward",
+            "convolution",
+            "batch_norm",
         ];
         assert_eq!(differ, expected);
     }
