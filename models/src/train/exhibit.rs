@@ -56,8 +56,25 @@ pub enum Exhibit {
         expected: Option<String>,
         /// Pixels in a row.
         width: usize,
-        /// Red, green and blue of each pixel, row by row.
+        /// Red, green and blue of each pixel, row by row, as base64.
+        #[serde(with = "packed")]
+        #[cfg_attr(feature = "specta", specta(type = String))]
         pixels: Vec<u8>,
+        /// How sure the model is of what it says, from 0 to 1, if it says so.
+        #[serde(default)]
+        confidence: Option<f32>,
+        /// Which places speak for what it says, if that is known.
+        #[serde(default)]
+        map: Option<HeatMap>,
+    },
+    /// What was said of things of each class.
+    Confusion {
+        /// What it is.
+        title: String,
+        /// The classes, in the order of rows and columns.
+        classes: Vec<String>,
+        /// How many of the class of a row were said to be of the class of a column.
+        counts: Vec<Vec<u32>>,
     },
     /// Figures in rows.
     Table {
@@ -68,6 +85,35 @@ pub enum Exhibit {
         /// The rows, as long as the columns.
         rows: Vec<Vec<String>>,
     },
+}
+
+/// How strongly the places of a picture speak for something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
+pub struct HeatMap {
+    /// Places from top to bottom.
+    pub rows: usize,
+    /// Places from left to right.
+    pub columns: usize,
+    /// How strongly each speaks, row by row: 255 is the strongest, 0 nothing. As base64.
+    #[serde(with = "packed")]
+    #[cfg_attr(feature = "specta", specta(type = String))]
+    pub strengths: Vec<u8>,
+}
+
+/// Bytes in a line of JSON as base64: four letters for three bytes.
+pub(crate) mod packed {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        STANDARD.decode(text).map_err(de::Error::custom)
+    }
 }
 
 /// How the cells of a grid are drawn.

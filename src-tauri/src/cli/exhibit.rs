@@ -50,6 +50,8 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
             expected,
             width,
             pixels,
+            confidence,
+            ..
         } => {
             let seen = match expected {
                 Some(expected) if expected != label => format!(
@@ -59,8 +61,30 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
                 ),
                 _ => style(printable(label)).for_stderr().green().to_string(),
             };
+            let sure = confidence.map(|it| format!(" ({:.0} %)", it * 100.0));
             let picture = picture(*width, pixels).unwrap_or_default();
-            format!("{}: {seen}{picture}", heading(title))
+            format!(
+                "{}: {seen}{}{picture}",
+                heading(title),
+                sure.unwrap_or_default()
+            )
+        }
+        Exhibit::Confusion {
+            title,
+            classes,
+            counts,
+        } => {
+            let names = classes.iter().map(|it| printable(it).into_owned());
+            let head = std::iter::once("is / said".to_owned()).chain(names.clone());
+            let mut all: Vec<Vec<String>> = vec![head.collect()];
+            for (name, counts) in names.zip(counts) {
+                let counts = counts.iter().map(|it| match it {
+                    0 => "·".to_owned(),
+                    count => count.to_string(),
+                });
+                all.push(std::iter::once(name).chain(counts).collect());
+            }
+            format!("{}\n{}", heading(title), table(&all).join("\n"))
         }
         Exhibit::Table {
             title,
@@ -210,8 +234,18 @@ mod tests {
                     expected: Some("dog".to_owned()),
                     width: 1,
                     pixels: vec![0, 0, 0],
+                    confidence: Some(0.8),
+                    map: None,
                 },
-                "It: cat, and is dog",
+                "It: cat, and is dog (80 %)",
+            ),
+            (
+                Exhibit::Confusion {
+                    title: title(),
+                    classes: words(&["cat", "dog"]),
+                    counts: vec![vec![3, 0], vec![1, 12]],
+                },
+                "It\nis / said  cat  dog\ncat        3    ·\ndog        1    12",
             ),
             (
                 Exhibit::Table {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Begins, Layer, Step, Then};
+use super::{Begins, Layer, Step, Then, weights_of};
 use crate::ops::convolution::Geometry;
 
 /// What PyTorch adds to a variance.
@@ -54,7 +54,35 @@ pub struct NetConfig {
     pub classes: usize,
 }
 
+/// The most classes that a network may tell apart: the largest set in use has 21,841.
+const MOST_CLASSES: usize = 100_000;
+/// The longest side of its pictures.
+const MOST_PIXELS: usize = 4096;
+
 impl NetConfig {
+    /// What no network can be, if something is.
+    pub fn problem(&self) -> Option<String> {
+        if !(2..=MOST_CLASSES).contains(&self.classes) {
+            return Some(format!(
+                "has {} classes, and a network tells 2 to {MOST_CLASSES} apart",
+                self.classes
+            ));
+        }
+        if self.sides.iter().any(|it| !(1..=MOST_PIXELS).contains(it)) {
+            let [height, width] = self.sides;
+            return Some(format!(
+                "is for pictures of {width} x {height} pixels, and sides are 1 to {MOST_PIXELS} pixels long"
+            ));
+        }
+        if !matches!(self.channels, 1 | 3) {
+            return Some(format!(
+                "has {} channels, and pictures have 1 or 3",
+                self.channels
+            ));
+        }
+        weights_of(self).err().map(|error| error.to_string())
+    }
+
     /// The steps of the network.
     pub fn steps(&self) -> Vec<Step> {
         match self.architecture {
@@ -239,7 +267,6 @@ fn resnet(config: &NetConfig, blocks: [usize; 4], is_deep: bool) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::picture::weights_of;
 
     fn count(architecture: Architecture, stem: Stem, side: usize, classes: usize) -> usize {
         let config = NetConfig {

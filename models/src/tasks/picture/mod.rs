@@ -5,12 +5,14 @@
 //! - `idx`, `cifar` with `cifar_pickle`, `hub_parquet` and `class_folders`: the layouts
 //! - [`store`]: pixels of a set, in memory or in a `pixel_file` that is made once
 //! - [`doctor`]: what is wrong with a set
+//! - [`classifier`]: a trained network that says what a picture shows
 //! - [`augment`]: a picture seen otherwise, and as the numbers that a network takes
 
 pub mod augment;
 mod cifar;
 mod cifar_pickle;
 mod class_folders;
+pub mod classifier;
 pub mod decode;
 pub mod doctor;
 mod hub_parquet;

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::random::stable_hash;
+use crate::{random::stable_hash, train::exhibit::packed};
 
 /// Pillow's weights of red, green and blue in grey, of 65,536 (ITU-R 601-2).
 const GREY: [u32; 3] = [19_595, 38_470, 7_471];
@@ -48,11 +48,12 @@ impl Shape {
 }
 
 /// A picture.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
     /// Its size.
     pub shape: Shape,
     /// Its bytes, [height, width, channels].
+    #[serde(with = "packed")]
     pub pixels: Vec<u8>,
 }
 
@@ -69,6 +70,11 @@ impl Picture {
             ..self.shape
         };
         Self { shape, pixels }
+    }
+
+    /// Red, green and blue of each pixel, row by row.
+    pub fn colours(self) -> Vec<u8> {
+        self.with_channels(3).pixels
     }
 
     /// What is the same for equal pictures: see [`identity`].
