@@ -32,6 +32,7 @@ mod picture_cifar;
 mod picture_data;
 mod picture_files;
 mod picture_nets;
+mod picture_published;
 mod picture_seen;
 mod picture_sets;
 mod pictures_hostile;

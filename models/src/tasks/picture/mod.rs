@@ -6,6 +6,7 @@
 //! - [`store`]: pixels of a set, in memory or in a `pixel_file` that is made once
 //! - [`doctor`]: what is wrong with a set
 //! - [`classifier`]: a trained network that says what a picture shows
+//! - [`published`]: networks that others have trained
 //! - [`augment`]: a picture seen otherwise, and as the numbers that a network takes
 
 pub mod augment;
@@ -19,6 +20,7 @@ mod hub_parquet;
 mod idx;
 mod pixel_file;
 pub mod pixels;
+pub mod published;
 pub mod resize;
 pub mod source;
 mod split;
