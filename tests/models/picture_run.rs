@@ -19,8 +19,8 @@ use models::{
         request::{PicturePlan, PictureRequest},
     },
     train::{
-        Facts, Kind, Observer, Place, Problems, Resolved, Task, TrainPlan, TrainRequest,
-        exhibit::Exhibit, resolve,
+        Facts, Kind, Observer, Place, Problems, Resolved, Task, TrainEvent, TrainPlan,
+        TrainRequest, exhibit::Exhibit, resolve,
     },
 };
 use serde_json::{Value as Json, json};
@@ -216,6 +216,80 @@ fn stripes_are_learned_and_the_result_says_what_a_new_picture_shows() {
         .unwrap_err()
         .to_string();
     assert!(!refused.is_empty());
+}
+
+/// A checkpoint of a small network that has learned stripes a little.
+fn learned(folder: &Path, data: &Path) -> PathBuf {
+    let changes = json!({"steps": 30, "batch": {"rows": 24}, "learning_rate": 0.05, "schedule": {"warmup_steps": 6}});
+    let saved = folder.join("first");
+    run(&plan_of(data, changes), &saved, &mut Vec::new());
+    Checkpoints::new(&saved, 2).newest().unwrap().unwrap().path
+}
+
+#[test]
+fn a_head_for_the_features_of_another_network_is_found_and_resumes_to_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 16, 40);
+    let changes = json!({"model": learned(folder.path(), &data), "steps": null, "evaluate": {"every": null}, "save": {"every": null},
+        "batch": {"rows": 16}, "schedule": {"warmup_steps": null}, "picture": {"recipe": null, "flip": "random"}});
+    let plan = plan_of(&data, changes);
+    // Pictures in steps of 16, and one that finds the head, after which it is measured.
+    let steps = plan.run.steps;
+    assert!(
+        (6..=9).contains(&steps) && plan.run.evaluate.every == steps,
+        "{steps}"
+    );
+    let mut heard = Vec::new();
+    let straight = run(&plan, &folder.path().join("straight"), &mut heard);
+    let metrics: Vec<_> = heard
+        .iter()
+        .filter_map(|it| match it {
+            TrainEvent::Evaluated { metrics, step, .. } if *step == steps => Some(metrics.clone()),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let value = |name: &str| metrics.iter().find(|it| it.name == name).map(|it| it.value);
+    assert!(value("accuracy").unwrap() > 0.9, "{metrics:?}");
+    assert!(value("accuracy_folds").unwrap() > 0.9, "{metrics:?}");
+    assert!(value("majority_accuracy").unwrap() < 0.6, "{metrics:?}");
+    assert!(value("accuracy_half").is_some(), "{metrics:?}");
+
+    let saved = folder.path().join("killed");
+    let killed = catch_unwind(AssertUnwindSafe(|| run(&plan, &saved, &mut Killed(4))));
+    assert!(killed.is_err());
+    assert!(run(&plan, &saved, &mut Vec::new()) == straight);
+}
+
+#[test]
+fn all_of_another_network_learns_on_with_its_norms_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 16, 20);
+    let changes = json!({"model": learned(folder.path(), &data),
+        "picture": {"method": "fine_tune", "recipe": null, "flip": "none"}});
+    let plan = plan_of(&data, changes);
+    assert!(!plan.run.batch.normalized);
+    let place = Place {
+        folder: folder.path(),
+        ..Place::bare(&Device::Cpu)
+    };
+    let before = Picture::open(&plan, &place).unwrap();
+    let after = run_from_newest::<Picture>(&plan, &folder.path().join("run"), &mut Vec::new());
+    let numbers = |task: &<Picture as Kind>::Task, name: &str| -> Vec<f32> {
+        let weight = task.parameters().get(name).unwrap().tensor();
+        weight.flatten_all().unwrap().to_vec1().unwrap()
+    };
+    for (name, changes) in [
+        ("bn1.running_mean", false),
+        ("conv1.weight", true),
+        ("fc2.weight", true),
+    ] {
+        assert_eq!(
+            numbers(&before, name) != numbers(&after, name),
+            changes,
+            "{name}"
+        );
+    }
 }
 
 #[test]

@@ -232,10 +232,18 @@ impl Optimizer {
             others.into_iter().partition(|it| scope.contains(it));
         optimizer.add(rule, ratio, rule.weight_decay(), &decayed)?;
         optimizer.add(rule, ratio, 0.0, &others)?;
+        // Those with the same rule learn together.
+        let mut groups: Vec<(OwnRule, Vec<&Parameter>)> = Vec::new();
         for parameter in own {
-            let OwnRule { rule, rate_ratio } = own_rules[parameter.name()];
+            let rule = own_rules[parameter.name()];
+            match groups.iter_mut().find(|it| it.0 == rule) {
+                Some((_, members)) => members.push(parameter),
+                None => groups.push((rule, vec![parameter])),
+            }
+        }
+        for (OwnRule { rule, rate_ratio }, members) in groups {
             rule.check()?;
-            optimizer.add(rule, rate_ratio, rule.weight_decay(), &[parameter])?;
+            optimizer.add(rule, rate_ratio, rule.weight_decay(), &members)?;
         }
         Ok(optimizer)
     }

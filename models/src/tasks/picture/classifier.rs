@@ -160,11 +160,25 @@ impl View {
         shape: Shape,
         device: &Device,
     ) -> Result<Tensor> {
+        self.averaged(self.looks, pictures, shape, device, &|numbers| {
+            let seen = network.see(None, numbers, Mode::Running)?;
+            Ok(seen.scores.tensor().clone())
+        })
+    }
+
+    /// What is said of pictures [n, h, w, c], averaged over some looks.
+    pub(super) fn averaged(
+        &self,
+        looks: Looks,
+        pictures: &[&[u8]],
+        shape: Shape,
+        device: &Device,
+        say: &dyn Fn(&Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
         let mut sum: Option<Tensor> = None;
-        for look in self.looks.all() {
+        for look in looks.all() {
             let numbers = self.numbers(pictures, shape, &look, device)?;
-            let seen = network.see(None, &numbers, Mode::Running)?;
-            let part = seen.scores.tensor().affine(look.share, 0.0)?;
+            let part = say(&numbers)?.affine(look.share, 0.0)?;
             sum = Some(match sum {
                 Some(sum) => (sum + part)?,
                 None => part,

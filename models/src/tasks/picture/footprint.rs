@@ -2,7 +2,7 @@
 //!
 //! Kept for the way back: what each convolution reads and what each norm reads, which is what the step before wrote.
 
-use super::request::PicturePlan;
+use super::request::{Method, PicturePlan};
 use crate::{
     arch::picture::{Layer, NetConfig, Written, shapes, weights_of},
     train::{
@@ -29,8 +29,10 @@ pub(super) fn estimate(plan: &TrainPlan<PicturePlan>, config: &NetConfig) -> Est
     let number_bytes = run.dtype.compute.bytes() as u64;
     let rows = run.batch.rows as u64;
     let numbers = |count: u64| rows.saturating_mul(number_bytes).saturating_mul(count);
+    let stays = plan.task.picture.method == Method::Features;
+    let learned = if stays { 0 } else { learned };
     let copies = run.optimizer.moments() + u64::from(plan.task.picture.lookahead_every > 0);
-    let activations = numbers(of_picture.kept);
+    let activations = if stays { 0 } else { numbers(of_picture.kept) };
     let passing = numbers(2 * of_picture.largest);
     let states = learned * 4 * (1 + copies);
     let used = (parameters * 4)
@@ -53,7 +55,7 @@ pub(super) fn estimate(plan: &TrainPlan<PicturePlan>, config: &NetConfig) -> Est
             .map(|(group, name, bytes)| MemoryPart::new(group, name, bytes))
             .to_vec(),
         // Forward, and back to the picture and to the weights; a product is a multiplication and an addition.
-        operations: 6.0 * of_picture.products * seen,
+        operations: if stays { 2.0 } else { 6.0 } * of_picture.products * seen,
     }
 }
 

@@ -11,7 +11,7 @@
 //! - [`task`]: a network with the pictures that it learns from; `whitening` and `lookahead` are what some recipes need
 //! - [`evaluate`], `baselines`: how well it tells classes apart, beside simpler answers
 //! - [`classifier`]: a trained network that says what a picture shows
-//! - [`published`]: networks that others have trained
+//! - [`published`]: networks that others have trained; `features`: a head for one that stays as it is
 
 pub mod augment;
 mod baselines;
@@ -22,6 +22,7 @@ pub mod classifier;
 pub mod decode;
 pub mod doctor;
 pub mod evaluate;
+mod features;
 pub mod fields;
 mod footprint;
 mod hub_parquet;
@@ -46,9 +47,10 @@ use std::path::Path;
 
 pub use kind::Picture;
 
-use crate::{Error, Result, arch::picture::NetConfig};
-use classifier::{About, CLASSIFIER, View};
+use crate::{Result, arch::picture::NetConfig};
+use classifier::View;
 use pixels::Shape;
+use published::Published;
 use source::PictureSet;
 
 /// Pictures that are enough to know their mean and deviation.
@@ -84,22 +86,22 @@ pub struct PublishedFacts {
     pub net: NetConfig,
     /// What it is shown.
     pub view: View,
+    /// What a person should know about it.
+    pub notes: Vec<String>,
 }
 
 impl PublishedFacts {
-    /// Those of a checkpoint of a run.
-    ///
-    /// Errors: [`Error::Setting`] where there is no network.
+    /// Those of a folder, or a file of PyTorch.
     pub fn open(model: &Path) -> Result<Self> {
-        if !model.join(CLASSIFIER).is_file() {
-            let problem = format!(
-                "is `{}`, in which there is no network for pictures",
-                model.display()
-            );
-            return Err(Error::setting("model", problem));
-        }
-        let About { net, view, .. } = About::read(model)?;
-        Ok(Self { net, view })
+        let Published {
+            net,
+            view,
+            licence,
+            mut notes,
+            ..
+        } = Published::open(model)?;
+        notes.extend(licence.map(|it| format!("the network has the licence {it}")));
+        Ok(Self { net, view, notes })
     }
 }
 

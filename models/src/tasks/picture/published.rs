@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | a folder of timm | `config.json` with `architecture` and `pretrained_cfg` | torchvision’s |
 //! | a folder of transformers | `config.json` with `model_type: resnet`, `preprocessor_config.json` | `resnet.embedder…` |
+//! | a checkpoint of a run | `classifier.json` | ours |
 //! | a folder that was exported here for no other program | `config.json` with `library_name: anneal` | ours |
 //! | a file of PyTorch | nothing: names and shapes have to say it, and what they can’t is in [`Published::notes`] | torchvision’s or kuangliu’s |
 //!
@@ -20,7 +21,7 @@ use std::{
 use candle_core::{DType, Device, Tensor};
 
 use self::{described::Described, names::Found};
-use super::classifier::View;
+use super::classifier::{About, CLASSIFIER, View};
 use crate::{
     Error, Result,
     arch::{
@@ -29,7 +30,7 @@ use crate::{
         picture::{NetConfig, Network, weights_of},
     },
     checkpoint::{
-        folder::{ModelFolder, read_json},
+        folder::{ModelFolder, WEIGHTS, read_json},
         load::StoredWeights,
         pytorch::TorchFile,
     },
@@ -90,6 +91,9 @@ impl Published {
     }
 
     fn open_folder(path: &Path) -> Result<Self> {
+        if path.join(CLASSIFIER).is_file() {
+            return Self::open_checkpoint(path);
+        }
         let folder = ModelFolder::open(path)?;
         let preprocessor = path.join(PREPROCESSOR);
         let preprocessor = match preprocessor.is_file() {
@@ -111,6 +115,27 @@ impl Published {
         let mut published = Self::new(path, found, described).map_err(wrong)?;
         published.source = Source::Safetensors(files);
         Ok(published)
+    }
+
+    /// A checkpoint of a run of this program.
+    fn open_checkpoint(path: &Path) -> Result<Self> {
+        let About {
+            net, view, classes, ..
+        } = About::read(path)?;
+        let files = vec![path.join(WEIGHTS)];
+        let weights = StoredWeights::open(&files, path.to_owned(), DType::F32, &Device::Cpu)?;
+        let wrong = |problem| Error::format(path, problem);
+        let found = Found::fit(net, &weights.shapes(), Vec::new()).map_err(wrong)?;
+        Ok(Self {
+            net: found.net,
+            view,
+            classes: Some(classes),
+            licence: None,
+            notes: found.notes,
+            path: path.to_owned(),
+            source: Source::Safetensors(files),
+            names: found.names,
+        })
     }
 
     fn open_torch(path: &Path) -> Result<Self> {

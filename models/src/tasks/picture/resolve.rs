@@ -49,6 +49,12 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PicturePlan, Basis) {
     }
     let method = resolver.method();
     let recipe = resolver.recipe(method);
+    if method == Method::Features {
+        resolver.refuse_length();
+    }
+    if let Some(published) = &facts.published {
+        resolver.warnings.extend(published.notes.iter().cloned());
+    }
     let held_out = resolver.take("data.held_out", &request.data.held_out, || {
         Chosen::new(
             HELD_OUT,
@@ -84,13 +90,33 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PicturePlan, Basis) {
         learning_rate: Chosen::new(rate, why),
         weight_decay: Chosen::new(recipe.weight_decay, of(recipe)),
         beta2: Chosen::new(0.99, of(recipe)),
-        usual: usual(recipe, resolver, &length),
+        usual: match method {
+            Method::Features => usual_of_features(facts.rows, length.rows),
+            _ => usual(recipe, resolver, &length),
+        },
     };
     (plan, basis)
 }
 
 fn of(recipe: &Recipe) -> String {
     format!("the recipe “{}”", recipe.name)
+}
+
+/// Features are read in some steps, and the last one finds the head.
+fn usual_of_features(pictures: usize, rows: usize) -> Choices {
+    let steps = pictures.div_ceil(rows.max(1)) + 1;
+    let why = format!("{rows} pictures are read in each, and the last one finds the head");
+    let once = || Chosen::new(json!(steps), "when the head is found");
+    vec![
+        ("steps", Chosen::new(json!(steps), why)),
+        ("evaluate.every", once()),
+        (
+            "evaluate.batches",
+            Chosen::new(json!(0), "all that is kept aside"),
+        ),
+        ("sample.every", once()),
+        ("save.every", once()),
+    ]
 }
 
 /// What a recipe says of every run. Of another optimizer than its own it knows no settings.
@@ -169,6 +195,19 @@ impl Length {
 }
 
 impl Resolver<'_> {
+    /// Notes that nobody says how long features are read.
+    fn refuse_length(&mut self) {
+        let run = &self.request.run;
+        for (field, is_given) in [
+            ("steps", run.steps.is_some()),
+            ("epochs", run.epochs.is_some()),
+        ] {
+            if is_given {
+                self.problem(field, "is given, and follows from the number of pictures where a published network stays as it is");
+            }
+        }
+    }
+
     fn method(&mut self) -> Method {
         let request = &self.request.task;
         let has_model = request.model.is_some();
@@ -254,7 +293,7 @@ impl Resolver<'_> {
                 ("short_side", None) => {
                     Chosen::new(settings[from].clone(), "all of the short side is seen")
                 }
-                _ => looks(recipe, &settings[from]),
+                _ => looks(method, recipe, &settings[from]),
             };
             let value = self.take(&format!("picture.{name}"), &asked, || chosen);
             settings.insert(name.to_owned(), value);
@@ -527,7 +566,10 @@ fn flip(recipe: &Recipe, facts: &PictureFacts) -> Chosen<Value> {
 }
 
 /// How often a picture is looked at. Nothing is looked at in a mirror that was never learned so.
-fn looks(recipe: &Recipe, flip: &Value) -> Chosen<Value> {
+fn looks(method: Method, recipe: &Recipe, flip: &Value) -> Chosen<Value> {
+    if method == Method::Features && *flip != json!(Flip::None) {
+        return Chosen::new(json!(Looks::Mirrored), "features are of both");
+    }
     match *flip == json!(Flip::None) {
         true => Chosen::new(json!(Looks::One), "nothing was mirrored while it learned"),
         false => Chosen::new(json!(recipe.looks), of(recipe)),

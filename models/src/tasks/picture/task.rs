@@ -12,8 +12,10 @@ use super::{
     baselines,
     classifier::{About, heat_maps},
     evaluate::{ACCURACY, Said},
+    features::{Features, Head},
     loader::{Batch, Loader},
     lookahead::Slower,
+    published::Published,
     request::{Method, PicturePlan, Settings},
     source::{Choice, PictureSet},
     whitening,
@@ -30,12 +32,13 @@ use crate::{
     parameters::Parameters,
     random::Random,
     tape::{Tape, Value},
+    tasks::probe::lbfgs::Options,
     train::{
         Place, TrainPlan,
         exhibit::Exhibit,
         plan::RunPlan,
         request::OptimizerKind,
-        task::{BatchSize, Evaluation, Metric, Task},
+        task::{BatchSize, Evaluation, Metric, OwnStep, Task},
     },
 };
 
@@ -48,6 +51,15 @@ const PIXELS: &str = "pictures";
 /// The weight of the first layer that follows from the pictures, and its bias.
 const WHITENED: &str = "whiten.weight";
 const WHITENED_BIAS: &str = "whiten.bias";
+
+/// What is read of pictures whose network stays as it is, and what came of it.
+#[derive(Default)]
+struct Reading {
+    train: Features,
+    /// Steps that were taken.
+    steps: usize,
+    metrics: Vec<Metric>,
+}
 
 /// What norms saw of the micro-batches of a step: their number of pictures, and mean and variance of each norm.
 type Moments = Vec<(usize, Vec<(String, [Tensor; 2])>)>;
@@ -73,6 +85,11 @@ pub struct PictureTask {
     /// What was said when it was measured last, and after how many batches that was.
     measured: Option<(usize, Said)>,
     temperature: f64,
+    /// Where a published network stays as it is.
+    reading: Option<Reading>,
+    /// Those to learn from, by their places in the set.
+    train: Vec<usize>,
+    seed: u64,
 }
 
 impl PictureTask {
@@ -115,7 +132,7 @@ impl PictureTask {
         let augmentation = settings.augmentation();
         let loader = Loader::new(
             set.clone(),
-            train,
+            train.clone(),
             view,
             augmentation,
             run.seed,
@@ -137,6 +154,9 @@ impl PictureTask {
             whitening_bias: None,
             measured: None,
             temperature: 1.0,
+            reading: (settings.method == Method::Features).then(Reading::default),
+            train,
+            seed: run.seed,
         })
     }
 
@@ -173,6 +193,54 @@ impl PictureTask {
             batches => batches.saturating_mul(self.rows),
         };
         &self.held_out[..self.held_out.len().min(most)]
+    }
+
+    /// Reads the features of some pictures into others that were read.
+    fn read_features(&self, features: &mut Features, pictures: &[usize]) -> Result<()> {
+        let view = self.settings.view();
+        let (network, set) = (&self.network, &self.set);
+        features.read(
+            network,
+            &view,
+            self.settings.flip,
+            set,
+            pictures,
+            &self.device,
+        )
+    }
+
+    /// A step of features: some pictures are read, and in the last one the head is found.
+    fn step_of_features(
+        &self,
+        reading: &mut Reading,
+        done: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<(usize, Option<Head>)> {
+        let go_on = || goes_on().then_some(()).ok_or(Error::Interrupted);
+        let before = reading.train.len();
+        // After a restart, what was read before it is read again.
+        let chunks = self.train.chunks(self.rows.max(1));
+        for some in chunks.take(done + 1).skip(reading.steps) {
+            go_on()?;
+            self.read_features(&mut reading.train, some)?;
+            reading.steps += 1;
+        }
+        if done + 1 < self.steps {
+            return Ok((reading.train.len() - before, None));
+        }
+        let mut held_out = Features::default();
+        for some in self.held_out.chunks(self.rows.max(1)) {
+            go_on()?;
+            self.read_features(&mut held_out, some)?;
+        }
+        let classes = self.set.classes.len();
+        let chosen = reading.train.choose(classes, self.seed);
+        go_on()?;
+        reading.metrics = reading
+            .train
+            .metrics(&chosen, &held_out, classes, self.seed);
+        let head = reading.train.learn(classes, chosen.c(), Options::default());
+        Ok((held_out.len(), Some(head)))
     }
 
     /// Pictures that were called by a wrong class, with what speaks for it.
@@ -225,6 +293,20 @@ impl Task for PictureTask {
             Method::Scratch => DecayScope::All,
             Method::Features | Method::FineTune => DecayScope::Matrices,
         }
+    }
+
+    fn own_step(&mut self, done: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<OwnStep>> {
+        let Some(mut reading) = self.reading.take() else {
+            return Ok(None);
+        };
+        let stepped = self.step_of_features(&mut reading, done, goes_on);
+        self.reading = Some(reading);
+        let (units, head) = stepped?;
+        if let Some(head) = head {
+            head.put_into(&mut self.network)?;
+            self.batches += 1;
+        }
+        Ok(Some(OwnStep { units }))
     }
 
     fn next_batch(&mut self) -> Result<Batch> {
@@ -329,6 +411,7 @@ impl Task for PictureTask {
                 ..it
             }));
         }
+        metrics.extend(self.reading.iter().flat_map(|it| it.metrics.clone()));
         metrics.extend(baselines::metrics(&self.set, goes_on)?);
         Ok(metrics)
     }
@@ -412,9 +495,19 @@ impl Task for PictureTask {
 
 /// The network of a plan, before it has learned.
 fn network(plan: &TrainPlan<PicturePlan>, place: &Place) -> Result<Network> {
-    let settings = &plan.task.picture;
-    let mut weights = InitialWeights::new(plan.run.seed, place.device);
-    Network::new(settings.net(), &mut weights, plan.run.dtype.compute.into())
+    let (settings, seed) = (&plan.task.picture, plan.run.seed);
+    let dtype = plan.run.dtype.compute.into();
+    match &plan.task.model {
+        Some(model) => {
+            let published = Published::open(model)?;
+            let mut weights = published.weights(Some(settings.classes), seed, place.device)?;
+            Network::new(settings.net(), &mut weights, dtype)
+        }
+        None => {
+            let mut weights = InitialWeights::new(seed, place.device);
+            Network::new(settings.net(), &mut weights, dtype)
+        }
+    }
 }
 
 /// Has the first layer follow from the pictures.
