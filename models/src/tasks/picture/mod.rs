@@ -7,6 +7,7 @@
 //! - [`doctor`]: what is wrong with a set
 //! - [`classifier`]: a trained network that says what a picture shows
 //! - [`published`]: networks that others have trained
+//! - [`export`]: a trained network for other programs
 //! - [`augment`]: a picture seen otherwise, and as the numbers that a network takes
 
 pub mod augment;
@@ -16,6 +17,7 @@ mod class_folders;
 pub mod classifier;
 pub mod decode;
 pub mod doctor;
+pub mod export;
 mod hub_parquet;
 mod idx;
 mod pixel_file;
