@@ -34,6 +34,7 @@ mod picture_exports;
 mod picture_files;
 mod picture_nets;
 mod picture_published;
+mod picture_run;
 mod picture_seen;
 mod picture_sets;
 mod pictures_hostile;
