@@ -13,7 +13,6 @@
 //! - [`classifier`]: a trained network that says what a picture shows
 //! - [`published`]: networks that others have trained
 //! - [`export`]: a trained network for other programs
-//! - [`augment`]: a picture seen otherwise, and as the numbers that a network takes
 
 pub mod augment;
 mod baselines;
@@ -24,9 +23,9 @@ pub mod classifier;
 pub mod decode;
 pub mod doctor;
 pub mod evaluate;
+pub mod export;
 pub mod fields;
 mod footprint;
-pub mod export;
 mod hub_parquet;
 mod idx;
 pub mod kind;

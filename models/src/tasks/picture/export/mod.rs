@@ -2,12 +2,12 @@
 //!
 //! | format | is | for |
 //! |---|---|---|
-//! | `safetensors` | a folder with weights and a config, [`timm`] | PyTorch, and timm where it knows the network |
-//! | `onnx` | a file, [`onnx`] | ONNX Runtime and whatever else reads ONNX |
-//! | `coreml` | a file, [`coreml`] | apps on Apple’s systems |
+//! | `safetensors` | a folder with weights and a config, `timm` | PyTorch, and timm where it knows the network |
+//! | `onnx` | a file, `onnx` | ONNX Runtime and whatever else reads ONNX |
+//! | `coreml` | a file, `coreml` | apps on Apple’s systems |
 //!
 //! What was written is read again and computed with before it gets its name: [`Compared`] says what that was and how far its scores are
-//! from those of the network. [`plain`] is the network as the last two need it, without norms.
+//! from those of the network. `plain` is the network as the last two need it, without norms.
 //!
 //! Deliberately absent: weights of fewer bits, Core ML’s newer packages, and running what was written in the programs that it is for:
 //! that is done in `tests/peers`.
