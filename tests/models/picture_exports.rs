@@ -151,6 +151,10 @@ fn how_often_a_picture_is_looked_at_is_said_where_others_look_once() {
     let exported = check(&about, Format::Onnx, &folder.path().join("network.onnx"));
     let sentence = "Here the network looks at each picture six times, and takes the mean.";
     assert!(exported.notes[0].starts_with(sentence), "{exported:?}");
+    assert_eq!(
+        exported.notes[2],
+        "It was shown pictures whose short side was scaled to 33 pixels (bicubic), and of which the middle of 28 x 28 was cut out."
+    );
 }
 
 #[test]

@@ -24,8 +24,8 @@ use crate::{
 };
 
 /// What whoever uses the file has to know.
-pub(super) const USE: &str = "Give it a picture as `picture`; it normalises it itself and gives `label` and `probabilities`. Vision scales \
-                              and cuts a picture as it is told, and `centerCrop` is nearest to what the network was shown.";
+pub(super) const USE: &str = "Give it a picture as `picture`; it normalises it itself and gives `label` and `probabilities`. Of what \
+                              Vision can do with a picture first, `centerCrop` is nearest to what the network was shown.";
 
 const INPUT: &str = "picture";
 const LABEL: &str = "label";

@@ -22,7 +22,11 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::classifier::{Classifier, Looks};
+use super::{
+    classifier::{Classifier, Looks, View},
+    pixels::Shape,
+    resize::Filter,
+};
 use crate::{
     Error, Result,
     arch::picture::{Mode, Network},
@@ -142,14 +146,14 @@ pub fn export(checkpoint: &Path, format: Format, to: &Path) -> Result<Exported> 
             write_folder(&classifier, to)?
         }
         Format::Onnx => {
-            notes.push(onnx::USE.to_owned());
+            notes.extend([onnx::USE.to_owned(), shown(&classifier.about().view)]);
             let net = plain::Net::of(&classifier)?;
             let (bytes, read): (_, Read) = (onnx::write(&net)?, onnx::read);
             let what = "the file was read again, and its graph computed by our own operations: not by ONNX Runtime";
             write_bytes(&classifier, to, &bytes, read, what)?
         }
         Format::Coreml => {
-            notes.push(coreml::USE.to_owned());
+            notes.extend([coreml::USE.to_owned(), shown(&classifier.about().view)]);
             let net = plain::Net::of(&classifier)?;
             let (bytes, read): (_, Read) = (coreml::write(&net)?, coreml::read);
             let what = "the file was read again, and its layers computed by our own operations: not by Core ML";
@@ -187,6 +191,19 @@ fn notes(classifier: &Classifier) -> Vec<String> {
         "Here the network looks at each picture {looks}, and takes the mean. What was written looks once, so its probabilities differ \
          a little from those here."
     )]
+}
+
+/// What has to be done with a picture before the network sees it, which files of these formats don’t hold.
+fn shown(view: &View) -> String {
+    let Shape { height, width, .. } = view.shape;
+    let filter = match view.filter {
+        Filter::Bilinear => "bilinear",
+        Filter::Bicubic => "bicubic",
+    };
+    format!(
+        "It was shown pictures whose short side was scaled to {} pixels ({filter}), and of which the middle of {width} x {height} was cut out.",
+        view.short_side.unwrap_or(height)
+    )
 }
 
 fn write_folder(classifier: &Classifier, to: &Path) -> Result<Compared> {

@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// What whoever uses the file has to know.
-pub(super) const USE: &str = "Give it pictures as `pictures` [N, channels, height, width] with values from 0 to 1, scaled and cut as the \
-                              view says; it normalises them itself and gives `probabilities` [N, classes].";
+pub(super) const USE: &str = "Give it pictures as `pictures` [N, channels, height, width] with values from 0 to 1; it \
+                              normalises them itself and gives `probabilities` [N, classes].";
 
 const INPUT: &str = "pictures";
 const OUTPUT: &str = "probabilities";
