@@ -5,6 +5,7 @@ pub(crate) mod chat;
 pub(crate) mod check;
 mod device_use;
 pub(crate) mod devices;
+pub(crate) mod export;
 pub(crate) mod hub;
 pub(crate) mod inspect;
 pub(crate) mod plan;

@@ -16,6 +16,7 @@ mod cli;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod disks;
 mod earlier;
+mod export;
 mod hub;
 mod hub_faults;
 mod hub_server;

@@ -21,7 +21,7 @@ device: cpu
 const HOW: &[&str] = &["--steps", "5", "--votes", "2", "--json"];
 
 /// A home with a run that learned a little.
-fn trained() -> App {
+pub(crate) fn trained() -> App {
     let app = App::new();
     app.file("run.yaml", TINY);
     app.anneal("data build sudoku puzzles --train 20 --held-out 5 --seed 1")

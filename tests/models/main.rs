@@ -30,6 +30,7 @@ mod memory_fallback;
 mod parquet_files;
 mod picture_cifar;
 mod picture_data;
+mod picture_exports;
 mod picture_files;
 mod picture_nets;
 mod picture_published;

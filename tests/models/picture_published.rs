@@ -22,8 +22,11 @@ use crate::{
     picture_nets::{all, apart, golden, numbers, pictures, size, weight},
 };
 
+/// Names and shapes of tensors.
+type Tensors = Vec<(String, Vec<usize>)>;
+
 /// Names and shapes of a file.
-fn listed(file: &Json) -> Vec<(String, Vec<usize>)> {
+fn listed(file: &Json) -> Tensors {
     let tensors = file["tensors"].as_array().unwrap().iter();
     let tensor = |it: &Json| {
         let shape = it[1].as_array().unwrap().iter().map(size).collect();
@@ -219,7 +222,7 @@ fn a_head_for_other_classes_begins_anew_and_all_else_stays() {
 }
 
 /// Tensors of 0 with these names and shapes, in a folder with this config.
-fn of_zeros(config: &str, tensors: &[(String, Vec<usize>)]) -> models::Error {
+fn of_zeros(config: &str, tensors: &Tensors) -> models::Error {
     let folder = tempfile::tempdir().unwrap();
     let tensor = |(name, shape): &(String, Vec<usize>)| {
         let tensor = Tensor::zeros(shape.as_slice(), DType::F16, &Device::Cpu).unwrap();
@@ -238,14 +241,14 @@ fn networks_that_are_not_known_are_refused_by_what_they_have() {
     let files = golden["files"].as_array().unwrap();
     let config = files[0]["config"].to_string();
     let whole = listed(&files[0]);
-    let check = |change: &dyn Fn(&mut Vec<(String, Vec<usize>)>), words: &str| {
+    let check = |change: &dyn Fn(&mut Tensors), words: &str| {
         let mut tensors = whole.clone();
         change(&mut tensors);
         let error = of_zeros(&config, &tensors).to_string();
         assert!(error.starts_with(words), "{error}");
     };
     let rename = |from: &'static str, to: &'static str| {
-        move |tensors: &mut Vec<(String, Vec<usize>)>| {
+        move |tensors: &mut Tensors| {
             let found = tensors.iter_mut().find(|it| it.0 == from).unwrap();
             found.0 = to.to_owned();
         }
@@ -390,7 +393,7 @@ fn refused_of_transformers() -> Vec<Refused> {
 
 #[test]
 fn configs_that_are_not_known_are_refused_by_their_field() {
-    let tensors = [("a".to_owned(), vec![1])];
+    let tensors = vec![("a".to_owned(), vec![1])];
     let golden = golden();
     let config_of = |name: &str| {
         let mut files = golden["files"].as_array().unwrap().iter();

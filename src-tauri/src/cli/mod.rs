@@ -6,6 +6,7 @@ mod check;
 mod data;
 mod device;
 mod exhibit;
+mod export;
 mod grids;
 mod hub;
 mod probe;
@@ -81,6 +82,7 @@ enum Command {
     Chat(chat::Arguments),
     Solve(solve::Arguments),
     Probe(probe::Arguments),
+    Export(export::Arguments),
     Runs(runs::Arguments),
     Data(data::Arguments),
     Hub(hub::Arguments),
@@ -207,6 +209,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Chat(arguments) => chat::run(arguments, &host, terminal),
         Command::Solve(arguments) => solve::run(arguments, &host, terminal),
         Command::Probe(arguments) => probe::run(arguments, &host, terminal),
+        Command::Export(arguments) => export::run(arguments, &host, terminal),
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),
         Command::Data(arguments) => data::run(arguments, &host, terminal),
         Command::Hub(arguments) => hub::run(arguments, &host, terminal),

@@ -23,7 +23,7 @@ impl Slower {
             return Ok(None);
         }
         let all = network.parameters().iter();
-        let copy = all.map(|it| Ok((it.name().to_owned(), it.tensor().copy()?)));
+        let copy = all.map(|it| Ok((it.name().to_owned(), it.tensor().force_contiguous()?)));
         Ok(Some(Self {
             settings,
             copy: copy.collect::<Result<_>>()?,
@@ -50,7 +50,7 @@ impl Slower {
                 continue;
             };
             let moved = (slow.affine(kept, 0.0)? + now.tensor().affine(1.0 - kept, 0.0)?)?;
-            *slow = moved.copy()?;
+            *slow = moved.force_contiguous()?;
             network.set(name, &moved)?;
         }
         Ok(())

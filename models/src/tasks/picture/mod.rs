@@ -12,6 +12,7 @@
 //! - [`evaluate`], `baselines`: how well it tells classes apart, beside simpler answers
 //! - [`classifier`]: a trained network that says what a picture shows
 //! - [`published`]: networks that others have trained; `features`: a head for one that stays as it is
+//! - [`export`]: a trained network for other programs
 
 pub mod augment;
 mod baselines;
@@ -22,6 +23,7 @@ pub mod classifier;
 pub mod decode;
 pub mod doctor;
 pub mod evaluate;
+pub mod export;
 mod features;
 pub mod fields;
 mod footprint;

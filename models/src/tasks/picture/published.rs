@@ -20,6 +20,7 @@ use std::{
 
 use candle_core::{DType, Device, Tensor};
 
+pub(super) use self::described::LIBRARY;
 use self::{described::Described, names::Found};
 use super::classifier::{About, CLASSIFIER, View};
 use crate::{

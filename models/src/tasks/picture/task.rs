@@ -346,7 +346,7 @@ impl Task for PictureTask {
     fn begin_losses(&mut self) -> Result<()> {
         self.pending.clear();
         let bias = self.parameters().get(WHITENED_BIAS);
-        self.whitening_bias = bias.map(|it| it.tensor().copy()).transpose()?;
+        self.whitening_bias = bias.map(|it| it.tensor().force_contiguous()).transpose()?;
         Ok(())
     }
 

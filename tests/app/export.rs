@@ -1,0 +1,156 @@
+//! A network for pictures, written for other programs from the terminal.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs,
+    path::PathBuf,
+};
+
+use candle_core::{DType, Device};
+use models::{
+    arch::{
+        initial::InitialWeights,
+        picture::{Architecture, NetConfig, Network, Stem},
+    },
+    checkpoint::save::write_safetensors,
+    tasks::picture::{
+        classifier::{About, Looks, View},
+        decode::Alpha,
+        pixels::Shape,
+        resize::Filter,
+    },
+};
+
+use crate::{app::App, solve};
+
+/// The folder `checkpoint` with a network that learned nothing.
+fn checkpoint(app: &App) {
+    let net = NetConfig {
+        architecture: Architecture::Small,
+        stem: Stem::Small,
+        sides: [16; 2],
+        channels: 1,
+        classes: 2,
+    };
+    let mut weights = InitialWeights::new(1, &Device::Cpu);
+    let network = Network::new(net.clone(), &mut weights, DType::F32).unwrap();
+    let about = About {
+        net,
+        classes: ["cat", "dog, brown"].map(str::to_owned).to_vec(),
+        view: View {
+            shape: Shape::square(16, 1),
+            short_side: None,
+            filter: Filter::Bilinear,
+            alpha: Alpha::default(),
+            mean: vec![0.5],
+            std: vec![0.25],
+            looks: Looks::Mirrored,
+        },
+        temperature: 1.0,
+    };
+    let folder = app.folder().join("checkpoint");
+    fs::create_dir_all(&folder).unwrap();
+    about.save(&folder).unwrap();
+    let tensors = network.parameters().iter();
+    let tensors: BTreeMap<_, _> = tensors
+        .map(|it| (it.name().to_owned(), it.tensor()))
+        .collect();
+    write_safetensors(&folder.join("model.safetensors"), &tensors, HashMap::new()).unwrap();
+}
+
+#[test]
+fn a_network_is_written_in_each_format_beside_what_it_was_compared_by() {
+    let app = App::new();
+    checkpoint(&app);
+    app.anneal("export checkpoint --to onnx")
+        .ended(0)
+        .shows("checkpoint.onnx: ")
+        .shows("for ONNX Runtime")
+        .shows("compared by 8 drawn pictures: scores are at most ")
+        .notes("Here the network looks at each picture twice, once mirrored");
+    assert!(app.folder().join("checkpoint.onnx").is_file());
+    let told = app
+        .anneal("export checkpoint --to coreml --out signs.mlmodel --json")
+        .json();
+    let size = fs::metadata(app.folder().join("signs.mlmodel")).unwrap();
+    assert_eq!(told["format"], "coreml");
+    assert_eq!(told["bytes"], size.len());
+    assert!(told["compared"]["apart"].as_f64().unwrap() <= 1e-5);
+    app.anneal("export checkpoint --to safetensors").ended(0);
+    let config = app.folder().join("checkpoint-safetensors/config.json");
+    let config = fs::read_to_string(config).unwrap();
+    assert!(config.contains("dog, brown"), "{config}");
+}
+
+/// A run on pictures of two sorts of stripes, as text.
+const STRIPES: &str = "\
+task: picture
+name: Stripes
+data: {files: [stripes]}
+picture: {recipe: small}
+batch: {rows: 4}
+steps: 3
+device: cpu
+";
+
+#[test]
+fn a_run_of_pictures_is_exported_under_its_name() {
+    let app = App::new();
+    for (class, across) in [("across", true), ("along", false)] {
+        for number in 0..8 {
+            let pixel = |at: usize| {
+                let line = if across { at / 16 } else { at % 16 };
+                ((line + number) % 4 / 2 * 200 + at % 7 + number).to_string()
+            };
+            let pixels: Vec<String> = (0..256).map(pixel).collect();
+            let text = format!("P2 16 16 255\n{}\n", pixels.join("\n"));
+            app.file(&format!("stripes/{class}/{number}.pgm"), &text);
+        }
+    }
+    app.file("run.yaml", STRIPES);
+    app.anneal("train run.yaml --quiet").ended(0);
+    app.anneal("export stripes --to onnx").ended(0);
+    let files = fs::read_dir(app.folder()).unwrap();
+    let mut files = files.map(|it| it.unwrap().path());
+    let is_it = |it: &PathBuf| it.extension().is_some_and(|it| it == "onnx");
+    let path = files.find(is_it).unwrap();
+    let name = path.file_stem().unwrap().to_string_lossy();
+    assert!(name.contains("-stripes-"), "{name}");
+    let written = fs::read(&path).unwrap();
+    let labels = br#"["across","along"]"#;
+    assert!(written.windows(labels.len()).any(|it| it == labels));
+}
+
+#[test]
+fn what_can_not_be_exported_is_said_in_a_sentence() {
+    let app = solve::trained();
+    checkpoint(&app);
+    app.file("letter.txt", "Dear");
+    for (arguments, words) in [
+        (
+            "export small --to onnx",
+            "learned no pictures, and only networks for pictures are written in these formats",
+        ),
+        (
+            "export small --to onnx",
+            "step_1` writes its weights for PyTorch",
+        ),
+        ("export nothing --to onnx", "there is no run `nothing`"),
+        (
+            "export puzzles --to onnx",
+            "the folder holds no network for pictures: `puzzles`",
+        ),
+        (
+            "export checkpoint --to gguf",
+            "there are: onnx, coreml, safetensors",
+        ),
+        (
+            "export checkpoint --to onnx --out letter.txt",
+            "there is something already where the export would be",
+        ),
+    ] {
+        let output = app.anneal(arguments);
+        assert_ne!(output.code, 0, "{arguments}");
+        output.notes(words);
+    }
+}
