@@ -24,6 +24,8 @@ export const commands = {
 	openSettings: () => typedError<null, AppError>(__TAURI_INVOKE("open_settings")),
 	/**  Asks for a file or folder with the system's dialog. Nothing when the user thinks better of it. */
 	pick: (what: Pick, name: string | null) => typedError<string | null, AppError>(__TAURI_INVOKE("pick", { what, name })),
+	/**  Asks for files of pictures with the system's dialog. None when the user thinks better of it. */
+	pickPictures: () => typedError<string[], AppError>(__TAURI_INVOKE("pick_pictures")),
 	/**  Shows a file or folder in the system's file manager. Nothing is ever opened by it, which could start a program. */
 	reveal: (path: string) => typedError<null, AppError>(__TAURI_INVOKE("reveal", { path })),
 	/**  Opens a page of the web in the system's browser. */
@@ -217,6 +219,25 @@ export const commands = {
 	 *  were thought about. Nothing when it was stopped.
 	 */
 	countSolved: (steps: number[], progress: Channel<number>) => typedError<MarksView | null, AppError>(__TAURI_INVOKE("count_solved", { steps, progress })),
+	/**  Whether a file or folder holds pictures to learn from, by the names in it. */
+	hasPictures: (path: string) => typedError<boolean, AppError>(__TAURI_INVOKE("has_pictures", { path })),
+	/**  Some pictures of files, only those of a class or all. Nothing where the files hold something else. */
+	pictures: (files: string[], only: string | null, from: number, count: number) => typedError<PicturesView | null, AppError>(__TAURI_INVOKE("pictures", { files, only, from, count })),
+	/**  What is wrong with the pictures of files. Nothing where the files hold something else. */
+	checkPictures: (files: string[]) => typedError<CheckupView | null, AppError>(__TAURI_INVOKE("check_pictures", { files })),
+	/**  Opens a run to say what pictures show, in place of the one that is open. */
+	openClassifier: (name: string) => typedError<ClassifierView, AppError>(__TAURI_INVOKE("open_classifier", { name })),
+	/**  Closes the model, which gives its memory back. */
+	closeClassifier: () => typedError<null, AppError>(__TAURI_INVOKE("close_classifier")),
+	/**
+	 *  Says what the pictures of files and folders show: how many there are, then one after the other. One that can’t be read says why.
+	 *  Returns how many were asked about.
+	 */
+	predictFiles: (files: string[], found: Channel<number>, predicted: Channel<PredictionView>) => typedError<number, AppError>(__TAURI_INVOKE("predict_files", { files, found, predicted })),
+	/**  Says what a picture shows that was pasted, by the bytes of its file as base64. */
+	predictPasted: (name: string, base64: string) => typedError<PredictionView, AppError>(__TAURI_INVOKE("predict_pasted", { name, base64 })),
+	/**  Leaves the pictures that are not looked at yet. */
+	stopPredicting: () => typedError<null, AppError>(__TAURI_INVOKE("stop_predicting")),
 	/**  What is known of the probes in a folder. Of the texts of a study those that it speaks of, where the folder of the states is known. */
 	probeReport: (folder: string, states: string | null) => typedError<ProbeFolderView, AppError>(__TAURI_INVOKE("probe_report", { folder, states })),
 	/**  Where the probes of a run are, and the states that they were learned from. */
@@ -549,6 +570,18 @@ export type CheckView = {
 	report: string,
 };
 
+/**  What is wrong with a set. */
+export type CheckupView = {
+	/**  How many pictures there are. */
+	pictures: number,
+	/**  The class with the most pictures and the one with the fewest, where one has many more. */
+	imbalance: [ClassView, ClassView] | null,
+	/**  Whether pictures were compared that are nearly equal. They are not where they are too small, or too many. */
+	comparedNear: boolean,
+	/**  What was found, the worst first. */
+	findings: FindingView[],
+};
+
 /**  A probe that was chosen on validation rows, with its figures on test rows. */
 export type ChosenProbe = {
 	/**  Where it reads. */
@@ -581,6 +614,17 @@ export type ClassReport = {
 	majority: number | null,
 };
 
+/**  How many pictures a class has. */
+export type ClassView = {
+	name: string,
+	/**  To learn from. */
+	train: number,
+	/**  Kept aside. */
+	heldOut: number,
+	/**  To test with. */
+	test: number,
+};
+
 /**  How well rows are told into one of K classes. */
 export type Classes = {
 	/**  The share of rows that are called what they are. */
@@ -593,6 +637,18 @@ export type Classes = {
 	undefined: number,
 	/**  Rows of the first class called the second: [K, K]. */
 	confusion: number[][],
+};
+
+/**  A classifier that is open. */
+export type ClassifierView = {
+	/**  What it is: `ResNet-18, 64 × 64 pixels`. */
+	title: string,
+	/**  The names of its classes. */
+	classes: string[],
+	/**  Its weights, counted. */
+	weights: number,
+	/**  What a person should know about where it computes. */
+	warnings: string[],
 };
 
 /**  A variant exists only while someone acts on it: each has its exit code. */
@@ -1003,8 +1059,20 @@ label: string;
 expected: string | null; 
 /**  Pixels in a row. */
 width: number; 
-/**  Red, green and blue of each pixel, row by row. */
-pixels: number[] } | 
+/**  Red, green and blue of each pixel, row by row, as base64. */
+pixels: string; 
+/**  How sure the model is of what it says, from 0 to 1, if it says so. */
+confidence?: number | null; 
+/**  Which places speak for what it says, if that is known. */
+map?: HeatMap | null } | 
+/**  What was said of things of each class. */
+{ kind: "confusion"; 
+/**  What it is. */
+title: string; 
+/**  The classes, in the order of rows and columns. */
+classes: string[]; 
+/**  How many of the class of a row were said to be of the class of a column. */
+counts: number[][] } | 
 /**  Figures in rows. */
 { kind: "table"; 
 /**  What it is. */
@@ -1045,6 +1113,32 @@ export type FileView = {
 	bytes: number,
 	/**  What it is for. */
 	what: string,
+};
+
+/**  What can be wrong with pictures. */
+export type FindingKind = 
+/**  They could not be read, or were passed over. */
+"unread" | 
+/**  Two that are equal, or nearly, have two classes. */
+"two_classes" | 
+/**  Two that are equal, or nearly, are in two parts. */
+"across_parts" | 
+/**  Two are equal. */
+"identical" | 
+/**  Two are nearly equal. */
+"near" | 
+/**  They are very small. */
+"tiny" | 
+/**  They are much longer than wide, or wider than long. */
+"strips";
+
+/**  Something that is wrong with some pictures. */
+export type FindingView = {
+	kind: FindingKind,
+	/**  How often it was found. */
+	count: number,
+	/**  The first of them. */
+	shown: FoundPicturesView[],
 };
 
 /**  The first rows of data that is not here. */
@@ -1092,6 +1186,14 @@ export type FoundListView = {
 	more: boolean,
 };
 
+/**  A picture with which something is wrong, or two. */
+export type FoundPicturesView = {
+	/**  The picture. One that could not be read has no class. */
+	pictures: PictureView[],
+	/**  Why it could not be read, as the end of a sentence about it. */
+	problem: string | null,
+};
+
 /**  A repository in a list. */
 export type FoundView = {
 	/**  `HuggingFaceTB/SmolLM2-135M`. */
@@ -1108,6 +1210,16 @@ export type FoundView = {
 	gated: boolean,
 	/**  Whether some of it is on this machine. */
 	here: boolean,
+};
+
+/**  How strongly the places of a picture speak for something. */
+export type HeatMap = {
+	/**  Places from top to bottom. */
+	rows: number,
+	/**  Places from left to right. */
+	columns: number,
+	/**  How strongly each speaks, row by row: 255 is the strongest, 0 nothing. As base64. */
+	strengths: string,
 };
 
 /**  What it computes on, and what was done so far. */
@@ -1422,6 +1534,8 @@ export type Pick =
 "data" | 
 /**  Any folder. */
 "folder" | 
+/**  A file with a network of another program. */
+"network" | 
 /**  A run file to open. */
 "run_file" | 
 /**  Where a run file is to be written. */
@@ -1434,6 +1548,51 @@ export type Pick =
 "new_benchmark" | 
 /**  Where a picture is to be written. */
 "new_picture";
+
+/**  What a picture is for. */
+export type PicturePartView = "train" | "held_out" | "test";
+
+/**  A picture. */
+export type PictureView = {
+	/**  Its file, from the folder of the data on, or its row. */
+	name: string,
+	class: string,
+	part: PicturePartView,
+	/**  Pixels of a row, as it was found. */
+	width: number,
+	/**  Rows, as it was found. */
+	height: number,
+	/**  How it looks, if it could be read. */
+	thumb: PixelsView | null,
+};
+
+/**  Some pictures of a set. */
+export type PicturesView = {
+	/**  How many pictures each class has. */
+	classes: ClassView[],
+	/**  Pixels of a row of each picture, as it is learned. */
+	width: number,
+	/**  Rows of each. */
+	height: number,
+	/**  Whether all are grey. */
+	isGrey: boolean,
+	/**  How many could not be read, or were passed over. */
+	unread: number,
+	/**  Whether the data itself says what is kept aside. */
+	hasOwnHeldOut: boolean,
+	/**  How many there are of what was asked for. */
+	matching: number,
+	/**  Those that were asked for. */
+	pictures: PictureView[],
+};
+
+/**  Pixels. */
+export type PixelsView = {
+	/**  Pixels of a row. */
+	width: number,
+	/**  Red, green and blue of each, row by row, as base64. */
+	pixels: string,
+};
 
 /**  A value that stands in a line of its own. */
 export type PlanLine = {
@@ -1458,6 +1617,18 @@ export type PlanView = {
 	estimate: EstimateView | null,
 	/**  Whether it fits, where that is known. */
 	fit: RunFitView | null,
+};
+
+/**  What came of a picture. */
+export type PredictionView = {
+	/**  What it is called: the name of its file. */
+	name: string,
+	/**  Its file, if it came from one. */
+	path: string | null,
+	/**  Why it can’t be read, as the end of a sentence about it. */
+	problem: string | null,
+	/**  What the model says, if it can be read. */
+	said: SaidView | null,
 };
 
 /**  Figures of scores on test rows. */
@@ -1603,6 +1774,15 @@ export type QuestionView = {
 	task: TaskView | null,
 	/**  What a person should know about it. */
 	warnings: string[],
+};
+
+/**  A class with how probable it is. */
+export type RankedView = {
+	class: string,
+	/**  From 0 to 1. */
+	probability: number,
+	/**  Which places speak for it, if the model has such a map. */
+	map: HeatMap | null,
 };
 
 /**  Why a field of the plan has its value. */
@@ -1792,6 +1972,20 @@ export type RunView = {
 	saved: boolean,
 	/**  What of its files is damaged, each in a sentence. */
 	damage: string[],
+};
+
+/**  What a model says of a picture. */
+export type SaidView = {
+	/**  The most probable classes, the most probable first. */
+	ranked: RankedView[],
+	/**  Milliseconds that the model took. */
+	millis: number,
+	/**  Columns of the picture in its file. */
+	width: number,
+	/**  Rows. */
+	height: number,
+	/**  The part of it that the model saw. */
+	shown: PixelsView,
 };
 
 /**  Scores to probabilities: 1 / (1 + e^-(scale · score + shift)). */
