@@ -74,7 +74,7 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
             classes,
             counts,
         } => {
-            let names = classes.iter().map(|it| printable(it).into_owned());
+            let names = classes.iter().map(|it| printable(it));
             let head = std::iter::once("is / said".to_owned()).chain(names.clone());
             let mut all: Vec<Vec<String>> = vec![head.collect()];
             for (name, counts) in names.zip(counts) {

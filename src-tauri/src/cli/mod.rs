@@ -8,6 +8,8 @@ mod device;
 mod exhibit;
 mod grids;
 mod hub;
+mod pictures;
+mod predict;
 mod probe;
 mod puzzles;
 mod runs;
@@ -80,6 +82,7 @@ enum Command {
     Train(train::Arguments),
     Chat(chat::Arguments),
     Solve(solve::Arguments),
+    Predict(predict::Arguments),
     Probe(probe::Arguments),
     Runs(runs::Arguments),
     Data(data::Arguments),
@@ -206,6 +209,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Train(arguments) => train::run(arguments, &host, terminal),
         Command::Chat(arguments) => chat::run(arguments, &host, terminal),
         Command::Solve(arguments) => solve::run(arguments, &host, terminal),
+        Command::Predict(arguments) => predict::run(arguments, &host, terminal),
         Command::Probe(arguments) => probe::run(arguments, &host, terminal),
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),
         Command::Data(arguments) => data::run(arguments, &host, terminal),

@@ -1,0 +1,184 @@
+//! Pictures as the window looks at them, and has them classified.
+
+use super::*;
+
+#[path = "../../../../tests/app/red_or_blue.rs"]
+mod red_or_blue;
+
+use red_or_blue::{BLUE, GREY, RED, halves, red_or_blue};
+
+impl Window {
+    /// Writes a picture into the home.
+    fn picture(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.home.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Asks about files. Returns how many were found, what was said of each, and how many were asked about.
+    fn predict(&self, files: &[&Path]) -> (Value, Vec<Value>, Result<usize>) {
+        let ((found, counts), (predicted, said)) = (channel(), channel());
+        let files = files.iter().map(|it| it.display().to_string()).collect();
+        let app = self.webview.state::<App>();
+        let asked = predict::predict_files(app, files, found, predicted);
+        let count = counts.try_iter().next().unwrap_or_default();
+        (count, said.try_iter().collect(), asked)
+    }
+}
+
+#[test]
+fn pictures_are_classified_one_after_the_other_with_what_speaks_for_each_class() {
+    let window = Window::open();
+    let folder = red_or_blue(window.home.path());
+    let red = window.picture("asked/a.ppm", &halves(RED, GREY, 64));
+    window.picture("asked/b.png", b"none");
+    window.picture("asked/notes.txt", b"none");
+    let closed = window.predict(&[&red]).2.unwrap_err().message;
+    assert_eq!(closed, "no classifier is open");
+
+    let opened = window.call("open_classifier", json!({ "name": folder }));
+    assert_eq!(opened["title"], "Small network, 32 × 32 pixels");
+    assert_eq!(opened["classes"], json!(["red", "blue"]));
+    let (count, said, asked) = window.predict(&[red.parent().unwrap()]);
+    assert_eq!((count, asked.unwrap()), (json!(2), 2));
+    let [first, second] = said.as_slice() else {
+        panic!("two are pictures by their names: {said:?}");
+    };
+    assert_eq!(
+        (&first["name"], &first["path"]),
+        (&json!("a.ppm"), &json!(red))
+    );
+    let ranked = first["said"]["ranked"].as_array().unwrap();
+    let classes: Vec<&Value> = ranked.iter().map(|it| &it["class"]).collect();
+    assert_eq!(classes, ["red", "blue"]);
+    assert_eq!(
+        (&ranked[0]["map"]["rows"], &ranked[0]["map"]["columns"]),
+        (&json!(4), &json!(4))
+    );
+    // As finely as it is there, and no finer.
+    assert_eq!(
+        (&first["said"]["shown"]["width"], &first["said"]["width"]),
+        (&json!(64), &json!(64))
+    );
+    assert_eq!(
+        (&second["name"], &second["said"]),
+        (&json!("b.png"), &json!(null))
+    );
+    contains(&second["problem"], "is no picture that can be read");
+
+    let empty = window.home.path().join("nothing");
+    fs::create_dir(&empty).unwrap();
+    let nothing = window.predict(&[&empty]).2.unwrap_err().message;
+    assert_eq!(nothing, "there is no picture in the folder");
+    window.call("close_classifier", json!({}));
+    assert!(window.predict(&[&red]).2.is_err());
+}
+
+#[test]
+fn a_picture_that_was_pasted_is_classified_by_its_bytes() {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    let window = Window::open();
+    let folder = red_or_blue(window.home.path());
+    window.call("open_classifier", json!({ "name": folder }));
+    let paste = |base64: String| {
+        window.call(
+            "predict_pasted",
+            json!({"name": "Pasted picture", "base64": base64}),
+        )
+    };
+    let blue = paste(STANDARD.encode(halves(BLUE, BLUE, 20)));
+    assert_eq!(blue["said"]["ranked"][0]["class"], "blue");
+    assert_eq!(
+        (&blue["name"], &blue["path"]),
+        (&json!("Pasted picture"), &json!(null))
+    );
+    contains(&paste("?".to_owned())["problem"], "did not arrive whole");
+}
+
+#[test]
+fn what_is_no_classifier_is_refused_with_what_to_name() {
+    let window = Window::open();
+    let folder = window.home.path().join("elsewhere");
+    fs::create_dir(&folder).unwrap();
+    let refused = window.refused("open_classifier", json!({ "name": folder }));
+    contains(&refused["message"], "the folder holds no classifier");
+    contains(&refused["hint"], "name a run that learned pictures");
+}
+
+#[test]
+fn pictures_of_a_data_set_are_shown_by_class_and_checked() {
+    let window = Window::open();
+    for at in 0..4u8 {
+        let other = [60 * at, 30, 9];
+        window.picture(&format!("tiles/red/{at}.ppm"), &halves(RED, other, 40));
+        window.picture(&format!("tiles/blue/{at}.ppm"), &halves(BLUE, other, 40));
+    }
+    window.picture("tiles/blue/same.ppm", &halves(RED, [0, 30, 9], 40));
+    window.picture("tiles/red/bad.png", b"none");
+    let tiles = window.home.path().join("tiles");
+    let has = |path: &Path| window.call("has_pictures", json!({ "path": path }));
+    assert_eq!(
+        (has(&tiles), has(&tiles.join("red/0.ppm"))),
+        (json!(true), json!(false))
+    );
+    let dropped = window.call("look_at_path", json!({ "path": tiles }));
+    assert_eq!(dropped["kind"], "data");
+    assert_eq!(
+        window.call("add_data", json!({ "path": tiles }))["name"],
+        "tiles"
+    );
+
+    let ask = |only: Value, from: usize| {
+        window.call(
+            "pictures",
+            json!({"files": [tiles], "only": only, "from": from, "count": 3}),
+        )
+    };
+    let all = ask(json!(null), 0);
+    assert_eq!((&all["matching"], &all["unread"]), (&json!(9), &json!(1)));
+    let counts = |at: usize| {
+        (
+            all["classes"][at]["name"].clone(),
+            all["classes"][at]["train"].clone(),
+        )
+    };
+    assert_eq!(
+        [counts(0), counts(1)],
+        [(json!("blue"), json!(5)), (json!("red"), json!(4))]
+    );
+    let names = |shown: &Value| -> Vec<String> {
+        let pictures = shown["pictures"].as_array().unwrap().iter();
+        pictures
+            .map(|it| it["name"].as_str().unwrap().replace('\\', "/"))
+            .collect()
+    };
+    assert_eq!(
+        names(&all),
+        ["blue/0.ppm", "red/0.ppm", "blue/1.ppm"],
+        "in turn"
+    );
+    assert_eq!(names(&ask(json!("red"), 2)), ["red/2.ppm", "red/3.ppm"]);
+    assert_eq!(ask(json!("green"), 0)["matching"], 0);
+    assert_eq!(all["pictures"][0]["thumb"]["width"], 40);
+
+    let checked = window.call("check_pictures", json!({"files": [tiles]}));
+    let kinds = checked["findings"].as_array().unwrap().iter();
+    let kinds: Vec<(&Value, &Value)> = kinds.map(|it| (&it["kind"], &it["count"])).collect();
+    assert!(
+        kinds.starts_with(&[(&json!("unread"), &json!(1))]),
+        "{kinds:?}"
+    );
+    let two = &checked["findings"][1];
+    assert_eq!(two["kind"], "two_classes");
+    assert_eq!(two["shown"][0]["pictures"].as_array().unwrap().len(), 2);
+
+    let text = window.home.path().join("notes.txt");
+    fs::write(&text, "Hot steel.").unwrap();
+    let none = json!({"files": [text], "only": null, "from": 0, "count": 3});
+    assert_eq!(window.call("pictures", none), json!(null));
+    assert_eq!(
+        window.call("check_pictures", json!({"files": []})),
+        json!(null)
+    );
+}
