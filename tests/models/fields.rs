@@ -7,6 +7,10 @@ use models::{
         AnyRequest, KINDS,
         fields::fields,
         language::{Language, LanguageRequest, preset::parameters_of, request::Preset},
+        picture::{
+            Picture, PictureFacts,
+            request::{PicturePlan, PictureRequest},
+        },
         puzzle::{
             Puzzle, PuzzleFacts,
             request::{PuzzlePlan, PuzzleRequest},
@@ -23,6 +27,14 @@ use serde_json::{Value, json};
 
 use crate::plan::{leaves, lora_facts, put, scratch_facts};
 
+/// Fields with numbers in brackets.
+const LISTS_OF_NUMBERS: [&str; 4] = [
+    "lora.layers",
+    "probe.penalties",
+    "picture.mean",
+    "picture.std",
+];
+
 /// A value that the field may have.
 fn example(field: &Field) -> Value {
     let bounds = field.bounds;
@@ -34,7 +46,7 @@ fn example(field: &Field) -> Value {
         FieldKind::Flag => json!(true),
         FieldKind::Count => json!(number.ceil() as u64),
         FieldKind::Number => json!(number),
-        FieldKind::List if ["lora.layers", "probe.penalties"].contains(&field.name) => json!([1]),
+        FieldKind::List if LISTS_OF_NUMBERS.contains(&field.name) => json!([1]),
         FieldKind::List if field.name == "probe.sites" => json!(["embed"]),
         FieldKind::List => json!(["a"]),
         FieldKind::Map => json!({"a": "b"}),
@@ -156,6 +168,36 @@ fn puzzle_plan(field: &Field, value: Value) -> Result<TrainPlan<PuzzlePlan>, Pro
     resolve::<Puzzle>(&request, &facts).map(|it| it.plan)
 }
 
+/// A plan for pictures of 64 by 64 with one field.
+fn picture_plan(field: &Field, value: Value) -> Result<TrainPlan<PicturePlan>, Problems> {
+    let mut tree = json!({"data": {"files": ["photos"]}, "picture": {"short_side": 2048}});
+    put(&mut tree, field.name, value);
+    if field.name == "picture.short_side" {
+        tree["picture"]["side"] = json!(8);
+        tree["picture"]["recipe"] = json!("small");
+    }
+    if field.name == "picture.side" {
+        tree["picture"]["recipe"] = json!("small");
+    }
+    let request: TrainRequest<PictureRequest> = serde_json::from_value(tree).unwrap();
+    let scratch = scratch_facts();
+    let facts = Facts {
+        task: PictureFacts {
+            side: 64,
+            channels: 3,
+            classes: ["one", "two"].map(str::to_owned).to_vec(),
+            rows: 1000,
+            held_out_rows: 100,
+            mean: vec![0.5; 3],
+            std: vec![0.25; 3],
+            ..PictureFacts::default()
+        },
+        device: scratch.device,
+        checked: scratch.checked,
+    };
+    resolve::<Picture>(&request, &facts).map(|it| it.plan)
+}
+
 /// Whether a plan has something against this value of the field.
 fn is_refused(field: &Field, value: f64) -> bool {
     let value = match field.kind {
@@ -164,6 +206,10 @@ fn is_refused(field: &Field, value: f64) -> bool {
     };
     if field.task == Some(Puzzle::NAME) {
         let problems = puzzle_plan(field, value).map_or_else(|it| it.0, |_| Vec::new());
+        return problems.iter().any(|it| it.field == field.name);
+    }
+    if field.task == Some(Picture::NAME) {
+        let problems = picture_plan(field, value).map_or_else(|it| it.0, |_| Vec::new());
         return problems.iter().any(|it| it.field == field.name);
     }
     let facts = match field
@@ -220,6 +266,17 @@ fn no_count_is_so_large_that_a_plan_overflows_or_never_ends() {
             if field.task == Some(Puzzle::NAME) {
                 if let Ok(plan) = puzzle_plan(field, json!(size)) {
                     let estimate = Puzzle::estimate(&plan, &plan.task.trm);
+                    assert!(
+                        estimate.bytes() >= estimate.parameters,
+                        "{} is {size}",
+                        field.name
+                    );
+                }
+                continue;
+            }
+            if field.task == Some(Picture::NAME) {
+                if let Ok(plan) = picture_plan(field, json!(size)) {
+                    let estimate = Picture::estimate(&plan, &plan.task.picture.net());
                     assert!(
                         estimate.bytes() >= estimate.parameters,
                         "{} is {size}",

@@ -86,6 +86,7 @@ impl Kind for Line {
             held_out_rows: rows,
             units_per_step: 8,
             batch_rows: None,
+            is_normalized: false,
             epochs: Chosen::new(4.0, "a line is soon found"),
             learning_rate: Chosen::new(0.1, "a line is smooth"),
             weight_decay: Chosen::new(0.0, "two numbers can’t be too many"),

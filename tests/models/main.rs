@@ -31,6 +31,7 @@ mod parquet_files;
 mod picture_cifar;
 mod picture_data;
 mod picture_files;
+mod picture_run;
 mod picture_seen;
 mod picture_sets;
 mod pictures_hostile;

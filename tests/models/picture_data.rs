@@ -27,6 +27,7 @@ pub(crate) fn read(path: &Path) -> models::Result<PictureSet> {
 pub(crate) const CHOICE: Choice = Choice {
     held_out: 0.25,
     side: None,
+    usual_side: None,
     short_side: None,
     channels: None,
     filter: Filter::Bilinear,

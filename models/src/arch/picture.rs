@@ -352,6 +352,13 @@ impl Network {
         last
     }
 
+    /// Whether a weight is what a norm adds.
+    pub fn is_norm_bias(&self, weight: &str) -> bool {
+        let norm = weight.strip_suffix(".bias");
+        let is_it = |step: &Step| matches!(&step.layer, Layer::Norm { name, .. } if Some(name.as_str()) == norm);
+        norm.is_some() && self.steps.iter().any(is_it)
+    }
+
     fn weight(&self, name: &str) -> Result<&Parameter> {
         let missing = || Error::Data(format!("the network has no weight `{name}`"));
         self.parameters.get(name).ok_or_else(missing)

@@ -415,6 +415,7 @@ mod tests {
             "feed_forward",
             "convolution",
             "batch_norm",
+            "pool",
         ];
         assert_eq!(differ, expected);
     }

@@ -5,7 +5,7 @@
 //!
 //! Letters: as in [`super::convolution`].
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
 use crate::{
     Error, Result,
@@ -104,7 +104,8 @@ impl Windows {
 /// The largest numbers, and the tap of the window where each was: [n, h', w', c], the latter u8.
 fn largest(x: &Tensor, shape: &Windows) -> Result<(Tensor, Tensor)> {
     let padding = shape.window.padding;
-    let outside = f64::from(f32::MIN);
+    // As low as its numbers go, and finite.
+    let outside = if x.dtype() == DType::F16 { -6e4 } else { -3e38 };
     // Zeros around, and the lowest number where they are.
     let mask = Tensor::ones((1, shape.from[0], shape.from[1], 1), x.dtype(), x.device())?;
     let padded = |x: &Tensor| -> Result<Tensor> {
@@ -154,7 +155,7 @@ fn largest_back(gradient: &Tensor, chosen: &Tensor, shape: &Windows) -> Result<T
 
 #[cfg(test)]
 mod tests {
-    use candle_core::{DType, Device};
+    use candle_core::Device;
 
     use super::*;
     use crate::{

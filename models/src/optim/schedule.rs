@@ -29,6 +29,8 @@ pub struct Schedule {
     pub warmup_steps: usize,
     /// Steps of the whole run.
     pub steps: usize,
+    /// What the warm-up begins above, as a share of the peak.
+    pub start_ratio: f64,
     /// What the learning rate approaches at the end, as a share of the peak.
     pub min_ratio: f64,
 }
@@ -40,9 +42,14 @@ impl Schedule {
             let problem = format!("is {}; it must be a number of at least 0", self.peak);
             return Err(Error::setting("learning_rate", problem));
         }
-        if !(0.0..=1.0).contains(&self.min_ratio) {
-            let problem = format!("is {}; it must be between 0 and 1", self.min_ratio);
-            return Err(Error::setting("schedule.min_ratio", problem));
+        for (field, ratio) in [
+            ("schedule.start_ratio", self.start_ratio),
+            ("schedule.min_ratio", self.min_ratio),
+        ] {
+            if !(0.0..=1.0).contains(&ratio) {
+                let problem = format!("is {ratio}; it must be between 0 and 1");
+                return Err(Error::setting(field, problem));
+            }
         }
         if self.warmup_steps > self.steps {
             let problem = format!(
@@ -56,11 +63,12 @@ impl Schedule {
 
     /// The learning rate of a step, counted from 0.
     ///
-    /// With warm-up w, step s of S and p = (s - w) / (S - w): peak · (s + 1) / (w + 1) before w, and from w on
-    /// peak · (r + (1 - r) f(p)) with r the smallest ratio and f(p) = (1 + cos π p) / 2, 1 - p or 1.
+    /// With warm-up w, step s of S and p = (s - w) / (S - w): peak · (q + (1 - q) (s + 1) / (w + 1)) before w with q the first ratio,
+    /// and from w on peak · (r + (1 - r) f(p)) with r the smallest ratio and f(p) = (1 + cos π p) / 2, 1 - p or 1.
     pub fn at(&self, step: usize) -> f64 {
         if step < self.warmup_steps {
-            return self.peak * (step + 1) as f64 / (self.warmup_steps + 1) as f64;
+            let rise = (step + 1) as f64 / (self.warmup_steps + 1) as f64;
+            return self.peak * (self.start_ratio + (1.0 - self.start_ratio) * rise);
         }
         let rest = self.steps.saturating_sub(self.warmup_steps).max(1);
         let progress = ((step - self.warmup_steps) as f64 / rest as f64).min(1.0);
@@ -84,6 +92,7 @@ mod tests {
             kind,
             warmup_steps,
             steps,
+            start_ratio: 0.0,
             min_ratio: 0.0,
         }
     }
@@ -118,6 +127,16 @@ mod tests {
         assert_eq!(rates, [0.25, 0.5, 0.75, 1.0]);
         assert_eq!(schedule.at(10), 0.0);
         assert_eq!(schedule.at(1000), 0.0);
+    }
+
+    #[test]
+    fn a_warm_up_can_begin_above_nothing() {
+        let schedule = Schedule {
+            start_ratio: 0.2,
+            ..schedule(ScheduleKind::Linear, 3, 10)
+        };
+        let rates = [0, 1, 2, 3].map(|step| (schedule.at(step) * 1e3).round());
+        assert_eq!(rates, [400.0, 600.0, 800.0, 1000.0]);
     }
 
     #[test]

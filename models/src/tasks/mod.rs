@@ -26,11 +26,11 @@ pub mod probe;
 pub mod puzzle;
 pub mod starter;
 
-use kinds::{Language, Probe, Puzzle};
+use kinds::{Language, Picture, Probe, Puzzle};
 
 /// What stands for each kind: one line in here, and a name in the list below.
 pub mod kinds {
-    pub use super::{language::Language, probe::Probe, puzzle::Puzzle};
+    pub use super::{language::Language, picture::Picture, probe::Probe, puzzle::Puzzle};
 }
 
 /// The field of a run file that names the kind. Absent, it is language, as in all files from before there were others.
@@ -131,7 +131,7 @@ macro_rules! kinds {
     };
 }
 
-kinds!($ Language, Puzzle, Probe);
+kinds!($ Language, Puzzle, Probe, Picture);
 
 /// The name of the kind that a tree of fields is about, and the tree without it.
 fn named(tree: &Value) -> Result<(String, Value), Problem> {

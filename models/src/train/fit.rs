@@ -121,7 +121,7 @@ pub fn with_rows<T: Clone>(plan: &TrainPlan<T>, rows: usize) -> TrainPlan<T> {
 /// How many rows at once divide the rows of an update, from those of the plan down to 1.
 pub fn fewer_rows(plan: &RunPlan) -> impl Iterator<Item = usize> {
     let whole = plan.batch.rows * plan.batch.accumulate;
-    (1..=plan.batch.rows)
+    (plan.batch.least_rows()..=plan.batch.rows)
         .rev()
         .filter(move |&rows| whole.is_multiple_of(rows))
 }
@@ -263,14 +263,20 @@ impl<'a, K: Kind> Search<'a, K> {
     /// Learns the same: the rows of an update come one after another.
     fn fewer_rows(&self, from: &Changed<K>) -> Option<Changed<K>> {
         let before = from.plan.run.batch.rows;
-        let rows = most_rows::<K>(&from.plan, self.shape, self.room).unwrap_or(1);
+        let least = from.plan.run.batch.least_rows();
+        let rows = most_rows::<K>(&from.plan, self.shape, self.room).unwrap_or(least);
         let plan = with_rows(&from.plan, rows);
+        let rows = plan.run.batch.rows;
         let changes = [
             ("batch.rows", rows.to_string()),
             ("batch.accumulate", plan.run.batch.accumulate.to_string()),
         ];
+        let learns = match plan.run.batch.normalized {
+            true => "changes what batch norm sees",
+            false => "learns the same",
+        };
         let message = format!(
-            "{} at once instead of {before}: learns the same",
+            "{} at once instead of {before}: {learns}",
             counted(rows as u64, "row")
         );
         (rows < before).then(|| from.with(plan, &changes, message))

@@ -197,6 +197,8 @@ pub struct Basis {
     pub units_per_step: usize,
     /// How many rows to compute at once, where that is not what suits the device, and there may be fewer in the data.
     pub batch_rows: Option<Chosen<usize>>,
+    /// Whether the rows that are computed at once are normalized together, so that their number decides what is learned.
+    pub is_normalized: bool,
     /// How often the data is seen.
     pub epochs: Chosen<f64>,
     /// The highest learning rate.

@@ -61,9 +61,22 @@ pub struct FallbackPlan {
     pub message: String,
 }
 
+/// The same of a run whose rows are normalized together: fewer of them learn something else, so they come late.
+pub const POLICY_OF_NORMALIZED: [MemoryFallback; 5] = [
+    MemoryFallback::UnusedMemory,
+    MemoryFallback::Activations,
+    MemoryFallback::Precision,
+    MemoryFallback::Rows,
+    MemoryFallback::Device,
+];
+
 /// The next thing to give up. Nothing when a run has nothing left.
 pub fn next_fallback(plan: &RunPlan, allowed: &Allowed) -> Option<FallbackPlan> {
-    POLICY.iter().find_map(|&memory_fallback| {
+    let policy = match plan.batch.normalized {
+        true => &POLICY_OF_NORMALIZED,
+        false => &POLICY,
+    };
+    policy.iter().find_map(|&memory_fallback| {
         let (plan, message) = memory_fallback.of(plan, allowed)?;
         Some(FallbackPlan {
             memory_fallback,
@@ -75,8 +88,12 @@ pub fn next_fallback(plan: &RunPlan, allowed: &Allowed) -> Option<FallbackPlan> 
 
 /// What is different with fewer rows at once.
 pub fn message_for_rows(before: &RunPlan, after: &RunPlan) -> String {
+    let result = match after.batch.normalized {
+        true => "this changes what batch norm sees, and so the result",
+        false => "the result is the same",
+    };
     format!(
-        "{} instead of {} rows at once, {} instead of {} times for each update; the result is the same",
+        "{} instead of {} rows at once, {} instead of {} times for each update; {result}",
         after.batch.rows, before.batch.rows, after.batch.accumulate, before.batch.accumulate
     )
 }
@@ -88,9 +105,12 @@ impl MemoryFallback {
             Self::UnusedMemory if allowed.unused_memory => {
                 "unused memory was given back, and nothing else is changed".to_owned()
             }
-            Self::Rows if plan.batch.rows > 1 => {
+            Self::Rows if plan.batch.rows > plan.batch.least_rows() => {
                 let before = plan.clone();
-                plan.limit_rows(before.batch.rows / 2);
+                plan.limit_rows((before.batch.rows / 2).max(plan.batch.least_rows()));
+                if plan.batch.rows == before.batch.rows {
+                    return None;
+                }
                 message_for_rows(&before, &plan)
             }
             Self::Activations if !plan.gradient_checkpointing => {

@@ -376,6 +376,8 @@ fn learn_from<T: Task>(
         .optimizer
         .step(task.parameters(), &gradients, learning_rate, factor)
         .map_err(|error| in_update(step, error))?;
+    task.stepped(step + 1)
+        .map_err(|error| in_update(step, error))?;
     if let Some(ema) = &mut state.ema {
         ema.update(task.parameters())
             .map_err(|error| in_update(step, error))?;
@@ -449,6 +451,7 @@ fn schedule(plan: &RunPlan) -> Schedule {
         kind: plan.schedule.kind,
         warmup_steps: plan.schedule.warmup_steps,
         steps: plan.steps,
+        start_ratio: plan.schedule.start_ratio,
         min_ratio: plan.schedule.min_ratio,
     }
 }

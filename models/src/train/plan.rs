@@ -142,12 +142,15 @@ impl RunPlan {
     }
 
     /// Has at most so many rows computed at once, and more batches, so that an update and a look at held-out data see as many
-    /// rows as before.
+    /// rows as before. Rows that are normalized together stay as many as they have to be.
     pub fn limit_rows(&mut self, most: usize) {
         let before = self.batch.rows;
         let all = before * self.batch.accumulate;
         let divides = |rows: &usize| all.is_multiple_of(*rows);
-        let rows = (1..=most.min(before)).rev().find(divides).unwrap_or(1);
+        let least = self.batch.least_rows();
+        let fewer = (least..=most.min(before)).rev().find(divides);
+        // Where none divides, an update sees what it saw.
+        let rows = fewer.unwrap_or(if least > 1 { before } else { 1 });
         self.batch.rows = rows;
         self.batch.accumulate = all / rows;
         // More than there are is all of them.
@@ -165,6 +168,9 @@ pub struct BatchPlan {
     pub length: usize,
     /// Batches per update.
     pub accumulate: usize,
+    /// Whether the rows that are computed at once are normalized together (batch norm), so that fewer at once learn something else.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub normalized: bool,
 }
 
 fn one() -> usize {
@@ -176,7 +182,28 @@ fn is_one(length: &usize) -> bool {
     *length == 1
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_nothing(ratio: &f64) -> bool {
+    *ratio == 0.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_off(switch: &bool) -> bool {
+    !*switch
+}
+
 impl BatchPlan {
+    /// Rows that a batch has at least, where what they are together matters.
+    pub const LEAST_NORMALIZED: usize = 16;
+
+    /// The fewest rows at once that a run may be halved to.
+    pub fn least_rows(&self) -> usize {
+        match self.normalized {
+            true => Self::LEAST_NORMALIZED.min(self.rows),
+            false => 1,
+        }
+    }
+
     /// Units one update sees when no part of a batch is empty.
     pub fn units_per_step(&self) -> usize {
         self.rows * self.length * self.accumulate
@@ -190,6 +217,9 @@ pub struct SchedulePlan {
     pub kind: ScheduleKind,
     /// Steps in which the rate rises.
     pub warmup_steps: usize,
+    /// Where it begins to rise, as a share of the highest.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub start_ratio: f64,
     /// The last rate as a share of the highest.
     pub min_ratio: f64,
 }
@@ -209,6 +239,9 @@ pub struct OptimizerPlan {
     pub weight_decay: f64,
     /// SGD's and Muon's memory of updates.
     pub momentum: f64,
+    /// Whether SGD looks ahead along it.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub nesterov: bool,
     /// What only Muon has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub muon: Option<MuonPlan>,

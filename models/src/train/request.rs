@@ -129,6 +129,8 @@ pub struct ScheduleRequest {
     pub kind: Option<ScheduleKind>,
     /// Steps in which the learning rate rises from 0.
     pub warmup_steps: Option<usize>,
+    /// The first learning rate, as a share of the highest, where there is a warm-up.
+    pub start_ratio: Option<f64>,
     /// The last learning rate, as a share of the highest.
     pub min_ratio: Option<f64>,
 }
@@ -149,6 +151,8 @@ pub struct OptimizerRequest {
     pub weight_decay: Option<f64>,
     /// SGD and Muon: how much of the last update is kept.
     pub momentum: Option<f64>,
+    /// SGD: whether it looks ahead along the momentum.
+    pub nesterov: Option<bool>,
     /// What only Muon has.
     pub muon: MuonRequest,
 }

@@ -325,8 +325,8 @@ fn rule(run: &RunPlan) -> Result<Rule> {
         }
         OptimizerKind::Sgd => Sgd {
             momentum,
+            nesterov: plan.nesterov,
             weight_decay,
-            ..Sgd::default()
         }
         .into(),
     })

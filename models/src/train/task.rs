@@ -63,6 +63,12 @@ pub trait Task {
         Ok(())
     }
 
+    /// Told after the update that follows from the losses, when `done` steps are done: what follows the weights, such as running
+    /// statistics or a slower copy of them, moves here.
+    fn stepped(&mut self, _done: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// Measures held-out data, `batches` of it or all for 0. `None` when there is none.
     ///
     /// Errors: [`Error::Interrupted`] when it takes long and `goes_on`, asked between batches, says no. The task is as before.

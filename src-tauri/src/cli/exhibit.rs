@@ -44,48 +44,12 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
             lines.join("\n")
         }
         Exhibit::Puzzle { .. } => puzzle(exhibit),
-        Exhibit::Image {
-            title,
-            label,
-            expected,
-            width,
-            pixels,
-            confidence,
-            ..
-        } => {
-            let seen = match expected {
-                Some(expected) if expected != label => format!(
-                    "{}, and is {}",
-                    style(printable(label)).for_stderr().red(),
-                    printable(expected)
-                ),
-                _ => style(printable(label)).for_stderr().green().to_string(),
-            };
-            let sure = confidence.map(|it| format!(" ({:.0} %)", it * 100.0));
-            let picture = picture(*width, pixels).unwrap_or_default();
-            format!(
-                "{}: {seen}{}{picture}",
-                heading(title),
-                sure.unwrap_or_default()
-            )
-        }
+        Exhibit::Image { .. } => image(exhibit),
         Exhibit::Confusion {
             title,
             classes,
             counts,
-        } => {
-            let names = classes.iter().map(|it| printable(it));
-            let head = std::iter::once("is / said".to_owned()).chain(names.clone());
-            let mut all: Vec<Vec<String>> = vec![head.collect()];
-            for (name, counts) in names.zip(counts) {
-                let counts = counts.iter().map(|it| match it {
-                    0 => "·".to_owned(),
-                    count => count.to_string(),
-                });
-                all.push(std::iter::once(name).chain(counts).collect());
-            }
-            format!("{}\n{}", heading(title), table(&all).join("\n"))
-        }
+        } => confusion(title, classes, counts),
         Exhibit::Table {
             title,
             columns,
@@ -97,6 +61,52 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
             format!("{}\n{}", heading(title), table(&all).join("\n"))
         }
     }
+}
+
+/// A picture with what the model says of it.
+fn image(exhibit: &Exhibit) -> String {
+    let Exhibit::Image {
+        title,
+        label,
+        expected,
+        width,
+        pixels,
+        confidence,
+        ..
+    } = exhibit
+    else {
+        return String::new();
+    };
+    let seen = match expected {
+        Some(expected) if expected != label => format!(
+            "{}, and is {}",
+            style(printable(label)).for_stderr().red(),
+            printable(expected)
+        ),
+        _ => style(printable(label)).for_stderr().green().to_string(),
+    };
+    let sure = confidence.map(|it| format!(" ({:.0} %)", it * 100.0));
+    let picture = picture(*width, pixels).unwrap_or_default();
+    format!(
+        "{}: {seen}{}{picture}",
+        heading(title),
+        sure.unwrap_or_default()
+    )
+}
+
+/// What was said of each class, a row each.
+fn confusion(title: &str, classes: &[String], counts: &[Vec<u32>]) -> String {
+    let names = classes.iter().map(|it| printable(it));
+    let head = std::iter::once("is / said".to_owned()).chain(names.clone());
+    let mut all: Vec<Vec<String>> = vec![head.collect()];
+    for (name, counts) in names.zip(counts) {
+        let counts = counts.iter().map(|it| match it {
+            0 => "·".to_owned(),
+            count => count.to_string(),
+        });
+        all.push(std::iter::once(name).chain(counts).collect());
+    }
+    format!("{}\n{}", heading(title), table(&all).join("\n"))
 }
 
 /// A puzzle as it was filled in at last.
@@ -240,14 +250,6 @@ mod tests {
                 "It: cat, and is dog (80 %)",
             ),
             (
-                Exhibit::Confusion {
-                    title: title(),
-                    classes: words(&["cat", "dog"]),
-                    counts: vec![vec![3, 0], vec![1, 12]],
-                },
-                "It\nis / said  cat  dog\ncat        3    ·\ndog        1    12",
-            ),
-            (
                 Exhibit::Table {
                     title: title(),
                     columns: words(&["layer", "accuracy"]),
@@ -265,6 +267,24 @@ mod tests {
                 .join("\n");
             assert_eq!(plain, expected);
         }
+    }
+
+    #[test]
+    fn what_was_said_of_each_class_is_a_row_of_counts() {
+        let exhibit = Exhibit::Confusion {
+            title: "It".to_owned(),
+            classes: ["cat", "dog"].map(str::to_owned).to_vec(),
+            counts: vec![vec![3, 0], vec![1, 12]],
+        };
+        let plain = console::strip_ansi_codes(&drawn(&exhibit)).into_owned();
+        let lines: Vec<&str> = plain.lines().map(str::trim_end).collect();
+        let expected = [
+            "It",
+            "is / said  cat  dog",
+            "cat        3    ·",
+            "dog        1    12",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

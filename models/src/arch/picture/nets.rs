@@ -12,11 +12,12 @@ use crate::ops::convolution::Geometry;
 const EPSILON: f64 = 1e-5;
 
 /// How a network is built.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "specta", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub enum Architecture {
     /// Three convolutions, two layers.
+    #[default]
     Small,
     /// The network of Jordan's airbench94 (<https://github.com/KellerJordan/cifar10-airbench>).
     Airbench94,
@@ -29,11 +30,12 @@ pub enum Architecture {
 }
 
 /// How a ResNet begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "specta", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub enum Stem {
     /// A kernel of three that leaves the size: for pictures of some dozen pixels.
+    #[default]
     Small,
     /// A kernel of seven that moves by two, and a pool: for photos.
     Photo,

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::resize::{Filter, resize};
 use crate::{random::stable_hash, train::exhibit::packed};
 
 /// Pillow's weights of red, green and blue in grey, of 65,536 (ITU-R 601-2).
@@ -70,6 +71,17 @@ impl Picture {
             ..self.shape
         };
         Self { shape, pixels }
+    }
+
+    /// The same, scaled down so that its longer side has at most so many pixels.
+    pub fn at_most(self, side: usize) -> Self {
+        let Shape { height, width, .. } = self.shape;
+        let longest = height.max(width);
+        if longest <= side {
+            return self;
+        }
+        let scaled = |it: usize| (it * side / longest).max(1);
+        resize(&self, scaled(height), scaled(width), Filter::Bilinear)
     }
 
     /// Red, green and blue of each pixel, row by row.

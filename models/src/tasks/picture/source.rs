@@ -19,7 +19,7 @@ use super::{
     decode::Alpha,
     hub_parquet, idx,
     pixel_file::Outcome,
-    pixels::Shape,
+    pixels::{Picture, Shape},
     resize::Filter,
     split,
     store::{self, Contents, Pixels, Stored, Wish},
@@ -34,6 +34,9 @@ pub struct Choice {
     /// The side that all are scaled to. Without it, small pictures of one size stay as they are, and others become
     /// [`store::DEFAULT_SIDE`].
     pub side: Option<usize>,
+    /// What larger pictures become where no side is said, and up to which those of one size stay as they are. Without it,
+    /// [`store::DEFAULT_SIDE`] and [`store::MAX_KEPT_PIXELS`].
+    pub usual_side: Option<usize>,
     /// How long the short side becomes before the middle is cut out, for parity with a published network. Without it, `side`.
     pub short_side: Option<usize>,
     /// 1 for grey, 3 for colour. Without it, 3 as soon as one is in colour.
@@ -51,6 +54,7 @@ impl Default for Choice {
         Self {
             held_out: 0.0,
             side: None,
+            usual_side: None,
             short_side: None,
             channels: None,
             filter: Filter::default(),
@@ -163,6 +167,7 @@ impl PictureSet {
         } = merge(all)?;
         let wish = Wish {
             side: choice.side,
+            usual_side: choice.usual_side,
             short_side: choice.short_side,
             channels: choice.channels,
             filter: choice.filter,
@@ -253,6 +258,41 @@ impl PictureSet {
     pub fn pixels(&self, at: usize) -> &[u8] {
         let size = self.shape.bytes();
         &self.pixels[at * size..(at + 1) * size]
+    }
+
+    /// A picture.
+    pub fn picture(&self, at: usize) -> Picture {
+        Picture {
+            shape: self.shape,
+            pixels: self.pixels(at).to_vec(),
+        }
+    }
+
+    /// What a person should know before something learns from it.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(first) = self.problems.first() {
+            let count = counted(self.problems.len() as u64, "picture");
+            let Problem { name, problem } = first;
+            warnings.push(format!(
+                "{count} can’t be used; the first, {name}, {problem}"
+            ));
+        }
+        let Overlap {
+            held_out_in_train,
+            test_in_train,
+            ..
+        } = self.overlap;
+        for (count, part) in [
+            (held_out_in_train, "kept aside"),
+            (test_in_train, "to test with"),
+        ] {
+            if count > 0 {
+                let pictures = counted(count as u64, "picture");
+                warnings.push(format!("{pictures} {part} can be learned from as well, so what is measured is better than it is"));
+            }
+        }
+        warnings
     }
 
     /// Keeps aside by these groups, one for each picture: all of a group go to one side. A part that the data itself keeps aside stays

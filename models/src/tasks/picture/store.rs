@@ -73,6 +73,7 @@ enum Raw<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) side: Option<usize>,
+    pub(super) usual_side: Option<usize>,
     pub(super) short_side: Option<usize>,
     pub(super) channels: Option<usize>,
     pub(super) filter: Filter,
@@ -212,12 +213,14 @@ impl Target {
             .iter()
             .max_by_key(|(size, count)| (**count, Reverse(**size)));
         let ((height, width), count) = most.map_or(((0, 0), 0), |(size, count)| (*size, *count));
-        let is_small = height * width <= MAX_KEPT_PIXELS;
+        let most_kept = wish.usual_side.map_or(MAX_KEPT_PIXELS, |side| side * side);
+        let usual_side = wish.usual_side.unwrap_or(DEFAULT_SIDE);
+        let is_small = height * width <= most_kept;
         let is_common = height == width && count * 10 >= all * MOST_OF_TEN;
         let (height, width) = match wish.side {
             Some(side) => (side, side),
             None if is_small && (count == all || is_common) => (height, width),
-            None => (DEFAULT_SIDE, DEFAULT_SIDE),
+            None => (usual_side, usual_side),
         };
         Ok(Self {
             shape: Shape::new(height, width, wish.channels.unwrap_or(channels)),

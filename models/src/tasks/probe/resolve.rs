@@ -57,6 +57,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (ProbePlan, Basis) {
         held_out_rows: 1,
         units_per_step: 1,
         batch_rows: None,
+        is_normalized: false,
         epochs: Chosen::new(1.0, ""),
         learning_rate: Chosen::new(1.0, ""),
         weight_decay: none(),

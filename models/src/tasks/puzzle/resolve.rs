@@ -48,6 +48,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (PuzzlePlan, Basis) {
         held_out_rows: facts.held_out_rows,
         units_per_step: recipe.rows,
         batch_rows: Some(of_recipe(recipe, recipe.rows)),
+        is_normalized: false,
         epochs: Chosen::new(
             recipe.steps as f64 * recipe.rows as f64 / facts.rows.max(1) as f64,
             why(),

@@ -51,11 +51,7 @@ impl<K: Kind> Resolver<'_, K> {
         let most = most.map(|it| (it.rows, it.why.clone()));
         let capped = most.is_some() && request.rows.is_none();
         let rows = self.take("batch.rows", &request.rows, || match most {
-            Some((rows, why)) => {
-                let divides = |rows: &usize| whole.is_multiple_of(*rows);
-                let rows = (1..=rows.min(usual.value)).rev().find(divides);
-                Chosen::new(rows.unwrap_or(1), why)
-            }
+            Some((rows, why)) => fewer(rows, why, usual.value, whole, basis.is_normalized),
             None => usual,
         });
         self.counted("batch.rows", rows, MAX_ROWS);
@@ -79,6 +75,7 @@ impl<K: Kind> Resolver<'_, K> {
         });
         self.counted("batch.accumulate", accumulate, MAX_ACCUMULATE);
         BatchPlan {
+            normalized: basis.is_normalized,
             rows,
             length,
             accumulate: accumulate.min(MAX_ACCUMULATE),
@@ -148,6 +145,7 @@ impl<K: Kind> Resolver<'_, K> {
                 ),
             );
         }
+        let start_ratio = self.first_rate(warmup_steps);
         let min_ratio = self.take("schedule.min_ratio", &request.min_ratio, || {
             Chosen::new(
                 defaults::MIN_RATIO,
@@ -158,8 +156,22 @@ impl<K: Kind> Resolver<'_, K> {
         SchedulePlan {
             kind,
             warmup_steps,
+            start_ratio,
             min_ratio,
         }
+    }
+
+    /// Where a warm-up begins. At nothing, which needs no reason, unless somebody says otherwise.
+    fn first_rate(&mut self, warmup_steps: usize) -> f64 {
+        const FIELD: &str = "schedule.start_ratio";
+        let asked = &self.request.run.schedule.start_ratio;
+        let is_usual = self.usual.iter().any(|(field, _)| *field == FIELD);
+        if warmup_steps == 0 || asked.is_none() && !is_usual {
+            return 0.0;
+        }
+        let ratio = self.take(FIELD, asked, || Chosen::new(0.0, "it rises from nothing"));
+        self.within(FIELD, ratio, 0.0, 1.0);
+        ratio
     }
 
     pub(super) fn optimizer(&mut self, basis: &Basis) -> OptimizerPlan {
@@ -186,6 +198,7 @@ impl<K: Kind> Resolver<'_, K> {
             _ => Chosen::new(defaults::MOMENTUM, "the usual value; only SGD reads it"),
         });
         self.within("optimizer.momentum", momentum, 0.0, 0.9999);
+        let nesterov = self.nesterov(kind);
         let muon = self.muon(kind, basis);
         OptimizerPlan {
             kind,
@@ -194,8 +207,23 @@ impl<K: Kind> Resolver<'_, K> {
             epsilon,
             weight_decay,
             momentum,
+            nesterov,
             muon,
         }
+    }
+
+    fn nesterov(&mut self, kind: OptimizerKind) -> bool {
+        const FIELD: &str = "optimizer.nesterov";
+        let asked = &self.request.run.optimizer.nesterov;
+        if kind != OptimizerKind::Sgd {
+            if asked.is_some() {
+                self.problem(FIELD, "is given, and only `optimizer.kind: sgd` reads it");
+            }
+            return false;
+        }
+        self.take(FIELD, asked, || {
+            Chosen::new(false, "plain momentum is the usual one")
+        })
     }
 
     /// The optimizer that was asked for, or is usual for the kind of learning.
@@ -331,6 +359,26 @@ impl<K: Kind> Resolver<'_, K> {
             keep_best,
         }
     }
+}
+
+/// So many rows at once at most, of those that are `usual`, of which all batches of an update have `whole`.
+fn fewer(
+    most: usize,
+    why: String,
+    usual: usize,
+    whole: usize,
+    is_normalized: bool,
+) -> Chosen<usize> {
+    let (least, why) = match is_normalized {
+        true => (
+            BatchPlan::LEAST_NORMALIZED.min(usual),
+            format!("{why}; it changes what batch norm sees"),
+        ),
+        false => (1, why),
+    };
+    let divides = |rows: &usize| whole.is_multiple_of(*rows);
+    let rows = (least..=most.max(least).min(usual)).rev().find(divides);
+    Chosen::new(rows.unwrap_or(least), why)
 }
 
 /// How often the data is seen, and what that takes: `6 passes over the data of 1.1 steps each`.

@@ -1,0 +1,223 @@
+//! What pictures say as a kind of learning.
+
+use std::{
+    collections::BTreeMap,
+    path::{self, Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    PictureFacts, PublishedFacts,
+    fields::FIELDS,
+    footprint,
+    request::{Method, PicturePlan, PictureRequest},
+    resolve::{self, HELD_OUT, SIDE},
+    source::{Choice, PictureSet},
+    task::PictureTask,
+};
+use crate::{
+    Error, Result,
+    arch::picture::{Architecture, NetConfig},
+    data::source::{Changed, changed, places},
+    random::stable_hash,
+    train::{
+        TrainPlan, TrainRequest, defaults,
+        estimate::Estimate,
+        fields::Field,
+        kind::{Basis, Kind, Place, Subject},
+        resolve::Resolver,
+    },
+};
+
+/// Networks learn to tell what pictures show.
+pub enum Picture {}
+
+/// Pictures that were read for a plan.
+pub struct ReadPictures {
+    key: Key,
+    facts: PictureFacts,
+    warnings: Vec<String>,
+}
+
+/// What was read: the same key means the same pictures.
+#[derive(PartialEq)]
+struct Key {
+    files: Vec<PathBuf>,
+    changed: Vec<Changed>,
+    choice: Choice,
+}
+
+impl Kind for Picture {
+    const NAME: &'static str = "picture";
+    const UNIT: &'static str = "pictures";
+    const FIELDS: &'static [Field] = FIELDS;
+    const SHAPED_BY: &'static [&'static str] = &[
+        "picture.architecture",
+        "picture.stem",
+        "picture.side",
+        "picture.channels",
+        "picture.classes",
+    ];
+    const ORDERED_BY: &'static [&'static str] = &["data", "picture.subsample_size"];
+    const NAMES_OF_FILES: &'static [&'static str] = &["model", "data.files"];
+    /// An average of weights would need norms of its own, and nothing here is computed twice.
+    const UNREAD: &'static [&'static str] = &["ema", "gradient_checkpointing"];
+
+    type Request = PictureRequest;
+    type Plan = PicturePlan;
+    type Facts = PictureFacts;
+    type Read = ReadPictures;
+    type Shape = NetConfig;
+    type Task = PictureTask;
+
+    fn files(request: &mut PictureRequest) -> &mut Vec<PathBuf> {
+        &mut request.data.files
+    }
+
+    fn data(plan: &PicturePlan) -> &[PathBuf] {
+        &plan.data.files
+    }
+
+    fn resolve(resolver: &mut Resolver<Self>) -> (PicturePlan, Basis) {
+        resolve::resolve(resolver)
+    }
+
+    fn shape(plan: &PicturePlan, _: &PictureFacts) -> Option<NetConfig> {
+        Some(plan.picture.net())
+    }
+
+    fn read_shape(plan: &PicturePlan) -> Result<NetConfig> {
+        Ok(plan.picture.net())
+    }
+
+    fn estimate(plan: &TrainPlan<PicturePlan>, shape: &NetConfig) -> Estimate {
+        footprint::estimate(plan, shape)
+    }
+
+    fn model(request: &mut PictureRequest) -> Option<&mut PathBuf> {
+        request.model.as_mut()
+    }
+
+    fn find_files(request: &mut PictureRequest) -> Result<()> {
+        for file in &mut request.data.files {
+            *file = path::absolute(&file).map_err(Error::file("find the pictures", &file))?;
+        }
+        Ok(())
+    }
+
+    fn seen_from(request: &mut PictureRequest, folder: &Path) {
+        // What is not there may be the name of a model.
+        let model = request
+            .model
+            .iter_mut()
+            .filter(|it| folder.join(it).exists());
+        for path in model.chain(&mut request.data.files) {
+            *path = folder.join(&path);
+        }
+    }
+
+    fn read(
+        request: &TrainRequest<PictureRequest>,
+        known: Option<&Arc<ReadPictures>>,
+    ) -> Result<Option<Arc<ReadPictures>>> {
+        let data = &request.task.data;
+        if data.files.is_empty() {
+            return Ok(None);
+        }
+        let settings = &request.task.picture;
+        let key = Key {
+            files: data.files.clone(),
+            changed: changed(places(&data.files).values()),
+            choice: Choice {
+                held_out: data.held_out.unwrap_or(HELD_OUT).clamp(0.0, 0.5),
+                side: settings.side,
+                usual_side: Some(SIDE),
+                channels: settings.channels,
+                seed: request.run.seed.unwrap_or(defaults::SEED),
+                ..Choice::default()
+            },
+        };
+        if let Some(known) = known.filter(|known| known.key == key) {
+            return Ok(Some(known.clone()));
+        }
+        let set = PictureSet::read(&key.files, &key.choice, None)?;
+        Ok(Some(Arc::new(ReadPictures {
+            facts: PictureFacts::of(&set),
+            warnings: set.warnings(),
+            key,
+        })))
+    }
+
+    fn facts(
+        request: &TrainRequest<PictureRequest>,
+        read: Option<&ReadPictures>,
+    ) -> Result<PictureFacts> {
+        let mut facts = read.map(|it| it.facts.clone()).unwrap_or_default();
+        if let Some(subsample) = request.task.picture.subsample_size.filter(|it| *it > 0) {
+            facts.rows = facts.rows.min(subsample);
+        }
+        if let Some(model) = &request.task.model {
+            facts.published = Some(PublishedFacts::open(model)?);
+        }
+        Ok(facts)
+    }
+
+    fn warnings(_: &TrainPlan<PicturePlan>, read: &ReadPictures) -> Result<Vec<String>> {
+        Ok(read.warnings.clone())
+    }
+
+    fn open(plan: &TrainPlan<PicturePlan>, place: &Place) -> Result<PictureTask> {
+        PictureTask::open(plan, place)
+    }
+
+    fn smaller(plan: &PicturePlan) -> Option<String> {
+        let side = plan.picture.side;
+        Some(format!(
+            "start it with smaller pictures than {side} x {side} (`picture.side`)"
+        ))
+    }
+
+    fn sources(plan: &PicturePlan) -> BTreeMap<String, PathBuf> {
+        let mut sources = places(&plan.data.files);
+        let model = plan.model.clone();
+        sources.extend(model.map(|it| ("model/network".to_owned(), it)));
+        sources
+    }
+
+    fn uses(_: &PicturePlan) -> &'static [&'static str] {
+        &["predict"]
+    }
+
+    fn subject(plan: &PicturePlan) -> Subject {
+        let picture = &plan.picture;
+        let name = architecture(picture.architecture);
+        let config = serde_json::to_string(&picture.net()).unwrap_or_default();
+        let how = match picture.method {
+            Method::Scratch => format!("{name} from nothing"),
+            Method::FineTune => format!("all of {name}"),
+            Method::Features => format!("a head for {name}"),
+        };
+        Subject {
+            model: format!("{:016x}", stable_hash(0, config.as_bytes())),
+            method: match picture.method {
+                Method::Scratch => "scratch",
+                Method::FineTune => "fine_tune",
+                Method::Features => "features",
+            }
+            .to_owned(),
+            what: how,
+            base: plan.model.clone(),
+        }
+    }
+}
+
+/// What a network is called.
+pub(super) fn architecture(it: Architecture) -> &'static str {
+    match it {
+        Architecture::Small => "a small network",
+        Architecture::Airbench94 => "airbench94",
+        Architecture::Resnet18 => "ResNet-18",
+        Architecture::Resnet34 => "ResNet-34",
+        Architecture::Resnet50 => "ResNet-50",
+    }
+}

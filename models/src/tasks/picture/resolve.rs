@@ -1,0 +1,550 @@
+//! What learns, and from what: the method, the recipe, the network, how pictures are seen.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Picture, PictureFacts,
+    augment::Flip,
+    classifier::Looks,
+    decode::Alpha,
+    fields::FIELDS,
+    recipe::{Recipe, recipe, recipes},
+    request::{Method, PictureDataPlan, PicturePlan, Settings},
+    resize::Filter,
+};
+use crate::{
+    arch::picture::{Architecture, NetConfig, Stem},
+    train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
+};
+
+type Resolver<'a> = AnyResolver<'a, Picture>;
+
+/// The share of pictures that is kept aside to measure with.
+pub(super) const HELD_OUT: f64 = 0.1;
+/// The side that larger pictures are scaled to for a network from nothing: shapes are told at it, and a processor learns in minutes.
+pub(super) const SIDE: usize = 64;
+/// Held-out pictures that are measured with during a run.
+const EVALUATED: usize = 2000;
+/// An epoch has so many steps at least, where there are enough pictures for the smallest batch.
+const STEPS_OF_EPOCH: usize = 16;
+/// The smallest batch that is chosen.
+const FEWEST_ROWS: usize = 32;
+/// A run sees so many pictures at least, each of them at most [`MOST_EPOCHS`] times.
+const FEWEST_SEEN: f64 = 30_000.0;
+/// See [`FEWEST_SEEN`].
+const MOST_EPOCHS: f64 = 60.0;
+/// The recipe of what starts from a published network.
+const OF_PUBLISHED: &str = "fine-tune";
+
+/// The part of a plan that is about pictures, and what the rest is chosen by.
+pub(super) fn resolve(resolver: &mut Resolver) -> (PicturePlan, Basis) {
+    let request = &resolver.request.task;
+    let facts = resolver.facts.task.clone();
+    if request.data.files.is_empty() {
+        resolver.problem(
+            "data.files",
+            "is missing: name a folder with a folder of pictures for each class",
+        );
+    }
+    let method = resolver.method();
+    let recipe = resolver.recipe(method);
+    let held_out = resolver.take("data.held_out", &request.data.held_out, || {
+        Chosen::new(
+            HELD_OUT,
+            "enough to measure with; a part that the data itself keeps aside is taken as it is",
+        )
+    });
+    resolver.within("data.held_out", held_out, 0.0, 0.5);
+    let length = Length::of(resolver, recipe, facts.rows);
+    let picture = resolver.settings(method, recipe, &facts, &length);
+    let is_normalized = picture.follows_batches();
+    let plan = PicturePlan {
+        model: request.model.clone(),
+        data: PictureDataPlan {
+            files: request.data.files.clone(),
+            held_out,
+        },
+        picture,
+    };
+    let rate = recipe.learning_rate * length.rows as f64 / recipe.rows as f64;
+    let rate = (rate * 1e6).round() / 1e6;
+    let why = match length.rows == recipe.rows {
+        true => of(recipe),
+        false => format!("{}, for {} pictures at once", of(recipe), length.rows),
+    };
+    let basis = Basis {
+        length: 1,
+        rows: facts.rows,
+        held_out_rows: facts.held_out_rows,
+        units_per_step: length.rows,
+        batch_rows: Some(Chosen::new(length.rows, length.why_rows.clone())),
+        is_normalized,
+        epochs: Chosen::new(length.epochs, length.why_epochs.clone()),
+        learning_rate: Chosen::new(rate, why),
+        weight_decay: Chosen::new(recipe.weight_decay, of(recipe)),
+        beta2: Chosen::new(0.99, of(recipe)),
+        usual: usual(recipe, resolver, &length),
+    };
+    (plan, basis)
+}
+
+fn of(recipe: &Recipe) -> String {
+    format!("the recipe “{}”", recipe.name)
+}
+
+/// What a recipe says of every run. Of another optimizer than its own it knows no settings.
+fn usual(recipe: &'static Recipe, resolver: &Resolver, length: &Length) -> Choices {
+    let asked = resolver.request.run.optimizer.kind.map(|kind| json!(kind));
+    let is_another = asked.is_some_and(|kind| Some(&kind) != recipe.run.get("optimizer.kind"));
+    let is_of_optimizer = |name: &str| name.starts_with("optimizer.");
+    let all = recipe
+        .run
+        .iter()
+        .map(|(name, value)| (name.as_str(), value));
+    let batches = EVALUATED.div_ceil(length.rows.max(1));
+    let measured = match resolver.facts.task.held_out_rows <= EVALUATED {
+        true => Chosen::new(json!(0), "all that is kept aside"),
+        false => Chosen::new(
+            json!(batches),
+            "enough to see the trend; all of them are measured at the end",
+        ),
+    };
+    all.filter(|(name, _)| !(is_another && is_of_optimizer(name)))
+        .map(|(name, value)| (name, Chosen::new(value.clone(), of(recipe))))
+        .chain([
+            (
+                "schedule.warmup_steps",
+                Chosen::new(json!(length.warmup), of(recipe)),
+            ),
+            ("evaluate.batches", measured),
+        ])
+        .collect()
+}
+
+/// How long a run is, as far as its recipe and its data say so.
+struct Length {
+    rows: usize,
+    why_rows: String,
+    epochs: f64,
+    why_epochs: String,
+    /// Steps in which the learning rate rises.
+    warmup: usize,
+    /// Steps in a pass over the data.
+    steps_of_epoch: f64,
+}
+
+impl Length {
+    fn of(resolver: &Resolver, recipe: &Recipe, pictures: usize) -> Self {
+        let run = &resolver.request.run;
+        let room = (pictures / STEPS_OF_EPOCH).max(1);
+        let power = 1usize << room.ilog2();
+        let fewer = power.max(FEWEST_ROWS).min(pictures.max(1));
+        let (rows, why_rows) = match (run.batch.rows, pictures) {
+            (Some(rows), _) => (rows, "your setting".to_owned()),
+            (None, 1..) if fewer < recipe.rows => {
+                let why = format!("so few pictures make {STEPS_OF_EPOCH} steps of a pass so");
+                (fewer, why)
+            }
+            _ => (recipe.rows, of(recipe)),
+        };
+        let more = (FEWEST_SEEN / pictures.max(1) as f64).min(MOST_EPOCHS);
+        let (epochs, why_epochs) = match more > recipe.epochs && pictures > 0 {
+            true => (more.ceil(), "few pictures are seen more often".to_owned()),
+            false => (recipe.epochs, of(recipe)),
+        };
+        let accumulated = rows * run.batch.accumulate.unwrap_or(1);
+        let steps_of_epoch = pictures as f64 / accumulated.max(1) as f64;
+        let all = run.epochs.unwrap_or(epochs) * steps_of_epoch;
+        let steps = run.steps.unwrap_or(all.ceil() as usize);
+        Self {
+            rows,
+            why_rows,
+            epochs,
+            why_epochs,
+            warmup: (recipe.warmup * steps as f64).round() as usize,
+            steps_of_epoch,
+        }
+    }
+}
+
+impl Resolver<'_> {
+    fn method(&mut self) -> Method {
+        let request = &self.request.task;
+        let has_model = request.model.is_some();
+        let method = self.take(
+            "picture.method",
+            &request.picture.method,
+            || match has_model {
+                true => Chosen::new(
+                    Method::Features,
+                    "a published network tells classes apart by a few pictures, in seconds",
+                ),
+                false => Chosen::new(Method::Scratch, "there is no network to start from"),
+            },
+        );
+        match (method, has_model) {
+            (Method::Scratch, true) => self.problem("model", "is given, and a network from nothing starts from none"),
+            (Method::Features | Method::FineTune, false) => self.problem(
+                "model",
+                "is missing: name the published network to start from, a folder with config.json or a .pth file",
+            ),
+            _ => {}
+        }
+        method
+    }
+
+    fn recipe(&mut self, method: Method) -> &'static Recipe {
+        let all = recipes();
+        let (name, why) = match method {
+            Method::Scratch => (
+                all[0].name.as_str(),
+                format!("for a network from nothing; {}", all[0].source),
+            ),
+            _ => (
+                OF_PUBLISHED,
+                "for what starts from a published network".to_owned(),
+            ),
+        };
+        let asked = &self.request.task.picture.recipe;
+        let name = self.take("picture.recipe", asked, || {
+            Chosen::new(name.to_owned(), why)
+        });
+        if let Some(found) = recipe(&name) {
+            return found;
+        }
+        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+        self.problem(
+            "picture.recipe",
+            format!("is {name}, and has to be one of {}", names.join(", ")),
+        );
+        &all[0]
+    }
+
+    /// All settings: what was asked, and what is chosen for the rest.
+    fn settings(
+        &mut self,
+        method: Method,
+        recipe: &'static Recipe,
+        facts: &PictureFacts,
+        length: &Length,
+    ) -> Settings {
+        let asked = serde_json::to_value(&self.request.task.picture).unwrap_or_default();
+        let mut settings = Map::new();
+        settings.insert("method".to_owned(), json!(method));
+        settings.insert("recipe".to_owned(), json!(recipe.name));
+        for choices in [
+            network(recipe, facts),
+            view(facts),
+            seen_otherwise(method, recipe, facts),
+            learned(method, recipe, length),
+        ] {
+            for (name, chosen) in choices {
+                let asked = Some(asked[name].clone()).filter(|it| !it.is_null());
+                let value = self.take(&format!("picture.{name}"), &asked, || chosen);
+                settings.insert(name.to_owned(), value);
+            }
+        }
+        // What follows from others that may have been asked for.
+        for (name, from) in [("short_side", "side"), ("looks", "flip")] {
+            let asked = Some(asked[name].clone()).filter(|it| !it.is_null());
+            let published = facts.published.as_ref().and_then(|it| it.view.short_side);
+            let chosen = match (name, published) {
+                ("short_side", Some(side)) => Chosen::new(json!(side), IN_PUBLISHED),
+                ("short_side", None) => {
+                    Chosen::new(settings[from].clone(), "all of the short side is seen")
+                }
+                _ => looks(recipe, &settings[from]),
+            };
+            let value = self.take(&format!("picture.{name}"), &asked, || chosen);
+            settings.insert(name.to_owned(), value);
+        }
+        match serde_json::from_value(settings.into()) {
+            Ok(settings) => {
+                self.check(&settings, facts);
+                settings
+            }
+            Err(error) => {
+                self.problem("picture", error.to_string());
+                Settings::default()
+            }
+        }
+    }
+
+    /// Notes what can’t be.
+    fn check(&mut self, settings: &Settings, facts: &PictureFacts) {
+        self.check_bounds(settings);
+        if facts.side == 0 {
+            // Without data there is no shape, which is said of the data.
+            return;
+        }
+        for (name, is_wrong, problem) in contradictions(settings, facts) {
+            if is_wrong {
+                self.problem(&format!("picture.{name}"), problem);
+            }
+        }
+        let is_asked = self.request.task.picture.flip.is_some();
+        if settings.flip != Flip::None && settings.augment && !is_asked {
+            self.warnings.push(
+                "pictures are mirrored while it learns; where a mirrored picture means something else, set picture.flip to none"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Notes what is out of the bounds of its field.
+    fn check_bounds(&mut self, settings: &Settings) {
+        let tree = serde_json::to_value(settings).unwrap_or_default();
+        for field in FIELDS {
+            let value = field
+                .name
+                .strip_prefix("picture.")
+                .and_then(|it| tree[it].as_f64());
+            let (Some(bounds), Some(value)) = (field.bounds, value) else {
+                continue;
+            };
+            // What is absent without data is said of the data.
+            let is_absent = value == 0.0 && self.facts.task.side == 0;
+            let is_inside = if bounds.above {
+                value > bounds.min
+            } else {
+                value >= bounds.min
+            };
+            if !is_absent && !(is_inside && bounds.max.is_none_or(|max| value <= max)) {
+                self.problem(field.name, format!("is {value}, and has to be {bounds}"));
+            }
+        }
+    }
+}
+
+/// What does not fit together, or to the data: each setting, whether it does not, and what is wrong then.
+fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, bool, String); 8] {
+    let (side, least) = (settings.side, least_side(settings.architecture));
+    let found = facts.classes.len();
+    let is_odd = |it: &f64| !it.is_finite();
+    let is_no_deviation = |it: &f64| is_odd(it) || *it <= 0.0;
+    [
+        (
+            "side",
+            side < least,
+            format!("is {side}, and this network needs at least {least} pixels"),
+        ),
+        (
+            "short_side",
+            settings.short_side < side,
+            format!(
+                "is {}, which is less than the side of {side}",
+                settings.short_side
+            ),
+        ),
+        (
+            "channels",
+            !matches!(settings.channels, 1 | 3),
+            format!("is {}, and has to be 1 or 3", settings.channels),
+        ),
+        (
+            "classes",
+            settings.classes != found,
+            format!("is {}, and the data has {found}", settings.classes),
+        ),
+        (
+            "pad",
+            settings.pad >= side,
+            format!(
+                "is {}, which is no less than the side of {side}",
+                settings.pad
+            ),
+        ),
+        (
+            "cutout",
+            settings.cutout > side,
+            format!(
+                "is {}, which is more than the side of {side}",
+                settings.cutout
+            ),
+        ),
+        (
+            "mean",
+            settings.mean.is_empty() || settings.mean.iter().any(is_odd),
+            "has to be a number for each channel".to_owned(),
+        ),
+        (
+            "std",
+            settings.std.is_empty() || settings.std.iter().any(is_no_deviation),
+            "has to be a number above 0 for each channel".to_owned(),
+        ),
+    ]
+}
+
+/// Why something is so that no person chose.
+const IN_PUBLISHED: &str = "so it is in the published network";
+
+/// Settings with what is chosen for them, by their names.
+type Choices = Vec<(&'static str, Chosen<Value>)>;
+
+/// A setting as the published network has it, or as it is chosen without one.
+fn of_published<T: Serialize>(
+    name: &'static str,
+    published: Option<T>,
+    otherwise: T,
+    why: &str,
+) -> (&'static str, Chosen<Value>) {
+    let chosen = match published {
+        Some(value) => Chosen::new(json!(value), IN_PUBLISHED),
+        None => Chosen::new(json!(otherwise), why),
+    };
+    (name, chosen)
+}
+
+/// How the network is built.
+fn network(recipe: &Recipe, facts: &PictureFacts) -> Choices {
+    let net = facts.published.as_ref().map(|it| &it.net);
+    vec![
+        of_published(
+            "architecture",
+            net.map(|it| it.architecture),
+            recipe.architecture,
+            &of(recipe),
+        ),
+        of_published(
+            "stem",
+            net.map(|it| it.stem),
+            Stem::Small,
+            "small pictures are seen whole by it",
+        ),
+        of_published(
+            "channels",
+            net.map(|it| it.channels),
+            facts.channels,
+            "as the pictures have",
+        ),
+        (
+            "classes",
+            Chosen::new(json!(facts.classes.len()), "as many as the data has"),
+        ),
+    ]
+}
+
+/// What it is shown.
+fn view(facts: &PictureFacts) -> Choices {
+    let view = facts.published.as_ref().map(|it| &it.view);
+    let wide = |numbers: &Vec<f32>| numbers.iter().map(|it| rounded(f64::from(*it))).collect();
+    let of_pictures = "that of the pictures";
+    let side = match facts.is_as_found {
+        true => "as large as the pictures are",
+        false => "shapes are told at this size, and it is learned in minutes",
+    };
+    vec![
+        of_published("side", view.map(|it| it.shape.height), facts.side, side),
+        of_published(
+            "filter",
+            view.map(|it| it.filter),
+            Filter::default(),
+            "it suits most pictures",
+        ),
+        of_published(
+            "alpha",
+            view.map(|it| it.alpha),
+            Alpha::default(),
+            "as a viewer shows them",
+        ),
+        of_published(
+            "mean",
+            view.map(|it| wide(&it.mean)),
+            facts.mean.clone(),
+            of_pictures,
+        ),
+        of_published(
+            "std",
+            view.map(|it| wide(&it.std)),
+            facts.std.clone(),
+            of_pictures,
+        ),
+    ]
+}
+
+/// How pictures are changed while it learns.
+fn seen_otherwise(method: Method, recipe: &Recipe, facts: &PictureFacts) -> Choices {
+    let (is_changed, why) = match method {
+        Method::Features => (false, "features are of the pictures as they are"),
+        _ => (
+            true,
+            "a picture that is moved is another one with the same class",
+        ),
+    };
+    let by = &recipe.augmentation;
+    let least_area = by.random_resized_crop.map_or(1.0, |it| it.0);
+    let of_recipe = |name, value| (name, Chosen::new(value, of(recipe)));
+    vec![
+        ("subsample_size", Chosen::new(json!(0), "every picture")),
+        ("augment", Chosen::new(json!(is_changed), why)),
+        ("flip", flip(recipe, facts)),
+        of_recipe("pad", json!(by.pad)),
+        of_recipe("border", json!(by.border)),
+        of_recipe("cutout", json!(by.cutout)),
+        of_recipe("least_area", json!(least_area)),
+        of_recipe("jitter", json!(by.jitter)),
+    ]
+}
+
+/// How it learns, beside what every run has.
+fn learned(method: Method, recipe: &Recipe, length: &Length) -> Choices {
+    let whitening = (recipe.whitening_epochs * length.steps_of_epoch).ceil() as usize;
+    let norms = match method {
+        Method::Scratch => Chosen::new(json!(recipe.norm_momentum), of(recipe)),
+        _ => Chosen::new(
+            json!(0.0),
+            "few pictures would change what many have measured",
+        ),
+    };
+    let of_recipe = |name, value| (name, Chosen::new(value, of(recipe)));
+    vec![
+        of_recipe("label_smoothing", json!(recipe.label_smoothing)),
+        of_recipe("bias_rate_ratio", json!(recipe.bias_rate_ratio)),
+        of_recipe("body_rate_ratio", json!(recipe.body_rate_ratio)),
+        of_recipe("whitening_steps", json!(whitening)),
+        of_recipe("lookahead_every", json!(recipe.lookahead.every)),
+        of_recipe("lookahead_decay", json!(recipe.lookahead.decay)),
+        ("norm_momentum", norms),
+    ]
+}
+
+/// A number to five digits, as a person would write it.
+fn rounded(number: f64) -> f64 {
+    (number * 1e5).round() / 1e5
+}
+
+/// Whether pictures are mirrored where nobody says so: not where classes are called as letters and digits are.
+fn flip(recipe: &Recipe, facts: &PictureFacts) -> Chosen<Value> {
+    let is_sign = |name: &String| name.chars().count() == 1 || name.parse::<u32>().is_ok();
+    match !facts.classes.is_empty() && facts.classes.iter().all(is_sign) {
+        true => Chosen::new(
+            json!(Flip::None),
+            "classes are called as digits or letters are, which mean something else in a mirror",
+        ),
+        false => Chosen::new(json!(recipe.flip), of(recipe)),
+    }
+}
+
+/// How often a picture is looked at. Nothing is looked at in a mirror that was never learned so.
+fn looks(recipe: &Recipe, flip: &Value) -> Chosen<Value> {
+    match *flip == json!(Flip::None) {
+        true => Chosen::new(json!(Looks::One), "nothing was mirrored while it learned"),
+        false => Chosen::new(json!(recipe.looks), of(recipe)),
+    }
+}
+
+/// The smallest side that a network has places for.
+fn least_side(architecture: Architecture) -> usize {
+    let fits = |side: &usize| {
+        let config = NetConfig {
+            architecture,
+            stem: Stem::Small,
+            sides: [*side, *side],
+            channels: 3,
+            classes: 2,
+        };
+        config.problem().is_none()
+    };
+    (1..=64).find(fits).unwrap_or(64)
+}

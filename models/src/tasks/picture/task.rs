@@ -1,0 +1,473 @@
+//! A network with the pictures that it learns from.
+//!
+//! What norms saw of a batch moves their running numbers after the step, once for each micro-batch, in order; a step that is not
+//! taken moves nothing.
+
+use std::{collections::HashMap, path::Path, sync::Arc};
+
+use candle_core::{Device, Tensor};
+use serde_json::{Value as Json, json};
+
+use super::{
+    baselines,
+    classifier::{About, heat_maps},
+    evaluate::{ACCURACY, Said},
+    loader::{Batch, Loader},
+    lookahead::Slower,
+    request::{Method, PicturePlan, Settings},
+    source::{Choice, PictureSet},
+    whitening,
+};
+use crate::{
+    Error, Result,
+    arch::{
+        initial::InitialWeights,
+        picture::{Architecture, Mode, Network},
+    },
+    checkpoint::{folder::WEIGHTS, save::write_safetensors},
+    ops::classify::{Squash, classify},
+    optim::{DecayScope, OwnRule, OwnRules, sgd::Sgd},
+    parameters::Parameters,
+    random::Random,
+    tape::{Tape, Value},
+    train::{
+        Place, TrainPlan,
+        exhibit::Exhibit,
+        plan::RunPlan,
+        request::OptimizerKind,
+        task::{BatchSize, Evaluation, Metric, Task},
+    },
+};
+
+/// How many mistakes are shown.
+const SHOWN: usize = 8;
+/// The longest side of a picture that is shown: what a run shows stays in its list of events.
+const SHOWN_SIDE: usize = 64;
+/// The folder in a run’s folder with the pixels of its pictures.
+const PIXELS: &str = "pictures";
+/// The weight of the first layer that follows from the pictures, and its bias.
+const WHITENED: &str = "whiten.weight";
+const WHITENED_BIAS: &str = "whiten.bias";
+
+/// What norms saw of the micro-batches of a step: their number of pictures, and mean and variance of each norm.
+type Moments = Vec<(usize, Vec<(String, [Tensor; 2])>)>;
+
+/// A network that learns pictures.
+pub struct PictureTask {
+    network: Network,
+    set: Arc<PictureSet>,
+    settings: Settings,
+    loader: Loader,
+    device: Device,
+    own_rules: OwnRules,
+    rows: usize,
+    steps: usize,
+    /// Batches that were taken.
+    batches: usize,
+    /// Held-out pictures, in the order in which they are measured with.
+    held_out: Vec<usize>,
+    pending: Moments,
+    /// The bias of a first layer that follows from the pictures, as it was at the beginning of the step.
+    whitening_bias: Option<Tensor>,
+    slower: Option<Slower>,
+    /// What was said when it was measured last, and after how many batches that was.
+    measured: Option<(usize, Said)>,
+    temperature: f64,
+}
+
+impl PictureTask {
+    pub(super) fn open(plan: &TrainPlan<PicturePlan>, place: &Place) -> Result<Self> {
+        let (run, task) = (&plan.run, &plan.task);
+        let settings = &task.picture;
+        let choice = Choice {
+            held_out: task.data.held_out,
+            side: Some(settings.side),
+            short_side: (settings.short_side > settings.side).then_some(settings.short_side),
+            usual_side: None,
+            channels: Some(settings.channels),
+            filter: settings.filter,
+            alpha: settings.alpha,
+            seed: run.seed,
+        };
+        let cache = place.folder.join(PIXELS);
+        let set = PictureSet::read(&task.data.files, &choice, Some(&cache))?;
+        if set.classes.len() != settings.classes {
+            return Err(Error::Data(format!(
+                "the plan is for {} classes, and the data has {}",
+                settings.classes,
+                set.classes.len()
+            )));
+        }
+        let mut train = set.train.clone();
+        if settings.subsample_size > 0 && settings.subsample_size < train.len() {
+            Random::for_purpose(run.seed, "pictures drawn").shuffle(&mut train);
+            train.truncate(settings.subsample_size);
+            train.sort_unstable();
+        }
+        let mut held_out = set.held_out.clone();
+        Random::for_purpose(run.seed, "order of held-out pictures").shuffle(&mut held_out);
+        let mut network = network(plan, place)?;
+        if settings.architecture == Architecture::Airbench94 && settings.method == Method::Scratch {
+            whiten(&mut network, settings, &set, &train)?;
+        }
+        let set = Arc::new(set);
+        let view = settings.view();
+        let augmentation = settings.augmentation();
+        let loader = Loader::new(
+            set.clone(),
+            train,
+            view,
+            augmentation,
+            run.seed,
+            run.batch.rows,
+        );
+        Ok(Self {
+            own_rules: own_rules(&network, settings, run),
+            slower: Slower::new(settings.lookahead(), &network)?,
+            network,
+            set,
+            settings: settings.clone(),
+            loader,
+            device: place.device.clone(),
+            rows: run.batch.rows,
+            steps: run.steps,
+            batches: 0,
+            held_out,
+            pending: Vec::new(),
+            whitening_bias: None,
+            measured: None,
+            temperature: 1.0,
+        })
+    }
+
+    /// What a checkpoint says of its network.
+    fn about(&self) -> About {
+        About {
+            net: self.network.config().clone(),
+            classes: self.set.classes.clone(),
+            view: self.settings.view(),
+            temperature: self.temperature,
+        }
+    }
+
+    /// What the network says of some pictures.
+    fn ask(&self, pictures: &[usize], goes_on: &dyn Fn() -> bool) -> Result<Said> {
+        let view = self.settings.view();
+        let mut said = Said::default();
+        for some in pictures.chunks(self.rows.max(1)) {
+            goes_on().then_some(()).ok_or(Error::Interrupted)?;
+            let pixels: Vec<&[u8]> = some.iter().map(|at| self.set.pixels(*at)).collect();
+            let scores = view.scores(&self.network, &pixels, self.set.shape, &self.device)?;
+            said.scores.extend(scores.to_vec2::<f32>()?);
+            said.pictures.extend(some);
+            said.labels
+                .extend(some.iter().map(|at| self.set.labels[*at]));
+        }
+        Ok(said)
+    }
+
+    /// The pictures that are measured with during a run: so many batches, all for 0.
+    fn measured_with(&self, batches: usize) -> &[usize] {
+        let most = match batches {
+            0 => usize::MAX,
+            batches => batches.saturating_mul(self.rows),
+        };
+        &self.held_out[..self.held_out.len().min(most)]
+    }
+
+    /// Pictures that were called by a wrong class, with what speaks for it.
+    fn mistakes(&self, said: &Said) -> Result<Vec<Exhibit>> {
+        let mistakes = said.surest_mistakes(self.temperature, SHOWN);
+        if mistakes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let view = self.settings.view();
+        let pixels: Vec<&[u8]> = mistakes
+            .iter()
+            .map(|it| self.set.pixels(it.picture))
+            .collect();
+        let numbers = view.plain(&pixels, self.set.shape, &self.device)?;
+        let answers: Vec<u32> = mistakes.iter().map(|it| it.answer).collect();
+        let mut maps = heat_maps(&self.network, &numbers, &answers)?
+            .into_iter()
+            .flatten();
+        let class = |at: u32| self.set.classes[at as usize].clone();
+        let exhibit = |it: &super::evaluate::Mistake| {
+            let shown = self.set.picture(it.picture).at_most(SHOWN_SIDE);
+            Exhibit::Image {
+                title: self.set.names[it.picture].clone(),
+                label: class(it.answer),
+                expected: Some(class(it.label)),
+                width: shown.shape.width,
+                pixels: shown.colours(),
+                confidence: Some(it.confidence as f32),
+                map: maps.next(),
+            }
+        };
+        Ok(mistakes.iter().map(exhibit).collect())
+    }
+}
+
+impl Task for PictureTask {
+    type Batch = Batch;
+
+    fn parameters(&self) -> &Parameters {
+        self.network.parameters()
+    }
+
+    fn own_rules(&self) -> OwnRules {
+        self.own_rules.clone()
+    }
+
+    fn decays(&self) -> DecayScope {
+        match self.settings.method {
+            // As in the recipes of networks from nothing, which say so.
+            Method::Scratch => DecayScope::All,
+            Method::Features | Method::FineTune => DecayScope::Matrices,
+        }
+    }
+
+    fn next_batch(&mut self) -> Result<Batch> {
+        let number = self.batches;
+        self.batches += 1;
+        self.loader.batch(number, &self.device)
+    }
+
+    fn size(&self, batch: &Batch) -> BatchSize {
+        let count = batch.labels.elem_count();
+        BatchSize {
+            targets: count,
+            units: count,
+        }
+    }
+
+    fn loss(&mut self, tape: &Tape, batch: &Batch, targets: f64) -> Result<Value> {
+        let mode = match self.settings.follows_batches() {
+            true => Mode::Batch,
+            false => Mode::Running,
+        };
+        let seen = self.network.see(Some(tape), &batch.pictures, mode)?;
+        let count = batch.labels.elem_count();
+        let weights = Tensor::full((1.0 / targets) as f32, count, batch.labels.device())?;
+        let smoothing = self.settings.label_smoothing;
+        let loss = classify(
+            &seen.scores,
+            &batch.labels,
+            &weights,
+            Squash::Softmax,
+            smoothing,
+        )?;
+        self.pending.push((count, seen.moments));
+        Ok(loss)
+    }
+
+    fn begin_losses(&mut self) -> Result<()> {
+        self.pending.clear();
+        let bias = self.parameters().get(WHITENED_BIAS);
+        self.whitening_bias = bias.map(|it| it.tensor().copy()).transpose()?;
+        Ok(())
+    }
+
+    fn undo_losses(&mut self) -> Result<()> {
+        self.pending.clear();
+        Ok(())
+    }
+
+    fn stepped(&mut self, done: usize) -> Result<()> {
+        for (count, moments) in std::mem::take(&mut self.pending) {
+            self.network
+                .follow(&moments, count, self.settings.norm_momentum)?;
+        }
+        // It learns in the first steps alone, and then stays as it is.
+        let bias = self.whitening_bias.take();
+        if let Some(bias) = bias.filter(|_| done > self.settings.whitening_steps) {
+            self.network.set(WHITENED_BIAS, &bias)?;
+        }
+        if let Some(slower) = &mut self.slower {
+            slower.stepped(&mut self.network, done, self.steps)?;
+        }
+        Ok(())
+    }
+
+    fn evaluate(
+        &mut self,
+        batches: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Evaluation>> {
+        let said = self.ask(&self.measured_with(batches).to_vec(), goes_on)?;
+        if said.labels.is_empty() {
+            return Ok(None);
+        }
+        self.temperature = said.temperature();
+        let evaluation = Evaluation {
+            loss: said.loss(1.0),
+            metrics: said.metrics(self.set.classes.len(), self.temperature, "", ""),
+            targets: said.labels.len(),
+        };
+        self.measured = Some((self.batches, said));
+        Ok(Some(evaluation))
+    }
+
+    fn judged_by(&self) -> Option<&'static str> {
+        Some(ACCURACY)
+    }
+
+    fn examine(&mut self, goes_on: &dyn Fn() -> bool) -> Result<Vec<Metric>> {
+        let classes = self.set.classes.len();
+        let mut metrics = Vec::new();
+        let measured = self.measured.as_ref().map_or(0, |it| it.1.labels.len());
+        if measured < self.held_out.len() {
+            let said = self.ask(&self.held_out, goes_on)?;
+            self.temperature = said.temperature();
+            metrics.extend(said.metrics(classes, self.temperature, "_at_end", " at the end"));
+        }
+        if !self.set.test.is_empty() {
+            let said = self.ask(&self.set.test, goes_on)?;
+            let of_test = said.metrics(classes, self.temperature, "", " on test pictures");
+            metrics.extend(of_test.into_iter().map(|it| Metric {
+                name: format!("test_{}", it.name),
+                ..it
+            }));
+        }
+        metrics.extend(baselines::metrics(&self.set, goes_on)?);
+        Ok(metrics)
+    }
+
+    fn show(&mut self) -> Result<Vec<Exhibit>> {
+        let known = self.measured.take().filter(|it| it.0 == self.batches);
+        let (at, said) = match known {
+            Some(known) => known,
+            None => {
+                let some =
+                    self.held_out[..self.held_out.len().min(SHOWN * self.rows.max(1))].to_vec();
+                (self.batches, self.ask(&some, &|| true)?)
+            }
+        };
+        if said.labels.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut exhibits = vec![Exhibit::Confusion {
+            title: "Held-out pictures".to_owned(),
+            classes: self.set.classes.clone(),
+            counts: said.confusion(self.set.classes.len()),
+        }];
+        exhibits.extend(self.mistakes(&said)?);
+        self.measured = Some((at, said));
+        Ok(exhibits)
+    }
+
+    fn state(&self) -> Json {
+        json!({"batches": self.batches, "temperature": self.temperature})
+    }
+
+    fn restore(&mut self, state: &Json) -> Result<()> {
+        let batches = state["batches"].as_u64();
+        let batches = batches.and_then(|it| usize::try_from(it).ok());
+        let missing =
+            || Error::Data("the checkpoint does not say how far the pictures were".to_owned());
+        self.batches = batches.ok_or_else(missing)?;
+        self.temperature = state["temperature"].as_f64().unwrap_or(1.0);
+        self.pending.clear();
+        self.measured = None;
+        Ok(())
+    }
+
+    fn save(&self, folder: &Path) -> Result<()> {
+        let weights = self.parameters().iter();
+        let weights = weights.map(|it| (it.name().to_owned(), it.tensor()));
+        write_safetensors(&folder.join(WEIGHTS), &weights.collect(), HashMap::new())?;
+        if let Some(slower) = &self.slower {
+            slower.save(folder)?;
+        }
+        self.about().save(folder)
+    }
+
+    fn load(&mut self, folder: &Path) -> Result<()> {
+        let path = folder.join(WEIGHTS);
+        let mut read = candle_core::safetensors::load(&path, &Device::Cpu)?;
+        let names: Vec<String> = self
+            .parameters()
+            .iter()
+            .map(|it| it.name().to_owned())
+            .collect();
+        for name in names {
+            let missing = || Error::format(&path, format!("`{name}` is missing"));
+            self.network
+                .set(&name, &read.remove(&name).ok_or_else(missing)?)?;
+        }
+        if let Some(slower) = &mut self.slower {
+            slower.load(folder, &self.network)?;
+        }
+        Ok(())
+    }
+
+    fn full_batch(&mut self, rows: usize, _length: usize) -> Result<Batch> {
+        self.loader.some(rows, &self.device)
+    }
+
+    fn held_out_batches(&self) -> usize {
+        self.held_out.len().div_ceil(self.rows.max(1))
+    }
+}
+
+/// The network of a plan, before it has learned.
+fn network(plan: &TrainPlan<PicturePlan>, place: &Place) -> Result<Network> {
+    let settings = &plan.task.picture;
+    let mut weights = InitialWeights::new(plan.run.seed, place.device);
+    Network::new(settings.net(), &mut weights, plan.run.dtype.compute.into())
+}
+
+/// Has the first layer follow from the pictures.
+fn whiten(
+    network: &mut Network,
+    settings: &Settings,
+    set: &PictureSet,
+    train: &[usize],
+) -> Result<()> {
+    let view = settings.view();
+    let some = train.iter().take(whitening::PICTURES);
+    let pixels: Vec<&[u8]> = some.map(|at| set.pixels(*at)).collect();
+    let numbers = view.plain(&pixels, set.shape, &Device::Cpu)?;
+    let numbers: Vec<f32> = numbers.flatten_all()?.to_vec1()?;
+    let missing = || Error::Data(format!("the network has no `{WHITENED}`"));
+    let weight = network.parameters().get(WHITENED).ok_or_else(missing)?;
+    let side = weight.tensor().dim(3)?;
+    network.set(WHITENED, &whitening::weights(&numbers, view.shape, side)?)
+}
+
+/// Weights that learn faster or slower than others. Only SGD knows what that means for its decay.
+fn own_rules(network: &Network, settings: &Settings, run: &RunPlan) -> OwnRules {
+    let mut rules = OwnRules::new();
+    if run.optimizer.kind != OptimizerKind::Sgd {
+        return rules;
+    }
+    for parameter in network.parameters().trainable() {
+        let is_norm_bias = network.is_norm_bias(parameter.name());
+        let ratio = match (is_norm_bias, parameter.is_head()) {
+            (true, _) => settings.bias_rate_ratio * settings.body_rate_ratio,
+            (false, true) => 1.0,
+            (false, false) => settings.body_rate_ratio,
+        };
+        if ratio == 1.0 {
+            continue;
+        }
+        let decay = match is_norm_bias {
+            // So that a step takes as much of a bias away as of any other weight.
+            true => run.optimizer.weight_decay / settings.bias_rate_ratio,
+            false => run.optimizer.weight_decay,
+        };
+        let rule = Sgd {
+            momentum: run.optimizer.momentum,
+            nesterov: run.optimizer.nesterov,
+            weight_decay: decay,
+        };
+        rules.insert(
+            parameter.name().to_owned(),
+            OwnRule {
+                rule: rule.into(),
+                rate_ratio: ratio,
+            },
+        );
+    }
+    rules
+}

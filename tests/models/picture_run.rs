@@ -1,0 +1,280 @@
+//! Runs that learn pictures: planned from a folder, trained, killed, resumed, and asked afterwards.
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use candle_core::{DType, Device};
+use image::ImageFormat;
+use models::{
+    checkpoint::keep::Checkpoints,
+    device::{self, Checked, DeviceKind, FoundDevice},
+    random::Random,
+    tasks::picture::{
+        Picture,
+        classifier::Classifier,
+        pixels::Shape,
+        request::{PicturePlan, PictureRequest},
+    },
+    train::{
+        Facts, Kind, Observer, Place, Problems, Resolved, Task, TrainPlan, TrainRequest,
+        exhibit::Exhibit, resolve,
+    },
+};
+use serde_json::{Value as Json, json};
+
+use crate::{
+    kind::{Killed, run_from_newest},
+    picture_data::encoded,
+};
+
+/// The classes of the pictures of [`stripes`].
+const CLASSES: [&str; 3] = ["across", "along", "neither"];
+
+/// A folder of pictures in which stripes run in one direction or the other, or there are none.
+pub(crate) fn stripes(folder: &Path, side: usize, of_class: usize) -> PathBuf {
+    let folder = folder.join("stripes");
+    for (class, name) in CLASSES.iter().enumerate() {
+        fs::create_dir_all(folder.join(name)).unwrap();
+        for number in 0..of_class {
+            let bytes = striped(class, side, (class * of_class + number) as u64);
+            fs::write(folder.join(name).join(format!("{number:03}.png")), bytes).unwrap();
+        }
+    }
+    folder
+}
+
+/// The file of such a picture.
+fn striped(class: usize, side: usize, seed: u64) -> Vec<u8> {
+    let shape = Shape::square(side, 3);
+    let mut random = Random::new(seed);
+    let (phase, tint) = (random.below(4), random.below(60));
+    let pixels: Vec<u8> = (0..shape.bytes())
+        .map(|at| {
+            let (row, column) = (at / 3 / side, at / 3 % side);
+            let along = [row, column, 0][class];
+            let bright = if class < 2 && (along + phase) / 2 % 2 == 0 {
+                150
+            } else {
+                40
+            };
+            (bright + tint + random.below(40)) as u8
+        })
+        .collect();
+    encoded(&pixels, shape, ImageFormat::Png)
+}
+
+fn resolved(data: &Path, changes: Json) -> Result<Resolved<PicturePlan>, Problems> {
+    let mut tree = json!({
+        "data": {"files": [data], "held_out": 0.2},
+        "picture": {"recipe": "small"},
+        "batch": {"rows": 8}, "steps": 9, "schedule": {"warmup_steps": 2},
+        "save": {"every": 3}, "evaluate": {"every": 3}, "sample": {"every": 0},
+    });
+    for (name, value) in changes.as_object().unwrap() {
+        let section = &mut tree[name];
+        match (section.as_object_mut(), value) {
+            (Some(section), Json::Object(changes)) => section.extend(changes.clone()),
+            _ => *section = value.clone(),
+        }
+    }
+    let request = TrainRequest::<PictureRequest>::read(&tree).unwrap();
+    let read = Picture::read(&request, None).unwrap();
+    let facts = Facts {
+        task: Picture::facts(&request, read.as_deref()).unwrap(),
+        device: device::Choice {
+            device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
+            reason: "there is no other".to_owned(),
+            warnings: Vec::new(),
+        },
+        checked: Checked::default(),
+    };
+    resolve::<Picture>(&request, &facts)
+}
+
+/// The plan of a short run on what a path has.
+pub(crate) fn plan_of(data: &Path, changes: Json) -> TrainPlan<PicturePlan> {
+    resolved(data, changes).unwrap().plan
+}
+
+/// Trains from the newest checkpoint in a folder. Returns all weights, and what the run would show.
+fn run(
+    plan: &TrainPlan<PicturePlan>,
+    folder: &Path,
+    observer: &mut dyn Observer,
+) -> (Vec<Vec<f32>>, Vec<Exhibit>) {
+    let mut task = run_from_newest::<Picture>(plan, folder, observer);
+    let weights = task.parameters().iter();
+    let weights = weights.map(|it| it.tensor().flatten_all().unwrap().to_vec1().unwrap());
+    (weights.collect(), task.show().unwrap())
+}
+
+#[test]
+fn a_run_of_pictures_resumes_after_a_kill_to_the_same_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 26, 12);
+    for (recipe, accumulate) in [("small", 2), ("airbench94", 1)] {
+        let folder = folder.path().join(recipe);
+        let changes = json!({"picture": {"recipe": recipe, "flip": "alternating", "cutout": 4, "jitter": 0.2,
+            "lookahead_every": 2, "lookahead_decay": 0.9, "whitening_steps": 4},
+            "batch": {"rows": 8, "accumulate": accumulate}});
+        let plan = plan_of(&data, changes);
+        let straight = run(&plan, &folder.join("straight"), &mut Vec::new());
+        let saved = folder.join("killed");
+        let killed = catch_unwind(AssertUnwindSafe(|| run(&plan, &saved, &mut Killed(8))));
+        assert!(killed.is_err());
+        let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
+        assert_eq!(newest.step, 6);
+        let resumed = run(&plan, &saved, &mut Vec::new());
+        assert!(resumed == straight, "{recipe}");
+        // The running numbers of norms moved, and were saved.
+        let norms = straight
+            .0
+            .iter()
+            .filter(|it| it.iter().any(|number| *number != 0.0));
+        assert!(norms.count() > 5);
+        assert!(
+            matches!(&straight.1[0], Exhibit::Confusion { classes, counts, .. }
+                if classes == &CLASSES && counts.iter().flatten().sum::<u32>() > 0)
+        );
+    }
+}
+
+#[test]
+fn a_run_of_pictures_learns_the_same_on_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan_of(
+        &stripes(folder.path(), 26, 12),
+        json!({"picture": {"recipe": "airbench94"}}),
+    );
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .unwrap();
+        let saved = folder.path().join(threads.to_string());
+        pool.install(|| run(&plan, &saved, &mut Vec::new()))
+    };
+    assert!(on(1) == on(3));
+}
+
+#[test]
+fn stripes_are_learned_and_the_result_says_what_a_new_picture_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 16, 40);
+    let changes = json!({"steps": 60, "batch": {"rows": 24}, "picture": {"recipe": "small", "flip": "random"},
+        "save": {"every": 60}, "evaluate": {"every": 30}, "learning_rate": 0.05, "schedule": {"warmup_steps": 12}});
+    let plan = plan_of(&data, changes);
+    let saved = folder.path().join("run");
+    run(&plan, &saved, &mut Vec::new());
+    let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
+    let classifier = Classifier::open(&newest.path, DType::F32, &Device::Cpu).unwrap();
+    let mut right = 0;
+    for class in 0..3 {
+        for number in 0..10 {
+            // Larger than what was learned from, and never seen.
+            let said = classifier
+                .predict_file(&striped(class, 16, 9000 + (class * 10 + number) as u64))
+                .unwrap();
+            let first = &said.ranked[0];
+            right += usize::from(first.class == CLASSES[class]);
+            assert_eq!(said.ranked.len(), 3);
+            let sum: f32 = said.ranked.iter().map(|it| it.probability).sum();
+            assert!((sum - 1.0).abs() < 1e-4, "{sum}");
+            let map = first.map.as_ref().unwrap();
+            assert_eq!(map.strengths.len(), map.rows * map.columns);
+        }
+    }
+    assert!(right >= 27, "{right} of 30");
+    let refused = classifier
+        .predict_file(b"no picture")
+        .unwrap_err()
+        .to_string();
+    assert!(!refused.is_empty());
+}
+
+#[test]
+fn a_plan_of_pictures_says_why_and_never_changes_what_norms_see_in_silence() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 26, 30);
+    let found = resolved(&data, json!({"steps": null, "batch": {"rows": null}, "picture": {"recipe": null}, "schedule": {"warmup_steps": null}})).unwrap();
+    let plan = &found.plan;
+    assert_eq!(plan.task.picture.recipe, "airbench94");
+    assert!(
+        plan.run.batch.normalized && plan.run.batch.rows == 32,
+        "{:?}",
+        plan.run.batch
+    );
+    assert_eq!(
+        (plan.run.schedule.start_ratio, plan.run.optimizer.nesterov),
+        (0.2, true)
+    );
+    assert!(found.estimate.unwrap().bytes() > 0);
+    assert!(
+        found.warnings.iter().any(|it| it.contains("mirrored")),
+        "{:?}",
+        found.warnings
+    );
+    // Half as many rows at once are another result, and that is said.
+    let mut fewer = plan.run.clone();
+    fewer.limit_rows(16);
+    assert_eq!((fewer.batch.rows, fewer.batch.accumulate), (16, 2));
+    let said = models::train::memory_fallback::message_for_rows(&plan.run, &fewer);
+    assert!(
+        said.ends_with("this changes what batch norm sees, and so the result"),
+        "{said}"
+    );
+    fewer.limit_rows(1);
+    assert_eq!(fewer.batch.rows, 16, "never below 16");
+}
+
+#[test]
+fn what_pictures_can_not_be_learned_by_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 16, 4);
+    for (changes, words) in [
+        (
+            json!({"picture": {"recipe": "airbench94"}}),
+            "`picture.side` is 16, and this network needs at least 25 pixels",
+        ),
+        (
+            json!({"picture": {"recipe": "none"}}),
+            "`picture.recipe` is none, and has to be one of airbench94, small",
+        ),
+        (
+            json!({"picture": {"method": "features"}}),
+            "`model` is missing: name the published network",
+        ),
+        (
+            json!({"picture": {"classes": 7}}),
+            "`picture.classes` is 7, and the data has 3",
+        ),
+        (json!({"ema": 0.9}), "`ema` is given"),
+    ] {
+        let said = resolved(&data, changes).unwrap_err().to_string();
+        assert!(said.contains(words), "`{words}` is not in: {said}");
+    }
+}
+
+#[test]
+fn classes_that_are_called_as_digits_are_not_mirrored() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 16, 4);
+    for (from, to) in [("across", "0"), ("along", "1"), ("neither", "2")] {
+        fs::rename(data.join(from), data.join(to)).unwrap();
+    }
+    let plan = plan_of(&data, json!({}));
+    assert_eq!(
+        plan.task.picture.flip,
+        models::tasks::picture::augment::Flip::None
+    );
+    let place = Place::bare(&Device::Cpu);
+    let place = Place {
+        folder: folder.path(),
+        ..place
+    };
+    let task = Picture::open(&plan, &place).unwrap();
+    assert_eq!(task.held_out_batches(), 1);
+}
