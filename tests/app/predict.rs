@@ -130,6 +130,48 @@ fn a_network_that_does_not_fit_its_description_is_refused() {
     }
 }
 
+/// A network that learns in a moment.
+const TINY: &str = "\
+task: picture
+name: Tiles
+data: {files: [tiles], held_out: 0.25}
+picture: {recipe: small, side: 16, flip: none}
+batch: {rows: 8}
+steps: 24
+device: cpu
+";
+
+#[test]
+fn what_a_run_learned_is_asked_by_its_name_and_by_the_folder_of_a_checkpoint() {
+    let app = App::new();
+    write_class(&app, "tiles/red", 24, RED);
+    write_class(&app, "tiles/blue", 24, BLUE);
+    app.file("run.yaml", TINY);
+    app.anneal("train run.yaml --quiet")
+        .ended(0)
+        .shows("ask it what a picture shows with `anneal predict DAY-tiles-XXXX FILE`");
+    write(&app, "new.ppm", &halves(BLUE, [10, 99, 3], 64));
+    let asked = |model: &str| -> Value {
+        let arguments = [
+            "predict", model, "new.ppm", "--top", "2", "--json", "--device", "cpu",
+        ];
+        let mut told = app.run(&arguments).json();
+        told.as_object_mut().unwrap().remove("millis");
+        told
+    };
+    let told = asked("tiles");
+    assert_eq!(told["predictions"][0]["class"], "blue");
+    let run = fs::read_dir(app.home().join("runs")).unwrap().next();
+    let run = run.unwrap().unwrap().path();
+    assert_eq!(asked(&run.display().to_string()), told);
+    let last = run.join("checkpoints/step-000024").display().to_string();
+    assert_eq!(asked(&last)["predictions"][0]["class"], "blue");
+    // It solves nothing, and is told what it does.
+    app.anneal("solve tiles --puzzle 1...............")
+        .ended(2)
+        .notes("anneal predict DAY-tiles-XXXX FILE");
+}
+
 /// Writes pictures that are all different.
 fn write_class(app: &App, folder: &str, count: u8, colour: [u8; 3]) {
     for at in 0..count {

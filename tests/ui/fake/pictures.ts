@@ -123,7 +123,7 @@ export const pictureAnswers = {
     const matching = all.filter((_, at) => only === undefined || at === only).reduce((sum, each) => sum + each.train + each.test, 0);
     const shown = Math.max(0, Math.min(count, matching - from));
     const side = isMany(path) ? 32 : 96;
-    return { classes: all, width: isMany(path) ? 32 : 128, height: isMany(path) ? 32 : 128, isGrey: false, unread: isCars(path) || isMany(path) ? 0 : 3, hasOwnHeldOut: false, matching, pictures: Array.from({ length: shown }, (_, at) => pictureOf(path, from + at, only, side)) };
+    return { classes: all, sizes: isMany(path) ? [[32, 32], [32, 32]] : [[24, 18], [4032, 3024]], isGrey: false, unread: isCars(path) || isMany(path) ? 0 : 3, hasOwnHeldOut: false, matching, pictures: Array.from({ length: shown }, (_, at) => pictureOf(path, from + at, only, side)) };
   },
 
   checkPictures: async (files) => {

@@ -76,6 +76,52 @@ fn pictures_are_classified_one_after_the_other_with_what_speaks_for_each_class()
 }
 
 #[test]
+fn pictures_are_learned_measured_shown_and_told_apart() {
+    let window = Window::open();
+    for at in 0..24u8 {
+        let other = [10 * at, 90, 200 - 5 * at];
+        window.picture(&format!("tiles/red/{at}.ppm"), &halves(RED, other, 20));
+        window.picture(&format!("tiles/blue/{at}.ppm"), &halves(BLUE, other, 20));
+    }
+    let tiles = window.home.path().join("tiles");
+    let filled = json!({
+        "task": "picture", "name": "tiles", "data.files": json!([tiles]).to_string(), "picture.recipe": "small", "picture.side": "16",
+        "batch.rows": "8", "steps": "12", "device": "cpu",
+    });
+    let plan = window.call("plan_run", json!({ "filled": filled }));
+    assert_eq!(plan["problems"], json!([]), "{plan}");
+    let id = window.call("start_run", json!({"filled": filled, "force": false}));
+    let status = || window.run(id.as_str().unwrap())["status"].clone();
+    until(|| status() == "finished" && window.call("status", json!({}))["going"].is_null());
+    let run = window.run(id.as_str().unwrap());
+    assert_eq!(
+        (&run["task"], &run["unit"], &run["uses"]),
+        (&json!("picture"), &json!("pictures"), &json!(["predict"]))
+    );
+    let measured = run["metrics"].as_array().unwrap().iter();
+    let measured: Vec<&str> = measured.map(|it| it["name"].as_str().unwrap()).collect();
+    for name in [
+        "accuracy",
+        "macro_recall",
+        "majority_accuracy",
+        "colour_accuracy",
+    ] {
+        assert!(measured.contains(&name), "{measured:?}");
+    }
+    let events = window.call("run_events", json!({ "id": id }));
+    let shown = events["exhibits"].as_array().unwrap();
+    assert_eq!(shown[0]["exhibit"]["kind"], "confusion");
+    assert_eq!(shown[0]["exhibit"]["classes"], json!(["blue", "red"]));
+
+    let opened = window.call("open_classifier", json!({ "name": id }));
+    assert_eq!(opened["title"], "Small network, 16 × 16 pixels");
+    let new = window.picture("new.ppm", &halves(RED, [3, 3, 3], 64));
+    let (_, said, asked) = window.predict(&[&new]);
+    assert_eq!(asked.unwrap(), 1);
+    assert_eq!(said[0]["said"]["ranked"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn a_picture_that_was_pasted_is_classified_by_its_bytes() {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let window = Window::open();
@@ -161,6 +207,7 @@ fn pictures_of_a_data_set_are_shown_by_class_and_checked() {
     assert_eq!(names(&ask(json!("red"), 2)), ["red/2.ppm", "red/3.ppm"]);
     assert_eq!(ask(json!("green"), 0)["matching"], 0);
     assert_eq!(all["pictures"][0]["thumb"]["width"], 40);
+    assert_eq!(all["sizes"], json!([[40, 40], [40, 40]]));
 
     let checked = window.call("check_pictures", json!({"files": [tiles]}));
     let kinds = checked["findings"].as_array().unwrap().iter();

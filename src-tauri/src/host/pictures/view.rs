@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use models::tasks::picture::{
     doctor::{self, Checkup, ClassCount, Findings, Named, Pair, SizedPicture},
-    pixels::Picture,
-    resize::{Filter, resize},
+    pixels::{Picture, Shape},
     source::{PictureSet, Problem},
 };
 use serde::Serialize;
@@ -27,10 +26,8 @@ const MAX_FINDINGS: usize = 24;
 pub(crate) struct PicturesView {
     /// How many pictures each class has.
     classes: Vec<ClassView>,
-    /// Pixels of a row of each picture, as it is learned.
-    width: usize,
-    /// Rows of each.
-    height: usize,
+    /// Width and height of the smallest picture as it was found, and of the largest.
+    sizes: [(usize, usize); 2],
     /// Whether all are grey.
     is_grey: bool,
     /// How many could not be read, or were passed over.
@@ -149,13 +146,7 @@ pub(crate) struct FoundPicturesView {
 impl PixelsView {
     /// A picture, with a longer side of at most so many pixels.
     pub(crate) fn new(picture: Picture, side: usize) -> Self {
-        let (height, width) = (picture.shape.height, picture.shape.width);
-        let longer = height.max(width);
-        let fitting = |length: usize| (length * side / longer).max(1);
-        let picture = match longer > side {
-            true => resize(&picture, fitting(height), fitting(width), Filter::Bilinear),
-            false => picture,
-        };
+        let picture = picture.at_most(side);
         Self {
             width: picture.shape.width,
             pixels: STANDARD.encode(picture.colours()),
@@ -213,17 +204,13 @@ impl<'a> Parts<'a> {
 
     fn picture(&self, at: usize, side: usize) -> PictureView {
         let set = self.set;
-        let picture = Picture {
-            shape: set.shape,
-            pixels: set.pixels(at).to_vec(),
-        };
         PictureView {
             name: set.names[at].clone(),
             class: set.classes[set.labels[at] as usize].clone(),
             part: self.parts[at],
             width: set.sizes[at].width,
             height: set.sizes[at].height,
-            thumb: Some(PixelsView::new(picture, side)),
+            thumb: Some(PixelsView::new(set.picture(at), side)),
         }
     }
 }
@@ -243,8 +230,7 @@ impl PicturesView {
         let shown = order.iter().skip(from).take(count.min(MAX_SHOWN));
         Self {
             classes: parts.counts(),
-            width: set.shape.width,
-            height: set.shape.height,
+            sizes: sizes(set),
             is_grey: set.shape.channels == 1,
             unread: set.problems.len(),
             has_own_held_out: set.has_own_held_out,
@@ -252,6 +238,16 @@ impl PicturesView {
             pictures: shown.map(|at| parts.picture(*at, THUMB_SIDE)).collect(),
         }
     }
+}
+
+/// Width and height of the smallest picture and of the largest.
+fn sizes(set: &PictureSet) -> [(usize, usize); 2] {
+    let pixels = |it: &&Shape| it.width * it.height;
+    let [least, most] = [
+        set.sizes.iter().min_by_key(pixels),
+        set.sizes.iter().max_by_key(pixels),
+    ];
+    [least, most].map(|it| it.map_or((0, 0), |it| (it.width, it.height)))
 }
 
 /// The places of all, one of each class after the other, as long as there are some.
@@ -350,8 +346,6 @@ impl FoundPicturesView {
 
 #[cfg(test)]
 mod tests {
-    use models::tasks::picture::pixels::Shape;
-
     use super::*;
 
     #[test]

@@ -7,7 +7,9 @@ import { read } from "../train/filled";
 /** How data for language is read; pictures are read in one way. */
 const READING = ["data.format", "data.columns", "data.encoding", "data.rows", "data.skip_bad_rows"];
 /** What learns without steps that follow gradients does not have. */
-const OF_STEPS = ["recipe", "epochs", "steps", "batch", "learning_rate", "schedule", "optimizer", "clip_norm", "ema", "label_smoothing"];
+const OF_STEPS = ["epochs", "steps", "batch", "learning_rate", "schedule", "optimizer", "clip_norm", "picture.label_smoothing"];
+/** What no run of pictures has. */
+const NEVER = ["ema", "gradient_checkpointing"];
 
 export type Method = "features" | "fine_tune" | "scratch";
 
@@ -20,16 +22,16 @@ export const METHODS: readonly { value: Method; text: string; about: string }[] 
 
 /** What a new network can be, a recipe each. */
 export const RECIPES: readonly { value: string; text: string; about: string }[] = [
+  { value: "airbench94", text: "Fast", about: "airbench94: right on 94 % of CIFAR-10 after ten passes." },
   { value: "small", text: "Small", about: "Three convolutions: minutes on any computer." },
-  { value: "seed", text: "Classic", about: "A small network with SGD and momentum, batches of 128, as it is often taught." },
-  { value: "airbench94", text: "Fast", about: "airbench94: right on 94 % of CIFAR-10 in ten passes, for pictures of about 32 pixels." },
+  { value: "seed", text: "Plain", about: "A small network with SGD and momentum, batches of 128, as it is often taught." },
   { value: "resnet18", text: "ResNet-18", about: "Better and slower, in fifteen passes. Wants a GPU." },
   { value: "resnet18-long", text: "ResNet-18, long", about: "The best here, in 200 passes. Needs a GPU." },
 ];
 
 /** The way that was chosen, or follows from the rest: without a network to begin with, a new one. */
 export function methodOf(filled: Filled): Method {
-  const method = read(filled["method"]);
+  const method = read(filled["picture.method"]);
   if (method === "features" || method === "fine_tune" || method === "scratch") return method;
   return read(filled["model"]) ? "features" : "scratch";
 }
@@ -38,9 +40,9 @@ const isIn = (field: string, sections: readonly string[]) => sections.some((sect
 
 function belongs(field: string, filled: Filled): boolean {
   const method = methodOf(filled);
-  if (READING.includes(field)) return false;
+  if (isIn(field, [...READING, ...NEVER])) return false;
   if (field === "model") return method !== "scratch";
-  if (field === "recipe" || field.startsWith("net.")) return method === "scratch";
+  if (field === "picture.recipe") return method === "scratch";
   return method !== "features" || !isIn(field, OF_STEPS);
 }
 
@@ -50,16 +52,17 @@ function needs(filled: Filled): Need[] {
 }
 
 export const form: KindForm = {
-  own: ["method", "model", "recipe", "data.flip", "data.augment"],
-  texts: ["model", "recipe"],
-  lists: [],
+  own: ["picture.method", "model", "picture.recipe", "picture.flip", "picture.augment"],
+  texts: ["model", "picture.recipe"],
+  lists: ["picture.mean", "picture.std"],
   lines: {},
   paths: ["model"],
-  labels: { net: "Network", "data.flip": "Mirrored" },
-  telling: ["device", "dtype.compute", "batch.rows", "batch.accumulate", "net.architecture", "data.side", "data.flip", "label_smoothing", "learning_rate", "epochs", "steps"],
+  labels: { "picture.recipe": "Recipe" },
+  telling: ["device", "dtype.compute", "batch.rows", "batch.accumulate", "picture.architecture", "picture.side", "picture.flip", "learning_rate", "steps"],
   lighter: "Fewer pictures at once, smaller ones or a smaller network need less.",
   source: { pick: "folder", add: "Add folder…", none: "Pictures come in a folder that has a folder for each class, such as roses and tulips." },
-  method: methodOf,
+  // It stands in a section of its own.
+  method: () => "",
   belongs,
   home: (field, filled) => (READING.includes(field) && !(field in filled) ? "data.files" : undefined),
   needs,
