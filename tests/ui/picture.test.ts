@@ -17,7 +17,7 @@ import Run from "../../ui/src/features/runs/Run.svelte";
 import { draft } from "../../ui/src/features/train/draft.svelte";
 import Train from "../../ui/src/features/train/Train.svelte";
 import { classFigures, mostTaken, takenFor, totals } from "../../ui/src/lib/confusion";
-import { interval } from "../../ui/src/lib/share";
+import { interval, percent } from "../../ui/src/lib/share";
 import { route } from "../../ui/src/routes.svelte";
 import { app } from "../../ui/src/status.svelte";
 import { install } from "./fake";
@@ -50,6 +50,7 @@ describe("counts of what was said of classes", () => {
   test("say where a share really may be, as published tables have Wilson’s interval", () => {
     // Brown, Cai and DasGupta, 2001: none of ten, and all of them.
     expect(interval(0, 10).map((end) => end.toFixed(3))).toEqual(["0.000", "0.278"]);
+    expect(percent(0.55)).toBe("55 %");
     expect(interval(1, 10).map((end) => end.toFixed(3))).toEqual(["0.722", "1.000"]);
   });
 });
@@ -146,8 +147,8 @@ describe("the pictures of a data set", () => {
     show("/Users/mira/Pictures/garden-flowers");
     await userEvent.click(await screen.findByRole("radio", { name: "Checkup · 2" }));
     const titles = screen.getAllByRole("heading", { level: 3 }).map((each) => each.textContent.trim());
-    expect(titles).toEqual(["3 pictures can’t be read", "2 pictures stand in two classes", "14 pictures are there twice", "1 picture is very small"]);
-    expect(screen.getByText("One of the two labels is wrong. Delete that file, or move it.")).toBeTruthy();
+    expect(titles).toEqual(["3 pictures can’t be read", "2 pairs stand in two classes", "14 pictures are there twice", "1 picture is very small"]);
+    expect(screen.getByText(/^They are equal, or nearly\. Where both show the same, one label is wrong/)).toBeTruthy();
     await userEvent.click(screen.getByRole("button", { name: "Show 3 more" }));
     expect(screen.getByText("and 5 more")).toBeTruthy();
   });

@@ -83,12 +83,12 @@ fn show_findings(checkup: &Checkup, terminal: &Terminal) {
         lines(&checkup.unread, unread),
     );
     list(
-        "The same picture in two classes",
+        "Equal or nearly equal pictures in two classes",
         checkup.two_classes.count,
         lines(&checkup.two_classes, pair),
     );
     list(
-        "The same picture to learn from and to measure with",
+        "Equal or nearly equal pictures to learn from and to measure with",
         checkup.across_parts.count,
         lines(&checkup.across_parts, pair),
     );

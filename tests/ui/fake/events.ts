@@ -3,7 +3,7 @@
 import type { Channel } from "@tauri-apps/api/core";
 import type { EventsView, RunNews, RunView } from "../../../ui/src/api";
 import told from "./answers/events.json";
-import { hundredShown, picturesMeasured, picturesShown } from "./pictures";
+import { carsShown, hundredShown, picturesMeasured, picturesShown } from "./pictures";
 import { puzzlesMeasured, puzzlesShown } from "./solve";
 
 /** An event's number is its step times this, and what is told is whole steps. */
@@ -17,7 +17,7 @@ const ROLLED_BACK_AT = 212;
 /** What runs of other kinds than the recorded one measured and showed. */
 const OTHERS: Record<string, (run: RunView) => Pick<EventsView, "evaluations" | "exhibits">> = {
   puzzle: ({ steps }) => ({ evaluations: puzzlesMeasured(steps), exhibits: [0, 800, steps].flatMap((step) => puzzlesShown(step, steps)) }),
-  picture: ({ id, steps }) => ({ evaluations: picturesMeasured(steps), exhibits: /hundred/.test(id) ? hundredShown(steps) : [0, Math.round(steps / 2), steps].flatMap((step) => picturesShown(step, steps)) }),
+  picture: ({ id, steps }) => ({ evaluations: picturesMeasured(steps), exhibits: /hundred/.test(id) ? hundredShown(steps) : /cars/.test(id) ? carsShown(steps) : [0, Math.round(steps / 2), steps].flatMap((step) => picturesShown(step, steps)) }),
 };
 
 /** A run that is longer than the one that was recorded begins it anew. */

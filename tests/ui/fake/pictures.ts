@@ -65,6 +65,16 @@ export function hundredShown(step: number): EventsView["exhibits"] {
   return [{ step, exhibit: { kind: "confusion", title: "Held-out pictures", classes: HUNDRED, counts } }];
 }
 
+/** The same of two classes with long names, of which few are held out. */
+export function carsShown(step: number): EventsView["exhibits"] {
+  const [open, truck] = CARS as [string, string];
+  return [
+    { step, exhibit: { kind: "confusion", title: "Held-out pictures", classes: CARS, counts: [[19, 3], [9, 9]] } },
+    { step, exhibit: { kind: "image", title: "pickup truck/a-photograph-with-quite-a-long-name-taken-in-the-street-2026-11-02.jpg", label: open, expected: truck, confidence: 0.997, map: glow(12, [0.2, 0.2]), ...flower(3, 12, 40) } },
+    { step, exhibit: { kind: "image", title: "convertible with the roof down/7.jpg", label: truck, expected: open, confidence: 0.61, map: null, ...flower(1, 14, 40) } },
+  ];
+}
+
 /** What a run of pictures measured. */
 export function picturesMeasured(steps: number): EventsView["evaluations"] {
   return Array.from({ length: 9 }, (_, at) => {
@@ -101,7 +111,7 @@ let isStopped = false;
 function predicted(path: string | null, name: string, at: number): PredictionView {
   if (/\.(txt|heic)$/i.test(name)) return { name, path, problem: "is no picture that can be read: it begins like none of JPEG, PNG, GIF, WebP, BMP, TIFF and PNM", said: null };
   const first = Math.max(0, classes.findIndex((each) => name.startsWith(each)));
-  const of = name.includes("unsure") ? 0.41 : 0.912 - 0.05 * (at % 5);
+  const of = name.includes("unsure") ? Math.max(0.41, 1.12 / classes.length) : 0.912 - 0.05 * (at % 5);
   const order = [first, ...classes.map((_, each) => each).filter((each) => each !== first)].slice(0, 5);
   const rest = (1 - of) * (classes.length > 5 ? 0.9 : 1);
   const weights = order.map((_, place) => (place === 0 ? 0 : 0.5 ** place));

@@ -3,7 +3,9 @@
 /** A share in percent, with a place after the point where that says something. */
 export function percent(share: number): string {
   const value = 100 * share;
-  return `${value === 0 || value >= 99.95 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1)} %`;
+  // A hundred times 0.55 is a little more than 55.
+  const isWhole = Math.abs(value - Math.round(value)) < 1e-9;
+  return `${isWhole || value >= 99.95 ? value.toFixed(0) : value.toFixed(1)} %`;
 }
 
 /** Where a share of `of` may really be, of 95 in 100 such samples: Wilson’s interval. */

@@ -7,8 +7,8 @@ import { quoted } from "../../lib/words";
 /** What each finding is called, what it means, and what to do about it. */
 const FINDINGS: Record<FindingKind, { one: string; many: string; text: string }> = {
   unread: { one: "can’t be read", many: "can’t be read", text: "They are left out." },
-  two_classes: { one: "picture stands in two classes", many: "pictures stand in two classes", text: "One of the two labels is wrong. Delete that file, or move it." },
-  across_parts: { one: "picture is learned from and measured with", many: "pictures are learned from and measured with", text: "What is measured was seen before, so that the figure is too good. Delete one of each pair." },
+  two_classes: { one: "pair stands in two classes", many: "pairs stand in two classes", text: "They are equal, or nearly. Where both show the same, one label is wrong: delete that file, or move it." },
+  across_parts: { one: "pair is learned from and measured with", many: "pairs are learned from and measured with", text: "They are equal, or nearly. Where both show the same, what is measured was seen before, and the figure is too good: delete one." },
   identical: { one: "picture is there twice", many: "pictures are there twice", text: "What is there twice counts twice. Keep one of each." },
   near: { one: "pair is nearly equal", many: "pairs are nearly equal", text: "The same photo in another size, or taken a moment later. A few do no harm." },
   tiny: { one: "picture is very small", many: "pictures are very small", text: "Below 32 pixels on a side there is little to see." },

@@ -72,7 +72,7 @@ export function figures(run: RunView): Figure[] {
     return value === undefined ? [] : [{ value: percent(value), text }];
   };
   const accuracy = { value: right ? percent(right.value) : "–", rest: right ? intervalText(right.value, right.of) : "", text: "new pictures right" };
-  const more = [...share("top5_accuracy", "among the first five"), ...share("macro_recall", "recall, mean of classes"), ...share("calibration_error", "calibration error")];
+  const more = [...share("top5_accuracy", "among the first five"), ...share("macro_recall", "mean recall"), ...share("calibration_error", "calibration error")];
   return [accuracy, ...more.slice(0, 2)];
 }
 
