@@ -31,6 +31,8 @@ mod parquet_files;
 mod picture_cifar;
 mod picture_data;
 mod picture_files;
+mod picture_nets;
+mod picture_published;
 mod picture_run;
 mod picture_seen;
 mod picture_sets;

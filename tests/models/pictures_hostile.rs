@@ -14,15 +14,18 @@ use models::{
         decode::{self, Alpha},
         doctor,
         pixels::Shape,
+        published::Published,
         source::{Choice, PictureSet},
     },
 };
+use serde_json::Value;
 
 use crate::{
     fuzz::Reader,
     hostile::{reading, repository},
     picture_cifar::{cifar_names, cifar_pickle, cifar_records},
     picture_data::{encoded, idx, noise},
+    picture_nets, picture_published,
 };
 
 const TABLE: &str = "file_name,label,group\na.png,dog,1\nb.png,\"c, d\",\n";
@@ -33,6 +36,7 @@ pub(crate) fn readers(work: &Path) -> Vec<Reader> {
     readers.extend(of_idx(work));
     readers.extend(of_lists(work));
     readers.extend(of_cifar(work));
+    readers.extend(of_networks(work));
     let table = fs::read(repository("tests/parquet/pictures.parquet")).unwrap();
     let file = folder(work, "picture_parquet").join("a.parquet");
     readers.push(reader("picture_parquet", 6, None, file, vec![table], read));
@@ -118,6 +122,39 @@ fn of_cifar(work: &Path) -> [Reader; 2] {
             in_its_folder,
         ),
     ]
+}
+
+/// What describes a network of somebody else, beside its weights, of which only the shapes are read.
+fn of_networks(work: &Path) -> [Reader; 2] {
+    let golden = picture_nets::golden();
+    let file = |name: &str| {
+        let mut files = golden["files"].as_array().unwrap().iter();
+        files.find(|it| it["name"] == name).unwrap()
+    };
+    let (timm, transformers) = (file("resnet18.a1_in1k"), file("resnet-18"));
+    let json = |part: &Value| part.to_string().into_bytes();
+    let (config, preprocessor) = ("config.json", "preprocessor_config.json");
+    let samples = [
+        vec![json(&timm["config"]), json(&transformers["config"])],
+        vec![json(&transformers["preprocessor"])],
+    ];
+    let names = ["picture_network", "picture_preprocessor"];
+    let mut files = samples.into_iter().zip(names).zip([config, preprocessor]);
+    std::array::from_fn(|_| {
+        let ((samples, name), changed) = files.next().unwrap();
+        let folder = folder(work, name);
+        picture_published::write_shapes(timm, &folder);
+        fs::write(folder.join(config), json(&transformers["config"])).unwrap();
+        fs::write(
+            folder.join(preprocessor),
+            json(&transformers["preprocessor"]),
+        )
+        .unwrap();
+        let most = Some(limits::MODEL_JSON);
+        reader(name, 2, most, folder.join(changed), samples, |file| {
+            Published::open(file.parent().unwrap_or(file)).map(drop)
+        })
+    })
 }
 
 /// A reader for each format of pictures.

@@ -77,6 +77,14 @@ impl StoredWeights {
         names
     }
 
+    /// The shapes of all tensors, by their names.
+    pub fn shapes(&self) -> BTreeMap<String, Vec<usize>> {
+        let tensors = self.files.tensors().into_iter();
+        tensors
+            .map(|(name, tensor)| (name, tensor.shape().to_vec()))
+            .collect()
+    }
+
     /// The tensor of this name as it is stored, on the CPU.
     pub fn raw(&mut self, name: &str) -> Result<Tensor> {
         self.taken.insert(name.to_owned());

@@ -167,6 +167,7 @@ pub fn request(train_file: PathBuf) -> TrainRequest<LanguageRequest> {
             rows: Some(4),
             length: Some(256),
             accumulate: Some(1),
+            ..BatchRequest::default()
         },
         learning_rate: Some(3e-3),
         evaluate: EvaluateRequest {

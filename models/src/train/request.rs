@@ -119,6 +119,9 @@ pub struct BatchRequest {
     pub length: Option<usize>,
     /// Batches whose gradients are added up before the weights change. Time grows with it, memory does not.
     pub accumulate: Option<usize>,
+    /// What a plan says of its rows, which can be a request. It follows from the network, so that nobody asks for it.
+    #[serde(skip_serializing)]
+    pub normalized: Option<bool>,
 }
 
 /// The learning rate over the run.

@@ -16,6 +16,7 @@ use std::{
 
 use models::{
     Error, Result,
+    optim::{DecayScope, OwnRules},
     parameters::Parameters,
     tape::{Tape, Value},
     train::{
@@ -184,11 +185,21 @@ impl<T: Task> Faulty<T> {
     }
 }
 
+// What is not passed on would be lost without a word.
+#[deny(clippy::missing_trait_methods)]
 impl<T: Task> Task for Faulty<T> {
     type Batch = T::Batch;
 
     fn parameters(&self) -> &Parameters {
         self.task.parameters()
+    }
+
+    fn own_rules(&self) -> OwnRules {
+        self.task.own_rules()
+    }
+
+    fn decays(&self) -> DecayScope {
+        self.task.decays()
     }
 
     fn own_step(&mut self, done: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<OwnStep>> {
@@ -209,6 +220,10 @@ impl<T: Task> Task for Faulty<T> {
 
     fn undo_losses(&mut self) -> Result<()> {
         self.task.undo_losses()
+    }
+
+    fn stepped(&mut self, done: usize) -> Result<()> {
+        self.task.stepped(done)
     }
 
     fn loss(&mut self, tape: &Tape, batch: &T::Batch, targets: f64) -> Result<Value> {
@@ -271,5 +286,17 @@ impl<T: Task> Task for Faulty<T> {
 
     fn load(&mut self, folder: &Path) -> Result<()> {
         self.task.load(folder)
+    }
+
+    fn full_batch(&mut self, rows: usize, length: usize) -> Result<T::Batch> {
+        self.task.full_batch(rows, length)
+    }
+
+    fn row_length(&mut self, rows: usize) -> (usize, f64) {
+        self.task.row_length(rows)
+    }
+
+    fn held_out_batches(&self) -> usize {
+        self.task.held_out_batches()
     }
 }

@@ -60,7 +60,7 @@ pub const FIELDS: &[Field] = &[
     of("Pictures", "picture.pad", "Shift", Count, "By how much pictures are moved at most.").unit("pixels").advanced(),
     of("Pictures", "picture.border", "Border", Word, "What stands where a moved picture has ended.").choices(BORDERS).advanced(),
     of("Pictures", "picture.cutout", "Cutout", Count, "The side of a square that is blotted out. 0 turns it off.").unit("pixels").advanced(),
-    of("Pictures", "picture.least_area", "Smallest part", Number, "The smallest share of a picture that is cut out and scaled to the whole. 1 turns it off.").at_least(0.01).at_most(1.0).advanced(),
+    of("Pictures", "picture.least_area", "Smallest part", Number, "The smallest share of a picture that is cut out and scaled to the whole. 1 turns it off.").above(0.0).at_most(1.0).advanced(),
     of("Pictures", "picture.jitter", "Light", Number, "By how much brightness, contrast and saturation change at most. 0 turns it off.").at_least(0.0).at_most(1.0).advanced(),
     of("Pictures", "picture.label_smoothing", "Label smoothing", Number, "How much of each label is shared among all classes. 0 turns it off.").at_least(0.0).at_most(0.9).advanced(),
     of("Pictures", "picture.subsample_size", "Pictures drawn", Count, "Learn from so many random pictures. 0 is all.").advanced(),

@@ -11,6 +11,7 @@
 //! - [`task`]: a network with the pictures that it learns from; `whitening` and `lookahead` are what some recipes need
 //! - [`evaluate`], `baselines`: how well it tells classes apart, beside simpler answers
 //! - [`classifier`]: a trained network that says what a picture shows
+//! - [`published`]: networks that others have trained
 
 pub mod augment;
 mod baselines;
@@ -30,6 +31,7 @@ pub mod loader;
 mod lookahead;
 mod pixel_file;
 pub mod pixels;
+pub mod published;
 pub mod recipe;
 pub mod request;
 pub mod resize;
