@@ -152,17 +152,68 @@ fn what_is_no_classifier_is_refused_with_what_to_name() {
     contains(&refused["hint"], "name a run that learned pictures");
 }
 
-#[test]
-fn pictures_of_a_data_set_are_shown_by_class_and_checked() {
-    let window = Window::open();
-    for at in 0..4u8 {
-        let other = [60 * at, 30, 9];
-        window.picture(&format!("tiles/red/{at}.ppm"), &halves(RED, other, 40));
-        window.picture(&format!("tiles/blue/{at}.ppm"), &halves(BLUE, other, 40));
+impl Window {
+    /// A folder with four red pictures and four blue ones, one that stands in both classes, and one that is none.
+    fn tiles(&self) -> PathBuf {
+        for at in 0..4u8 {
+            let other = [60 * at, 30, 9];
+            self.picture(&format!("tiles/red/{at}.ppm"), &halves(RED, other, 40));
+            self.picture(&format!("tiles/blue/{at}.ppm"), &halves(BLUE, other, 40));
+        }
+        self.picture("tiles/blue/same.ppm", &halves(RED, [0, 30, 9], 40));
+        self.picture("tiles/red/bad.png", b"none");
+        self.home.path().join("tiles")
     }
-    window.picture("tiles/blue/same.ppm", &halves(RED, [0, 30, 9], 40));
-    window.picture("tiles/red/bad.png", b"none");
-    let tiles = window.home.path().join("tiles");
+}
+
+#[test]
+fn pictures_of_a_data_set_are_shown_by_class() {
+    let window = Window::open();
+    let tiles = window.tiles();
+    let ask = |only: Value, from: usize| {
+        let asked = json!({"files": [tiles], "only": only, "from": from, "count": 3});
+        window.call("pictures", asked)
+    };
+    let all = ask(json!(null), 0);
+    assert_eq!((&all["matching"], &all["unread"]), (&json!(9), &json!(1)));
+    let classes = all["classes"].as_array().unwrap().iter();
+    let counts: Vec<(&Value, &Value)> = classes.map(|it| (&it["name"], &it["train"])).collect();
+    assert_eq!(
+        counts,
+        [(&json!("blue"), &json!(5)), (&json!("red"), &json!(4))]
+    );
+    let names = |shown: &Value| -> Vec<String> {
+        let pictures = shown["pictures"].as_array().unwrap().iter();
+        let names = pictures.map(|it| it["name"].as_str().unwrap().replace('\\', "/"));
+        names.collect()
+    };
+    let in_turn = ["blue/0.ppm", "red/0.ppm", "blue/1.ppm"];
+    assert_eq!(names(&all), in_turn);
+    assert_eq!(names(&ask(json!("red"), 2)), ["red/2.ppm", "red/3.ppm"]);
+    assert_eq!(ask(json!("green"), 0)["matching"], 0);
+    assert_eq!(all["pictures"][0]["thumb"]["width"], 40);
+    assert_eq!(all["sizes"], json!([[40, 40], [40, 40]]));
+}
+
+#[test]
+fn what_is_wrong_with_pictures_is_found_the_worst_first() {
+    let window = Window::open();
+    let asked = json!({"files": [window.tiles()]});
+    let checked = window.call("check_pictures", asked);
+    let findings = checked["findings"].as_array().unwrap();
+    assert_eq!(
+        (&findings[0]["kind"], &findings[0]["count"]),
+        (&json!("unread"), &json!(1))
+    );
+    assert_eq!(findings[1]["kind"], "two_classes");
+    let pair = findings[1]["shown"][0]["pictures"].as_array().unwrap();
+    assert_eq!(pair.len(), 2);
+}
+
+#[test]
+fn a_folder_of_pictures_is_data_and_other_data_is_no_pictures() {
+    let window = Window::open();
+    let tiles = window.tiles();
     let has = |path: &Path| window.call("has_pictures", json!({ "path": path }));
     assert_eq!(
         (has(&tiles), has(&tiles.join("red/0.ppm"))),
@@ -170,62 +221,12 @@ fn pictures_of_a_data_set_are_shown_by_class_and_checked() {
     );
     let dropped = window.call("look_at_path", json!({ "path": tiles }));
     assert_eq!(dropped["kind"], "data");
-    assert_eq!(
-        window.call("add_data", json!({ "path": tiles }))["name"],
-        "tiles"
-    );
-
-    let ask = |only: Value, from: usize| {
-        window.call(
-            "pictures",
-            json!({"files": [tiles], "only": only, "from": from, "count": 3}),
-        )
-    };
-    let all = ask(json!(null), 0);
-    assert_eq!((&all["matching"], &all["unread"]), (&json!(9), &json!(1)));
-    let counts = |at: usize| {
-        (
-            all["classes"][at]["name"].clone(),
-            all["classes"][at]["train"].clone(),
-        )
-    };
-    assert_eq!(
-        [counts(0), counts(1)],
-        [(json!("blue"), json!(5)), (json!("red"), json!(4))]
-    );
-    let names = |shown: &Value| -> Vec<String> {
-        let pictures = shown["pictures"].as_array().unwrap().iter();
-        pictures
-            .map(|it| it["name"].as_str().unwrap().replace('\\', "/"))
-            .collect()
-    };
-    assert_eq!(
-        names(&all),
-        ["blue/0.ppm", "red/0.ppm", "blue/1.ppm"],
-        "in turn"
-    );
-    assert_eq!(names(&ask(json!("red"), 2)), ["red/2.ppm", "red/3.ppm"]);
-    assert_eq!(ask(json!("green"), 0)["matching"], 0);
-    assert_eq!(all["pictures"][0]["thumb"]["width"], 40);
-    assert_eq!(all["sizes"], json!([[40, 40], [40, 40]]));
-
-    let checked = window.call("check_pictures", json!({"files": [tiles]}));
-    let kinds = checked["findings"].as_array().unwrap().iter();
-    let kinds: Vec<(&Value, &Value)> = kinds.map(|it| (&it["kind"], &it["count"])).collect();
-    assert!(
-        kinds.starts_with(&[(&json!("unread"), &json!(1))]),
-        "{kinds:?}"
-    );
-    let two = &checked["findings"][1];
-    assert_eq!(two["kind"], "two_classes");
-    assert_eq!(two["shown"][0]["pictures"].as_array().unwrap().len(), 2);
-
+    let added = window.call("add_data", json!({ "path": tiles }));
+    assert_eq!(added["name"], "tiles");
     let text = window.home.path().join("notes.txt");
     fs::write(&text, "Hot steel.").unwrap();
     let none = json!({"files": [text], "only": null, "from": 0, "count": 3});
     assert_eq!(window.call("pictures", none), json!(null));
-    assert_eq!(
-        window.call("check_pictures", json!({"files": []})),
-        json!(null)
-    );
+    let nothing = json!({"files": []});
+    assert_eq!(window.call("check_pictures", nothing), json!(null));
 }
