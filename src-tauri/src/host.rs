@@ -8,13 +8,16 @@ pub(crate) mod devices;
 pub(crate) mod export;
 pub(crate) mod hub;
 pub(crate) mod inspect;
+pub(crate) mod pictures;
 pub(crate) mod plan;
+pub(crate) mod predict;
 pub(crate) mod probe;
 pub(crate) mod puzzles;
 pub(crate) mod solve;
 mod starter;
 mod train;
 mod trial;
+pub(crate) mod uses;
 
 use std::{
     path::Path,
@@ -47,6 +50,8 @@ pub(crate) struct Host {
     looked: Mutex<Option<Arc<inspect::Looked>>>,
     /// The puzzles that a page looks at.
     read_puzzles: Mutex<Option<puzzles::ReadPuzzles>>,
+    /// The pictures that a page looks at.
+    read_pictures: Mutex<Option<pictures::ReadPictures>>,
 }
 
 /// The field of the settings that names the device of a run that does not.
@@ -64,6 +69,7 @@ impl Host {
             read_data: Mutex::default(),
             looked: Mutex::default(),
             read_puzzles: Mutex::default(),
+            read_pictures: Mutex::default(),
             paths,
         };
         Ok((host, warnings))

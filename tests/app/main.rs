@@ -22,7 +22,9 @@ mod hub_faults;
 mod hub_server;
 #[cfg(target_os = "linux")]
 mod hub_speed;
+mod predict;
 mod probe;
+mod red_or_blue;
 #[cfg(target_os = "linux")]
 mod soak;
 mod solve;

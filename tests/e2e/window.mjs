@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { Window, program, until } from "./driver.mjs";
 import { serveModel } from "./hub.mjs";
+import { photo, photos } from "./pictures.mjs";
 
 /** Keys, as the driver's protocol writes them. */
 const [TAB, ENTER, CONTROL, UP, RIGHT, DOWN] = ["\uE004", "\uE007", "\uE009", "\uE013", "\uE014", "\uE015"];
@@ -311,6 +312,50 @@ test("a labelled file becomes probes beside what its words say, which shade an a
   await answered(window, 1);
   await window.find("//*[contains(., 'Stronger is a higher score')]");
   await window.picture("probes-shade");
+});
+
+test("a folder of photos is looked at, learned from, and a new photo is classified with what speaks for it", PATIENCE, async (journey) => {
+  const home = newHome();
+  const folder = join(home, "weather");
+  photos(folder, 40);
+  // A photo that is there twice, under both names.
+  writeFileSync(join(folder, "tree", "wrong.png"), photo("sun", 0));
+  const window = await opened(journey, home);
+  await addData(window, folder);
+  await window.find("//dd[. = '81']");
+  await window.find("//li/button[contains(., 'sun') and contains(., '40')]");
+  await window.find("//*[@role = 'img'][@aria-label = 'sun: sun/0.png']//canvas");
+  await window.picture("pictures-data");
+  await window.click("//label[contains(., 'Checkup · 1')]");
+  await window.find("//h3[contains(., 'in two classes')]");
+  await window.picture("pictures-checkup");
+  rmSync(join(folder, "tree", "wrong.png"));
+
+  await window.click("//button[. = 'Train with it']");
+  await window.find("//*[@role = 'img'][contains(@aria-label, ', mirrored')]");
+  await window.click("//label[normalize-space() = 'Small']");
+  await window.click("//option[. = 'steps']");
+  await window.fill("//label[. = 'Duration']/..//input", "60");
+  await window.picture("pictures-form");
+  await window.click("//button[. = 'Start' and not(@disabled)]");
+  await badge(window, "Finished");
+  await window.find("//h2[contains(., 'Held-out pictures')]");
+  await window.find("//*[@role = 'gridcell'][starts-with(@aria-label, 'sun, said to be sun')]");
+  await window.find("//p[contains(., 'new pictures: ')]");
+  await window.picture("pictures-learned");
+
+  // The driver can't drop a file: it is pasted, with its bytes.
+  await window.click("//header//button[. = 'Classify']");
+  await window.find("//h2[. = 'Drop pictures here']");
+  const paste = `
+    const bytes = Uint8Array.from(atob(arguments[0]), (letter) => letter.charCodeAt(0));
+    const clipboardData = new DataTransfer();
+    clipboardData.items.add(new File([bytes], 'new.png', { type: 'image/png' }));
+    window.dispatchEvent(new ClipboardEvent('paste', { clipboardData }));`;
+  await window.run(paste, photo("sun", 5000).toString("base64"));
+  await window.find("//*[@role = 'img'][@aria-label = 'new.png, with what speaks for sun']");
+  assert.equal(await window.text("//section[@aria-label = 'Answer']//p[contains(@class, 'first')]"), "sun");
+  await window.picture("picture-classified");
 });
 
 /** A window that is closed, and its home removed, when the journey ends. */

@@ -101,11 +101,11 @@ describe("a person in the window", { concurrency: 2 }, () => {
 
   scenario("files that are dropped are added, and the page of data shows them", { page: "home" }, async (page) => {
     await news(page, { kind: "hovered", over: true });
-    await page.getByText("Drop data, models or a run file").waitFor();
+    await page.getByText("Drop data, pictures, models or a run file").waitFor();
     await news(page, { kind: "dropped", paths: ["/Users/mira/Desktop/poems.jsonl"] });
     await shows(heading(page), "Data");
     await page.getByText("poems").first().waitFor();
-    assert.equal(await page.getByText("Drop data, models or a run file").count(), 0);
+    assert.equal(await page.getByText("Drop data, pictures, models or a run file").count(), 0);
   });
 
   scenario("a folder of a model that is dropped is added to the models, and a GGUF file says what to use", { page: "home" }, async (page) => {

@@ -5,7 +5,8 @@ import { userEvent } from "@testing-library/user-event";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 
 import { api, type RunView } from "../../ui/src/api";
-import { imageOf, type Exhibit } from "../../ui/src/components/exhibits/exhibit";
+import type { Exhibit } from "../../ui/src/components/exhibits/exhibit";
+import { base64Of, rasterOf } from "../../ui/src/components/pixels";
 import { install } from "./fake";
 import Home from "../../ui/src/features/home/Home.svelte";
 import { KINDS, kindOf } from "../../ui/src/features/kinds";
@@ -64,22 +65,24 @@ describe("a kind of learning", () => {
 
   test("draws what its model shows, beside what it showed at first", async () => {
     const grid = (step: number, rows: string[][]) => ({ step, exhibit: { kind: "grid" as const, title: "Red", rows, marks: [] } });
-    render(Exhibits, { kind: kindOfRun(await run()), shown: [grid(0, [["1", "2"]]), grid(10, [["3", "4"]])] });
+    render(Exhibits, { kind: kindOfRun(await run()), run: await run(), shown: [grid(0, [["1", "2"]]), grid(10, [["3", "4"]])] });
     const card = screen.getByRole("heading", { name: "Toys now" }).parentElement!;
     expect(within(card).getByText("Red: 3,4, before 1,2")).toBeTruthy();
   });
 
-  test("has its exhibits drawn by their form, where it does not draw them itself", () => {
+  test("has its exhibits drawn by their form, where it does not draw them itself", async () => {
     const shown = (exhibit: Exhibit, step = 10) => ({ step, exhibit });
     const kind = { ...toy, Exhibit: undefined };
     const mark = { row: 0, column: 1, meaning: "wrong" as const };
-    const picture = { kind: "image" as const, title: "A pet", label: "cat", expected: "dog", width: 1, pixels: [1, 2, 3, 4, 5, 6] };
+    const picture = { kind: "image" as const, title: "A pet", label: "cat", expected: "dog", confidence: 0.913, width: 1, pixels: base64Of(new Uint8Array([1, 2, 3, 4, 5, 6])), map: { rows: 1, columns: 1, strengths: base64Of(new Uint8Array([255])) } };
     render(Exhibits, {
       kind,
+      run: await run(),
       shown: [
         shown({ kind: "text", title: "To be", text: "" }),
         shown({ kind: "grid", title: "A puzzle", rows: [["1", "9"]], marks: [mark] }),
         shown(picture),
+        shown({ kind: "confusion", title: "Pets", classes: ["cat", "dog"], counts: [[3, 1], [0, 4]] }),
         shown({ kind: "table", title: "Layers", columns: ["layer", "accuracy"], rows: [["10", "0.75"]] }),
       ],
     });
@@ -87,9 +90,12 @@ describe("a kind of learning", () => {
     expect(within(screen.getByRole("table", { name: "A puzzle" })).getByText("9").className).toContain("wrong");
     expect(screen.getByRole("img", { name: "A pet" }).querySelector("canvas")?.height).toBe(2);
     expect(screen.getByText("is dog")).toBeTruthy();
+    expect(screen.getByText("91.3 %")).toBeTruthy();
+    expect(screen.getByRole("img", { name: "What speaks for cat" }).querySelectorAll("canvas").length).toBe(2);
+    expect(screen.getByRole("gridcell", { name: "cat, said to be dog: 1 of 4, 25 %" })).toBeTruthy();
     expect(within(screen.getByRole("table", { name: "Layers" })).getByText("0.75")).toBeTruthy();
-    expect(imageOf(picture)?.rgba).toEqual(new Uint8ClampedArray([1, 2, 3, 255, 4, 5, 6, 255]));
-    expect(imageOf({ ...picture, pixels: [1, 2] })).toBeUndefined();
+    expect(rasterOf(picture)?.rgba).toEqual(new Uint8ClampedArray([1, 2, 3, 255, 4, 5, 6, 255]));
+    expect([rasterOf({ ...picture, pixels: "AQI=" }), rasterOf({ ...picture, pixels: "?" })]).toEqual([undefined, undefined]);
   });
 
   test("has charts of its own series and measures, in its own unit", async () => {

@@ -5,8 +5,9 @@ import { userEvent } from "@testing-library/user-event";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 
 import { api, type ProbeReportView } from "../../ui/src/api";
-import { confusionAt, headlineOf, nearest, ordered, pointsOf, precisionsOf, ratesOf, rocOf, takenFor, totalsOf } from "../../ui/src/features/probe/figures";
+import { confusionAt, headlineOf, nearest, ordered, pointsOf, precisionsOf, ratesOf, rocOf, totalsOf } from "../../ui/src/features/probe/figures";
 import CompareTexts from "../../ui/src/features/probe/CompareTexts.svelte";
+import { takenFor } from "../../ui/src/lib/confusion";
 import FolderReport from "../../ui/src/features/probe/FolderReport.svelte";
 import Probes from "../../ui/src/features/probe/Probes.svelte";
 import Report from "../../ui/src/features/probe/Report.svelte";

@@ -7,6 +7,7 @@ export { default as compare } from "./features/runs/Compare.svelte";
 export { default as data } from "./features/data/Data.svelte";
 export { default as device } from "./features/device/Device.svelte";
 export { default as models } from "./features/models/Models.svelte";
+export { default as predict } from "./features/predict/Predict.svelte";
 export { default as probes } from "./features/probe/Probes.svelte";
 export { default as repository } from "./features/hub/Repository.svelte";
 export { default as run } from "./features/runs/Run.svelte";

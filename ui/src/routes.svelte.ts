@@ -20,6 +20,7 @@ export type Route =
   | { page: "compare"; ids: string[] }
   | { page: "chat"; name?: string; title?: string; conversation?: string }
   | { page: "solve"; name?: string; title?: string }
+  | { page: "predict"; name?: string; title?: string }
   | { page: "probes"; folder?: string; states?: string }
   | { page: "device" }
   | { page: "bench"; id?: string; against?: string; part?: BenchPart }

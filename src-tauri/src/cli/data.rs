@@ -15,7 +15,7 @@ use models::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    Ended, puzzles,
+    Ended, pictures, puzzles,
     terminal::{Terminal, table},
 };
 use crate::{
@@ -49,7 +49,8 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Inspect {
-    /// JSON lines, JSON, CSV, TSV, Parquet or plain text; or folders of them. Puzzles are shown as grids.
+    /// JSON lines, JSON, CSV, TSV, Parquet or plain text; or folders of them. Puzzles are shown as grids, and of pictures
+    /// what each class has.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// messages, sharegpt, prompt_completion, alpaca or text. Without it, it is found from the columns.
@@ -100,6 +101,9 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     };
     if let Some((set, board)) = host.look_at_puzzles(&asked.files)? {
         return puzzles::inspect(&set, &board, terminal);
+    }
+    if let Some(set) = host.look_at_pictures(&asked.files)? {
+        return pictures::inspect(&set, terminal);
     }
     let request = DataRequest {
         paths: asked.files,

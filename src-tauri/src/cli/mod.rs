@@ -9,6 +9,8 @@ mod exhibit;
 mod export;
 mod grids;
 mod hub;
+mod pictures;
+mod predict;
 mod probe;
 mod puzzles;
 mod runs;
@@ -81,6 +83,7 @@ enum Command {
     Train(train::Arguments),
     Chat(chat::Arguments),
     Solve(solve::Arguments),
+    Predict(predict::Arguments),
     Probe(probe::Arguments),
     Export(export::Arguments),
     Runs(runs::Arguments),
@@ -208,6 +211,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Train(arguments) => train::run(arguments, &host, terminal),
         Command::Chat(arguments) => chat::run(arguments, &host, terminal),
         Command::Solve(arguments) => solve::run(arguments, &host, terminal),
+        Command::Predict(arguments) => predict::run(arguments, &host, terminal),
         Command::Probe(arguments) => probe::run(arguments, &host, terminal),
         Command::Export(arguments) => export::run(arguments, &host, terminal),
         Command::Runs(arguments) => runs::run(arguments, &host, terminal),

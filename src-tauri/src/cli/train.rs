@@ -22,7 +22,7 @@ use super::{
     terminal::{Terminal, count_interrupts},
 };
 use crate::{
-    host::Host,
+    host::{Host, uses::how_to_use},
     jobs::engine::Control,
     store::{
         record::RecordedEvent,
@@ -322,21 +322,6 @@ pub(super) fn follow(run: &Run, force: bool, host: &Host, terminal: &Terminal) -
         }
     }
     Ok(ended(state.status))
-}
-
-/// What to do with what a run has learned.
-fn how_to_use(run: &Run) -> String {
-    let plan = run.plan();
-    let uses = plan.as_ref().map_or(&["chat"][..], |plan| plan.task.uses());
-    let id = &run.id;
-    match uses.first() {
-        Some(&"solve") => {
-            format!("have it solve a puzzle with `anneal solve {id} --held-out 1`")
-        }
-        Some(&"probe") => format!("see what it found with `anneal probe show {id}`"),
-        Some(_) => format!("talk to it with `anneal chat {id}`"),
-        None => format!("see what it measured with `anneal runs show {id}`"),
-    }
 }
 
 /// Adds the command that is running all the same, where there is one.

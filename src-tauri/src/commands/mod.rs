@@ -8,6 +8,7 @@ pub(crate) mod home;
 mod hub;
 mod models;
 mod native;
+mod predict;
 mod probe;
 mod runs;
 pub(crate) mod settings;
@@ -29,7 +30,7 @@ use ::models::tasks::{self, AnyPlan};
 use tauri::{Wry, ipc::Channel};
 
 use crate::{
-    host::{Host, chat::OpenModel, solve::OpenSolver},
+    host::{Host, chat::OpenModel, predict::OpenClassifier, solve::OpenSolver},
     hub::downloads::Downloads,
     jobs::queue::Queue,
     lock::locked,
@@ -65,6 +66,8 @@ pub(crate) struct App {
     chats: [Place<OpenModel>; CHAT_PLACES],
     /// The puzzle model that is open.
     solver: Place<OpenSolver>,
+    /// The classifier of pictures that is open.
+    classifier: Place<OpenClassifier>,
     /// How often a set of puzzles was asked for, or its end: one that began before ends.
     builds_asked: AtomicU32,
     /// The number of the page that follows a run; an older one hears no more.
@@ -135,6 +138,7 @@ impl App {
             warnings,
             chats: Default::default(),
             solver: Place::default(),
+            classifier: Place::default(),
             builds_asked: AtomicU32::default(),
             follower: Arc::default(),
             picked: Mutex::default(),

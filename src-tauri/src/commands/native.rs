@@ -8,6 +8,7 @@ use tauri_plugin_dialog::DialogExt;
 use super::App;
 use crate::{
     lock::locked,
+    store::picture_files::ENDINGS,
     wire::error::{AppError, Result},
 };
 
@@ -19,6 +20,8 @@ pub(super) enum Pick {
     Data,
     /// Any folder.
     Folder,
+    /// A file with a network of another program.
+    Network,
     /// A run file to open.
     RunFile,
     /// Where a run file is to be written.
@@ -55,6 +58,9 @@ pub(super) fn pick<R: Runtime>(
             .add_filter("All files", &["*"])
             .blocking_pick_file(),
         Pick::Folder => dialog.blocking_pick_folder(),
+        Pick::Network => dialog
+            .add_filter("Networks", &["safetensors", "pth", "pt"])
+            .blocking_pick_file(),
         Pick::RunFile => dialog
             .add_filter("Run files", &["yaml", "yml"])
             .blocking_pick_file(),
@@ -73,6 +79,16 @@ pub(super) fn pick<R: Runtime>(
     let path = picked.and_then(|path| path.into_path().ok());
     locked(&app.picked).extend(path.clone());
     Ok(path.map(|path| path.display().to_string()))
+}
+
+/// Asks for files of pictures with the system's dialog. None when the user thinks better of it.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn pick_pictures<R: Runtime>(handle: AppHandle<R>) -> Result<Vec<String>> {
+    let dialog = handle.dialog().file().add_filter("Pictures", &ENDINGS);
+    let picked = dialog.blocking_pick_files().unwrap_or_default();
+    let paths = picked.into_iter().filter_map(|path| path.into_path().ok());
+    Ok(paths.map(|path| path.display().to_string()).collect())
 }
 
 /// Shows a file or folder in the system's file manager. Nothing is ever opened by it, which could start a program.

@@ -22,6 +22,7 @@ use crate::hub::Hub;
 mod adding;
 mod fetching;
 mod measuring;
+mod predicting;
 // Elsewhere paths and what the system says are written otherwise.
 #[cfg(unix)]
 mod recording;

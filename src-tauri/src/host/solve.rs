@@ -19,7 +19,7 @@ use models::{
     },
 };
 
-use super::Host;
+use super::{Host, uses::how_to_use};
 use crate::{
     jobs::engine::Engine,
     store::{
@@ -106,7 +106,7 @@ impl Host {
                     "`{}` learned no puzzles, so it can’t solve one",
                     run.id
                 ))
-                .with_hint(format!("`anneal chat {}` talks to it", run.id)));
+                .with_hint(how_to_use(&run)));
             }
             check_use(&run.id, &plan.task)?;
         }

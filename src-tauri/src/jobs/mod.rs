@@ -7,7 +7,7 @@
 //! - [`pace`]: whether a machine has become slower than it was
 //! - `watchdog`: ends an engine whose run hangs
 //! - `fault`: faults on purpose, in test builds
-//! - [`train`], [`chat`], [`solve`], [`check`], [`bench`]: what an engine does when it is asked to
+//! - [`train`], [`chat`], [`solve`], [`predict`], [`check`], [`bench`]: what an engine does when it is asked to
 //!
 //! The app itself never trains or generates, so that running out of memory, a broken driver or a mistake of ours ends an
 //! engine and not the app, and memory is free when the engine has left.
@@ -21,6 +21,7 @@ pub(crate) mod fault;
 #[cfg(feature = "gui")]
 pub(crate) mod follow;
 mod pace;
+mod predict;
 mod probe;
 #[cfg(feature = "gui")]
 pub(crate) mod queue;
@@ -29,7 +30,10 @@ mod train;
 mod watchdog;
 pub(crate) mod worker;
 
-use models::device::{self, Choice, DeviceRequest, RequestedDevice};
+use models::device::{
+    self, Checked, Choice, DeviceRequest, RequestedDevice,
+    dtype::{DeviceClass, Dtype, Role, choose_dtype},
+};
 
 use crate::wire::error::Result;
 
@@ -37,4 +41,11 @@ use crate::wire::error::Result;
 fn choose(device: RequestedDevice, strict: bool) -> Result<Choice> {
     let request = DeviceRequest { device, strict };
     Ok(device::choose(request, &device::detect::detect())?)
+}
+
+/// The format in which a model is safest to compute on a device, by what is known of that.
+fn safest_dtype(device: &Choice, checked: &Checked) -> Result<Dtype> {
+    let class = DeviceClass::of(&device.device, checked.bf16);
+    let refused = &checked.refused_dtypes;
+    Ok(choose_dtype(class, Role::Compute, None, refused, false)?.dtype)
 }

@@ -3,10 +3,7 @@
 use std::{ops::ControlFlow, path::Path};
 
 use models::{
-    device::{
-        self, Checked, Choice,
-        dtype::{self, DeviceClass, choose_dtype},
-    },
+    device::{self, Checked, Choice},
     tasks::puzzle::solve::Solver,
 };
 
@@ -17,9 +14,7 @@ use crate::wire::{
 
 /// Opens the puzzle model in a folder in the format that is safest on a device.
 pub(super) fn open(folder: &Path, device: &Choice, checked: &Checked) -> Result<Solver> {
-    let class = DeviceClass::of(&device.device, checked.bf16);
-    let refused = &checked.refused_dtypes;
-    let dtype = choose_dtype(class, dtype::Role::Compute, None, refused, false)?.dtype;
+    let dtype = super::safest_dtype(device, checked)?;
     Ok(Solver::open(folder, dtype.into(), &device::open(device)?)?)
 }
 

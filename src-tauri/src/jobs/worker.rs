@@ -21,6 +21,7 @@ use std::{
 use models::{
     device::{self, Checked},
     tasks::{
+        picture::classifier::Classifier,
         probe::{capture::Capture, folder::WRITTEN_BY, states_identity::identities},
         puzzle::solve::Solver,
         starter,
@@ -30,7 +31,7 @@ use models::{
 use super::{
     bench,
     chat::{self, Chat},
-    check, choose, probe,
+    check, choose, predict, probe,
     solve::{self, solve_and_count},
     train,
 };
@@ -76,6 +77,7 @@ impl Wishes {
 enum Open {
     Chat(Box<Chat>),
     Solver(Box<Solver>),
+    Classifier(Box<Classifier>),
 }
 
 /// Writes a reply, a whole line from any thread. An app that is gone is noticed where asks are read.
@@ -193,6 +195,7 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
         | Ask::ReadPuzzle { .. }
         | Ask::Solve { .. }
         | Ask::CountSolved { .. } => solve(ask, open, wishes),
+        Ask::OpenClassifier { .. } | Ask::Predict { .. } => classify(ask, open),
         Ask::Capture { .. } | Ask::ApplyProbes { .. } => {
             *open = None;
             read_states(ask, wishes)
@@ -349,6 +352,37 @@ fn solve(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             solve_and_count(ask, solver, &mut |reply| send(&reply), &|| wishes.flow())
         }
         _ => Err(AppError::failed("no puzzle model is open")),
+    }
+}
+
+/// Does what is asked of a model that says what pictures show.
+fn classify(ask: Ask, open: &mut Option<Open>) -> Result<()> {
+    match (ask, &open) {
+        (
+            Ask::OpenClassifier {
+                folder,
+                device,
+                checked,
+            },
+            _,
+        ) => {
+            *open = None;
+            let device = choose(device, false)?;
+            let classifier = predict::open(&folder, &device, &checked)?;
+            send(&Reply::ClassifierOpened {
+                about: classifier.about().clone().into(),
+                weights: classifier.network().parameters().trainable_count(),
+                warnings: device.warnings,
+            });
+            *open = Some(Open::Classifier(classifier.into()));
+            Ok(())
+        }
+        (Ask::Predict { picture, side }, Some(Open::Classifier(classifier))) => {
+            let answer = predict::predict(classifier, &picture, side)?;
+            send(&Reply::Predicted { answer });
+            Ok(())
+        }
+        _ => Err(AppError::failed("no classifier is open")),
     }
 }
 

@@ -11,7 +11,7 @@ use models::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{naming, paths::Paths, read_list, write_file, write_json};
+use super::{naming, paths::Paths, picture_files, read_list, write_file, write_json};
 use crate::wire::error::{AppError, Result};
 
 /// What pasted text is called.
@@ -50,7 +50,7 @@ pub(crate) fn add(paths: &Paths, path: &Path) -> Result<DataSet> {
             "the file is not there: `{path}`"
         )));
     }
-    if path.is_file() {
+    if path.is_file() && !picture_files::holds_pictures(&path) {
         not_text::check_name(&path)?;
     }
     add_files(paths, naming::of_data(&path), vec![path])

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use models::data::{not_text, source};
 use serde::Serialize;
 
-use super::{models::models_in, run_file};
+use super::{models::models_in, picture_files, run_file};
 use crate::wire::error::AppError;
 
 /// What can be done with it.
@@ -23,7 +23,8 @@ pub(crate) enum Dropped {
 }
 
 /// What can be used, where something can't.
-const USABLE: &str = "drop text, JSON lines, CSV or Parquet, a folder with a model, or a run file";
+const USABLE: &str =
+    "drop text, JSON lines, CSV or Parquet, a folder of pictures or with a model, or a run file";
 
 /// Says what can be done with a file or folder.
 pub(crate) fn look(path: &Path) -> Dropped {
@@ -32,12 +33,22 @@ pub(crate) fn look(path: &Path) -> Dropped {
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if path.is_dir() {
-        let is_data = || source::files(&[path.to_owned()]).is_ok();
+        let is_data =
+            || picture_files::holds_pictures(path) || source::files(&[path.to_owned()]).is_ok();
         return match models_in(path).is_empty() {
             false => model(path),
             true if is_data() => Dropped::Data,
             true => nothing(format!("“{name}” holds neither a model nor data"), USABLE),
         };
+    }
+    if picture_files::is_picture(path) {
+        return nothing(
+            format!("“{name}” is a single picture, and pictures are learned from in folders"),
+            "drop the folder that has a folder of pictures for each class; to ask what this one shows, drop it on Classify",
+        );
+    }
+    if picture_files::holds_pictures(path) {
+        return Dropped::Data;
     }
     let ending = path.extension().unwrap_or_default();
     match ending.to_string_lossy().to_ascii_lowercase().as_str() {
@@ -84,7 +95,7 @@ mod tests {
     fn what_is_dropped_is_known_by_its_name_and_what_is_in_it() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
-        for folder in ["maker/tiny", "rows", "empty"] {
+        for folder in ["maker/tiny", "rows", "empty", "moths/dark"] {
             fs::create_dir_all(path(folder)).unwrap();
         }
         for (file, text) in [
@@ -96,6 +107,8 @@ mod tests {
             ("notes.yml", "no: run\n"),
             ("tiny.GGUF", ""),
             ("pic.png", "x"),
+            ("moths/dark/1.jpg", "x"),
+            ("train-images-idx3-ubyte.gz", "x"),
             ("poems.txt", "x"),
         ] {
             fs::write(path(file), text).unwrap();
@@ -108,14 +121,20 @@ mod tests {
         }
         assert_eq!(look(&path("rows")), model(&path("rows")), "it has a config");
         fs::remove_file(path("rows/config.json")).unwrap();
-        for data in ["rows", "rows/a.jsonl", "poems.txt"] {
+        for data in [
+            "rows",
+            "rows/a.jsonl",
+            "poems.txt",
+            "moths",
+            "train-images-idx3-ubyte.gz",
+        ] {
             assert_eq!(look(&path(data)), Dropped::Data, "{data}");
         }
         assert_eq!(look(&path("run.yaml")), Dropped::RunFile);
         for (file, words) in [
             ("notes.yml", "no"),
             ("tiny.GGUF", "can’t be opened yet"),
-            ("pic.png", "pic.png is a picture"),
+            ("pic.png", "a single picture"),
             ("empty", "neither a model nor data"),
         ] {
             let Dropped::Nothing { problem } = look(&path(file)) else {

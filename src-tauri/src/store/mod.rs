@@ -15,6 +15,7 @@ pub(crate) mod models;
 #[cfg(feature = "gui")]
 pub(crate) mod naming;
 pub(crate) mod paths;
+pub(crate) mod picture_files;
 pub(crate) mod plan_changes;
 pub(crate) mod record;
 pub(crate) mod run_checkpoints;

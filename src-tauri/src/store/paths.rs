@@ -15,6 +15,8 @@ pub(crate) struct Paths {
     pub(crate) models: PathBuf,
     /// Data the app made itself.
     pub(crate) data: PathBuf,
+    /// Pixels of the pictures that were last looked at.
+    pub(crate) pictures: PathBuf,
     /// The list of the data that the user added.
     pub(crate) data_sets: PathBuf,
     /// One file per conversation.
@@ -66,6 +68,7 @@ impl Paths {
             runs: data.join("runs"),
             models: data.join("models"),
             data: data.join("data"),
+            pictures: data.join("pictures"),
             data_sets: data.join("data.json"),
             conversations: data.join("conversations"),
             waiting: data.join("waiting.json"),

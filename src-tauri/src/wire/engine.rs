@@ -13,6 +13,7 @@ use models::{
     device::{Checked, FoundDevice, RequestedDevice},
     tasks::{
         AnyPlan,
+        picture::classifier::About,
         probe::{
             apply::{Applied, ApplyPlan, ApplyRequest},
             capture::{CapturePlan, CaptureProgress, CaptureRequest},
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
     error::AppError,
+    predict::{AskedPicture, PictureAnswer},
 };
 
 /// What an engine is asked to do.
@@ -82,6 +84,15 @@ pub(crate) enum Ask {
         puzzles: Vec<Held>,
         steps: Vec<usize>,
     },
+    /// Open the classifier in a folder to say what pictures show.
+    OpenClassifier {
+        folder: PathBuf,
+        device: RequestedDevice,
+        /// What is known of the device.
+        checked: Checked,
+    },
+    /// Say what a picture shows. What is returned of it has sides of at most `side`, or of what the model sees.
+    Predict { picture: AskedPicture, side: usize },
     /// Capture hidden states of a model over labelled text into a folder, or only plan it.
     Capture {
         /// The model.
@@ -214,6 +225,14 @@ pub(crate) enum Reply {
     SolvedSome { count: usize },
     /// How many are solved after which step.
     CountedSolved { marks: Vec<SolvedAfter> },
+    /// A classifier is open: what it is, its weights.
+    ClassifierOpened {
+        about: Box<About>,
+        weights: usize,
+        warnings: Vec<String>,
+    },
+    /// What a picture shows, or why it can’t be read.
+    Predicted { answer: PictureAnswer },
     /// What a capture will do, said before it starts.
     CapturePlanned {
         plan: Box<CapturePlan>,

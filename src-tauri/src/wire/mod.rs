@@ -3,3 +3,4 @@
 pub(crate) mod chat;
 pub(crate) mod engine;
 pub(crate) mod error;
+pub(crate) mod predict;

@@ -3,6 +3,7 @@
 import type { Channel } from "@tauri-apps/api/core";
 import type { EventsView, RunNews, RunView } from "../../../ui/src/api";
 import told from "./answers/events.json";
+import { carsShown, hundredShown, picturesMeasured, picturesShown } from "./pictures";
 import { puzzlesMeasured, puzzlesShown } from "./solve";
 
 /** An event's number is its step times this, and what is told is whole steps. */
@@ -12,6 +13,12 @@ const MOST = 5000;
 const PACE = 33;
 /** Once, the loss was not finite here, and the run went back 12 steps. */
 const ROLLED_BACK_AT = 212;
+
+/** What runs of other kinds than the recorded one measured and showed. */
+const OTHERS: Record<string, (run: RunView) => Pick<EventsView, "evaluations" | "exhibits">> = {
+  puzzle: ({ steps }) => ({ evaluations: puzzlesMeasured(steps), exhibits: [0, 800, steps].flatMap((step) => puzzlesShown(step, steps)) }),
+  picture: ({ id, steps }) => ({ evaluations: picturesMeasured(steps), exhibits: /hundred/.test(id) ? hundredShown(steps) : /cars/.test(id) ? carsShown(steps) : [0, Math.round(steps / 2), steps].flatMap((step) => picturesShown(step, steps)) }),
+};
 
 /** A run that is longer than the one that was recorded begins it anew. */
 const at = (values: number[], step: number) => values[(step - 1) % values.length] ?? 0;
@@ -26,6 +33,7 @@ export function eventsAfter(run: RunView, after: number, to = run.step): EventsV
   const millis = (1000 * run.seconds) / Math.max(run.step, 1);
   const timeOf = (step: number) => new Date(Date.now() - (run.step - step) * millis).toISOString();
   const steps = range(from, to).flatMap((step) => (step === ROLLED_BACK_AT ? [step, ...range(step - 11, step)] : [step]));
+  const other = OTHERS[run.task]?.(run);
   const isLost = (step: number) => run.loss === null && step === run.step;
   return {
     last: Math.max(after, to * PER_STEP),
@@ -36,8 +44,8 @@ export function eventsAfter(run: RunView, after: number, to = run.step): EventsV
     unitsPerSecond: steps.map((step) => (run.unitsPerSecond ?? 2140) * at(told.wobble, step)),
     memoryBytes: steps.map((step) => (run.memoryBytes ?? 9.1e9) * at(told.wobble, step)),
     millis: steps.map((step) => millis / at(told.wobble, step)),
-    evaluations: (run.task === "puzzle" ? puzzlesMeasured(run.steps) : told.evaluations).filter(isNew),
-    exhibits: (run.task === "puzzle" ? [0, 800, run.steps].flatMap((step) => puzzlesShown(step, run.steps)) : (told.exhibits as EventsView["exhibits"])).filter(isNew),
+    evaluations: (other?.evaluations ?? told.evaluations).filter(isNew),
+    exhibits: (other?.exhibits ?? (told.exhibits as EventsView["exhibits"])).filter(isNew),
     sentences: told.sentences.filter(isNew).map(({ step, text, bad }) => ({ time: timeOf(step), step, text, saved: / saved, /.test(text), bad })),
   };
 }

@@ -18,6 +18,7 @@ import { chatAnswers } from "./chat";
 import { dataAnswers } from "./data";
 import { downloadAnswers } from "./downloads";
 import { hubAnswers } from "./hub";
+import { pictureAnswers } from "./pictures";
 import { planAnswers } from "./plan";
 import { probeAnswers } from "./probe";
 import { runAnswers } from "./runs";
@@ -54,6 +55,7 @@ const answers: Omit<Answers, (typeof SILENT)[number]> = {
   ...runAnswers,
   ...chatAnswers,
   ...solveAnswers,
+  ...pictureAnswers,
   ...probeAnswers,
 };
 

@@ -2,7 +2,7 @@
 
 import { Channel } from "@tauri-apps/api/core";
 import { quoted } from "../lib/words";
-import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type CountProgressView, type DataRequestView, type Message, type News, type Pick, type RepositoryKind, type RunNews, type ScoredToken, type ThinkingView } from "./bindings";
+import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type CountProgressView, type DataRequestView, type Message, type News, type Pick, type PredictionView, type RepositoryKind, type RunNews, type ScoredToken, type ThinkingView } from "./bindings";
 
 export type * from "./bindings";
 export type {
@@ -99,6 +99,7 @@ export const api = {
   followRun: (id: string, after: number, hear: (news: RunNews) => void) => plain.followRun(id, after, channel(hear)),
   buildSudoku: (size: number, train: number, heldOut: number, seed: number, hear: (made: number) => void) => plain.buildSudoku(size, train, heldOut, seed, channel(hear)),
   solve: (puzzle: string, part: number, steps: number, votes: number, hear: (thinking: ThinkingView) => void) => plain.solve(puzzle, part, steps, votes, channel(hear)),
+  predictFiles: (files: string[], found: (count: number) => void, predicted: (prediction: PredictionView) => void) => plain.predictFiles(files, channel(found), channel(predicted)),
   countSolved: (steps: number[], hear: (count: number) => void) => plain.countSolved(steps, channel(hear)),
   answer: (place: number, messages: Message[], sampling: ChatSettings, isPlain: boolean, hear: (piece: string) => void, scored: (tokens: ScoredToken[]) => void) =>
     plain.answer(place, messages, sampling, isPlain, channel(hear), channel(scored)),

@@ -1,8 +1,9 @@
 // What a kind of learning brings to the window. The pages of training and of runs know no kind; `kinds.ts` lists them.
 
 import type { Component } from "svelte";
-import type { DataSetView, Filled, RunView } from "../api";
+import type { DataSetView, Filled, Pick, RunView } from "../api";
 import type { Shown } from "../components/exhibits/exhibit";
+import type { Route } from "../routes.svelte";
 import type { Draft } from "./train/draft.svelte";
 
 export type { Shown };
@@ -24,7 +25,7 @@ export interface Kind {
   /** What a model shows of itself, beside what it first showed of the same. Without it, each form is drawn as it is everywhere. */
   Exhibit?: Component<{ now: Shown; before: Shown | undefined }>;
   /** Everything that a model shows of itself, in one panel, where it is not drawn one by one. */
-  Evidence?: Component<{ shown: Shown[] }>;
+  Evidence?: Component<{ shown: Shown[]; run: RunView }>;
   /** What a finished run found, in place of its charts and of what it showed: where there is more to look at than its course. */
   Result?: Component<{ run: RunView }>;
   /** What stands above what it shows, and in its place until there is something. */
@@ -78,6 +79,8 @@ export interface KindForm {
   telling: string[];
   /** In what the length of a run is given, where that is not passes over the data; none where it follows from the rest. */
   unit?: "steps" | "none";
+  /** How data is added that is more than a file: what is chosen, the button for it, and what is said to who has none. */
+  source?: { pick: Pick; add: string; none: string };
   /** What takes less memory. */
   lighter: string;
   /** In which of its ways it learns. Empty where there is only one. */
@@ -124,5 +127,7 @@ export interface Use {
   text: string;
   early?: string;
   short: string;
+  /** The page that it is done on, where that is one of those to try models on. */
+  playground?: Route;
   open: (run: RunView) => void;
 }

@@ -4,5 +4,5 @@ import { go } from "../../routes.svelte";
 import type { Use } from "../kind";
 
 export const uses: Use[] = [
-  { name: "chat", text: "Chat", early: "Try it now", short: "Chat", open: ({ id, name }) => go({ page: "chat", name: id, title: name }) },
+  { name: "chat", text: "Chat", early: "Try it now", short: "Chat", playground: { page: "chat" }, open: ({ id, name }) => go({ page: "chat", name: id, title: name }) },
 ];

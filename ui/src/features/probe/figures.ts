@@ -152,15 +152,6 @@ export function ratesOf({ true_positives: found, false_positives: wrong, false_n
   };
 }
 
-/** Classes that are most often taken for another: the most mistakes first. */
-export function takenFor(confusion: readonly (readonly number[])[], most: number): { of: number; as: number; rows: number; share: number }[] {
-  const pairs = confusion.flatMap((row, of) => {
-    const all = row.reduce((sum, each) => sum + each, 0);
-    return row.flatMap((rows, as) => (as !== of && rows > 0 ? [{ of, as, rows, share: rows / all }] : []));
-  });
-  return pairs.sort((one, other) => other.rows - one.rows || other.share - one.share).slice(0, most);
-}
-
 /** Which states of a text were read, in words. */
 export const POSITIONS: Record<StatesPosition, string> = {
   last: "its last token",

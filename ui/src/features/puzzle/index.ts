@@ -2,9 +2,9 @@
 
 import { api, type RunView } from "../../api";
 import { count } from "../../lib/format";
+import { intervalText, metricOf, percent } from "../../lib/share";
 import type { Tile } from "../kind";
 import PuzzleSign from "./PuzzleSign.svelte";
-import { intervalText, metricOf, percent } from "./words";
 
 export const task = "puzzle";
 export const unit = "puzzles";

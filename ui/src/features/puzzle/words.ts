@@ -1,7 +1,6 @@
 // What is said of puzzles.
 
 import type { Board, PuzzleView } from "../../api";
-import type { Metric } from "../kind";
 
 /** What the grids of a set are called. */
 export const TITLES: Record<Board["kind"], string> = { sudoku: "Sudoku", maze: "Mazes", arc: "ARC tasks" };
@@ -29,26 +28,3 @@ export function meanOf({ kind, rows, columns, blank }: Board, puzzles: readonly 
   if (kind === "maze") return { value: `${Math.round((100 * cells.filter((cell) => cell === WALL).length) / cells.length)} %`, rest: "", text: "walls, about" };
   return { value: String(Math.round(cells.filter((cell) => cell !== blank).length / puzzles.length)), rest: `of ${rows * columns}`, text: "cells given, about" };
 }
-
-/** A share in percent, with a place after the point where that says something. */
-export function percent(share: number): string {
-  const value = 100 * share;
-  return `${value === 0 || value >= 99.95 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1)} %`;
-}
-
-/** Where a share of `of` may really be, of 95 in 100 such samples: Wilson’s interval. */
-export function interval(share: number, of: number): [number, number] {
-  const z = 1.96;
-  const middle = (share + (z * z) / (2 * of)) / (1 + (z * z) / of);
-  const half = (z * Math.sqrt((share * (1 - share)) / of + (z * z) / (4 * of * of))) / (1 + (z * z) / of);
-  return [Math.max(0, middle - half), Math.min(1, middle + half)];
-}
-
-/** The same in percent: `74.8–82.0`. */
-export function intervalText(share: number, of: number): string {
-  return interval(share, of)
-    .map((end) => percent(end).replace(" %", ""))
-    .join("–");
-}
-
-export const metricOf = (metrics: readonly Metric[], name: string): Metric | undefined => metrics.find((metric) => metric.name === name);

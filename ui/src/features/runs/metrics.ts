@@ -14,6 +14,8 @@ export interface Look {
   legend: string;
   canLog: boolean;
   fromZero: boolean;
+  /** From where on values are seen from nearby. */
+  near?: number;
   /** The series that is its line; nothing where there are only dots. */
   series?: string;
   /** Whether its values jump so much that the line goes through their middle. */
@@ -36,6 +38,10 @@ export interface Look {
 const rate = (value: number) => (value === 0 ? "0" : value.toExponential(1).replace(".0e", "e"));
 const plain = (values: number[]) => values.map((value) => value.toFixed(Math.min(decimals(values), 3)));
 const percent = (value: number) => `${(100 * value).toFixed(value === 0 || value === 1 ? 0 : 1)} %`;
+const percents = (values: number[]) => {
+  const places = decimals(values.map((value) => 100 * value));
+  return values.map((value) => `${(100 * value).toFixed(places)} %`);
+};
 const short = (value: number) => value.toFixed(value < 10 ? 2 : 1);
 
 function bytesAxis(values: number[]): string[] {
@@ -49,7 +55,7 @@ const NUMBERS = { canLog: true, fromZero: false, value: loss, short, axis: plain
 const AMOUNTS = { canLog: false, fromZero: true };
 
 /** A measure that is a share. */
-const SHARES = { canLog: false, fromZero: true, joined: true, legend: "on held-out data", value: percent, short: percent, axis: (values: number[]) => values.map((value) => `${Math.round(100 * value)} %`) };
+const SHARES = { canLog: false, fromZero: true, near: 0.5, joined: true, legend: "on held-out data", value: percent, short: percent, axis: percents };
 
 /** Series of steps that learn by gradients. */
 const OF_GRADIENTS = ["loss", "learning_rate", "gradient_norm"];

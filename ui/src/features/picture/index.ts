@@ -1,0 +1,34 @@
+// Networks that say which of some classes a picture belongs to.
+
+import { api } from "../../api";
+import type { Tile } from "../kind";
+import PictureSign from "./PictureSign.svelte";
+
+export const task = "picture";
+export const unit = "pictures";
+export const shown = { title: "Held-out pictures", none: "No pictures yet. The model looks at those that were kept aside as it learns." };
+
+export const tiles: Tile[] = [
+  {
+    name: "pictures",
+    title: "Pictures",
+    text: "A classifier from folders of photos",
+    Sign: PictureSign,
+    filled: {},
+    fits: () => true,
+  },
+];
+
+export { figures, meaning, progress, shares, verdict } from "./words";
+
+/** Pictures in folders and files, by their names. */
+export const data = {
+  find: async (path: string) => (await api.hasPictures(path)) || undefined,
+};
+
+export { default as Choices } from "./Choices.svelte";
+export { default as Example } from "./Example.svelte";
+export { default as Evidence } from "./Evidence.svelte";
+export { default as DataView } from "./PictureSet.svelte";
+export { form } from "./form";
+export { uses } from "./uses";
