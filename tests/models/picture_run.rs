@@ -195,14 +195,14 @@ fn stripes_are_learned_and_the_result_says_what_a_new_picture_shows() {
     let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
     let classifier = Classifier::open(&newest.path, DType::F32, &Device::Cpu).unwrap();
     let mut right = 0;
-    for class in 0..3 {
+    for (class, name) in CLASSES.iter().enumerate() {
         for number in 0..10 {
-            // Larger than what was learned from, and never seen.
+            // Never seen.
             let said = classifier
                 .predict_file(&striped(class, 16, 9000 + (class * 10 + number) as u64))
                 .unwrap();
             let first = &said.ranked[0];
-            right += usize::from(first.class == CLASSES[class]);
+            right += usize::from(first.class == *name);
             assert_eq!(said.ranked.len(), 3);
             let sum: f32 = said.ranked.iter().map(|it| it.probability).sum();
             assert!((sum - 1.0).abs() < 1e-4, "{sum}");

@@ -349,7 +349,8 @@ impl Resolver<'_> {
             } else {
                 value >= bounds.min
             };
-            if !is_absent && !(is_inside && bounds.max.is_none_or(|max| value <= max)) {
+            let is_inside = is_inside && bounds.max.is_none_or(|max| value <= max);
+            if !(is_absent || is_inside) {
                 self.problem(field.name, format!("is {value}, and has to be {bounds}"));
             }
         }

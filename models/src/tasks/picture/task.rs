@@ -376,7 +376,7 @@ impl Task for PictureTask {
         batches: usize,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Option<Evaluation>> {
-        let said = self.ask(&self.measured_with(batches).to_vec(), goes_on)?;
+        let said = self.ask(self.measured_with(batches), goes_on)?;
         if said.labels.is_empty() {
             return Ok(None);
         }

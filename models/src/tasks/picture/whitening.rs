@@ -116,11 +116,9 @@ fn eigen(mut matrix: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
                         sine * row[p] + cosine * row[q],
                     );
                 }
-                for at in 0..size {
-                    (matrix[p][at], matrix[q][at]) = (
-                        cosine * matrix[p][at] - sine * matrix[q][at],
-                        sine * matrix[p][at] + cosine * matrix[q][at],
-                    );
+                let (above, below) = matrix.split_at_mut(q);
+                for (one, other) in above[p].iter_mut().zip(&mut below[0]) {
+                    (*one, *other) = (cosine * *one - sine * *other, sine * *one + cosine * *other);
                 }
                 for row in &mut vectors {
                     (row[p], row[q]) = (
