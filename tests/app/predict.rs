@@ -172,6 +172,28 @@ fn what_a_run_learned_is_asked_by_its_name_and_by_the_folder_of_a_checkpoint() {
         .notes("anneal predict DAY-tiles-XXXX FILE");
 }
 
+#[test]
+fn a_run_starts_from_the_checkpoint_of_another_network() {
+    let app = made();
+    write_class(&app, "tiles/red", 12, RED);
+    write_class(&app, "tiles/blue", 12, BLUE);
+    let run = |model: &str| {
+        let file = format!(
+            "name: head\ntask: picture\nmodel: {model}\npicture: {{method: features, flip: none}}\ndata: {{files: [tiles]}}\ndevice: cpu\n"
+        );
+        app.file("run.yaml", &file);
+        app.anneal("train run.yaml --quiet")
+    };
+    run("red-or-blue").ended(0);
+    app.anneal("predict head cold/c.ppm").ended(0).shows("blue");
+    // What is no network is named.
+    app.file("words.pth", "no network");
+    run("words.pth").ended(1).notes("words.pth");
+    run("warm")
+        .ended(2)
+        .notes("the folder has no `config.json`, so it is not a model");
+}
+
 /// Writes pictures that are all different.
 fn write_class(app: &App, folder: &str, count: u8, colour: [u8; 3]) {
     for at in 0..count {

@@ -59,7 +59,8 @@ pub(super) fn pick<R: Runtime>(
             .blocking_pick_file(),
         Pick::Folder => dialog.blocking_pick_folder(),
         Pick::Network => dialog
-            .add_filter("Networks", &["safetensors", "pth", "pt"])
+            .add_filter("PyTorch", &["pth", "pt", "bin"])
+            .add_filter("All files", &["*"])
             .blocking_pick_file(),
         Pick::RunFile => dialog
             .add_filter("Run files", &["yaml", "yml"])

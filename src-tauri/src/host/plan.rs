@@ -5,7 +5,7 @@
 #[cfg(feature = "gui")]
 pub(crate) mod view;
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, path, sync::Arc};
 
 use models::{
     figures::counted,
@@ -20,7 +20,7 @@ use crate::{
         self,
         memory_fallbacks::{self, KnownFallback},
     },
-    wire::error::Result,
+    wire::error::{AppError, Result},
 };
 
 /// Data that was read and counted for a plan. A form asks again after each change, mostly for the same data.
@@ -36,10 +36,8 @@ impl Host {
     }
 
     fn plan_of<K: Kind>(&self, mut request: TrainRequest<K::Request>) -> Result<Resolved<K::Plan>> {
-        if let Some(model) = K::model(&mut request.task) {
-            *model = store::models::find(&self.paths, &self.settings(), model)
-                .map_err(|error| error.with_field("model"))?;
-        }
+        self.find_model::<K>(&mut request)
+            .map_err(|error| error.with_field("model"))?;
         K::find_files(&mut request.task)?;
         let strict = request.run.strict.unwrap_or_default();
         let device = self.choose_device(request.run.device, strict, &self.devices.found())?;
@@ -68,6 +66,29 @@ impl Host {
             resolved.warnings.extend(warnings);
         }
         Ok(resolved)
+    }
+
+    /// Finds the model that a request starts from. What is there, but is no model as the program lists them, may be one to its kind,
+    /// which reads it to say so.
+    fn find_model<K: Kind>(&self, request: &mut TrainRequest<K::Request>) -> Result<()> {
+        let Some(model) = K::model(&mut request.task) else {
+            return Ok(());
+        };
+        let unlisted = match store::models::find(&self.paths, &self.settings(), model) {
+            Ok(found) => {
+                *model = found;
+                return Ok(());
+            }
+            Err(error) if !model.exists() => return Err(error),
+            Err(error) => error,
+        };
+        *model = path::absolute(&*model).map_err(AppError::file("find the model", &*model))?;
+        match K::facts(request, None) {
+            Ok(_) => Ok(()),
+            // It lacks what the kind looked for, which says less.
+            Err(models::Error::File { .. }) => Err(unlisted),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Forgets the data that was planned with; a text of millions of rows is not kept for nothing.

@@ -155,6 +155,11 @@ pub(crate) fn find(paths: &Paths, settings: &Settings, name: &Path) -> Result<Pa
             "the folder has no `config.json`, so it is not a model: `{name_shown}`"
         )));
     }
+    if name.is_file() {
+        return Err(AppError::invalid(format!(
+            "a model is a folder, and this is a file: `{name_shown}`"
+        )));
+    }
     let known: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
     let hint = match known.is_empty() {
         true => format!(
