@@ -210,6 +210,17 @@ impl Field {
     }
 }
 
+impl Bounds {
+    /// Whether a field may have this number.
+    pub fn contain(&self, number: f64) -> bool {
+        let is_high_enough = match self.above {
+            true => number > self.min,
+            false => number >= self.min,
+        };
+        is_high_enough && self.max.is_none_or(|max| number <= max)
+    }
+}
+
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let min = Figure(self.min);

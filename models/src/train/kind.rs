@@ -99,6 +99,10 @@ pub trait Kind: Sized + 'static {
 
     /// Changes the paths of a request that are written as seen from the folder of its run file.
     fn seen_from(request: &mut Self::Request, folder: &Path) {
+        // What is not there may be the name of a model.
+        if let Some(model) = Self::model(request).filter(|it| folder.join(it).exists()) {
+            *model = folder.join(&model);
+        }
         for file in Self::files(request) {
             *file = folder.join(&file);
         }

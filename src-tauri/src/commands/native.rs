@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use models::tasks::picture::decode::ENDINGS;
 use tauri::{AppHandle, Runtime, State};
 use tauri_plugin_dialog::DialogExt;
 
 use super::App;
 use crate::{
     lock::locked,
-    store::picture_files::ENDINGS,
     wire::error::{AppError, Result},
 };
 

@@ -1,6 +1,6 @@
 //! A network that learned pictures, written for other programs.
 
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use models::{
     checkpoint::save::name_of,
@@ -15,7 +15,7 @@ use models::{
 
 use super::Host;
 use crate::{
-    store::runs::{self, Run},
+    store::runs::{Named, Run, find_or_checkpoint},
     wire::error::{AppError, Result},
 };
 
@@ -41,19 +41,15 @@ impl Host {
 
     /// The checkpoint with a network for pictures that a name means, and what it is called.
     fn pictures_checkpoint(&self, name: &str) -> Result<(PathBuf, String)> {
-        let path = Path::new(name);
-        if path.join(CLASSIFIER).is_file() {
-            let whole =
-                std::path::absolute(path).map_err(AppError::file("find the checkpoint", path))?;
-            return Ok((path.to_owned(), name_of(&whole)));
-        }
-        let run = runs::find(&self.paths, name).map_err(|error| match path.is_dir() {
-            true => AppError::invalid(format!(
-                "the folder holds no network for pictures: `{name}`"
-            ))
-            .with_hint("name a run that learned pictures, or the folder of one of its checkpoints"),
-            false => error,
-        })?;
+        let called = ["network for pictures", "pictures"];
+        let run = match find_or_checkpoint(&self.paths, name, CLASSIFIER, called)? {
+            Named::Checkpoint(folder) => {
+                let whole = path::absolute(&folder)
+                    .map_err(AppError::file("find the checkpoint", &folder))?;
+                return Ok((folder, name_of(&whole)));
+            }
+            Named::Run(run) => run,
+        };
         let checkpoint = run.best_checkpoint()?;
         match checkpoint.join(CLASSIFIER).is_file() {
             true => Ok((checkpoint, run.id)),

@@ -3,10 +3,9 @@
 #[cfg(feature = "gui")]
 pub(crate) mod view;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use models::{
-    arch::picture::Architecture,
     device::RequestedDevice,
     tasks::picture::classifier::{About, CLASSIFIER},
 };
@@ -16,7 +15,7 @@ use crate::{
     jobs::engine::Engine,
     store::{
         in_use::{InUse, Work},
-        runs,
+        runs::{Named, find_or_checkpoint},
     },
     wire::{
         engine::{Ask, Reply},
@@ -77,18 +76,12 @@ impl Host {
     }
 
     /// The folder with the classifier that a name means.
-    pub(crate) fn classifier_folder(&self, name: &str) -> Result<PathBuf> {
-        let path = Path::new(name);
-        if path.join(CLASSIFIER).is_file() {
-            return Ok(path.to_owned());
-        }
-        let run = runs::find(&self.paths, name).map_err(|error| match path.is_dir() {
-            true => AppError::invalid(format!("the folder holds no classifier: `{name}`"))
-                .with_hint(
-                    "name a run that learned pictures, or the folder of one of its checkpoints",
-                ),
-            false => error,
-        })?;
+    fn classifier_folder(&self, name: &str) -> Result<PathBuf> {
+        let called = ["classifier", "pictures"];
+        let run = match find_or_checkpoint(&self.paths, name, CLASSIFIER, called)? {
+            Named::Checkpoint(folder) => return Ok(folder),
+            Named::Run(run) => run,
+        };
         if let Ok(plan) = run.plan() {
             check_uses(&run.id, plan.task.uses())?;
         }
@@ -124,13 +117,7 @@ pub(crate) fn title(about: &About) -> String {
         1 => ", grey",
         _ => "",
     };
-    let name = match about.net.architecture {
-        Architecture::Small => "Small network",
-        Architecture::Airbench94 => "airbench94",
-        Architecture::Resnet18 => "ResNet-18",
-        Architecture::Resnet34 => "ResNet-34",
-        Architecture::Resnet50 => "ResNet-50",
-    };
+    let name = about.net.architecture.title();
     format!("{name}, {width} × {height} pixels{grey}")
 }
 

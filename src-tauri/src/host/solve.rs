@@ -24,7 +24,7 @@ use crate::{
     jobs::engine::Engine,
     store::{
         in_use::{InUse, Work},
-        runs::{self, Run},
+        runs::{self, Named, Run, find_or_checkpoint},
     },
     wire::{
         engine::{Ask, Reply},
@@ -89,17 +89,11 @@ impl Host {
 
     /// The folder with the puzzle model that a name means.
     fn solver_folder(&self, name: &str) -> Result<PathBuf> {
-        let path = Path::new(name);
-        if path.join(PUZZLE).is_file() {
-            return Ok(path.to_owned());
-        }
-        let run = runs::find(&self.paths, name).map_err(|error| match path.is_dir() {
-            true => AppError::invalid(format!("the folder holds no puzzle model: `{name}`"))
-                .with_hint(
-                    "name a run that learned puzzles, or the folder of one of its checkpoints",
-                ),
-            false => error,
-        })?;
+        let called = ["puzzle model", "puzzles"];
+        let run = match find_or_checkpoint(&self.paths, name, PUZZLE, called)? {
+            Named::Checkpoint(folder) => return Ok(folder),
+            Named::Run(run) => run,
+        };
         if let Ok(plan) = run.plan() {
             if !matches!(plan.task, TaskPlan::Puzzle(_)) {
                 return Err(AppError::invalid(format!(

@@ -7,15 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::{data::FileTable, limits};
+use models::{data::FileTable, limits, tasks::picture::decode};
 
 use crate::wire::error::{AppError, Result};
 
-/// The ends of names of pictures. Those that can’t be decoded are among them, so that they are missed by name.
-pub(crate) const ENDINGS: [&str; 16] = [
-    "jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pbm",
-    "heic", "heif", "avif",
-];
 /// Files of CIFAR that are in no other folder.
 const CIFAR: [&str; 3] = ["data_batch_1", "data_batch_1.bin", "fine_label_names.txt"];
 /// So many entries of a folder, and of those in it, say whether it holds pictures.
@@ -23,9 +18,9 @@ const LOOKED_AT: usize = 2_000;
 
 /// Whether a file is a picture by its name.
 pub(crate) fn is_picture(path: &Path) -> bool {
-    let ending = path.extension().unwrap_or_default();
-    let ending = ending.to_string_lossy().to_ascii_lowercase();
-    ENDINGS.contains(&ending.as_str())
+    let name = path.file_name().unwrap_or_default();
+    // What begins with a dot and has no other is a name, and no ending.
+    path.extension().is_some() && decode::is_picture(&name.to_string_lossy())
 }
 
 /// Whether a name is one that nobody gave: hidden, or left by a system.

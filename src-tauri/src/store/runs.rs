@@ -123,6 +123,35 @@ pub(crate) fn find(paths: &Paths, name: &str) -> Result<Run> {
     stored
 }
 
+/// What a name means that something is to be opened by.
+pub(crate) enum Named {
+    /// The folder of a checkpoint, as it was named.
+    Checkpoint(PathBuf),
+    /// A run.
+    Run(Run),
+}
+
+/// What a name means: the folder of a checkpoint, which has a file called `file`, or a run. `holds` is what such a checkpoint is called
+/// in errors, and `learned` what its run learned.
+pub(crate) fn find_or_checkpoint(
+    paths: &Paths,
+    name: &str,
+    file: &str,
+    [holds, learned]: [&str; 2],
+) -> Result<Named> {
+    let path = Path::new(name);
+    if path.join(file).is_file() {
+        return Ok(Named::Checkpoint(path.to_owned()));
+    }
+    let run = find(paths, name).map_err(|error| match path.is_dir() {
+        true => AppError::invalid(format!("the folder holds no {holds}: `{name}`")).with_hint(
+            format!("name a run that learned {learned}, or the folder of one of its checkpoints"),
+        ),
+        false => error,
+    })?;
+    Ok(Named::Run(run))
+}
+
 /// The run with this id, or the only one whose id contains these words, among those that the app keeps.
 pub(crate) fn find_stored(paths: &Paths, name: &str) -> Result<Run> {
     let runs = list(paths);

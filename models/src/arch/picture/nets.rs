@@ -29,6 +29,19 @@ pub enum Architecture {
     Resnet50,
 }
 
+impl Architecture {
+    /// What it is called.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Small => "Small network",
+            Self::Airbench94 => "airbench94",
+            Self::Resnet18 => "ResNet-18",
+            Self::Resnet34 => "ResNet-34",
+            Self::Resnet50 => "ResNet-50",
+        }
+    }
+}
+
 /// How a ResNet begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "specta", derive(specta::Type))]

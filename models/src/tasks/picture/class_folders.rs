@@ -15,6 +15,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
+    decode::is_picture,
     source::{Found, Problem, Row, Side},
     store::Contents,
 };
@@ -28,11 +29,6 @@ const SIDES: [(&str, Side); 6] = [
     ("valid", Side::HeldOut),
     ("validation", Side::HeldOut),
     ("test", Side::Test),
-];
-/// The ends of names of pictures. Those that can't be decoded are among them, so that they are missed by name.
-const ENDINGS: [&str; 16] = [
-    "jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pbm",
-    "heic", "heif", "avif",
 ];
 /// What systems leave in folders. What begins with a dot is passed over as well.
 const LEFTOVERS: [&str; 3] = ["Thumbs.db", "desktop.ini", "__MACOSX"];
@@ -75,12 +71,6 @@ impl Listing {
             .find(|(name, _)| LISTS.contains(&name.as_str()));
         file.map(|(_, path)| path.as_path())
     }
-}
-
-/// Whether a file is a picture by its name.
-fn is_picture(name: &str) -> bool {
-    let ending = name.rsplit_once('.').map(|it| it.1.to_lowercase());
-    ending.is_some_and(|it| ENDINGS.contains(&it.as_str()))
 }
 
 /// What was found in a folder so far: for each picture its class by name.

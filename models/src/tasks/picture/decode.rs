@@ -14,6 +14,11 @@ use serde::{Deserialize, Serialize};
 use super::pixels::{Picture, Shape};
 use crate::{caught, figures::count, limits};
 
+/// The ends of names of pictures. Those that can't be decoded are among them, so that they are missed by name.
+pub const ENDINGS: [&str; 16] = [
+    "jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm", "pbm",
+    "heic", "heif", "avif",
+];
 /// Pictures of more pixels than this are decoded one after another: sixteen of the largest at once would need 5 GB.
 const LARGE_PIXELS: u64 = 25_000_000;
 /// Kinds of files that begin with the length of a box: its brand, and what to say of it.
@@ -30,6 +35,12 @@ const BOXED: [(&[u8; 4], &str); 8] = [
 
 /// The picture that is decoded alone.
 static LARGE: Mutex<()> = Mutex::new(());
+
+/// Whether a file is a picture by its name.
+pub fn is_picture(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map(|it| it.1.to_lowercase());
+    ending.is_some_and(|it| ENDINGS.contains(&it.as_str()))
+}
 
 /// What becomes of pixels that can be seen through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{
     pixels::{Shape, grey},
     resize::{Filter, Region, resize_into},
-    source::{PictureSet, Problem},
+    source::{PictureSet, Problem, Side},
 };
 
 /// Sides below this are tiny: a photo has lost what it shows.
@@ -143,13 +143,17 @@ pub struct Checkup {
 
 /// Looks at all pictures of a set.
 pub fn examine(set: &PictureSet) -> Checkup {
-    let parts = parts(set);
+    let sides = set.sides();
     let named = |at: usize| Named {
         name: set.names[at].clone(),
         class: set.classes[set.labels[at] as usize].clone(),
-        part: parts[at],
+        part: match sides[at] {
+            Side::Train => "train",
+            Side::HeldOut => "held_out",
+            Side::Test => "test",
+        },
     };
-    let classes = counts(set, &parts);
+    let classes = class_counts(set);
     let mut unread = Findings::default();
     for problem in &set.problems {
         unread.add(|| problem.clone());
@@ -178,7 +182,7 @@ pub fn examine(set: &PictureSet) -> Checkup {
         if set.labels[one] != set.labels[other] {
             checkup.two_classes.add(pair);
         }
-        if parts[one] != parts[other] {
+        if sides[one] != sides[other] {
             checkup.across_parts.add(pair);
         }
     };
@@ -206,16 +210,8 @@ pub fn examine(set: &PictureSet) -> Checkup {
     checkup
 }
 
-/// The part of each picture.
-fn parts(set: &PictureSet) -> Vec<&'static str> {
-    let mut parts = vec!["train"; set.len()];
-    for (name, part) in [("held_out", &set.held_out), ("test", &set.test)] {
-        part.iter().for_each(|at| parts[*at] = name);
-    }
-    parts
-}
-
-fn counts(set: &PictureSet, parts: &[&str]) -> Vec<ClassCount> {
+/// How many pictures each class has.
+pub fn class_counts(set: &PictureSet) -> Vec<ClassCount> {
     let count = |class: &String| ClassCount {
         class: class.clone(),
         train: 0,
@@ -223,12 +219,12 @@ fn counts(set: &PictureSet, parts: &[&str]) -> Vec<ClassCount> {
         test: 0,
     };
     let mut counts: Vec<ClassCount> = set.classes.iter().map(count).collect();
-    for (label, part) in set.labels.iter().zip(parts) {
+    for (label, side) in set.labels.iter().zip(set.sides()) {
         let count = &mut counts[*label as usize];
-        match *part {
-            "train" => count.train += 1,
-            "test" => count.test += 1,
-            _ => count.held_out += 1,
+        match side {
+            Side::Train => count.train += 1,
+            Side::HeldOut => count.held_out += 1,
+            Side::Test => count.test += 1,
         }
     }
     counts

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::{self, Path, PathBuf},
+    path::{self, PathBuf},
     sync::Arc,
 };
 
@@ -105,17 +105,6 @@ impl Kind for Picture {
         Ok(())
     }
 
-    fn seen_from(request: &mut PictureRequest, folder: &Path) {
-        // What is not there may be the name of a model.
-        let model = request
-            .model
-            .iter_mut()
-            .filter(|it| folder.join(it).exists());
-        for path in model.chain(&mut request.data.files) {
-            *path = folder.join(&path);
-        }
-    }
-
     fn read(
         request: &TrainRequest<PictureRequest>,
         known: Option<&Arc<ReadPictures>>,
@@ -190,7 +179,10 @@ impl Kind for Picture {
 
     fn subject(plan: &PicturePlan) -> Subject {
         let picture = &plan.picture;
-        let name = architecture(picture.architecture);
+        let name = match picture.architecture {
+            Architecture::Small => "a small network",
+            other => other.title(),
+        };
         let config = serde_json::to_string(&picture.net()).unwrap_or_default();
         let how = match picture.method {
             Method::Scratch => format!("{name} from nothing"),
@@ -208,16 +200,5 @@ impl Kind for Picture {
             what: how,
             base: plan.model.clone(),
         }
-    }
-}
-
-/// What a network is called.
-pub(super) fn architecture(it: Architecture) -> &'static str {
-    match it {
-        Architecture::Small => "a small network",
-        Architecture::Airbench94 => "airbench94",
-        Architecture::Resnet18 => "ResNet-18",
-        Architecture::Resnet34 => "ResNet-34",
-        Architecture::Resnet50 => "ResNet-50",
     }
 }

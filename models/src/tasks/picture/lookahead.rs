@@ -50,8 +50,8 @@ impl Slower {
                 continue;
             };
             let moved = (slow.affine(kept, 0.0)? + now.tensor().affine(1.0 - kept, 0.0)?)?;
-            *slow = moved.force_contiguous()?;
             network.set(name, &moved)?;
+            *slow = moved;
         }
         Ok(())
     }

@@ -140,10 +140,9 @@ impl Published {
     }
 
     fn open_torch(path: &Path) -> Result<Self> {
-        let opened = PARTS.map(|part| (part, TorchFile::open_part(path, part)));
         let mut first_error = None;
-        for (part, opened) in opened {
-            match opened {
+        for part in PARTS {
+            match TorchFile::open_part(path, part) {
                 // A dictionary without tensors is no network, and the weights may be in another one.
                 Ok(file) if file.shapes().is_empty() => {}
                 Ok(file) => {

@@ -344,13 +344,7 @@ impl Resolver<'_> {
             };
             // What is absent without data is said of the data.
             let is_absent = value == 0.0 && self.facts.task.side == 0;
-            let is_inside = if bounds.above {
-                value > bounds.min
-            } else {
-                value >= bounds.min
-            };
-            let is_inside = is_inside && bounds.max.is_none_or(|max| value <= max);
-            if !(is_absent || is_inside) {
+            if !(is_absent || bounds.contain(value)) {
                 self.problem(field.name, format!("is {value}, and has to be {bounds}"));
             }
         }

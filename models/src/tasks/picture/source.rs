@@ -139,9 +139,12 @@ pub(super) struct Row {
 
 /// What a picture is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub enum Side {
+    /// To learn from.
     Train,
+    /// Kept aside.
     HeldOut,
+    /// To test with.
     Test,
 }
 
@@ -258,6 +261,15 @@ impl PictureSet {
     pub fn pixels(&self, at: usize) -> &[u8] {
         let size = self.shape.bytes();
         &self.pixels[at * size..(at + 1) * size]
+    }
+
+    /// What each picture is for.
+    pub fn sides(&self) -> Vec<Side> {
+        let mut sides = vec![Side::Train; self.len()];
+        for (side, part) in [(Side::HeldOut, &self.held_out), (Side::Test, &self.test)] {
+            part.iter().for_each(|at| sides[*at] = side);
+        }
+        sides
     }
 
     /// A picture.

@@ -111,17 +111,6 @@ impl Kind for Probe {
         request.model.as_mut()
     }
 
-    fn seen_from(request: &mut ProbeRequest, folder: &Path) {
-        // What is not there may be the name of a model.
-        let model = request
-            .model
-            .iter_mut()
-            .filter(|it| folder.join(it).exists());
-        for path in model.chain(&mut request.data.files) {
-            *path = folder.join(&path);
-        }
-    }
-
     fn read(
         request: &TrainRequest<ProbeRequest>,
         known: Option<&Arc<ReadLabelled>>,

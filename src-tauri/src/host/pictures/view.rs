@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use models::tasks::picture::{
     doctor::{self, Checkup, ClassCount, Findings, Named, Pair, SizedPicture},
     pixels::{Picture, Shape},
-    source::{PictureSet, Problem},
+    source::{PictureSet, Problem, Side},
 };
 use serde::Serialize;
 use specta::Type;
@@ -165,41 +165,26 @@ impl From<&ClassCount> for ClassView {
     }
 }
 
-/// A set with the part of each picture.
+impl From<Side> for PicturePartView {
+    fn from(side: Side) -> Self {
+        match side {
+            Side::Train => Self::Train,
+            Side::HeldOut => Self::HeldOut,
+            Side::Test => Self::Test,
+        }
+    }
+}
+
+/// A set with what each picture is for.
 struct Parts<'a> {
     set: &'a PictureSet,
-    parts: Vec<PicturePartView>,
+    sides: Vec<Side>,
 }
 
 impl<'a> Parts<'a> {
     fn of(set: &'a PictureSet) -> Self {
-        let mut parts = vec![PicturePartView::Train; set.len()];
-        set.held_out
-            .iter()
-            .for_each(|at| parts[*at] = PicturePartView::HeldOut);
-        set.test
-            .iter()
-            .for_each(|at| parts[*at] = PicturePartView::Test);
-        Self { set, parts }
-    }
-
-    fn counts(&self) -> Vec<ClassView> {
-        let count = |name: &String| ClassView {
-            name: name.clone(),
-            train: 0,
-            held_out: 0,
-            test: 0,
-        };
-        let mut counts: Vec<ClassView> = self.set.classes.iter().map(count).collect();
-        for (label, part) in self.set.labels.iter().zip(&self.parts) {
-            let count = &mut counts[*label as usize];
-            match part {
-                PicturePartView::Train => count.train += 1,
-                PicturePartView::HeldOut => count.held_out += 1,
-                PicturePartView::Test => count.test += 1,
-            }
-        }
-        counts
+        let sides = set.sides();
+        Self { set, sides }
     }
 
     fn picture(&self, at: usize, side: usize) -> PictureView {
@@ -207,7 +192,7 @@ impl<'a> Parts<'a> {
         PictureView {
             name: set.names[at].clone(),
             class: set.classes[set.labels[at] as usize].clone(),
-            part: self.parts[at],
+            part: self.sides[at].into(),
             width: set.sizes[at].width,
             height: set.sizes[at].height,
             thumb: Some(PixelsView::new(set.picture(at), side)),
@@ -229,7 +214,7 @@ impl PicturesView {
         };
         let shown = order.iter().skip(from).take(count.min(MAX_SHOWN));
         Self {
-            classes: parts.counts(),
+            classes: doctor::class_counts(set).iter().map(Into::into).collect(),
             sizes: sizes(set),
             is_grey: set.shape.channels == 1,
             unread: set.problems.len(),
