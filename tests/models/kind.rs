@@ -297,19 +297,33 @@ fn planned(folder: &Path, changes: Json, free_bytes: Option<u64>) -> Resolved<Li
         .extend(changes.as_object().unwrap().clone());
     let request = TrainRequest::<LineRequest>::read(&tree).unwrap();
     let read = Line::read(&request, None).unwrap();
-    let facts = Facts {
-        task: Line::facts(&request, read.as_deref()).unwrap(),
+    let mut facts = on_a_processor(Line::facts(&request, read.as_deref()).unwrap());
+    facts.device.device.free_bytes = free_bytes;
+    resolve::<Line>(&request, &facts).unwrap()
+}
+
+/// What a plan for a processor is made from.
+pub(crate) fn on_a_processor<F>(task: F) -> Facts<F> {
+    Facts {
+        task,
         device: device::Choice {
-            device: FoundDevice {
-                free_bytes,
-                ..FoundDevice::named(DeviceKind::Cpu, 0, "a processor")
-            },
+            device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
             reason: "there is no other".to_owned(),
             warnings: Vec::new(),
         },
         checked: Checked::default(),
-    };
-    resolve::<Line>(&request, &facts).unwrap()
+    }
+}
+
+/// Changes fields of a request: those of a section that is there one by one, all others as a whole.
+pub(crate) fn change(tree: &mut Json, changes: &Json) {
+    for (name, value) in changes.as_object().unwrap() {
+        let section = &mut tree[name];
+        match (section.as_object_mut(), value) {
+            (Some(section), Json::Object(changes)) => section.extend(changes.clone()),
+            _ => *section = value.clone(),
+        }
+    }
 }
 
 /// Dies in the middle of a run, without a word.

@@ -10,7 +10,6 @@ use candle_core::{DType, Device};
 use image::ImageFormat;
 use models::{
     checkpoint::keep::Checkpoints,
-    device::{self, Checked, DeviceKind, FoundDevice},
     random::Random,
     tasks::picture::{
         Picture,
@@ -19,14 +18,14 @@ use models::{
         request::{PicturePlan, PictureRequest},
     },
     train::{
-        Facts, Kind, Observer, Place, Problems, Resolved, Task, TrainEvent, TrainPlan,
-        TrainRequest, exhibit::Exhibit, resolve,
+        Kind, Observer, Place, Problems, Resolved, Task, TrainEvent, TrainPlan, TrainRequest,
+        exhibit::Exhibit, resolve,
     },
 };
 use serde_json::{Value as Json, json};
 
 use crate::{
-    kind::{Killed, run_from_newest},
+    kind::{Killed, change, on_a_processor, run_from_newest},
     picture_data::encoded,
 };
 
@@ -73,24 +72,10 @@ fn resolved(data: &Path, changes: Json) -> Result<Resolved<PicturePlan>, Problem
         "batch": {"rows": 8}, "steps": 9, "schedule": {"warmup_steps": 2},
         "save": {"every": 3}, "evaluate": {"every": 3}, "sample": {"every": 0},
     });
-    for (name, value) in changes.as_object().unwrap() {
-        let section = &mut tree[name];
-        match (section.as_object_mut(), value) {
-            (Some(section), Json::Object(changes)) => section.extend(changes.clone()),
-            _ => *section = value.clone(),
-        }
-    }
+    change(&mut tree, &changes);
     let request = TrainRequest::<PictureRequest>::read(&tree).unwrap();
     let read = Picture::read(&request, None).unwrap();
-    let facts = Facts {
-        task: Picture::facts(&request, read.as_deref()).unwrap(),
-        device: device::Choice {
-            device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
-            reason: "there is no other".to_owned(),
-            warnings: Vec::new(),
-        },
-        checked: Checked::default(),
-    };
+    let facts = on_a_processor(Picture::facts(&request, read.as_deref()).unwrap());
     resolve::<Picture>(&request, &facts)
 }
 

@@ -8,7 +8,6 @@ use std::{
 
 use models::{
     checkpoint::keep::Checkpoints,
-    device::{self, Checked, DeviceKind, FoundDevice},
     tasks::{
         AnyPlan, AnyRequest, TaskPlan, TaskRequest,
         kinds::Probe,
@@ -20,8 +19,7 @@ use models::{
         },
     },
     train::{
-        Facts, Kind, Observer, Problems, TrainEvent, TrainPlan, TrainRequest, plan::Resolved,
-        resolve,
+        Kind, Observer, Problems, TrainEvent, TrainPlan, TrainRequest, plan::Resolved, resolve,
     },
 };
 use serde_json::{Value as Json, json};
@@ -29,7 +27,7 @@ use tempfile::TempDir;
 
 use crate::{
     capture,
-    kind::{Killed, run_from_newest},
+    kind::{Killed, on_a_processor, run_from_newest},
 };
 
 /// A model, labelled texts, and what a run of them is asked.
@@ -65,15 +63,7 @@ impl Made {
             task,
         };
         let read = Probe::read(&request, None).unwrap();
-        let facts = Facts {
-            task: Probe::facts(&request, read.as_deref()).unwrap(),
-            device: device::Choice {
-                device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
-                reason: "there is no other".to_owned(),
-                warnings: Vec::new(),
-            },
-            checked: Checked::default(),
-        };
+        let facts = on_a_processor(Probe::facts(&request, read.as_deref()).unwrap());
         resolve::<Probe>(&request, &facts)
     }
 

@@ -8,20 +8,17 @@ use std::{
 use candle_core::Device;
 use models::{
     checkpoint::keep::Checkpoints,
-    device::{self, Checked, DeviceKind, FoundDevice},
     tasks::puzzle::{
         Puzzle,
         make::{Order, make, write},
         request::{PuzzlePlan, PuzzleRequest},
         sudoku::Sudoku,
     },
-    train::{
-        Facts, Kind, Observer, Place, Task, TrainPlan, TrainRequest, exhibit::Exhibit, resolve,
-    },
+    train::{Kind, Observer, Place, Task, TrainPlan, TrainRequest, exhibit::Exhibit, resolve},
 };
 use serde_json::{Value as Json, json};
 
-use crate::kind::{Killed, run_from_newest};
+use crate::kind::{Killed, change, on_a_processor, run_from_newest};
 
 /// A folder of small Sudoku, and the plan of a run on it.
 pub(crate) fn plan(folder: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
@@ -45,24 +42,10 @@ pub(crate) fn plan_of(data: &Path, changes: Json) -> TrainPlan<PuzzlePlan> {
         "batch": {"rows": 4, "accumulate": 2}, "steps": 9, "schedule": {"warmup_steps": 2},
         "save": {"every": 3}, "evaluate": {"every": 3}, "sample": {"every": 0},
     });
-    for (name, value) in changes.as_object().unwrap() {
-        let section = &mut tree[name];
-        match (section.as_object_mut(), value) {
-            (Some(section), Json::Object(changes)) => section.extend(changes.clone()),
-            _ => *section = value.clone(),
-        }
-    }
+    change(&mut tree, &changes);
     let request = TrainRequest::<PuzzleRequest>::read(&tree).unwrap();
     let read = Puzzle::read(&request, None).unwrap();
-    let facts = Facts {
-        task: Puzzle::facts(&request, read.as_deref()).unwrap(),
-        device: device::Choice {
-            device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
-            reason: "there is no other".to_owned(),
-            warnings: Vec::new(),
-        },
-        checked: Checked::default(),
-    };
+    let facts = on_a_processor(Puzzle::facts(&request, read.as_deref()).unwrap());
     resolve::<Puzzle>(&request, &facts).unwrap().plan
 }
 
