@@ -71,40 +71,85 @@ pub struct Normalized {
     pub moments: Option<[Tensor; 2]>,
 }
 
-/// Numbers for each channel, f32 or wider, each [d].
-struct Channels {
-    mean: Tensor,
-    rho: Tensor,
-    /// w ρ.
-    factor: Tensor,
-    /// e - μ w ρ.
-    shift: Tensor,
-}
+/// Numbers for each channel, f32 or wider: mean, variance, ρ, factor w ρ, and shift e - μ w ρ, as rows of [5, d].
+struct Channels(Tensor);
 
 impl Channels {
+    /// Those of a batch [n, d].
+    fn of_batch(rows: &Tensor, [weight, bias]: [&Value; 2], epsilon: f64) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        if kernels::cuda::batch_norm::serves(&[rows])? {
+            let both = [weight.tensor(), bias.tensor()];
+            let numbers = kernels::cuda::batch_norm::channels(rows, both, epsilon)?;
+            return Ok(Self(numbers));
+        }
+        Self::new(moments_of(rows)?, [weight, bias], epsilon)
+    }
+
     fn new(
-        [mean, variance]: [&Tensor; 2],
+        [mean, variance]: [Tensor; 2],
         [weight, bias]: [&Value; 2],
         epsilon: f64,
     ) -> Result<Self> {
-        let rho = (variance + epsilon)?.sqrt()?.recip()?;
+        let rho = (&variance + epsilon)?.sqrt()?.recip()?;
         let [w, e] = [weight, bias].map(|it| it.tensor().to_dtype(mean.dtype()));
         let factor = (w? * &rho)?;
-        Ok(Self {
-            mean: mean.clone(),
-            shift: (e? - (mean * &factor)?)?,
-            rho,
-            factor,
-        })
+        let shift = (e? - (&mean * &factor)?)?;
+        let all = [mean, variance, rho, factor, shift];
+        Ok(Self(Tensor::stack(&all, 0)?))
     }
 
-    /// What is added because mean and variance are those of the batch: dx = w ρ u + x slope + offset, from Σ u and dw.
-    fn of_batch(&self, sum: &Tensor, dw: &Tensor, count: usize) -> Result<[Tensor; 2]> {
-        let share = -1.0 / count as f64;
-        let slope = ((&self.factor * &self.rho)? * dw)?.affine(share, 0.0)?;
-        let offset = (&self.factor * sum)?.affine(share, 0.0)?;
-        let offset = (offset - (&slope * &self.mean)?)?;
-        Ok([slope, offset])
+    fn mean(&self) -> Result<Tensor> {
+        Ok(self.0.get(0)?)
+    }
+
+    fn variance(&self) -> Result<Tensor> {
+        Ok(self.0.get(1)?)
+    }
+
+    fn rho(&self) -> Result<Tensor> {
+        Ok(self.0.get(2)?)
+    }
+
+    fn factor(&self) -> Result<Tensor> {
+        Ok(self.0.get(3)?)
+    }
+
+    fn shift(&self) -> Result<Tensor> {
+        Ok(self.0.get(4)?)
+    }
+}
+
+/// What backward adds up for each channel: de = Σ u, dw, and what is added to dx because mean and variance are those of the batch,
+/// dx = w ρ u + x slope + offset. They are rows of [4, d].
+struct Slopes(Tensor);
+
+impl Slopes {
+    /// From Σ u and Σ u (x - μ): of the n rows that mean and variance are from, or of none.
+    fn new(channels: &Channels, [sum, along]: [Tensor; 2], count: Option<usize>) -> Result<Self> {
+        let (factor, rho) = (channels.factor()?, channels.rho()?);
+        let dw = (along * &rho)?;
+        let share = count.map_or(0.0, |it| -1.0 / it as f64);
+        let slope = ((&factor * rho)? * &dw)?.affine(share, 0.0)?;
+        let offset = (factor * &sum)?.affine(share, 0.0)?;
+        let offset = (offset - (&slope * channels.mean()?)?)?;
+        Ok(Self(Tensor::stack(&[sum, dw, slope, offset], 0)?))
+    }
+
+    fn bias(&self) -> Result<Tensor> {
+        Ok(self.0.get(0)?)
+    }
+
+    fn weight(&self) -> Result<Tensor> {
+        Ok(self.0.get(1)?)
+    }
+
+    fn slope(&self) -> Result<Tensor> {
+        Ok(self.0.get(2)?)
+    }
+
+    fn offset(&self) -> Result<Tensor> {
+        Ok(self.0.get(3)?)
     }
 }
 
@@ -122,45 +167,44 @@ pub fn batch_norm(
     let rows = as_rows(x.tensor())?;
     let z = residual.map(|it| as_rows(it.tensor())).transpose()?;
     let count = rows.dim(0)?;
-    let is_of_batch = matches!(moments, Moments::OfBatch);
-    let [mean, variance] = match moments {
+    let of_batch = matches!(moments, Moments::OfBatch);
+    let channels = match moments {
         Moments::OfBatch if count < 2 => {
             return Err(Error::Data(
                 "batch norm of a single number for each channel, which has no variance: give it more pictures at once"
                     .to_owned(),
             ));
         }
-        Moments::OfBatch => moments_of(&rows)?,
+        Moments::OfBatch => Channels::of_batch(&rows, [weight, bias], epsilon)?,
         Moments::Given([mean, variance]) => {
             let dtype = wide_dtype(&rows);
-            [mean.to_dtype(dtype)?, variance.to_dtype(dtype)?]
+            let moments = [mean.to_dtype(dtype)?, variance.to_dtype(dtype)?];
+            Channels::new(moments, [weight, bias], epsilon)?
         }
     };
-    let channels = Channels::new([&mean, &variance], [weight, bias], epsilon)?;
-    let y = apply(&rows, &channels, z.as_ref(), then)?.reshape(x.tensor().shape())?;
+    let moments = match of_batch {
+        true => Some([channels.mean()?, channels.variance()?]),
+        false => None,
+    };
+    let norm = Norm {
+        rows,
+        residual: z,
+        channels,
+        then,
+    };
+    let y = norm.apply()?.reshape(x.tensor().shape())?;
 
     let like = x.tensor().shape().clone();
     let [weight_dtype, bias_dtype] = [weight, bias].map(|it| it.tensor().dtype());
     let wants_residual = residual.is_some_and(Value::wants_gradient);
     let backward = move |gradient: Tensor| {
-        let gradient = as_rows(&gradient)?;
-        let saved = Saved {
-            rows: &rows,
-            residual: z.as_ref(),
-            channels: &channels,
-            then,
-        };
-        let [sum, along] = saved.sums(&gradient)?;
-        let dw = (&along * &channels.rho)?;
-        let [slope, offset] = match is_of_batch {
-            true => channels.of_batch(&sum, &dw, count)?,
-            false => [dw.zeros_like()?, dw.zeros_like()?],
-        };
-        let (dx, dz) = saved.back(&gradient, [&slope, &offset], wants_residual)?;
+        let gradient = as_rows(&gradient)?.contiguous()?;
+        let slopes = norm.slopes(&gradient, of_batch)?;
+        let (dx, dz) = norm.back(&gradient, &slopes, wants_residual)?;
         let mut gradients = vec![
             Some(dx.reshape(&like)?),
-            Some(dw.to_dtype(weight_dtype)?),
-            Some(sum.to_dtype(bias_dtype)?),
+            Some(slopes.weight()?.to_dtype(weight_dtype)?),
+            Some(slopes.bias()?.to_dtype(bias_dtype)?),
         ];
         gradients.push(dz.map(|dz| dz.reshape(&like)).transpose()?);
         Ok(gradients)
@@ -169,70 +213,123 @@ pub fn batch_norm(
     inputs.extend(residual);
     Ok(Normalized {
         value: Value::record(y, &inputs, backward),
-        moments: is_of_batch.then_some([mean, variance]),
+        moments,
     })
 }
 
-/// What is kept for the way back.
-struct Saved<'a> {
-    rows: &'a Tensor,
-    residual: Option<&'a Tensor>,
-    channels: &'a Channels,
+/// What y is computed from, and what is kept for the way back.
+struct Norm {
+    rows: Tensor,
+    residual: Option<Tensor>,
+    channels: Channels,
     then: Then,
 }
 
-impl Saved<'_> {
+impl Norm {
+    /// y = φ(x w ρ + shift + z).
+    fn apply(&self) -> Result<Tensor> {
+        if kernels::cpu::serves(Kernel::BatchNorm, &[&self.rows]) {
+            return kernels::cpu::batch_norm::apply(&self.rows, self.of_cpu()?);
+        }
+        #[cfg(feature = "cuda")]
+        if kernels::cuda::batch_norm::serves(&self.tensors())? {
+            return kernels::cuda::batch_norm::apply(self.of_cuda(), &self.channels.0);
+        }
+        let y = self.then.apply(&self.before()?)?;
+        Ok(y.to_dtype(self.rows.dtype())?)
+    }
+
+    /// What is added up for each channel.
+    fn slopes(&self, gradient: &Tensor, of_batch: bool) -> Result<Slopes> {
+        #[cfg(feature = "cuda")]
+        if kernels::cuda::batch_norm::serves(&self.with(gradient))? {
+            let channels = &self.channels.0;
+            let rows = self.of_cuda();
+            return kernels::cuda::batch_norm::slopes(gradient, rows, channels, of_batch)
+                .map(Slopes);
+        }
+        let count = of_batch.then_some(self.rows.dim(0)?);
+        Slopes::new(&self.channels, self.sums(gradient)?, count)
+    }
+
     /// Σ u and Σ u (x - μ), each [d].
     fn sums(&self, gradient: &Tensor) -> Result<[Tensor; 2]> {
-        if kernels::cpu::serves(Kernel::BatchNorm, &[gradient, self.rows]) {
-            return kernels::cpu::batch_norm::sums(
-                gradient,
-                self.rows,
-                self.of_cpu()?,
-                &self.channels.mean,
-            );
+        let mean = self.channels.mean()?;
+        if kernels::cpu::serves(Kernel::BatchNorm, &[gradient, &self.rows]) {
+            let before = self.of_cpu()?;
+            return kernels::cpu::batch_norm::sums(gradient, &self.rows, before, &mean);
         }
         let u = self.slope(&widen(gradient)?)?;
-        let centred = widen(self.rows)?.broadcast_sub(&self.channels.mean)?;
+        let centred = widen(&self.rows)?.broadcast_sub(&mean)?;
         Ok([u.sum(0)?, (u * centred)?.sum(0)?])
     }
 
-    /// w ρ u + x slope + offset, and u where it is wanted.
+    /// dx = w ρ u + x slope + offset, and u where it is wanted.
     fn back(
         &self,
         gradient: &Tensor,
-        [slope, offset]: [&Tensor; 2],
+        slopes: &Slopes,
         wants_u: bool,
     ) -> Result<(Tensor, Option<Tensor>)> {
-        if kernels::cpu::serves(Kernel::BatchNorm, &[gradient, self.rows]) {
-            let both = [slope, offset];
-            return kernels::cpu::batch_norm::back(
-                gradient,
-                self.rows,
-                self.of_cpu()?,
-                both,
-                wants_u,
-            );
+        #[cfg(feature = "cuda")]
+        if kernels::cuda::batch_norm::serves(&self.with(gradient))? {
+            let both = [&self.channels.0, &slopes.0];
+            return kernels::cuda::batch_norm::back(gradient, self.of_cuda(), both, wants_u);
+        }
+        let [slope, offset] = [slopes.slope()?, slopes.offset()?];
+        if kernels::cpu::serves(Kernel::BatchNorm, &[gradient, &self.rows]) {
+            let both = [&slope, &offset];
+            let before = self.of_cpu()?;
+            return kernels::cpu::batch_norm::back(gradient, &self.rows, before, both, wants_u);
         }
         let dtype = self.rows.dtype();
         let u = self.slope(&widen(gradient)?)?;
         let dx = u
-            .broadcast_mul(&self.channels.factor)?
-            .add(&widen(self.rows)?.broadcast_mul(slope)?)?
-            .broadcast_add(offset)?;
+            .broadcast_mul(&self.channels.factor()?)?
+            .add(&widen(&self.rows)?.broadcast_mul(&slope)?)?
+            .broadcast_add(&offset)?;
         let u = wants_u.then(|| u.to_dtype(dtype)).transpose()?;
         Ok((dx.to_dtype(dtype)?, u))
     }
 
     /// u = g ⊙ φ'.
     fn slope(&self, gradient: &Tensor) -> Result<Tensor> {
-        let before = before(self.rows, self.channels, self.residual)?;
-        Ok((self.then.derivative(&before)? * gradient)?)
+        Ok((self.then.derivative(&self.before()?)? * gradient)?)
+    }
+
+    /// What φ is applied to.
+    fn before(&self) -> Result<Tensor> {
+        let y = widen(&self.rows)?
+            .broadcast_mul(&self.channels.factor()?)?
+            .broadcast_add(&self.channels.shift()?)?;
+        Ok(match &self.residual {
+            Some(z) => (y + widen(z)?)?,
+            None => y,
+        })
     }
 
     fn of_cpu(&self) -> Result<kernels::cpu::batch_norm::Before<'_>> {
-        let Channels { factor, shift, .. } = self.channels;
-        kernels::cpu::batch_norm::Before::of([factor, shift], self.residual, self.then)
+        let both = [&self.channels.factor()?, &self.channels.shift()?];
+        kernels::cpu::batch_norm::Before::of(both, self.residual.as_ref(), self.then)
+    }
+
+    #[cfg(feature = "cuda")]
+    fn of_cuda(&self) -> kernels::cuda::batch_norm::Rows<'_> {
+        kernels::cuda::batch_norm::Rows {
+            x: &self.rows,
+            residual: self.residual.as_ref(),
+            then: self.then,
+        }
+    }
+
+    #[cfg(feature = "cuda")]
+    fn tensors(&self) -> Vec<&Tensor> {
+        [&self.rows].into_iter().chain(&self.residual).collect()
+    }
+
+    #[cfg(feature = "cuda")]
+    fn with<'a>(&'a self, gradient: &'a Tensor) -> Vec<&'a Tensor> {
+        [gradient].into_iter().chain(self.tensors()).collect()
     }
 }
 
@@ -245,33 +342,6 @@ fn moments_of(rows: &Tensor) -> Result<[Tensor; 2]> {
     let mean = wide.mean(0)?;
     let variance = wide.broadcast_sub(&mean)?.sqr()?.mean(0)?;
     Ok([mean, variance])
-}
-
-/// φ(x w ρ + shift + z).
-fn apply(
-    rows: &Tensor,
-    channels: &Channels,
-    residual: Option<&Tensor>,
-    then: Then,
-) -> Result<Tensor> {
-    if kernels::cpu::serves(Kernel::BatchNorm, &[rows]) {
-        let both = [&channels.factor, &channels.shift];
-        let before = kernels::cpu::batch_norm::Before::of(both, residual, then)?;
-        return kernels::cpu::batch_norm::apply(rows, before);
-    }
-    let y = then.apply(&before(rows, channels, residual)?)?;
-    Ok(y.to_dtype(rows.dtype())?)
-}
-
-/// What φ is applied to.
-fn before(rows: &Tensor, channels: &Channels, residual: Option<&Tensor>) -> Result<Tensor> {
-    let y = widen(rows)?
-        .broadcast_mul(&channels.factor)?
-        .broadcast_add(&channels.shift)?;
-    Ok(match residual {
-        Some(z) => (y + widen(z)?)?,
-        None => y,
-    })
 }
 
 #[cfg(test)]

@@ -156,7 +156,7 @@ impl Shape {
         self.geometry == one
     }
 
-    fn of_output(&self) -> [usize; 4] {
+    pub(crate) fn of_output(&self) -> [usize; 4] {
         [self.pictures, self.to[0], self.to[1], self.channels[1]]
     }
 
@@ -177,6 +177,10 @@ fn forward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, shape: &Shape) ->
     if kernels::cpu::serves(Kernel::Convolution, &[x, weight]) {
         return kernels::cpu::convolution::forward(x, weight, bias, shape);
     }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::Convolution, &[x, weight]) {
+        return kernels::cuda::convolution::forward(x, weight, bias, shape);
+    }
     let patches = patches(x, shape)?;
     let y = project(
         Kernel::Convolution,
@@ -190,6 +194,10 @@ fn forward(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, shape: &Shape) ->
 fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> Result<Tensor> {
     if kernels::cpu::serves(Kernel::Convolution, &[gradient, weight]) {
         return kernels::cpu::convolution::to_picture(gradient, weight, shape);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::Convolution, &[gradient, weight]) {
+        return kernels::cuda::convolution::to_picture(gradient, weight, shape);
     }
     let matrix = as_matrix(weight)?;
     let rows = as_rows(gradient)?;
@@ -218,6 +226,10 @@ fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> Result<Tenso
 fn to_weight(gradient: &Tensor, x: &Tensor, shape: &Shape) -> Result<Tensor> {
     if kernels::cpu::serves(Kernel::Convolution, &[gradient, x]) {
         return kernels::cpu::convolution::to_weight(gradient, x, shape);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::Convolution, &[gradient, x]) {
+        return kernels::cuda::convolution::to_weight(gradient, x, shape);
     }
     let rows = as_rows(gradient)?;
     let dw = weight_gradient(Kernel::Convolution, &rows, &patches(x, shape)?, 1.0)?;

@@ -42,18 +42,10 @@ pub fn max_pool(x: &Value, window: Geometry) -> Result<Value> {
         channels,
         window,
     };
-    let (y, chosen) = match kernels::cpu::serves(Kernel::Pool, &[&tensor]) {
-        true => kernels::cpu::pool::largest(&tensor, &shape)?,
-        false => largest(&tensor, &shape)?,
-    };
+    let (y, chosen) = largest(&tensor, &shape)?;
     Ok(Value::record(y, &[x], move |gradient: Tensor| {
-        let gradient = gradient.contiguous()?;
-        Ok(vec![Some(
-            match kernels::cpu::serves(Kernel::Pool, &[&gradient]) {
-                true => kernels::cpu::pool::largest_back(&gradient, &chosen, &shape)?,
-                false => largest_back(&gradient, &chosen, &shape)?,
-            },
-        )])
+        let dx = largest_back(&gradient.contiguous()?, &chosen, &shape)?;
+        Ok(vec![Some(dx)])
     }))
 }
 
@@ -103,6 +95,13 @@ impl Windows {
 
 /// The largest numbers, and the tap of the window where each was: [n, h', w', c], the latter u8.
 fn largest(x: &Tensor, shape: &Windows) -> Result<(Tensor, Tensor)> {
+    if kernels::cpu::serves(Kernel::Pool, &[x]) {
+        return kernels::cpu::pool::largest(x, shape);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::pool::serves(x)? {
+        return kernels::cuda::pool::largest(x, shape);
+    }
     let padding = shape.window.padding;
     // As low as its numbers go, and finite.
     let outside = if x.dtype() == DType::F16 { -6e4 } else { -3e38 };
@@ -132,6 +131,13 @@ fn largest(x: &Tensor, shape: &Windows) -> Result<(Tensor, Tensor)> {
 
 /// The gradient of x [n, h, w, c] from g [n, h', w', c].
 fn largest_back(gradient: &Tensor, chosen: &Tensor, shape: &Windows) -> Result<Tensor> {
+    if kernels::cpu::serves(Kernel::Pool, &[gradient]) {
+        return kernels::cpu::pool::largest_back(gradient, chosen, shape);
+    }
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::pool::serves(gradient)? {
+        return kernels::cuda::pool::largest_back(gradient, chosen, shape);
+    }
     let padding = shape.window.padding;
     let [height, width] = shape.from.map(|side| side + 2 * padding);
     let (dtype, device) = (gradient.dtype(), gradient.device());

@@ -14,7 +14,10 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::{Group, Part, Update, numbers::change_together};
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    ops::kernels::{self, Kernel},
+};
 
 /// The settings of SGD.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -60,10 +63,17 @@ impl Sgd {
 
     pub(super) fn step(&self, group: &mut Group, parts: &[Part], update: Update) -> Result<()> {
         let factors = self.factors(group.weight_decay, update);
-        match group.is_on_cpu() {
-            true => step_in_place(factors, group, parts),
-            false => step_composed(factors, group, parts),
+        if !kernels::enabled(Kernel::Sgd) {
+            return step_composed(factors, group, parts);
         }
+        if group.is_on_cpu() {
+            return step_in_place(factors, group, parts);
+        }
+        #[cfg(feature = "cuda")]
+        if group.flat.device().is_cuda() {
+            return step_on_cuda(factors, group, parts);
+        }
+        step_composed(factors, group, parts)
     }
 
     fn factors(&self, weight_decay: f64, update: Update) -> Factors {
@@ -119,6 +129,22 @@ fn roll(factors: Factors, weight: &mut [f32], velocity: &mut [f32], gradient: &[
         };
         *weight -= direction * rate;
     }
+}
+
+#[cfg(feature = "cuda")]
+fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
+    let factors = [
+        factors.gradient_scale,
+        factors.weight_decay,
+        factors.momentum,
+        factors.rate,
+        f64::from(u8::from(factors.nesterov)),
+    ];
+    for part in parts {
+        let state = group.state_of(part)?;
+        kernels::cuda::sgd::step(&part.weight, state.first(), &part.gradient, factors)?;
+    }
+    Ok(())
 }
 
 /// The same with tensor operations over all parameters of the group at once, for devices.

@@ -44,6 +44,7 @@ kernels! {
     BatchNorm: "batch_norm",
     Pool: "pool",
     Adamw: "adamw",
+    Sgd: "sgd",
     GradientNorm: "gradient_norm",
 }
 

@@ -5,9 +5,9 @@
 
 use std::f64::consts::LOG2_E;
 
-use candle_core::{DType, Device, Tensor, cuda::WrapErr};
+use candle_core::{DType, Tensor};
 
-use super::{Launch, Module, PACK, in_packs, output};
+use super::{Launch, Module, PACK, in_packs, multiplies_tiles, output};
 use crate::{
     Result,
     ops::attention::{Scoring, Spans},
@@ -28,9 +28,6 @@ const HEAD_THREADS: usize = 8;
 /// The widest heads.
 const MOST_WIDTH: usize = 128;
 
-/// The oldest GPUs that have its instructions: their major compute capability.
-const OLDEST: i32 = 8;
-
 /// Whether it serves heads like these: q [b, t, h, e], and e of the keys too.
 pub(super) fn serves(q: &Tensor, scoring: Scoring) -> Result<bool> {
     let width = q.dim(3)?;
@@ -38,11 +35,7 @@ pub(super) fn serves(q: &Tensor, scoring: Scoring) -> Result<bool> {
         && scoring.soft_cap.is_none()
         && width.is_multiple_of(PACK)
         && width <= MOST_WIDTH;
-    let Device::Cuda(device) = q.device() else {
-        return Ok(false);
-    };
-    let stream = device.cuda_stream();
-    Ok(fits && stream.context().compute_capability().w()?.0 >= OLDEST)
+    Ok(fits && multiplies_tiles(q)?)
 }
 
 /// See [`attention`](crate::ops::attention::attention).

@@ -3,9 +3,7 @@
 // A row is the work of one block. Sums are taken in a fixed order, so a step gives the same bits every time.
 // Formulas stand in the documentation of the operation that a kernel serves.
 
-#include <cstdint>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "packs.cuh"
 
 constexpr int MOST_WARPS = 32;
 
@@ -29,28 +27,6 @@ template <bool LARGEST> __device__ float over_block(float value) {
 
 __device__ float block_sum(float value) { return over_block<false>(value); }
 __device__ float block_largest(float value) { return over_block<true>(value); }
-
-__device__ size_t thread_index() { return size_t(blockIdx.x) * blockDim.x + threadIdx.x; }
-
-// Numbers that a thread reads or writes at once: 16 bytes, or twice as many in f32.
-constexpr int PACK = 8;
-
-template <typename T> struct alignas(16) Pack {
-    T of[PACK];
-};
-
-template <typename T> __device__ void read_pack(const T* from, float (&to)[PACK]) {
-    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(from);
-#pragma unroll
-    for (int i = 0; i < PACK; ++i) to[i] = float(pack.of[i]);
-}
-
-template <typename T> __device__ void write_pack(T* to, const float (&from)[PACK]) {
-    Pack<T> pack;
-#pragma unroll
-    for (int i = 0; i < PACK; ++i) pack.of[i] = T(from[i]);
-    *reinterpret_cast<Pack<T>*>(to) = pack;
-}
 
 // x [n, width] -> y, and the factor rho [n] that each row was scaled by.
 template <typename T>
@@ -269,24 +245,6 @@ __device__ void rotate(const T* x, const float* cosines, const float* sines, T* 
     const float cosine = cosines[angle], sine = sines[angle] * direction;
     y[at] = i < half ? T(float(x[at]) * cosine - float(x[at + half]) * sine)
                      : T(float(x[at]) * cosine + float(x[at - half]) * sine);
-}
-
-enum Activation { SILU = 0, GELU = 1, GELU_TANH = 2 };
-
-// The activation and its slope.
-__device__ float2 activate(float x, int activation) {
-    if (activation == SILU) {
-        const float s = 1.0f / (1.0f + expf(-x));
-        return {x * s, s * (1.0f + x * (1.0f - s))};
-    }
-    if (activation == GELU) {
-        const float phi = 0.5f + 0.5f * erff(x * 0.70710678f);
-        return {x * phi, phi + x * 0.39894228f * expf(-0.5f * x * x)};
-    }
-    // Beyond, the tangent is 1 or -1 to the last digit, and powers of x would overflow.
-    const float inner = fminf(fmaxf(x, -16.0f), 16.0f), square = inner * inner;
-    const float t = tanhf(inner * (0.79788456f + 0.035677408f * square)), half = 0.5f + 0.5f * t;
-    return {x * half, half + inner * (0.79788456f + 0.10703222f * square) * (0.5f - 0.5f * t * t)};
 }
 
 template <typename T> __device__ void gated(const T* gate, const T* up, T* y, size_t count, int activation) {
@@ -549,6 +507,20 @@ extern "C" __global__ void adamw_f32(float* weight, float* first, float* second,
     first[at] = m;
     second[at] = v;
     weight[at] = weight[at] * shrink - m / (sqrtf(v) * correction + epsilon) * rate;
+}
+
+extern "C" __global__ void sgd_f32(float* weight, float* velocity, const float* gradient, size_t count,
+                                   float gradient_scale, float decay, float momentum, float rate, float nesterov) {
+    const size_t at = thread_index();
+    if (at >= count) return;
+    const float g = gradient[at] * gradient_scale + weight[at] * decay;
+    float direction = g;
+    if (velocity) {
+        const float u = velocity[at] * momentum + g;
+        velocity[at] = u;
+        direction = nesterov > 0 ? g + u * momentum : u;
+    }
+    weight[at] -= direction * rate;
 }
 
 // The rows [n, width] of each token, added up in their order: sums [v, width], zero before. The block of a token's first row adds.

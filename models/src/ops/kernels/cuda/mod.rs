@@ -1,19 +1,24 @@
 //! Kernels for CUDA in f32, bf16 and f16: our own for what is not a matrix product, cuBLAS for what is.
 //!
-//! They are compiled by `build.rs` from `kernels.cu`, and from `flash.cu` for newer GPUs, and launched on the one stream that a device has, in order. A
+//! They are compiled by `build.rs` from the files ending in `.cu`, and launched on the one stream that a device has, in order. A
 //! launch returns before the work is done; the stream keeps memory alive until then.
 //!
 //! This file holds what kernels share: which tensors they serve, outputs, addresses, and the launch.
 
 pub(crate) mod adamw;
 pub(crate) mod attention;
+pub(crate) mod batch_norm;
+pub(crate) mod convolution;
 pub(crate) mod cross_entropy;
 pub(crate) mod elementwise;
 mod flash;
 pub(crate) mod gated;
 pub(crate) mod linear;
 pub(crate) mod norm;
+mod pictures;
+pub(crate) mod pool;
 pub(crate) mod rope;
+pub(crate) mod sgd;
 pub(crate) mod squares;
 #[cfg(test)]
 mod tests;
@@ -85,6 +90,17 @@ pub(crate) fn output(shape: impl Into<Shape>, dtype: DType, like: &Tensor) -> Re
     Ok(unsafe { Tensor::empty(shape.into(), dtype, like.device()) }?)
 }
 
+/// Whether the GPU that a tensor is on has products of small matrices in bf16 and copies in the background.
+fn multiplies_tiles(tensor: &Tensor) -> Result<bool> {
+    /// The oldest that have both: their major compute capability.
+    const OLDEST: i32 = 8;
+    let Device::Cuda(device) = tensor.device() else {
+        return Ok(false);
+    };
+    let stream = device.cuda_stream();
+    Ok(stream.context().compute_capability().w()?.0 >= OLDEST)
+}
+
 /// The device a tensor is on.
 fn device(tensor: &Tensor) -> Result<CudaDevice> {
     match tensor.device() {
@@ -113,6 +129,7 @@ fn strided_address(tensor: &Tensor) -> Result<u64> {
         CudaStorageSlice::BF16(numbers) => numbers.device_ptr(&stream).0,
         CudaStorageSlice::F16(numbers) => numbers.device_ptr(&stream).0,
         CudaStorageSlice::U32(numbers) => numbers.device_ptr(&stream).0,
+        CudaStorageSlice::U8(numbers) => numbers.device_ptr(&stream).0,
         _ => return Err(broken("a kernel got numbers of another dtype")),
     };
     Ok(start + (layout.start_offset() * tensor.dtype().size_in_bytes()) as u64)
@@ -151,10 +168,20 @@ struct Strides([usize; 3]);
 #[allow(unsafe_code)]
 unsafe impl DeviceRepr for Strides {}
 
+/// The sizes of a convolution or a pool, in the order of `shape.cuh`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct PictureShape([i32; 10]);
+
+// Safety: it is ten whole numbers, as in `shape.cuh`.
+#[allow(unsafe_code)]
+unsafe impl DeviceRepr for PictureShape {}
+
 enum Argument {
     Address(u64),
     Count(usize),
     Strides(Strides),
+    PictureShape(PictureShape),
     Whole(i32),
     Number(f32),
 }
@@ -196,6 +223,18 @@ impl Launch {
             self.arguments.push(Argument::Address(address(tensor)?));
         }
         Ok(self)
+    }
+
+    /// A tensor that may be missing.
+    fn perhaps(mut self, tensor: Option<&Tensor>) -> Result<Self> {
+        let address = tensor.map(address).transpose()?;
+        self.arguments.push(Argument::Address(address.unwrap_or(0)));
+        Ok(self)
+    }
+
+    fn picture_shape(mut self, shape: PictureShape) -> Self {
+        self.arguments.push(Argument::PictureShape(shape));
+        self
     }
 
     fn count(self, count: usize) -> Self {
@@ -240,9 +279,13 @@ impl Launch {
         self.launch(rows, threads)
     }
 
-    #[allow(unsafe_code)]
     fn launch(self, blocks: usize, threads: usize) -> Result<()> {
-        if blocks == 0 {
+        self.launch_grid([blocks, 1], threads)
+    }
+
+    #[allow(unsafe_code)]
+    fn launch_grid(self, blocks: [usize; 2], threads: usize) -> Result<()> {
+        if blocks.contains(&0) {
             return Ok(());
         }
         let kernel =
@@ -258,12 +301,13 @@ impl Launch {
                 Argument::Address(it) => builder.arg(it),
                 Argument::Count(it) => builder.arg(it),
                 Argument::Strides(it) => builder.arg(it),
+                Argument::PictureShape(it) => builder.arg(it),
                 Argument::Whole(it) => builder.arg(it),
                 Argument::Number(it) => builder.arg(it),
             };
         }
         let size = LaunchConfig {
-            grid_dim: (blocks as u32, 1, 1),
+            grid_dim: (blocks[0] as u32, blocks[1] as u32, 1),
             block_dim: (threads as u32, 1, 1),
             shared_mem_bytes: self.shared_bytes as u32,
         };

@@ -7,6 +7,8 @@ use crate::{
     Result,
     ops::{
         attention::{Scoring, Spans, attention},
+        batch_norm::{Moments, Then, batch_norm},
+        convolution::{Geometry, convolution},
         cross_entropy::{IGNORE, head_cross_entropy},
         elementwise::{add, swap},
         embedding::embedding,
@@ -15,11 +17,12 @@ use crate::{
         linear::linear,
         lora::{Adapter, linear_with_adapter},
         norm::{residual_norm, rms_norm},
+        pool::max_pool,
         rope::{Rope, RopeScaling, rope},
         testing::{check_close, check_kernel_on, normal},
         weight::Converted,
     },
-    optim::{DecayScope, Optimizer, adamw::AdamW, clip::gradient_norm},
+    optim::{DecayScope, Optimizer, Rule, adamw::AdamW, clip::gradient_norm, sgd::Sgd},
     parameters::{Parameter, Parameters},
     tape::{Gradients, Value},
 };
@@ -202,6 +205,98 @@ fn attention_equals_the_composition() {
     }
 }
 
+/// Kernels of each size, those that skip places, and those that look beyond the edge.
+const GEOMETRIES: [[usize; 3]; 9] = [
+    [1, 1, 0],
+    [1, 2, 0],
+    [2, 1, 0],
+    [3, 1, 0],
+    [3, 1, 1],
+    [3, 2, 1],
+    [3, 1, 2],
+    [5, 2, 2],
+    [7, 2, 3],
+];
+
+fn geometry([kernel, stride, padding]: [usize; 3]) -> Geometry {
+    Geometry {
+        kernel,
+        stride,
+        padding,
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn convolutions_equal_the_composition() {
+    for of in GEOMETRIES {
+        for (pictures, [height, width], [c, o]) in [
+            // Colours and other counts that are no packs; packs within a tile, beyond one, and many shares of places.
+            (2, [9, 8], [3, 24]),
+            (3, [8, 8], [5, 16]),
+            (2, [9, 11], [24, 40]),
+            (5, [14, 13], [64, 64]),
+            (9, [8, 7], [72, 136]),
+            (70, [32, 32], [16, 8]),
+        ] {
+            let deep = (c * of[0] * of[0]) as f64;
+            let inputs = [
+                normal(1, &[pictures, height, width, c]),
+                (normal(2, &[o, c, of[0], of[0]]) / deep.sqrt()).unwrap(),
+                normal(3, &[o]),
+            ];
+            check(&inputs, 2e-5, |v| {
+                convolution(&v[0], &v[1], Some(&v[2]), geometry(of))
+            });
+            check(&inputs[..2], 2e-5, |v| {
+                convolution(&v[0], &v[1], None, geometry(of))
+            });
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn batch_norms_equal_the_composition() {
+    // Few channels and many, rows of one block and of all, and a width that is no pack.
+    for [rows, width] in [[7, 8], [600, 24], [40_000, 64], [1_000, 520], [50, 5]] {
+        let inputs = [
+            (normal(1, &[rows, width]) + 3.0).unwrap(),
+            normal(2, &[width]),
+            normal(3, &[width]),
+            normal(4, &[rows, width]),
+        ];
+        let known = [normal(5, &[width]), normal(6, &[width]).abs().unwrap()];
+        for then in [Then::Nothing, Then::Gelu] {
+            for inputs in [&inputs[..], &inputs[..3]] {
+                check(inputs, 2e-5, |v| {
+                    let [w, e] = [&v[1], &v[2]];
+                    let y = batch_norm(&v[0], [w, e], Moments::OfBatch, v.get(3), then, 1e-5)?;
+                    Ok(y.value)
+                });
+                check(inputs, 2e-5, |v| {
+                    let known = known.clone().map(|it| it.to_device(v[0].tensor().device()));
+                    let [mean, variance] = known;
+                    let given = Moments::Given([&mean?, &variance?]);
+                    let y = batch_norm(&v[0], [&v[1], &v[2]], given, v.get(3), then, 1e-5)?;
+                    Ok(y.value)
+                });
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn pools_equal_the_composition() {
+    for of in [[2, 2, 0], [3, 2, 1], [3, 1, 1], [3, 3, 0], [3, 2, 0]] {
+        for channels in [24, 5] {
+            let inputs = [normal(1, &[3, 9, 8, channels])];
+            check(&inputs, 1e-6, |v| max_pool(&v[0], geometry(of)));
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs a CUDA device"]
 fn the_head_and_its_loss_equal_the_composition() {
@@ -224,7 +319,22 @@ fn the_head_and_its_loss_equal_the_composition() {
 
 #[test]
 #[ignore = "needs a CUDA device"]
-fn adamw_and_the_norm_of_gradients_equal_those_of_the_cpu() {
+fn optimizers_and_the_norm_of_gradients_equal_those_of_the_cpu() {
+    let sgd = |momentum, nesterov| Sgd {
+        momentum,
+        nesterov,
+        weight_decay: 0.01,
+    };
+    let rules = [
+        AdamW::default().into(),
+        sgd(0.0, false).into(),
+        sgd(0.9, false).into(),
+        sgd(0.9, true).into(),
+    ];
+    rules.into_iter().for_each(check_optimizer);
+}
+
+fn check_optimizer(rule: Rule) {
     let cuda = device();
     let run = |device: &Device| {
         let tensor = |seed, shape: &[usize]| {
@@ -236,7 +346,6 @@ fn adamw_and_the_norm_of_gradients_equal_those_of_the_cpu() {
         for (name, shape) in &shapes {
             parameters.insert(Parameter::new(name, &tensor(1, shape), true).unwrap());
         }
-        let rule = AdamW::default().into();
         let mut optimizer = Optimizer::new(rule, DecayScope::Matrices, &parameters).unwrap();
         let mut norms = Vec::new();
         for step in 0..3 {

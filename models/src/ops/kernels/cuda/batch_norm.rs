@@ -1,0 +1,157 @@
+//! Batch norm: sums over shares of the rows, added up by a second launch, and a pass over all numbers. A thread has eight channels.
+
+use candle_core::{DType, Tensor};
+
+use super::{Launch, PACK, in_packs, output, pictures::PICTURES, serves as serves_tensors};
+use crate::{
+    Result,
+    ops::{batch_norm::Then, kernels::Kernel},
+};
+
+/// Threads of a block that adds up, and the most packs of channels that it has.
+const THREADS: usize = 256;
+const MOST_PACKS: usize = 32;
+/// Blocks that are enough for every GPU, and rows of a thread that are worth one.
+const BLOCKS: usize = 512;
+const ROWS: usize = 8;
+/// Channels of a block that adds up shares, and its threads.
+const CHANNELS: usize = 32;
+const SHARE_THREADS: usize = 1024;
+
+/// Whether the kernels serve tensors like these: each [n, d] of whole packs, in one dtype.
+pub(crate) fn serves(tensors: &[&Tensor]) -> Result<bool> {
+    let fits = serves_tensors(Kernel::BatchNorm, tensors)
+        && tensors.iter().all(|it| it.is_contiguous())
+        && tensors
+            .first()
+            .is_some_and(|it| it.dims()[1].is_multiple_of(PACK));
+    Ok(fits && in_packs(tensors)?)
+}
+
+/// What is computed from: x [n, d] with what follows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub(crate) x: &'a Tensor,
+    pub(crate) residual: Option<&'a Tensor>,
+    pub(crate) then: Then,
+}
+
+/// Mean, variance, ρ, w ρ and e - μ w ρ of the columns of [n, d] -> [5, d], f32.
+pub(crate) fn channels(x: &Tensor, [weight, bias]: [&Tensor; 2], epsilon: f64) -> Result<Tensor> {
+    let (rows, width) = x.dims2()?;
+    let plan = Shares::of(rows, width);
+    let parts = plan.parts(x)?;
+    Launch::of_module(&PICTURES, "norm_moments", x)?
+        .tensors(&[x, &parts])?
+        .whole(&[rows, width])
+        .launch_grid(plan.blocks(), THREADS)?;
+    let channels = output((5, width), DType::F32, x)?;
+    let [weight, bias] = [weight, bias].map(|it| it.to_dtype(DType::F32)?.contiguous());
+    Launch::of_module(&PICTURES, "norm_channels", x)?
+        .tensors(&[x, &parts, &weight?, &bias?, &channels])?
+        .whole(&[plan.shares, rows, width])
+        .numbers(&[epsilon])
+        .launch(width.div_ceil(CHANNELS), SHARE_THREADS)?;
+    Ok(channels)
+}
+
+/// φ(x w ρ + shift + z).
+pub(crate) fn apply(rows: Rows, channels: &Tensor) -> Result<Tensor> {
+    let Rows { x, residual, then } = rows;
+    let y = output(x.shape(), x.dtype(), x)?;
+    let count = x.elem_count();
+    Launch::of_module(&PICTURES, "norm_apply", x)?
+        .tensors(&[x])?
+        .perhaps(residual)?
+        .tensors(&[channels, &y])?
+        .count(count)
+        .whole(&[x.dim(1)?, number(then)])
+        .for_each(count / PACK)?;
+    Ok(y)
+}
+
+/// Σ u, dw, slope and offset of the columns -> [4, d], f32.
+pub(crate) fn slopes(
+    gradient: &Tensor,
+    rows: Rows,
+    channels: &Tensor,
+    of_batch: bool,
+) -> Result<Tensor> {
+    let Rows { x, residual, then } = rows;
+    let (count, width) = x.dims2()?;
+    let plan = Shares::of(count, width);
+    let parts = plan.parts(x)?;
+    Launch::of_module(&PICTURES, "norm_sums", x)?
+        .tensors(&[gradient, x])?
+        .perhaps(residual)?
+        .tensors(&[channels, &parts])?
+        .whole(&[count, width, number(then)])
+        .launch_grid(plan.blocks(), THREADS)?;
+    let slopes = output((4, width), DType::F32, x)?;
+    Launch::of_module(&PICTURES, "norm_slopes", &parts)?
+        .tensors(&[&parts, channels, &slopes])?
+        .whole(&[plan.shares, count, width, usize::from(of_batch)])
+        .launch(width.div_ceil(CHANNELS), SHARE_THREADS)?;
+    Ok(slopes)
+}
+
+/// w ρ u + x slope + offset, and u where it is wanted.
+pub(crate) fn back(
+    gradient: &Tensor,
+    rows: Rows,
+    [channels, slopes]: [&Tensor; 2],
+    wants_u: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let Rows { x, residual, then } = rows;
+    let like = || output(x.shape(), x.dtype(), x);
+    let dx = like()?;
+    let u = wants_u.then(like).transpose()?;
+    let count = x.elem_count();
+    Launch::of_module(&PICTURES, "norm_back", x)?
+        .tensors(&[gradient, x])?
+        .perhaps(residual)?
+        .tensors(&[channels, slopes, &dx])?
+        .perhaps(u.as_ref())?
+        .count(count)
+        .whole(&[x.dim(1)?, number(then)])
+        .for_each(count / PACK)?;
+    Ok((dx, u))
+}
+
+/// How sums over rows are shared among blocks.
+struct Shares {
+    width: usize,
+    /// Blocks for all channels of a share.
+    across: usize,
+    shares: usize,
+}
+
+impl Shares {
+    fn of(rows: usize, width: usize) -> Self {
+        let packs = (width / PACK).clamp(1, MOST_PACKS);
+        let across = width.div_ceil(packs * PACK);
+        let worth = rows.div_ceil(THREADS / packs * ROWS);
+        Self {
+            width,
+            across,
+            shares: worth.clamp(1, BLOCKS.div_ceil(across)),
+        }
+    }
+
+    fn blocks(&self) -> [usize; 2] {
+        [self.across, self.shares]
+    }
+
+    fn parts(&self, like: &Tensor) -> Result<Tensor> {
+        output((self.shares, 2, self.width), DType::F32, like)
+    }
+}
+
+/// What a function is called in the kernels.
+fn number(then: Then) -> usize {
+    match then {
+        Then::Nothing => 0,
+        Then::Relu => 1,
+        Then::Gelu => 2,
+    }
+}
