@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How a kernel moves over a picture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Geometry {
     /// The side of the kernel.
     pub kernel: usize,
@@ -104,7 +104,7 @@ pub fn convolution(
 }
 
 /// The sizes of one convolution, by the letters of this file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) pictures: usize,
     /// h and w.

@@ -11,9 +11,11 @@ use crate::{
 /// Threads of a block that adds up, and the most packs of channels that it has.
 const THREADS: usize = 256;
 const MOST_PACKS: usize = 32;
+/// Rows that a thread reads at once.
+const AT_ONCE: usize = 2;
 /// Blocks that are enough for every GPU, and rows of a thread that are worth one.
-const BLOCKS: usize = 512;
-const ROWS: usize = 8;
+const BLOCKS: usize = 1024;
+const ROWS: usize = 4 * AT_ONCE;
 /// Channels of a block that adds up shares, and its threads.
 const CHANNELS: usize = 32;
 const SHARE_THREADS: usize = 1024;
@@ -59,14 +61,13 @@ pub(crate) fn channels(x: &Tensor, [weight, bias]: [&Tensor; 2], epsilon: f64) -
 pub(crate) fn apply(rows: Rows, channels: &Tensor) -> Result<Tensor> {
     let Rows { x, residual, then } = rows;
     let y = output(x.shape(), x.dtype(), x)?;
-    let count = x.elem_count();
+    let (rows, width) = x.dims2()?;
     Launch::of_module(&PICTURES, "norm_apply", x)?
         .tensors(&[x])?
         .perhaps(residual)?
         .tensors(&[channels, &y])?
-        .count(count)
-        .whole(&[x.dim(1)?, number(then)])
-        .for_each(count / PACK)?;
+        .whole(&[rows, width, number(then)])
+        .launch_grid(blocks_of_all(rows, width), THREADS)?;
     Ok(y)
 }
 
@@ -106,15 +107,14 @@ pub(crate) fn back(
     let like = || output(x.shape(), x.dtype(), x);
     let dx = like()?;
     let u = wants_u.then(like).transpose()?;
-    let count = x.elem_count();
+    let (rows, width) = x.dims2()?;
     Launch::of_module(&PICTURES, "norm_back", x)?
         .tensors(&[gradient, x])?
         .perhaps(residual)?
         .tensors(&[channels, slopes, &dx])?
         .perhaps(u.as_ref())?
-        .count(count)
-        .whole(&[x.dim(1)?, number(then)])
-        .for_each(count / PACK)?;
+        .whole(&[rows, width, number(then)])
+        .launch_grid(blocks_of_all(rows, width), THREADS)?;
     Ok((dx, u))
 }
 
@@ -128,9 +128,8 @@ struct Shares {
 
 impl Shares {
     fn of(rows: usize, width: usize) -> Self {
-        let packs = (width / PACK).clamp(1, MOST_PACKS);
-        let across = width.div_ceil(packs * PACK);
-        let worth = rows.div_ceil(THREADS / packs * ROWS);
+        let (across, lines) = lanes(width);
+        let worth = rows.div_ceil(lines * ROWS);
         Self {
             width,
             across,
@@ -145,6 +144,18 @@ impl Shares {
     fn parts(&self, like: &Tensor) -> Result<Tensor> {
         output((self.shares, 2, self.width), DType::F32, like)
     }
+}
+
+/// Blocks that all channels of a row need, and the rows that a block has at a time.
+fn lanes(width: usize) -> (usize, usize) {
+    let packs = (width / PACK).clamp(1, MOST_PACKS);
+    (width.div_ceil(packs * PACK), THREADS / packs)
+}
+
+/// Blocks for all rows, and for all channels.
+fn blocks_of_all(rows: usize, width: usize) -> [usize; 2] {
+    let (across, lines) = lanes(width);
+    [rows.div_ceil(lines * AT_ONCE), across]
 }
 
 /// What a function is called in the kernels.

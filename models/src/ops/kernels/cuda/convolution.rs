@@ -1,5 +1,5 @@
-//! Convolution: products of tiles that read pictures where they lie (`convolution.cu`), and otherwise patches, some pictures at a
-//! time, with a product through cuBLAS.
+//! Convolution: by cuDNN where its library is found, else by products of tiles that read pictures where they lie
+//! (`convolution.cu`), and otherwise by patches, some pictures at a time, with a product through cuBLAS.
 //!
 //! Patches are for f32, for channels that come in no packs of eight, as those of colours, and for GPUs older than compute
 //! capability 8.0.
@@ -7,7 +7,7 @@
 use candle_core::{DType, Tensor};
 
 use super::{
-    Launch, Module, PACK, in_packs,
+    Launch, Module, PACK, cudnn, in_packs,
     linear::{Size, multiply, plain, transposed},
     multiplies_tiles, output,
     pictures::PICTURES,
@@ -42,6 +42,9 @@ pub(crate) fn forward(
     let y = output(&shape.of_output(), x.dtype(), x)?;
     if in_tiles(&[x, weight], shape)? {
         let rows = weight_rows(weight, shape, Way::Forward)?;
+        if cudnn::forward(x, &rows, &y, shape)? {
+            return with_bias(y, bias);
+        }
         let bias = bias.map(|it| it.to_dtype(DType::F32)?.contiguous());
         let [places, outputs] = [shape.pictures * shape.places(), shape.channels[1]];
         let width = tile_width(outputs);
@@ -66,6 +69,10 @@ pub(crate) fn forward(
             &y,
         )?;
     }
+    with_bias(y, bias)
+}
+
+fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     Ok(match bias {
         Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
         None => y,
@@ -79,6 +86,13 @@ pub(crate) fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> R
     let dims = (shape.pictures, height, width, channels);
     let dx = output(dims, gradient.dtype(), gradient)?;
     if in_tiles(&[gradient, weight], shape)? {
+        // cuDNN takes the rows as they are, and the products of tiles others, which are made only then.
+        if cudnn::version().is_some() {
+            let rows = weight_rows(weight, shape, Way::Forward)?;
+            if cudnn::back(gradient, &rows, &dx, shape)? {
+                return Ok(dx);
+            }
+        }
         let rows = weight_rows(weight, shape, Way::Back)?;
         let stride = shape.geometry.stride;
         // Of all classes of places the first has most.

@@ -132,49 +132,71 @@ struct Channels {
     __device__ const float* shift() const { return numbers + 4 * width; }
 };
 
-// u of a pack: the gradient of what the function that follows is applied to.
-template <typename T>
-__device__ void slope_pack(const T* gradient, const T* x, const T* residual, size_t at, int channel, Channels channels,
-                           int then, float (&of_x)[PACK], float (&u)[PACK]) {
-    read_pack(x + at, of_x), read_pack(gradient + at, u);
-    if (then == NOTHING) return;
-    float z[PACK] = {};
-    if (residual) read_pack(residual + at, z);
-#pragma unroll
-    for (int k = 0; k < PACK; ++k) {
-        const float before = of_x[k] * channels.factor()[channel + k] + channels.shift()[channel + k] + z[k];
-        u[k] *= activate_then(before, then).y;
-    }
-}
-
 constexpr int NORM_THREADS = 256;
 
-// Two sums for each channel, over a share of the rows [rows, width]: of packs, `each` says what is added. A block has up to 32
-// packs of channels, and as many rows at a time as its threads allow. parts [shares, 2, width].
-template <typename Each> __device__ void channel_sums(float* parts, int rows, int width, const Each& each) {
-    const int packs = min(width / PACK, 32), lines = NORM_THREADS / packs;
-    const int pack = threadIdx.x % packs, line = threadIdx.x / packs;
-    const int channel = (blockIdx.x * packs + pack) * PACK;
+// Which rows a thread has, always of the same pack of channels: `lines` apart, several of which it reads at once.
+constexpr int AT_ONCE = 2;
+
+struct Lane {
+    int packs, lines, line, channel;
+
+    __device__ Lane(int block, int width) {
+        packs = min(width / PACK, 32), lines = NORM_THREADS / packs, line = threadIdx.x / packs;
+        channel = (block * packs + int(threadIdx.x) % packs) * PACK;
+    }
+    __device__ bool is_idle(int width) const { return line >= lines || channel >= width; }
+};
+
+// The numbers of some rows as they lie in memory; those of rows from `end` on are not there.
+template <typename T> struct Some {
+    Pack<T> of[AT_ONCE];
+
+    __device__ void read(const T* from, int row, int end, int width, Lane lane) {
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            const int at = row + i * lane.lines;
+            if (at < end) of[i] = *reinterpret_cast<const Pack<T>*>(from + size_t(at) * width + lane.channel);
+        }
+    }
+};
+
+// u: the gradient of what the function that follows is applied to.
+struct Slope {
+    float factor[PACK], shift[PACK];
+    int then;
+
+    __device__ Slope(Channels channels, int channel, int then) : then(then) {
+        read_pack(channels.factor() + channel, factor), read_pack(channels.shift() + channel, shift);
+    }
+    __device__ float before(float x, float z, int k) const { return x * factor[k] + shift[k] + z; }
+    __device__ float of(float gradient, float x, float z, int k) const {
+        return then == NOTHING ? gradient : gradient * activate_then(before(x, z, k), then).y;
+    }
+};
+
+// Two sums for each channel, over a share of the rows [rows, width]: `add` adds some of them. parts [shares, 2, width].
+template <typename Add> __device__ void channel_sums(float* parts, int rows, int width, Lane lane, const Add& add) {
     const int share = (rows + gridDim.y - 1) / gridDim.y, begin = blockIdx.y * share, end = min(rows, begin + share);
     float sums[2][PACK] = {};
-    if (line < lines && channel < width) {
-        for (int row = begin + line; row < end; row += lines) each(size_t(row) * width + channel, channel, sums);
+    if (!lane.is_idle(width)) {
+        for (int row = begin + lane.line; row < end; row += AT_ONCE * lane.lines) add(row, end, sums);
     }
     __shared__ float of_lines[NORM_THREADS * PACK];
+    const int across = lane.packs * PACK;
 #pragma unroll
     for (int which = 0; which < 2; ++which) {
         __syncthreads();
-        if (line < lines) {
+        if (lane.line < lane.lines) {
 #pragma unroll
-            for (int k = 0; k < PACK; ++k) of_lines[(line * packs + pack) * PACK + k] = sums[which][k];
+            for (int k = 0; k < PACK; ++k) of_lines[int(threadIdx.x) * PACK + k] = sums[which][k];
         }
         __syncthreads();
-        for (int at = threadIdx.x; at < packs * PACK; at += NORM_THREADS) {
-            const int of_width = blockIdx.x * packs * PACK + at;
-            if (of_width >= width) continue;
+        for (int at = threadIdx.x; at < across; at += NORM_THREADS) {
+            const int channel = blockIdx.x * across + at;
+            if (channel >= width) continue;
             float sum = 0;
-            for (int other = 0; other < lines; ++other) sum += of_lines[other * packs * PACK + at];
-            parts[(size_t(blockIdx.y) * 2 + which) * width + of_width] = sum;
+            for (int line = 0; line < lane.lines; ++line) sum += of_lines[line * across + at];
+            parts[(size_t(blockIdx.y) * 2 + which) * width + channel] = sum;
         }
     }
 }
@@ -201,13 +223,20 @@ __device__ float2 over_shares(const float* parts, int shares, int width) {
 
 // The numbers of a channel and their squares, as they differ from the first row: so that large means take no digits away.
 template <typename T> __device__ void norm_moments(const T* x, float* parts, int rows, int width) {
-    channel_sums(parts, rows, width, [=](size_t at, int channel, float (&sums)[2][PACK]) {
-        float here[PACK], first[PACK];
-        read_pack(x + at, here), read_pack(x + channel, first);
+    const Lane lane(blockIdx.x, width);
+    float first[PACK] = {};
+    if (!lane.is_idle(width)) read_pack(x + lane.channel, first);
+    channel_sums(parts, rows, width, lane, [&](int row, int end, float (&sums)[2][PACK]) {
+        Some<T> here;
+        here.read(x, row, end, width, lane);
 #pragma unroll
-        for (int k = 0; k < PACK; ++k) {
-            const float from = here[k] - first[k];
-            sums[0][k] += from, sums[1][k] += from * from;
+        for (int i = 0; i < AT_ONCE; ++i) {
+            if (row + i * lane.lines >= end) break;
+#pragma unroll
+            for (int k = 0; k < PACK; ++k) {
+                const float from = float(here.of[i].of[k]) - first[k];
+                sums[0][k] += from, sums[1][k] += from * from;
+            }
         }
     });
 }
@@ -225,32 +254,50 @@ __device__ void norm_channels(const T* x, const float* parts, const float* weigh
 }
 
 template <typename T>
-__device__ void norm_apply(const T* x, const T* residual, const float* numbers, T* y, size_t count, int width, int then) {
-    const size_t at = thread_index() * PACK;
-    if (at >= count) return;
-    const Channels channels{numbers, width};
-    const int channel = at % width;
-    float here[PACK], z[PACK] = {};
-    read_pack(x + at, here);
-    if (residual) read_pack(residual + at, z);
+__device__ void norm_apply(const T* x, const T* residual, const float* numbers, T* y, int rows, int width, int then) {
+    const Lane lane(blockIdx.y, width);
+    if (lane.is_idle(width)) return;
+    const Slope slope({numbers, width}, lane.channel, then);
+    const int row = blockIdx.x * lane.lines * AT_ONCE + lane.line;
+    Some<T> of_x, of_z;
+    of_x.read(x, row, rows, width, lane);
+    if (residual) of_z.read(residual, row, rows, width, lane);
 #pragma unroll
-    for (int k = 0; k < PACK; ++k) {
-        const float before = here[k] * channels.factor()[channel + k] + channels.shift()[channel + k] + z[k];
-        here[k] = activate_then(before, then).x;
+    for (int i = 0; i < AT_ONCE; ++i) {
+        const int at = row + i * lane.lines;
+        if (at >= rows) break;
+        float here[PACK];
+#pragma unroll
+        for (int k = 0; k < PACK; ++k) {
+            const float z = residual ? float(of_z.of[i].of[k]) : 0.0f;
+            here[k] = activate_then(slope.before(of_x.of[i].of[k], z, k), then).x;
+        }
+        write_pack(y + size_t(at) * width + lane.channel, here);
     }
-    write_pack(y + at, here);
 }
 
 template <typename T>
 __device__ void norm_sums(const T* gradient, const T* x, const T* residual, const float* numbers, float* parts, int rows,
                           int width, int then) {
+    const Lane lane(blockIdx.x, width);
     const Channels channels{numbers, width};
-    channel_sums(parts, rows, width, [=](size_t at, int channel, float (&sums)[2][PACK]) {
-        float of_x[PACK], u[PACK];
-        slope_pack(gradient, x, residual, at, channel, channels, then, of_x, u);
+    const int channel = lane.is_idle(width) ? 0 : lane.channel;
+    const Slope slope(channels, channel, then);
+    float mean[PACK];
+    read_pack(channels.mean() + channel, mean);
+    channel_sums(parts, rows, width, lane, [&](int row, int end, float (&sums)[2][PACK]) {
+        Some<T> of_x, of_g, of_z;
+        of_x.read(x, row, end, width, lane), of_g.read(gradient, row, end, width, lane);
+        if (residual) of_z.read(residual, row, end, width, lane);
 #pragma unroll
-        for (int k = 0; k < PACK; ++k) {
-            sums[0][k] += u[k], sums[1][k] += u[k] * (of_x[k] - channels.mean()[channel + k]);
+        for (int i = 0; i < AT_ONCE; ++i) {
+            if (row + i * lane.lines >= end) break;
+#pragma unroll
+            for (int k = 0; k < PACK; ++k) {
+                const float here = of_x.of[i].of[k], z = residual ? float(of_z.of[i].of[k]) : 0.0f;
+                const float u = slope.of(of_g.of[i].of[k], here, z, k);
+                sums[0][k] += u, sums[1][k] += u * (here - mean[k]);
+            }
         }
     });
 }
@@ -271,20 +318,31 @@ __device__ void norm_slopes(const float* parts, const float* numbers, float* slo
 
 template <typename T>
 __device__ void norm_back(const T* gradient, const T* x, const T* residual, const float* numbers, const float* slopes,
-                          T* dx, T* dz, size_t count, int width, int then) {
-    const size_t at = thread_index() * PACK;
-    if (at >= count) return;
-    const Channels channels{numbers, width};
-    const float *slope = slopes + 2 * width, *offset = slopes + 3 * width;
-    const int channel = at % width;
-    float of_x[PACK], u[PACK];
-    slope_pack(gradient, x, residual, at, channel, channels, then, of_x, u);
-    if (dz) write_pack(dz + at, u);
+                          T* dx, T* dz, int rows, int width, int then) {
+    const Lane lane(blockIdx.y, width);
+    if (lane.is_idle(width)) return;
+    const Slope slope({numbers, width}, lane.channel, then);
+    float along[PACK], offset[PACK];
+    read_pack(slopes + 2 * width + lane.channel, along), read_pack(slopes + 3 * width + lane.channel, offset);
+    const int row = blockIdx.x * lane.lines * AT_ONCE + lane.line;
+    Some<T> of_x, of_g, of_z;
+    of_x.read(x, row, rows, width, lane), of_g.read(gradient, row, rows, width, lane);
+    if (residual) of_z.read(residual, row, rows, width, lane);
 #pragma unroll
-    for (int k = 0; k < PACK; ++k) {
-        u[k] = channels.factor()[channel + k] * u[k] + of_x[k] * slope[channel + k] + offset[channel + k];
+    for (int i = 0; i < AT_ONCE; ++i) {
+        const int at = row + i * lane.lines;
+        if (at >= rows) break;
+        float u[PACK];
+#pragma unroll
+        for (int k = 0; k < PACK; ++k) {
+            u[k] = slope.of(of_g.of[i].of[k], of_x.of[i].of[k], residual ? float(of_z.of[i].of[k]) : 0.0f, k);
+        }
+        const size_t to = size_t(at) * width + lane.channel;
+        if (dz) write_pack(dz + to, u);
+#pragma unroll
+        for (int k = 0; k < PACK; ++k) u[k] = slope.factor[k] * u[k] + float(of_x.of[i].of[k]) * along[k] + offset[k];
+        write_pack(dx + to, u);
     }
-    write_pack(dx + at, u);
 }
 
 #define FOR_DTYPE(T, NAME)                                                                                             \
@@ -313,18 +371,18 @@ __device__ void norm_back(const T* gradient, const T* x, const T* residual, cons
                                                     int width, float epsilon) {                                        \
         norm_channels(x, parts, weight, bias, channels, shares, rows, width, epsilon);                                 \
     }                                                                                                                  \
-    extern "C" __global__ void norm_apply_##NAME(const T* x, const T* residual, const float* channels, T* y,           \
-                                                 size_t count, int width, int then) {                                  \
-        norm_apply(x, residual, channels, y, count, width, then);                                                      \
+    extern "C" __global__ void norm_apply_##NAME(const T* x, const T* residual, const float* channels, T* y, int rows, \
+                                                 int width, int then) {                                                \
+        norm_apply(x, residual, channels, y, rows, width, then);                                                       \
     }                                                                                                                  \
-    extern "C" __global__ void norm_sums_##NAME(const T* gradient, const T* x, const T* residual,                      \
+    extern "C" __global__ __launch_bounds__(NORM_THREADS, 2) void norm_sums_##NAME(const T* gradient, const T* x, const T* residual, \
                                                 const float* channels, float* parts, int rows, int width, int then) {  \
         norm_sums(gradient, x, residual, channels, parts, rows, width, then);                                          \
     }                                                                                                                  \
-    extern "C" __global__ void norm_back_##NAME(const T* gradient, const T* x, const T* residual,                      \
-                                                const float* channels, const float* slopes, T* dx, T* dz,              \
-                                                size_t count, int width, int then) {                                   \
-        norm_back(gradient, x, residual, channels, slopes, dx, dz, count, width, then);                                \
+    extern "C" __global__ __launch_bounds__(NORM_THREADS, 2) void norm_back_##NAME(const T* gradient, const T* x, const T* residual, \
+                                                const float* channels, const float* slopes, T* dx, T* dz, int rows,    \
+                                                int width, int then) {                                                 \
+        norm_back(gradient, x, residual, channels, slopes, dx, dz, rows, width, then);                                 \
     }
 
 FOR_DTYPE(float, f32)

@@ -1,0 +1,378 @@
+//! NVIDIA's cuDNN for convolutions in bf16 and f16, where its library is found when the program runs.
+//!
+//! Nothing of it is linked: version 9 is looked up by name, as a package of the system or of Python's has it, and each function by
+//! its own. How to compute a convolution is what cuDNN suggests for its sizes on this GPU, of those ways that give the same bits
+//! every time and need little memory, without trying them: so a run computes the same when it is repeated.
+//!
+//! Deliberately absent: gradients of weights, which cuDNN would round to the dtype of the pictures, f32, and norms and pools, which
+//! are not faster there.
+
+use std::{
+    collections::HashMap,
+    ffi::{c_int, c_void},
+    ptr::null_mut,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use candle_core::{DType, Tensor, cuda::WrapErr};
+use libloading::Library;
+
+use super::{address, broken, device, output};
+use crate::{Error, Result, ops::convolution::Shape};
+
+/// What its library is called.
+const NAMES: [&str; 2] = if cfg!(windows) {
+    ["cudnn64_9.dll", "cudnn64_9"]
+} else {
+    ["libcudnn.so.9", "libcudnn.so"]
+};
+/// The version whose functions these are.
+const MAJOR: usize = 9;
+/// The most memory that a convolution may need beside its tensors.
+const MOST_BYTES: usize = 256 << 20;
+
+// Numbers of cuDNN's header.
+const SUCCESS: c_int = 0;
+const HALF: c_int = 2;
+const FLOAT: c_int = 0;
+const BFLOAT16: c_int = 9;
+const NHWC: c_int = 1;
+const CROSS_CORRELATION: c_int = 1;
+const TENSOR_OP_MATH: c_int = 1;
+const DETERMINISTIC: c_int = 1;
+
+type Handle = *mut c_void;
+type Descriptor = *mut c_void;
+type Status = c_int;
+
+/// A way to compute a convolution, as cuDNN suggests it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Suggestion {
+    algorithm: c_int,
+    status: Status,
+    time: f32,
+    memory: usize,
+    determinism: c_int,
+    math: c_int,
+    reserved: [c_int; 3],
+}
+
+/// The most suggestions that are asked for.
+const SUGGESTIONS: usize = 10;
+
+/// Declares the functions that are used, and looks them up.
+macro_rules! functions {
+    ($($field:ident: $name:literal = fn($($argument:ty),*) -> $returned:ty;)*) => {
+        struct Functions {
+            $($field: unsafe extern "C" fn($($argument),*) -> $returned,)*
+            /// Keeps them in memory.
+            _library: Library,
+        }
+
+        impl Functions {
+            #[allow(unsafe_code)]
+            fn of(library: Library) -> Option<Self> {
+                // Safety: the types are those of cuDNN's header, whose major version is looked at before any is called.
+                unsafe {
+                    $(let $field = *library.get::<unsafe extern "C" fn($($argument),*) -> $returned>($name).ok()?;)*
+                    Some(Self { $($field,)* _library: library })
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    version: b"cudnnGetVersion" = fn() -> usize;
+    create: b"cudnnCreate" = fn(*mut Handle) -> Status;
+    set_stream: b"cudnnSetStream" = fn(Handle, *mut c_void) -> Status;
+    create_tensor: b"cudnnCreateTensorDescriptor" = fn(*mut Descriptor) -> Status;
+    set_tensor: b"cudnnSetTensor4dDescriptor"
+        = fn(Descriptor, c_int, c_int, c_int, c_int, c_int, c_int) -> Status;
+    create_filter: b"cudnnCreateFilterDescriptor" = fn(*mut Descriptor) -> Status;
+    set_filter: b"cudnnSetFilter4dDescriptor"
+        = fn(Descriptor, c_int, c_int, c_int, c_int, c_int, c_int) -> Status;
+    create_convolution: b"cudnnCreateConvolutionDescriptor" = fn(*mut Descriptor) -> Status;
+    set_convolution: b"cudnnSetConvolution2dDescriptor"
+        = fn(Descriptor, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_int) -> Status;
+    set_math: b"cudnnSetConvolutionMathType" = fn(Descriptor, c_int) -> Status;
+    suggest_forward: b"cudnnGetConvolutionForwardAlgorithm_v7"
+        = fn(Handle, Descriptor, Descriptor, Descriptor, Descriptor, c_int, *mut c_int, *mut Suggestion) -> Status;
+    suggest_back: b"cudnnGetConvolutionBackwardDataAlgorithm_v7"
+        = fn(Handle, Descriptor, Descriptor, Descriptor, Descriptor, c_int, *mut c_int, *mut Suggestion) -> Status;
+    forward: b"cudnnConvolutionForward"
+        = fn(Handle, *const f32, Descriptor, *const c_void, Descriptor, *const c_void, Descriptor, c_int, *mut c_void,
+             usize, *const f32, Descriptor, *mut c_void) -> Status;
+    back: b"cudnnConvolutionBackwardData"
+        = fn(Handle, *const f32, Descriptor, *const c_void, Descriptor, *const c_void, Descriptor, c_int, *mut c_void,
+             usize, *const f32, Descriptor, *mut c_void) -> Status;
+}
+
+/// The library, if there is one that can be used.
+#[allow(unsafe_code)]
+fn functions() -> Option<&'static Functions> {
+    static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+    FUNCTIONS
+        .get_or_init(|| {
+            // Safety: loading runs what the library does when it is loaded, as for every program that uses it.
+            let mut found = NAMES
+                .iter()
+                .filter_map(|name| unsafe { Library::new(*name).ok() });
+            let functions = Functions::of(found.next()?)?;
+            // Safety: it takes nothing and changes nothing.
+            let version = unsafe { (functions.version)() };
+            (version / 10_000 == MAJOR).then_some(functions)
+        })
+        .as_ref()
+}
+
+/// The version of the library that computes convolutions, as 9.19.0, if there is one.
+#[allow(unsafe_code)]
+pub(crate) fn version() -> Option<String> {
+    // Safety: it takes nothing and changes nothing.
+    let version = unsafe { (functions()?.version)() };
+    let (major, rest) = (version / 10_000, version % 10_000);
+    Some(format!("{major}.{}.{}", rest / 100, rest % 100))
+}
+
+/// Which convolution is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Way {
+    Forward,
+    Back,
+}
+
+/// What a way depends on: the convolution, the dtype, and the GPU.
+type Key = (Way, Shape, DType, usize);
+
+/// How a convolution is computed.
+#[derive(Clone, Copy)]
+struct Plan {
+    x: Descriptor,
+    weight: Descriptor,
+    geometry: Descriptor,
+    y: Descriptor,
+    algorithm: c_int,
+    memory: usize,
+}
+
+/// What cuDNN keeps, for one thread at a time.
+#[derive(Default)]
+struct State {
+    /// By the GPU.
+    handles: HashMap<usize, Handle>,
+    /// None where cuDNN has no way that is wanted. There are as many as a process has sizes.
+    plans: HashMap<Key, Option<Plan>>,
+}
+
+// Safety: handles and descriptors belong to no thread. They are used by whoever holds the lock.
+#[allow(unsafe_code)]
+unsafe impl Send for State {}
+
+fn state() -> MutexGuard<'static, State> {
+    static STATE: OnceLock<Mutex<State>> = OnceLock::new();
+    let state = STATE.get_or_init(Mutex::default);
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// x [n, h, w, c], rows [o, k k c] of a weight -> y [n, h', w', o], all in bf16 or f16. Whether it was computed.
+pub(super) fn forward(x: &Tensor, rows: &Tensor, y: &Tensor, shape: &Shape) -> Result<bool> {
+    compute(Way::Forward, x, rows, y, shape)
+}
+
+/// The gradient of x from that of y, by the same rows. Whether it was computed.
+pub(super) fn back(gradient: &Tensor, rows: &Tensor, dx: &Tensor, shape: &Shape) -> Result<bool> {
+    compute(Way::Back, gradient, rows, dx, shape)
+}
+
+#[allow(unsafe_code)]
+fn compute(way: Way, from: &Tensor, rows: &Tensor, to: &Tensor, shape: &Shape) -> Result<bool> {
+    let Some(functions) = functions() else {
+        return Ok(false);
+    };
+    let device = device(from)?;
+    let stream = device.cuda_stream();
+    let gpu = stream.context().ordinal();
+    let mut state = state();
+    let handle = match state.handles.get(&gpu) {
+        Some(handle) => *handle,
+        None => {
+            stream.context().bind_to_thread().w()?;
+            let mut handle = null_mut();
+            // Safety: it writes a handle for the GPU that is current on this thread, which is that of the tensors.
+            check("cudnnCreate", unsafe {
+                (functions.create)(&raw mut handle)
+            })?;
+            state.handles.insert(gpu, handle);
+            handle
+        }
+    };
+    let key = (way, *shape, from.dtype(), gpu);
+    let plan = match state.plans.get(&key) {
+        Some(plan) => *plan,
+        None => {
+            let plan = plan(functions, handle, way, shape, from.dtype())?;
+            state.plans.insert(key, plan);
+            plan
+        }
+    };
+    let Some(plan) = plan else { return Ok(false) };
+    let workspace = output(plan.memory.max(1), DType::U8, from)?;
+    let (from, rows, to) = (address(from)?, address(rows)?, address(to)?);
+    let (one, zero) = (1.0f32, 0.0f32);
+    let (from, rows, to) = (
+        from as *const c_void,
+        rows as *const c_void,
+        to as *mut c_void,
+    );
+    let memory = address(&workspace)? as *mut c_void;
+    // Safety: descriptors are those of tensors of these sizes, whose memory the stream keeps until the work is done.
+    let status = unsafe {
+        check(
+            "cudnnSetStream",
+            (functions.set_stream)(handle, stream.cu_stream().cast()),
+        )?;
+        match way {
+            Way::Forward => (functions.forward)(
+                handle,
+                &raw const one,
+                plan.x,
+                from,
+                plan.weight,
+                rows,
+                plan.geometry,
+                plan.algorithm,
+                memory,
+                plan.memory,
+                &raw const zero,
+                plan.y,
+                to,
+            ),
+            Way::Back => (functions.back)(
+                handle,
+                &raw const one,
+                plan.weight,
+                rows,
+                plan.y,
+                from,
+                plan.geometry,
+                plan.algorithm,
+                memory,
+                plan.memory,
+                &raw const zero,
+                plan.x,
+                to,
+            ),
+        }
+    };
+    check("a convolution", status)?;
+    Ok(true)
+}
+
+/// The best way that cuDNN knows, if one is wanted.
+#[allow(unsafe_code)]
+fn plan(
+    functions: &Functions,
+    handle: Handle,
+    way: Way,
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Option<Plan>> {
+    let number = match dtype {
+        DType::BF16 => BFLOAT16,
+        DType::F16 => HALF,
+        _ => return Err(broken("cuDNN got numbers of another dtype")),
+    };
+    let size = |it: usize| it as c_int;
+    let [channels, outputs] = shape.channels.map(size);
+    let (n, k) = (size(shape.pictures), size(shape.geometry.kernel));
+    let [height, width, to_height, to_width] =
+        [shape.from[0], shape.from[1], shape.to[0], shape.to[1]].map(size);
+    let [stride, padding] = [shape.geometry.stride, shape.geometry.padding].map(size);
+    let [mut x, mut y, mut weight, mut geometry] = [null_mut(); 4];
+    let mut count = 0;
+    let mut suggestions = [Suggestion {
+        algorithm: 0,
+        status: SUCCESS + 1,
+        time: 0.0,
+        memory: 0,
+        determinism: 0,
+        math: 0,
+        reserved: [0; 3],
+    }; SUGGESTIONS];
+    // Safety: each call gets what an earlier one made, and room for as many suggestions as it is told.
+    unsafe {
+        let f = functions;
+        check("x", (f.create_tensor)(&raw mut x))?;
+        check(
+            "x",
+            (f.set_tensor)(x, NHWC, number, n, channels, height, width),
+        )?;
+        check("y", (f.create_tensor)(&raw mut y))?;
+        check(
+            "y",
+            (f.set_tensor)(y, NHWC, number, n, outputs, to_height, to_width),
+        )?;
+        check("weight", (f.create_filter)(&raw mut weight))?;
+        check(
+            "weight",
+            (f.set_filter)(weight, number, NHWC, outputs, channels, k, k),
+        )?;
+        check("geometry", (f.create_convolution)(&raw mut geometry))?;
+        let moves = (f.set_convolution)(
+            geometry,
+            padding,
+            padding,
+            stride,
+            stride,
+            1,
+            1,
+            CROSS_CORRELATION,
+            FLOAT,
+        );
+        check("geometry", moves)?;
+        check("geometry", (f.set_math)(geometry, TENSOR_OP_MATH))?;
+        let (suggest, from, with, to) = match way {
+            Way::Forward => (f.suggest_forward, x, weight, y),
+            Way::Back => (f.suggest_back, weight, y, x),
+        };
+        let most = size(SUGGESTIONS);
+        let suggested = suggestions.as_mut_ptr();
+        let status = suggest(
+            handle,
+            from,
+            with,
+            geometry,
+            to,
+            most,
+            &raw mut count,
+            suggested,
+        );
+        check("ways", status)?;
+    }
+    let count = usize::try_from(count).unwrap_or(0);
+    let wanted = suggestions.iter().take(count).find(|it| {
+        it.status == SUCCESS
+            && it.determinism == DETERMINISTIC
+            && it.math == TENSOR_OP_MATH
+            && it.memory <= MOST_BYTES
+    });
+    Ok(wanted.map(|it| Plan {
+        x,
+        weight,
+        geometry,
+        y,
+        algorithm: it.algorithm,
+        memory: it.memory,
+    }))
+}
+
+fn check(what: &str, status: Status) -> Result<()> {
+    match status {
+        SUCCESS => Ok(()),
+        other => Err(Error::Tensor(candle_core::Error::Msg(format!(
+            "cuDNN said {other} to {what}"
+        )))),
+    }
+}
