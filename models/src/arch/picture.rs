@@ -17,7 +17,7 @@ use super::{Initial, WeightRequest, Weights};
 use crate::{
     Error, Result,
     ops::{
-        batch_norm::{Moments, batch_norm},
+        batch_norm::{Moments, batch_norm, follow},
         convolution::{Geometry, convolution},
         elementwise::{activate, convert, reshape, scale, turn},
         linear::linear,
@@ -143,8 +143,8 @@ pub enum Mode {
 pub struct Seen {
     /// The scores of the classes: [b, v], f32.
     pub scores: Value,
-    /// Mean and variance of the batch at each norm, by its name.
-    pub moments: Vec<(String, [Tensor; 2])>,
+    /// Mean and variance of the batch at each norm, by its name: [2, c].
+    pub moments: Vec<(String, Tensor)>,
 }
 
 /// A network with its weights.
@@ -231,22 +231,20 @@ impl Network {
         Ok(())
     }
 
-    /// Moves the running means and variances towards those of a batch of so many pictures, `share` of the way. The variance is
-    /// that of which the batch is a sample: n/(n - 1) times its own.
+    /// Moves the running means and variances towards those of a batch of so many pictures, `share` of the way.
     pub fn follow(
         &mut self,
-        moments: &[(String, [Tensor; 2])],
+        moments: &[(String, Tensor)],
         pictures: usize,
         share: f64,
     ) -> Result<()> {
-        for (name, [mean, variance]) in moments {
-            let count = (pictures * self.places_of(name)) as f64;
-            let unbiased = (variance * (count / (count - 1.0)))?;
-            for (what, now) in [("running_mean", mean), ("running_var", &unbiased)] {
-                let name = format!("{name}.{what}");
-                let before = self.weight(&name)?.tensor();
-                let after = ((before * (1.0 - share))? + (now * share)?)?;
-                self.set(&name, &after)?;
+        for (name, now) in moments {
+            let running = ["running_mean", "running_var"].map(|what| format!("{name}.{what}"));
+            let [mean, variance] = [&running[0], &running[1]].map(|name| self.weight(name));
+            let before = [&mean?.tensor(), &variance?.tensor()];
+            let after = follow(before, now, pictures * self.places_of(name), share)?;
+            for (name, after) in running.iter().zip(&after) {
+                self.set(name, after)?;
             }
         }
         Ok(())

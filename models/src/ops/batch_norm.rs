@@ -10,6 +10,8 @@
 //! Deliberately absent: running means and variances. A block that is computed again must not count twice, so whoever trains
 //! takes what [`Normalized`] says and moves them once for each pass.
 
+#[cfg(feature = "cuda")]
+use candle_core::DType;
 use candle_core::Tensor;
 
 use crate::{
@@ -67,8 +69,32 @@ pub enum Moments<'a> {
 pub struct Normalized {
     /// [.., d], as the input.
     pub value: Value,
-    /// Mean and variance [d] of the batch, f32 or wider, where they were computed from it. The variance is divided by n.
-    pub moments: Option<[Tensor; 2]>,
+    /// Mean and variance of the batch as rows of [2, d], f32 or wider, where they were computed from it. The variance is divided
+    /// by n.
+    pub moments: Option<Tensor>,
+}
+
+/// What running mean and variance [d] become after a batch of n rows with the moments [2, d]: they move towards it, `share` of the
+/// way. The variance is that of which the batch is a sample: n/(n - 1) times its own.
+pub fn follow(
+    running: [&Tensor; 2],
+    moments: &Tensor,
+    count: usize,
+    share: f64,
+) -> Result<[Tensor; 2]> {
+    let unbiased = count as f64 / (count as f64 - 1.0);
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(Kernel::BatchNorm, &[running[0], running[1], moments])
+        && moments.dtype() == DType::F32
+    {
+        let after = kernels::cuda::batch_norm::follow(running, moments, share, unbiased)?;
+        return Ok([after.get(0)?, after.get(1)?]);
+    }
+    let [mean, variance] = [moments.get(0)?, (moments.get(1)? * unbiased)?];
+    let moved = |before: &Tensor, now: Tensor| -> Result<Tensor> {
+        Ok(((before * (1.0 - share))? + (now * share)?)?)
+    };
+    Ok([moved(running[0], mean)?, moved(running[1], variance)?])
 }
 
 /// Numbers for each channel, f32 or wider: mean, variance, ρ, factor w ρ, and shift e - μ w ρ, as rows of [5, d].
@@ -101,10 +127,6 @@ impl Channels {
 
     fn mean(&self) -> Result<Tensor> {
         Ok(self.0.get(0)?)
-    }
-
-    fn variance(&self) -> Result<Tensor> {
-        Ok(self.0.get(1)?)
     }
 
     fn rho(&self) -> Result<Tensor> {
@@ -183,7 +205,7 @@ pub fn batch_norm(
         }
     };
     let moments = match of_batch {
-        true => Some([channels.mean()?, channels.variance()?]),
+        true => Some(channels.0.narrow(0, 0, 2)?),
         false => None,
     };
     let norm = Norm {
@@ -408,7 +430,8 @@ mod tests {
     fn the_moments_of_a_batch_are_told() {
         let v = inputs(&[4, 3]).map(Value::constant);
         let run = |moments| batch_norm(&v[0], [&v[1], &v[2]], moments, None, Then::Nothing, 1e-5);
-        let [mean, variance] = run(Moments::OfBatch).unwrap().moments.unwrap();
+        let moments = run(Moments::OfBatch).unwrap().moments.unwrap();
+        let [mean, variance] = [0, 1].map(|row| moments.get(row).unwrap());
         let expected = v[0].tensor().mean(0).unwrap();
         check_close("mean", &mean, &expected, 1e-12);
         let again = run(Moments::Given([&mean, &variance])).unwrap();

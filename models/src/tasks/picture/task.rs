@@ -62,7 +62,7 @@ struct Reading {
 }
 
 /// What norms saw of the micro-batches of a step: their number of pictures, and mean and variance of each norm.
-type Moments = Vec<(usize, Vec<(String, [Tensor; 2])>)>;
+type Moments = Vec<(usize, Vec<(String, Tensor)>)>;
 
 /// A network that learns pictures.
 pub struct PictureTask {

@@ -57,6 +57,23 @@ pub(crate) fn channels(x: &Tensor, [weight, bias]: [&Tensor; 2], epsilon: f64) -
     Ok(channels)
 }
 
+/// See [`follow`](crate::ops::batch_norm::follow): running mean and variance [d], and those of a batch [2, d], all f32.
+pub(crate) fn follow(
+    [mean, variance]: [&Tensor; 2],
+    now: &Tensor,
+    share: f64,
+    unbiased: f64,
+) -> Result<Tensor> {
+    let width = mean.elem_count();
+    let after = output((2, width), DType::F32, mean)?;
+    Launch::of_module(&PICTURES, "norm_follow", mean)?
+        .tensors(&[mean, variance, now, &after])?
+        .whole(&[width])
+        .numbers(&[share, unbiased])
+        .for_each(width)?;
+    Ok(after)
+}
+
 /// φ(x w ρ + shift + z).
 pub(crate) fn apply(rows: Rows, channels: &Tensor) -> Result<Tensor> {
     let Rows { x, residual, then } = rows;

@@ -302,10 +302,10 @@ impl Part {
         let patches = output(&self.of_patches(), x.dtype(), x)?;
         Launch::of_module(&PICTURES, "patches", x)?
             .tensors(&[&self.pictures(x)?, &patches])?
-            .count(patches.elem_count())
+            .count(patches.elem_count() / PACK)
             .whole(&[self.columns()])
             .picture_shape((&self.shape).into())
-            .for_each(patches.elem_count())?;
+            .for_each(patches.elem_count() / PACK)?;
         Ok(patches)
     }
 }

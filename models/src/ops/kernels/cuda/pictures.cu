@@ -29,16 +29,25 @@ __device__ void weight_sum(const float* parts, float* dw, size_t count, int shar
     dw[(size_t(output) * channels + number % channels) * taps + number / channels] = sum;
 }
 
-// x [n, h, w, c] -> what each place is computed from: [n h' w', columns], zeros after the k k c numbers.
+// x [n, h, w, c] -> what each place is computed from: [n h' w', columns], zeros after the k k c numbers. A pack for each thread;
+// `count` are the packs.
 template <typename T> __device__ void patches(const T* x, T* rows, size_t count, int columns, Shape s) {
     const size_t at = thread_index();
     if (at >= count) return;
-    const int column = at % columns, tap = column / s.channels, channel = column % s.channels;
-    const size_t place = at / columns;
+    const int packs = columns / PACK, column = at % packs * PACK;
+    const size_t place = at / packs;
     const int j = place % s.to_width, i = place / s.to_width % s.to_height, picture = place / s.to_width / s.to_height;
-    const int row = i * s.stride - s.padding + tap / s.kernel, across = j * s.stride - s.padding + tap % s.kernel;
-    const bool there = tap < s.kernel * s.kernel && uint32_t(row) < uint32_t(s.height) && uint32_t(across) < uint32_t(s.width);
-    rows[at] = there ? x[((size_t(picture) * s.height + row) * s.width + across) * s.channels + channel] : T(0.0f);
+    int tap = column / s.channels, channel = column % s.channels;
+    float pack[PACK];
+#pragma unroll
+    for (int k = 0; k < PACK; ++k) {
+        const int row = i * s.stride - s.padding + tap / s.kernel, across = j * s.stride - s.padding + tap % s.kernel;
+        const bool there = tap < s.kernel * s.kernel && uint32_t(row) < uint32_t(s.height) &&
+                           uint32_t(across) < uint32_t(s.width);
+        pack[k] = there ? float(x[((size_t(picture) * s.height + row) * s.width + across) * s.channels + channel]) : 0.0f;
+        if (++channel == s.channels) channel = 0, ++tap;
+    }
+    write_pack(rows + at * PACK, pack);
 }
 
 // The gradient of x from that of its patches: each number adds up where it was taken.
@@ -253,6 +262,16 @@ __device__ void norm_channels(const T* x, const float* parts, const float* weigh
     channels[3 * width + channel] = factor, channels[4 * width + channel] = bias[channel] - mean * factor;
 }
 
+// What is known of channels outside of a batch moves towards what the batch has, by `share`. `now` and `after` are mean and
+// variance [2, width]; the variance of the batch is first made that of what it is a sample of.
+__device__ void norm_follow(const float* mean, const float* variance, const float* now, float* after, int width, float share,
+                            float unbiased) {
+    const int channel = thread_index();
+    if (channel >= width) return;
+    after[channel] = mean[channel] * (1.0f - share) + now[channel] * share;
+    after[width + channel] = variance[channel] * (1.0f - share) + now[width + channel] * unbiased * share;
+}
+
 template <typename T>
 __device__ void norm_apply(const T* x, const T* residual, const float* numbers, T* y, int rows, int width, int then) {
     const Lane lane(blockIdx.y, width);
@@ -397,4 +416,9 @@ extern "C" __global__ void weight_sum_f32(const float* parts, float* dw, size_t 
 extern "C" __global__ void norm_slopes_f32(const float* parts, const float* channels, float* slopes, int shares,
                                            int rows, int width, int of_batch) {
     norm_slopes(parts, channels, slopes, shares, rows, width, of_batch);
+}
+
+extern "C" __global__ void norm_follow_f32(const float* mean, const float* variance, const float* now, float* after,
+                                           int width, float share, float unbiased) {
+    norm_follow(mean, variance, now, after, width, share, unbiased);
 }
