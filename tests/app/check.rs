@@ -53,10 +53,32 @@ fn the_processor_is_exact_and_ready() {
     checked.shows("Checkpoints are written and read");
     let is_exact = |line: &str| line.starts_with("attention") && line.contains(" ok ");
     assert!(checked.stdout.lines().any(is_exact));
+    for kind in ["language", "puzzle", "picture"] {
+        checked.shows(&format!(
+            "Training of {kind}: loader, forward pass, training step in "
+        ));
+    }
+    assert_eq!(checked.stdout.lines().last(), Some("READY FOR TRAINING"));
 
     let report = app.anneal("check --device cpu --report");
     report.shows("| attention | f32 | ok |");
     assert!(!report.stdout.contains("FOLDER"), "{report:?}");
+}
+
+#[test]
+fn a_kind_that_can_not_take_a_step_is_named_and_the_check_fails() {
+    for (fault, said) in [("missing", "the device refused"), ("crash", "the engine ")] {
+        let app = App::new();
+        let checked = app.anneal(&format!("check --device cpu --fault picture={fault}"));
+        checked.ended(1);
+        let is_named = |line: &str| {
+            line.contains("Training of picture: loader, forward pass, training step: ")
+                && line.contains(said)
+        };
+        assert!(checked.stdout.lines().any(is_named), "{checked:?}");
+        checked.shows("Training of language: loader, forward pass, training step in ");
+        assert!(!checked.stdout.contains("READY FOR TRAINING"));
+    }
 }
 
 #[test]
