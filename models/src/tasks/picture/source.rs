@@ -263,6 +263,12 @@ impl PictureSet {
         &self.pixels[at * size..(at + 1) * size]
     }
 
+    /// How many groups of pictures there are that belong together, where the data says so.
+    pub fn count_groups(&self) -> Option<usize> {
+        let groups: HashSet<u64> = self.groups.as_ref()?.iter().copied().collect();
+        Some(groups.len())
+    }
+
     /// What each picture is for.
     pub fn sides(&self) -> Vec<Side> {
         let mut sides = vec![Side::Train; self.len()];
