@@ -237,7 +237,10 @@ impl Reading<'_> {
             row.group = groups.remove(path).or(row.group);
         }
         for path in groups.into_keys() {
-            self.problem(&path, "is named by groups.csv, and is no picture of a class");
+            self.problem(
+                &path,
+                "is named by groups.csv, and is no picture of a class",
+            );
         }
         Ok(())
     }
