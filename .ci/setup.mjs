@@ -84,6 +84,20 @@ export function needBrowser() {
   return findBrowser();
 }
 
+/** Pictures that a network learns in a test: found, or installed now. Whether they are there. */
+export function needPictures() {
+  const folder = "/usr/share/datasets/fashion-mnist";
+  if (existsSync(folder)) return true;
+  if (process.platform !== "linux" || !runs("apt-get", ["--version"])) return false;
+  try {
+    installWithApt(["dataset-fashion-mnist"]);
+  } catch (error) {
+    if (!(error instanceof Missing)) throw error;
+    say(error.message);
+  }
+  return existsSync(folder);
+}
+
 /** Where a Chromium, Chrome or Edge lies. CHROME_PATH names another. */
 export function findBrowser() {
   if (process.env.CHROME_PATH) return process.env.CHROME_PATH;

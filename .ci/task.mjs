@@ -9,7 +9,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 
-import { Missing, needBrowser, needRustComponent, needWindowDriver, root, runs, setUp } from "./setup.mjs";
+import { Missing, needBrowser, needPictures, needRustComponent, needWindowDriver, root, runs, setUp } from "./setup.mjs";
 
 /** What a Mac builds with besides the CPU. */
 const features = ["--features", "metal,accelerate"];
@@ -64,6 +64,9 @@ const tasks = {
     const tests = runs("cargo", ["nextest", "--version"])
       ? command("cargo", "nextest", "run", "--workspace", "--no-fail-fast", ...here, ...more)
       : command("cargo", "test", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests", ...here, ...more);
+    if (!needPictures()) {
+      console.error("SKIPPED: whether pictures are learned well enough. Install Fashion-MNIST, Debian's package dataset-fashion-mnist.");
+    }
     if (more.length > 0) return [...pages(), tests];
     return [...pages(), ...pageTests(), ...windowTests(), examples, tests];
   },

@@ -53,10 +53,32 @@ fn the_processor_is_exact_and_ready() {
     checked.shows("Checkpoints are written and read");
     let is_exact = |line: &str| line.starts_with("attention") && line.contains(" ok ");
     assert!(checked.stdout.lines().any(is_exact));
+    for kind in ["language", "puzzle", "picture"] {
+        checked.shows(&format!(
+            "Training of {kind}: loader, forward pass, training step in "
+        ));
+    }
+    assert_eq!(checked.stdout.lines().last(), Some("READY FOR TRAINING"));
 
     let report = app.anneal("check --device cpu --report");
     report.shows("| attention | f32 | ok |");
     assert!(!report.stdout.contains("FOLDER"), "{report:?}");
+}
+
+#[test]
+fn a_kind_that_can_not_take_a_step_is_named_and_the_check_fails() {
+    for (fault, said) in [("missing", "the device refused"), ("crash", "the engine ")] {
+        let app = App::new();
+        let checked = app.anneal(&format!("check --device cpu --fault picture={fault}"));
+        checked.ended(1);
+        let is_named = |line: &str| {
+            line.contains("Training of picture: loader, forward pass, training step: ")
+                && line.contains(said)
+        };
+        assert!(checked.stdout.lines().any(is_named), "{checked:?}");
+        checked.shows("Training of language: loader, forward pass, training step in ");
+        assert!(!checked.stdout.contains("READY FOR TRAINING"));
+    }
 }
 
 #[test]
@@ -80,13 +102,14 @@ fn a_wrong_kernel_is_done_without_and_plans_say_so() {
 
 #[test]
 fn what_is_missing_crashes_or_hangs_is_a_row_with_its_reason_and_the_check_goes_on() {
-    for (operation, fault, verdict, said) in [
-        ("rope", "missing", "missing", ""),
-        ("gated", "crash", "crashed", "the engine "),
-        ("dropout", "hang", "crashed", "did nothing for "),
+    for (operation, fault, verdict, said, code) in [
+        ("rope", "missing", "missing", "", 0),
+        ("gated", "crash", "crashed", "the engine ", 0),
+        // It has no kernel to do without.
+        ("dropout", "hang", "crashed", "did nothing for ", 1),
     ] {
         let (output, rows, report) = check(&App::new(), &format!(" --fault {operation}={fault}"));
-        output.ended(0);
+        output.ended(code);
         let found = row(&rows, operation);
         assert_eq!(found["verdict"], verdict);
         let message = found["message"].as_str().unwrap();

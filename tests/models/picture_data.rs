@@ -286,6 +286,52 @@ fn parts_that_a_folder_brings_are_kept_and_compared() {
 }
 
 #[test]
+fn a_list_beside_folders_of_classes_says_what_belongs_together() {
+    let folder = tempfile::tempdir().unwrap();
+    for class in ["cat", "dog"] {
+        for number in 0..30 {
+            let picture = png(if class == "cat" { number } else { 100 + number });
+            write(
+                folder.path(),
+                &[(&format!("{class}/{number}.png"), picture)],
+            );
+        }
+    }
+    let groups: Vec<String> = (0..27)
+        .flat_map(|at| ["cat", "dog"].map(|class| format!("{class}/{at}.png,{}\n", at / 3)))
+        .collect();
+    let list = |more: &str| {
+        let text = format!("file_name,group\n{}{more}", groups.concat());
+        write(folder.path(), &[("groups.csv", text.into_bytes())]);
+        read(folder.path())
+    };
+    let set = list("cat/gone.png,1\n").unwrap();
+    // Three pictures of each class are a group, and the last three of each are alone.
+    assert_eq!((set.len(), set.count_groups()), (60, Some(9 + 6)));
+    let side = |class: &str, at: usize| {
+        let name = format!("{class}/{at}.png");
+        let place = set.names.iter().position(|it| *it == name).unwrap();
+        set.held_out.contains(&place)
+    };
+    for at in 0..27 {
+        assert_eq!(side("cat", at), side("dog", at / 3 * 3), "{at}");
+    }
+    assert!(!set.held_out.is_empty());
+    let problems: Vec<&str> = set.problems.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(problems, ["cat/gone.png"]);
+    for (row, word) in [
+        ("cat/29.png,\n", "line 56: has no `group`"),
+        (
+            "cat/1.png,9\n",
+            "line 56: `cat/1.png` is named a second time",
+        ),
+    ] {
+        let problem = list(row).unwrap_err().to_string();
+        assert!(problem.contains(word), "{problem}");
+    }
+}
+
+#[test]
 fn a_list_of_labels_is_read_with_its_groups() {
     let table = "file_name,label,group\na.png,dog,1\nin/b.png,cat,1\nc.png,dog,2\nmissing.png,cat,2\nd.png,,2\n";
     let lines = "{\"file_name\": \"a.png\", \"label\": \"dog\", \"group\": 1}\n\n{\"file_name\": \"in/b.png\", \"label\": \"cat\", \"group\": 1}\n\

@@ -10,6 +10,7 @@ use candle_core::{DType, Device};
 use image::ImageFormat;
 use models::{
     checkpoint::keep::Checkpoints,
+    device::DeviceKind,
     random::Random,
     tasks::picture::{
         Picture,
@@ -27,6 +28,7 @@ use serde_json::{Value as Json, json};
 use crate::{
     kind::{Killed, change, on_a_processor, run_from_newest},
     picture_data::encoded,
+    picture_sets::real,
 };
 
 /// The classes of the pictures of [`stripes`].
@@ -153,11 +155,12 @@ fn running_numbers_of_norms_come_near_those_of_the_pictures() {
 #[test]
 fn a_run_of_pictures_learns_the_same_on_any_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
-    let plan = plan_of(
-        &stripes(folder.path(), 26, 12),
-        json!({"picture": {"recipe": "airbench94"}}),
-    );
+    let data = stripes(folder.path(), 26, 12);
     let on = |threads: usize| {
+        let plan = plan_of(
+            &data,
+            json!({"picture": {"recipe": "airbench94", "workers": threads}}),
+        );
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
@@ -166,6 +169,74 @@ fn a_run_of_pictures_learns_the_same_on_any_number_of_threads() {
         pool.install(|| run(&plan, &saved, &mut Vec::new()))
     };
     assert!(on(1) == on(3));
+}
+
+#[test]
+fn a_second_pass_decodes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 26, 12);
+    let plan = plan_of(&data, json!({}));
+    let place = Place {
+        folder: &folder.path().join("run"),
+        ..Place::bare(&Device::Cpu)
+    };
+    let mut task = Picture::open(&plan, &place).unwrap();
+    // Without the files, nothing can be decoded.
+    fs::remove_dir_all(&data).unwrap();
+    for _ in 0..12 {
+        let batch = task.next_batch().unwrap();
+        assert_eq!(batch.pictures.dim(0).unwrap(), 8);
+    }
+}
+
+#[test]
+fn a_plan_says_how_pictures_come_to_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 26, 12);
+    let request: Json = json!({"data": {"files": [data]}});
+    let request = TrainRequest::<PictureRequest>::read(&request).unwrap();
+    let read = Picture::read(&request, None).unwrap();
+    for (kind, said) in [
+        (DeviceKind::Cpu, "the processor reads it where it is"),
+        (
+            DeviceKind::Metal,
+            "4 threads, next batch made ahead, copied once; pinned: no, because Metal shares memory",
+        ),
+        (DeviceKind::Cuda, "because candle has no such memory"),
+    ] {
+        let mut facts = on_a_processor(Picture::facts(&request, read.as_deref()).unwrap());
+        facts.device.device.kind = kind;
+        let found = resolve::<Picture>(&request, &facts).unwrap();
+        let reason = found
+            .reasons
+            .iter()
+            .find(|it| it.field == "picture.workers")
+            .unwrap();
+        let workers = found.plan.task.picture.workers;
+        assert_eq!(workers, if kind == DeviceKind::Cpu { 1 } else { 4 });
+        assert!(
+            reason.why.starts_with("Loader: ") && reason.why.contains(said),
+            "{reason:?}"
+        );
+    }
+}
+
+/// What a small network reaches on 2,000 pictures of clothes that it never saw, after three passes over 6,000.
+#[test]
+fn clothes_are_learned_well_enough_in_three_passes() {
+    let Some(path) = real("fashion-mnist", "fashion-mnist") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let changes = json!({"data": {"files": [path], "held_out": 0.1}, "steps": null, "epochs": 3.0,
+        "batch": {"rows": null}, "schedule": {"warmup_steps": null}, "save": {"every": 0}, "evaluate": {"every": 0},
+        "picture": {"recipe": "small", "subsample_size": 6000, "flip": "none"}});
+    let plan = plan_of(&folder.path().join("unread"), changes);
+    let mut task = run_from_newest::<Picture>(&plan, &folder.path().join("run"), &mut Vec::new());
+    let batches = 2000 / plan.run.batch.rows;
+    let measured = task.evaluate(batches, &|| true).unwrap().unwrap();
+    let accuracy = measured.score("accuracy").unwrap();
+    assert!(accuracy >= 0.84, "{measured:?}");
 }
 
 #[test]

@@ -307,7 +307,7 @@ fn the_doctor_finds_what_is_wrong() {
 }
 
 /// A folder of the shared real data, or of a Debian package, or a note that the test is skipped.
-fn real(name: &str, package: &str) -> Option<PathBuf> {
+pub(crate) fn real(name: &str, package: &str) -> Option<PathBuf> {
     let folder = match std::env::var_os("ANNEAL_SHARED_DATA") {
         Some(folder) => PathBuf::from(folder),
         None => PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
@@ -318,7 +318,10 @@ fn real(name: &str, package: &str) -> Option<PathBuf> {
     ];
     let found = places.into_iter().find(|it| it.is_dir());
     if found.is_none() {
-        println!("skipped: there is no {name} in {}", folder.display());
+        eprintln!(
+            "SKIPPED: there is no {name} in {}, nor Debian’s package of it",
+            folder.display()
+        );
     }
     found
 }

@@ -199,6 +199,10 @@ describe("the form of pictures", () => {
     expect(draft.asked["picture.flip"]).toMatch(/^(alternating|random)$/);
     await userEvent.click(screen.getByRole("checkbox", { name: /a little moved/ }));
     expect(draft.asked["picture.augment"]).toBe("false");
+    // Features are of the pictures as they are.
+    await userEvent.click(screen.getByRole("radio", { name: /^A few photos/ }));
+    expect(screen.queryByRole("checkbox", { name: /a little moved/ })).toBeNull();
+    expect(draft.asked["picture.augment"]).toBeUndefined();
   });
 });
 
@@ -221,6 +225,15 @@ describe("the page of a run of pictures", () => {
     await userEvent.click(screen.getByRole("button", { name: /^Precision/ }));
     expect(rows()[0]![0]).toBe("sunflower");
     expect(screen.getByText("Probably: twice as many would add about 2 points.")).toBeTruthy();
+  });
+
+  test("writes the network for other programs, and says how far off that is", async () => {
+    render(Run, { id: FLOWERS });
+    await userEvent.click(await screen.findByRole("button", { name: "ONNX…" }));
+    await screen.findByText("45 MB for ONNX Runtime. On 8 random pictures, its scores differ from the network’s by at most 0.00003 % of the largest.");
+    expect(screen.getByText(`/Users/mira/Documents/${FLOWERS}.onnx`)).toBeTruthy();
+    await userEvent.click(screen.getByRole("button", { name: "safetensors…" }));
+    await screen.findByText(/^45 MB for PyTorch and timm\. On 8 random pictures, its scores are the network’s exactly\.$/);
   });
 
   test("shows a hundred classes as a picture, and names those that are confused most", async () => {

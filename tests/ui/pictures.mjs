@@ -14,6 +14,8 @@ const PICTURES = {
   "puzzle-run": { route: { page: "run", id: "2026-11-16-sudoku-9-9-5d21" }, act: (page) => page.getByRole("slider", { name: "Step of thinking" }).fill("6") },
   "probe-chat": { route: { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, act: shade },
   "probe-run": { route: { page: "run", id: "2026-11-17-messages-4c2e" } },
+  "picture-run": { route: { page: "run", id: "2026-11-15-garden-flowers-7c1d" } },
+  classify: { route: { page: "predict", name: "2026-11-15-garden-flowers-7c1d", title: "Garden flowers" }, act: classify },
   solve: { route: { page: "solve", name: "2026-11-16-sudoku-9-9-5d21" }, act: solve },
 };
 
@@ -25,6 +27,12 @@ async function shade(page) {
   await page.getByRole("textbox", { name: "Message" }).fill("Why?");
   await page.getByRole("button", { name: "Send" }).click();
   await page.getByText(/tokens · /).waitFor();
+}
+
+/** Has a picture classified. */
+async function classify(page) {
+  await page.getByRole("button", { name: "Open pictures…" }).first().click();
+  await page.getByText(/hardly more than a guess/).waitFor();
 }
 
 /** Has a puzzle solved, and goes back to the middle of it. */

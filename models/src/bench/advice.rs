@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{BANDWIDTH, BenchCase, BenchRow, MATMUL, compare};
+use super::{BANDWIDTH, BenchCase, BenchRow, MATMUL, Unit, WORKLOADS, compare};
 use crate::{device::dtype::Dtype, figures::counted};
 
 /// Learning, as far as it decides which device and dtype to train with.
@@ -57,6 +57,31 @@ pub fn ratios(devices: &[OnDevice]) -> Vec<String> {
         })
     });
     sentences.collect()
+}
+
+/// How much more is made for a step than it takes, where both count the same: a step waits for what makes less than it takes.
+pub fn headrooms(devices: &[OnDevice]) -> Vec<String> {
+    let headroom = |device: &OnDevice, title: &str, maker: &str, taker: &str| {
+        let ((made, make_rate), (taken, take_rate)) =
+            (best_of(device.rows, maker)?, best_of(device.rows, taker)?);
+        (made.unit == taken.unit).then(|| {
+            let workers = made.case.variation.workers.unwrap_or_default() as u64;
+            format!(
+                "{title} on {}: {:.1} times what a step takes, with {}.",
+                device.name,
+                make_rate / take_rate,
+                counted(workers, "worker")
+            )
+        })
+    };
+    let feeds = WORKLOADS.iter().filter_map(|it| Some((it, it.feeds?)));
+    feeds
+        .flat_map(|(it, taker)| {
+            devices
+                .iter()
+                .filter_map(move |device| headroom(device, it.title, it.name, taker))
+        })
+        .collect()
 }
 
 /// A kind of learning that two devices did, each in the way in which it is fastest.
@@ -250,6 +275,7 @@ fn batch(rows: &[BenchRow]) -> Option<Advice> {
 fn workers(rows: &[BenchRow]) -> Option<Advice> {
     let made = rows
         .iter()
+        .filter(|row| row.unit == Unit::Batches)
         .filter_map(|row| Some((row.case.variation.workers?, row.per_second()?)));
     let (_, alone) = made.clone().find(|(workers, _)| *workers == 0)?;
     let fastest_step = rows

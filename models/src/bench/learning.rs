@@ -34,6 +34,7 @@ pub(super) static LORA: Workload = Workload {
     title: "LoRA step",
     about: "One update of an adapter of rank 8 on all linear layers of a model that stays as it is.",
     unit: Unit::Tokens,
+    feeds: None,
     variations: fewer_and_more_rows,
     prepare: |case, place| learn(case, place, Method::Lora),
 };
@@ -43,6 +44,7 @@ pub(super) static FULL: Workload = Workload {
     title: "Full step",
     about: "One update of every weight of an existing model.",
     unit: Unit::Tokens,
+    feeds: None,
     variations: usual_rows,
     prepare: |case, place| learn(case, place, Method::Full),
 };
@@ -52,6 +54,7 @@ pub(super) static SCRATCH: Workload = Workload {
     title: "From-scratch step",
     about: "One update of a new model of one of the sizes that can be made from nothing.",
     unit: Unit::Tokens,
+    feeds: None,
     variations: usual_rows,
     prepare: |case, place| learn(case, place, Method::Scratch),
 };

@@ -10,7 +10,9 @@ use std::{
 
 use candle_core::{Device, Tensor};
 
-use super::{BenchCase, BenchDevice, StepWork, Unit, Variation, Work, Workload, timed};
+use super::{
+    BenchCase, BenchDevice, StepWork, Unit, Variation, Work, Workload, learning::SCRATCH, timed,
+};
 use crate::{
     Error, Result,
     data::{
@@ -26,6 +28,7 @@ pub(super) static BATCHES: Workload = Workload {
     title: "Making batches",
     about: "Puts batches of tokens together and brings them to the device.",
     unit: Unit::Batches,
+    feeds: Some(SCRATCH.name),
     variations: with_workers,
     prepare,
 };

@@ -12,6 +12,7 @@ mod clock;
 pub mod compare;
 mod learning;
 mod loader;
+mod pictures;
 pub mod published;
 mod roofline;
 mod size;
@@ -45,6 +46,8 @@ pub struct Workload {
     pub about: &'static str,
     /// What of it is counted each second.
     pub unit: Unit,
+    /// The workload that takes what this one makes, if it computes nothing itself. Then it has no dtype.
+    pub feeds: Option<&'static str>,
     /// What of it there is on such a device, for a number of rows that suits it.
     variations: fn(DeviceKind) -> Vec<Variation>,
     prepare: fn(&BenchCase, &BenchDevice) -> Result<Work>,
@@ -60,6 +63,8 @@ pub const WORKLOADS: &[&Workload] = &[
     &writing::PROMPT,
     &writing::GENERATION,
     &loader::BATCHES,
+    &pictures::STEP,
+    &pictures::LOADER,
 ];
 
 /// What is counted each second.
@@ -75,6 +80,8 @@ pub enum Unit {
     Bytes,
     /// Batches that are made and brought to the device.
     Batches,
+    /// Pictures that are learned from, or made into batches.
+    Pictures,
 }
 
 /// What differs between cases of one workload.
@@ -186,9 +193,9 @@ impl BenchRow {
 pub fn cases(size: Size, kind: DeviceKind, dtypes: &[Dtype]) -> Vec<BenchCase> {
     let mut cases = Vec::new();
     for workload in WORKLOADS {
-        let dtypes: Vec<Option<Dtype>> = match workload.unit {
-            Unit::Batches => vec![None],
-            _ => dtypes.iter().copied().map(Some).collect(),
+        let dtypes: Vec<Option<Dtype>> = match workload.feeds {
+            Some(_) => vec![None],
+            None => dtypes.iter().copied().map(Some).collect(),
         };
         for dtype in dtypes {
             for variation in (workload.variations)(kind) {

@@ -22,6 +22,7 @@ pub(super) static MATRICES: Workload = Workload {
     title: "Matrix product",
     about: "Multiplies two square matrices: the most arithmetic this device can do.",
     unit: Unit::Operations,
+    feeds: None,
     variations: just_one,
     prepare: multiply,
 };
@@ -31,6 +32,7 @@ pub(super) static MEMORY: Workload = Workload {
     title: "Memory",
     about: "Adds two long lists of numbers: the fastest this device can read and write memory.",
     unit: Unit::Bytes,
+    feeds: None,
     variations: just_one,
     prepare: read_and_write,
 };

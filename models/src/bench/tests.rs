@@ -1,7 +1,7 @@
 //! Every workload on the processor, and what follows from made-up figures.
 
 use super::{
-    advice::{OnDevice, advice, ratios, roofline_share},
+    advice::{OnDevice, advice, headrooms, ratios, roofline_share},
     compare::{changes, describe, mean},
     published::PUBLISHED,
     *,
@@ -99,6 +99,27 @@ fn cases_have_each_dtype_and_batches_have_none() {
     assert_eq!(of("loader"), 3);
     let loader = cases.iter().find(|it| it.workload == "loader").unwrap();
     assert_eq!(loader.dtype, None);
+}
+
+#[test]
+fn what_is_made_for_a_step_is_compared_with_what_the_step_takes() {
+    let rows = [
+        row(
+            "picture_step",
+            F32,
+            Variation::default(),
+            100.0,
+            [128.0, 1.0, 0.0],
+        ),
+        row("picture_loader", None, workers(1), 25.0, [128.0, 0.0, 0.0]),
+        row("picture_loader", None, workers(2), 12.5, [128.0, 0.0, 0.0]),
+    ];
+    let said = headrooms(&[on("CPU", "cpu", &rows)]);
+    assert_eq!(
+        said,
+        ["Making batches of pictures on CPU: 8.0 times what a step takes, with 2 workers."]
+    );
+    assert_eq!(headrooms(&[on("CPU", "cpu", &rows[..1])]), [""; 0]);
 }
 
 #[test]

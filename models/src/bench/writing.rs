@@ -19,6 +19,7 @@ pub(super) static PROMPT: Workload = Workload {
     title: "Reading a prompt",
     about: "Reads a prompt up to the first token of an answer.",
     unit: Unit::Tokens,
+    feeds: None,
     variations: just_one,
     prepare: read,
 };
@@ -28,6 +29,7 @@ pub(super) static GENERATION: Workload = Workload {
     title: "Writing",
     about: "Writes an answer token by token, the likeliest each time.",
     unit: Unit::Tokens,
+    feeds: None,
     variations: just_one,
     prepare: write,
 };

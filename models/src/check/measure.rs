@@ -169,7 +169,7 @@ fn compare(
 }
 
 /// Fails as asked.
-fn act_out(fault: Option<FaultKind>) -> Result<()> {
+pub(super) fn act_out(fault: Option<FaultKind>) -> Result<()> {
     match fault {
         None | Some(FaultKind::Wrong) => Ok(()),
         Some(FaultKind::Missing) => {

@@ -340,6 +340,12 @@ pub fn fallback(
     measure::fallback(case, &operation, device, fault_of(case, fault))
 }
 
+/// Fails as a fault asks for, where it is about what has this name.
+pub fn act_out(name: &str, fault: Option<&Fault>) -> Result<()> {
+    let fault = fault.filter(|fault| fault.operation == name);
+    measure::act_out(fault.map(|fault| fault.kind))
+}
+
 fn is_always_f32(group: &str, operation: &str) -> bool {
     group == OPTIMIZER || operation == MEMORY
 }

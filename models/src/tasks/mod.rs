@@ -25,8 +25,10 @@ pub mod picture;
 pub mod probe;
 pub mod puzzle;
 pub mod starter;
+pub mod tiny;
 
 use kinds::{Language, Picture, Probe, Puzzle};
+use tiny::TinyPlace;
 
 /// What stands for each kind: one line in here, and a name in the list below.
 pub mod kinds {
@@ -161,6 +163,18 @@ fn write<K: Kind, S: Serializer>(part: &impl Serialize, to: S) -> Result<S::Ok, 
 impl Default for TaskRequest {
     fn default() -> Self {
         Self::Language(Default::default())
+    }
+}
+
+impl TaskRequest {
+    /// One that asks for nothing but the kind of this name.
+    pub fn named(name: &str) -> Result<Self, Problem> {
+        Self::read(&serde_json::json!({ TASK: name }), &mut Vec::new())
+    }
+
+    /// Tries the smallest run of the kind, as [`tiny::try_tiny`] does.
+    pub fn try_tiny(&self, place: &TinyPlace) -> Result<Option<f64>> {
+        with_kind!(TaskRequest, self, K, _ => tiny::try_tiny::<K>(place))
     }
 }
 

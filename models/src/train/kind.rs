@@ -42,6 +42,8 @@ pub trait Kind: Sized + 'static {
     const UNREAD: &'static [&'static str] = &[];
     /// What is done to make a run fit into memory, beside what every run can do: the cheapest first.
     const MEASURES: &'static [Measure<Self>] = &[];
+    /// The smallest run of it, which the device check takes a step of. Nothing where a run starts from a model that others have made.
+    const TINY: Option<Tiny> = None;
 
     /// Its part of a request. Everything in it is optional.
     type Request: Part + Clone + Default + PartialEq;
@@ -150,6 +152,14 @@ pub trait Kind: Sized + 'static {
 
     /// What is trained, and how.
     fn subject(plan: &Self::Plan) -> Subject;
+}
+
+/// The smallest run of a kind.
+pub struct Tiny {
+    /// Files of made-up data, by their names in a folder that is the data of the run.
+    pub files: fn() -> Vec<(&'static str, Vec<u8>)>,
+    /// What is asked, as a run file in JSON, without data and device.
+    pub request: &'static str,
 }
 
 /// Where a run is carried out.

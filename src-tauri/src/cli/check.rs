@@ -80,12 +80,20 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         (_, true) => terminal.part(report.text()),
         _ => show(&report, terminal),
     }
-    let is_exact = report.rows.iter().all(|row| row.verdict.is_exact());
-    let is_whole = report.steps.iter().all(|step| step.problem.is_none());
-    match arguments.strict && !(is_exact && is_whole) {
-        true => Err(AppError::failed("not everything is exact on this device")),
-        false => Ok(Ended::Done),
+    if !report.is_ready() {
+        return Err(AppError::failed(format!(
+            "not ready for training on {}",
+            report.device.name
+        )));
     }
+    let is_exact = report.rows.iter().all(|row| row.verdict.is_exact());
+    if arguments.strict && !is_exact {
+        return Err(AppError::failed("not everything is exact on this device"));
+    }
+    if !terminal.json && !arguments.report {
+        terminal.line("READY FOR TRAINING");
+    }
+    Ok(Ended::Done)
 }
 
 fn show(report: &CheckReport, terminal: &Terminal) {

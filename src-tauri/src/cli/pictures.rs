@@ -38,6 +38,12 @@ pub(super) fn inspect(set: &PictureSet, terminal: &Terminal) -> Result<Ended> {
         count(set.held_out.len() as u64),
         count(set.test.len() as u64),
     ));
+    if let Some(groups) = set.count_groups() {
+        terminal.line(format_args!(
+            "{} that belong together, each on one side",
+            counted(groups as u64, "group")
+        ));
+    }
     terminal.line("");
     show_classes(&checkup.classes, terminal);
     show_findings(&checkup, terminal);

@@ -24,6 +24,8 @@ pub(super) enum Pick {
     Network,
     /// A run file to open.
     RunFile,
+    /// Where a network is to be written for another program: a file, or a folder that is made.
+    NewNetwork,
     /// Where a run file is to be written.
     NewRunFile,
     /// Where a conversation is to be written.
@@ -62,6 +64,8 @@ pub(super) fn pick<R: Runtime>(
             .add_filter("PyTorch", &["pth", "pt", "bin"])
             .add_filter("All files", &["*"])
             .blocking_pick_file(),
+        // Its name says what it is.
+        Pick::NewNetwork => dialog.blocking_save_file(),
         Pick::RunFile => dialog
             .add_filter("Run files", &["yaml", "yml"])
             .blocking_pick_file(),

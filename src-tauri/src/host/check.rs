@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -11,6 +12,7 @@ use models::{
     data::{self, DataRequest},
     device::{Checked, DeviceKind, FoundDevice, RequestedDevice, dtype::DeviceClass},
     ops::kernels::NAMES,
+    tasks::KINDS,
 };
 
 use super::Host;
@@ -94,6 +96,10 @@ impl Host {
         if steps[0].problem.is_none() {
             for cases in &all {
                 check.group(cases)?;
+            }
+            let checked = Checked::from_rows(&check.rows);
+            for kind in KINDS.iter().filter(|_| !stop()) {
+                steps.extend(check.kind(kind, &checked));
             }
         }
         let rows = check.rows;
@@ -184,6 +190,43 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Takes steps of the smallest run of a kind, if it has one.
+    fn kind(&mut self, kind: &str, checked: &Checked) -> Option<Step> {
+        let folder = self.host.paths.runs.join(format!(".check-{kind}"));
+        let tried = self.try_kind(kind, checked, &folder);
+        let _ = fs::remove_dir_all(&folder);
+        let millis = tried.as_ref().ok().copied().flatten();
+        match (&tried, millis) {
+            (Ok(_), None) => None,
+            (_, millis) => {
+                let done = millis.map_or(String::new(), |it| format!(" in {it:.0} ms"));
+                let name = format!("Training of {kind}: loader, forward pass, training step{done}");
+                Some(step(&name, tried.map(|_| ())))
+            }
+        }
+    }
+
+    fn try_kind(&mut self, kind: &str, checked: &Checked, folder: &Path) -> Result<Option<f64>> {
+        // What an earlier check left when it was ended.
+        let _ = fs::remove_dir_all(folder);
+        fs::create_dir_all(folder).map_err(AppError::file("make the folder", folder))?;
+        let ask = Ask::TryKind {
+            task: kind.to_owned(),
+            device: self.device.requested(),
+            checked: checked.clone(),
+            folder: folder.to_owned(),
+            fault: self.fault.cloned(),
+        };
+        let mut hear = |reply| match reply {
+            Reply::TriedKind { millis } => Some(millis),
+            _ => None,
+        };
+        let (stop, mut engine) = (self.stop, self.take_engine()?);
+        let tried = engine.ask_for(&ask, &mut hear, stop)?;
+        self.engine = Some(engine);
+        Ok(tried.flatten())
     }
 
     fn ask(&mut self, ask: &Ask) -> Result<()> {

@@ -1,5 +1,8 @@
 //! A network that learned pictures, written for other programs.
 
+#[cfg(feature = "gui")]
+pub(crate) mod view;
+
 use std::path::{self, Path, PathBuf};
 
 use models::{

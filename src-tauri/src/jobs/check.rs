@@ -1,10 +1,11 @@
-//! The engine's side of the device check: some cases, on the device that this process owns.
+//! The engine's side of the device check: some cases, or the smallest run of a kind, on the device that this process owns.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, path::Path};
 
 use models::{
     check::{self, CheckCase, CheckRow, Fallback, Fault},
-    device::{self, RequestedDevice, dtype::DeviceClass},
+    device::{self, Checked, RequestedDevice, dtype::DeviceClass},
+    tasks::{TaskRequest, tiny::TinyPlace},
 };
 
 use super::choose;
@@ -34,6 +35,25 @@ pub(super) fn fallback(
     let case = cases.get(at);
     let case = case.ok_or_else(|| AppError::failed(format!("`{group}` has no case {at}")))?;
     Ok(check::fallback(case, &device, class, fault)?)
+}
+
+/// Takes steps of the smallest run of a kind: its milliseconds.
+pub(super) fn try_kind(
+    kind: &str,
+    device: RequestedDevice,
+    checked: &Checked,
+    folder: &Path,
+    fault: Option<&Fault>,
+) -> Result<Option<f64>> {
+    check::act_out(kind, fault)?;
+    let choice = choose(device, true)?;
+    let request = TaskRequest::named(kind).map_err(|it| AppError::failed(it.problem))?;
+    Ok(request.try_tiny(&TinyPlace {
+        device: &device::open(&choice)?,
+        choice: &choice,
+        checked,
+        folder,
+    })?)
 }
 
 fn open(

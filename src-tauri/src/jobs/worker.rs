@@ -200,7 +200,7 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             *open = None;
             read_states(ask, wishes)
         }
-        Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::Bench { .. } => {
+        Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::TryKind { .. } | Ask::Bench { .. } => {
             *open = None;
             try_device(ask, wishes)
         }
@@ -409,6 +409,17 @@ fn try_device(ask: Ask, wishes: &Wishes) -> Result<()> {
         } => {
             let fallback = check::fallback(&group, at, device, fault.as_ref())?;
             send(&Reply::FellBack { fallback });
+            Ok(())
+        }
+        Ask::TryKind {
+            task,
+            device,
+            checked,
+            folder,
+            fault,
+        } => {
+            let millis = check::try_kind(&task, device, &checked, &folder, fault.as_ref())?;
+            send(&Reply::TriedKind { millis });
             Ok(())
         }
         Ask::Bench {

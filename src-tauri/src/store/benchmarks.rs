@@ -10,7 +10,7 @@ use std::{fs, path::Path};
 
 use models::{
     bench::{
-        BenchRow, Size, Unit,
+        BenchRow, Size,
         advice::{self, Advice, OnDevice},
         compare::{self, Change},
     },
@@ -122,7 +122,9 @@ impl BenchReport {
 
     /// How devices compare: whole sentences.
     pub(crate) fn ratios(&self) -> Vec<String> {
-        self.with_devices(advice::ratios)
+        let mut sentences = self.with_devices(advice::ratios);
+        sentences.extend(self.with_devices(advice::headrooms));
+        sentences
     }
 
     /// What to choose on this machine.
@@ -149,7 +151,7 @@ impl BenchReport {
                 ));
             }
             let slowing = |row: &&BenchRow| {
-                row.unit != Unit::Batches && {
+                row.case.dtype.is_some() && {
                     let slowing = row.measured.as_ref().and_then(|it| it.slowing());
                     slowing.is_some_and(|share| share >= SLOWING)
                 }

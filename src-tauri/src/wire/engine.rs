@@ -143,6 +143,15 @@ pub(crate) enum Ask {
         device: RequestedDevice,
         fault: Option<Fault>,
     },
+    /// Take steps of the smallest run of a kind of learning.
+    TryKind {
+        task: String,
+        device: RequestedDevice,
+        checked: Checked,
+        /// Empty, for its data.
+        folder: PathBuf,
+        fault: Option<Fault>,
+    },
     /// Measure a case of the benchmark for so many seconds.
     Bench {
         case: bench::BenchCase,
@@ -196,6 +205,8 @@ pub(crate) enum Reply {
     Checked { row: CheckRow },
     /// What works instead of a case.
     FellBack { fallback: Fallback },
+    /// The smallest run of a kind took so long. Nothing where there is none.
+    TriedKind { millis: Option<f64> },
     /// A case of the benchmark was measured.
     Measured { row: Box<bench::BenchRow> },
     /// A model is open. `answers` says whether it answers or continues text, `context` how many tokens it can read.

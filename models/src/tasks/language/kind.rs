@@ -36,7 +36,7 @@ use crate::{
         estimate::Estimate,
         fields::Field,
         fit::Measure,
-        kind::{Basis, Kind, Place, Subject},
+        kind::{Basis, Kind, Place, Subject, Tiny},
         resolve::Resolver,
     },
 };
@@ -79,6 +79,11 @@ impl Kind for Language {
     ];
     const NAMES_OF_FILES: &'static [&'static str] = &["model", "data.files", "scratch.tokenizer"];
     const MEASURES: &'static [Measure<Self>] = fit::MEASURES;
+    const TINY: Option<Tiny> = Some(Tiny {
+        files: tiny_files,
+        request: r#"{"method": "scratch", "scratch": {"preset": "nano", "vocab_size": 300}, "data": {"held_out": 0.25},
+            "batch": {"rows": 4, "length": 32}}"#,
+    });
 
     type Request = LanguageRequest;
     type Plan = LanguagePlan;
@@ -363,4 +368,18 @@ fn tokenizer_folder(path: &Path) -> Result<PathBuf> {
         }
         true => Err(wrong("is a file with another name than `tokenizer.json`")),
     }
+}
+
+/// A few questions with their answers.
+fn tiny_files() -> Vec<(&'static str, Vec<u8>)> {
+    let row = |n: usize| {
+        format!(
+            "{{\"prompt\": \"What comes after {n}?\", \"completion\": \"After {n} comes {}.\"}}\n",
+            n + 1
+        )
+    };
+    vec![(
+        "tiny.jsonl",
+        (1..=64).map(row).collect::<String>().into_bytes(),
+    )]
 }

@@ -3,11 +3,13 @@
 //! - `root/<class>/**/<picture>`, in the order of the code points of the classes; above may stand `train/`, `val/` and `test/`
 //! - `root/metadata.csv` or `metadata.jsonl` with `file_name`, `label`, and `group` where pictures belong together
 //!
+//! Beside folders of classes, `root/groups.csv` with `file_name` and `group` says which belong together.
+//!
 //! What is hidden, and what systems leave in folders, is passed over. A class without a picture is an error: it is more often a mistake
 //! than meant.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -34,6 +36,9 @@ const SIDES: [(&str, Side); 6] = [
 const LEFTOVERS: [&str; 3] = ["Thumbs.db", "desktop.ini", "__MACOSX"];
 /// Lists of labels.
 const LISTS: [&str; 2] = ["metadata.csv", "metadata.jsonl"];
+
+/// The list of what belongs together, beside folders of classes.
+const GROUPS: &str = "groups.csv";
 
 /// What a folder holds, by name.
 #[derive(Default)]
@@ -106,6 +111,10 @@ pub(super) fn read(root: &Path) -> Result<Found> {
         }
     } else {
         reading.part(&listing, root, Side::Train)?;
+    }
+    let groups = root.join(GROUPS);
+    if groups.is_file() {
+        reading.group(&groups)?;
     }
     reading.finish()
 }
@@ -207,28 +216,31 @@ impl Reading<'_> {
 
     /// Reads a list of labels.
     fn listed(&mut self, list: &Path, folder: &Path, side: Side) -> Result<()> {
-        let records = records(list)?;
-        let mut seen = BTreeSet::new();
-        for (line, record) in records {
-            let wrong = |problem: String| Error::format(list, format!("line {line}: {problem}"));
-            let text = |name: &str| match record.get(name) {
-                Some(Value::String(text)) => {
-                    Some(text.trim().to_owned()).filter(|it| !it.is_empty())
-                }
-                Some(Value::Null) | None => None,
-                Some(other) => Some(other.to_string()),
-            };
-            let file = text("file_name").ok_or_else(|| wrong("has no `file_name`".to_owned()))?;
-            let path = inside(folder, &file).map_err(wrong)?;
-            if !seen.insert(file.clone()) {
-                return Err(wrong(format!("`{file}` is named a second time")));
-            }
-            let group = text("group").map(|it| stable_hash(0, it.as_bytes()));
-            match text("label") {
-                Some(label) if path.is_file() => self.add(path, &label, side, group)?,
+        for Record { path, values, .. } in records(list, folder)? {
+            match values.text("label") {
+                Some(label) if path.is_file() => self.add(path, &label, side, values.group())?,
                 Some(_) => self.problem(&path, "is named by the list of labels, and not there"),
                 None => self.problem(&path, "has no label in the list, and was passed over"),
             }
+        }
+        Ok(())
+    }
+
+    /// Reads which pictures belong together. One that the list does not name is a group of its own.
+    fn group(&mut self, list: &Path) -> Result<()> {
+        let mut groups = BTreeMap::new();
+        for Record { line, path, values } in records(list, self.root)? {
+            let missing = || Error::format(list, format!("line {line}: has no `group`"));
+            groups.insert(path, values.group().ok_or_else(missing)?);
+        }
+        for (row, _, path) in &mut self.rows {
+            row.group = groups.remove(path).or(row.group);
+        }
+        for path in groups.into_keys() {
+            self.problem(
+                &path,
+                "is named by groups.csv, and is no picture of a class",
+            );
         }
         Ok(())
     }
@@ -267,8 +279,50 @@ fn inside(folder: &Path, name: &str) -> std::result::Result<PathBuf, String> {
     }
 }
 
-/// The rows of a list of labels, each with its line.
-fn records(list: &Path) -> Result<Vec<(u64, Map<String, Value>)>> {
+/// A row of a list about pictures.
+struct Record {
+    line: u64,
+    path: PathBuf,
+    values: Values,
+}
+
+/// The values of a row, by the names of the columns.
+struct Values(Map<String, Value>);
+
+impl Values {
+    fn text(&self, name: &str) -> Option<String> {
+        match self.0.get(name) {
+            Some(Value::String(text)) => Some(text.trim().to_owned()).filter(|it| !it.is_empty()),
+            Some(Value::Null) | None => None,
+            Some(other) => Some(other.to_string()),
+        }
+    }
+
+    /// What stands for the group.
+    fn group(&self) -> Option<u64> {
+        self.text("group").map(|it| stable_hash(0, it.as_bytes()))
+    }
+}
+
+/// The rows of a list about pictures of a folder, each of another picture.
+fn records(list: &Path, folder: &Path) -> Result<Vec<Record>> {
+    let mut seen = BTreeSet::new();
+    let record = |(line, values)| {
+        let wrong = |problem: String| Error::format(list, format!("line {line}: {problem}"));
+        let values = Values(values);
+        let name = values.text("file_name");
+        let name = name.ok_or_else(|| wrong("has no `file_name`".to_owned()))?;
+        let path = inside(folder, &name).map_err(wrong)?;
+        match seen.insert(path.clone()) {
+            true => Ok(Record { line, path, values }),
+            false => Err(wrong(format!("`{name}` is named a second time"))),
+        }
+    };
+    lines(list)?.into_iter().map(record).collect()
+}
+
+/// The rows of a list, each with its line.
+fn lines(list: &Path) -> Result<Vec<(u64, Map<String, Value>)>> {
     let bytes = limits::PICTURE_METADATA.read(list, "read the list of labels")?;
     let wrong = |line: u64, problem: String| Error::format(list, format!("line {line}: {problem}"));
     if list.extension().is_some_and(|it| it == "jsonl") {

@@ -71,6 +71,7 @@ pub const FIELDS: &[Field] = &[
     of("Pictures", "picture.bias_rate_ratio", "Rate of norm biases", Number, "The learning rate of the biases of norms, as a multiple of the others’.").above(0.0).at_most(1000.0).advanced(),
     of("Pictures", "picture.body_rate_ratio", "Rate of the body", Number, "The learning rate of all but the head, as a multiple of that of the head.").above(0.0).at_most(1000.0).advanced(),
     of("Pictures", "picture.whitening_steps", "Steps of the first bias", Count, "In how many steps the bias of a first layer learns whose weights follow from the pictures.").unit("steps").advanced(),
+    of("Pictures", "picture.workers", "Loader workers", Count, "Threads that make the next batch while the network learns from the present one. How many there are changes no figure.").unit("threads").at_least(1.0).at_most(64.0).advanced(),
     of("Pictures", "picture.short_side", "Short side", Count, "How long the short side becomes before the middle is cut out. Not less than the side.").unit("pixels").at_least(8.0).at_most(2048.0).advanced(),
     of("Pictures", "picture.filter", "Scaling", Word, "How pictures are scaled.").choices(FILTERS).advanced(),
     of("Pictures", "picture.alpha", "Transparency", Word, "What becomes of pixels that can be seen through.").choices(ALPHAS).advanced(),

@@ -19,12 +19,12 @@ use crate::{
     Error, Result,
     arch::picture::{Architecture, NetConfig},
     data::source::{Changed, changed, places},
-    random::stable_hash,
+    random::{Random, stable_hash},
     train::{
         TrainPlan, TrainRequest, defaults,
         estimate::Estimate,
         fields::Field,
-        kind::{Basis, Kind, Place, Subject},
+        kind::{Basis, Kind, Place, Subject, Tiny},
         resolve::Resolver,
     },
 };
@@ -62,6 +62,10 @@ impl Kind for Picture {
     const NAMES_OF_FILES: &'static [&'static str] = &["model", "data.files"];
     /// An average of weights would need norms of its own, and nothing here is computed twice.
     const UNREAD: &'static [&'static str] = &["ema", "gradient_checkpointing"];
+    const TINY: Option<Tiny> = Some(Tiny {
+        files: tiny_files,
+        request: r#"{"picture": {"recipe": "small"}, "data": {"held_out": 0.25}, "batch": {"rows": 8}}"#,
+    });
 
     type Request = PictureRequest;
     type Plan = PicturePlan;
@@ -201,4 +205,20 @@ impl Kind for Picture {
             base: plan.model.clone(),
         }
     }
+}
+
+/// A few pictures of noise, of two classes.
+fn tiny_files() -> Vec<(&'static str, Vec<u8>)> {
+    const COUNT: u8 = 64;
+    const SIDE: u8 = 16;
+    let mut random = Random::new(1);
+    let mut pictures = vec![0, 0, 8, 3, 0, 0, 0, COUNT, 0, 0, 0, SIDE, 0, 0, 0, SIDE];
+    let pixels = usize::from(COUNT) * usize::from(SIDE) * usize::from(SIDE);
+    pictures.extend((0..pixels).map(|_| random.below(256) as u8));
+    let mut labels = vec![0, 0, 8, 1, 0, 0, 0, COUNT];
+    labels.extend((0..COUNT).map(|it| it % 2));
+    vec![
+        ("train-labels-idx1-ubyte", labels),
+        ("train-images-idx3-ubyte", pictures),
+    ]
 }

@@ -1,29 +1,39 @@
 //! Batches of pictures, the next of which is made while the network learns from the present one.
 //!
 //! Pictures come in an order that is drawn anew for each pass, without end: which ones a batch has, and how each is seen, follows from
-//! the seed and the number of the batch alone. The second of two buffers is filled by a thread that shares the work among all.
+//! the seed and the number of the batch alone. The second of two buffers is filled by threads of the loader’s own, the workers; how
+//! many they are changes no picture.
 //!
 //! Deliberately absent: memory that a card reads by itself (pinned), which candle has no way to ask for.
 
-use std::{sync::Arc, thread::JoinHandle};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        mpsc::{Receiver, sync_channel},
+    },
+};
 
 use candle_core::{Device, Tensor};
-use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
 
 use super::{
     augment::Augmentation,
     classifier::{View, tensor},
     pixels::Shape,
+    request::Settings,
     source::PictureSet,
 };
 use crate::{Error, Result, random::Random};
 
 /// What is learned from, and how it is seen.
-pub(super) struct Loader {
+pub struct Loader {
     source: Arc<Source>,
     rows: usize,
+    /// Nothing where there were no threads to be had: then a batch is made when it is asked for.
+    workers: Option<ThreadPool>,
     /// The batch that is being made, by its number.
-    next: Option<(usize, JoinHandle<Numbers>)>,
+    next: Option<(usize, Receiver<Result<Numbers>>)>,
 }
 
 /// All that a batch follows from, beside its number.
@@ -95,45 +105,66 @@ impl Source {
 }
 
 impl Loader {
-    pub(super) fn new(
+    /// Batches of those pictures of a set that have these places.
+    pub fn new(
         set: Arc<PictureSet>,
         train: Vec<usize>,
-        view: View,
-        augmentation: Option<Augmentation>,
+        settings: &Settings,
         seed: u64,
         rows: usize,
     ) -> Self {
         let source = Source {
             set,
             train,
-            view,
-            augmentation,
+            view: settings.view(),
+            augmentation: settings.augmentation(),
             seed,
         };
+        let workers = ThreadPoolBuilder::new()
+            .num_threads(settings.workers.max(1))
+            .thread_name(|at| format!("pictures {at}"));
         Self {
             source: Arc::new(source),
             rows,
+            workers: workers.build().ok(),
             next: None,
         }
     }
 
     /// The batch of a number, from 0. Begins to make the one after it.
-    pub(super) fn batch(&mut self, number: usize, device: &Device) -> Result<Batch> {
+    pub fn batch(&mut self, number: usize, device: &Device) -> Result<Batch> {
         let made = match self.next.take() {
-            Some((at, made)) if at == number => made.join().map_err(|panic| {
-                Error::Data(format!(
-                    "a batch of pictures could not be made: {}",
-                    crate::panic_message(&*panic)
-                ))
+            Some((at, made)) if at == number => made.recv().unwrap_or_else(|_| {
+                let problem = "the threads that make batches of pictures ended";
+                Err(Error::Data(problem.to_owned()))
             })?,
-            _ => self.source.numbers(number * self.rows, self.rows),
+            _ => {
+                let make = || self.source.numbers(number * self.rows, self.rows);
+                match &self.workers {
+                    Some(workers) => workers.install(make),
+                    None => make(),
+                }
+            }
         };
-        let (source, rows) = (self.source.clone(), self.rows);
-        let next = number + 1;
-        let thread = std::thread::Builder::new().name("pictures".to_owned());
-        // Without a thread to be had, the next one is made when it is asked for.
-        let made_next = thread.spawn(move || source.numbers(next * rows, rows));
-        self.next = made_next.ok().map(|it| (next, it));
+        if let Some(workers) = &self.workers {
+            let (source, rows) = (self.source.clone(), self.rows);
+            let (sender, receiver) = sync_channel(1);
+            let next = number + 1;
+            workers.spawn(move || {
+                let made = catch_unwind(AssertUnwindSafe(|| source.numbers(next * rows, rows)));
+                // The pictures are let go before anybody hears that they are no longer read.
+                drop(source);
+                let made = made.map_err(|panic| {
+                    Error::Data(format!(
+                        "a batch of pictures could not be made: {}",
+                        crate::panic_message(&*panic)
+                    ))
+                });
+                // Nobody may wait for it any more.
+                let _ = sender.send(made);
+            });
+            self.next = Some((next, receiver));
+        }
         self.on(device, made)
     }
 
@@ -154,7 +185,7 @@ impl Drop for Loader {
     fn drop(&mut self) {
         // What it still makes must not outlast the pictures’ file.
         if let Some((_, made)) = self.next.take() {
-            drop(made.join());
+            let _ = made.recv();
         }
     }
 }

@@ -129,6 +129,8 @@ settings! {
     norm_momentum: f64,
     /// How often a picture is looked at to say what it shows.
     looks: Looks,
+    /// Threads that make the next batch while the network learns from the present one.
+    workers: usize,
 }
 
 impl Settings {

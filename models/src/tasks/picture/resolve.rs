@@ -1,22 +1,21 @@
 //! What learns, and from what: the method, the recipe, the network, how pictures are seen.
 
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+mod choices;
+
+use serde_json::{Map, json};
 
 use super::{
     Picture, PictureFacts,
     augment::Flip,
-    classifier::Looks,
-    decode::Alpha,
     fields::FIELDS,
     recipe::{Recipe, recipe, recipes},
     request::{Method, PictureDataPlan, PicturePlan, Settings},
-    resize::Filter,
 };
 use crate::{
     arch::picture::{Architecture, NetConfig, Stem},
     train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
 };
+use choices::{Choices, IN_PUBLISHED, learned, loader, looks, network, seen_otherwise, view};
 
 type Resolver<'a> = AnyResolver<'a, Picture>;
 
@@ -276,7 +275,8 @@ impl Resolver<'_> {
             network(recipe, facts),
             view(facts),
             seen_otherwise(method, recipe, facts),
-            learned(method, recipe, length),
+            learned(method, recipe, length.steps_of_epoch),
+            loader(method, self.facts.device.device.kind),
         ] {
             for (name, chosen) in choices {
                 let asked = Some(asked[name].clone()).filter(|it| !it.is_null());
@@ -408,167 +408,6 @@ fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, 
             "has to be a number above 0 for each channel".to_owned(),
         ),
     ]
-}
-
-/// Why something is so that no person chose.
-const IN_PUBLISHED: &str = "so it is in the published network";
-
-/// Settings with what is chosen for them, by their names.
-type Choices = Vec<(&'static str, Chosen<Value>)>;
-
-/// A setting as the published network has it, or as it is chosen without one.
-fn of_published<T: Serialize>(
-    name: &'static str,
-    published: Option<T>,
-    otherwise: T,
-    why: &str,
-) -> (&'static str, Chosen<Value>) {
-    let chosen = match published {
-        Some(value) => Chosen::new(json!(value), IN_PUBLISHED),
-        None => Chosen::new(json!(otherwise), why),
-    };
-    (name, chosen)
-}
-
-/// How the network is built.
-fn network(recipe: &Recipe, facts: &PictureFacts) -> Choices {
-    let net = facts.published.as_ref().map(|it| &it.net);
-    vec![
-        of_published(
-            "architecture",
-            net.map(|it| it.architecture),
-            recipe.architecture,
-            &of(recipe),
-        ),
-        of_published(
-            "stem",
-            net.map(|it| it.stem),
-            Stem::Small,
-            "small pictures are seen whole by it",
-        ),
-        of_published(
-            "channels",
-            net.map(|it| it.channels),
-            facts.channels,
-            "as the pictures have",
-        ),
-        (
-            "classes",
-            Chosen::new(json!(facts.classes.len()), "as many as the data has"),
-        ),
-    ]
-}
-
-/// What it is shown.
-fn view(facts: &PictureFacts) -> Choices {
-    let view = facts.published.as_ref().map(|it| &it.view);
-    let wide = |numbers: &Vec<f32>| numbers.iter().map(|it| rounded(f64::from(*it))).collect();
-    let of_pictures = "that of the pictures";
-    let side = match facts.is_as_found {
-        true => "as large as the pictures are",
-        false => "shapes are told at this size, and it is learned in minutes",
-    };
-    vec![
-        of_published("side", view.map(|it| it.shape.height), facts.side, side),
-        of_published(
-            "filter",
-            view.map(|it| it.filter),
-            Filter::default(),
-            "it suits most pictures",
-        ),
-        of_published(
-            "alpha",
-            view.map(|it| it.alpha),
-            Alpha::default(),
-            "as a viewer shows them",
-        ),
-        of_published(
-            "mean",
-            view.map(|it| wide(&it.mean)),
-            facts.mean.clone(),
-            of_pictures,
-        ),
-        of_published(
-            "std",
-            view.map(|it| wide(&it.std)),
-            facts.std.clone(),
-            of_pictures,
-        ),
-    ]
-}
-
-/// How pictures are changed while it learns.
-fn seen_otherwise(method: Method, recipe: &Recipe, facts: &PictureFacts) -> Choices {
-    let (is_changed, why) = match method {
-        Method::Features => (false, "features are of the pictures as they are"),
-        _ => (
-            true,
-            "a picture that is moved is another one with the same class",
-        ),
-    };
-    let by = &recipe.augmentation;
-    let least_area = by.random_resized_crop.map_or(1.0, |it| it.0);
-    let of_recipe = |name, value| (name, Chosen::new(value, of(recipe)));
-    vec![
-        ("subsample_size", Chosen::new(json!(0), "every picture")),
-        ("augment", Chosen::new(json!(is_changed), why)),
-        ("flip", flip(recipe, facts)),
-        of_recipe("pad", json!(by.pad)),
-        of_recipe("border", json!(by.border)),
-        of_recipe("cutout", json!(by.cutout)),
-        of_recipe("least_area", json!(least_area)),
-        of_recipe("jitter", json!(by.jitter)),
-    ]
-}
-
-/// How it learns, beside what every run has.
-fn learned(method: Method, recipe: &Recipe, length: &Length) -> Choices {
-    let whitening = (recipe.whitening_epochs * length.steps_of_epoch).ceil() as usize;
-    let norms = match method {
-        Method::Scratch => Chosen::new(json!(recipe.norm_momentum), of(recipe)),
-        _ => Chosen::new(
-            json!(0.0),
-            "few pictures would change what many have measured",
-        ),
-    };
-    let of_recipe = |name, value| (name, Chosen::new(value, of(recipe)));
-    vec![
-        of_recipe("label_smoothing", json!(recipe.label_smoothing)),
-        of_recipe("bias_rate_ratio", json!(recipe.bias_rate_ratio)),
-        of_recipe("body_rate_ratio", json!(recipe.body_rate_ratio)),
-        of_recipe("whitening_steps", json!(whitening)),
-        of_recipe("lookahead_every", json!(recipe.lookahead.every)),
-        of_recipe("lookahead_decay", json!(recipe.lookahead.decay)),
-        ("norm_momentum", norms),
-    ]
-}
-
-/// A number to five digits, as a person would write it.
-fn rounded(number: f64) -> f64 {
-    (number * 1e5).round() / 1e5
-}
-
-/// Whether pictures are mirrored where nobody says so: not where classes are called as letters and digits are.
-fn flip(recipe: &Recipe, facts: &PictureFacts) -> Chosen<Value> {
-    let is_sign = |name: &String| name.chars().count() == 1 || name.parse::<u32>().is_ok();
-    match !facts.classes.is_empty() && facts.classes.iter().all(is_sign) {
-        true => Chosen::new(
-            json!(Flip::None),
-            "classes are called as digits or letters are, which mean something else in a mirror",
-        ),
-        false => Chosen::new(json!(recipe.flip), of(recipe)),
-    }
-}
-
-/// How often a picture is looked at. Nothing is looked at in a mirror that was never learned so.
-fn looks(method: Method, recipe: &Recipe, flip: &Value) -> Chosen<Value> {
-    if method == Method::Features && *flip != json!(Flip::None) {
-        return Chosen::new(json!(Looks::Mirrored), "features are of both");
-    }
-    match *flip == json!(Flip::None) {
-        true => Chosen::new(json!(Looks::One), "nothing was mirrored while it learned"),
-        false => Chosen::new(json!(recipe.looks), of(recipe)),
-    }
 }
 
 /// The smallest side that a network has places for.

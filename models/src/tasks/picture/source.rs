@@ -24,7 +24,7 @@ use super::{
     split,
     store::{self, Contents, Pixels, Stored, Wish},
 };
-use crate::{Error, Result, figures::counted, limits};
+use crate::{Error, Result, figures::counted, limits, random::Random};
 
 /// Which pictures, and how.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -187,6 +187,31 @@ impl PictureSet {
         Ok(set)
     }
 
+    /// Pictures of noise, all to learn from, for who wants to know how long something takes.
+    pub fn noise(count: usize, shape: Shape, classes: usize) -> Self {
+        let mut random = Random::for_purpose(1, "pictures");
+        let mut pixels = vec![0; count * shape.bytes()];
+        for part in pixels.chunks_mut(8) {
+            part.copy_from_slice(&random.bits().to_le_bytes()[..part.len()]);
+        }
+        let row = |at: usize| Row {
+            name: format!("row {at}"),
+            label: (at % classes) as u32,
+            side: Side::Train,
+            group: None,
+        };
+        let stored = Stored {
+            shape,
+            pixels: Pixels::Memory(pixels),
+            outcomes: (0..count).map(|at| Outcome::Read(at as u64)).collect(),
+            sizes: vec![Some(shape); count],
+            decoded: 0,
+        };
+        let names = (0..classes).map(|it| it.to_string()).collect();
+        let rows = (0..count).map(row).collect();
+        Self::of(names, rows, Vec::new(), stored, &Choice::default())
+    }
+
     fn of(
         classes: Vec<String>,
         rows: Vec<Row>,
@@ -261,6 +286,12 @@ impl PictureSet {
     pub fn pixels(&self, at: usize) -> &[u8] {
         let size = self.shape.bytes();
         &self.pixels[at * size..(at + 1) * size]
+    }
+
+    /// How many groups of pictures there are that belong together, where the data says so.
+    pub fn count_groups(&self) -> Option<usize> {
+        let groups: HashSet<u64> = self.groups.as_ref()?.iter().copied().collect();
+        Some(groups.len())
     }
 
     /// What each picture is for.

@@ -108,6 +108,12 @@ impl PictureTask {
         };
         let cache = place.folder.join(PIXELS);
         let set = PictureSet::read(&task.data.files, &choice, Some(&cache))?;
+        Self::new(plan, place, set)
+    }
+
+    /// A run on pictures that were read.
+    pub fn new(plan: &TrainPlan<PicturePlan>, place: &Place, set: PictureSet) -> Result<Self> {
+        let (run, settings) = (&plan.run, &plan.task.picture);
         if set.classes.len() != settings.classes {
             return Err(Error::Data(format!(
                 "the plan is for {} classes, and the data has {}",
@@ -128,13 +134,10 @@ impl PictureTask {
             whiten(&mut network, settings, &set, &train)?;
         }
         let set = Arc::new(set);
-        let view = settings.view();
-        let augmentation = settings.augmentation();
         let loader = Loader::new(
             set.clone(),
             train.clone(),
-            view,
-            augmentation,
+            settings,
             run.seed,
             run.batch.rows,
         );

@@ -16,7 +16,7 @@ use super::{
     grid::Shape,
     request::{PuzzlePlan, PuzzleRequest},
     resolve::{self, AUGMENTATIONS, HELD_OUT},
-    source::{Choice, PuzzleSet, places},
+    source::{Choice, PuzzleSet, TRAIN, places},
 };
 use crate::{
     Error, Result,
@@ -27,7 +27,7 @@ use crate::{
         TrainPlan, TrainRequest, defaults,
         estimate::Estimate,
         fields::Field,
-        kind::{Basis, Kind, Place, Subject},
+        kind::{Basis, Kind, Place, Subject, Tiny},
         resolve::Resolver,
     },
 };
@@ -54,6 +54,11 @@ impl Kind for Puzzle {
     const UNIT: &'static str = "puzzles";
     const FIELDS: &'static [Field] = FIELDS;
     const SHAPED_BY: &'static [&'static str] = &["trm"];
+    const TINY: Option<Tiny> = Some(Tiny {
+        files: tiny_files,
+        request: r#"{"trm": {"hidden_size": 32, "num_heads": 2, "halt_max_steps": 2}, "data": {"held_out": 0.25},
+            "batch": {"rows": 4}}"#,
+    });
 
     type Request = PuzzleRequest;
     type Plan = PuzzlePlan;
@@ -187,4 +192,19 @@ impl Kind for Puzzle {
     fn smaller(_: &PuzzlePlan) -> Option<String> {
         Some("start it with a smaller model (`trm.hidden_size`)".to_owned())
     }
+}
+
+/// A few Sudoku of 4 x 4: one solution, of which other cells are open each time.
+fn tiny_files() -> Vec<(&'static str, Vec<u8>)> {
+    const SOLUTION: &str = "1234341221434321";
+    let mut table = "question,answer\n".to_owned();
+    for row in 0..SOLUTION.len() {
+        let cells = SOLUTION.chars().enumerate();
+        let is_open = |at: usize| (at + row) % SOLUTION.len() < 4;
+        let question: String = cells
+            .map(|(at, it)| if is_open(at) { '.' } else { it })
+            .collect();
+        table += &format!("{question},{SOLUTION}\n");
+    }
+    vec![(TRAIN, table.into_bytes())]
 }

@@ -230,3 +230,20 @@ fn a_folder_of_pictures_is_data_and_other_data_is_no_pictures() {
     let nothing = json!({"files": []});
     assert_eq!(window.call("check_pictures", nothing), json!(null));
 }
+
+#[test]
+fn a_network_is_written_where_the_user_chose_and_compared() {
+    let window = Window::open();
+    let folder = red_or_blue(window.home.path());
+    let path = window.home.path().join("red-or-blue.onnx");
+    let export = json!({ "run": folder, "format": "onnx", "path": path });
+    window.refused("export_pictures", export.clone());
+    window.pick(&path);
+    let written = window.call("export_pictures", export);
+    assert_eq!(
+        (&written["path"], &written["reader"], &written["pictures"]),
+        (&json!(path), &json!("ONNX Runtime"), &json!(8))
+    );
+    assert!(written["apart"].as_f64().unwrap() < 1e-4, "{written}");
+    assert_eq!(written["bytes"], json!(fs::metadata(&path).unwrap().len()));
+}

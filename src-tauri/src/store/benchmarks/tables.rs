@@ -310,6 +310,7 @@ pub(crate) fn rate(per_second: f64, unit: Unit) -> String {
     match unit {
         Unit::Tokens => format!("{} tokens/s", whole(per_second)),
         Unit::Batches => format!("{} batches/s", whole(per_second)),
+        Unit::Pictures => format!("{} pictures/s", whole(per_second)),
         Unit::Operations if per_second >= 1e12 => format!("{} TFLOP/s", millis(per_second / 1e12)),
         Unit::Operations => format!("{} GFLOP/s", millis(per_second / 1e9)),
         Unit::Bytes => format!("{} GB/s", millis(per_second / 1e9)),

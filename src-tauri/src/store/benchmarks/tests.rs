@@ -145,7 +145,7 @@ fn a_benchmark_is_compared_with_the_last_of_the_same_machine_and_size() {
     assert_eq!(
         message,
         [
-            "a processor: 2.00x slower than on 2026-11-14 (12 of 12 cases by more than the spread of their steps)."
+            "a processor: 2.00x slower than on 2026-11-14 (16 of 16 cases by more than the spread of their steps)."
         ]
     );
     let same = report(LATER, 3.0625);

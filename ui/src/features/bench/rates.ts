@@ -13,6 +13,7 @@ export interface Measure {
 const PLAIN: Record<BenchUnit, Measure> = {
   tokens: { by: 1, name: "tokens/s" },
   batches: { by: 1, name: "batches/s" },
+  pictures: { by: 1, name: "pictures/s" },
   operations: { by: 1e9, name: "GFLOP/s" },
   bytes: { by: 1e9, name: "GB/s" },
 };

@@ -7,7 +7,7 @@ import { read } from "../train/filled";
 /** How data for language is read; pictures are read in one way. */
 const READING = ["data.format", "data.columns", "data.encoding", "data.rows", "data.skip_bad_rows"];
 /** What learns without steps that follow gradients does not have. */
-const OF_STEPS = ["epochs", "steps", "batch", "learning_rate", "schedule", "optimizer", "clip_norm", "picture.label_smoothing"];
+const OF_STEPS = ["epochs", "steps", "batch", "learning_rate", "schedule", "optimizer", "clip_norm", "picture.label_smoothing", "picture.augment", "picture.workers"];
 /** What no run of pictures has. */
 const NEVER = ["ema", "gradient_checkpointing"];
 
