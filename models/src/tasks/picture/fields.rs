@@ -22,6 +22,7 @@ const ARCHITECTURES: &[Choice] = &[
     choice("resnet18", "ResNet-18"),
     choice("resnet34", "ResNet-34"),
     choice("resnet50", "ResNet-50"),
+    choice("vit", "ViT"),
 ];
 
 const STEMS: &[Choice] = &[
@@ -38,6 +39,8 @@ const FLIPS: &[Choice] = &[
 const BORDERS: &[Choice] = &[choice("reflect", "Reflected"), choice("zeros", "Black")];
 
 const FILTERS: &[Choice] = &[choice("bilinear", "Bilinear"), choice("bicubic", "Bicubic")];
+
+const CROP_MODES: &[Choice] = &[choice("center", "Middle"), choice("squash", "Squashed")];
 
 const ALPHAS: &[Choice] = &[choice("on_white", "On white"), choice("dropped", "Dropped")];
 
@@ -72,6 +75,7 @@ pub const FIELDS: &[Field] = &[
     of("Pictures", "picture.body_rate_ratio", "Rate of the body", Number, "The learning rate of all but the head, as a multiple of that of the head.").above(0.0).at_most(1000.0).advanced(),
     of("Pictures", "picture.whitening_steps", "Steps of the first bias", Count, "In how many steps the bias of a first layer learns whose weights follow from the pictures.").unit("steps").advanced(),
     of("Pictures", "picture.short_side", "Short side", Count, "How long the short side becomes before the middle is cut out. Not less than the side.").unit("pixels").at_least(8.0).at_most(2048.0).advanced(),
+    of("Pictures", "picture.crop_mode", "Crop", Word, "How a picture that is no square becomes one: the middle is cut out, or all of it is squashed.").choices(CROP_MODES).advanced(),
     of("Pictures", "picture.filter", "Scaling", Word, "How pictures are scaled.").choices(FILTERS).advanced(),
     of("Pictures", "picture.alpha", "Transparency", Word, "What becomes of pixels that can be seen through.").choices(ALPHAS).advanced(),
     of("Pictures", "picture.channels", "Channels", Count, "1 for grey, 3 for colour.").advanced(),

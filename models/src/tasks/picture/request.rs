@@ -10,7 +10,7 @@ use super::{
     decode::Alpha,
     pixels::Shape,
     recipe::Lookahead,
-    resize::Filter,
+    resize::{CropMode, Filter},
 };
 use crate::{
     arch::picture::{Architecture, NetConfig, Stem},
@@ -85,6 +85,8 @@ settings! {
     side: usize,
     /// How long the short side becomes before the middle is cut out.
     short_side: usize,
+    /// Whether the middle is cut out, or all of each is seen out of shape.
+    crop_mode: CropMode,
     /// How they are scaled.
     filter: Filter,
     /// What becomes of pixels that can be seen through.
@@ -132,14 +134,16 @@ settings! {
 }
 
 impl Settings {
-    /// The network.
-    pub fn net(&self) -> NetConfig {
+    /// The network. The sizes of a ViT are those of the published network.
+    pub fn net(&self, published: Option<&NetConfig>) -> NetConfig {
+        let is_vit = self.architecture == Architecture::Vit;
         NetConfig {
             architecture: self.architecture,
             stem: self.stem,
             sides: [self.side, self.side],
             channels: self.channels,
             classes: self.classes,
+            transformer: published.filter(|_| is_vit).and_then(|it| it.transformer),
         }
     }
 
@@ -148,6 +152,7 @@ impl Settings {
         View {
             shape: Shape::square(self.side, self.channels),
             short_side: (self.short_side > self.side).then_some(self.short_side),
+            crop_mode: self.crop_mode,
             filter: self.filter,
             alpha: self.alpha,
             mean: self.mean.iter().map(|it| *it as f32).collect(),

@@ -11,7 +11,7 @@ use super::{
     fields::FIELDS,
     recipe::{Recipe, recipe, recipes},
     request::{Method, PictureDataPlan, PicturePlan, Settings},
-    resize::Filter,
+    resize::{CropMode, Filter},
 };
 use crate::{
     arch::picture::{Architecture, NetConfig, Stem},
@@ -352,12 +352,37 @@ impl Resolver<'_> {
 }
 
 /// What does not fit together, or to the data: each setting, whether it does not, and what is wrong then.
-fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, bool, String); 8] {
-    let (side, least) = (settings.side, least_side(settings.architecture));
+fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, bool, String); 11] {
+    let published = facts.published.as_ref().map(|it| &it.net);
+    let net = settings.net(published);
+    let (side, least) = (settings.side, least_side(&net));
+    let of_vit = net.transformer.and(published);
     let found = facts.classes.len();
     let is_odd = |it: &f64| !it.is_finite();
     let is_no_deviation = |it: &f64| is_odd(it) || *it <= 0.0;
     [
+        (
+            "architecture",
+            published.is_some_and(|it| it.architecture != net.architecture),
+            format!(
+                "is {}, and the published network is another",
+                net.architecture.title()
+            ),
+        ),
+        (
+            "architecture",
+            published.is_none() && net.architecture == Architecture::Vit,
+            "is ViT, which learns little from nothing without millions of pictures: name a published one as the model"
+                .to_owned(),
+        ),
+        (
+            "side",
+            of_vit.is_some_and(|it| it.sides[0] != side),
+            format!(
+                "is {side}, and the published ViT knows the places of pictures of {} pixels alone",
+                of_vit.map_or(side, |it| it.sides[0])
+            ),
+        ),
         (
             "side",
             side < least,
@@ -471,6 +496,12 @@ fn view(facts: &PictureFacts) -> Choices {
     vec![
         of_published("side", view.map(|it| it.shape.height), facts.side, side),
         of_published(
+            "crop_mode",
+            view.map(|it| it.crop_mode),
+            CropMode::default(),
+            "shapes stay as they are",
+        ),
+        of_published(
             "filter",
             view.map(|it| it.filter),
             Filter::default(),
@@ -571,15 +602,19 @@ fn looks(method: Method, recipe: &Recipe, flip: &Value) -> Chosen<Value> {
     }
 }
 
-/// The smallest side that a network has places for.
-fn least_side(architecture: Architecture) -> usize {
+/// The smallest side that a network has places for. That of a ViT is said by the published one.
+fn least_side(net: &NetConfig) -> usize {
+    if net.architecture == Architecture::Vit {
+        return 1;
+    }
     let fits = |side: &usize| {
         let config = NetConfig {
-            architecture,
+            architecture: net.architecture,
             stem: Stem::Small,
             sides: [*side, *side],
             channels: 3,
             classes: 2,
+            transformer: None,
         };
         config.problem().is_none()
     };

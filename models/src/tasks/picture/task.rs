@@ -100,6 +100,7 @@ impl PictureTask {
             held_out: task.data.held_out,
             side: Some(settings.side),
             short_side: (settings.short_side > settings.side).then_some(settings.short_side),
+            crop_mode: settings.crop_mode,
             usual_side: None,
             channels: Some(settings.channels),
             filter: settings.filter,
@@ -501,11 +502,11 @@ fn network(plan: &TrainPlan<PicturePlan>, place: &Place) -> Result<Network> {
         Some(model) => {
             let published = Published::open(model)?;
             let mut weights = published.weights(Some(settings.classes), seed, place.device)?;
-            Network::new(settings.net(), &mut weights, dtype)
+            Network::new(settings.net(Some(&published.net)), &mut weights, dtype)
         }
         None => {
             let mut weights = InitialWeights::new(seed, place.device);
-            Network::new(settings.net(), &mut weights, dtype)
+            Network::new(settings.net(None), &mut weights, dtype)
         }
     }
 }
