@@ -1,24 +1,31 @@
 //! ViTs of transformers and timm give the scores, slopes and maps that those give. What they have to be is from
 //! `tests/goldens/picture_vit.py`.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use candle_core::{D, DType, Device, Tensor};
 use models::{
     arch::picture::{Architecture, Mode, Network, Transformer},
+    checkpoint::keep::Checkpoints,
     ops::classify::{Squash, classify},
     tape::{Gradients, Tape},
     tasks::picture::{
+        Picture,
+        classifier::Classifier,
         published::Published,
+        request::Method,
         resize::{CropMode, Filter},
     },
+    train::{Kind, Task, exhibit::Exhibit},
 };
 use serde_json::{Value as Json, json};
 
 use crate::{
     hostile::repository,
+    kind::{change, run_from_newest},
     picture_nets::{all, apart, numbers, pictures, size},
     picture_published::{Tensors, listed, of_zeros, write},
+    picture_run::{measured, plan_of, resolved, stripes},
 };
 
 pub(crate) fn goldens() -> Vec<Json> {
@@ -302,4 +309,82 @@ fn a_preprocessor_that_is_not_known_is_refused_by_its_field() {
         json!({"size": 48, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]});
     let (published, _) = open(&file);
     assert_eq!(published.view.crop_mode, CropMode::Squash);
+}
+
+#[test]
+fn a_vit_gives_features_for_a_head_and_learns_on_from_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 48, 20);
+    let published = folder.path().join("published");
+    fs::create_dir_all(&published).unwrap();
+    write(&goldens()[0], &published);
+    let plan_from = |model: &Path, changes: Json| {
+        let mut all = json!({"model": model, "picture": {"recipe": null, "flip": "none"}});
+        change(&mut all, &changes);
+        plan_of(&data, all)
+    };
+    let newest = |saved: &Path| Checkpoints::new(saved, 2).newest().unwrap().unwrap().path;
+
+    let nobody_says = json!({"steps": null, "evaluate": {"every": null}, "save": {"every": null}, "schedule": {"warmup_steps": null}});
+    let plan = plan_from(&published, nobody_says);
+    assert_eq!(plan.task.picture.method, Method::Features);
+    assert_eq!(plan.task.picture.crop_mode, CropMode::Squash);
+    let found = folder.path().join("found");
+    let mut heard = Vec::new();
+    run_from_newest::<Picture>(&plan, &found, &mut heard);
+    let reached = measured(&heard, "accuracy").last().unwrap().1;
+    assert!(
+        reached > 0.6,
+        "stripes are told apart by random features: {reached}"
+    );
+
+    let changes = json!({"picture": {"method": "fine_tune"}, "learning_rate": 0.01});
+    let plan = plan_from(&newest(&found), changes);
+    let shape = Picture::read_shape(&plan.task).unwrap();
+    assert!(Picture::estimate(&plan, &shape).bytes() > 0);
+    let mut heard = Vec::new();
+    let saved = folder.path().join("learned");
+    let mut task = run_from_newest::<Picture>(&plan, &saved, &mut heard);
+    assert_eq!(measured(&heard, "accuracy")[0], (0, reached));
+    let before = Published::open(&newest(&found)).unwrap();
+    let before = before.network(None, 1, DType::F32, &Device::Cpu).unwrap();
+    for parameter in task.parameters().iter() {
+        let old = before.parameters().get(parameter.name()).unwrap().tensor();
+        assert_ne!(all(&parameter.tensor()), all(&old), "{}", parameter.name());
+    }
+    assert!(matches!(
+        &task.show().unwrap()[0],
+        Exhibit::Confusion { .. }
+    ));
+
+    // What it says of a picture comes with a map of its patches.
+    let classifier = Classifier::open(&newest(&saved), DType::F32, &Device::Cpu).unwrap();
+    let bytes = fs::read(data.join("along/000.png")).unwrap();
+    let said = classifier.predict_file(&bytes).unwrap();
+    let map = said.ranked[0].map.as_ref().unwrap();
+    assert_eq!((map.rows, map.columns), (6, 6));
+}
+
+#[test]
+fn a_vit_is_not_learned_from_nothing_or_at_another_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 16, 4);
+    write(&goldens()[0], folder.path());
+    for (changes, words) in [
+        (
+            json!({"picture": {"architecture": "vit"}}),
+            "`picture.architecture` is ViT, which learns little from nothing",
+        ),
+        (
+            json!({"model": folder.path(), "picture": {"method": "fine_tune", "recipe": null, "side": 64}}),
+            "`picture.side` is 64, and the published ViT knows the places of pictures of 48 pixels alone",
+        ),
+        (
+            json!({"model": folder.path(), "picture": {"method": "fine_tune", "recipe": null, "architecture": "resnet18"}}),
+            "`picture.architecture` is ResNet-18, and the published network is another",
+        ),
+    ] {
+        let said = resolved(&data, changes).unwrap_err().to_string();
+        assert!(said.contains(words), "`{words}` is not in: {said}");
+    }
 }

@@ -25,6 +25,8 @@ const ARCHITECTURES: &[Choice] = &[
     choice("vit", "ViT"),
 ];
 
+const HEADS: &[Choice] = &[choice("new", "New"), choice("kept", "Kept")];
+
 const STEMS: &[Choice] = &[
     choice("small", "For small pictures"),
     choice("photo", "For photos"),
@@ -59,6 +61,7 @@ pub const FIELDS: &[Field] = &[
     of("Pictures", "picture.side", "Side", Count, "Height and width that pictures are scaled to. Time and memory grow with its square.").unit("pixels").at_least(8.0).at_most(1024.0),
     of("Pictures", "picture.architecture", "Network", Word, "How the network is built.").choices(ARCHITECTURES).advanced(),
     of("Pictures", "picture.stem", "Stem", Word, "How a ResNet begins: for pictures of some dozen pixels, or for photos.").choices(STEMS).advanced(),
+    of("Pictures", "picture.head", "Head", Word, "What the head of a published network begins with. One that is kept tells the same classes apart, and the run keeps it where learning gains nothing.").choices(HEADS).advanced(),
     of("Pictures", "picture.augment", "Augment", Flag, "Show each picture otherwise each time: moved, mirrored, in other light.").advanced(),
     of("Pictures", "picture.pad", "Shift", Count, "By how much pictures are moved at most.").unit("pixels").advanced(),
     of("Pictures", "picture.border", "Border", Word, "What stands where a moved picture has ended.").choices(BORDERS).advanced(),

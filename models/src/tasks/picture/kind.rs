@@ -148,6 +148,7 @@ impl Kind for Picture {
     ) -> Result<PictureFacts> {
         let mut facts = read.map(|it| it.facts.clone()).unwrap_or_default();
         if let Some(subsample) = request.task.picture.subsample_size.filter(|it| *it > 0) {
+            facts.fewest = facts.fewest * facts.rows.min(subsample) / facts.rows.max(1);
             facts.rows = facts.rows.min(subsample);
         }
         if let Some(model) = &request.task.model {

@@ -30,6 +30,17 @@ pub enum Method {
     Scratch,
 }
 
+/// What the head of a published network begins with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Head {
+    /// Small random weights.
+    #[default]
+    New,
+    /// Its own weights: for what tells the same classes apart.
+    Kept,
+}
+
 /// The part of a request that is about pictures. Everything is optional.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -75,6 +86,8 @@ macro_rules! settings {
 settings! {
     /// Whether a published network is used or learns, or a new one does.
     method: Method,
+    /// What the head of a published network begins with.
+    head: Head,
     /// The settings that were begun with.
     recipe: String,
     /// How the network is built.

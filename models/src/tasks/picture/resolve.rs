@@ -10,7 +10,7 @@ use super::{
     decode::Alpha,
     fields::FIELDS,
     recipe::{Recipe, recipe, recipes},
-    request::{Method, PictureDataPlan, PicturePlan, Settings},
+    request::{Head, Method, PictureDataPlan, PicturePlan, Settings},
     resize::{CropMode, Filter},
 };
 use crate::{
@@ -34,6 +34,8 @@ const FEWEST_ROWS: usize = 32;
 const FEWEST_SEEN: f64 = 30_000.0;
 /// See [`FEWEST_SEEN`].
 const MOST_EPOCHS: f64 = 60.0;
+/// Pictures of every class with which learning all of a network may gain over a head alone.
+const ENOUGH_TO_FINE_TUNE: usize = 50;
 /// The recipe of what starts from a published network.
 const OF_PUBLISHED: &str = "fine-tune";
 
@@ -211,14 +213,12 @@ impl Resolver<'_> {
     fn method(&mut self) -> Method {
         let request = &self.request.task;
         let has_model = request.model.is_some();
+        let fewest = self.facts.task.fewest;
         let method = self.take(
             "picture.method",
             &request.picture.method,
             || match has_model {
-                true => Chosen::new(
-                    Method::Features,
-                    "a published network tells classes apart by a few pictures, in seconds",
-                ),
+                true => Chosen::new(Method::Features, why_features(fewest)),
                 false => Chosen::new(Method::Scratch, "there is no network to start from"),
             },
         );
@@ -273,6 +273,7 @@ impl Resolver<'_> {
         settings.insert("method".to_owned(), json!(method));
         settings.insert("recipe".to_owned(), json!(recipe.name));
         for choices in [
+            vec![("head", head(method, facts))],
             network(recipe, facts),
             view(facts),
             seen_otherwise(method, recipe, facts),
@@ -287,8 +288,13 @@ impl Resolver<'_> {
         // What follows from others that may have been asked for.
         for (name, from) in [("short_side", "side"), ("looks", "flip")] {
             let asked = Some(asked[name].clone()).filter(|it| !it.is_null());
-            let published = facts.published.as_ref().and_then(|it| it.view.short_side);
-            let chosen = match (name, published) {
+            let view = facts.published.as_ref().map(|it| &it.view);
+            let kept = settings["head"] == json!(Head::Kept);
+            let chosen = match (name, view.and_then(|it| it.short_side)) {
+                ("looks", _) if kept => Chosen::new(
+                    json!(view.map_or(Looks::One, |it| it.looks)),
+                    "as before, so that what it gains can be seen",
+                ),
                 ("short_side", Some(side)) => Chosen::new(json!(side), IN_PUBLISHED),
                 ("short_side", None) => {
                     Chosen::new(settings[from].clone(), "all of the short side is seen")
@@ -352,7 +358,7 @@ impl Resolver<'_> {
 }
 
 /// What does not fit together, or to the data: each setting, whether it does not, and what is wrong then.
-fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, bool, String); 11] {
+fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, bool, String); 12] {
     let published = facts.published.as_ref().map(|it| &it.net);
     let net = settings.net(published);
     let (side, least) = (settings.side, least_side(&net));
@@ -360,7 +366,13 @@ fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, 
     let found = facts.classes.len();
     let is_odd = |it: &f64| !it.is_finite();
     let is_no_deviation = |it: &f64| is_odd(it) || *it <= 0.0;
+    let kept = settings.head == Head::Kept;
     [
+        (
+            "head",
+            kept && published.is_none_or(|it| it.classes != settings.classes),
+            "is kept, and there is no published network that tells as many classes apart".to_owned(),
+        ),
         (
             "architecture",
             published.is_some_and(|it| it.architecture != net.architecture),
@@ -453,6 +465,33 @@ fn of_published<T: Serialize>(
         None => Chosen::new(json!(otherwise), why),
     };
     (name, chosen)
+}
+
+/// What the head begins with. Whatever tells these very classes apart goes on from what it has found.
+fn head(method: Method, facts: &PictureFacts) -> Chosen<Value> {
+    let classes = facts.published.as_ref().and_then(|it| it.classes.as_ref());
+    let knows_them = !facts.classes.is_empty() && classes == Some(&facts.classes);
+    match method {
+        Method::FineTune if knows_them => Chosen::new(
+            json!(Head::Kept),
+            "the network tells these classes apart already; what it reached is measured first, and kept where learning gains nothing",
+        ),
+        Method::FineTune => Chosen::new(json!(Head::New), "the network knows other classes"),
+        Method::Features => Chosen::new(json!(Head::New), "the run finds it"),
+        Method::Scratch => Chosen::new(json!(Head::New), "there is no network to start from"),
+    }
+}
+
+/// Why a published network stays as it is, and what can follow where there are enough pictures.
+fn why_features(fewest: usize) -> String {
+    let why = "a published network tells classes apart by a few pictures, in seconds";
+    match fewest >= ENOUGH_TO_FINE_TUNE {
+        true => format!(
+            "{why}; every class has {ENOUGH_TO_FINE_TUNE} pictures, so a second run that starts from this one with `picture.method: \
+             fine_tune` may go further"
+        ),
+        false => why.to_owned(),
+    }
 }
 
 /// How the network is built.
