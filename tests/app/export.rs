@@ -17,7 +17,7 @@ use models::{
         classifier::{About, Looks, View},
         decode::Alpha,
         pixels::Shape,
-        resize::Filter,
+        resize::{CropMode, Filter},
     },
 };
 
@@ -31,6 +31,7 @@ fn checkpoint(app: &App) {
         sides: [16; 2],
         channels: 1,
         classes: 2,
+        transformer: None,
     };
     let mut weights = InitialWeights::new(1, &Device::Cpu);
     let network = Network::new(net.clone(), &mut weights, DType::F32).unwrap();
@@ -40,6 +41,7 @@ fn checkpoint(app: &App) {
         view: View {
             shape: Shape::square(16, 1),
             short_side: None,
+            crop_mode: CropMode::Center,
             filter: Filter::Bilinear,
             alpha: Alpha::default(),
             mean: vec![0.5],

@@ -12,7 +12,7 @@ use models::{
         classifier::{About, CLASSIFIER, Looks, View},
         decode::Alpha,
         pixels::Shape,
-        resize::Filter,
+        resize::{CropMode, Filter},
     },
 };
 use serde_json::{Map, Value, json};
@@ -34,6 +34,7 @@ pub(crate) fn red_or_blue(folder: &Path) -> PathBuf {
         sides: [SIDE; 2],
         channels: 3,
         classes: 2,
+        transformer: None,
     };
     let about = About {
         net: net.clone(),
@@ -41,6 +42,7 @@ pub(crate) fn red_or_blue(folder: &Path) -> PathBuf {
         view: View {
             shape: Shape::square(SIDE, 3),
             short_side: None,
+            crop_mode: CropMode::Center,
             filter: Filter::Bilinear,
             alpha: Alpha::OnWhite,
             mean: vec![0.5; 3],

@@ -276,7 +276,7 @@ fn no_count_is_so_large_that_a_plan_overflows_or_never_ends() {
             }
             if field.task == Some(Picture::NAME) {
                 if let Ok(plan) = picture_plan(field, json!(size)) {
-                    let estimate = Picture::estimate(&plan, &plan.task.picture.net());
+                    let estimate = Picture::estimate(&plan, &plan.task.picture.net(None));
                     assert!(
                         estimate.bytes() >= estimate.parameters,
                         "{} is {size}",

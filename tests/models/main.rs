@@ -37,6 +37,7 @@ mod picture_published;
 mod picture_run;
 mod picture_seen;
 mod picture_sets;
+mod picture_vit;
 mod pictures_hostile;
 mod plan;
 mod probe;

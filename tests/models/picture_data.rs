@@ -13,7 +13,7 @@ use models::{
     tasks::picture::{
         decode::Alpha,
         pixels::Shape,
-        resize::Filter,
+        resize::{CropMode, Filter},
         source::{Choice, Overlap, PictureSet},
     },
 };
@@ -29,6 +29,7 @@ pub(crate) const CHOICE: Choice = Choice {
     side: None,
     usual_side: None,
     short_side: None,
+    crop_mode: CropMode::Center,
     channels: None,
     filter: Filter::Bilinear,
     alpha: Alpha::OnWhite,

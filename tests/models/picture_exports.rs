@@ -9,7 +9,7 @@ use std::{
 
 use candle_core::{DType, Device, Tensor};
 use models::{
-    arch::picture::{Architecture, NetConfig, Network, Stem},
+    arch::picture::{Architecture, NetConfig, Network, Stem, Transformer},
     checkpoint::{folder::WEIGHTS, save::write_safetensors},
     tasks::picture::{
         classifier::{About, Looks, View},
@@ -17,7 +17,7 @@ use models::{
         export::{Exported, FORMATS, Format, export},
         pixels::Shape,
         published::Published,
-        resize::Filter,
+        resize::{CropMode, Filter},
     },
 };
 use serde_json::{Value as Json, json};
@@ -43,11 +43,13 @@ fn about((architecture, stem, side, channels): (Architecture, Stem, usize, usize
             sides: [side; 2],
             channels,
             classes: classes.len(),
+            transformer: None,
         },
         classes: classes.map(str::to_owned).to_vec(),
         view: View {
             shape: Shape::square(side, channels),
             short_side: Some(side + 5),
+            crop_mode: CropMode::Center,
             filter: Filter::Bicubic,
             alpha: Alpha::default(),
             mean: vec![0.485, 0.456, 0.406][..channels].to_vec(),
@@ -140,6 +142,52 @@ fn a_network_that_timm_does_not_know_says_so_and_is_opened_here() {
         let published = Published::open(&to).unwrap();
         assert_eq!(published.net, about.net);
         assert_eq!(published.view, about.view);
+    }
+}
+
+#[test]
+fn a_vit_is_written_for_timm_and_refused_in_formats_that_have_no_attention_here() {
+    let sizes = Transformer {
+        patch: 16,
+        width: 192,
+        layers: 12,
+        heads: 3,
+        hidden: 768,
+        epsilon: 1e-6,
+    };
+    let mut about = about((Architecture::Vit, Stem::Photo, 224, 3));
+    about.net.transformer = Some(sizes);
+    about.view.crop_mode = CropMode::Squash;
+    about.view.short_side = None;
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("network");
+    check(&about, Format::Safetensors, &to);
+    let config: Json = serde_json::from_slice(&fs::read(to.join("config.json")).unwrap()).unwrap();
+    assert_eq!(config["architecture"], "vit_tiny_patch16_224");
+    assert_eq!(config["pretrained_cfg"]["crop_mode"], "squash");
+    assert_eq!(config["pretrained_cfg"]["crop_pct"], 1.0);
+    // What transformers adds to a variance, timm has no name for.
+    about.net.transformer = Some(Transformer {
+        epsilon: 1e-12,
+        ..sizes
+    });
+    let notes = check(&about, Format::Safetensors, &folder.path().join("other")).notes;
+    assert!(
+        notes[1].ends_with("the names are those of timm’s ViT."),
+        "{notes:?}"
+    );
+    let checkpoint = checkpoint(&about, |_| {});
+    for format in [Format::Onnx, Format::Coreml] {
+        let to = folder.path().join("refused");
+        let error = export(checkpoint.path(), format, &to).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.starts_with(
+                "the network is a ViT, and of those only safetensors are written here"
+            ),
+            "{said}"
+        );
+        assert!(!to.exists());
     }
 }
 

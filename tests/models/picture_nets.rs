@@ -114,6 +114,7 @@ fn learner(learned: &Json, dtype: DType) -> (Network, Tensor, Tensor) {
         sides: [side; 2],
         channels: 3,
         classes: size(&learned["classes"]),
+        transformer: None,
     };
     let classes = config.classes as u32;
     let network = Network::new(config, &mut Formula(dtype), dtype).unwrap();
@@ -204,6 +205,7 @@ fn running_means_and_variances_go_where_they_go_in_pytorch() {
         sides: [side; 2],
         channels: 1,
         classes: 5,
+        transformer: None,
     };
     let mut network = Network::new(config, &mut Formula(DType::F32), DType::F32).unwrap();
     for step in 0..20 {

@@ -23,10 +23,10 @@ use crate::{
 };
 
 /// Names and shapes of tensors.
-type Tensors = Vec<(String, Vec<usize>)>;
+pub(crate) type Tensors = Vec<(String, Vec<usize>)>;
 
 /// Names and shapes of a file.
-fn listed(file: &Json) -> Tensors {
+pub(crate) fn listed(file: &Json) -> Tensors {
     let tensors = file["tensors"].as_array().unwrap().iter();
     let tensor = |it: &Json| {
         let shape = it[1].as_array().unwrap().iter().map(size).collect();
@@ -36,7 +36,7 @@ fn listed(file: &Json) -> Tensors {
 }
 
 /// Writes the files of a published network.
-fn write(file: &Json, folder: &Path) -> PathBuf {
+pub(crate) fn write(file: &Json, folder: &Path) -> PathBuf {
     let listed = listed(file);
     let is_counter = |name: &str| name.ends_with("num_batches_tracked");
     match file["layout"].as_str().unwrap() {
@@ -222,7 +222,7 @@ fn a_head_for_other_classes_begins_anew_and_all_else_stays() {
 }
 
 /// Tensors of 0 with these names and shapes, in a folder with this config.
-fn of_zeros(config: &str, tensors: &Tensors) -> models::Error {
+pub(crate) fn of_zeros(config: &str, tensors: &Tensors) -> models::Error {
     let folder = tempfile::tempdir().unwrap();
     let tensor = |(name, shape): &(String, Vec<usize>)| {
         let tensor = Tensor::zeros(shape.as_slice(), DType::F16, &Device::Cpu).unwrap();
@@ -305,7 +305,7 @@ fn refused_of_timm() -> Vec<Refused> {
         (
             "/architecture",
             json!("resnet50d.ra2_in1k"),
-            "the architecture `resnet50d.ra2_in1k` is not known here: resnet18, resnet34 and resnet50 are",
+            "the architecture `resnet50d.ra2_in1k` is not known here: resnet18, resnet34, resnet50 and ViTs such as vit_base_patch16_224 are",
         ),
         (
             "/architecture",
@@ -324,8 +324,13 @@ fn refused_of_timm() -> Vec<Refused> {
         ),
         (
             "/pretrained_cfg/crop_mode",
+            json!("border"),
+            "its pictures are cut by `crop_mode: border`",
+        ),
+        (
+            "/pretrained_cfg/crop_mode",
             json!("squash"),
-            "its pictures are cut by `crop_mode: squash`",
+            "its pictures are squashed and then cut to 0.95 of a side",
         ),
         (
             "/pretrained_cfg/interpolation",
@@ -364,8 +369,8 @@ fn refused_of_transformers() -> Vec<Refused> {
     vec![
         (
             "/model_type",
-            json!("vit"),
-            "the network is of the type `vit`",
+            json!("beit"),
+            "the network is of the type `beit`",
         ),
         (
             "/layer_type",

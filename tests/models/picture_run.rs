@@ -16,11 +16,11 @@ use models::{
         Picture,
         classifier::Classifier,
         pixels::Shape,
-        request::{PicturePlan, PictureRequest},
+        request::{Head, PicturePlan, PictureRequest},
     },
     train::{
         Kind, Observer, Place, Problems, Resolved, Task, TrainEvent, TrainPlan, TrainRequest,
-        exhibit::Exhibit, resolve,
+        exhibit::Exhibit, resolve, state::read_saved,
     },
 };
 use serde_json::{Value as Json, json};
@@ -67,7 +67,7 @@ fn striped(class: usize, side: usize, seed: u64) -> Vec<u8> {
     encoded(&pixels, shape, ImageFormat::Png)
 }
 
-fn resolved(data: &Path, changes: Json) -> Result<Resolved<PicturePlan>, Problems> {
+pub(crate) fn resolved(data: &Path, changes: Json) -> Result<Resolved<PicturePlan>, Problems> {
     let mut tree = json!({
         "data": {"files": [data], "held_out": 0.2},
         "picture": {"recipe": "small"},
@@ -315,6 +315,93 @@ fn a_head_for_the_features_of_another_network_is_found_and_resumes_to_the_same_b
     let killed = catch_unwind(AssertUnwindSafe(|| run(&plan, &saved, &mut Killed(4))));
     assert!(killed.is_err());
     assert!(run(&plan, &saved, &mut Vec::new()) == straight);
+}
+
+/// What a run measured of held-out pictures after each step, by the name of the metric.
+pub(crate) fn measured(heard: &[TrainEvent], name: &str) -> Vec<(usize, f64)> {
+    let of = |it: &TrainEvent| match it {
+        TrainEvent::Evaluated { metrics, step, .. } => {
+            let metric = metrics.iter().find(|it| it.name == name)?;
+            Some((*step, metric.value))
+        }
+        _ => None,
+    };
+    heard.iter().filter_map(of).collect()
+}
+
+#[test]
+fn fine_tuning_begins_with_the_head_that_was_found_and_keeps_what_measures_best() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 16, 40);
+    let changes = json!({"steps": 2, "schedule": {"warmup_steps": 0}, "learning_rate": 1e-9});
+    let other = folder.path().join("other");
+    run(&plan_of(&data, changes), &other, &mut Vec::new());
+    let newest = |saved: &Path| Checkpoints::new(saved, 2).newest().unwrap().unwrap();
+    let changes = json!({"model": newest(&other).path, "steps": null, "evaluate": {"every": null}, "save": {"every": null},
+        "batch": {"rows": 16}, "schedule": {"warmup_steps": null}, "picture": {"recipe": null, "flip": "none"}});
+    let (mut heard, found) = (Vec::new(), folder.path().join("found"));
+    run(&plan_of(&data, changes), &found, &mut heard);
+    let reached = measured(&heard, "accuracy").last().unwrap().1;
+
+    let second = |rate: f64, name: &str| {
+        let changes = json!({"model": newest(&found).path, "learning_rate": rate, "optimizer": {"kind": "sgd"},
+            "picture": {"method": "fine_tune", "recipe": null, "flip": "none"}});
+        let plan = plan_of(&data, changes);
+        assert_eq!(plan.task.picture.head, Head::Kept);
+        let (mut heard, saved) = (Vec::new(), folder.path().join(name));
+        run(&plan, &saved, &mut heard);
+        let accuracies = measured(&heard, "accuracy");
+        assert_eq!(
+            accuracies[0],
+            (0, reached),
+            "the first entry is what was found"
+        );
+        let before = measured(&heard, "accuracy_before");
+        assert_eq!(before.last().unwrap(), &(plan.run.steps, reached));
+        let best = read_saved(&newest(&saved).path).unwrap();
+        let best = best.progress.best.unwrap();
+        (accuracies, best.step, saved)
+    };
+    // So fast that it unlearns everything: what was found is kept.
+    let (accuracies, best, saved) = second(10.0, "worse");
+    assert!(accuracies.last().unwrap().1 < reached, "{accuracies:?}");
+    assert_eq!(best, 0);
+    let about = Classifier::open(
+        &Checkpoints::new(&saved, 2).path(0),
+        DType::F32,
+        &Device::Cpu,
+    );
+    assert_eq!(about.unwrap().about().classes, CLASSES);
+    // What gains takes its place.
+    let (accuracies, best, _) = second(0.02, "better");
+    let most = accuracies.iter().map(|it| it.1).fold(0.0, f64::max);
+    let kept = accuracies.iter().find(|it| it.0 == best).unwrap().1;
+    assert!(kept >= most && kept >= reached, "{accuracies:?}");
+}
+
+#[test]
+fn fine_tuning_is_offered_where_every_class_has_fifty_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let few = stripes(&folder.path().join("few"), 16, 12);
+    let many = stripes(&folder.path().join("many"), 16, 70);
+    let model = learned(folder.path(), &few);
+    for (data, is_offered) in [(&few, false), (&many, true)] {
+        let changes = json!({"model": model, "steps": null, "schedule": {"warmup_steps": null}, "picture": {"recipe": null}});
+        let reasons = resolved(data, changes).unwrap().reasons;
+        let why = reasons.iter().find(|it| it.field == "picture.method");
+        let why = &why.unwrap().why;
+        assert_eq!(
+            why.contains("`picture.method: fine_tune` may go further"),
+            is_offered,
+            "{why}"
+        );
+    }
+    let changes = json!({"picture": {"head": "kept"}});
+    let said = resolved(&few, changes).unwrap_err().to_string();
+    assert!(
+        said.contains("`picture.head` is kept, and there is no published network"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use image::ImageFormat;
 use models::tasks::picture::{
     doctor,
     pixels::{Picture, Shape},
-    resize::{Filter, resize},
+    resize::{CropMode, Filter, resize},
     source::{Choice, Overlap, PictureSet},
     store::DEFAULT_SIDE,
 };
@@ -47,6 +47,7 @@ fn photos_of_many_sizes_become_one_and_a_common_size_stays() {
     let choice = Choice {
         side: Some(16),
         short_side: Some(18),
+        crop_mode: CropMode::Center,
         channels: Some(1),
         ..CHOICE
     };

@@ -1,31 +1,36 @@
 //! Files of pictures that somebody changed (see `hostile.rs`).
 
 use std::{
-    fs,
+    collections::HashMap,
+    fs::{self, File},
+    io::{Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
-use candle_core::Device;
+use candle_core::{DType, Device};
 use image::ImageFormat;
 use models::{
+    checkpoint::{folder::WEIGHTS, save::write_safetensors},
     limits::{self, Limit},
     tasks::picture::{
         augment::{Augmentation, Flip},
+        classifier::{About, CLASSIFIER, Classifier},
         decode::{self, Alpha},
         doctor,
-        pixels::Shape,
+        pixels::{Picture, Shape},
         published::Published,
         source::{Choice, PictureSet},
     },
 };
 use serde_json::Value;
+use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
     fuzz::Reader,
     hostile::{reading, repository},
     picture_cifar::{cifar_names, cifar_pickle, cifar_records},
     picture_data::{encoded, idx, noise},
-    picture_nets, picture_published,
+    picture_nets, picture_published, picture_vit,
 };
 
 const TABLE: &str = "file_name,label,group\na.png,dog,1\nb.png,\"c, d\",\n";
@@ -37,6 +42,10 @@ pub(crate) fn readers(work: &Path) -> Vec<Reader> {
     readers.extend(of_lists(work));
     readers.extend(of_cifar(work));
     readers.extend(of_networks(work));
+    readers.extend(of_vit(work));
+    readers.push(of_torch(work));
+    readers.push(of_classifier(work));
+    readers.push(of_class_names(work));
     let table = fs::read(repository("tests/parquet/pictures.parquet")).unwrap();
     let file = folder(work, "picture_parquet").join("a.parquet");
     readers.push(reader("picture_parquet", 6, None, file, vec![table], read));
@@ -155,6 +164,119 @@ fn of_networks(work: &Path) -> [Reader; 2] {
             Published::open(file.parent().unwrap_or(file)).map(drop)
         })
     })
+}
+
+/// The same of a ViT, with the weights themselves, which the network is made of.
+fn of_vit(work: &Path) -> [Reader; 2] {
+    let file = picture_vit::goldens().swap_remove(0);
+    let json = |part: &str| file[part].to_string().into_bytes();
+    let files = [
+        ("picture_vit", "config", "config.json"),
+        (
+            "picture_vit_seen",
+            "preprocessor",
+            "preprocessor_config.json",
+        ),
+    ];
+    files.map(|(name, part, changed)| {
+        let folder = folder(work, name);
+        picture_published::write(&file, &folder);
+        let (most, samples) = (Some(limits::MODEL_JSON), vec![json(part)]);
+        reader(name, 3, most, folder.join(changed), samples, |file| {
+            let published = Published::open(file.parent().unwrap_or(file))?;
+            let network = published.network(None, 1, DType::F32, &Device::Cpu);
+            network.map(drop)
+        })
+    })
+}
+
+/// The list of tensors in a file of PyTorch with a network. The file itself is put around it, since a changed one is refused by its sums.
+fn of_torch(work: &Path) -> Reader {
+    let golden = picture_nets::golden();
+    let mut files = golden["files"].as_array().unwrap().iter();
+    let file = files.find(|it| it["name"] == "small-grey").unwrap();
+    let folder = folder(work, "picture_torch");
+    let whole = picture_published::write(file, &folder);
+    let mut parts = ZipArchive::new(File::open(whole).unwrap()).unwrap();
+    let mut sample = Vec::new();
+    for at in 0..parts.len() {
+        let mut part = parts.by_index(at).unwrap();
+        if part.name().unwrap().ends_with("/data.pkl") {
+            part.read_to_end(&mut sample).unwrap();
+        }
+    }
+    let path = folder.join("data.pkl");
+    reader("picture_torch", 2, None, path, vec![sample], |file| {
+        let whole = file.with_file_name("small.pth");
+        let changed = file.with_file_name("changed.pth");
+        put_list(&whole, file, &changed);
+        let published = Published::open(&changed)?;
+        let network = published.network(Some(3), 1, DType::F32, &Device::Cpu);
+        network.map(drop)
+    })
+}
+
+/// The file of PyTorch `from` with another list of tensors.
+fn put_list(from: &Path, list: &Path, to: &Path) {
+    let mut parts = ZipArchive::new(File::open(from).unwrap()).unwrap();
+    let mut zip = ZipWriter::new(File::create(to).unwrap());
+    for at in 0..parts.len() {
+        let part = parts.by_index_raw(at).unwrap();
+        let name = part.name().unwrap().into_owned();
+        match name.ends_with("/data.pkl") {
+            true => {
+                let stored =
+                    SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+                zip.start_file(name, stored).unwrap();
+                zip.write_all(&fs::read(list).unwrap()).unwrap();
+            }
+            false => zip.raw_copy_file(part).unwrap(),
+        }
+    }
+    zip.finish().unwrap();
+}
+
+/// What a checkpoint says of its network, which is then asked.
+fn of_classifier(work: &Path) -> Reader {
+    let folder = folder(work, "picture_classifier");
+    let file = picture_vit::goldens().swap_remove(0);
+    let published = Published::open(&picture_published::write(&file, &folder)).unwrap();
+    let network = published.network(None, 1, DType::F32, &Device::Cpu);
+    let network = network.unwrap();
+    let weights = network.parameters().iter();
+    let weights = weights.map(|it| (it.name().to_owned(), it.tensor()));
+    write_safetensors(&folder.join(WEIGHTS), &weights.collect(), HashMap::new()).unwrap();
+    let about = About {
+        net: published.net,
+        classes: published.classes.unwrap(),
+        view: published.view,
+        temperature: 1.5,
+    };
+    about.save(&folder).unwrap();
+    let path = folder.join(CLASSIFIER);
+    let (most, sample) = (Some(limits::MODEL_JSON), fs::read(&path).unwrap());
+    reader("picture_classifier", 3, most, path, vec![sample], |file| {
+        let folder = file.parent().unwrap_or(file);
+        let classifier = Classifier::open(folder, DType::F32, &Device::Cpu)?;
+        let shape = Shape::new(5, 7, 3);
+        let pixels = vec![7; shape.bytes()];
+        classifier.predict(Picture { shape, pixels }).map(drop)
+    })
+}
+
+/// What the classes of CIFAR are called.
+fn of_class_names(work: &Path) -> Reader {
+    let folder = folder(work, "cifar_names");
+    fs::write(folder.join("data_batch_1"), cifar_pickle(3)).unwrap();
+    let (most, file) = (Some(limits::PICTURE_PICKLE), folder.join("batches.meta"));
+    reader(
+        "cifar_names",
+        2,
+        most,
+        file,
+        vec![cifar_names()],
+        in_its_folder,
+    )
 }
 
 /// A reader for each format of pictures.

@@ -31,7 +31,7 @@ use models::{
         export::{FORMATS, export},
         pixels::Shape,
         published::Published,
-        resize::Filter,
+        resize::{CropMode, Filter},
     },
 };
 
@@ -75,10 +75,12 @@ fn write_checkpoint(source: &str, folder: &Path) {
             sides: [32; 2],
             channels: 3,
             classes: 10,
+            transformer: None,
         };
         let view = View {
             shape: Shape::square(32, 3),
             short_side: None,
+            crop_mode: CropMode::Center,
             filter: Filter::Bilinear,
             alpha: Alpha::default(),
             mean: vec![0.4914, 0.4822, 0.4465],

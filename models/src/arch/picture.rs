@@ -3,15 +3,17 @@
 //! The list is data, from which everything follows: what is computed forward, the shapes and so the memory, which weights there
 //! are, and what a file for other programs has to say. `nets` has the lists, by the names of the architectures.
 //!
-//! Letters: b pictures, h and w height and width, c channels, v classes. Pictures are [b, h, w, c].
+//! Letters: b pictures, h and w height and width, c channels, t tokens, d width of a token, v classes. Pictures are [b, h, w, c].
 //!
 //! Deliberately absent: pixels and how they are made into numbers, losses, and when running means and variances move.
 
 mod nets;
+mod vit;
 
 use candle_core::{DType, Tensor};
 
 pub use nets::{Architecture, NetConfig, Stem};
+pub use vit::Transformer;
 
 use super::{Initial, WeightRequest, Weights};
 use crate::{
@@ -19,8 +21,10 @@ use crate::{
     ops::{
         batch_norm::{Moments, batch_norm, follow},
         convolution::{Geometry, convolution},
-        elementwise::{activate, convert, reshape, scale, turn},
+        elementwise::{activate, add, convert, narrow, reshape, scale, turn},
         linear::linear,
+        norm::layer_norm,
+        patches::with_class_token,
         pool::{max_pool, mean_pool},
     },
     parameters::{Parameter, Parameters},
@@ -88,6 +92,40 @@ pub enum Layer {
         /// What the outcome is multiplied with.
         scale: f64,
     },
+    /// A map of patches as tokens, one that stands for the class before them, and what says where each is: with `cls_token` [1, 1, d]
+    /// and `pos_embed` [1, t, d].
+    Tokens,
+    /// Layer norm of each token, with `name.weight` and `name.bias`, both [d].
+    LayerNorm {
+        /// What its weights are called.
+        name: String,
+        /// What is added to the variance.
+        epsilon: f64,
+    },
+    /// Attention of all tokens to all, with `name.qkv.weight` [3d, d], `name.qkv.bias`, `name.proj.weight` [d, d] and
+    /// `name.proj.bias`.
+    Attention {
+        /// What its weights are called.
+        name: String,
+        /// How many heads it has.
+        heads: usize,
+    },
+    /// The sum with what another step wrote.
+    Add(usize),
+    /// The token that stands for the class.
+    ClassToken,
+}
+
+impl Step {
+    /// The steps whose outputs it reads.
+    pub fn reads(&self) -> impl Iterator<Item = usize> {
+        let also = match self.layer {
+            Layer::Norm { add, .. } => add,
+            Layer::Add(add) => Some(add),
+            _ => None,
+        };
+        std::iter::once(self.from).chain(also)
+    }
 }
 
 /// How the weights of a convolution begin.
@@ -108,6 +146,8 @@ pub enum Begins {
 pub enum Written {
     /// [b, h, w, c].
     Picture([usize; 3]),
+    /// One for the class and then one for each of h x w patches, [b, 1 + h w, d]: h, w and d.
+    Tokens([usize; 3]),
     /// [b, d].
     Row(usize),
 }
@@ -117,6 +157,7 @@ impl Written {
     pub fn count(self) -> usize {
         match self {
             Self::Picture([height, width, channels]) => height * width * channels,
+            Self::Tokens([height, width, numbers]) => (1 + height * width) * numbers,
             Self::Row(numbers) => numbers,
         }
     }
@@ -124,7 +165,7 @@ impl Written {
     /// The last dimension.
     pub fn channels(self) -> usize {
         match self {
-            Self::Picture([_, _, channels]) => channels,
+            Self::Picture([_, _, channels]) | Self::Tokens([_, _, channels]) => channels,
             Self::Row(numbers) => numbers,
         }
     }
@@ -295,6 +336,7 @@ impl Network {
                     moments.extend(normalized.moments.map(|it| (name.clone(), it)));
                     normalized.value
                 }
+                Layer::Add(other) => add(x, value(*other)?)?,
                 layer => self.layer(tape, x, layer)?,
             };
             values.push(Some(written));
@@ -312,24 +354,41 @@ impl Network {
         })
     }
 
-    /// The step whose output shows best which places speak for a class: the last one that still has several of them, and that no
-    /// later step passes by. Counted from 1.
+    /// The step whose output shows best which places speak for a class: the last one that still has several of them, from which each
+    /// reaches the scores, and that no later step passes by. Counted from 1.
+    ///
+    /// Of tokens, only that of the class reaches the scores after the last attention, so it is the step before that.
     pub fn map_step(&self) -> Option<usize> {
-        let passed_by = |at: usize| {
-            let later = (1..).zip(&self.steps).skip(at);
-            let reads = |step: &Step| match step.layer {
-                Layer::Norm { add: Some(add), .. } => add.min(step.from),
-                _ => step.from,
-            };
-            later.into_iter().any(|(_, step)| reads(step) < at)
-        };
-        let has_places = |at: &usize| match self.written[*at] {
+        let later = |at: usize| self.steps.get(at..).unwrap_or_default().iter();
+        let passed_by = |at: usize| later(at).any(|step| step.reads().any(|it| it < at));
+        let has_places = |at: usize| match self.written[at] {
             Written::Picture([height, width, _]) => height * width >= LEAST_PLACES,
+            Written::Tokens([height, width, _]) => {
+                let is_mixed = |step: &Step| matches!(step.layer, Layer::Attention { .. });
+                height * width >= LEAST_PLACES && later(at).any(is_mixed)
+            }
             Written::Row(_) => false,
         };
         (1..=self.steps.len())
             .rev()
-            .find(|at| has_places(at) && !passed_by(*at))
+            .find(|at| has_places(*at) && !passed_by(*at))
+    }
+
+    /// What a step wrote, or slopes of it, as a map [b, h, w, c]. The token of the class has no place.
+    ///
+    /// Errors: [`Error::Data`] for a step that writes none.
+    pub fn as_map(&self, step: usize, written: &Tensor) -> Result<Tensor> {
+        match self.written.get(step) {
+            Some(Written::Picture(_)) => Ok(written.clone()),
+            Some(Written::Tokens([height, width, _])) => {
+                let patches = written.narrow(1, 1, height * width)?.contiguous()?;
+                let (pictures, _, numbers) = patches.dims3()?;
+                Ok(patches.reshape((pictures, *height, *width, numbers))?)
+            }
+            _ => Err(Error::Data(format!(
+                "step {step} of the network writes no map"
+            ))),
+        }
     }
 
     /// The step that writes what the head reads, counted from 1, and how many numbers that is.
@@ -342,10 +401,7 @@ impl Network {
     fn last_use(&self) -> Vec<usize> {
         let mut last = vec![0; self.steps.len() + 1];
         for (at, step) in (1..).zip(&self.steps) {
-            last[step.from] = at;
-            if let Layer::Norm { add: Some(add), .. } = step.layer {
-                last[add] = at;
-            }
+            step.reads().for_each(|read| last[read] = at);
         }
         last
     }
@@ -436,7 +492,29 @@ impl Network {
                     scale(&y, *factor)
                 }
             }
-            Layer::Norm { .. } => Err(Error::Data("a norm where none should be".to_owned())),
+            Layer::Tokens => {
+                let [class, positions] = [vit::CLASS_TOKEN, vit::POSITIONS];
+                let [class, positions] = [self.weight(class)?, self.weight(positions)?];
+                with_class_token(x, &class.on(tape), &positions.on(tape))
+            }
+            Layer::LayerNorm { name, epsilon } => {
+                let (w, c) = (weight(name, "weight")?, weight(name, "bias")?);
+                layer_norm(x, &w, &c, *epsilon)
+            }
+            Layer::Attention { name, heads } => {
+                let of = |what: &str| -> Result<[Value; 2]> {
+                    let name = format!("{name}.{what}");
+                    Ok([weight(&name, "weight")?, weight(&name, "bias")?])
+                };
+                vit::attend(x, of("qkv")?, of("proj")?, *heads)
+            }
+            Layer::ClassToken => {
+                let (rows, width) = (x.tensor().dim(0)?, x.tensor().dim(2)?);
+                reshape(&narrow(x, 1, 0, 1)?, &[rows, width])
+            }
+            Layer::Norm { .. } | Layer::Add(_) => Err(Error::Data(
+                "a step that reads two others was given one".to_owned(),
+            )),
         }
     }
 }
@@ -494,10 +572,23 @@ pub fn shapes(config: &NetConfig, steps: &[Step]) -> Result<Vec<Written>> {
         written.push(match &step.layer {
             Layer::Convolution { out, geometry, .. } => moved(geometry, *out)?,
             Layer::MaxPool(window) => moved(window, from.channels())?,
-            Layer::Norm { .. } | Layer::Activation(_) => from,
-            Layer::MeanPool => Written::Row(from.channels()),
+            Layer::Norm { .. }
+            | Layer::Activation(_)
+            | Layer::LayerNorm { .. }
+            | Layer::Attention { .. }
+            | Layer::Add(_) => from,
+            Layer::MeanPool | Layer::ClassToken => Written::Row(from.channels()),
             Layer::Flatten => Written::Row(from.count()),
-            Layer::Linear { out, .. } => Written::Row(*out),
+            Layer::Linear { out, .. } => match from {
+                Written::Tokens([height, width, _]) => Written::Tokens([height, width, *out]),
+                Written::Picture(_) | Written::Row(_) => Written::Row(*out),
+            },
+            Layer::Tokens => match from {
+                Written::Picture(patches) => Written::Tokens(patches),
+                Written::Tokens(_) | Written::Row(_) => {
+                    return Err(Error::Data("tokens of no picture".to_owned()));
+                }
+            },
         });
     }
     Ok(written)
@@ -506,7 +597,7 @@ pub fn shapes(config: &NetConfig, steps: &[Step]) -> Result<Vec<Written>> {
 fn needs(steps: &[Step], written: &[Written]) -> Vec<Need> {
     let mut needs = Vec::new();
     for step in steps {
-        needs.extend(needs_of(&step.layer, written[step.from].channels()));
+        needs.extend(needs_of(&step.layer, written[step.from]));
     }
     // Scores come from the last matrix.
     if let Some(head) = needs.iter_mut().rfind(|it| it.shape.len() == 2) {
@@ -515,8 +606,9 @@ fn needs(steps: &[Step], written: &[Written]) -> Vec<Need> {
     needs
 }
 
-/// The weights of a step that reads so many channels.
-fn needs_of(layer: &Layer, from: usize) -> Vec<Need> {
+/// The weights of a step that reads this.
+fn needs_of(layer: &Layer, read: Written) -> Vec<Need> {
+    let from = read.channels();
     let need = |name: &str, what: &str, shape: &[usize], initial, learns| Need {
         name: format!("{name}.{what}"),
         shape: shape.to_vec(),
@@ -575,6 +667,38 @@ fn needs_of(layer: &Layer, from: usize) -> Vec<Need> {
             let weight = need(name, "weight", &[*out, from], initial, true);
             with_bias(name, weight, *bias, bound)
         }
-        Layer::MaxPool(_) | Layer::MeanPool | Layer::Flatten | Layer::Activation(_) => Vec::new(),
+        Layer::Tokens => {
+            let tokens = read.count() / from.max(1) + 1;
+            let of = |name: &str, tokens| Need {
+                name: name.to_owned(),
+                shape: vec![1, tokens, from],
+                initial: Initial::Normal(vit::DEVIATION),
+                learns: true,
+                is_head: false,
+            };
+            vec![of(vit::CLASS_TOKEN, 1), of(vit::POSITIONS, tokens)]
+        }
+        Layer::LayerNorm { name, .. } => {
+            let of = |what, number| need(name, what, &[from], Initial::Constant(number), true);
+            vec![of("weight", 1.0), of("bias", 0.0)]
+        }
+        Layer::Attention { name, .. } => {
+            let of = |what: &str, out: usize| {
+                let name = format!("{name}.{what}");
+                let initial = Initial::Normal(vit::DEVIATION);
+                let weight = need(&name, "weight", &[out, from], initial, true);
+                [
+                    weight,
+                    need(&name, "bias", &[out], Initial::Constant(0.0), true),
+                ]
+            };
+            [of("qkv", 3 * from), of("proj", from)].concat()
+        }
+        Layer::MaxPool(_)
+        | Layer::MeanPool
+        | Layer::Flatten
+        | Layer::Activation(_)
+        | Layer::Add(_)
+        | Layer::ClassToken => Vec::new(),
     }
 }

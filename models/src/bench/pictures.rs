@@ -101,7 +101,7 @@ fn config(plan: &TrainPlan<PicturePlan>) -> String {
 
 fn learn(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let (plan, set) = plan(case, place)?;
-    let estimate = Picture::estimate(&plan, &plan.task.picture.net());
+    let estimate = Picture::estimate(&plan, &plan.task.picture.net(None));
     let estimated_bytes = estimate.bytes();
     refuse_what_does_not_fit(estimated_bytes, place)?;
     let mut task = PictureTask::new(&plan, &Place::bare(&place.device), set)?;

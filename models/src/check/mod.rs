@@ -113,6 +113,7 @@ pub const GROUPS: &[Group] = &[
             ("convolution", |_, _| pictures::convolutions()),
             ("batch_norm", |_, _| pictures::norms_of_batches()),
             ("pool", |_, _| pictures::pools()),
+            ("patches", |_, _| pictures::patches()),
         ],
     ),
     group(

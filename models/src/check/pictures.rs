@@ -1,4 +1,4 @@
-//! What networks for pictures compute: kernels of every kind that they have, norms over a batch, pools.
+//! What networks for pictures compute: kernels of every kind that they have, norms over a batch, pools, patches as tokens.
 
 use super::trial::{Input, Operation, StepTrial, trial};
 use crate::{
@@ -6,6 +6,7 @@ use crate::{
     ops::{
         batch_norm::{Moments, Then, batch_norm},
         convolution::{Geometry, convolution},
+        patches::with_class_token,
         pool::max_pool,
     },
 };
@@ -110,4 +111,20 @@ pub(super) fn pools() -> Result<Operation> {
         trials.push(trial(vec![x], move |_, v| max_pool(&v[0], window)));
     }
     Operation::of(9, trials)
+}
+
+/// Pictures whose gradients the learned vectors of all places sum.
+const MAX_PICTURES: usize = 3;
+
+pub(super) fn patches() -> Result<Operation> {
+    let mut trials = Vec::new();
+    for [b, h, w, d] in [[1, 1, 1, 1], [2, 3, 5, 33], [MAX_PICTURES, 14, 14, 192]] {
+        let inputs = vec![
+            Input::activation("the patches", &[b, h, w, d])?,
+            Input::master("the class", &[1, 1, d])?,
+            Input::master("the places", &[1, 1 + h * w, d])?,
+        ];
+        trials.push(trial(inputs, |_, v| with_class_token(&v[0], &v[1], &v[2])));
+    }
+    Operation::of(MAX_PICTURES, trials)
 }

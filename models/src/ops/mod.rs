@@ -30,6 +30,7 @@ pub mod kernels;
 pub mod linear;
 pub mod lora;
 pub mod norm;
+pub mod patches;
 pub mod pool;
 pub mod rope;
 pub(crate) mod sum;

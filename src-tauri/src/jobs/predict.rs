@@ -11,7 +11,6 @@ use models::{
         classifier::{Classifier, View},
         decode::decode,
         pixels::Picture,
-        resize::fit_within,
     },
 };
 
@@ -77,13 +76,20 @@ fn finer(picture: &Picture, view: &View, most: usize) -> Option<Picture> {
     let short = view.short_side.unwrap_or(side);
     let there = picture.shape.height.min(picture.shape.width);
     let shown = (there * side / short.max(1)).min(most);
-    (is_square && shown > side)
-        .then(|| fit_within(picture, short * shown / side, shown, view.filter))
+    (is_square && shown > side).then(|| {
+        view.crop_mode
+            .square(picture, short * shown / side, shown, view.filter)
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use models::tasks::picture::{classifier::Looks, decode::Alpha, pixels::Shape, resize::Filter};
+    use models::tasks::picture::{
+        classifier::Looks,
+        decode::Alpha,
+        pixels::Shape,
+        resize::{CropMode, Filter},
+    };
 
     use super::*;
 
@@ -91,6 +97,7 @@ mod tests {
         View {
             shape: Shape::square(side, 3),
             short_side,
+            crop_mode: CropMode::Center,
             filter: Filter::Bilinear,
             alpha: Alpha::OnWhite,
             mean: vec![0.5; 3],

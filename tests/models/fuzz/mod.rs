@@ -9,6 +9,8 @@
 //! ANNEAL_FUZZ_SEED=7 ANNEAL_FUZZ_CASE=4321 cargo nextest run --workspace -E 'test(brings_the_program_down)' --no-capture
 //! ```
 //!
+//! `ANNEAL_FUZZ_READERS=picture,cifar` is for the readers whose names begin so; which case is for which then changes with it.
+//!
 //! What was found once is kept as a file in `tests/models/fuzz/found`, in a folder named by its reader, and read with every run.
 
 pub(crate) mod memory;
@@ -106,7 +108,7 @@ pub(crate) fn run(test: &str, readers: fn(&Path) -> Vec<Reader>) {
     let started = Instant::now();
     let findings = watch(work.path(), test, from, cases);
     if let Some(one) = one {
-        let readers = readers(work.path());
+        let readers = chosen(readers(work.path()));
         let (reader, bytes) = case(&readers, seed, one);
         let kept = env::temp_dir().join(format!("anneal-fuzz-{}-{seed}-{one}", reader.name));
         fs::write(&kept, bytes).unwrap();
@@ -164,6 +166,15 @@ pub(crate) fn check_samples(readers: fn(&Path) -> Vec<Reader>) {
             }
         }
     }
+}
+
+/// The readers that were asked for by the beginnings of their names, or all.
+fn chosen(mut readers: Vec<Reader>) -> Vec<Reader> {
+    if let Ok(asked) = env::var("ANNEAL_FUZZ_READERS") {
+        readers.retain(|it| asked.split(',').any(|begin| it.name.starts_with(begin)));
+    }
+    assert!(!readers.is_empty(), "no reader has such a name");
+    readers
 }
 
 /// Which reader a case is for, and its bytes.
@@ -244,7 +255,7 @@ fn wait(mut child: Child, progress: &Path) -> Option<String> {
 /// The process that works: all cases from one on, each by its number.
 fn work_through(work: &Path, readers: fn(&Path) -> Vec<Reader>, seed: u64, from: u64, cases: u64) {
     let home = tempfile::tempdir_in(work).unwrap();
-    let readers = readers(home.path());
+    let readers = chosen(readers(home.path()));
     let mut progress = fs::File::options()
         .write(true)
         .open(work.join("progress"))

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Begins, Layer, Step, Then, weights_of};
+use super::{Begins, Layer, Step, Then, Transformer, vit, weights_of};
 use crate::ops::convolution::Geometry;
 
 /// What PyTorch adds to a variance.
@@ -27,6 +27,8 @@ pub enum Architecture {
     Resnet34,
     /// With 50.
     Resnet50,
+    /// Dosovitskiy et al., 2021 (<https://arxiv.org/abs/2010.11929>): a transformer over patches, of the sizes of a [`Transformer`].
+    Vit,
 }
 
 impl Architecture {
@@ -38,6 +40,7 @@ impl Architecture {
             Self::Resnet18 => "ResNet-18",
             Self::Resnet34 => "ResNet-34",
             Self::Resnet50 => "ResNet-50",
+            Self::Vit => "ViT",
         }
     }
 }
@@ -55,7 +58,7 @@ pub enum Stem {
 }
 
 /// All that a network depends on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetConfig {
     /// How it is built.
     pub architecture: Architecture,
@@ -67,6 +70,9 @@ pub struct NetConfig {
     pub channels: usize,
     /// Classes that it tells apart.
     pub classes: usize,
+    /// The sizes of a ViT. The others have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transformer: Option<Transformer>,
 }
 
 /// The most classes that a network may tell apart: the largest set in use has 21,841.
@@ -95,6 +101,18 @@ impl NetConfig {
                 self.channels
             ));
         }
+        match (self.architecture, self.transformer) {
+            (Architecture::Vit, None) => {
+                return Some("is a ViT, and nothing says how large".to_owned());
+            }
+            (Architecture::Vit, Some(sizes)) => {
+                if let Some(problem) = sizes.problem(self.sides) {
+                    return Some(problem);
+                }
+            }
+            (_, Some(_)) => return Some("has the sizes of a ViT, and is none".to_owned()),
+            (_, None) => {}
+        }
         weights_of(self).err().map(|error| error.to_string())
     }
 
@@ -106,30 +124,34 @@ impl NetConfig {
             Architecture::Resnet18 => resnet(self, [2, 2, 2, 2], false),
             Architecture::Resnet34 => resnet(self, [3, 4, 6, 3], false),
             Architecture::Resnet50 => resnet(self, [3, 4, 6, 3], true),
+            Architecture::Vit => {
+                let sizes = self.transformer.as_ref();
+                sizes.map_or_else(Vec::new, |it| vit::steps(it, self.classes))
+            }
         }
     }
 }
 
 /// A list of steps that is being written.
 #[derive(Default)]
-struct List {
-    steps: Vec<Step>,
+pub(super) struct List {
+    pub(super) steps: Vec<Step>,
 }
 
 impl List {
     /// Adds a step that reads the one before it.
-    fn next(&mut self, layer: Layer) -> usize {
+    pub(super) fn next(&mut self, layer: Layer) -> usize {
         self.after(self.steps.len(), layer)
     }
 
     /// Adds a step that reads another one. Returns its number.
-    fn after(&mut self, from: usize, layer: Layer) -> usize {
+    pub(super) fn after(&mut self, from: usize, layer: Layer) -> usize {
         self.steps.push(Step { from, layer });
         self.steps.len()
     }
 }
 
-fn geometry(kernel: usize, stride: usize, padding: usize) -> Geometry {
+pub(super) fn geometry(kernel: usize, stride: usize, padding: usize) -> Geometry {
     Geometry {
         kernel,
         stride,
@@ -158,7 +180,7 @@ fn norm(name: &str, then: Then, add: Option<usize>) -> Layer {
     }
 }
 
-fn linear(name: &str, out: usize) -> Layer {
+pub(super) fn linear(name: &str, out: usize) -> Layer {
     Layer::Linear {
         name: name.to_owned(),
         out,
@@ -290,6 +312,7 @@ mod tests {
             sides: [side, side],
             channels: 3,
             classes,
+            transformer: None,
         };
         let learned = weights_of(&config).unwrap().into_iter();
         let learned = learned.filter(|it| !it.name.contains("running"));
@@ -307,6 +330,29 @@ mod tests {
     }
 
     #[test]
+    fn a_vit_has_the_published_number_of_weights() {
+        let config = NetConfig {
+            architecture: Architecture::Vit,
+            stem: Stem::Photo,
+            sides: [224; 2],
+            channels: 3,
+            classes: 1000,
+            transformer: Some(Transformer {
+                patch: 16,
+                width: 768,
+                layers: 12,
+                heads: 12,
+                hidden: 3072,
+                epsilon: 1e-12,
+            }),
+        };
+        assert_eq!(config.problem(), None);
+        let weights = weights_of(&config).unwrap().into_iter();
+        let count: usize = weights.map(|it| it.shape.iter().product::<usize>()).sum();
+        assert_eq!(count, 86_567_656);
+    }
+
+    #[test]
     fn a_network_for_larger_pictures_is_refused() {
         let config = NetConfig {
             architecture: Architecture::Airbench94,
@@ -314,6 +360,7 @@ mod tests {
             sides: [8, 8],
             channels: 3,
             classes: 10,
+            transformer: None,
         };
         let said = weights_of(&config).unwrap_err().to_string();
         assert!(said.contains("larger than 8 x 8 pixels"), "{said}");

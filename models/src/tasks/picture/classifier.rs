@@ -2,7 +2,8 @@
 //!
 //! Places are those of Grad-CAM (Selvaraju et al., 2017, <https://arxiv.org/abs/1610.02391>): with the last map A of the network and
 //! the slope of a class's score by it, max(0, Σ_k a_k A_k), where a_k is the mean slope of a channel. Of a network whose scores are a
-//! product with the mean of its last map, that is the class activation map itself.
+//! product with the mean of its last map, that is the class activation map itself. The map of a ViT is that of its patches before the
+//! last attention.
 //!
 //! Letters: n pictures, h and w height and width, c channels, v classes.
 //!
@@ -18,7 +19,7 @@ use super::{
     augment::write_shifted,
     decode::{Alpha, decode},
     pixels::{Picture, Shape},
-    resize::{Filter, fit_within},
+    resize::{CropMode, Filter},
 };
 use crate::{
     Error, Result,
@@ -28,6 +29,7 @@ use crate::{
         load::StoredWeights,
         save::write_file,
     },
+    limits,
     ops::classify::{Squash, probabilities},
     tape::{Gradients, Tape},
     train::exhibit::HeatMap,
@@ -46,6 +48,9 @@ pub struct View {
     /// How long the short side becomes before the middle is cut out. Without it, as long as the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_side: Option<usize>,
+    /// Whether the middle is cut out, or all of it is seen out of shape.
+    #[serde(default)]
+    pub crop_mode: CropMode,
     /// How it is scaled.
     #[serde(default)]
     pub filter: Filter,
@@ -112,7 +117,40 @@ impl View {
             return picture;
         }
         let side = self.shape.height;
-        fit_within(&picture, self.short_side.unwrap_or(side), side, self.filter)
+        let short = self.short_side.unwrap_or(side);
+        self.crop_mode.square(&picture, short, side, self.filter)
+    }
+
+    /// Why no network can be shown pictures so, if it can’t.
+    pub(super) fn problem(&self) -> Option<String> {
+        let Shape {
+            height,
+            width,
+            channels,
+        } = self.shape;
+        let sides = [height, width, self.short_side.unwrap_or(height)];
+        let mut sides = sides.into_iter();
+        if let Some(problem) = sides.find_map(|it| limits::PICTURE_SIDE.exceeded(it as u64)) {
+            return Some(format!("the side of its pictures {problem}"));
+        }
+        if self.short_side.is_some_and(|it| it < height) {
+            return Some("the middle of its pictures is larger than they are".to_owned());
+        }
+        for (name, numbers) in [("mean", &self.mean), ("std", &self.std)] {
+            if numbers.len() != channels && numbers.len() != 1 {
+                return Some(format!(
+                    "its `{name}` has {} numbers, and its pictures {channels} channels",
+                    numbers.len()
+                ));
+            }
+            let is_odd = |it: &f32| !it.is_finite() || (name == "std" && *it <= 0.0);
+            if numbers.iter().any(is_odd) {
+                return Some(format!(
+                    "its `{name}` is {numbers:?}, which no pictures have"
+                ));
+            }
+        }
+        None
     }
 
     /// Pictures of one size as numbers: [n, h, w, c], f32.
@@ -216,6 +254,8 @@ pub(super) fn heat_maps(
     let slope = tape.backward_to(&scores, seed, &[&value], &mut Gradients::default())?;
     let missing = || Error::Data("the network’s scores don’t follow from its map".to_owned());
     let slope = slope.into_iter().next().flatten().ok_or_else(missing)?;
+    let written = network.as_map(step, &written)?;
+    let slope = network.as_map(step, &slope)?;
     let (_, rows, columns, _) = written.dims4()?;
     let slope = slope.to_dtype(DType::F32)?.mean_keepdim((1, 2))?;
     let maps = written.to_dtype(DType::F32)?.broadcast_mul(&slope)?;
@@ -291,9 +331,8 @@ impl About {
                 shape.title()
             ));
         }
-        let is_odd = |it: &f32| !it.is_finite();
-        if view.mean.iter().any(is_odd) || view.std.iter().any(|it| is_odd(it) || *it <= 0.0) {
-            return Some("has a mean or a deviation that no pictures have".to_owned());
+        if let Some(problem) = view.problem() {
+            return Some(problem);
         }
         let is_sound = self.temperature.is_finite() && self.temperature > 0.0;
         (!is_sound).then(|| format!("has the temperature {}", self.temperature))

@@ -130,8 +130,8 @@ fn opened(bytes: &[u8]) -> Result<impl ImageDecoder, String> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut most = Limits::default();
     most.max_alloc = Some(limits::PICTURE_MEMORY.most);
-    reader.limits(most);
-    let decoder = reader.into_decoder().map_err(|error| match error {
+    reader.limits(most.clone());
+    let mut decoder = reader.into_decoder().map_err(|error| match error {
         ImageError::Unsupported(_) if !format.reading_enabled() => unknown.to_owned(),
         error => said(error),
     })?;
@@ -144,9 +144,11 @@ fn opened(bytes: &[u8]) -> Result<impl ImageDecoder, String> {
         return Err(format!("has {width} x {height} pixels, which {problem}"));
     }
     // A progressive JPEG is held whole as numbers of two bytes before the first pixel of it is made.
-    let held = match format == ImageFormat::Jpeg && is_progressive(bytes) {
-        true => pixels * 6,
-        false => 0,
+    // Of a GIF, the colour of each pixel is held as its place in the table.
+    let held = match format {
+        ImageFormat::Jpeg if is_progressive(bytes) => pixels * 6,
+        ImageFormat::Gif => pixels,
+        _ => 0,
     };
     let needed = decoder.total_bytes().saturating_add(held);
     if let Some(problem) = limits::PICTURE_MEMORY.exceeded(needed) {
@@ -154,6 +156,13 @@ fn opened(bytes: &[u8]) -> Result<impl ImageDecoder, String> {
             "has {width} x {height} pixels and needs {} bytes to be decoded, which {problem}",
             count(needed)
         ));
+    }
+    if format == ImageFormat::Gif {
+        // The first picture of a GIF can have another size than the whole, and is held beside it then. It takes five bytes for a pixel,
+        // and the decoder counts the four of its colours.
+        let left = limits::PICTURE_MEMORY.most - decoder.total_bytes();
+        most.max_alloc = Some(left / 5 * 4);
+        decoder.set_limits(most).map_err(said)?;
     }
     Ok(decoder)
 }

@@ -22,7 +22,10 @@ const ARCHITECTURES: &[Choice] = &[
     choice("resnet18", "ResNet-18"),
     choice("resnet34", "ResNet-34"),
     choice("resnet50", "ResNet-50"),
+    choice("vit", "ViT"),
 ];
+
+const HEADS: &[Choice] = &[choice("new", "New"), choice("kept", "Kept")];
 
 const STEMS: &[Choice] = &[
     choice("small", "For small pictures"),
@@ -38,6 +41,8 @@ const FLIPS: &[Choice] = &[
 const BORDERS: &[Choice] = &[choice("reflect", "Reflected"), choice("zeros", "Black")];
 
 const FILTERS: &[Choice] = &[choice("bilinear", "Bilinear"), choice("bicubic", "Bicubic")];
+
+const CROP_MODES: &[Choice] = &[choice("center", "Middle"), choice("squash", "Squashed")];
 
 const ALPHAS: &[Choice] = &[choice("on_white", "On white"), choice("dropped", "Dropped")];
 
@@ -56,6 +61,7 @@ pub const FIELDS: &[Field] = &[
     of("Pictures", "picture.side", "Side", Count, "Height and width that pictures are scaled to. Time and memory grow with its square.").unit("pixels").at_least(8.0).at_most(1024.0),
     of("Pictures", "picture.architecture", "Network", Word, "How the network is built.").choices(ARCHITECTURES).advanced(),
     of("Pictures", "picture.stem", "Stem", Word, "How a ResNet begins: for pictures of some dozen pixels, or for photos.").choices(STEMS).advanced(),
+    of("Pictures", "picture.head", "Head", Word, "What the head of a published network begins with. One that is kept tells the same classes apart, and the run keeps it where learning gains nothing.").choices(HEADS).advanced(),
     of("Pictures", "picture.augment", "Augment", Flag, "Show each picture otherwise each time: moved, mirrored, in other light.").advanced(),
     of("Pictures", "picture.pad", "Shift", Count, "By how much pictures are moved at most.").unit("pixels").advanced(),
     of("Pictures", "picture.border", "Border", Word, "What stands where a moved picture has ended.").choices(BORDERS).advanced(),
@@ -73,6 +79,7 @@ pub const FIELDS: &[Field] = &[
     of("Pictures", "picture.whitening_steps", "Steps of the first bias", Count, "In how many steps the bias of a first layer learns whose weights follow from the pictures.").unit("steps").advanced(),
     of("Pictures", "picture.workers", "Loader workers", Count, "Threads that make the next batch while the network learns from the present one. How many there are changes no figure.").unit("threads").at_least(1.0).at_most(64.0).advanced(),
     of("Pictures", "picture.short_side", "Short side", Count, "How long the short side becomes before the middle is cut out. Not less than the side.").unit("pixels").at_least(8.0).at_most(2048.0).advanced(),
+    of("Pictures", "picture.crop_mode", "Crop", Word, "How a picture that is no square becomes one: the middle is cut out, or all of it is squashed.").choices(CROP_MODES).advanced(),
     of("Pictures", "picture.filter", "Scaling", Word, "How pictures are scaled.").choices(FILTERS).advanced(),
     of("Pictures", "picture.alpha", "Transparency", Word, "What becomes of pixels that can be seen through.").choices(ALPHAS).advanced(),
     of("Pictures", "picture.channels", "Channels", Count, "1 for grey, 3 for colour.").advanced(),

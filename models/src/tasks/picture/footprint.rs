@@ -1,6 +1,7 @@
 //! What a run that learns pictures will take, from the steps of the network.
 //!
-//! Kept for the way back: what each convolution reads and what each norm reads, which is what the step before wrote.
+//! Kept for the way back: what each convolution reads and what each norm reads, which is what the step before wrote; of attention also
+//! its queries, keys and values, and what it wrote before its last product.
 
 use super::request::{Method, PicturePlan};
 use crate::{
@@ -79,15 +80,25 @@ impl Picture {
         };
         for (at, step) in config.steps().iter().enumerate() {
             let (from, to) = (written[step.from], written[at + 1]);
-            let is_kept = !matches!(step.layer, Layer::MeanPool | Layer::Flatten);
-            picture.kept += if is_kept { to.count() as u64 } else { 0 };
-            picture.largest = picture.largest.max(to.count() as u64);
+            let count = to.count() as u64;
+            let (kept, largest) = match &step.layer {
+                Layer::MeanPool | Layer::Flatten => (0, count),
+                Layer::Attention { .. } => (5 * count, 3 * count),
+                _ => (count, count),
+            };
+            picture.kept += kept;
+            picture.largest = picture.largest.max(largest);
             picture.products += match &step.layer {
                 Layer::Convolution { geometry, .. } => {
                     let depth = geometry.kernel * geometry.kernel * from.channels();
                     (to.count() * depth) as f64
                 }
-                Layer::Linear { out, .. } => (from.count() * out) as f64,
+                Layer::Linear { out, .. } => from.count() as f64 * *out as f64,
+                // Four products with weights, and two of all tokens with all.
+                Layer::Attention { .. } => {
+                    let (count, width) = (to.count() as f64, to.channels().max(1) as f64);
+                    count * 4.0 * width + 2.0 * count * count / width
+                }
                 _ => 0.0,
             };
         }

@@ -10,6 +10,7 @@ use super::{
     PictureFacts, PublishedFacts,
     fields::FIELDS,
     footprint,
+    published::Published,
     request::{Method, PicturePlan, PictureRequest},
     resolve::{self, HELD_OUT, SIDE},
     source::{Choice, PictureSet},
@@ -86,12 +87,16 @@ impl Kind for Picture {
         resolve::resolve(resolver)
     }
 
-    fn shape(plan: &PicturePlan, _: &PictureFacts) -> Option<NetConfig> {
-        Some(plan.picture.net())
+    fn shape(plan: &PicturePlan, facts: &PictureFacts) -> Option<NetConfig> {
+        let published = facts.published.as_ref();
+        Some(plan.picture.net(published.map(|it| &it.net)))
     }
 
     fn read_shape(plan: &PicturePlan) -> Result<NetConfig> {
-        Ok(plan.picture.net())
+        let is_vit = plan.picture.architecture == Architecture::Vit;
+        let published = plan.model.as_ref().filter(|_| is_vit);
+        let published = published.map(|it| Published::open(it)).transpose()?;
+        Ok(plan.picture.net(published.as_ref().map(|it| &it.net)))
     }
 
     fn estimate(plan: &TrainPlan<PicturePlan>, shape: &NetConfig) -> Estimate {
@@ -147,6 +152,7 @@ impl Kind for Picture {
     ) -> Result<PictureFacts> {
         let mut facts = read.map(|it| it.facts.clone()).unwrap_or_default();
         if let Some(subsample) = request.task.picture.subsample_size.filter(|it| *it > 0) {
+            facts.fewest = facts.fewest * facts.rows.min(subsample) / facts.rows.max(1);
             facts.rows = facts.rows.min(subsample);
         }
         if let Some(model) = &request.task.model {
@@ -187,7 +193,7 @@ impl Kind for Picture {
             Architecture::Small => "a small network",
             other => other.title(),
         };
-        let config = serde_json::to_string(&picture.net()).unwrap_or_default();
+        let config = serde_json::to_string(&picture.net(None)).unwrap_or_default();
         let how = match picture.method {
             Method::Scratch => format!("{name} from nothing"),
             Method::FineTune => format!("all of {name}"),

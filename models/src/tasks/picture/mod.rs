@@ -71,6 +71,8 @@ pub struct PictureFacts {
     pub classes: Vec<String>,
     /// Pictures to learn from.
     pub rows: usize,
+    /// The same of the class that has fewest.
+    pub fewest: usize,
     /// Pictures kept aside to measure with.
     pub held_out_rows: usize,
     /// The mean of each channel, of values from 0 to 1.
@@ -88,6 +90,8 @@ pub struct PublishedFacts {
     pub net: NetConfig,
     /// What it is shown.
     pub view: View,
+    /// The names of its classes, where the files have them.
+    pub classes: Option<Vec<String>>,
     /// What a person should know about it.
     pub notes: Vec<String>,
 }
@@ -98,12 +102,18 @@ impl PublishedFacts {
         let Published {
             net,
             view,
+            classes,
             licence,
             mut notes,
             ..
         } = Published::open(model)?;
         notes.extend(licence.map(|it| format!("the network has the licence {it}")));
-        Ok(Self { net, view, notes })
+        Ok(Self {
+            net,
+            view,
+            classes,
+            notes,
+        })
     }
 }
 
@@ -121,12 +131,24 @@ impl PictureFacts {
             channels: set.shape.channels,
             classes: set.classes.clone(),
             rows: set.train.len(),
+            fewest: fewest(set),
             held_out_rows: set.held_out.len(),
             mean,
             std,
             published: None,
         }
     }
+}
+
+/// How many pictures to learn from the class has that has fewest.
+fn fewest(set: &PictureSet) -> usize {
+    let mut counts = vec![0; set.classes.len()];
+    for at in &set.train {
+        if let Some(count) = counts.get_mut(set.labels[*at] as usize) {
+            *count += 1;
+        }
+    }
+    counts.into_iter().min().unwrap_or(0)
 }
 
 /// Mean and deviation of each channel of the pictures to learn from, to five digits.

@@ -2,8 +2,8 @@
 //!
 //! | path | how it is described | names of weights |
 //! |---|---|---|
-//! | a folder of timm | `config.json` with `architecture` and `pretrained_cfg` | torchvision’s |
-//! | a folder of transformers | `config.json` with `model_type: resnet`, `preprocessor_config.json` | `resnet.embedder…` |
+//! | a folder of timm | `config.json` with `architecture` and `pretrained_cfg` | torchvision’s, and timm’s own of a ViT |
+//! | a folder of transformers | `config.json` with `model_type` `resnet` or `vit`, `preprocessor_config.json` | `resnet.embedder…`, `vit.embeddings…` |
 //! | a checkpoint of a run | `classifier.json` | ours |
 //! | a folder that was exported here for no other program | `config.json` with `library_name: anneal` | ours |
 //! | a file of PyTorch | nothing: names and shapes have to say it, and what they can’t is in [`Published::notes`] | torchvision’s or kuangliu’s |
@@ -12,6 +12,7 @@
 
 mod described;
 mod names;
+mod vit;
 
 use std::{
     collections::BTreeMap,
@@ -20,8 +21,8 @@ use std::{
 
 use candle_core::{DType, Device, Tensor};
 
-pub(super) use self::described::LIBRARY;
 use self::{described::Described, names::Found};
+pub(super) use self::{described::LIBRARY, vit::name_of as name_of_vit};
 use super::classifier::{About, CLASSIFIER, View};
 use crate::{
     Error, Result,
@@ -67,8 +68,8 @@ pub struct Published {
     pub notes: Vec<String>,
     path: PathBuf,
     source: Source,
-    /// Their name of each weight, by ours.
-    names: BTreeMap<String, String>,
+    /// Their names of each weight, by ours: several where they have in parts what is stacked here.
+    names: BTreeMap<String, Vec<String>>,
 }
 
 /// Where the weights are.
@@ -108,9 +109,12 @@ impl Published {
         let described = Described::read(&folder.config, preprocessor.as_ref()).map_err(wrong)?;
         let files = folder.weight_files;
         let weights = StoredWeights::open(&files, path.to_owned(), DType::F32, &Device::Cpu)?;
-        let found = match described.net.clone() {
-            Some(net) => Found::fit(net, &weights.shapes(), Vec::new()),
-            None => Found::recognise(&weights.shapes()),
+        let shapes = weights.shapes();
+        let shown = described.view.shape;
+        let found = match (described.net.clone(), described.transformer) {
+            (Some(net), _) => Found::fit(net, &shapes, Vec::new()),
+            (None, Some(sizes)) => Found::vit(sizes, shown.height, shown.channels, &shapes),
+            (None, None) => Found::recognise(&shapes),
         };
         let found = found.map_err(wrong)?;
         let mut published = Self::new(path, found, described).map_err(wrong)?;
@@ -194,7 +198,7 @@ impl Published {
     }
 
     /// The weights, for the network of [`Self::net_for`]. With `classes`, also with as many as it was published with, the head begins
-    /// anew, drawn from the seed.
+    /// anew, drawn from the seed. Without, it is the published one.
     pub fn weights(
         &self,
         classes: Option<usize>,
@@ -248,6 +252,27 @@ enum Open {
     Torch(Box<TorchFile>),
 }
 
+impl PublishedWeights<'_> {
+    /// A weight that the files have in parts, which stand below each other here.
+    fn stacked(&mut self, parts: &[String], request: &WeightRequest) -> Result<Tensor> {
+        let Open::Safetensors(stored) = &mut self.open else {
+            let problem = format!("`{}` is in parts", request.name);
+            return Err(Error::format(&self.published.path, problem));
+        };
+        let mut shape = request.shape.to_vec();
+        shape[0] /= parts.len();
+        let part = |name: &String| {
+            stored.tensor(&WeightRequest {
+                name,
+                shape: &shape,
+                ..request.clone()
+            })
+        };
+        let parts = parts.iter().map(part).collect::<Result<Vec<_>>>()?;
+        Ok(Tensor::cat(&parts, 0)?)
+    }
+}
+
 impl Weights for PublishedWeights<'_> {
     fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
         if let Some((module, what)) = request.name.rsplit_once('.')
@@ -264,7 +289,10 @@ impl Weights for PublishedWeights<'_> {
         }
         let Published { path, names, .. } = self.published;
         let missing = || Error::format(path, format!("`{}` is missing", request.name));
-        let name = names.get(request.name).ok_or_else(missing)?;
+        let parts = names.get(request.name).ok_or_else(missing)?;
+        let [name] = parts.as_slice() else {
+            return self.stacked(parts, request);
+        };
         match &mut self.open {
             Open::Safetensors(stored) => stored.tensor(&WeightRequest {
                 name,

@@ -10,7 +10,7 @@ use super::{
     decode::Alpha,
     pixels::Shape,
     recipe::Lookahead,
-    resize::Filter,
+    resize::{CropMode, Filter},
 };
 use crate::{
     arch::picture::{Architecture, NetConfig, Stem},
@@ -28,6 +28,17 @@ pub enum Method {
     /// A network learns from nothing.
     #[default]
     Scratch,
+}
+
+/// What the head of a published network begins with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Head {
+    /// Small random weights.
+    #[default]
+    New,
+    /// Its own weights: for what tells the same classes apart.
+    Kept,
 }
 
 /// The part of a request that is about pictures. Everything is optional.
@@ -75,6 +86,8 @@ macro_rules! settings {
 settings! {
     /// Whether a published network is used or learns, or a new one does.
     method: Method,
+    /// What the head of a published network begins with.
+    head: Head,
     /// The settings that were begun with.
     recipe: String,
     /// How the network is built.
@@ -85,6 +98,8 @@ settings! {
     side: usize,
     /// How long the short side becomes before the middle is cut out.
     short_side: usize,
+    /// Whether the middle is cut out, or all of each is seen out of shape.
+    crop_mode: CropMode,
     /// How they are scaled.
     filter: Filter,
     /// What becomes of pixels that can be seen through.
@@ -134,14 +149,16 @@ settings! {
 }
 
 impl Settings {
-    /// The network.
-    pub fn net(&self) -> NetConfig {
+    /// The network. The sizes of a ViT are those of the published network.
+    pub fn net(&self, published: Option<&NetConfig>) -> NetConfig {
+        let is_vit = self.architecture == Architecture::Vit;
         NetConfig {
             architecture: self.architecture,
             stem: self.stem,
             sides: [self.side, self.side],
             channels: self.channels,
             classes: self.classes,
+            transformer: published.filter(|_| is_vit).and_then(|it| it.transformer),
         }
     }
 
@@ -150,6 +167,7 @@ impl Settings {
         View {
             shape: Shape::square(self.side, self.channels),
             short_side: (self.short_side > self.side).then_some(self.short_side),
+            crop_mode: self.crop_mode,
             filter: self.filter,
             alpha: self.alpha,
             mean: self.mean.iter().map(|it| *it as f32).collect(),

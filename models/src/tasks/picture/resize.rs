@@ -28,6 +28,17 @@ pub enum Filter {
     Bicubic,
 }
 
+/// How a picture of any shape becomes a square.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CropMode {
+    /// It is scaled as it is, and the middle is cut out.
+    #[default]
+    Center,
+    /// All of it is scaled to the square, whatever becomes of its shape.
+    Squash,
+}
+
 impl Filter {
     fn reach(self) -> f64 {
         match self {
@@ -224,6 +235,16 @@ pub fn crop(picture: &Picture, region: Region) -> Picture {
 /// A square picture: its short side becomes `side` long, and the middle of the other is kept.
 pub fn fit(picture: &Picture, side: usize, filter: Filter) -> Picture {
     fit_within(picture, side, side, filter)
+}
+
+impl CropMode {
+    /// A square picture of `side` by `side`, where the short side is `short` long before the middle is cut out.
+    pub fn square(self, picture: &Picture, short: usize, side: usize, filter: Filter) -> Picture {
+        match self {
+            Self::Center => fit_within(picture, short, side, filter),
+            Self::Squash => resize(picture, side, side, filter),
+        }
+    }
 }
 
 /// A square picture as the evaluation of published networks makes it: its short side becomes `short` long, and the middle of `side`

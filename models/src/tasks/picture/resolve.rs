@@ -2,14 +2,15 @@
 
 mod choices;
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     Picture, PictureFacts,
     augment::Flip,
+    classifier::Looks,
     fields::FIELDS,
     recipe::{Recipe, recipe, recipes},
-    request::{Method, PictureDataPlan, PicturePlan, Settings},
+    request::{Head, Method, PictureDataPlan, PicturePlan, Settings},
 };
 use crate::{
     arch::picture::{Architecture, NetConfig, Stem},
@@ -33,6 +34,8 @@ const FEWEST_ROWS: usize = 32;
 const FEWEST_SEEN: f64 = 30_000.0;
 /// See [`FEWEST_SEEN`].
 const MOST_EPOCHS: f64 = 60.0;
+/// Pictures of every class with which learning all of a network may gain over a head alone.
+const ENOUGH_TO_FINE_TUNE: usize = 50;
 /// The recipe of what starts from a published network.
 const OF_PUBLISHED: &str = "fine-tune";
 
@@ -210,14 +213,12 @@ impl Resolver<'_> {
     fn method(&mut self) -> Method {
         let request = &self.request.task;
         let has_model = request.model.is_some();
+        let fewest = self.facts.task.fewest;
         let method = self.take(
             "picture.method",
             &request.picture.method,
             || match has_model {
-                true => Chosen::new(
-                    Method::Features,
-                    "a published network tells classes apart by a few pictures, in seconds",
-                ),
+                true => Chosen::new(Method::Features, why_features(fewest)),
                 false => Chosen::new(Method::Scratch, "there is no network to start from"),
             },
         );
@@ -272,6 +273,7 @@ impl Resolver<'_> {
         settings.insert("method".to_owned(), json!(method));
         settings.insert("recipe".to_owned(), json!(recipe.name));
         for choices in [
+            vec![("head", head(method, facts))],
             network(recipe, facts),
             view(facts),
             seen_otherwise(method, recipe, facts),
@@ -287,8 +289,13 @@ impl Resolver<'_> {
         // What follows from others that may have been asked for.
         for (name, from) in [("short_side", "side"), ("looks", "flip")] {
             let asked = Some(asked[name].clone()).filter(|it| !it.is_null());
-            let published = facts.published.as_ref().and_then(|it| it.view.short_side);
-            let chosen = match (name, published) {
+            let view = facts.published.as_ref().map(|it| &it.view);
+            let kept = settings["head"] == json!(Head::Kept);
+            let chosen = match (name, view.and_then(|it| it.short_side)) {
+                ("looks", _) if kept => Chosen::new(
+                    json!(view.map_or(Looks::One, |it| it.looks)),
+                    "as before, so that what it gains can be seen",
+                ),
                 ("short_side", Some(side)) => Chosen::new(json!(side), IN_PUBLISHED),
                 ("short_side", None) => {
                     Chosen::new(settings[from].clone(), "all of the short side is seen")
@@ -352,12 +359,43 @@ impl Resolver<'_> {
 }
 
 /// What does not fit together, or to the data: each setting, whether it does not, and what is wrong then.
-fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, bool, String); 8] {
-    let (side, least) = (settings.side, least_side(settings.architecture));
+fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, bool, String); 12] {
+    let published = facts.published.as_ref().map(|it| &it.net);
+    let net = settings.net(published);
+    let (side, least) = (settings.side, least_side(&net));
+    let of_vit = net.transformer.and(published);
     let found = facts.classes.len();
     let is_odd = |it: &f64| !it.is_finite();
     let is_no_deviation = |it: &f64| is_odd(it) || *it <= 0.0;
+    let kept = settings.head == Head::Kept;
     [
+        (
+            "head",
+            kept && published.is_none_or(|it| it.classes != settings.classes),
+            "is kept, and there is no published network that tells as many classes apart".to_owned(),
+        ),
+        (
+            "architecture",
+            published.is_some_and(|it| it.architecture != net.architecture),
+            format!(
+                "is {}, and the published network is another",
+                net.architecture.title()
+            ),
+        ),
+        (
+            "architecture",
+            published.is_none() && net.architecture == Architecture::Vit,
+            "is ViT, which learns little from nothing without millions of pictures: name a published one as the model"
+                .to_owned(),
+        ),
+        (
+            "side",
+            of_vit.is_some_and(|it| it.sides[0] != side),
+            format!(
+                "is {side}, and the published ViT knows the places of pictures of {} pixels alone",
+                of_vit.map_or(side, |it| it.sides[0])
+            ),
+        ),
         (
             "side",
             side < least,
@@ -410,15 +448,46 @@ fn contradictions(settings: &Settings, facts: &PictureFacts) -> [(&'static str, 
     ]
 }
 
-/// The smallest side that a network has places for.
-fn least_side(architecture: Architecture) -> usize {
+/// What the head begins with. Whatever tells these very classes apart goes on from what it has found.
+fn head(method: Method, facts: &PictureFacts) -> Chosen<Value> {
+    let classes = facts.published.as_ref().and_then(|it| it.classes.as_ref());
+    let knows_them = !facts.classes.is_empty() && classes == Some(&facts.classes);
+    match method {
+        Method::FineTune if knows_them => Chosen::new(
+            json!(Head::Kept),
+            "the network tells these classes apart already; what it reached is measured first, and kept where learning gains nothing",
+        ),
+        Method::FineTune => Chosen::new(json!(Head::New), "the network knows other classes"),
+        Method::Features => Chosen::new(json!(Head::New), "the run finds it"),
+        Method::Scratch => Chosen::new(json!(Head::New), "there is no network to start from"),
+    }
+}
+
+/// Why a published network stays as it is, and what can follow where there are enough pictures.
+fn why_features(fewest: usize) -> String {
+    let why = "a published network tells classes apart by a few pictures, in seconds";
+    match fewest >= ENOUGH_TO_FINE_TUNE {
+        true => format!(
+            "{why}; every class has {ENOUGH_TO_FINE_TUNE} pictures, so a second run that starts from this one with `picture.method: \
+             fine_tune` may go further"
+        ),
+        false => why.to_owned(),
+    }
+}
+
+/// The smallest side that a network has places for. That of a ViT is said by the published one.
+fn least_side(net: &NetConfig) -> usize {
+    if net.architecture == Architecture::Vit {
+        return 1;
+    }
     let fits = |side: &usize| {
         let config = NetConfig {
-            architecture,
+            architecture: net.architecture,
             stem: Stem::Small,
             sides: [*side, *side],
             channels: 3,
             classes: 2,
+            transformer: None,
         };
         config.problem().is_none()
     };

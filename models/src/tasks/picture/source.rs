@@ -20,7 +20,7 @@ use super::{
     hub_parquet, idx,
     pixel_file::Outcome,
     pixels::{Picture, Shape},
-    resize::Filter,
+    resize::{CropMode, Filter},
     split,
     store::{self, Contents, Pixels, Stored, Wish},
 };
@@ -39,6 +39,8 @@ pub struct Choice {
     pub usual_side: Option<usize>,
     /// How long the short side becomes before the middle is cut out, for parity with a published network. Without it, `side`.
     pub short_side: Option<usize>,
+    /// Whether the middle is cut out, or all of each is seen out of shape.
+    pub crop_mode: CropMode,
     /// 1 for grey, 3 for colour. Without it, 3 as soon as one is in colour.
     pub channels: Option<usize>,
     /// How they are scaled.
@@ -56,6 +58,7 @@ impl Default for Choice {
             side: None,
             usual_side: None,
             short_side: None,
+            crop_mode: CropMode::default(),
             channels: None,
             filter: Filter::default(),
             alpha: Alpha::default(),
@@ -172,6 +175,7 @@ impl PictureSet {
             side: choice.side,
             usual_side: choice.usual_side,
             short_side: choice.short_side,
+            crop_mode: choice.crop_mode,
             channels: choice.channels,
             filter: choice.filter,
             alpha: choice.alpha,

@@ -22,7 +22,7 @@ use super::{
     hub_parquet,
     pixel_file::{self, Outcome, Writer},
     pixels::{Picture, Shape, identity},
-    resize::{Filter, fit_within},
+    resize::{CropMode, Filter},
 };
 use crate::{
     Error, Result,
@@ -75,6 +75,7 @@ pub(super) struct Wish {
     pub(super) side: Option<usize>,
     pub(super) usual_side: Option<usize>,
     pub(super) short_side: Option<usize>,
+    pub(super) crop_mode: CropMode,
     pub(super) channels: Option<usize>,
     pub(super) filter: Filter,
     pub(super) alpha: Alpha,
@@ -86,6 +87,7 @@ struct Target {
     shape: Shape,
     /// How long the short side becomes before the middle is cut out. None leaves pictures that have the shape as they are.
     short: Option<usize>,
+    crop_mode: CropMode,
     filter: Filter,
     alpha: Alpha,
 }
@@ -225,6 +227,7 @@ impl Target {
         Ok(Self {
             shape: Shape::new(height, width, wish.channels.unwrap_or(channels)),
             short: wish.short_side,
+            crop_mode: wish.crop_mode,
             filter: wish.filter,
             alpha: wish.alpha,
         })
@@ -241,7 +244,8 @@ impl Target {
             return picture;
         }
         let side = self.shape.height;
-        fit_within(&picture, self.short.unwrap_or(side), side, self.filter)
+        let short = self.short.unwrap_or(side);
+        self.crop_mode.square(&picture, short, side, self.filter)
     }
 
     /// A picture as it is found to its identity and its pixels.

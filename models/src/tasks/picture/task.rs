@@ -16,7 +16,7 @@ use super::{
     loader::{Batch, Loader},
     lookahead::Slower,
     published::Published,
-    request::{Method, PicturePlan, Settings},
+    request::{Head as HeadStart, Method, PicturePlan, Settings},
     source::{Choice, PictureSet},
     whitening,
 };
@@ -48,6 +48,8 @@ const SHOWN: usize = 8;
 const SHOWN_SIDE: usize = 64;
 /// The folder in a run’s folder with the pixels of its pictures.
 const PIXELS: &str = "pictures";
+/// What a head that was kept was right about before it learned.
+const BEFORE: &str = "accuracy_before";
 /// The weight of the first layer that follows from the pictures, and its bias.
 const WHITENED: &str = "whiten.weight";
 const WHITENED_BIAS: &str = "whiten.bias";
@@ -85,6 +87,8 @@ pub struct PictureTask {
     /// What was said when it was measured last, and after how many batches that was.
     measured: Option<(usize, Said)>,
     temperature: f64,
+    /// How many held-out pictures a head that was kept was right about before it learned, as a metric.
+    before: Option<Metric>,
     /// Where a published network stays as it is.
     reading: Option<Reading>,
     /// Those to learn from, by their places in the set.
@@ -100,6 +104,7 @@ impl PictureTask {
             held_out: task.data.held_out,
             side: Some(settings.side),
             short_side: (settings.short_side > settings.side).then_some(settings.short_side),
+            crop_mode: settings.crop_mode,
             usual_side: None,
             channels: Some(settings.channels),
             filter: settings.filter,
@@ -157,6 +162,7 @@ impl PictureTask {
             whitening_bias: None,
             measured: None,
             temperature: 1.0,
+            before: None,
             reading: (settings.method == Method::Features).then(Reading::default),
             train,
             seed: run.seed,
@@ -389,6 +395,14 @@ impl Task for PictureTask {
             metrics: said.metrics(self.set.classes.len(), self.temperature, "", ""),
             targets: said.labels.len(),
         };
+        if self.batches == 0 && self.settings.head == HeadStart::Kept {
+            let accuracy = evaluation.metrics.iter().find(|it| it.name == ACCURACY);
+            self.before = accuracy.map(|it| Metric {
+                name: BEFORE.to_owned(),
+                label: "accuracy before it learned".to_owned(),
+                ..it.clone()
+            });
+        }
         self.measured = Some((self.batches, said));
         Ok(Some(evaluation))
     }
@@ -415,6 +429,7 @@ impl Task for PictureTask {
             }));
         }
         metrics.extend(self.reading.iter().flat_map(|it| it.metrics.clone()));
+        metrics.extend(self.before.clone());
         metrics.extend(baselines::metrics(&self.set, goes_on)?);
         Ok(metrics)
     }
@@ -443,7 +458,7 @@ impl Task for PictureTask {
     }
 
     fn state(&self) -> Json {
-        json!({"batches": self.batches, "temperature": self.temperature})
+        json!({"batches": self.batches, "temperature": self.temperature, "before": self.before})
     }
 
     fn restore(&mut self, state: &Json) -> Result<()> {
@@ -453,6 +468,8 @@ impl Task for PictureTask {
             || Error::Data("the checkpoint does not say how far the pictures were".to_owned());
         self.batches = batches.ok_or_else(missing)?;
         self.temperature = state["temperature"].as_f64().unwrap_or(1.0);
+        // Runs of before this was measured don’t have it.
+        self.before = serde_json::from_value(state["before"].clone()).unwrap_or_default();
         self.pending.clear();
         self.measured = None;
         Ok(())
@@ -503,12 +520,16 @@ fn network(plan: &TrainPlan<PicturePlan>, place: &Place) -> Result<Network> {
     match &plan.task.model {
         Some(model) => {
             let published = Published::open(model)?;
-            let mut weights = published.weights(Some(settings.classes), seed, place.device)?;
-            Network::new(settings.net(), &mut weights, dtype)
+            let classes = match settings.head {
+                HeadStart::New => Some(settings.classes),
+                HeadStart::Kept => None,
+            };
+            let mut weights = published.weights(classes, seed, place.device)?;
+            Network::new(settings.net(Some(&published.net)), &mut weights, dtype)
         }
         None => {
             let mut weights = InitialWeights::new(seed, place.device);
-            Network::new(settings.net(), &mut weights, dtype)
+            Network::new(settings.net(None), &mut weights, dtype)
         }
     }
 }

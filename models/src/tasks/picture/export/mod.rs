@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     classifier::{Classifier, Looks, View},
     pixels::Shape,
-    resize::Filter,
+    resize::{CropMode, Filter},
 };
 use crate::{
     Error, Result,
@@ -200,6 +200,11 @@ fn shown(view: &View) -> String {
         Filter::Bilinear => "bilinear",
         Filter::Bicubic => "bicubic",
     };
+    if view.crop_mode == CropMode::Squash {
+        return format!(
+            "It was shown pictures that were scaled to {width} x {height} pixels ({filter}), out of shape where they are no squares."
+        );
+    }
     format!(
         "It was shown pictures whose short side was scaled to {} pixels ({filter}), and of which the middle of {width} x {height} was cut out.",
         view.short_side.unwrap_or(height)

@@ -243,6 +243,17 @@ impl Folding<'_> {
                 let bias = self.bias(name, *bias, *out)?.affine(*scale, 0.0)?;
                 self.push(vec![from], Plain::Linear { weight, bias })
             }
+            Layer::Tokens
+            | Layer::LayerNorm { .. }
+            | Layer::Attention { .. }
+            | Layer::Add(_)
+            | Layer::ClassToken => {
+                return Err(Error::Data(
+                    "the network is a ViT, and of those only safetensors are written here: attention and layer norms are not known to \
+                     this format’s writer"
+                        .to_owned(),
+                ));
+            }
         };
         self.place.push(written);
         Ok(())
@@ -305,10 +316,7 @@ impl Folding<'_> {
 
     /// Whether step `reader` is the only one that reads step `at`.
     fn check_read_once(&self, at: usize, reader: usize) -> Option<()> {
-        let reads = |step: &Step| match step.layer {
-            Layer::Norm { add: Some(add), .. } => step.from == at || add == at,
-            _ => step.from == at,
-        };
+        let reads = |step: &Step| step.reads().any(|it| it == at);
         let mut readers = (1..)
             .zip(self.network.steps())
             .filter(|(_, step)| reads(step));

@@ -18,7 +18,7 @@ use crate::{
     },
     tasks::picture::{
         classifier::{Classifier, View},
-        published::{LIBRARY, Published},
+        published::{LIBRARY, Published, name_of_vit},
         resize::Filter,
     },
 };
@@ -27,13 +27,18 @@ use crate::{
 const REDUCTION: usize = 32;
 
 /// What timm calls the network, and how many numbers its head reads. Nothing where timm has no such network.
-fn name_of(net: &NetConfig) -> Option<(&'static str, usize)> {
-    match (net.stem, net.architecture) {
-        (Stem::Photo, Architecture::Resnet18) => Some(("resnet18", 512)),
-        (Stem::Photo, Architecture::Resnet34) => Some(("resnet34", 512)),
-        (Stem::Photo, Architecture::Resnet50) => Some(("resnet50", 2048)),
-        _ => None,
-    }
+fn name_of(net: &NetConfig) -> Option<(String, usize)> {
+    let (name, features) = match (net.stem, net.architecture) {
+        (_, Architecture::Vit) => {
+            let sizes = net.transformer.as_ref()?;
+            return Some((name_of_vit(sizes, net.sides)?, sizes.width));
+        }
+        (Stem::Photo, Architecture::Resnet18) => ("resnet18", 512),
+        (Stem::Photo, Architecture::Resnet34) => ("resnet34", 512),
+        (Stem::Photo, Architecture::Resnet50) => ("resnet50", 2048),
+        _ => return None,
+    };
+    Some((name.to_owned(), features))
 }
 
 /// What whoever reads the folder has to know.
@@ -54,6 +59,7 @@ pub(super) fn notes(classifier: &Classifier) -> Vec<String> {
 fn stranger(net: &NetConfig) -> String {
     let names = match (net.architecture, net.stem) {
         (Architecture::Small | Architecture::Airbench94, _) => "our own",
+        (Architecture::Vit, _) => "those of timm’s ViT",
         _ => "those of github.com/kuangliu/pytorch-cifar",
     };
     format!(
@@ -78,7 +84,7 @@ pub(super) fn write(classifier: &Classifier, folder: &Path) -> Result<Network> {
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     write_safetensors(&folder.join(WEIGHTS), &tensors, metadata)?;
     let config = match name_of(&about.net) {
-        Some((name, features)) => config_of_timm(classifier, name, features),
+        Some((name, features)) => config_of_timm(classifier, &name, features),
         None => json!({
             "library_name": LIBRARY,
             "about": stranger(&about.net),
@@ -114,6 +120,7 @@ fn is_shown_alike(one: &View, other: &View) -> bool {
     };
     one.shape == other.shape
         && short(one) == short(other)
+        && one.crop_mode == other.crop_mode
         && one.filter == other.filter
         && numbers(one) == numbers(other)
 }
@@ -127,28 +134,35 @@ fn config_of_timm(classifier: &Classifier, name: &str, features: usize) -> Json 
         Filter::Bilinear => "bilinear",
         Filter::Bicubic => "bicubic",
     };
+    let is_vit = net.architecture == Architecture::Vit;
+    let pool = if is_vit { "token" } else { "avg" };
+    let [first, head] = match is_vit {
+        true => ["patch_embed.proj", "head"],
+        false => ["conv1", "fc"],
+    };
+    let places = [height, width].map(|side| side.div_ceil(REDUCTION));
     json!({
         "architecture": name,
         "num_classes": net.classes,
         "num_features": features,
-        "global_pool": "avg",
+        "global_pool": pool,
         "label_names": about.classes,
-        "model_args": {"num_classes": net.classes, "in_chans": channels, "global_pool": "avg"},
+        "model_args": {"num_classes": net.classes, "in_chans": channels, "global_pool": pool},
         "temperature": about.temperature,
         "pretrained_cfg": {
             "tag": LIBRARY,
             "custom_load": false,
             "input_size": [channels, height, width],
-            "fixed_input_size": false,
+            "fixed_input_size": is_vit,
             "interpolation": filter,
             "crop_pct": share_of(height, view.short_side.unwrap_or(height)),
-            "crop_mode": "center",
+            "crop_mode": view.crop_mode,
             "mean": exact(of_channels(&view.mean, channels, 0.0)),
             "std": exact(of_channels(&view.std, channels, 1.0)),
             "num_classes": net.classes,
-            "pool_size": [height.div_ceil(REDUCTION), width.div_ceil(REDUCTION)],
-            "first_conv": "conv1",
-            "classifier": "fc",
+            "pool_size": (!is_vit).then_some(places),
+            "first_conv": first,
+            "classifier": head,
         },
     })
 }

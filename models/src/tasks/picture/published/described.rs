@@ -4,15 +4,16 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::vit::{self, of_timm as vit_of_timm};
 use crate::{
-    arch::picture::{Architecture, NetConfig, Stem},
+    arch::picture::{Architecture, NetConfig, Stem, Transformer},
     figures::count,
     limits,
     tasks::picture::{
         classifier::{Looks, View},
         decode::Alpha,
         pixels::Shape,
-        resize::Filter,
+        resize::{CropMode, Filter},
     },
 };
 
@@ -44,6 +45,8 @@ const HARMLESS_ARGUMENTS: [&str; 6] = [
 pub(super) struct Described {
     /// All of it, where they do.
     pub(super) net: Option<NetConfig>,
+    /// The sizes of a ViT, where it is one.
+    pub(super) transformer: Option<Transformer>,
     /// Its architecture, where they do.
     architecture: Option<Architecture>,
     /// Classes, where they do.
@@ -64,8 +67,9 @@ impl Described {
         match (text(config, "architecture"), text(config, "model_type")) {
             (Some(architecture), _) => Self::of_timm(config, architecture),
             (None, Some("resnet")) => Self::of_transformers(config, preprocessor),
+            (None, Some("vit")) => Self::of_transformers(config, preprocessor),
             (None, Some(other)) => Err(format!(
-                "the network is of the type `{other}`, and of pictures’ networks only `resnet` is known here"
+                "the network is of the type `{other}`, and of pictures’ networks `resnet` and `vit` are known here"
             )),
             (None, None) => Err(
                 "its config.json has neither `architecture`, as timm writes it, nor `model_type`, as transformers does"
@@ -85,6 +89,7 @@ impl Described {
         let mut view = View {
             shape,
             short_side,
+            crop_mode: CropMode::Center,
             filter: Filter::Bilinear,
             alpha: Alpha::default(),
             mean: mean.to_vec(),
@@ -101,6 +106,7 @@ impl Described {
         };
         Self {
             net: None,
+            transformer: None,
             architecture: None,
             class_count: None,
             view,
@@ -161,10 +167,11 @@ impl Described {
         if [shape.height, shape.width] != net.sides {
             return Err("its config shows the network pictures of another size".to_owned());
         }
-        check_view(&view)?;
+        view.problem().map_or(Ok(()), Err)?;
         Ok(Self {
             architecture: Some(net.architecture),
             class_count: Some(net.classes),
+            transformer: net.transformer,
             net: Some(net),
             view,
             classes: label_names(config)?,
@@ -177,15 +184,21 @@ impl Described {
         // Of older folders, all of it is one level.
         let nested = config.get("pretrained_cfg").and_then(Json::as_object);
         let shown = nested.unwrap_or(config);
-        let known = timm_architecture(architecture)?;
-        check_timm(config)?;
+        let arguments = config.get("model_args").and_then(Json::as_object);
         let view = timm_view(shown)?;
+        let transformer = vit_of_timm(architecture, arguments, &view)?;
+        let known = match transformer {
+            Some(_) => Architecture::Vit,
+            None => timm_architecture(architecture)?,
+        };
+        check_timm(config, known)?;
         let licence = text(shown, "license").or_else(|| text(config, "license"));
         let class_count = config
             .get("num_classes")
             .or_else(|| shown.get("num_classes"));
         Ok(Self {
             net: None,
+            transformer,
             architecture: Some(known),
             class_count: class_count.and_then(Json::as_u64).map(|it| it as usize),
             view,
@@ -199,32 +212,15 @@ impl Described {
         config: &Map<String, Json>,
         preprocessor: Option<&Json>,
     ) -> Result<Self, String> {
-        let layer = text(config, "layer_type").unwrap_or("bottleneck");
-        let depths = match config.contains_key("depths") {
-            true => sizes(config, "depths")?,
-            false => vec![3, 4, 6, 3],
+        let is_vit = text(config, "model_type") == Some("vit");
+        let transformer = match is_vit {
+            true => Some(vit::of_transformers(config)?),
+            false => None,
         };
-        let architecture = match (layer, depths.as_slice()) {
-            ("basic", [2, 2, 2, 2]) => Architecture::Resnet18,
-            ("basic", [3, 4, 6, 3]) => Architecture::Resnet34,
-            ("bottleneck", [3, 4, 6, 3]) => Architecture::Resnet50,
-            _ => {
-                return Err(format!(
-                    "the network has {depths:?} blocks of the type `{layer}`, and ResNets of 18, 34 and 50 layers are known here"
-                ));
-            }
+        let architecture = match is_vit {
+            true => Architecture::Vit,
+            false => resnet_of_transformers(config)?,
         };
-        if let Some(other) = text(config, "hidden_act").filter(|it| *it != "relu") {
-            return Err(format!(
-                "its `hidden_act` is `{other}`, and only `relu` is known here"
-            ));
-        }
-        for field in ["downsample_in_first_stage", "downsample_in_bottleneck"] {
-            let matters = field != "downsample_in_bottleneck" || layer == "bottleneck";
-            if matters && config.get(field).and_then(Json::as_bool) == Some(true) {
-                return Err(format!("its `{field}` is on, which is not known here"));
-            }
-        }
         let channels = config
             .get("num_channels")
             .and_then(Json::as_u64)
@@ -232,7 +228,15 @@ impl Described {
         let channels = usize::try_from(channels).map_err(|error| error.to_string())?;
         let mut notes = Vec::new();
         let view = match preprocessor {
-            Some(preprocessor) => of_preprocessor(preprocessor, channels)?,
+            Some(preprocessor) => of_preprocessor(preprocessor, channels, is_vit)?,
+            None if is_vit => {
+                notes.push(
+                    "The folder has no preprocessor_config.json. Pictures are scaled and normalised as transformers does it for a ViT where \
+                     nothing says otherwise."
+                        .to_owned(),
+                );
+                vit::usual_view(vit::image_size(config)?, channels)
+            }
             None => {
                 notes.push(
                     "The folder has no preprocessor_config.json. Pictures are scaled and normalised as ImageNet’s."
@@ -241,6 +245,7 @@ impl Described {
                 View {
                     shape: Shape::square(224, channels),
                     short_side: Some(TORCHVISION_SHORT),
+                    crop_mode: CropMode::Center,
                     filter: Filter::Bicubic,
                     alpha: Alpha::default(),
                     mean: IMAGENET.0.to_vec(),
@@ -249,9 +254,17 @@ impl Described {
                 }
             }
         };
-        check_view(&view)?;
+        view.problem().map_or(Ok(()), Err)?;
+        if is_vit && view.shape.height != vit::image_size(config)? {
+            return Err(format!(
+                "its config says its pictures have {0} x {0} pixels, and its preprocessor makes them {1} x {1}",
+                vit::image_size(config)?,
+                view.shape.height
+            ));
+        }
         Ok(Self {
             net: None,
+            transformer,
             architecture: Some(architecture),
             class_count: None,
             view,
@@ -260,6 +273,37 @@ impl Described {
             notes,
         })
     }
+}
+
+/// Which ResNet a config of transformers means.
+fn resnet_of_transformers(config: &Map<String, Json>) -> Result<Architecture, String> {
+    let layer = text(config, "layer_type").unwrap_or("bottleneck");
+    let depths = match config.contains_key("depths") {
+        true => sizes(config, "depths")?,
+        false => vec![3, 4, 6, 3],
+    };
+    let architecture = match (layer, depths.as_slice()) {
+        ("basic", [2, 2, 2, 2]) => Architecture::Resnet18,
+        ("basic", [3, 4, 6, 3]) => Architecture::Resnet34,
+        ("bottleneck", [3, 4, 6, 3]) => Architecture::Resnet50,
+        _ => {
+            return Err(format!(
+                "the network has {depths:?} blocks of the type `{layer}`, and ResNets of 18, 34 and 50 layers are known here"
+            ));
+        }
+    };
+    if let Some(other) = text(config, "hidden_act").filter(|it| *it != "relu") {
+        return Err(format!(
+            "its `hidden_act` is `{other}`, and only `relu` is known here"
+        ));
+    }
+    for field in ["downsample_in_first_stage", "downsample_in_bottleneck"] {
+        let matters = field != "downsample_in_bottleneck" || layer == "bottleneck";
+        if matters && config.get(field).and_then(Json::as_bool) == Some(true) {
+            return Err(format!("its `{field}` is on, which is not known here"));
+        }
+    }
+    Ok(architecture)
 }
 
 /// What a name of timm means: a variant of weights stands after a point.
@@ -271,35 +315,48 @@ fn timm_architecture(name: &str) -> Result<Architecture, String> {
         "resnet34" => Ok(Architecture::Resnet34),
         "resnet50" => Ok(Architecture::Resnet50),
         _ => Err(format!(
-            "the architecture `{name}` is not known here: resnet18, resnet34 and resnet50 are"
+            "the architecture `{name}` is not known here: resnet18, resnet34, resnet50 and ViTs such as vit_base_patch16_224 are"
         )),
     }
 }
 
 /// Whether the rest of a config of timm leaves a network as its name says.
-fn check_timm(config: &Map<String, Json>) -> Result<(), String> {
+fn check_timm(config: &Map<String, Json>, architecture: Architecture) -> Result<(), String> {
     let arguments = config.get("model_args").and_then(Json::as_object);
-    let is_other = |it: &&String| !HARMLESS_ARGUMENTS.contains(&it.as_str());
+    let (more, pool): (&[&str], _) = match architecture {
+        Architecture::Vit => (&vit::ARGUMENTS, "token"),
+        _ => (&[], "avg"),
+    };
+    let is_other = |it: &&String| {
+        let name = it.as_str();
+        !HARMLESS_ARGUMENTS.contains(&name) && !more.contains(&name)
+    };
     if let Some(name) = arguments.and_then(|it| it.keys().find(is_other)) {
         return Err(format!(
             "the network is built with `model_args.{name}`, which is not known here"
         ));
     }
-    match text(config, "global_pool").filter(|it| *it != "avg") {
+    let pools = [Some(config), arguments].into_iter().flatten();
+    let mut pools = pools.filter_map(|it| text(it, "global_pool"));
+    match pools.find(|it| *it != pool) {
         None => Ok(()),
-        Some(pool) => Err(format!(
-            "the network ends with the pool `{pool}`, and only `avg` is known here"
+        Some(other) => Err(format!(
+            "the network ends with the pool `{other}`, and only `{pool}` is known here"
         )),
     }
 }
 
 /// What a network of timm is shown.
 fn timm_view(shown: &Map<String, Json>) -> Result<View, String> {
-    if let Some(mode) = text(shown, "crop_mode").filter(|it| *it != "center") {
-        return Err(format!(
-            "its pictures are cut by `crop_mode: {mode}`, and only `center` is known here"
-        ));
-    }
+    let crop_mode = match text(shown, "crop_mode").unwrap_or("center") {
+        "center" => CropMode::Center,
+        "squash" => CropMode::Squash,
+        mode => {
+            return Err(format!(
+                "its pictures are cut by `crop_mode: {mode}`, and only `center` and `squash` are known here"
+            ));
+        }
+    };
     let size = sizes(shown, "input_size")?;
     let [channels, height, width] = size[..] else {
         return Err(format!(
@@ -324,31 +381,43 @@ fn timm_view(shown: &Map<String, Json>) -> Result<View, String> {
         None | Some(Json::Null) => TIMM_SHARE,
         Some(share) => share.as_f64().unwrap_or(f64::NAN),
     };
+    if crop_mode == CropMode::Squash && share != 1.0 {
+        return Err(format!(
+            "its pictures are squashed and then cut to {share} of a side, and only squashed ones that are kept whole are known here"
+        ));
+    }
     let view = View {
         shape: Shape::square(height, channels),
         short_side: Some(short_side(height, share, "crop_pct")?),
+        crop_mode,
         filter,
         alpha: Alpha::default(),
         mean: floats(shown, "mean")?,
         std: floats(shown, "std")?,
         looks: Looks::One,
     };
-    check_view(&view)?;
+    view.problem().map_or(Ok(()), Err)?;
     Ok(view)
 }
 
 /// What transformers does with a picture.
-fn of_preprocessor(preprocessor: &Json, channels: usize) -> Result<View, String> {
+fn of_preprocessor(preprocessor: &Json, channels: usize, is_vit: bool) -> Result<View, String> {
     let fields = preprocessor
         .as_object()
         .ok_or("its preprocessor_config.json is no object")?;
     let kind =
         text(fields, "image_processor_type").or_else(|| text(fields, "feature_extractor_type"));
-    if let Some(kind) = kind.filter(|it| !it.starts_with("ConvNext")) {
-        return Err(format!(
-            "its pictures are prepared by `{kind}`, and only `ConvNextImageProcessor` is known here"
-        ));
-    }
+    // Which one it is where nothing says so follows from the network.
+    let squashes = match kind {
+        None => is_vit,
+        Some(kind) if kind.starts_with("ConvNext") => false,
+        Some(kind) if vit::PROCESSORS.contains(&kind) => true,
+        Some(kind) => {
+            return Err(format!(
+                "its pictures are prepared by `{kind}`, and only `ConvNextImageProcessor` and `ViTImageProcessor` are known here"
+            ));
+        }
+    };
     for field in ["do_resize", "do_rescale", "do_normalize"] {
         if fields.get(field).and_then(Json::as_bool) == Some(false) {
             return Err(format!(
@@ -363,6 +432,9 @@ fn of_preprocessor(preprocessor: &Json, channels: usize) -> Result<View, String>
             "its preprocessor has `rescale_factor: {factor}`, and only 1/255 is known here"
         ));
     }
+    if squashes {
+        return vit::view_of(fields, channels);
+    }
     let size = fields.get("size");
     let side = size.and_then(|it| it.as_u64().or_else(|| it.get("shortest_edge")?.as_u64()));
     let side = side.ok_or("its preprocessor has no `size.shortest_edge`")?;
@@ -376,24 +448,29 @@ fn of_preprocessor(preprocessor: &Json, channels: usize) -> Result<View, String>
         None | Some(Json::Null) => CONVNEXT_SHARE,
         Some(share) => share.as_f64().unwrap_or(f64::NAN),
     };
-    let filter = match fields.get("resample").and_then(Json::as_u64) {
-        Some(2) => Filter::Bilinear,
-        Some(3) | None => Filter::Bicubic,
-        Some(other) => {
-            return Err(format!(
-                "its pictures are scaled by `resample: {other}`, and only 2 (bilinear) and 3 (bicubic) are known here"
-            ));
-        }
-    };
+    let filter = resample(fields)?.unwrap_or(Filter::Bicubic);
     Ok(View {
         shape: Shape::square(side, channels),
         short_side: Some(short_side(side, share, "crop_pct")?),
+        crop_mode: CropMode::Center,
         filter,
         alpha: Alpha::default(),
         mean: floats(fields, "image_mean")?,
         std: floats(fields, "image_std")?,
         looks: Looks::One,
     })
+}
+
+/// How pictures are scaled, where a preprocessor of transformers says it.
+pub(super) fn resample(fields: &Map<String, Json>) -> Result<Option<Filter>, String> {
+    match fields.get("resample").and_then(Json::as_u64) {
+        None => Ok(None),
+        Some(2) => Ok(Some(Filter::Bilinear)),
+        Some(3) => Ok(Some(Filter::Bicubic)),
+        Some(other) => Err(format!(
+            "its pictures are scaled by `resample: {other}`, and only 2 (bilinear) and 3 (bicubic) are known here"
+        )),
+    }
 }
 
 /// How long the short side becomes of which so large a share is kept.
@@ -409,43 +486,11 @@ fn short_side(side: usize, share: f64, field: &str) -> Result<usize, String> {
     }
 }
 
-/// Whether a network can be shown pictures so.
-fn check_view(view: &View) -> Result<(), String> {
-    let Shape {
-        height,
-        width,
-        channels,
-    } = view.shape;
-    for side in [height, width, view.short_side.unwrap_or(height)] {
-        if let Some(problem) = limits::PICTURE_SIDE.exceeded(side as u64) {
-            return Err(format!("the side of its pictures {problem}"));
-        }
-    }
-    if view.short_side.is_some_and(|it| it < height) {
-        return Err("the middle of its pictures is larger than they are".to_owned());
-    }
-    for (name, numbers) in [("mean", &view.mean), ("std", &view.std)] {
-        if numbers.len() != channels && numbers.len() != 1 {
-            return Err(format!(
-                "its `{name}` has {} numbers, and its pictures {channels} channels",
-                numbers.len()
-            ));
-        }
-        let is_odd = |it: &f32| !it.is_finite() || (name == "std" && *it <= 0.0);
-        if numbers.iter().any(is_odd) {
-            return Err(format!(
-                "its `{name}` is {numbers:?}, which no pictures have"
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn text<'a>(fields: &'a Map<String, Json>, name: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(fields: &'a Map<String, Json>, name: &str) -> Option<&'a str> {
     fields.get(name).and_then(Json::as_str)
 }
 
-fn sizes(fields: &Map<String, Json>, name: &str) -> Result<Vec<usize>, String> {
+pub(super) fn sizes(fields: &Map<String, Json>, name: &str) -> Result<Vec<usize>, String> {
     let numbers = fields.get(name).and_then(Json::as_array);
     let numbers = numbers.ok_or_else(|| format!("its config has no `{name}`"))?;
     let size = |it: &Json| it.as_u64().and_then(|it| usize::try_from(it).ok());
@@ -453,7 +498,7 @@ fn sizes(fields: &Map<String, Json>, name: &str) -> Result<Vec<usize>, String> {
     sizes.ok_or_else(|| format!("its `{name}` has what is no size"))
 }
 
-fn floats(fields: &Map<String, Json>, name: &str) -> Result<Vec<f32>, String> {
+pub(super) fn floats(fields: &Map<String, Json>, name: &str) -> Result<Vec<f32>, String> {
     let numbers = fields.get(name).and_then(Json::as_array);
     let numbers = numbers.ok_or_else(|| format!("its config has no `{name}`"))?;
     let number = |it: &Json| it.as_f64().map(|it| it as f32);

@@ -1,11 +1,12 @@
 //! Which network the names and shapes of tensors mean, and what each weight is called there.
 //!
 //! Names of transformers are turned into torchvision’s first; then both spellings of a shortcut and of the head are understood,
-//! whichever comes first in a network.
+//! whichever comes first in a network. Names of a ViT are timm's or transformers'.
 
 use std::collections::BTreeMap;
 
-use crate::arch::picture::{Architecture, NetConfig, Stem, weights_of};
+use super::vit;
+use crate::arch::picture::{Architecture, NetConfig, Stem, Transformer, weights_of};
 
 /// Shapes by names.
 pub(super) type Shapes = BTreeMap<String, Vec<usize>>;
@@ -40,8 +41,8 @@ const PHOTO_SIDE: usize = 224;
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) net: NetConfig,
-    /// Their name of each weight, by ours.
-    pub(super) names: BTreeMap<String, String>,
+    /// Their names of each weight, by ours: several where they have in parts what is stacked here.
+    pub(super) names: BTreeMap<String, Vec<String>>,
     /// What could not be known, in sentences.
     pub(super) notes: Vec<String>,
 }
@@ -62,6 +63,12 @@ impl Found {
                 ));
             }
         }
+        if names().any(|it| it.ends_with("cls_token") || it == "class_token") {
+            return Err(
+                "the tensors are a ViT, and names and shapes don’t say how many heads it has: name a folder with config.json and safetensors"
+                    .to_owned(),
+            );
+        }
         let first = known.shape("conv1.weight").ok_or(
             "the tensors are no network that is known here: ResNets of 18, 34 and 50 layers, and three convolutions with two layers",
         )?;
@@ -80,24 +87,52 @@ impl Found {
         Self::fit(net, shapes, notes)
     }
 
+    /// A ViT of these sizes for pictures with these sides and channels. Its classes are those of its head.
+    pub(super) fn vit(
+        sizes: Transformer,
+        side: usize,
+        channels: usize,
+        shapes: &Shapes,
+    ) -> Result<Self, String> {
+        let known = Known::of(shapes);
+        let head = ["head.weight", "classifier.weight"];
+        let name = head.into_iter().find(|it| known.shape(it).is_some());
+        let [classes, _] = known.head(name.unwrap_or(head[0]))?;
+        let net = NetConfig {
+            architecture: Architecture::Vit,
+            stem: Stem::Photo,
+            sides: [side; 2],
+            channels,
+            classes,
+            transformer: Some(sizes),
+        };
+        Self::fit(net, shapes, Vec::new())
+    }
+
     /// The tensors of a network that is known. None may be missing, and none may be left.
     pub(super) fn fit(net: NetConfig, shapes: &Shapes, notes: Vec<String>) -> Result<Self, String> {
         if let Some(problem) = net.problem() {
             return Err(format!("the network {problem}"));
         }
         let mut known = Known::of(shapes);
+        let is_vit_of_transformers = known.0.keys().any(|it| it.starts_with("vit."));
         let mut names = BTreeMap::new();
         for need in weights_of(&net).map_err(|error| error.to_string())? {
             let found = spelled(&need.name).find_map(|it| known.0.remove(&it));
-            let (theirs, shape) =
-                found.ok_or_else(|| format!("`{}` is missing in the network", need.name))?;
-            if *shape != need.shape {
+            let parts = match found {
+                Some(found) => vec![found],
+                None if is_vit_of_transformers => known.parts(&need.name)?,
+                None => return Err(format!("`{}` is missing in the network", need.name)),
+            };
+            let mut expected = need.shape.clone();
+            expected[0] /= parts.len();
+            if let Some((theirs, shape)) = parts.iter().find(|it| *it.1 != expected) {
                 return Err(format!(
-                    "`{theirs}` is {shape:?}, and {:?} in the network that the other tensors are",
-                    need.shape
+                    "`{theirs}` is {shape:?}, and {expected:?} in the network that the other tensors are"
                 ));
             }
-            names.insert(need.name, theirs.to_owned());
+            let parts = parts.into_iter().map(|it| it.0.to_owned());
+            names.insert(need.name, parts.collect());
         }
         match known.0.values().find(|(name, _)| !name.ends_with(COUNTER)) {
             None => Ok(Self { net, names, notes }),
@@ -120,6 +155,16 @@ impl<'a> Known<'a> {
             (name, (theirs.as_str(), shape.as_slice()))
         });
         Self(named.collect())
+    }
+
+    /// Takes the parts of a weight, as transformers has them of a ViT.
+    fn parts(&mut self, name: &str) -> Result<Vec<(&'a str, &'a [usize])>, String> {
+        let missing = |name: &str| format!("`{name}` is missing in the network");
+        let theirs = vit::names_in_transformers(name).ok_or_else(|| missing(name))?;
+        let found = theirs
+            .iter()
+            .map(|it| self.0.remove(it).ok_or_else(|| missing(it)));
+        found.collect()
     }
 
     fn shape(&self, name: &str) -> Option<&'a [usize]> {
@@ -199,6 +244,7 @@ impl<'a> Known<'a> {
             sides: [side; 2],
             channels,
             classes,
+            transformer: None,
         })
     }
 
@@ -238,6 +284,7 @@ impl<'a> Known<'a> {
             sides: [side; 2],
             channels,
             classes,
+            transformer: None,
         })
     }
 }

@@ -8,8 +8,13 @@ use crate::{
     arch::picture::Stem,
     device::DeviceKind,
     tasks::picture::{
-        PictureFacts, augment::Flip, classifier::Looks, decode::Alpha, recipe::Recipe,
-        request::Method, resize::Filter,
+        PictureFacts,
+        augment::Flip,
+        classifier::Looks,
+        decode::Alpha,
+        recipe::Recipe,
+        request::Method,
+        resize::{CropMode, Filter},
     },
     train::plan::Chosen,
 };
@@ -77,6 +82,12 @@ pub(super) fn view(facts: &PictureFacts) -> Choices {
     };
     vec![
         of_published("side", view.map(|it| it.shape.height), facts.side, side),
+        of_published(
+            "crop_mode",
+            view.map(|it| it.crop_mode),
+            CropMode::default(),
+            "shapes stay as they are",
+        ),
         of_published(
             "filter",
             view.map(|it| it.filter),
