@@ -319,7 +319,7 @@ pub(crate) fn real(name: &str, package: &str) -> Option<PathBuf> {
     ];
     let found = places.into_iter().find(|it| it.is_dir());
     if found.is_none() {
-        eprintln!(
+        println!(
             "SKIPPED: there is no {name} in {}, nor Debian’s package of it",
             folder.display()
         );

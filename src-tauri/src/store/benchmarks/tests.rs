@@ -152,7 +152,7 @@ fn a_benchmark_is_compared_with_the_last_of_the_same_machine_and_size() {
     assert_eq!(
         same.since_messages(&earlier),
         [
-            "a processor: as fast as on 2026-11-14, within the spread of its steps (0 of 12 cases by more than the spread of their steps)."
+            "a processor: as fast as on 2026-11-14, within the spread of its steps (0 of 16 cases by more than the spread of their steps)."
         ]
     );
 }
