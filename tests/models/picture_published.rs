@@ -298,7 +298,7 @@ fn networks_that_are_not_known_are_refused_by_what_they_have() {
 }
 
 /// A field of a config, what it is changed to, and how the refusal begins.
-type Refused = (&'static str, Json, &'static str);
+pub(crate) type Refused = (&'static str, Json, &'static str);
 
 fn refused_of_timm() -> Vec<Refused> {
     vec![

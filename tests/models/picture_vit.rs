@@ -24,7 +24,7 @@ use crate::{
     hostile::repository,
     kind::{change, run_from_newest},
     picture_nets::{all, apart, numbers, pictures, size},
-    picture_published::{Tensors, listed, of_zeros, write},
+    picture_published::{Refused, Tensors, listed, of_zeros, write},
     picture_run::{measured, plan_of, resolved, stripes},
 };
 
@@ -135,17 +135,8 @@ fn what_a_vit_is_and_is_shown_is_read_from_its_files() {
     assert!(published.notes.is_empty());
 }
 
-#[test]
-fn a_vit_that_is_not_known_is_refused_by_its_field() {
-    let files = goldens();
-    let check = |file: &Json, pointer: &str, value: Json, words: &str| {
-        let mut config = file["config"].clone();
-        let (parent, field) = pointer.rsplit_once('/').unwrap();
-        config.pointer_mut(parent).unwrap()[field] = value;
-        let error = of_zeros(&config.to_string(), &listed(file)).to_string();
-        assert!(error.starts_with(words), "{error}");
-    };
-    for (field, value, words) in [
+fn refused_of_transformers() -> Vec<Refused> {
+    vec![
         (
             "/hidden_act",
             json!("gelu_new"),
@@ -211,10 +202,11 @@ fn a_vit_that_is_not_known_is_refused_by_its_field() {
             json!("deit"),
             "the network is of the type `deit`, and of pictures’ networks `resnet` and `vit` are known here",
         ),
-    ] {
-        check(&files[0], field, value, words);
-    }
-    for (field, value, words) in [
+    ]
+}
+
+fn refused_of_timm() -> Vec<Refused> {
+    vec![
         (
             "/architecture",
             json!("vit_base_patch16_clip_224"),
@@ -250,7 +242,23 @@ fn a_vit_that_is_not_known_is_refused_by_its_field() {
             json!("map"),
             "the network ends with the pool `map`",
         ),
-    ] {
+    ]
+}
+
+#[test]
+fn a_vit_that_is_not_known_is_refused_by_its_field() {
+    let files = goldens();
+    let check = |file: &Json, pointer: &str, value: Json, words: &str| {
+        let mut config = file["config"].clone();
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        config.pointer_mut(parent).unwrap()[field] = value;
+        let error = of_zeros(&config.to_string(), &listed(file)).to_string();
+        assert!(error.starts_with(words), "{error}");
+    };
+    for (field, value, words) in refused_of_transformers() {
+        check(&files[0], field, value, words);
+    }
+    for (field, value, words) in refused_of_timm() {
         check(&files[2], field, value, words);
     }
     let without_head: Tensors = listed(&files[2]);

@@ -1,7 +1,8 @@
 //! Networks that say what a picture shows: a list of steps, each of which reads what an earlier one wrote.
 //!
 //! The list is data, from which everything follows: what is computed forward, the shapes and so the memory, which weights there
-//! are, and what a file for other programs has to say. `nets` has the lists, by the names of the architectures.
+//! are, and what a file for other programs has to say. `nets` and `vit` have the lists, by the names of the architectures; `weights` has
+//! what their steps need.
 //!
 //! Letters: b pictures, h and w height and width, c channels, t tokens, d width of a token, v classes. Pictures are [b, h, w, c].
 //!
@@ -9,13 +10,16 @@
 
 mod nets;
 mod vit;
+mod weights;
 
 use candle_core::{DType, Tensor};
 
 pub use nets::{Architecture, NetConfig, Stem};
 pub use vit::Transformer;
+pub use weights::{Need, weights_of};
 
-use super::{Initial, WeightRequest, Weights};
+use self::weights::needs;
+use super::{WeightRequest, Weights};
 use crate::{
     Error, Result,
     ops::{
@@ -519,30 +523,6 @@ impl Network {
     }
 }
 
-/// One weight that a network needs.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Need {
-    /// Its name in files.
-    pub name: String,
-    /// Its shape there.
-    pub shape: Vec<usize>,
-    /// What it begins with.
-    pub initial: Initial,
-    /// Whether it learns.
-    pub learns: bool,
-    /// Whether scores come from it.
-    pub is_head: bool,
-}
-
-/// The weights of a network, in the order of its steps.
-///
-/// Errors: [`Error::Setting`] for pictures that are too small for it.
-pub fn weights_of(config: &NetConfig) -> Result<Vec<Need>> {
-    let steps = config.steps();
-    let written = shapes(config, &steps)?;
-    Ok(needs(&steps, &written))
-}
-
 /// What each step writes, the picture first.
 ///
 /// Errors: [`Error::Setting`] for pictures that are too small for it.
@@ -592,113 +572,4 @@ pub fn shapes(config: &NetConfig, steps: &[Step]) -> Result<Vec<Written>> {
         });
     }
     Ok(written)
-}
-
-fn needs(steps: &[Step], written: &[Written]) -> Vec<Need> {
-    let mut needs = Vec::new();
-    for step in steps {
-        needs.extend(needs_of(&step.layer, written[step.from]));
-    }
-    // Scores come from the last matrix.
-    if let Some(head) = needs.iter_mut().rfind(|it| it.shape.len() == 2) {
-        head.is_head = true;
-    }
-    needs
-}
-
-/// The weights of a step that reads this.
-fn needs_of(layer: &Layer, read: Written) -> Vec<Need> {
-    let from = read.channels();
-    let need = |name: &str, what: &str, shape: &[usize], initial, learns| Need {
-        name: format!("{name}.{what}"),
-        shape: shape.to_vec(),
-        initial,
-        learns,
-        is_head: false,
-    };
-    let with_bias = |name: &str, weight: Need, bias: bool, bound: f64| {
-        let bias = bias.then(|| {
-            let out = &weight.shape[..1];
-            need(name, "bias", out, Initial::Uniform(bound), true)
-        });
-        [weight].into_iter().chain(bias).collect()
-    };
-    match layer {
-        Layer::Convolution {
-            name,
-            out,
-            geometry,
-            begins,
-            bias,
-        } => {
-            let side = geometry.kernel;
-            let bound = 1.0 / ((from * side * side) as f64).sqrt();
-            let initial = match begins {
-                Begins::Uniform | Begins::ByPictures => Initial::Uniform(bound),
-                Begins::Identity => Initial::Identity(bound),
-                Begins::NormalByOutputs => {
-                    Initial::Normal((2.0 / (out * side * side) as f64).sqrt())
-                }
-            };
-            let learns = *begins != Begins::ByPictures;
-            let weight = need(name, "weight", &[*out, from, side, side], initial, learns);
-            with_bias(name, weight, *bias, bound)
-        }
-        Layer::Norm {
-            name,
-            begins,
-            learns,
-            ..
-        } => {
-            let of =
-                |what, number, learns| need(name, what, &[from], Initial::Constant(number), learns);
-            vec![
-                of("weight", *begins, *learns),
-                of("bias", 0.0, true),
-                of("running_mean", 0.0, false),
-                of("running_var", 1.0, false),
-            ]
-        }
-        Layer::Linear {
-            name, out, bias, ..
-        } => {
-            let bound = 1.0 / (from as f64).sqrt();
-            let initial = Initial::Uniform(bound);
-            let weight = need(name, "weight", &[*out, from], initial, true);
-            with_bias(name, weight, *bias, bound)
-        }
-        Layer::Tokens => {
-            let tokens = read.count() / from.max(1) + 1;
-            let of = |name: &str, tokens| Need {
-                name: name.to_owned(),
-                shape: vec![1, tokens, from],
-                initial: Initial::Normal(vit::DEVIATION),
-                learns: true,
-                is_head: false,
-            };
-            vec![of(vit::CLASS_TOKEN, 1), of(vit::POSITIONS, tokens)]
-        }
-        Layer::LayerNorm { name, .. } => {
-            let of = |what, number| need(name, what, &[from], Initial::Constant(number), true);
-            vec![of("weight", 1.0), of("bias", 0.0)]
-        }
-        Layer::Attention { name, .. } => {
-            let of = |what: &str, out: usize| {
-                let name = format!("{name}.{what}");
-                let initial = Initial::Normal(vit::DEVIATION);
-                let weight = need(&name, "weight", &[out, from], initial, true);
-                [
-                    weight,
-                    need(&name, "bias", &[out], Initial::Constant(0.0), true),
-                ]
-            };
-            [of("qkv", 3 * from), of("proj", from)].concat()
-        }
-        Layer::MaxPool(_)
-        | Layer::MeanPool
-        | Layer::Flatten
-        | Layer::Activation(_)
-        | Layer::Add(_)
-        | Layer::ClassToken => Vec::new(),
-    }
 }
