@@ -69,6 +69,7 @@ fn steps(architecture: &str, options: &HashMap<String, String>) -> models::Resul
         sides: [side; 2],
         channels: 3,
         classes: CLASSES,
+        transformer: None,
     };
     let mut network = Network::new(config, &mut InitialWeights::new(1, &device), dtype)?;
     let rule = Sgd {

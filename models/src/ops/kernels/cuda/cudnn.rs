@@ -58,6 +58,18 @@ struct Suggestion {
     reserved: [c_int; 3],
 }
 
+impl Suggestion {
+    const NONE: Self = Self {
+        algorithm: 0,
+        status: SUCCESS + 1,
+        time: 0.0,
+        memory: 0,
+        determinism: 0,
+        math: 0,
+        reserved: [0; 3],
+    };
+}
+
 /// The most suggestions that are asked for.
 const SUGGESTIONS: usize = 10;
 
@@ -170,6 +182,23 @@ struct State {
 #[allow(unsafe_code)]
 unsafe impl Send for State {}
 
+impl State {
+    /// That of the GPU that is current on this thread.
+    #[allow(unsafe_code)]
+    fn handle(&mut self, functions: &Functions, gpu: usize) -> Result<Handle> {
+        if let Some(handle) = self.handles.get(&gpu) {
+            return Ok(*handle);
+        }
+        let mut handle = null_mut();
+        // Safety: it writes a handle where it is told.
+        check("cudnnCreate", unsafe {
+            (functions.create)(&raw mut handle)
+        })?;
+        self.handles.insert(gpu, handle);
+        Ok(handle)
+    }
+}
+
 fn state() -> MutexGuard<'static, State> {
     static STATE: OnceLock<Mutex<State>> = OnceLock::new();
     let state = STATE.get_or_init(Mutex::default);
@@ -195,76 +224,49 @@ fn compute(way: Way, from: &Tensor, rows: &Tensor, to: &Tensor, shape: &Shape) -
     let stream = device.cuda_stream();
     let gpu = stream.context().ordinal();
     let mut state = state();
-    let handle = match state.handles.get(&gpu) {
-        Some(handle) => *handle,
-        None => {
-            stream.context().bind_to_thread().w()?;
-            let mut handle = null_mut();
-            // Safety: it writes a handle for the GPU that is current on this thread, which is that of the tensors.
-            check("cudnnCreate", unsafe {
-                (functions.create)(&raw mut handle)
-            })?;
-            state.handles.insert(gpu, handle);
-            handle
-        }
-    };
+    stream.context().bind_to_thread().w()?;
+    let handle = state.handle(functions, gpu)?;
     let key = (way, *shape, from.dtype(), gpu);
-    let plan = match state.plans.get(&key) {
-        Some(plan) => *plan,
-        None => {
-            let plan = plan(functions, handle, way, shape, from.dtype())?;
-            state.plans.insert(key, plan);
-            plan
-        }
+    let known = state.plans.get(&key).copied();
+    let plan = match known {
+        Some(plan) => plan,
+        None => plan(functions, handle, way, shape, from.dtype())?,
     };
+    state.plans.insert(key, plan);
     let Some(plan) = plan else { return Ok(false) };
     let workspace = output(plan.memory.max(1), DType::U8, from)?;
-    let (from, rows, to) = (address(from)?, address(rows)?, address(to)?);
-    let (one, zero) = (1.0f32, 0.0f32);
-    let (from, rows, to) = (
-        from as *const c_void,
-        rows as *const c_void,
-        to as *mut c_void,
-    );
     let memory = address(&workspace)? as *mut c_void;
+    let [from, rows] = [address(from)?, address(rows)?].map(|it| it as *const c_void);
+    let to = address(to)? as *mut c_void;
+    let (one, zero) = (1.0f32, 0.0f32);
+    let (function, first, second, last) = match way {
+        Way::Forward => (
+            functions.forward,
+            (plan.x, from),
+            (plan.weight, rows),
+            plan.y,
+        ),
+        Way::Back => (functions.back, (plan.weight, rows), (plan.y, from), plan.x),
+    };
     // Safety: descriptors are those of tensors of these sizes, whose memory the stream keeps until the work is done.
     let status = unsafe {
-        check(
-            "cudnnSetStream",
-            (functions.set_stream)(handle, stream.cu_stream().cast()),
-        )?;
-        match way {
-            Way::Forward => (functions.forward)(
-                handle,
-                &raw const one,
-                plan.x,
-                from,
-                plan.weight,
-                rows,
-                plan.geometry,
-                plan.algorithm,
-                memory,
-                plan.memory,
-                &raw const zero,
-                plan.y,
-                to,
-            ),
-            Way::Back => (functions.back)(
-                handle,
-                &raw const one,
-                plan.weight,
-                rows,
-                plan.y,
-                from,
-                plan.geometry,
-                plan.algorithm,
-                memory,
-                plan.memory,
-                &raw const zero,
-                plan.x,
-                to,
-            ),
-        }
+        let stream = stream.cu_stream().cast();
+        check("cudnnSetStream", (functions.set_stream)(handle, stream))?;
+        function(
+            handle,
+            &raw const one,
+            first.0,
+            first.1,
+            second.0,
+            second.1,
+            plan.geometry,
+            plan.algorithm,
+            memory,
+            plan.memory,
+            &raw const zero,
+            last,
+            to,
+        )
     };
     check("a convolution", status)?;
     Ok(true)
@@ -279,6 +281,47 @@ fn plan(
     shape: &Shape,
     dtype: DType,
 ) -> Result<Option<Plan>> {
+    let plan = describe(functions, shape, dtype)?;
+    let mut count = 0;
+    let mut suggestions = [Suggestion::NONE; SUGGESTIONS];
+    let Plan { x, weight, y, .. } = plan;
+    let (suggest, [from, with, to]) = match way {
+        Way::Forward => (functions.suggest_forward, [x, weight, y]),
+        Way::Back => (functions.suggest_back, [weight, y, x]),
+    };
+    let most = SUGGESTIONS as c_int;
+    let suggested = suggestions.as_mut_ptr();
+    // Safety: the descriptors were made just now, and there is room for as many suggestions as it is told.
+    let status = unsafe {
+        suggest(
+            handle,
+            from,
+            with,
+            plan.geometry,
+            to,
+            most,
+            &raw mut count,
+            suggested,
+        )
+    };
+    check("ways", status)?;
+    let count = usize::try_from(count).unwrap_or(0);
+    let wanted = suggestions.iter().take(count).find(|it| {
+        it.status == SUCCESS
+            && it.determinism == DETERMINISTIC
+            && it.math == TENSOR_OP_MATH
+            && it.memory <= MOST_BYTES
+    });
+    Ok(wanted.map(|it| Plan {
+        algorithm: it.algorithm,
+        memory: it.memory,
+        ..plan
+    }))
+}
+
+/// A convolution as cuDNN wants it described, without a way to compute it.
+#[allow(unsafe_code)]
+fn describe(functions: &Functions, shape: &Shape, dtype: DType) -> Result<Plan> {
     let number = match dtype {
         DType::BF16 => BFLOAT16,
         DType::F16 => HALF,
@@ -287,21 +330,10 @@ fn plan(
     let size = |it: usize| it as c_int;
     let [channels, outputs] = shape.channels.map(size);
     let (n, k) = (size(shape.pictures), size(shape.geometry.kernel));
-    let [height, width, to_height, to_width] =
-        [shape.from[0], shape.from[1], shape.to[0], shape.to[1]].map(size);
+    let ([height, width], [to_height, to_width]) = (shape.from.map(size), shape.to.map(size));
     let [stride, padding] = [shape.geometry.stride, shape.geometry.padding].map(size);
     let [mut x, mut y, mut weight, mut geometry] = [null_mut(); 4];
-    let mut count = 0;
-    let mut suggestions = [Suggestion {
-        algorithm: 0,
-        status: SUCCESS + 1,
-        time: 0.0,
-        memory: 0,
-        determinism: 0,
-        math: 0,
-        reserved: [0; 3],
-    }; SUGGESTIONS];
-    // Safety: each call gets what an earlier one made, and room for as many suggestions as it is told.
+    // Safety: each call gets what an earlier one made.
     unsafe {
         let f = functions;
         check("x", (f.create_tensor)(&raw mut x))?;
@@ -320,52 +352,21 @@ fn plan(
             (f.set_filter)(weight, number, NHWC, outputs, channels, k, k),
         )?;
         check("geometry", (f.create_convolution)(&raw mut geometry))?;
-        let moves = (f.set_convolution)(
-            geometry,
-            padding,
-            padding,
-            stride,
-            stride,
-            1,
-            1,
-            CROSS_CORRELATION,
-            FLOAT,
-        );
-        check("geometry", moves)?;
+        let (p, s, mode) = (padding, stride, CROSS_CORRELATION);
+        check(
+            "geometry",
+            (f.set_convolution)(geometry, p, p, s, s, 1, 1, mode, FLOAT),
+        )?;
         check("geometry", (f.set_math)(geometry, TENSOR_OP_MATH))?;
-        let (suggest, from, with, to) = match way {
-            Way::Forward => (f.suggest_forward, x, weight, y),
-            Way::Back => (f.suggest_back, weight, y, x),
-        };
-        let most = size(SUGGESTIONS);
-        let suggested = suggestions.as_mut_ptr();
-        let status = suggest(
-            handle,
-            from,
-            with,
-            geometry,
-            to,
-            most,
-            &raw mut count,
-            suggested,
-        );
-        check("ways", status)?;
     }
-    let count = usize::try_from(count).unwrap_or(0);
-    let wanted = suggestions.iter().take(count).find(|it| {
-        it.status == SUCCESS
-            && it.determinism == DETERMINISTIC
-            && it.math == TENSOR_OP_MATH
-            && it.memory <= MOST_BYTES
-    });
-    Ok(wanted.map(|it| Plan {
+    Ok(Plan {
         x,
         weight,
         geometry,
         y,
-        algorithm: it.algorithm,
-        memory: it.memory,
-    }))
+        algorithm: 0,
+        memory: 0,
+    })
 }
 
 fn check(what: &str, status: Status) -> Result<()> {
