@@ -13,11 +13,8 @@
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, Part, Update, numbers::change_together};
-use crate::{
-    Error, Result,
-    ops::kernels::{self, Kernel},
-};
+use super::{Group, Part, Update, Way, numbers::change_together};
+use crate::{Error, Result, ops::kernels::Kernel};
 
 /// The settings of AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -74,17 +71,12 @@ impl AdamW {
 
     pub(super) fn step(&self, group: &mut Group, parts: &[Part], update: Update) -> Result<()> {
         let factors = self.factors(group.weight_decay, update);
-        if !kernels::enabled(Kernel::Adamw) {
-            return step_composed(factors, group, parts);
+        match group.way(Kernel::Adamw) {
+            Way::InPlace => step_in_place(factors, group, parts),
+            #[cfg(feature = "cuda")]
+            Way::OnCuda => step_on_cuda(factors, group, parts),
+            Way::Composed => step_composed(factors, group, parts),
         }
-        if group.is_on_cpu() {
-            return step_in_place(factors, group, parts);
-        }
-        #[cfg(feature = "cuda")]
-        if group.flat.device().is_cuda() {
-            return step_on_cuda(factors, group, parts);
-        }
-        step_composed(factors, group, parts)
     }
 
     fn factors(&self, weight_decay: f64, update: Update) -> Factors {
@@ -170,7 +162,13 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
     ];
     for part in parts {
         let (state, gradient) = (group.state_of(part)?, &part.gradient);
-        kernels::cuda::adamw::step(&part.weight, &state[0], &state[1], gradient, factors)?;
+        crate::ops::kernels::cuda::adamw::step(
+            &part.weight,
+            &state[0],
+            &state[1],
+            gradient,
+            factors,
+        )?;
     }
     Ok(())
 }

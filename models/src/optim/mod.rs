@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
+    ops::kernels::{self, Kernel},
     parameters::{Parameter, Parameters},
     tape::Gradients,
 };
@@ -353,9 +354,35 @@ impl Optimizer {
     }
 }
 
+/// How a step is computed.
+enum Way {
+    /// In one pass over each parameter, on all cores.
+    InPlace,
+    /// In one launch for each parameter.
+    #[cfg(feature = "cuda")]
+    OnCuda,
+    /// By candle's kernels, over all parameters at once.
+    Composed,
+}
+
 impl Group {
     fn is_on_cpu(&self) -> bool {
         self.flat.device().is_cpu()
+    }
+
+    /// How a rule with this kernel is computed here.
+    fn way(&self, kernel: Kernel) -> Way {
+        if !kernels::enabled(kernel) {
+            return Way::Composed;
+        }
+        #[cfg(feature = "cuda")]
+        if self.flat.device().is_cuda() {
+            return Way::OnCuda;
+        }
+        match self.is_on_cpu() {
+            true => Way::InPlace,
+            false => Way::Composed,
+        }
     }
 
     /// What is kept of one parameter. It shares the numbers of the group's vectors.

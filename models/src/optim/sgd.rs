@@ -13,11 +13,8 @@
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, Part, Update, numbers::change_together};
-use crate::{
-    Error, Result,
-    ops::kernels::{self, Kernel},
-};
+use super::{Group, Part, Update, Way, numbers::change_together};
+use crate::{Error, Result, ops::kernels::Kernel};
 
 /// The settings of SGD.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -63,17 +60,12 @@ impl Sgd {
 
     pub(super) fn step(&self, group: &mut Group, parts: &[Part], update: Update) -> Result<()> {
         let factors = self.factors(group.weight_decay, update);
-        if !kernels::enabled(Kernel::Sgd) {
-            return step_composed(factors, group, parts);
+        match group.way(Kernel::Sgd) {
+            Way::InPlace => step_in_place(factors, group, parts),
+            #[cfg(feature = "cuda")]
+            Way::OnCuda => step_on_cuda(factors, group, parts),
+            Way::Composed => step_composed(factors, group, parts),
         }
-        if group.is_on_cpu() {
-            return step_in_place(factors, group, parts);
-        }
-        #[cfg(feature = "cuda")]
-        if group.flat.device().is_cuda() {
-            return step_on_cuda(factors, group, parts);
-        }
-        step_composed(factors, group, parts)
     }
 
     fn factors(&self, weight_decay: f64, update: Update) -> Factors {
@@ -142,7 +134,7 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
     ];
     for part in parts {
         let state = group.state_of(part)?;
-        kernels::cuda::sgd::step(&part.weight, state.first(), &part.gradient, factors)?;
+        crate::ops::kernels::cuda::sgd::step(&part.weight, state.first(), &part.gradient, factors)?;
     }
     Ok(())
 }
