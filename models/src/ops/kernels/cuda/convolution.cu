@@ -15,6 +15,24 @@ __device__ uint32_t piece_at(uint32_t tile, int line, int piece) {
     return tile + line * DEPTH * 2 + ((piece ^ (line & 7)) << 4);
 }
 
+// Walks over the steps of a product: `load` fills a stage of shared memory for one step, in the background, and `multiply` uses it,
+// while those of the next steps are on their way.
+template <typename Load, typename Multiply>
+__device__ void in_stages(int steps, const Load& load, const Multiply& multiply) {
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        if (stage < steps) load(stage);
+        close_copies();
+    }
+    for (int j = 0; j < steps; ++j) {
+        wait_for_copies<STAGES - 2>();
+        __syncthreads();
+        if (j + STAGES - 1 < steps) load((j + STAGES - 1) % STAGES);
+        close_copies();
+        multiply(j % STAGES);
+    }
+}
+
 // Where the places that a block computes read from, and where they are written to. Forward, places of y read x. Backward, places
 // of x read the gradient of y; those whose coordinates leave the same rest when divided by the stride meet the same taps and are
 // a class of their own.
@@ -109,17 +127,8 @@ __device__ void multiply_places(const T* from, const T* weights, const float* bi
 
     const int steps = (walk.taps_down * walk.taps_across * walk.channels + DEPTH - 1) / DEPTH;
     float sums[4][WN / 8][4] = {};
-#pragma unroll
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < steps) load(stage);
-        close_copies();
-    }
-    for (int j = 0; j < steps; ++j) {
-        wait_for_copies<STAGES - 2>();
-        __syncthreads();
-        if (j + STAGES - 1 < steps) load((j + STAGES - 1) % STAGES);
-        close_copies();
-        const uint32_t a = base + j % STAGES * BYTES, b = a + BM * DEPTH * 2;
+    in_stages(steps, load, [&](int stage) {
+        const uint32_t a = base + stage * BYTES, b = a + BM * DEPTH * 2;
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; ++k) {
             uint32_t left_of[4][4];
@@ -139,7 +148,7 @@ __device__ void multiply_places(const T* from, const T* weights, const float* bi
                 }
             }
         }
-    }
+    });
 
     // Through shared memory, so that lines are written in whole pieces.
     wait_for_copies<0>();
@@ -237,17 +246,8 @@ __device__ void multiply_gradients(const T* gradient, const T* x, float* parts, 
     };
 
     float sums[4][WN / 8][4] = {};
-#pragma unroll
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < steps) load(stage);
-        close_copies();
-    }
-    for (int j = 0; j < steps; ++j) {
-        wait_for_copies<STAGES - 2>();
-        __syncthreads();
-        if (j + STAGES - 1 < steps) load((j + STAGES - 1) % STAGES);
-        close_copies();
-        const uint32_t a = base + j % STAGES * BYTES, b = a + BM / DEPTH * TILE;
+    in_stages(steps, load, [&](int stage) {
+        const uint32_t a = base + stage * BYTES, b = a + BM / DEPTH * TILE;
         const auto piece_of = [&](uint32_t tiles, int place, int number) {
             return piece_at(tiles + number / DEPTH * TILE, place, number % DEPTH / PIECE);
         };
@@ -270,7 +270,7 @@ __device__ void multiply_gradients(const T* gradient, const T* x, float* parts, 
                 }
             }
         }
-    }
+    });
     float* part = parts + size_t(blockIdx.y) * outputs * depth;
 #pragma unroll
     for (int m = 0; m < 4; ++m) {
