@@ -8,7 +8,7 @@ use candle_core::{DType, Tensor};
 
 use super::{
     Launch, Module, PACK, cudnn, in_packs,
-    linear::{Size, multiply, plain, transposed},
+    linear::{Size, multiply, plain, transposed, with_bias},
     multiplies_tiles, output,
     pictures::PICTURES,
 };
@@ -42,7 +42,7 @@ pub(crate) fn forward(
     let y = output(&shape.of_output(), x.dtype(), x)?;
     if in_tiles(&[x, weight], shape)? {
         let rows = weight_rows(weight, shape, Way::Forward)?;
-        if cudnn::forward(x, &rows, &y, shape)? {
+        if cudnn::compute(Way::Forward, x, &rows, &y, shape)? {
             return with_bias(y, bias);
         }
         let bias = bias.map(|it| it.to_dtype(DType::F32)?.contiguous());
@@ -58,7 +58,7 @@ pub(crate) fn forward(
         return Ok(y);
     }
     let rows = weight_rows(weight, shape, Way::Forward)?;
-    for part in parts(x, shape)? {
+    for part in parts(x, shape) {
         let (patches, y) = (part.patches(x)?, part.outputs(&y)?);
         multiply(
             part.size(),
@@ -72,13 +72,6 @@ pub(crate) fn forward(
     with_bias(y, bias)
 }
 
-fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    Ok(match bias {
-        Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
-        None => y,
-    })
-}
-
 /// The gradient of x [n, h, w, c] from g [n, h', w', o].
 pub(crate) fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> Result<Tensor> {
     let [height, width] = shape.from;
@@ -87,9 +80,9 @@ pub(crate) fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> R
     let dx = output(dims, gradient.dtype(), gradient)?;
     if in_tiles(&[gradient, weight], shape)? {
         // cuDNN takes the rows as they are, and the products of tiles others, which are made only then.
-        if cudnn::version().is_some() {
+        if cudnn::is_found() {
             let rows = weight_rows(weight, shape, Way::Forward)?;
-            if cudnn::back(gradient, &rows, &dx, shape)? {
+            if cudnn::compute(Way::Back, gradient, &rows, &dx, shape)? {
                 return Ok(dx);
             }
         }
@@ -112,7 +105,7 @@ pub(crate) fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> R
         return Ok(dx);
     }
     let rows = weight_rows(weight, shape, Way::Forward)?;
-    for part in parts(gradient, shape)? {
+    for part in parts(gradient, shape) {
         let patches = output(&part.of_patches(), gradient.dtype(), gradient)?;
         let Size { m, n, k, batch } = part.size();
         let size = Size {
@@ -164,7 +157,7 @@ pub(crate) fn to_weight(gradient: &Tensor, x: &Tensor, shape: &Shape) -> Result<
     }
     let columns = columns(shape);
     let product = output((outputs, columns), DType::F32, x)?;
-    for (number, part) in parts(x, shape)?.enumerate() {
+    for (number, part) in parts(x, shape).enumerate() {
         let (patches, gradient) = (part.patches(x)?, part.outputs(gradient)?);
         let Size { m, n, k, batch } = part.size();
         let size = Size {
@@ -209,16 +202,16 @@ fn tile_bytes(high: usize, wide: usize) -> usize {
     STAGES * (high + wide) * DEPTH * DType::BF16.size_in_bytes()
 }
 
-/// Which side of a weight lies side by side.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// [o, k k c], filled up to whole packs.
+/// Which way a convolution goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Way {
+    /// From pictures.
     Forward,
-    /// [c, k k o].
+    /// From the gradient to that of pictures.
     Back,
 }
 
-/// The weight [o, c, k, k] in rows.
+/// The weight [o, c, k, k] in the rows of a product: forward [o, k k c], filled up to whole packs, back [c, k k o].
 fn weight_rows(weight: &Tensor, shape: &Shape, way: Way) -> Result<Tensor> {
     let [channels, outputs] = shape.channels;
     let taps = shape.geometry.kernel * shape.geometry.kernel;
@@ -254,17 +247,17 @@ struct Part {
 }
 
 /// A convolution in parts whose patches find room.
-fn parts(like: &Tensor, shape: &Shape) -> Result<impl Iterator<Item = Part>> {
+fn parts(like: &Tensor, shape: &Shape) -> impl Iterator<Item = Part> {
     let of_picture = shape.places() * columns(shape) * like.dtype().size_in_bytes();
     let at_once = (PATCHES / of_picture.max(1)).clamp(1, shape.pictures.max(1));
     let shape = *shape;
-    Ok((0..shape.pictures).step_by(at_once).map(move |first| Part {
+    (0..shape.pictures).step_by(at_once).map(move |first| Part {
         first,
         shape: Shape {
             pictures: at_once.min(shape.pictures - first),
             ..shape
         },
-    }))
+    })
 }
 
 impl Part {

@@ -8,16 +8,19 @@
 //! are not faster there.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     ffi::{c_int, c_void},
     ptr::null_mut,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use candle_core::{DType, Tensor, cuda::WrapErr};
+use candle_core::{
+    DType, Tensor,
+    cuda::{WrapErr, cudarc::driver::CudaContext},
+};
 use libloading::Library;
 
-use super::{address, broken, device, output};
+use super::{address, broken, convolution::Way, device, output};
 use crate::{Error, Result, ops::convolution::Shape};
 
 /// What its library is called.
@@ -139,20 +142,9 @@ fn functions() -> Option<&'static Functions> {
         .as_ref()
 }
 
-/// The version of the library that computes convolutions, as 9.19.0, if there is one.
-#[allow(unsafe_code)]
-pub(crate) fn version() -> Option<String> {
-    // Safety: it takes nothing and changes nothing.
-    let version = unsafe { (functions()?.version)() };
-    let (major, rest) = (version / 10_000, version % 10_000);
-    Some(format!("{major}.{}.{}", rest / 100, rest % 100))
-}
-
-/// Which convolution is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Way {
-    Forward,
-    Back,
+/// Whether there is a library that can be used.
+pub(super) fn is_found() -> bool {
+    functions().is_some()
 }
 
 /// What a way depends on: the convolution, the dtype, and the GPU.
@@ -183,18 +175,19 @@ struct State {
 unsafe impl Send for State {}
 
 impl State {
-    /// That of the GPU that is current on this thread.
+    /// That of a GPU.
     #[allow(unsafe_code)]
-    fn handle(&mut self, functions: &Functions, gpu: usize) -> Result<Handle> {
-        if let Some(handle) = self.handles.get(&gpu) {
+    fn handle(&mut self, functions: &Functions, context: &CudaContext) -> Result<Handle> {
+        if let Some(handle) = self.handles.get(&context.ordinal()) {
             return Ok(*handle);
         }
+        context.bind_to_thread().w()?;
         let mut handle = null_mut();
-        // Safety: it writes a handle where it is told.
+        // Safety: it writes a handle for the GPU that is current on this thread where it is told.
         check("cudnnCreate", unsafe {
             (functions.create)(&raw mut handle)
         })?;
-        self.handles.insert(gpu, handle);
+        self.handles.insert(context.ordinal(), handle);
         Ok(handle)
     }
 }
@@ -205,34 +198,29 @@ fn state() -> MutexGuard<'static, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// x [n, h, w, c], rows [o, k k c] of a weight -> y [n, h', w', o], all in bf16 or f16. Whether it was computed.
-pub(super) fn forward(x: &Tensor, rows: &Tensor, y: &Tensor, shape: &Shape) -> Result<bool> {
-    compute(Way::Forward, x, rows, y, shape)
-}
-
-/// The gradient of x from that of y, by the same rows. Whether it was computed.
-pub(super) fn back(gradient: &Tensor, rows: &Tensor, dx: &Tensor, shape: &Shape) -> Result<bool> {
-    compute(Way::Back, gradient, rows, dx, shape)
-}
-
+/// Forward, x [n, h, w, c] and rows [o, k k c] of a weight -> y [n, h', w', o]; back, the gradient of y and the same rows -> that of x.
+/// All are bf16 or f16. Whether it was computed.
 #[allow(unsafe_code)]
-fn compute(way: Way, from: &Tensor, rows: &Tensor, to: &Tensor, shape: &Shape) -> Result<bool> {
+pub(super) fn compute(
+    way: Way,
+    from: &Tensor,
+    rows: &Tensor,
+    to: &Tensor,
+    shape: &Shape,
+) -> Result<bool> {
     let Some(functions) = functions() else {
         return Ok(false);
     };
     let device = device(from)?;
     let stream = device.cuda_stream();
-    let gpu = stream.context().ordinal();
+    let context = stream.context();
     let mut state = state();
-    stream.context().bind_to_thread().w()?;
-    let handle = state.handle(functions, gpu)?;
-    let key = (way, *shape, from.dtype(), gpu);
-    let known = state.plans.get(&key).copied();
-    let plan = match known {
-        Some(plan) => plan,
-        None => plan(functions, handle, way, shape, from.dtype())?,
+    let handle = state.handle(functions, context)?;
+    let key = (way, *shape, from.dtype(), context.ordinal());
+    let plan = match state.plans.entry(key) {
+        Entry::Occupied(known) => *known.get(),
+        Entry::Vacant(new) => *new.insert(plan(functions, handle, way, shape, from.dtype())?),
     };
-    state.plans.insert(key, plan);
     let Some(plan) = plan else { return Ok(false) };
     let workspace = output(plan.memory.max(1), DType::U8, from)?;
     let memory = address(&workspace)? as *mut c_void;

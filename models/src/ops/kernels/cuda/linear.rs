@@ -60,7 +60,11 @@ pub(crate) fn serves(kernel: Kernel, terms: &[Term]) -> bool {
 
 /// See [`project`](crate::ops::linear::project).
 pub(crate) fn project(terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
-    let y = sum(terms, true)?;
+    with_bias(sum(terms, true)?, bias)
+}
+
+/// y [.., o] with e [o] added, if there is one.
+pub(super) fn with_bias(y: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     Ok(match bias {
         Some(bias) => y.broadcast_add(&bias.to_dtype(y.dtype())?)?,
         None => y,
