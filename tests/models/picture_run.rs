@@ -517,3 +517,26 @@ fn classes_that_are_called_as_digits_are_not_mirrored() {
     let task = Picture::open(&plan, &place).unwrap();
     assert_eq!(task.held_out_batches(), 1);
 }
+
+#[test]
+fn a_plan_says_what_computes_convolutions_on_nvidia() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = stripes(folder.path(), 26, 12);
+    let request: Json = json!({"data": {"files": [data]}});
+    let request = TrainRequest::<PictureRequest>::read(&request).unwrap();
+    let read = Picture::read(&request, None).unwrap();
+    let mut facts = on_a_processor(Picture::facts(&request, read.as_deref()).unwrap());
+    let mut why = |kind, version: Option<&str>| {
+        facts.device.device.kind = kind;
+        facts.device.device.cudnn_version = version.map(str::to_owned);
+        let reasons = resolve::<Picture>(&request, &facts).unwrap().reasons;
+        let mut found = reasons.into_iter();
+        found
+            .find(|it| it.field == "picture.architecture")
+            .unwrap()
+            .why
+    };
+    assert!(why(DeviceKind::Cuda, Some("9.21.0")).contains("through cuDNN 9.21.0"));
+    assert!(why(DeviceKind::Cuda, None).contains("Anneal’s own kernels"));
+    assert!(!why(DeviceKind::Cpu, None).contains("convolutions"));
+}

@@ -8,6 +8,8 @@
 //! device's arithmetic with the CPU's.
 
 mod checked;
+#[cfg(feature = "cuda")]
+pub(crate) mod cudnn;
 pub mod defaults;
 pub mod detect;
 pub mod dtype;
@@ -68,6 +70,9 @@ pub struct FoundDevice {
     pub physical_cores: Option<usize>,
     /// Major and minor compute capability; only for CUDA. 8.0 and above compute in bf16.
     pub compute_capability: Option<(u32, u32)>,
+    /// The version of NVIDIA's cuDNN that its engine found; only for CUDA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cudnn_version: Option<String>,
     /// Why it can't be used, as the end of a sentence, with what would help; nothing when it can.
     pub problem: Option<String>,
 }
@@ -83,6 +88,7 @@ impl FoundDevice {
             free_bytes: None,
             physical_cores: None,
             compute_capability: None,
+            cudnn_version: None,
             problem: None,
         }
     }

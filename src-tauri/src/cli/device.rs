@@ -109,5 +109,8 @@ fn details(device: &FoundDevice) -> Vec<String> {
     if let Some((major, minor)) = device.compute_capability {
         lines.push(format!("compute capability: {major}.{minor}"));
     }
+    if let Some(version) = &device.cudnn_version {
+        lines.push(format!("cuDNN: {version}"));
+    }
     lines
 }

@@ -273,7 +273,7 @@ impl Resolver<'_> {
         settings.insert("recipe".to_owned(), json!(recipe.name));
         for choices in [
             vec![("head", head(method, facts))],
-            network(recipe, facts),
+            network(recipe, facts, &self.facts.device.device),
             view(facts),
             seen_otherwise(method, recipe, facts),
             learned(method, recipe, length.steps_of_epoch),

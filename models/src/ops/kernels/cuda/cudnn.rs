@@ -1,7 +1,6 @@
 //! NVIDIA's cuDNN for convolutions in bf16 and f16, where its library is found when the program runs.
 //!
-//! Nothing of it is linked: version 9 is looked up by name, as a package of the system or of Python's has it, and each function by
-//! its own. How to compute a convolution is what cuDNN suggests for its sizes on this GPU, of those ways that give the same bits
+//! Nothing of it is linked: each function is looked up by its name in the library that [`cudnn::find`] finds. How to compute a convolution is what cuDNN suggests for its sizes on this GPU, of those ways that give the same bits
 //! every time and need little memory, without trying them: so a run computes the same when it is repeated.
 //!
 //! Deliberately absent: gradients of weights, which cuDNN would round to the dtype of the pictures, f32, and norms and pools, which
@@ -21,16 +20,8 @@ use candle_core::{
 use libloading::Library;
 
 use super::{address, broken, convolution::Way, device, output};
-use crate::{Error, Result, ops::convolution::Shape};
+use crate::{Error, Result, device::cudnn, ops::convolution::Shape};
 
-/// What its library is called.
-const NAMES: [&str; 2] = if cfg!(windows) {
-    ["cudnn64_9.dll", "cudnn64_9"]
-} else {
-    ["libcudnn.so.9", "libcudnn.so"]
-};
-/// The version whose functions these are.
-const MAJOR: usize = 9;
 /// The most memory that a convolution may need beside its tensors.
 const MOST_BYTES: usize = 256 << 20;
 
@@ -81,17 +72,15 @@ macro_rules! functions {
     ($($field:ident: $name:literal = fn($($argument:ty),*) -> $returned:ty;)*) => {
         struct Functions {
             $($field: unsafe extern "C" fn($($argument),*) -> $returned,)*
-            /// Keeps them in memory.
-            _library: Library,
         }
 
         impl Functions {
             #[allow(unsafe_code)]
-            fn of(library: Library) -> Option<Self> {
-                // Safety: the types are those of cuDNN's header, whose major version is looked at before any is called.
+            fn of(library: &'static Library) -> Option<Self> {
+                // Safety: the types are those of the header of the version that was found, and the library stays loaded.
                 unsafe {
                     $(let $field = *library.get::<unsafe extern "C" fn($($argument),*) -> $returned>($name).ok()?;)*
-                    Some(Self { $($field,)* _library: library })
+                    Some(Self { $($field,)* })
                 }
             }
         }
@@ -99,7 +88,6 @@ macro_rules! functions {
 }
 
 functions! {
-    version: b"cudnnGetVersion" = fn() -> usize;
     create: b"cudnnCreate" = fn(*mut Handle) -> Status;
     set_stream: b"cudnnSetStream" = fn(Handle, *mut c_void) -> Status;
     create_tensor: b"cudnnCreateTensorDescriptor" = fn(*mut Descriptor) -> Status;
@@ -124,21 +112,11 @@ functions! {
              usize, *const f32, Descriptor, *mut c_void) -> Status;
 }
 
-/// The library, if there is one that can be used.
-#[allow(unsafe_code)]
+/// Its functions, if there is a library that can be used.
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     FUNCTIONS
-        .get_or_init(|| {
-            // Safety: loading runs what the library does when it is loaded, as for every program that uses it.
-            let mut found = NAMES
-                .iter()
-                .filter_map(|name| unsafe { Library::new(*name).ok() });
-            let functions = Functions::of(found.next()?)?;
-            // Safety: it takes nothing and changes nothing.
-            let version = unsafe { (functions.version)() };
-            (version / 10_000 == MAJOR).then_some(functions)
-        })
+        .get_or_init(|| Functions::of(&cudnn::find()?.library))
         .as_ref()
 }
 

@@ -7,7 +7,7 @@ use crate::{
     Result,
     ops::{
         attention::{Scoring, Spans, attention},
-        batch_norm::{Moments, Then, batch_norm},
+        batch_norm::{Moments, Then, batch_norm, follow},
         convolution::{Geometry, convolution},
         cross_entropy::{IGNORE, head_cross_entropy},
         elementwise::{add, swap},
@@ -282,6 +282,26 @@ fn batch_norms_equal_the_composition() {
                     Ok(y.value)
                 });
             }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn running_numbers_follow_batches_as_on_the_cpu() {
+    for width in [5, 64, 520] {
+        let of = |device: &Device| {
+            let numbers = |seed, shape: &[usize]| {
+                let numbers = normal(seed, shape).to_dtype(DType::F32).unwrap();
+                numbers.to_device(device).unwrap()
+            };
+            let running = [numbers(1, &[width]), numbers(2, &[width])];
+            let after = follow([&running[0], &running[1]], &numbers(3, &[2, width]), 7, 0.1);
+            after.unwrap().map(|it| it.to_device(&Device::Cpu).unwrap())
+        };
+        let (expected, found) = (of(&Device::Cpu), of(&device()));
+        for (found, expected) in found.iter().zip(&expected) {
+            check_close("running numbers", found, expected, 1e-6);
         }
     }
 }

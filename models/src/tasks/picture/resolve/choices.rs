@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::of;
 use crate::{
     arch::picture::Stem,
-    device::DeviceKind,
+    device::{DeviceKind, FoundDevice},
     tasks::picture::{
         PictureFacts,
         augment::Flip,
@@ -43,15 +43,17 @@ fn of_published<T: Serialize>(
 }
 
 /// How the network is built.
-pub(super) fn network(recipe: &Recipe, facts: &PictureFacts) -> Choices {
+pub(super) fn network(recipe: &Recipe, facts: &PictureFacts, device: &FoundDevice) -> Choices {
     let net = facts.published.as_ref().map(|it| &it.net);
+    let (name, mut architecture) = of_published(
+        "architecture",
+        net.map(|it| it.architecture),
+        recipe.architecture,
+        &of(recipe),
+    );
+    architecture.why += &convolutions(device);
     vec![
-        of_published(
-            "architecture",
-            net.map(|it| it.architecture),
-            recipe.architecture,
-            &of(recipe),
-        ),
+        (name, architecture),
         of_published(
             "stem",
             net.map(|it| it.stem),
@@ -69,6 +71,19 @@ pub(super) fn network(recipe: &Recipe, facts: &PictureFacts) -> Choices {
             Chosen::new(json!(facts.classes.len()), "as many as the data has"),
         ),
     ]
+}
+
+/// What computes convolutions on NVIDIA, the end of a sentence: it may be another library on another machine.
+fn convolutions(device: &FoundDevice) -> String {
+    match (device.kind, &device.cudnn_version) {
+        (DeviceKind::Cuda, Some(version)) => {
+            format!("; in bf16 and f16 convolutions go through cuDNN {version}, which was found")
+        }
+        (DeviceKind::Cuda, None) => {
+            "; convolutions go through Anneal’s own kernels, since no cuDNN 9 was found".to_owned()
+        }
+        _ => String::new(),
+    }
 }
 
 /// What it is shown.
