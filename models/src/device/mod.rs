@@ -8,8 +8,6 @@
 //! device's arithmetic with the CPU's.
 
 mod checked;
-#[cfg(feature = "cuda")]
-pub(crate) mod cudnn;
 pub mod defaults;
 pub mod detect;
 pub mod dtype;

@@ -20,7 +20,7 @@ use candle_core::{
 use libloading::Library;
 
 use super::{address, broken, convolution::Way, device, output};
-use crate::{Error, Result, device::cudnn, ops::convolution::Shape};
+use crate::{Error, Result, cudnn, ops::convolution::Shape};
 
 /// The most memory that a convolution may need beside its tensors.
 const MOST_BYTES: usize = 256 << 20;
