@@ -15,6 +15,7 @@ pub mod embedded;
 pub mod error;
 pub mod figures;
 pub mod generate;
+pub mod gguf;
 pub mod limits;
 pub mod ops;
 pub mod optim;

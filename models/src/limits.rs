@@ -63,6 +63,18 @@ limits! {
     /// The header of a safetensors file.
     HEADER = "the header of a safetensors file", 100_000_000, "bytes",
         "the limit of the format’s own library";
+    /// Keys of a GGUF file.
+    GGUF_KEYS = "keys of a GGUF file", 1 << 16, "keys",
+        "those of known models have some fifty";
+    /// Tensors of a GGUF file.
+    GGUF_TENSORS = "tensors of a GGUF file", 1 << 20, "tensors",
+        "one of 671 billion parameters has 1,025, with its experts in one tensor each";
+    /// A list in a GGUF file.
+    GGUF_LIST = "values of a key of a GGUF file", 1 << 24, "values",
+        "the largest are the tokens of a vocabulary, of which the largest in use has 262,144";
+    /// A text in a GGUF file.
+    GGUF_TEXT = "bytes of a text in a GGUF file", 16 << 20, "bytes",
+        "the longest are chat templates, of 20 kB";
     /// `all_config.yaml`.
     TORCH_CONFIG = "the settings beside a file of PyTorch", 64 << 10, "bytes",
         "those of a run have about 2 kB";

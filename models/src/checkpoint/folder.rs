@@ -1,14 +1,20 @@
-//! A folder in the layout of the Hub: `config.json`, safetensors in one file or several, a tokenizer.
+//! A model as it lies on disk: a folder in the layout of the Hub, with `config.json`, safetensors in one file or several, and a
+//! tokenizer; or a GGUF file, which has all of it.
 
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde_json::Value as Json;
 
-use super::header::Header;
-use crate::{Error, Result, limits};
+use super::{gguf, header::Header};
+use crate::{
+    Error, Result,
+    gguf::{Gguf, Stored},
+    limits,
+};
 
 /// The name of a model's configuration.
 pub const CONFIG: &str = "config.json";
@@ -20,17 +26,28 @@ pub const WEIGHTS_INDEX: &str = "model.safetensors.index.json";
 /// A model as it lies on disk: what it is, and which files hold its weights.
 #[derive(Debug, Clone)]
 pub struct ModelFolder {
-    /// The folder.
+    /// The folder, or the GGUF file.
     pub path: PathBuf,
-    /// Its `config.json`.
+    /// Its `config.json`, or what stands for it.
     pub config: Json,
-    /// Its safetensors files.
+    /// The files with its weights: safetensors, or the one of GGUF.
     pub weight_files: Vec<PathBuf>,
+    /// The file, where it is GGUF.
+    pub gguf: Option<Arc<Gguf>>,
 }
 
 impl ModelFolder {
     /// Reads what a folder holds, without its weights.
     pub fn open(path: &Path) -> Result<Self> {
+        if Gguf::is_one(path) {
+            let file = Gguf::open(path)?;
+            return Ok(Self {
+                path: path.to_owned(),
+                config: gguf::config::config(&file)?,
+                weight_files: vec![path.to_owned()],
+                gguf: Some(Arc::new(file)),
+            });
+        }
         let config = read_json(&path.join(CONFIG), "read the model's config")?;
         let index = path.join(WEIGHTS_INDEX);
         let weight_files = match (path.join(WEIGHTS), index.exists()) {
@@ -45,6 +62,7 @@ impl ModelFolder {
             path: path.to_owned(),
             config,
             weight_files,
+            gguf: None,
         })
     }
 
@@ -53,6 +71,10 @@ impl ModelFolder {
     /// Errors: [`Error::Damaged`] when a file is missing, shorter or longer than its header says, or has no header;
     /// [`Error::Format`] when two files have a tensor of one name.
     pub fn parameter_count(&self) -> Result<u64> {
+        if let Some(file) = &self.gguf {
+            let tensors = file.tensors.values().map(Stored::rows);
+            return Ok(tensors.map(|(rows, width)| (rows * width) as u64).sum());
+        }
         let headers = headers(&self.weight_files)?;
         let counts = headers.iter().map(Header::values);
         let count = counts.sum::<Option<u64>>();

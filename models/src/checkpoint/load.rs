@@ -17,7 +17,10 @@ use crate::{
         network::{Network, NetworkConfig, is_recursive},
         trm::{CausalTrm, CausalTrmConfig},
     },
-    checkpoint::folder::{self, ModelFolder},
+    checkpoint::{
+        folder::{self, ModelFolder},
+        gguf::GgufWeights,
+    },
     figures::counted,
 };
 
@@ -203,6 +206,9 @@ impl LoadDtypes {
 /// than they, is one of its own whatever the config says, as in transformers 5.
 pub fn decoder_config(folder: &ModelFolder) -> Result<DecoderConfig> {
     let mut config = DecoderConfig::from_json(&folder.config)?;
+    if folder.gguf.is_some() {
+        return Ok(config);
+    }
     // What was cut off is said in our words, before a library meets it.
     folder.parameter_count()?;
     if config.tie_word_embeddings {
@@ -227,6 +233,14 @@ pub fn load_decoder(
     device: &Device,
 ) -> Result<Decoder> {
     let config = decoder_config(folder)?;
+    if let Some(file) = &folder.gguf {
+        // What learns has to be numbers of its own.
+        let (file, keeps_blocks) = (file.clone(), !trainable);
+        let mut weights = GgufWeights::new(file, &config, keeps_blocks, dtypes.storage, device)?;
+        let decoder = Decoder::new(config, &mut weights, trainable, dtypes.compute, device)?;
+        weights.check_all_taken()?;
+        return Ok(decoder);
+    }
     let tied = config.tie_word_embeddings;
     let mut weights = StoredWeights::open(
         &folder.weight_files,

@@ -2,6 +2,7 @@
 
 pub mod adapter;
 pub mod folder;
+pub mod gguf;
 mod header;
 pub mod keep;
 pub mod load;

@@ -18,8 +18,9 @@ use tokenizers::{
 };
 
 use super::marks::Marks;
-use crate::{Error, Result, limits};
+use crate::{Error, Result, gguf::Gguf, limits};
 
+mod gguf;
 mod library;
 
 use library::Library;
@@ -97,11 +98,14 @@ pub struct Located {
 }
 
 impl Tokenizer {
-    /// Reads the tokenizer of a checkpoint folder.
+    /// Reads the tokenizer of a checkpoint folder, or of a GGUF file.
     ///
     /// Truncation and padding set inside `tokenizer.json` are turned off: both are this crate's own work, and a file
     /// saved by a training script would otherwise cut texts without a word.
     pub fn load(folder: &Path) -> Result<Self> {
+        if Gguf::is_one(folder) {
+            return Self::of_gguf(&Gguf::open(folder)?);
+        }
         let path = folder.join(TOKENIZER);
         let bytes = limits::TOKENIZER.read(&path, READ)?;
         let mut library = Library::read(bytes)
@@ -123,6 +127,30 @@ impl Tokenizer {
         }
         let mut tokenizer = Self::assemble(library, companions);
         tokenizer.special = tokenizer.find_special_tokens(folder)?;
+        Ok(tokenizer)
+    }
+
+    /// The tokenizer in a GGUF file.
+    pub fn of_gguf(file: &Gguf) -> Result<Self> {
+        let found = gguf::read(file)?;
+        let library = Library::read(found.tokenizer.to_string().into_bytes())
+            .map_err(|error| Error::format(&file.path, format!("not a tokenizer: {error}")))?;
+        let config = format!("{:#}\n", found.config);
+        if let Some(problem) = limits::TEMPLATE.exceeded(config.len() as u64) {
+            let problem = format!("its chat template with what stands beside it {problem}");
+            return Err(Error::format(&file.path, problem));
+        }
+        let companions = BTreeMap::from([(COMPANIONS[0].to_owned(), config)]);
+        let mut tokenizer = Self::assemble(library, companions);
+        let named = tokenizer.named_tokens()?;
+        let id = |name: &str| tokenizer.token_id(named.get(name)?.as_str()?);
+        let end = id("eos_token");
+        tokenizer.special = SpecialTokens {
+            begin: id("bos_token"),
+            end,
+            pad: id("pad_token").or(end).unwrap_or(0),
+            stop: found.stop,
+        };
         Ok(tokenizer)
     }
 

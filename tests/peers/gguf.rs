@@ -1,0 +1,66 @@
+//! Answers for `peer_gguf.py`: what a GGUF file's tokenizer and decoder make of texts.
+//!
+//! ```text
+//! gguf MODEL.gguf TEXTS.json LOGITS.f32
+//! ```
+//!
+//! `TEXTS.json` is a list of texts. Their tokens go to the output as one line of JSON; of the first text, in windows of so many tokens
+//! as the environment says by `WINDOW`, the logits at every place are written into a file of f32.
+
+#![allow(clippy::print_stdout, missing_docs)]
+
+use std::{error::Error, fs, io::Write, path::Path, time::Instant};
+
+use candle_core::Device;
+use models::{
+    arch::decoder::Input,
+    checkpoint::{
+        folder::ModelFolder,
+        load::{LoadDtypes, load_decoder},
+    },
+    data::tokenizer::Tokenizer,
+};
+use serde_json::json;
+
+/// The tokens that are looked at, at most.
+const MOST: usize = 2048;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [model, texts, logits] = words.as_slice() else {
+        return Err("usage: gguf MODEL.gguf TEXTS.json LOGITS.f32".into());
+    };
+    let window: usize = std::env::var("WINDOW").map_or(Ok(512), |it| it.parse())?;
+    let model = Path::new(model);
+    let texts: Vec<String> = serde_json::from_slice(&fs::read(texts)?)?;
+    let tokenizer = Tokenizer::load(model)?;
+    let tokens = texts.iter().map(|text| tokenizer.encode(text, false));
+    let tokens: Vec<Vec<u32>> = tokens.collect::<models::Result<_>>()?;
+    let decoded = tokens.iter().map(|it| tokenizer.decode(it, true));
+    let decoded: Vec<String> = decoded.collect::<models::Result<_>>()?;
+    let begins = tokenizer.encode("", true)?;
+    let decoder = load_decoder(
+        &ModelFolder::open(model)?,
+        LoadDtypes::F32,
+        false,
+        &Device::Cpu,
+    )?;
+    let mut out = fs::File::create(logits)?;
+    let first = tokens
+        .first()
+        .map_or(&[][..], |it| &it[..it.len().min(MOST)]);
+    let start = Instant::now();
+    for part in first.chunks(window) {
+        let hidden = decoder.hidden(None, Input::new(part, 1), None, false)?;
+        let scores = decoder.logits(&hidden.tensor().flatten_to(1)?)?;
+        for number in scores.flatten_all()?.to_vec1::<f32>()? {
+            out.write_all(&number.to_le_bytes())?;
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{}",
+        json!({"tokens": tokens, "decoded": decoded, "begins": begins, "stop": tokenizer.special.stop, "seconds": seconds})
+    );
+    Ok(())
+}
