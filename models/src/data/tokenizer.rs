@@ -29,6 +29,8 @@ mod pieces;
 
 use pieces::PIECE_BYTES;
 
+pub use gguf::TEMPLATE_KEY;
+
 /// The token between documents, which also pads.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
 /// ChatML's token at the start of a turn.

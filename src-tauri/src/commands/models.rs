@@ -27,9 +27,10 @@ pub(super) fn models(app: State<'_, App>) -> Result<Vec<ModelView>> {
 pub(super) fn import_model(app: State<'_, App>, path: String) -> Result<()> {
     let path = std::path::absolute(&path).map_err(AppError::file("find the folder", &path))?;
     if models::models_in(&path).is_empty() {
-        let message = format!("the folder holds no model: `{}`", path.display());
-        return Err(AppError::invalid(message)
-            .with_hint("a model is a folder with config.json and safetensors weights"));
+        let message = format!("there is no model: `{}`", path.display());
+        return Err(AppError::invalid(message).with_hint(
+            "a model is a folder with config.json and safetensors weights, or a GGUF file",
+        ));
     }
     let mut folders = app.host.settings().model_folders;
     if !folders.contains(&path) {
@@ -65,8 +66,12 @@ pub(super) fn delete_model(app: State<'_, App>, path: String) -> Result<u64> {
             "the model is a link to another folder, so it is not deleted here: `{path}`"
         )));
     }
-    let bytes = models::folder_bytes(&model.path);
-    fs::remove_dir_all(&model.path).map_err(AppError::file("delete the model", &model.path))?;
+    let bytes = models::model_bytes(&model.path);
+    let deleted = match model.path.is_file() {
+        true => fs::remove_file(&model.path),
+        false => fs::remove_dir_all(&model.path),
+    };
+    deleted.map_err(AppError::file("delete the model", &model.path))?;
     Ok(bytes)
 }
 

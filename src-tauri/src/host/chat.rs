@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "gui")]
 use models::tasks::language::model::base_of;
 use models::{
-    checkpoint::{adapter::ADAPTER_CONFIG, folder::CONFIG, save::name_of},
+    checkpoint::{adapter::ADAPTER_CONFIG, save::name_of},
     data::row::{Message, Role},
     device::{Checked, Choice, DeviceKind, FoundDevice, RequestedDevice},
     figures,
@@ -130,7 +130,7 @@ impl Host {
     /// The folder with the weights that a name means.
     pub(crate) fn model_folder(&self, name: &str) -> Result<PathBuf> {
         let path = Path::new(name);
-        if path.join(CONFIG).is_file() || path.join(ADAPTER_CONFIG).is_file() {
+        if store::models::is_model(path) || path.join(ADAPTER_CONFIG).is_file() {
             return Ok(path.to_owned());
         }
         // A word can be part of a run's id and the name of a model; the whole name of a model comes first.
@@ -153,7 +153,7 @@ impl Host {
             let folder = self.model_folder(name).ok()?;
             Some(base_of(&folder).ok()?.into())
         });
-        let base = base.filter(|path| path.is_dir());
+        let base = base.filter(|path| path.exists());
         base.map(|path| path.display().to_string())
     }
 }

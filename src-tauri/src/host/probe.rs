@@ -111,7 +111,7 @@ impl Host {
             .task
             .subject()
             .base?;
-        base.is_dir().then(|| base.display().to_string())
+        base.exists().then(|| base.display().to_string())
     }
 
     /// The folder with the states that the probes of a run were learned from, where it is still there.

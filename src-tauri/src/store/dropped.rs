@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use models::data::{not_text, source};
 use serde::Serialize;
 
-use super::{models::models_in, picture_files, run_file};
+use super::{
+    models::{is_model, models_in},
+    picture_files, run_file,
+};
 use crate::wire::error::AppError;
 
 /// What can be done with it.
@@ -23,8 +26,7 @@ pub(crate) enum Dropped {
 }
 
 /// What can be used, where something can't.
-const USABLE: &str =
-    "drop text, JSON lines, CSV or Parquet, a folder of pictures or with a model, or a run file";
+const USABLE: &str = "drop text, JSON lines, CSV or Parquet, a folder of pictures or with a model, a GGUF file, or a run file";
 
 /// Says what can be done with a file or folder.
 pub(crate) fn look(path: &Path) -> Dropped {
@@ -56,9 +58,10 @@ pub(crate) fn look(path: &Path) -> Dropped {
             Ok(_) => Dropped::RunFile,
             Err(problem) => Dropped::Nothing { problem },
         },
+        "gguf" if is_model(path) => model(path),
         "gguf" => nothing(
-            format!("“{name}” is a GGUF file, which can’t be opened yet"),
-            "use the model’s folder with its safetensors, or download it from the Hub",
+            format!("“{name}” is called like a model of llama.cpp, and is none"),
+            "download it again",
         ),
         "safetensors" | "json" if folder_of_model(path).is_some() => {
             model(folder_of_model(path).unwrap_or(path))
@@ -106,6 +109,7 @@ mod tests {
             ("run.yaml", "method: lora\n"),
             ("notes.yml", "no: run\n"),
             ("tiny.GGUF", ""),
+            ("maker/small.gguf", "GGUF and so on"),
             ("pic.png", "x"),
             ("moths/dark/1.jpg", "x"),
             ("train-images-idx3-ubyte.gz", "x"),
@@ -119,6 +123,8 @@ mod tests {
         for file in ["maker/tiny/config.json", "maker/tiny/model.safetensors"] {
             assert_eq!(look(&path(file)), model(&path("maker/tiny")), "{file}");
         }
+        let file = path("maker/small.gguf");
+        assert_eq!(look(&file), model(&file));
         assert_eq!(look(&path("rows")), model(&path("rows")), "it has a config");
         fs::remove_file(path("rows/config.json")).unwrap();
         for data in [
@@ -133,7 +139,7 @@ mod tests {
         assert_eq!(look(&path("run.yaml")), Dropped::RunFile);
         for (file, words) in [
             ("notes.yml", "no"),
-            ("tiny.GGUF", "can’t be opened yet"),
+            ("tiny.GGUF", "and is none"),
             ("pic.png", "a single picture"),
             ("empty", "neither a model nor data"),
         ] {

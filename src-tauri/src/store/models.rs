@@ -1,4 +1,4 @@
-//! Models on disk: folders in the layout of the Hugging Face Hub, with a `config.json` and weights.
+//! Models on disk: folders in the layout of the Hugging Face Hub, with a `config.json` and weights, and GGUF files.
 
 #[cfg(feature = "gui")]
 pub(crate) mod view;
@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use models::gguf::Gguf;
 use serde::Serialize;
 
 use super::{
@@ -25,9 +26,9 @@ use crate::wire::error::{AppError, Result};
 /// A model that can be trained further or talked to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct StoredModel {
-    /// How it is called here: its folder below a folder of models, such as `HuggingFaceTB/SmolLM2-135M`.
+    /// How it is called here: its folder below a folder of models, such as `HuggingFaceTB/SmolLM2-135M`, or its file.
     pub(crate) name: String,
-    /// Its folder.
+    /// Its folder, or its file.
     pub(crate) path: PathBuf,
     /// Where it comes from.
     pub(crate) place: ModelPlace,
@@ -63,7 +64,7 @@ pub(crate) fn list(paths: &Paths, settings: &Settings) -> Vec<StoredModel> {
     models
 }
 
-/// The models in a folder that may be a model itself.
+/// The models in a folder that may be a model itself, or the model that a file is.
 pub(crate) fn models_in(folder: &Path) -> Vec<StoredModel> {
     match is_model(folder) {
         true => vec![stored(
@@ -81,9 +82,14 @@ pub(crate) fn folder_bytes(folder: &Path) -> u64 {
     sum_files(folder, &|entry| entry.metadata().ok())
 }
 
-/// Bytes of a model's files, those behind links too: the Hub's cache keeps the files of a model in another folder.
+/// Bytes of a model’s files, those behind links too: the Hub's cache keeps the files of a model in another folder.
 #[cfg(feature = "gui")]
-fn model_bytes(folder: &Path) -> u64 {
+pub(crate) fn model_bytes(folder: &Path) -> u64 {
+    if let Ok(file) = fs::metadata(folder).map(|it| it.is_file().then_some(it.len()))
+        && let Some(bytes) = file
+    {
+        return bytes;
+    }
     sum_files(folder, &|entry| fs::metadata(entry.path()).ok())
 }
 
@@ -102,12 +108,14 @@ fn sum_files(folder: &Path, look: &dyn Fn(&fs::DirEntry) -> Option<fs::Metadata>
 
 /// The models in a folder of models, with or without a folder for their maker.
 fn below(root: &Path, place: ModelPlace) -> Vec<StoredModel> {
-    let mut models = Vec::new();
+    let mut models: Vec<StoredModel> = gguf_files(root)
+        .map(|file| stored(root, file, place))
+        .collect();
     for folder in folders(root) {
         if is_model(&folder) {
             models.push(stored(root, folder, place));
         } else {
-            let inner = folders(&folder).into_iter();
+            let inner = folders(&folder).into_iter().chain(gguf_files(&folder));
             models.extend(
                 inner
                     .filter(|path| is_model(path))
@@ -157,7 +165,7 @@ pub(crate) fn find(paths: &Paths, settings: &Settings, name: &Path) -> Result<Pa
     }
     if name.is_file() {
         return Err(AppError::invalid(format!(
-            "a model is a folder, and this is a file: `{name_shown}`"
+            "a model is a folder or a GGUF file, and this is another file: `{name_shown}`"
         )));
     }
     let known: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
@@ -181,8 +189,20 @@ fn stored(root: &Path, path: PathBuf, place: ModelPlace) -> StoredModel {
     }
 }
 
-fn is_model(path: &Path) -> bool {
-    path.join("config.json").is_file()
+/// Whether a path is a model: a folder with a config, or a file of the format of llama.cpp.
+pub(crate) fn is_model(path: &Path) -> bool {
+    path.join("config.json").is_file() || Gguf::is_one(path)
+}
+
+/// The files in a folder that are called as GGUF files are.
+fn gguf_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries.map(|entry| entry.path());
+    files.filter(|it| {
+        it.extension()
+            .is_some_and(|it| it.eq_ignore_ascii_case("gguf"))
+            && is_model(it)
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use crate::{
     gguf::{Gguf, Value},
 };
 
+/// The key of a file with the chat template.
+pub const TEMPLATE_KEY: &str = "tokenizer.chat_template";
+
 /// Kinds of tokens, as `tokenizer.ggml.token_type` numbers them.
 const NORMAL: i64 = 1;
 const UNKNOWN: i64 = 2;
@@ -359,11 +362,7 @@ impl<'a> Vocabulary<'a> {
                 config[name] = json!(token);
             }
         }
-        if let Some(template) = self
-            .file
-            .get("tokenizer.chat_template")
-            .and_then(Value::as_str)
-        {
+        if let Some(template) = self.file.get(TEMPLATE_KEY).and_then(Value::as_str) {
             config["chat_template"] = json!(template);
         }
         config

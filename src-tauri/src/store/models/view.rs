@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use models::data::tokenizer::TEMPLATE_KEY;
 use models::{arch::network::NetworkConfig, checkpoint::folder::ModelFolder};
 use serde::Serialize;
 use specta::Type;
@@ -51,6 +52,10 @@ impl From<StoredModel> for ModelView {
         match ModelFolder::open(&path) {
             Err(error) => view.problem = Some(error.into()),
             Ok(folder) => {
+                view.answers |= folder
+                    .gguf
+                    .as_ref()
+                    .is_some_and(|it| it.get(TEMPLATE_KEY).is_some());
                 let architecture = folder.config.get("model_type");
                 view.architecture = architecture.and_then(|it| it.as_str()).map(str::to_owned);
                 match NetworkConfig::from_json(&folder.config) {
