@@ -20,6 +20,8 @@ use tokenizers::{
 use super::marks::Marks;
 use crate::{Error, Result, limits};
 
+mod bytes;
+
 mod library;
 
 use library::Library;
@@ -71,6 +73,9 @@ pub struct Tokenizer {
     companions: BTreeMap<String, String>,
     /// Sorted ids of every special token: those that a shown text leaves out.
     hidden: Vec<u32>,
+    /// Sorted ids of all tokens that were added as they are.
+    added: Vec<u32>,
+    spelling: bytes::Spelling,
     vocabulary_size: usize,
 }
 
@@ -328,6 +333,10 @@ impl Tokenizer {
             .filter_map(|(id, token)| token.special.then_some(id))
             .collect();
         hidden.sort_unstable();
+        let mut added: Vec<u32> = library.get_added_tokens_decoder().into_keys().collect();
+        added.sort_unstable();
+        let decoder = library.get_decoder().map(serde_json::to_value);
+        let spelling = bytes::Spelling::of(&decoder.and_then(Result::ok).unwrap_or_default());
         let largest = library.get_vocab(true).into_values().max();
         Self {
             vocabulary_size: largest.map_or(0, |id| id as usize + 1),
@@ -335,6 +344,8 @@ impl Tokenizer {
             special: SpecialTokens::default(),
             companions,
             hidden,
+            added,
+            spelling,
         }
     }
 
