@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     host::Host,
-    serve::{Served, Server, journal::Entry},
+    serve::{Served, Server, journal::RequestEntry},
     wire::error::Result,
 };
 
@@ -62,19 +62,18 @@ pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) ->
     if hub::offer(&model, yes, &host, terminal)? == Ended::Stopped {
         return Ok(Ended::Stopped);
     }
-    let opened = host.open_model(&model, device, force);
-    let opened = opened.map_err(chat::say_how_to_force)?;
-    for warning in opened.warnings() {
-        terminal.warn(warning);
-    }
     let served = Served {
         model: host.served_name(&model),
+        name: model,
+        device,
+        force,
         port,
         key,
     };
-    let again = host.clone();
-    let open = move || again.open_model(&model, device, force);
-    let server = Server::start(served, opened, open)?;
+    let server = Server::start(served, &host).map_err(chat::say_how_to_force)?;
+    for warning in server.warnings() {
+        terminal.warn(warning);
+    }
     match terminal.json {
         true => terminal.json(&json!({"address": server.address(), "model": server.model()}))?,
         false => {
@@ -90,7 +89,10 @@ pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) ->
     while interrupts.load(Ordering::SeqCst) == 0 {
         for entry in server.entries(told) {
             told = entry.number;
-            terminal.note(line(&entry));
+            match terminal.json {
+                true => terminal.json(&entry)?,
+                false => terminal.note(line(&entry)),
+            }
         }
         thread::sleep(LOOK);
     }
@@ -98,7 +100,7 @@ pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) ->
 }
 
 /// A request in a line: times and sizes only.
-fn line(entry: &Entry) -> String {
+fn line(entry: &RequestEntry) -> String {
     let mut words = vec![printable(&entry.request)];
     if entry.status > 0 {
         words.push(entry.status.to_string());

@@ -24,6 +24,11 @@ impl Door {
         Self { port, key }
     }
 
+    /// Whether a key is asked for.
+    pub(super) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Lets a request in, or says why not.
     pub(super) fn check(
         &self,

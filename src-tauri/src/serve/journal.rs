@@ -20,7 +20,7 @@ const KEPT: usize = 200;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "gui", derive(specta::Type))]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Entry {
+pub(crate) struct RequestEntry {
     /// Counts from 1 since the server was started.
     pub(crate) number: u32,
     /// When it came, in UTC.
@@ -38,6 +38,7 @@ pub(crate) struct Entry {
     /// Why it was refused, or that the client left.
     pub(crate) note: Option<String>,
     /// How long it took, in milliseconds.
+    #[cfg_attr(feature = "gui", specta(type = specta_typescript::Number))]
     pub(crate) millis: f64,
 }
 
@@ -49,7 +50,7 @@ pub(super) struct Journal {
 
 #[derive(Debug, Default)]
 struct Kept {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<RequestEntry>,
     count: u32,
     answered: u32,
     last: Option<Usage>,
@@ -60,12 +61,12 @@ struct Kept {
 pub(super) struct Visit {
     journal: Arc<Journal>,
     began: Instant,
-    entry: Mutex<Entry>,
+    entry: Mutex<RequestEntry>,
 }
 
 impl Journal {
     /// The requests after one with this number, the oldest first, as far as they are kept.
-    pub(super) fn after(&self, number: u32) -> Vec<Entry> {
+    pub(super) fn after(&self, number: u32) -> Vec<RequestEntry> {
         let kept = locked(&self.kept);
         let new = kept.entries.iter().filter(|it| it.number > number);
         new.cloned().collect()
@@ -83,7 +84,7 @@ impl Visit {
         Self {
             journal,
             began: Instant::now(),
-            entry: Mutex::new(Entry {
+            entry: Mutex::new(RequestEntry {
                 number: 0,
                 time: Timestamp::now().to_string(),
                 client: client(headers),

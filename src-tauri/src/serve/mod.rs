@@ -14,12 +14,15 @@ mod queue;
 mod refusal;
 mod routes;
 mod told;
+#[cfg(feature = "gui")]
+pub(crate) mod view;
 
 use std::{
     sync::Arc,
     thread::{self, JoinHandle},
 };
 
+use ::models::device::RequestedDevice;
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -29,14 +32,14 @@ use tokio::{
 };
 
 use crate::{
-    host::chat::OpenModel,
+    host::Host,
     wire::{
         completion::Usage,
         error::{AppError, Result},
     },
 };
 use door::Door;
-use journal::{Entry, Journal};
+use journal::{Journal, RequestEntry};
 use queue::Queue;
 use refusal::Refusal;
 
@@ -46,6 +49,7 @@ const THREADS: usize = 2;
 /// A server that is running, until it is dropped.
 pub(crate) struct Server {
     shared: Arc<Shared>,
+    about: About,
     runtime: Option<Runtime>,
     worker: Option<JoinHandle<()>>,
 }
@@ -61,10 +65,27 @@ struct Shared {
     journal: Arc<Journal>,
 }
 
+/// What is known of the model since it was opened.
+struct About {
+    /// What was asked for.
+    name: String,
+    answers: bool,
+    context: usize,
+    warnings: Vec<String>,
+    since: Timestamp,
+}
+
 /// What is served, and to whom.
+#[derive(Clone)]
 pub(crate) struct Served {
-    /// What the model is called.
+    /// The run, the folder or the name of the model.
+    pub(crate) name: String,
+    /// What clients call it.
     pub(crate) model: String,
+    /// The device it is opened on.
+    pub(crate) device: Option<RequestedDevice>,
+    /// Whether it is opened although it does not fit into memory.
+    pub(crate) force: bool,
     /// The port that is wanted, 0 for any. Without one, the first that is free from [`listen::PORT`] on.
     pub(crate) port: Option<u16>,
     /// The key that clients have to show. Without one, any is accepted.
@@ -85,20 +106,28 @@ pub(crate) struct Standing {
 }
 
 impl Server {
-    /// Serves a model that is open. `open` opens it anew after its engine has ended.
-    pub(crate) fn start(
-        served: Served,
-        model: OpenModel,
-        open: impl Fn() -> Result<OpenModel> + Send + 'static,
-    ) -> Result<Self> {
+    /// Opens a model and serves it.
+    pub(crate) fn start(served: Served, host: &Arc<Host>) -> Result<Self> {
         if served.key.as_ref().is_some_and(String::is_empty) {
             let why = "the key is empty; leave it out to accept any";
             return Err(AppError::invalid(why).with_field("key"));
         }
+        let open = {
+            let (host, served) = (host.clone(), served.clone());
+            move || host.open_model(&served.name, served.device, served.force)
+        };
+        let model = open()?;
+        let about = About {
+            name: served.name,
+            answers: model.answers(),
+            context: model.context(),
+            warnings: model.warnings().to_vec(),
+            since: Timestamp::now(),
+        };
         let (port, listeners) = listen::bind(served.port)?;
         let shared = Arc::new(Shared {
             model: served.model,
-            created: Timestamp::now().as_second(),
+            created: about.since.as_second(),
             door: Door::new(port, served.key.as_deref()),
             queue: Queue::default(),
             journal: Arc::default(),
@@ -127,6 +156,7 @@ impl Server {
         }
         Ok(Self {
             shared,
+            about,
             runtime: Some(runtime),
             worker: Some(worker),
         })
@@ -142,6 +172,11 @@ impl Server {
         &self.shared.model
     }
 
+    /// What a person should know about where it computes.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.about.warnings
+    }
+
     /// What it is doing.
     pub(crate) fn standing(&self) -> Standing {
         let (answering, waiting) = self.shared.queue.counts();
@@ -155,9 +190,17 @@ impl Server {
     }
 
     /// The requests after one with this number, as far as they are kept.
-    pub(crate) fn entries(&self, after: u32) -> Vec<Entry> {
+    pub(crate) fn entries(&self, after: u32) -> Vec<RequestEntry> {
         self.shared.journal.after(after)
     }
+}
+
+/// Reads a request as both interfaces do. For tests of what strangers send.
+#[cfg(test)]
+pub(crate) fn read_request(body: &[u8]) -> std::result::Result<(), String> {
+    let read = asked::chat(body).or_else(|_| asked::text(body));
+    read.map(drop)
+        .map_err(|refusal| refusal.message().to_owned())
 }
 
 impl Drop for Server {

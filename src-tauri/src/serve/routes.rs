@@ -15,7 +15,7 @@ use axum::{
     routing::{MethodRouter, get, post},
 };
 use futures_util::{Stream, stream};
-use models::generate::Ended;
+use models::{figures::counted, generate::Ended};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc::Receiver, time::timeout};
 
@@ -230,6 +230,8 @@ struct Sending {
     draft: Draft,
     /// Letters that were sent.
     offset: usize,
+    /// Tokens that were written.
+    tokens: usize,
     /// What goes out next.
     ready: std::collections::VecDeque<sse::Event>,
     is_over: bool,
@@ -253,6 +255,7 @@ async fn stream_answer(
         visit,
         draft: Draft::default(),
         offset: 0,
+        tokens: 0,
         is_over: false,
     };
     sending.hear(first);
@@ -288,6 +291,7 @@ impl Sending {
     fn hear(&mut self, heard: Heard) {
         match heard {
             Heard::Part(drafted) => {
+                self.tokens += usize::from(drafted.is_token);
                 let part = self.draft.take(drafted);
                 self.send(part);
             }
@@ -318,6 +322,15 @@ impl Sending {
         self.ready.extend(last.chain([done]));
         self.is_over = true;
         debug_assert_ne!(usage.ended, Ended::Asked, "nobody is left to be told");
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let tokens = counted(self.tokens as u64, "token");
+            self.visit.note(&format!("the client left after {tokens}"));
+        }
     }
 }
 
