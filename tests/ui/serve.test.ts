@@ -56,8 +56,8 @@ describe("the page of the server", () => {
     expect(rows).toHaveLength(8);
     // The newest comes first.
     expect(rows[1]?.textContent).toContain("the client left after 54 tokens");
-    await userEvent.click(screen.getByRole("radio", { name: "Errors 3" }));
-    expect(within(screen.getByRole("group", { name: "Requests" })).getAllByRole("row")).toHaveLength(4);
+    await userEvent.click(screen.getByRole("radio", { name: "Errors 2" }));
+    expect(within(screen.getByRole("group", { name: "Requests" })).getAllByRole("row")).toHaveLength(3);
     await userEvent.click(screen.getByRole("radio", { name: "Python" }));
     expect(screen.getByLabelText("Example").textContent).toContain("from openai import OpenAI");
     await userEvent.click(screen.getByRole("button", { name: "Stop server" }));

@@ -24,9 +24,10 @@ export function example(language: Language, { address, model, answers, key }: As
   const name = JSON.stringify(model);
   const secret = JSON.stringify(key || "none");
   if (language === "curl") {
-    const body = answers ? { model, messages: [{ role: "user", content: WORDS.chat }] } : { model, prompt: WORDS.text, max_tokens: 64 };
+    const asks = answers ? `"messages": [{"role": "user", "content": "${WORDS.chat}"}]` : `"prompt": "${WORDS.text}", "max_tokens": 64`;
+    const body = `{"model": ${name},\n       ${asks}}`;
     const head = ["Content-Type: application/json", ...(key ? [`Authorization: Bearer ${key}`] : [])];
-    const lines = [`curl ${address}/${answers ? "chat/completions" : "completions"}`, ...head.map((line) => `-H ${quoted(line)}`), `-d ${quoted(JSON.stringify(body))}`];
+    const lines = [`curl ${address}/${answers ? "chat/completions" : "completions"}`, ...head.map((line) => `-H ${quoted(line)}`), `-d ${quoted(body)}`];
     return lines.join(" \\\n  ");
   }
   if (language === "python") {
