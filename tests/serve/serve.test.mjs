@@ -15,7 +15,7 @@ import { ask, engineOf, serve } from "./server.mjs";
 const asks = [{ role: "user", content: "Hello" }];
 
 function clientOf({ address }, more = {}) {
-  return new OpenAI({ baseURL: address, apiKey: "any", maxRetries: 0, timeout: 60_000, ...more });
+  return new OpenAI({ baseURL: address, apiKey: "hidden-word", maxRetries: 0, timeout: 60_000, ...more });
 }
 
 /** The chunks of a stream, and its text. */
@@ -56,7 +56,6 @@ describe("a model that chats", () => {
     server = await serve();
     client = clientOf(server);
   });
-  after(async () => assert.equal(await server.stop(), 0));
 
   test("is listed and found by its name", async () => {
     const { data } = await client.models.list();
@@ -331,9 +330,32 @@ describe("a model that chats", () => {
     assert.equal((await tried).usage.completion_tokens, 3_000);
   });
 
-  test("tells in its notes of times and sizes, and of no words", () => {
-    const notes = server.notes.join("\n");
-    assert.ok(!notes.includes("Hello") && !notes.includes(chain));
+  test("tells of each request its times and sizes, and no words", async () => {
+    const text = JSON.stringify(server.entries);
+    assert.ok(server.entries.length > 200, text);
+    assert.ok(!text.includes("Hello") && !text.includes(chain) && !text.includes("hidden-word"));
+    const answered = server.entries.filter(({ completion_tokens }) => completion_tokens === 9);
+    assert.ok(answered.length > 3);
+    for (const { client, request, status, note, millis } of answered) {
+      assert.deepEqual([client, request.split(" ")[0], status, note], ["OpenAI", "POST", 200, null]);
+      assert.ok(millis > 0);
+    }
+    const notes = new Set(server.entries.map(({ note }) => note?.replace(/\d+/, "N")));
+    for (const note of ["the client left after N tokens", "the client left before the answer"]) assert.ok(notes.has(note), note);
+  });
+
+  test("ends while it answers", async () => {
+    const stream = await chat({ max_tokens: undefined, stream: true });
+    const chunks = stream[Symbol.asyncIterator]();
+    assert.equal((await chunks.next()).done, false);
+    assert.equal(await server.stop(), 0);
+    // What came does not say that it is whole.
+    const rest = [];
+    const read = async () => {
+      for (let next = await chunks.next(); !next.done; next = await chunks.next()) rest.push(next.value);
+    };
+    await read().catch(() => undefined);
+    assert.ok(rest.every(({ choices }) => choices[0].finish_reason === null));
   });
 });
 

@@ -21,11 +21,14 @@ export async function serve({ chats = true, more = [] } = {}) {
   const notes = [];
   createInterface({ input: child.stderr }).on("line", (line) => notes.push(line));
   const ended = new Promise((resolve) => child.on("close", resolve));
-  const first = new Promise((resolve) => createInterface({ input: child.stdout }).once("line", resolve));
-  const line = await Promise.race([first, ended]);
-  if (typeof line !== "string") throw new Error(`the server ended: ${notes.join("\n")}`);
-  const { address, model } = JSON.parse(line);
+  const entries = [];
+  const first = new Promise((resolve) => createInterface({ input: child.stdout }).on("line", (line) => (entries.push(JSON.parse(line)), resolve())));
+  await Promise.race([first, ended]);
+  if (entries.length === 0) throw new Error(`the server ended: ${notes.join("\n")}`);
+  const { address, model } = entries.shift();
   return {
+    /** What it told of each request. */
+    entries,
     address, model, notes, pid: child.pid, port: Number(new URL(address).port),
     /** Ends it as Ctrl-C does, and returns its exit code. */
     async stop() {

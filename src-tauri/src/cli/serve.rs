@@ -6,7 +6,7 @@ use models::{
     device::RequestedDevice,
     figures::{count, counted},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Ended, chat, hub,
@@ -90,13 +90,22 @@ pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) ->
         for entry in server.entries(told) {
             told = entry.number;
             match terminal.json {
-                true => terminal.json(&entry)?,
+                true => terminal.json(&json(&entry))?,
                 false => terminal.note(line(&entry)),
             }
         }
         thread::sleep(LOOK);
     }
     Ok(Ended::Done)
+}
+
+/// The same for machines.
+fn json(entry: &RequestEntry) -> Value {
+    json!({
+        "time": entry.time, "client": entry.client, "request": entry.request, "status": entry.status,
+        "prompt_tokens": entry.prompt_tokens, "completion_tokens": entry.completion_tokens, "note": entry.note,
+        "millis": entry.millis,
+    })
 }
 
 /// A request in a line: times and sizes only.

@@ -369,3 +369,89 @@ impl<'a> Fields<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGES: &str = r#""messages": [{"role": "user", "content": "Hi"}]"#;
+
+    /// What is asked with more fields beside a message.
+    fn asked(more: &str) -> Result<Asked> {
+        chat(format!("{{{MESSAGES}{more}}}").as_bytes())
+    }
+
+    #[track_caller]
+    fn refused(more: &str, expected: &str) {
+        let refusal = asked(more).unwrap_err();
+        assert_eq!(refusal.message(), expected);
+        assert_eq!(refusal.status.as_u16(), 400);
+    }
+
+    #[test]
+    fn a_request_with_messages_alone_is_answered_as_in_the_app() {
+        let asked = asked("").unwrap();
+        assert!(!asked.streams && !asked.tells_usage && asked.model.is_none());
+        let completion = &asked.completions[0];
+        let usual = SamplingSettings::default();
+        assert_eq!(completion.sampling.temperature, usual.temperature);
+        assert_eq!(completion.sampling.top_p, usual.top_p);
+        assert_eq!(completion.biases, Biases::default());
+        assert_eq!((completion.max_tokens, completion.likeliest), (None, None));
+        // Without a seed, each answer is another.
+        assert!(!completion.anew);
+        assert!(drawn() != drawn());
+    }
+
+    #[test]
+    fn fields_mean_what_they_mean_elsewhere_and_null_is_nothing() {
+        let more = r#", "temperature": null, "max_tokens": 9, "max_completion_tokens": 5, "seed": -1, "stop": "a", "top_k": -1,
+            "logit_bias": {"7": -100}, "logprobs": true, "unknown": {"a": 1}"#;
+        let completion = asked(more).unwrap().completions.remove(0);
+        assert_eq!(completion.max_tokens, Some(5));
+        assert_eq!(completion.sampling.seed, u64::MAX);
+        assert_eq!(completion.sampling.top_k, 0);
+        assert_eq!(completion.stop, ["a"]);
+        assert_eq!(completion.biases.tokens, [(7, -100.0)]);
+        assert_eq!(completion.likeliest, Some(0));
+        assert!(completion.anew);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_with_the_range() {
+        refused(
+            r#", "temperature": 2.5"#,
+            "`temperature` has to be a number from 0 to 2",
+        );
+        refused(
+            r#", "max_tokens": 0"#,
+            "`max_tokens` has to be a whole number, 1 or more",
+        );
+        refused(
+            r#", "stop": ["a", "b", "c", "d", "e"]"#,
+            "the size of `stop` is 5, and 4 texts are the most",
+        );
+        refused(
+            r#", "n": 2"#,
+            "`n` is not supported: a request has one answer; send it again for another",
+        );
+    }
+
+    #[test]
+    fn prompts_are_texts_or_tokens_or_lists_of_either() {
+        let read = |prompt: &str| {
+            let asked = text(format!("{{\"prompt\": {prompt}}}").as_bytes());
+            let completions = asked.ok()?.completions.into_iter();
+            Some(completions.map(|it| it.beginning).collect::<Vec<_>>())
+        };
+        let of = |text: &str| Beginning::Text(text.to_owned());
+        assert_eq!(read(r#""a""#).unwrap(), [of("a")]);
+        assert_eq!(read(r#"["a", "b"]"#).unwrap(), [of("a"), of("b")]);
+        let tokens = Beginning::Tokens(vec![1, 2]);
+        assert_eq!(read("[1, 2]").unwrap(), [tokens.clone()]);
+        assert_eq!(read(r#"[[1, 2], "a"]"#).unwrap(), [tokens, of("a")]);
+        for wrong in ["null", "7", "{}", "[true]", "[-1]", "[1.5]", "[4294967296]"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

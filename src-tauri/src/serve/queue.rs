@@ -116,6 +116,7 @@ impl Queue {
 
     /// Answers until it is closed.
     pub(super) fn work(&self, model: OpenModel, open: &Open) {
+        let _closing = Closing(self);
         let mut model = Some(model);
         while let Some(job) = self.next() {
             let opened = match model.take() {
@@ -141,6 +142,15 @@ impl Queue {
                 }
             };
         }
+    }
+}
+
+/// Closes a queue that nobody works at any more, also after a panic, so that nobody waits for ever.
+struct Closing<'a>(&'a Queue);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
