@@ -297,7 +297,7 @@ fn at_most(name: &str, found: usize, limit: Limit) -> Result<()> {
     match limit.exceeded(found as u64) {
         Some(problem) => Err(Refusal::field(
             name,
-            format!("`{name}`: {} {problem}", limit.what),
+            format!("the size of `{name}` {problem}"),
         )),
         None => Ok(()),
     }

@@ -960,28 +960,6 @@ export type DuplicateTexts = {
 	pairs: ([number, number])[],
 };
 
-/**  A request that was answered or refused. */
-export type RequestEntry = {
-	/**  Counts from 1 since the server was started. */
-	number: number,
-	/**  When it came, in UTC. */
-	time: string,
-	/**  What the client calls itself, if it does. */
-	client: string | null,
-	/**  Method and path: `POST /v1/chat/completions`. */
-	request: string,
-	/**  The status of the answer. */
-	status: number,
-	/**  Tokens that were read, of an answer. */
-	promptTokens: number | null,
-	/**  Tokens that were written. */
-	completionTokens: number | null,
-	/**  Why it was refused, or that the client left. */
-	note: string | null,
-	/**  How long it took, in milliseconds. */
-	millis: number,
-};
-
 /**  A figure and where it lies. */
 export type Estimate = {
 	/**  The figure. */
@@ -1918,6 +1896,28 @@ export type RepositoryView = {
 	splits: SplitView[],
 	/**  Its description, in Markdown. */
 	card: string,
+};
+
+/**  A request that was answered or refused. */
+export type RequestEntry = {
+	/**  Counts from 1 since the server was started. */
+	number: number,
+	/**  When it came, in UTC. */
+	time: string,
+	/**  What the client calls itself, if it does. */
+	client: string | null,
+	/**  Method and path: `POST /v1/chat/completions`. */
+	request: string,
+	/**  The status of the answer. */
+	status: number,
+	/**  Tokens that were read, of an answer. */
+	promptTokens: number | null,
+	/**  Tokens that were written. */
+	completionTokens: number | null,
+	/**  Why it was refused, or that the client left. */
+	note: string | null,
+	/**  How long it took, in milliseconds. */
+	millis: number,
 };
 
 /**  Who speaks. */
