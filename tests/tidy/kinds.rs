@@ -56,6 +56,11 @@ const EXCEPTIONS: [Exception; 10] = [
         "it is what a language model is for",
     ),
     except(
+        "src-tauri/src/jobs/chat/complete.rs",
+        "",
+        "it is what a language model is for",
+    ),
+    except(
         "src-tauri/src/jobs/mod.rs",
         "chat",
         "it lists what an engine does",

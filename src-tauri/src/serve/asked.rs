@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(read(r#""a""#).unwrap(), [of("a")]);
         assert_eq!(read(r#"["a", "b"]"#).unwrap(), [of("a"), of("b")]);
         let tokens = Beginning::Tokens(vec![1, 2]);
-        assert_eq!(read("[1, 2]").unwrap(), [tokens.clone()]);
+        assert_eq!(read("[1, 2]").unwrap(), vec![tokens.clone()]);
         assert_eq!(read(r#"[[1, 2], "a"]"#).unwrap(), [tokens, of("a")]);
         for wrong in ["null", "7", "{}", "[true]", "[-1]", "[1.5]", "[4294967296]"] {
             assert_eq!(read(wrong), None, "{wrong}");
