@@ -184,6 +184,7 @@ const BANS: [Ban; 6] = [
             "src-tauri/src/hub.rs",
             "src-tauri/src/hub/",
             "src-tauri/src/serve/",
+            "src-tauri/src/commands/tests/serving.rs",
         ],
         words: &[
             "axum::",
