@@ -68,7 +68,7 @@ const tasks = {
       console.error("SKIPPED: whether pictures are learned well enough. Install Fashion-MNIST, Debian's package dataset-fashion-mnist.");
     }
     if (more.length > 0) return [...pages(), tests];
-    return [...pages(), ...pageTests(), ...windowTests(), examples, tests];
+    return [...pages(), ...pageTests(), ...windowTests(), ...serverTests(), examples, tests];
   },
 
   // README.md shows them; whoever changes how the window looks makes them anew.
@@ -150,10 +150,18 @@ function pageTests() {
 function windowTests() {
   if (process.platform !== "linux") return [];
   needWindowDriver();
-  // As the tests after it: built by itself, the program would need some of its dependencies compiled a second time.
-  const build = { ...command("cargo", "test", "--workspace", "--no-run", ...here), needed: true };
   const screen = ["--auto-servernum", "--server-args=-screen 0 1280x800x24"];
-  return [build, command("xvfb-run", ...screen, "node", "--test", join("tests", "e2e", "window.mjs"))];
+  return [build(), command("xvfb-run", ...screen, "node", "--test", join("tests", "e2e", "window.mjs"))];
+}
+
+/** The server, asked by OpenAI's own client. */
+function serverTests() {
+  return [build(), command(process.execPath, "--test", join("tests", "serve", "serve.test.mjs"))];
+}
+
+/** Builds the program as the tests after it: by itself, it would need some of its dependencies compiled a second time. */
+function build() {
+  return { ...command("cargo", "test", "--workspace", "--no-run", ...here), needed: true };
 }
 
 /** A program of an installed Node package. */

@@ -15,6 +15,7 @@ mod hub;
 mod jobs;
 mod lock;
 mod power;
+mod serve;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use models::limits::{self, Limit};
 
 use crate::{
     fuzz::{self, Read, Reader},
-    hub,
+    hub, serve,
     store::{
         self, benchmarks, conversations,
         limits::{BENCHMARK, JSON_FILE, YAML_FILE},
@@ -45,6 +45,7 @@ fn the_guide_shows_the_limits_as_they_are() {
         ("Models, data and run files", limits::LIMITS),
         ("What Anneal keeps", store::limits::LIMITS),
         ("The network", hub::limits::LIMITS),
+        ("Other programs on this machine", serve::limits::LIMITS),
     ];
     let table =
         |(title, limits): (&str, &[Limit])| format!("\n## {title}\n\n{}", limits::table(limits));
@@ -111,6 +112,7 @@ fn readers(work: &Path) -> Vec<Reader> {
     let mut readers = of_runs(work);
     readers.extend(of_lists(work));
     readers.extend(of_the_hub(work));
+    readers.push(of_clients(work));
     readers
 }
 
@@ -222,6 +224,24 @@ fn of_lists(work: &Path) -> Vec<Reader> {
             }),
         ),
     ]
+}
+
+/// What clients of the server send.
+fn of_clients(work: &Path) -> Reader {
+    let chat = r#"{"model": "a", "messages": [{"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "temperature": 0.5, "top_p": 1, "max_tokens": 7, "stop": ["a", "b"],
+        "seed": -1, "stream": true, "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 5, "n": 1,
+        "presence_penalty": 0.5, "frequency_penalty": -1, "logit_bias": {"7": -100}, "response_format": {"type": "text"}, "tools": []}"#;
+    let text = r#"{"prompt": ["a", [1, 2]], "max_tokens": 0, "logprobs": 3, "echo": false, "best_of": 1, "suffix": null, "top_k": -1,
+        "min_p": 0.1, "repeat_penalty": 1.1}"#;
+    reader(
+        "server_request",
+        6,
+        None,
+        work.join("request.json"),
+        vec![chat.into(), text.into()],
+        Box::new(|file| serve::read_request(&fs::read(file).unwrap())),
+    )
 }
 
 /// What the Hub says of a repository, in a list, and of its files.

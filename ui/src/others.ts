@@ -12,6 +12,7 @@ export { default as probes } from "./features/probe/Probes.svelte";
 export { default as repository } from "./features/hub/Repository.svelte";
 export { default as run } from "./features/runs/Run.svelte";
 export { default as runs } from "./features/runs/Runs.svelte";
+export { default as serve } from "./features/serve/Serve.svelte";
 export { default as settings } from "./features/settings/Settings.svelte";
 export { default as solve } from "./features/solve/Solve.svelte";
 export { default as train } from "./features/train/Train.svelte";

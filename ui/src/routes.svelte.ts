@@ -19,6 +19,7 @@ export type Route =
   | { page: "run"; id: string }
   | { page: "compare"; ids: string[] }
   | { page: "chat"; name?: string; title?: string; conversation?: string }
+  | { page: "serve"; name?: string }
   | { page: "solve"; name?: string; title?: string }
   | { page: "predict"; name?: string; title?: string }
   | { page: "probes"; folder?: string; states?: string }

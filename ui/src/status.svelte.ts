@@ -117,7 +117,7 @@ function hear(news: News) {
   else void choose(news.page);
 }
 
-const PLAIN = ["home", "models", "data", "activity", "train", "runs", "chat", "solve", "predict", "probes", "device", "bench"] as const;
+const PLAIN = ["home", "models", "data", "activity", "train", "runs", "chat", "serve", "solve", "predict", "probes", "device", "bench"] as const;
 
 /** What the commands do that are more than a page. */
 const COMMANDS: Record<string, () => unknown> = {

@@ -20,16 +20,14 @@ use tokenizers::{
 use super::marks::Marks;
 use crate::{Error, Result, gguf::Gguf, limits};
 
+mod bytes;
 mod gguf;
 mod library;
-
-use library::Library;
-
 mod pieces;
 
-use pieces::PIECE_BYTES;
-
 pub use gguf::TEMPLATE_KEY;
+use library::Library;
+use pieces::PIECE_BYTES;
 
 /// The token between documents, which also pads.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
@@ -74,6 +72,9 @@ pub struct Tokenizer {
     companions: BTreeMap<String, String>,
     /// Sorted ids of every special token: those that a shown text leaves out.
     hidden: Vec<u32>,
+    /// Sorted ids of all tokens that were added as they are.
+    added: Vec<u32>,
+    spelling: bytes::Spelling,
     vocabulary_size: usize,
 }
 
@@ -358,6 +359,10 @@ impl Tokenizer {
             .filter_map(|(id, token)| token.special.then_some(id))
             .collect();
         hidden.sort_unstable();
+        let mut added: Vec<u32> = library.get_added_tokens_decoder().into_keys().collect();
+        added.sort_unstable();
+        let decoder = library.get_decoder().map(serde_json::to_value);
+        let spelling = bytes::Spelling::of(&decoder.and_then(Result::ok).unwrap_or_default());
         let largest = library.get_vocab(true).into_values().max();
         Self {
             vocabulary_size: largest.map_or(0, |id| id as usize + 1),
@@ -365,6 +370,8 @@ impl Tokenizer {
             special: SpecialTokens::default(),
             companions,
             hidden,
+            added,
+            spelling,
         }
     }
 

@@ -3,6 +3,7 @@
 //! No tape is used. The keys and values of everything read so far stay in a cache, so that a conversation that continues
 //! reads only what is new.
 
+pub mod chances;
 pub mod sample;
 pub mod stop;
 
@@ -17,7 +18,8 @@ use crate::{
     data::tokenizer::Tokenizer,
     ops::kernels,
 };
-use sample::{Sampler, SamplingSettings};
+use chances::Chances;
+use sample::{Biases, Sampler, SamplingSettings};
 use stop::{Passed, StopTexts};
 
 /// Tokens of a prompt read in one pass, so that a long prompt needs no more memory than this many.
@@ -79,6 +81,33 @@ impl Answer {
     pub fn tokens_per_second(&self) -> f64 {
         self.tokens.len().saturating_sub(1) as f64 / self.seconds.max(1e-9)
     }
+}
+
+/// What is to be continued, and how.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Wanted {
+    /// How tokens are drawn.
+    pub sampling: SamplingSettings,
+    /// What is added to scores before.
+    pub biases: Biases,
+    /// When the answer ends.
+    pub limits: Limits,
+    /// How many of the most probable tokens are told with each one that is written. Without it, no probabilities are.
+    pub likeliest: Option<usize>,
+    /// Reads all of the prompt, also what is in the cache: numbers that were computed in other groups of tokens can differ in their
+    /// last digit.
+    pub anew: bool,
+}
+
+/// What is heard while text is written.
+#[derive(Debug)]
+pub struct Written<'a> {
+    /// Text that is certain now. It may be empty.
+    pub piece: &'a str,
+    /// Whether a token was written; otherwise a part of the prompt was read, or the rest of the text is given out.
+    pub is_token: bool,
+    /// How probable the token was, if that was wanted.
+    pub chances: Option<Chances>,
 }
 
 /// Looks at the hidden states of what is read and written, and changes nothing of it.
@@ -161,28 +190,60 @@ impl Generator {
         limits: &Limits,
         show: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Answer> {
+        let wanted = Wanted {
+            sampling: sampling.clone(),
+            limits: limits.clone(),
+            ..Wanted::default()
+        };
+        self.complete(tokenizer, prompt, &wanted, &mut |it| show(it.piece))
+    }
+
+    /// The same with everything that can be wanted of it.
+    pub fn complete(
+        &mut self,
+        tokenizer: &Tokenizer,
+        prompt: &[u32],
+        wanted: &Wanted,
+        show: &mut dyn FnMut(Written) -> ControlFlow<()>,
+    ) -> Result<Answer> {
         let context = self.check_length(prompt)?;
         let _avoided = kernels::avoid(&self.avoid_kernels)?;
         let started = Instant::now();
-        let mut sampler = Sampler::new(sampling)?;
-        let expected = expected_tokens(prompt.len(), limits.max_tokens, context);
+        let sampler = Sampler::new(&wanted.sampling)?.with_biases(wanted.biases.clone());
+        if wanted.anew {
+            self.cache.truncate(0);
+        }
+        let expected = expected_tokens(prompt.len(), wanted.limits.max_tokens, context);
         self.cache.expect(expected);
         let (logits, cached_tokens) = self.read(prompt, show)?;
-        let prompt_seconds = started.elapsed().as_secs_f64();
         let mut answer = Answer {
             text: String::new(),
             tokens: Vec::new(),
             ended: Ended::Asked,
             prompt_tokens: prompt.len() - cached_tokens,
             cached_tokens,
-            prompt_seconds,
+            prompt_seconds: started.elapsed().as_secs_f64(),
             seconds: 0.0,
         };
-        let Some(mut logits) = logits else {
-            return Ok(answer);
-        };
+        if let Some(logits) = logits {
+            let started = Instant::now();
+            self.draw(tokenizer, logits, sampler, wanted, &mut answer, show)?;
+            answer.seconds = started.elapsed().as_secs_f64();
+        }
+        Ok(answer)
+    }
 
-        let started = Instant::now();
+    /// Writes from scores [v] on, token by token, into an answer.
+    fn draw(
+        &mut self,
+        tokenizer: &Tokenizer,
+        mut logits: Tensor,
+        mut sampler: Sampler,
+        wanted: &Wanted,
+        answer: &mut Answer,
+        show: &mut dyn FnMut(Written) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let (limits, context) = (&wanted.limits, self.network.context());
         let mut stream = tokenizer.stream_decoder();
         let mut stops = StopTexts::new(&limits.stop);
         let (text, tokens) = (&mut answer.text, &mut answer.tokens);
@@ -194,11 +255,18 @@ impl Generator {
             if tokenizer.special.stop.contains(&token) || limits.stop_tokens.contains(&token) {
                 break Ended::StopToken;
             }
+            let chances = wanted.likeliest;
+            let chances = chances.map(|most| Chances::of(&logits, token, most, tokenizer));
             tokens.push(token);
             let passed = stops.push(&stream.push(token)?);
             let (Passed::On(piece) | Passed::Stopped(piece)) = &passed;
             text.push_str(piece);
-            match (show(piece), passed) {
+            let written = Written {
+                piece,
+                is_token: true,
+                chances: chances.transpose()?,
+            };
+            match (show(written), passed) {
                 (_, Passed::Stopped(_)) => break Ended::StopText,
                 (ControlFlow::Break(()), _) => break Ended::Asked,
                 _ if self.cache.read().len() + 1 >= context => break Ended::Context,
@@ -217,11 +285,10 @@ impl Generator {
             };
             text.push_str(&rest);
             // The answer is over; whether the listener wants more changes nothing.
-            let _ = show(&rest);
+            let _ = show(Written::rest(&rest));
         }
         answer.ended = ended;
-        answer.seconds = started.elapsed().as_secs_f64();
-        Ok(answer)
+        Ok(())
     }
 
     /// The model's context, if the prompt leaves room in it.
@@ -241,7 +308,7 @@ impl Generator {
     fn read(
         &mut self,
         prompt: &[u32],
-        show: &mut dyn FnMut(&str) -> ControlFlow<()>,
+        show: &mut dyn FnMut(Written) -> ControlFlow<()>,
     ) -> Result<(Option<Tensor>, usize)> {
         // A text that is long for the model turns by other angles from its first token on: it is read in one pass, and
         // what was read while it was shorter is of no use, as is what was read of a long one for a shorter one.
@@ -264,7 +331,7 @@ impl Generator {
         let mut logits = None;
         for part in prompt[cached..].chunks(chunk) {
             logits = Some(self.step(part, false)?);
-            if show("").is_break() {
+            if show(Written::rest("")).is_break() {
                 return Ok((None, cached));
             }
         }
@@ -286,6 +353,17 @@ impl Generator {
         let logits = network.next_logits_seen(tokens, cache, &mut seen)?;
         watch.read(tokens, is_answer, network, cache)?;
         Ok(logits)
+    }
+}
+
+impl<'a> Written<'a> {
+    /// Text without a token.
+    fn rest(piece: &'a str) -> Self {
+        Self {
+            piece,
+            is_token: false,
+            chances: None,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Choosing the next token from scores.
 //!
-//! In this order, each on what the one before left: repetition penalty over the tokens of one answer (Keskar et al.,
+//! In this order, each on what the one before left: biases of single tokens, penalties by presence and by count, repetition penalty over the tokens of one answer (Keskar et al.,
 //! 2019, <https://arxiv.org/abs/1909.05858>), temperature, top-k, top-p (Holtzman et al., 2019,
 //! <https://arxiv.org/abs/1904.09751>), min-p (Nguyen et al., 2024, <https://arxiv.org/abs/2407.01082>), the draw. It is
 //! the order of transformers.
@@ -84,9 +84,46 @@ impl SamplingSettings {
     }
 }
 
+/// What is added to scores before anything is drawn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Biases {
+    /// Taken from the score of each token that was written.
+    pub presence_penalty: f64,
+    /// The same, as many times as it was written.
+    pub frequency_penalty: f64,
+    /// Added to the scores of single tokens. Ones that the model does not know change nothing.
+    pub tokens: Vec<(u32, f64)>,
+}
+
+impl Biases {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn apply(&self, scores: &mut [f32], written: &[u32]) {
+        for (token, bias) in &self.tokens {
+            if let Some(score) = scores.get_mut(*token as usize) {
+                *score += *bias as f32;
+            }
+        }
+        for token in written {
+            if let Some(score) = scores.get_mut(*token as usize) {
+                *score -= self.frequency_penalty as f32;
+            }
+        }
+        for token in once(written) {
+            if let Some(score) = scores.get_mut(token as usize) {
+                *score -= self.presence_penalty as f32;
+            }
+        }
+    }
+}
+
 /// Draws tokens, one after another.
 pub struct Sampler {
     settings: SamplingSettings,
+    biases: Biases,
     random: Random,
 }
 
@@ -97,13 +134,20 @@ impl Sampler {
         Ok(Self {
             random: Random::new(settings.seed),
             settings: settings.clone(),
+            biases: Biases::default(),
         })
+    }
+
+    /// The same with scores changed before each draw.
+    pub fn with_biases(self, biases: Biases) -> Self {
+        Self { biases, ..self }
     }
 
     /// The next token, from scores [v] and the tokens `written` so far.
     pub fn next(&mut self, logits: &Tensor, written: &[u32]) -> Result<u32> {
         let penalizes = self.settings.repetition_penalty != 1.0 && !written.is_empty();
-        if self.settings.temperature < COLDEST && !penalizes {
+        let is_biased = !self.biases.is_none();
+        if self.settings.temperature < COLDEST && !penalizes && !is_biased {
             // One value that is not finite makes the sum so; the likeliest among such would be token 0, for ever.
             let sum = logits.to_dtype(DType::F32)?.sum_all()?;
             let sum = sum.to_scalar::<f32>()?;
@@ -115,6 +159,9 @@ impl Sampler {
         let mut scores = logits.to_dtype(DType::F32)?.to_vec1::<f32>()?;
         if !scores.iter().all(|score| score.is_finite()) {
             return Err(not_finite());
+        }
+        if is_biased {
+            self.biases.apply(&mut scores, written);
         }
         if penalizes {
             penalize(
@@ -179,10 +226,7 @@ impl Sampler {
 
 /// Scores of written tokens are made less likely, whatever their sign.
 fn penalize(scores: &mut [f32], penalty: f32, written: &[u32]) {
-    let mut written = written.to_vec();
-    written.sort_unstable();
-    written.dedup();
-    for token in written {
+    for token in once(written) {
         if let Some(score) = scores.get_mut(token as usize) {
             *score = if *score < 0.0 {
                 *score * penalty
@@ -191,6 +235,14 @@ fn penalize(scores: &mut [f32], penalty: f32, written: &[u32]) {
             };
         }
     }
+}
+
+/// Each of these tokens once.
+fn once(written: &[u32]) -> Vec<u32> {
+    let mut written = written.to_vec();
+    written.sort_unstable();
+    written.dedup();
+    written
 }
 
 fn not_finite() -> Error {
@@ -292,6 +344,34 @@ mod tests {
         let mut sampler = Sampler::new(&settings).unwrap();
         assert_eq!(sampler.next(&logits, &[]).unwrap(), 0);
         assert_eq!(sampler.next(&logits, &[0]).unwrap(), 1);
+    }
+
+    #[test]
+    fn biases_add_to_single_tokens_and_take_from_those_that_were_written() {
+        let logits = Tensor::new(&[2.0f32, 1.5, 1.0], &Device::Cpu).unwrap();
+        let next = |biases: Biases, written: &[u32]| {
+            let sampler = Sampler::new(&SamplingSettings::greedy()).unwrap();
+            sampler.with_biases(biases).next(&logits, written).unwrap()
+        };
+        let presence = |presence_penalty| Biases {
+            presence_penalty,
+            ..Biases::default()
+        };
+        let frequency = |frequency_penalty| Biases {
+            frequency_penalty,
+            ..Biases::default()
+        };
+        assert_eq!(next(presence(0.6), &[]), 0);
+        assert_eq!(next(presence(0.6), &[0, 0]), 1);
+        // Once is not enough, three times are.
+        assert_eq!(next(frequency(0.2), &[0]), 0);
+        assert_eq!(next(frequency(0.2), &[0, 0, 0]), 1);
+        let tokens = vec![(2, 5.0), (9, 100.0)];
+        let biases = Biases {
+            tokens,
+            ..Biases::default()
+        };
+        assert_eq!(next(biases, &[]), 2);
     }
 
     #[test]

@@ -121,13 +121,17 @@ pub(super) fn open(
     force: bool,
     host: &Host,
 ) -> Result<Conversation> {
-    host.open_chat(name, device, force).map_err(|error| {
-        let hint = error.hint.clone().filter(|_| error.force_helps);
-        match hint {
-            Some(hint) => error.with_hint(format!("{hint}, or add `--force`")),
-            None => error,
-        }
-    })
+    let opened = host.open_chat(name, device, force);
+    opened.map_err(say_how_to_force)
+}
+
+/// An error with the argument that helps, where one does.
+pub(super) fn say_how_to_force(error: AppError) -> AppError {
+    let hint = error.hint.clone().filter(|_| error.force_helps);
+    match hint {
+        Some(hint) => error.with_hint(format!("{hint}, or add `--force`")),
+        None => error,
+    }
 }
 
 /// Talks until the user leaves.

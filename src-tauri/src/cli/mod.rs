@@ -14,6 +14,7 @@ mod predict;
 mod probe;
 mod puzzles;
 mod runs;
+mod serve;
 mod solve;
 mod starter;
 mod terminal;
@@ -82,6 +83,7 @@ enum Command {
     Starter(starter::Arguments),
     Train(train::Arguments),
     Chat(chat::Arguments),
+    Serve(serve::Arguments),
     Solve(solve::Arguments),
     Predict(predict::Arguments),
     Probe(probe::Arguments),
@@ -210,6 +212,7 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
         Command::Starter(arguments) => starter::run(arguments, &host, terminal),
         Command::Train(arguments) => train::run(arguments, &host, terminal),
         Command::Chat(arguments) => chat::run(arguments, &host, terminal),
+        Command::Serve(arguments) => serve::run(arguments, host.into(), terminal),
         Command::Solve(arguments) => solve::run(arguments, &host, terminal),
         Command::Predict(arguments) => predict::run(arguments, &host, terminal),
         Command::Probe(arguments) => probe::run(arguments, &host, terminal),

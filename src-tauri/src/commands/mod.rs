@@ -11,6 +11,7 @@ mod native;
 mod predict;
 mod probe;
 mod runs;
+mod serve;
 pub(crate) mod settings;
 mod solve;
 mod train;
@@ -34,6 +35,7 @@ use crate::{
     hub::downloads::Downloads,
     jobs::queue::Queue,
     lock::locked,
+    serve::Server,
     store::{
         checks::view::CheckProgressView,
         run_state::{RunProgress, RunState},
@@ -68,6 +70,8 @@ pub(crate) struct App {
     solver: Place<OpenSolver>,
     /// The classifier of pictures that is open.
     classifier: Place<OpenClassifier>,
+    /// What other programs ask, while it is switched on.
+    server: Mutex<Option<Server>>,
     /// How often a set of puzzles was asked for, or its end: one that began before ends.
     builds_asked: AtomicU32,
     /// The number of the page that follows a run; an older one hears no more.
@@ -139,6 +143,7 @@ impl App {
             chats: Default::default(),
             solver: Place::default(),
             classifier: Place::default(),
+            server: Mutex::default(),
             builds_asked: AtomicU32::default(),
             follower: Arc::default(),
             picked: Mutex::default(),

@@ -29,6 +29,7 @@ mod recording;
 mod reporting;
 mod running;
 mod scoring;
+mod serving;
 mod solving;
 
 const TIMEOUT: Duration = Duration::from_secs(60);

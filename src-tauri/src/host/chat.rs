@@ -26,6 +26,7 @@ use crate::{
     },
     wire::{
         chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
+        completion::{Completed, Completion, Drafted},
         engine::{Ask, Reply},
         error::{AppError, Code, Result},
     },
@@ -144,6 +145,12 @@ impl Host {
         }
     }
 
+    /// What a model is called by who is served: the run, or the folder.
+    pub(crate) fn served_name(&self, name: &str) -> String {
+        let run = runs::find(&self.paths, name).ok();
+        run.map_or_else(|| name_of(Path::new(name)), |run| run.id)
+    }
+
     /// The model that an adapter was trained for: what a run or a folder can be compared with.
     #[cfg(feature = "gui")]
     pub(crate) fn base_of(&self, name: &str) -> Option<String> {
@@ -207,7 +214,6 @@ impl OpenModel {
     }
 
     /// The longest text it reads, in tokens.
-    #[cfg(feature = "gui")]
     pub(crate) fn context(&self) -> usize {
         self.context
     }
@@ -283,6 +289,36 @@ impl OpenModel {
         };
         let answer = self.engine.ask_for(&ask, &mut hear, stop)?;
         answer.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
+    }
+}
+
+impl OpenModel {
+    /// Completes for the server. `show` hears every token; `stop` ends it where it is.
+    pub(crate) fn complete(
+        &mut self,
+        completion: Completion,
+        show: &mut dyn FnMut(Drafted),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Completed> {
+        let ask = Ask::Complete {
+            completion: completion.into(),
+        };
+        let _in_use = InUse::begin(&self.in_use, Work::Answer);
+        let mut hear = |reply| match reply {
+            Reply::Drafted { drafted } => {
+                show(drafted);
+                None
+            }
+            Reply::Completed { completed } => Some(completed),
+            _ => None,
+        };
+        let completed = self.engine.ask_for(&ask, &mut hear, stop)?;
+        completed.ok_or_else(|| AppError::failed("the engine ended its answer without a word"))
+    }
+
+    /// Whether its engine is still there, as far as it was noticed.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.engine.exit_reason().is_none()
     }
 }
 

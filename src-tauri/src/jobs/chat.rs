@@ -1,5 +1,7 @@
 //! A conversation with a model, inside an engine.
 
+mod complete;
+
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},

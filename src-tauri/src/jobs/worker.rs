@@ -39,6 +39,7 @@ use crate::{
     lock::locked,
     store::runs::Run,
     wire::{
+        completion::Drafted,
         engine::{Ask, Reply},
         error::{AppError, Result},
     },
@@ -188,9 +189,11 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             }
             Ok(())
         }
-        Ask::OpenChat { .. } | Ask::Watch { .. } | Ask::Steer { .. } | Ask::Answer { .. } => {
-            talk(ask, open, wishes)
-        }
+        Ask::OpenChat { .. }
+        | Ask::Watch { .. }
+        | Ask::Steer { .. }
+        | Ask::Answer { .. }
+        | Ask::Complete { .. } => talk(ask, open, wishes),
         Ask::OpenSolver { .. }
         | Ask::ReadPuzzle { .. }
         | Ask::Solve { .. }
@@ -265,6 +268,16 @@ fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             };
             let said = chat.answer(prompt, &settings, plain, &mut show)?;
             send(&Reply::Answered { said });
+        }
+        Ask::Complete { completion } => {
+            let mut show = |drafted: Drafted| {
+                if drafted.is_token || !drafted.piece.is_empty() {
+                    send(&Reply::Drafted { drafted });
+                }
+                wishes.flow()
+            };
+            let completed = talking(open)?.complete(*completion, &mut show)?;
+            send(&Reply::Completed { completed });
         }
         _ => {}
     }

@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     chat::{ChatSettings, Led, Prompt, Said, ScoredToken, SteerBy},
+    completion::{Completed, Completion, Drafted},
     error::AppError,
     predict::{AskedPicture, PictureAnswer},
 };
@@ -64,6 +65,8 @@ pub(crate) enum Ask {
         #[serde(default)]
         plain: bool,
     },
+    /// Complete what the server was asked.
+    Complete { completion: Box<Completion> },
     /// Open the puzzle model in a folder to solve puzzles.
     OpenSolver {
         folder: PathBuf,
@@ -219,6 +222,10 @@ pub(crate) enum Reply {
     Wrote { piece: String },
     /// A whole answer.
     Answered { said: Said },
+    /// A token of a completion.
+    Drafted { drafted: Drafted },
+    /// What became of it.
+    Completed { completed: Completed },
     /// A puzzle model is open: its grids, the steps of thinking it was trained with, its weights.
     SolverOpened {
         board: Board,

@@ -22,6 +22,7 @@ import { pictureAnswers } from "./pictures";
 import { planAnswers } from "./plan";
 import { probeAnswers } from "./probe";
 import { runAnswers } from "./runs";
+import { serveAnswers } from "./serve";
 import { mayRefuse, type Answers } from "./scene";
 import { solveAnswers } from "./solve";
 
@@ -54,6 +55,7 @@ const answers: Omit<Answers, (typeof SILENT)[number]> = {
   ...planAnswers,
   ...runAnswers,
   ...chatAnswers,
+  ...serveAnswers,
   ...solveAnswers,
   ...pictureAnswers,
   ...probeAnswers,

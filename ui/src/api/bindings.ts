@@ -189,6 +189,12 @@ export const commands = {
 	deleteConversation: (id: string) => typedError<null, AppError>(__TAURI_INVOKE("delete_conversation", { id })),
 	/**  Writes a conversation as Markdown, to be read elsewhere. */
 	exportConversation: (id: string, path: string) => typedError<null, AppError>(__TAURI_INVOKE("export_conversation", { id, path })),
+	/**  What the server does, if there is one, with the requests after one with this number. */
+	server: (after: number) => typedError<ServerView | null, AppError>(__TAURI_INVOKE("server", { after })),
+	/**  Serves a run or a model in place of the one that is served. One that does not fit into memory is opened only with `force`. */
+	startServer: (name: string, key: string | null, force: boolean) => typedError<ServerView, AppError>(__TAURI_INVOKE("start_server", { name, key, force })),
+	/**  Ends the server. Answers that are being written break off. */
+	stopServer: () => typedError<null, AppError>(__TAURI_INVOKE("stop_server")),
 	/**  Some puzzles of files, with so many other looks of the first of them. Nothing where the files hold something else. */
 	puzzles: (files: string[], heldOut: boolean, from: number, count: number, looks: number) => typedError<PuzzlesView | null, AppError>(__TAURI_INVOKE("puzzles", { files, heldOut, from, count, looks })),
 	/**  Makes a set of Sudoku and adds it as data. `progress` gets how many there are. Nothing when it was stopped. */
@@ -1892,6 +1898,28 @@ export type RepositoryView = {
 	card: string,
 };
 
+/**  A request that was answered or refused. */
+export type RequestEntry = {
+	/**  Counts from 1 since the server was started. */
+	number: number,
+	/**  When it came, in UTC. */
+	time: string,
+	/**  What the client calls itself, if it does. */
+	client: string | null,
+	/**  Method and path: `POST /v1/chat/completions`. */
+	request: string,
+	/**  The status of the answer. */
+	status: number,
+	/**  Tokens that were read, of an answer. */
+	promptTokens: number | null,
+	/**  Tokens that were written. */
+	completionTokens: number | null,
+	/**  Why it was refused, or that the client left. */
+	note: string | null,
+	/**  How long it took, in milliseconds. */
+	millis: number,
+};
+
 /**  Who speaks. */
 export type Role = 
 /**  Sets the scene. */
@@ -2075,6 +2103,38 @@ export type SentenceView = {
 	saved: boolean,
 	/**  Whether it is a warning or an error. */
 	bad: boolean,
+};
+
+/**  A server that is running, and what it did since it was last looked at. */
+export type ServerView = {
+	/**  What clients are given: `http://127.0.0.1:1414/v1`. */
+	address: string,
+	/**  What clients call the model. */
+	model: string,
+	/**  The run or folder that was asked for. */
+	name: string,
+	/**  Whether it answers turns; otherwise it continues text. */
+	answers: boolean,
+	/**  The longest text it reads, in tokens. */
+	context: number,
+	/**  Whether clients have to show a key. */
+	hasKey: boolean,
+	/**  Since when it is running, in UTC. */
+	since: string,
+	/**  Requests that were answered with text. */
+	answered: number,
+	/**  Requests that are being answered. */
+	answering: number,
+	/**  Requests that wait. */
+	waiting: number,
+	/**  Of the last answer. */
+	tokensPerSecond: number | null,
+	/**  Seconds until its first token. */
+	firstSeconds: number | null,
+	/**  The requests that are new, the oldest first. */
+	entries: RequestEntry[],
+	/**  What a person should know about where it computes. */
+	warnings: string[],
 };
 
 /**  What the user prefers, and where everything lies. */

@@ -33,6 +33,11 @@ export function clock(time: string): string {
   return new Date(time).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 }
 
+/** The same to the second. */
+export function second(time: string): string {
+  return new Date(time).toLocaleTimeString("en-GB");
+}
+
 /** A moment as a list shows it: the time of today, yesterday, 12 Nov, 12 Nov 2025. */
 export function day(time: string | null, now = new Date()): string {
   if (time === null) return "–";

@@ -1,0 +1,90 @@
+//! What the server asks of a model that is open, and what it hears.
+
+use models::{
+    data::row::Message,
+    generate::{
+        Ended,
+        chances::Chances,
+        sample::{Biases, SamplingSettings},
+    },
+};
+use serde::{Deserialize, Serialize};
+
+/// What is to be completed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Beginning {
+    /// A conversation, to be answered.
+    Messages(Vec<Message>),
+    /// A text, to be continued.
+    Text(String),
+    /// The tokens of one.
+    Tokens(Vec<u32>),
+}
+
+/// What is to be completed, and how. Nothing of a beginning that is too long is left out: it is refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Completion {
+    /// What is to be completed.
+    pub(crate) beginning: Beginning,
+    /// How tokens are drawn.
+    pub(crate) sampling: SamplingSettings,
+    /// What is added to scores before.
+    pub(crate) biases: Biases,
+    /// The most tokens. Without it, as many as the model’s context has room for.
+    pub(crate) max_tokens: Option<usize>,
+    /// Texts that end it.
+    pub(crate) stop: Vec<String>,
+    /// How many of the most probable tokens are told with each one. Without it, no probabilities are.
+    pub(crate) likeliest: Option<usize>,
+    /// Reads everything, also what was read before, so that the same request has the same answer to the last bit.
+    pub(crate) anew: bool,
+    /// Gives the beginning out again, as its tokens read.
+    pub(crate) echo: bool,
+}
+
+/// A token was written, or text became certain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Drafted {
+    /// Text that is certain now. It may be empty.
+    pub(crate) piece: String,
+    /// Whether a token was written.
+    pub(crate) is_token: bool,
+    /// How probable it was, if that was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chances: Option<Chances>,
+}
+
+/// What became of a completion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Completed {
+    /// It is written.
+    Written(Usage),
+    /// Its beginning leaves no room in the model’s context.
+    TooLong {
+        /// Tokens of the beginning.
+        tokens: usize,
+        /// Tokens of the context.
+        context: usize,
+    },
+    /// Why it can’t be asked of this model: a sentence.
+    Unfit(String),
+}
+
+/// What a completion took, and why it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    /// Tokens of the beginning.
+    pub(crate) prompt_tokens: usize,
+    /// Of them, those that had been read before.
+    pub(crate) cached_tokens: usize,
+    /// Tokens that were written.
+    pub(crate) completion_tokens: usize,
+    /// Seconds until the first one.
+    pub(crate) prompt_seconds: f64,
+    /// Seconds for the others.
+    pub(crate) seconds: f64,
+    /// Why it ended.
+    pub(crate) ended: Ended,
+}
