@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use crate::{
     fuzz::{self, Read, Reader},
-    pictures_hostile, probe_import, puzzles_hostile, states_exchange,
+    gguf_files, pictures_hostile, probe_import, puzzles_hostile, states_exchange,
 };
 
 #[test]
@@ -151,10 +151,35 @@ fn of_models(work: &Path) -> Vec<Reader> {
             samples: vec![golden(&format!("llama-sharded-v5/{WEIGHTS_INDEX}"))],
             read: reading(|file| open(file)?.parameter_count().map(drop)),
         },
+        of_gguf(work),
         adapter_config(work),
         state(work),
         of_pytorch(work),
     ]
+}
+
+/// A model of llama.cpp: what it says of itself, and all of its weights.
+fn of_gguf(work: &Path) -> Reader {
+    let folder = work.join("gguf");
+    fs::create_dir_all(&folder).unwrap();
+    let tokenizer = gguf_files::with_tokenizer(&folder.join("written.gguf"));
+    let model = golden(&format!("gguf/{GOLDEN}.gguf"));
+    Reader {
+        name: "gguf",
+        share: 16,
+        most: None,
+        megabytes: 64,
+        seconds: 5.0,
+        file: folder.join("model.gguf"),
+        samples: vec![model, tokenizer],
+        read: reading(|file| {
+            // One sample is a model without a tokenizer, and one a tokenizer without a model.
+            match read_tokenizer_of(file) {
+                Ok(()) => Ok(()),
+                Err(_) => load(&ModelFolder::open(file)?).map(drop),
+            }
+        }),
+    }
 }
 
 /// A file of PyTorch: its list, and every tensor of it.
@@ -313,7 +338,11 @@ fn templates() -> Vec<Vec<u8>> {
 }
 
 fn read_tokenizer(file: &Path) -> models::Result<()> {
-    let tokenizer = Tokenizer::load(file.parent().unwrap_or(file))?;
+    read_tokenizer_of(file.parent().unwrap_or(file))
+}
+
+fn read_tokenizer_of(place: &Path) -> models::Result<()> {
+    let tokenizer = Tokenizer::load(place)?;
     for text in ["", "A cat sat.", "<|im_start|>é漢🙂\u{0}\u{301}  \n\n12"] {
         if let Ok(tokens) = tokenizer.encode(text, true) {
             drop(tokenizer.decode(&tokens, true));

@@ -22,6 +22,7 @@ mod fields;
 mod first_rows;
 mod fit;
 mod fuzz;
+mod gguf_files;
 mod golden;
 mod hostile;
 mod kind;

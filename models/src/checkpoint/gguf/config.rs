@@ -122,6 +122,12 @@ impl Keys<'_> {
 
     /// What every family has.
     fn sizes(&mut self) -> Result<Map<String, Json>> {
+        let (blocks, tensors) = (self.whole("block_count")?, self.file.tensors.len());
+        if blocks > tensors as u64 {
+            return self.refuse(format!(
+                "the file says that it has {blocks} blocks, and has {tensors} tensors"
+            ));
+        }
         let heads = self.whole("attention.head_count")?;
         let width = self.whole("embedding_length")?;
         let head_dim = self.whole_or("attention.key_length", width / heads.max(1))?;
@@ -147,7 +153,7 @@ impl Keys<'_> {
             "model_type": self.family.model_type,
             "hidden_size": width,
             "intermediate_size": self.whole("feed_forward_length")?,
-            "num_hidden_layers": self.whole("block_count")?,
+            "num_hidden_layers": blocks,
             "num_attention_heads": heads,
             "num_key_value_heads": self.whole_or("attention.head_count_kv", heads)?,
             "head_dim": head_dim,
