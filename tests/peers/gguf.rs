@@ -4,8 +4,8 @@
 //! gguf MODEL.gguf TEXTS.json LOGITS.f32
 //! ```
 //!
-//! `TEXTS.json` is a list of texts. Their tokens go to the output as one line of JSON; of the first text, in windows of so many tokens
-//! as the environment says by `WINDOW`, the logits at every place are written into a file of f32.
+//! `TEXTS.json` is a list of texts. Their tokens go to the output as one line of JSON; of the first text, in windows of 512
+//! tokens, the logits at every place are written into a file of f32.
 
 #![allow(clippy::print_stdout, missing_docs)]
 
@@ -22,6 +22,8 @@ use models::{
 };
 use serde_json::json;
 
+/// The tokens of a window.
+const WINDOW: usize = 512;
 /// The tokens that are looked at, at most.
 const MOST: usize = 2048;
 
@@ -30,7 +32,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [model, texts, logits] = words.as_slice() else {
         return Err("usage: gguf MODEL.gguf TEXTS.json LOGITS.f32".into());
     };
-    let window: usize = std::env::var("WINDOW").map_or(Ok(512), |it| it.parse())?;
     let model = Path::new(model);
     let texts: Vec<String> = serde_json::from_slice(&fs::read(texts)?)?;
     let tokenizer = Tokenizer::load(model)?;
@@ -50,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .first()
         .map_or(&[][..], |it| &it[..it.len().min(MOST)]);
     let start = Instant::now();
-    for part in first.chunks(window) {
+    for part in first.chunks(WINDOW) {
         let hidden = decoder.hidden(None, Input::new(part, 1), None, false)?;
         let scores = decoder.logits(&hidden.tensor().flatten_to(1)?)?;
         for number in scores.flatten_all()?.to_vec1::<f32>()? {

@@ -27,7 +27,10 @@ const MAPS: [Map; 2] = [
             ("data", &["embedded", "gguf", "limits", "random"]),
             ("arch", &["embedded", "ops", "parameters", "random", "tape"]),
             ("optim", &["ops", "parameters", "random", "tape"]),
-            ("checkpoint", &["arch", "embedded", "figures", "gguf", "limits"]),
+            (
+                "checkpoint",
+                &["arch", "embedded", "figures", "gguf", "limits"],
+            ),
             ("generate", &["arch", "data", "ops", "random"]),
             (
                 "check",

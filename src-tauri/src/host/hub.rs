@@ -106,7 +106,7 @@ impl Host {
         }
         if !has_weights && repository.gate.is_none() {
             uses.notes.push(match () {
-                () if has(".gguf") => "Its weights are GGUF, which Anneal can fetch for other programs but not open. Most models are there as safetensors too, from their makers.",
+                () if has(".gguf") => "Its weights are GGUF, one file for each size. Fetch one by its name, and it stands among your models.",
                 () if has(".bin") || has(".pt") || has(".pth") => "Its weights are pickles, which can do anything to a machine that opens them. Anneal opens safetensors only.",
                 () => "It has no weights as safetensors.",
             }.to_owned());

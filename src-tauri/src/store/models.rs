@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::gguf::Gguf;
+use models::{checkpoint::save::name_of, gguf::Gguf};
 use serde::Serialize;
 
 use super::{
@@ -126,7 +126,8 @@ fn below(root: &Path, place: ModelPlace) -> Vec<StoredModel> {
     models
 }
 
-/// The models in a cache: `models--maker--name/snapshots/<revision>`, of each the revision that was fetched last.
+/// The models in a cache: `models--maker--name/snapshots/<revision>`, of each the revision that was fetched last. Where that is no
+/// model itself, its GGUF files are.
 fn cached(cache: &Path) -> Vec<StoredModel> {
     let fetched = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
     let mut models = Vec::new();
@@ -137,13 +138,19 @@ fn cached(cache: &Path) -> Vec<StoredModel> {
         };
         let snapshots = folders(&folder.join("snapshots")).into_iter();
         let newest = snapshots
-            .filter(|path| is_model(path))
+            .filter(|path| is_model(path) || gguf_files(path).next().is_some())
             .max_by_key(|path| fetched(path));
-        models.extend(newest.map(|path| StoredModel {
-            name: id.to_string(),
+        let Some(path) = newest else { continue };
+        let cached = |name: String, path: PathBuf| StoredModel {
+            name,
             path,
             place: ModelPlace::Cache,
-        }));
+        };
+        match is_model(&path) {
+            true => models.push(cached(id.to_string(), path)),
+            false => models
+                .extend(gguf_files(&path).map(|it| cached(format!("{id}/{}", name_of(&it)), it))),
+        }
     }
     models
 }
@@ -230,6 +237,14 @@ mod tests {
             .map(|model| (model.name.as_str(), model.path.as_path()))
             .collect();
         assert_eq!(names, [("maker/large", snapshots.join("2b").as_path())]);
+
+        let other = cache.path().join("models--maker--small/snapshots/1a");
+        fs::create_dir_all(&other).unwrap();
+        fs::write(other.join("q4.gguf"), "GGUF and so on").unwrap();
+        fs::write(other.join("q8.gguf"), "a pointer of Git").unwrap();
+        let found = cached(cache.path());
+        let names: Vec<&str> = found.iter().map(|model| model.name.as_str()).collect();
+        assert_eq!(names, ["maker/large", "maker/small/q4.gguf"]);
     }
 
     #[test]
