@@ -9,7 +9,13 @@
 
 #![allow(clippy::print_stdout, missing_docs)]
 
-use std::{error::Error, fs, io::Write, path::Path, time::Instant};
+use std::{
+    error::Error,
+    fs,
+    io::{BufWriter, Write},
+    path::Path,
+    time::Instant,
+};
 
 use candle_core::Device;
 use models::{
@@ -46,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         false,
         &Device::Cpu,
     )?;
-    let mut out = fs::File::create(logits)?;
+    let mut out = BufWriter::new(fs::File::create(logits)?);
     let first = tokens
         .first()
         .map_or(&[][..], |it| &it[..it.len().min(MOST)]);
@@ -58,6 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             out.write_all(&number.to_le_bytes())?;
         }
     }
+    out.flush()?;
     let seconds = start.elapsed().as_secs_f64();
     println!(
         "{}",
