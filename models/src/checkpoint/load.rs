@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use candle_core::{DType, Device, Tensor, safetensors::MmapedSafetensors};
@@ -105,20 +105,8 @@ impl StoredWeights {
             .iter()
             .filter(|it| !self.taken.contains(*it) && !expected(it))
             .collect();
-        match left.as_slice() {
-            [] => Ok(()),
-            [first, ..] => {
-                let problem = format!(
-                    "`{first}` is in the checkpoint but not in the model its config describes"
-                );
-                let more = if left.len() > 1 {
-                    format!(" (and {} more)", left.len() - 1)
-                } else {
-                    String::new()
-                };
-                Err(Error::format(&self.path, problem + &more))
-            }
-        }
+        let problem = "is in the checkpoint but not in the model its config describes";
+        check_none_left(&left, problem, &self.path)
     }
 }
 
@@ -183,6 +171,18 @@ impl StoredWeights {
 fn not_finite<const BYTES: usize>(data: &[u8], is_wrong: impl Fn([u8; BYTES]) -> bool) -> u64 {
     let (values, _) = data.as_chunks::<BYTES>();
     values.iter().map(|&it| u64::from(is_wrong(it))).sum()
+}
+
+/// An error that names the first of the tensors that nobody has asked for, with what is wrong with it and how many more there are.
+pub(super) fn check_none_left(left: &[&String], problem: &str, path: &Path) -> Result<()> {
+    let Some((first, more)) = left.split_first() else {
+        return Ok(());
+    };
+    let more = match more.len() {
+        0 => String::new(),
+        count => format!(" (and {count} more)"),
+    };
+    Err(Error::format(path, format!("`{first}` {problem}{more}")))
 }
 
 /// The dtypes a decoder is loaded in.

@@ -145,15 +145,7 @@ impl Tokenizer {
         }
         let companions = BTreeMap::from([(COMPANIONS[0].to_owned(), config)]);
         let mut tokenizer = Self::assemble(library, companions);
-        let named = tokenizer.named_tokens()?;
-        let id = |name: &str| tokenizer.token_id(named.get(name)?.as_str()?);
-        let end = id("eos_token");
-        tokenizer.special = SpecialTokens {
-            begin: id("bos_token"),
-            end,
-            pad: id("pad_token").or(end).unwrap_or(0),
-            stop: found.stop,
-        };
+        tokenizer.special = tokenizer.special_tokens(None, found.stop)?;
         Ok(tokenizer)
     }
 
@@ -395,8 +387,6 @@ impl Tokenizer {
     }
 
     fn find_special_tokens(&self, folder: &Path) -> Result<SpecialTokens> {
-        let named = self.named_tokens()?;
-        let id = |name: &str| self.token_id(named.get(name)?.as_str()?);
         let ids_in = |name: &str, field: &str| -> Result<Vec<u32>> {
             let path = folder.join(name);
             let Some(text) = read_if_there(&path)? else {
@@ -411,9 +401,16 @@ impl Tokenizer {
         };
         let mut ends = ids_in("generation_config.json", "eos_token_id")?;
         ends.extend(ids_in("config.json", "eos_token_id")?);
-        let end = id("eos_token").or_else(|| ends.first().copied());
+        self.special_tokens(ends.first().copied(), ends)
+    }
+
+    /// The tokens that have a name, `end` where none is named so, and all after which a model has said all: that one and `stops`.
+    fn special_tokens(&self, end: Option<u32>, stops: Vec<u32>) -> Result<SpecialTokens> {
+        let named = self.named_tokens()?;
+        let id = |name: &str| self.token_id(named.get(name)?.as_str()?);
+        let end = id("eos_token").or(end);
         let mut stop: Vec<u32> = Vec::new();
-        for token in end.into_iter().chain(ends) {
+        for token in end.into_iter().chain(stops) {
             if !stop.contains(&token) {
                 stop.push(token);
             }

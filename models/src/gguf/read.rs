@@ -54,8 +54,8 @@ impl Gguf {
     /// Whether a path is a file of this format, by its first bytes.
     pub fn is_one(path: &Path) -> bool {
         let mut start = [0; MAGIC.len()];
-        let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-        path.is_file() && read.is_ok() && start == MAGIC
+        let mut read = || File::open(path)?.read_exact(&mut start);
+        path.is_file() && read().is_ok() && start == MAGIC
     }
 
     /// Opens a file.

@@ -66,8 +66,7 @@ impl Family {
     pub fn difference(&self, name: &str) -> Difference {
         let is = |part: &str| name.contains(&format!(".self_attn.{part}_proj."));
         match name {
-            _ if self.swaps_halves && is("q") => Difference::HalvesOfHeads,
-            _ if self.swaps_halves && is("k") => Difference::HalvesOfKeyHeads,
+            _ if self.swaps_halves && (is("q") || is("k")) => Difference::HalvesOfHeads,
             _ if self.is_gemma() && name.ends_with("norm.weight") => Difference::Offset,
             _ => Difference::None,
         }
@@ -79,10 +78,8 @@ impl Family {
 pub enum Difference {
     /// Not at all.
     None,
-    /// Rows of each query head stand in another order.
+    /// Rows of each head stand in another order.
     HalvesOfHeads,
-    /// Rows of each key head do.
-    HalvesOfKeyHeads,
     /// [`Family::norm_offset`] was added.
     Offset,
 }

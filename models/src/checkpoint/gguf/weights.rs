@@ -1,6 +1,6 @@
 //! The weights of a GGUF file, by their names in a checkpoint.
 
-use std::{borrow::Cow, cell::RefCell, collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use candle_core::{
     DType, Device, Tensor,
@@ -11,6 +11,7 @@ use super::names::{Difference, Family, swap_halves};
 use crate::{
     Error, Result,
     arch::{WeightRequest, Weights, config::DecoderConfig},
+    checkpoint::load::check_none_left,
     gguf::{Gguf, Stored, TensorType},
 };
 
@@ -30,7 +31,7 @@ pub struct GgufWeights {
     keeps_blocks: bool,
     dtype: DType,
     device: Device,
-    taken: RefCell<BTreeSet<String>>,
+    taken: BTreeSet<String>,
 }
 
 impl GgufWeights {
@@ -51,30 +52,23 @@ impl GgufWeights {
             keeps_blocks,
             dtype,
             device: device.clone(),
-            taken: RefCell::default(),
+            taken: BTreeSet::new(),
         })
     }
 
     /// An error that names a tensor of which the model that was built knows nothing, if there is one.
     pub fn check_all_taken(&self) -> Result<()> {
-        let taken = self.taken.borrow();
         let names = self.file.tensors.keys();
-        let left = names.filter(|it| !taken.contains(*it) && !OF_CONFIG.contains(&it.as_str()));
-        match left.collect::<Vec<_>>().as_slice() {
-            [] => Ok(()),
-            [first, more @ ..] => {
-                let problem = format!(
-                    "`{first}` (and {} more) is in the file, and not in a model of the architecture `{}`",
-                    more.len(),
-                    self.family.architecture
-                );
-                Err(Error::format(&self.file.path, problem))
-            }
-        }
+        let left =
+            names.filter(|it| !self.taken.contains(*it) && !OF_CONFIG.contains(&it.as_str()));
+        let architecture = &self.family.architecture;
+        let problem =
+            format!("is in the file, and not in a model of the architecture `{architecture}`");
+        check_none_left(&left.collect::<Vec<_>>(), &problem, &self.file.path)
     }
 
-    /// The tensor that was asked for, and its bytes with rows as a checkpoint has them.
-    fn stored(&self, request: &WeightRequest) -> Result<(&Stored, Cow<'_, [u8]>)> {
+    /// What was asked for, as it lies in the file.
+    fn find(&mut self, request: &WeightRequest) -> Result<Stored> {
         let missing = || {
             let problem = format!("`{}` is not in the file", request.name);
             Error::format(&self.file.path, problem)
@@ -86,46 +80,40 @@ impl GgufWeights {
             let problem = format!("`{name}` is {found:?}, and its keys say {expected:?}");
             return Err(Error::format(&self.file.path, problem));
         }
-        self.taken.borrow_mut().insert(name.clone());
+        let stored = stored.clone();
+        self.taken.insert(name);
+        Ok(stored)
+    }
+
+    /// Its bytes, with rows as a checkpoint has them.
+    fn bytes(&self, request: &WeightRequest, stored: &Stored) -> Result<Cow<'_, [u8]>> {
         let bytes = self.file.bytes(stored);
         if !stored.of.has_finite_scales(bytes) {
+            let name = self.family.name(request.name).unwrap_or_default();
             let problem = format!("`{name}` is NaN or infinite, so the model can’t be used");
             return Err(Error::format(&self.file.path, problem));
         }
-        let is_swapped = matches!(
-            self.family.difference(request.name),
-            Difference::HalvesOfHeads | Difference::HalvesOfKeyHeads
-        );
-        if !is_swapped {
-            return Ok((stored, Cow::Borrowed(bytes)));
+        if self.family.difference(request.name) != Difference::HalvesOfHeads {
+            return Ok(Cow::Borrowed(bytes));
         }
         let rows = stored.shape.first().copied().unwrap_or(1).max(1);
-        let swapped = swap_halves(bytes, bytes.len() / rows, self.head_dim, false)?;
-        Ok((stored, Cow::Owned(swapped)))
-    }
-
-    fn blocks(&self, stored: &Stored, bytes: Cow<[u8]>, device: &Device) -> Result<QTensor> {
-        let storage = QStorage::from_data(bytes, device, stored.of.of_candle())?;
-        Ok(QTensor::new(storage, stored.shape.as_slice())?)
+        swap_halves(bytes, bytes.len() / rows, self.head_dim, false).map(Cow::Owned)
     }
 }
 
 impl Weights for GgufWeights {
     fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
-        let (stored, bytes) = self.stored(request)?;
-        let on_host = match stored.of {
-            TensorType::F32 => {
-                Tensor::from_raw_buffer(&bytes, DType::F32, &stored.shape, &Device::Cpu)?
-            }
-            TensorType::F16 => {
-                Tensor::from_raw_buffer(&bytes, DType::F16, &stored.shape, &Device::Cpu)?
-            }
-            TensorType::BF16 => {
-                Tensor::from_raw_buffer(&bytes, DType::BF16, &stored.shape, &Device::Cpu)?
-            }
-            _ => self
-                .blocks(stored, bytes, &Device::Cpu)?
-                .dequantize(&Device::Cpu)?,
+        let stored = self.find(request)?;
+        let bytes = self.bytes(request, &stored)?;
+        let own = match stored.of {
+            TensorType::F32 => Some(DType::F32),
+            TensorType::F16 => Some(DType::F16),
+            TensorType::BF16 => Some(DType::BF16),
+            _ => None,
+        };
+        let on_host = match own {
+            Some(dtype) => Tensor::from_raw_buffer(&bytes, dtype, &stored.shape, &Device::Cpu)?,
+            None => blocks(&stored, bytes, &Device::Cpu)?.dequantize(&Device::Cpu)?,
         };
         let plain = match self.family.difference(request.name) {
             Difference::Offset => (on_host.to_dtype(DType::F32)? - self.family.norm_offset)?,
@@ -138,10 +126,15 @@ impl Weights for GgufWeights {
         if !self.keeps_blocks {
             return Ok(None);
         }
-        let (stored, bytes) = self.stored(request)?;
-        match stored.of.is_quantized() {
-            true => self.blocks(stored, bytes, &self.device).map(Some),
-            false => Ok(None),
+        let stored = self.find(request)?;
+        if !stored.of.is_quantized() {
+            return Ok(None);
         }
+        blocks(&stored, self.bytes(request, &stored)?, &self.device).map(Some)
     }
+}
+
+fn blocks(stored: &Stored, bytes: Cow<[u8]>, device: &Device) -> Result<QTensor> {
+    let storage = QStorage::from_data(bytes, device, stored.of.of_candle())?;
+    Ok(QTensor::new(storage, stored.shape.as_slice())?)
 }

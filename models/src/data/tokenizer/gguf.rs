@@ -107,12 +107,7 @@ pub(super) fn read(file: &Gguf) -> Result<Found> {
         stop: ["eos", "eot", "eom"]
             .into_iter()
             .filter_map(|name| vocabulary.named(name))
-            .fold(Vec::new(), |mut all, token| {
-                if !all.contains(&token) {
-                    all.push(token);
-                }
-                all
-            }),
+            .collect(),
     })
 }
 
