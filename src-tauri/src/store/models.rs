@@ -85,12 +85,10 @@ pub(crate) fn folder_bytes(folder: &Path) -> u64 {
 /// Bytes of a model’s files, those behind links too: the Hub's cache keeps the files of a model in another folder.
 #[cfg(feature = "gui")]
 pub(crate) fn model_bytes(folder: &Path) -> u64 {
-    if let Ok(file) = fs::metadata(folder).map(|it| it.is_file().then_some(it.len()))
-        && let Some(bytes) = file
-    {
-        return bytes;
+    match fs::metadata(folder) {
+        Ok(file) if file.is_file() => file.len(),
+        _ => sum_files(folder, &|entry| fs::metadata(entry.path()).ok()),
     }
-    sum_files(folder, &|entry| fs::metadata(entry.path()).ok())
 }
 
 #[cfg(feature = "gui")]
@@ -115,10 +113,11 @@ fn below(root: &Path, place: ModelPlace) -> Vec<StoredModel> {
         if is_model(&folder) {
             models.push(stored(root, folder, place));
         } else {
-            let inner = folders(&folder).into_iter().chain(gguf_files(&folder));
+            let inner = folders(&folder).into_iter();
+            let inner = inner.filter(|path| is_model(path));
             models.extend(
                 inner
-                    .filter(|path| is_model(path))
+                    .chain(gguf_files(&folder))
                     .map(|path| stored(root, path, place)),
             );
         }
@@ -208,7 +207,7 @@ fn gguf_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     files.filter(|it| {
         it.extension()
             .is_some_and(|it| it.eq_ignore_ascii_case("gguf"))
-            && is_model(it)
+            && Gguf::is_one(it)
     })
 }
 
