@@ -63,7 +63,6 @@ pub(super) fn run(arguments: Arguments, host: Arc<Host>, terminal: &Terminal) ->
         return Ok(Ended::Stopped);
     }
     let served = Served {
-        model: host.served_name(&model),
         name: model,
         device,
         force,

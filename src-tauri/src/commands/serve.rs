@@ -31,7 +31,6 @@ pub(super) fn start_server(
     *running = None;
     let host = app.host.clone();
     let served = Served {
-        model: host.served_name(&name),
         name,
         device: None,
         force,

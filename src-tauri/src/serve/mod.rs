@@ -80,8 +80,6 @@ struct About {
 pub(crate) struct Served {
     /// The run, the folder or the name of the model.
     pub(crate) name: String,
-    /// What clients call it.
-    pub(crate) model: String,
     /// The device it is opened on.
     pub(crate) device: Option<RequestedDevice>,
     /// Whether it is opened although it does not fit into memory.
@@ -117,6 +115,7 @@ impl Server {
             move || host.open_model(&served.name, served.device, served.force)
         };
         let model = open()?;
+        let called = host.served_name(&served.name);
         let about = About {
             name: served.name,
             answers: model.answers(),
@@ -126,7 +125,7 @@ impl Server {
         };
         let (port, listeners) = listen::bind(served.port)?;
         let shared = Arc::new(Shared {
-            model: served.model,
+            model: called,
             created: about.since.as_second(),
             door: Door::new(port, served.key.as_deref()),
             queue: Queue::default(),

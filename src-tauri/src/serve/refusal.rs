@@ -49,12 +49,12 @@ impl Refusal {
 
     /// Something that the client can't help, which may work later.
     pub(super) fn unavailable(error: &AppError) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, sentence(error)).again_after(1)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence()).again_after(1)
     }
 
     /// Something that went wrong here.
     pub(super) fn failed(error: &AppError) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, sentence(error))
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.sentence())
     }
 
     pub(super) fn with_code(self, code: &'static str) -> Self {
@@ -104,11 +104,3 @@ impl IntoResponse for Refusal {
 /// Why a response is no answer, for the log.
 #[derive(Debug, Clone)]
 pub(super) struct Note(pub(super) String);
-
-/// An error with what to do about it.
-fn sentence(error: &AppError) -> String {
-    match &error.hint {
-        Some(hint) => format!("{}; {hint}", error.message),
-        None => error.message.clone(),
-    }
-}

@@ -97,6 +97,14 @@ impl AppError {
         self
     }
 
+    /// What went wrong and what to try next, in one sentence.
+    pub(crate) fn sentence(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{}; {hint}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// What a run says that it ended.
     pub(crate) fn failure(&self, step: usize) -> TrainEvent {
         TrainEvent::Failed {

@@ -352,10 +352,7 @@ impl RepositoryView {
             splits: splits.collect(),
             kind: repository.kind,
             id: repository.id.to_string(),
-            gate: repository.gate.as_ref().map(|error| match &error.hint {
-                Some(hint) => format!("{}; {hint}", error.message),
-                None => error.message.clone(),
-            }),
+            gate: repository.gate.as_ref().map(AppError::sentence),
             url: repository.url,
             commit: repository.commit,
             task: repository.task,
