@@ -334,10 +334,11 @@ describe("a model that chats", () => {
     const text = JSON.stringify(server.entries);
     assert.ok(server.entries.length > 200, text);
     assert.ok(!text.includes("Hello") && !text.includes(chain) && !text.includes("hidden-word"));
-    const answered = server.entries.filter(({ completion_tokens }) => completion_tokens === 9);
+    // One of those that left late may have been answered in full: it has no name.
+    const answered = server.entries.filter(({ client, completion_tokens }) => client === "OpenAI" && completion_tokens === 9);
     assert.ok(answered.length > 3);
-    for (const { client, request, status, note, millis } of answered) {
-      assert.deepEqual([client, request.split(" ")[0], status, note], ["OpenAI", "POST", 200, null]);
+    for (const { request, status, note, millis } of answered) {
+      assert.deepEqual([request.split(" ")[0], status, note], ["POST", 200, null]);
       assert.ok(millis > 0);
     }
     const notes = new Set(server.entries.map(({ note }) => note?.replace(/\d+/, "N")));
