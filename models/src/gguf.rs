@@ -13,13 +13,14 @@
 //! After the description of the format in ggml (docs/gguf.md) and the checks of llama.cpp's reader, which this one makes too.
 //! Deliberately absent: what keys and names of tensors mean, which is that of `checkpoint` and `data`.
 
+mod quantize;
 mod read;
 mod types;
 mod write;
 
 pub use read::{Gguf, Stored};
 pub use types::TensorType;
-pub use write::{Planned, Writer};
+pub use write::{Planned, Sink, Writer};
 
 /// What a file begins with.
 const MAGIC: [u8; 4] = *b"GGUF";
@@ -31,6 +32,9 @@ const ALIGNMENT: u64 = 32;
 const ALIGNMENT_KEY: &str = "general.alignment";
 /// The bytes of a name that llama.cpp reads, at most.
 const NAME_BYTES: usize = 63;
+
+/// A key with what it says.
+pub type Key = (String, Value);
 
 /// What a key says.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-//! A network for pictures, written for other programs from the terminal.
+//! What was trained, written for other programs from the terminal.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -131,7 +131,7 @@ fn what_can_not_be_exported_is_said_in_a_sentence() {
     for (arguments, words) in [
         (
             "export small --to onnx",
-            "learned no pictures, and only networks for pictures are written in these formats",
+            "learned neither language nor pictures",
         ),
         (
             "export small --to onnx",
@@ -140,11 +140,11 @@ fn what_can_not_be_exported_is_said_in_a_sentence() {
         ("export nothing --to onnx", "there is no run `nothing`"),
         (
             "export puzzles --to onnx",
-            "the folder holds no network for pictures: `puzzles`",
+            "the folder holds no model, adapter or network for pictures: `puzzles`",
         ),
         (
             "export checkpoint --to gguf",
-            "there are: onnx, coreml, safetensors",
+            "`gguf` is no format for it; there are: onnx, coreml, safetensors",
         ),
         (
             "export checkpoint --to onnx --out letter.txt",

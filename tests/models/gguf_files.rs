@@ -3,7 +3,10 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use candle_core::{DType, Device};
+use candle_core::{
+    DType, Device,
+    quantized::{QStorage, QTensor},
+};
 use models::{
     arch::{Initial, WeightRequest, Weights, config::DecoderConfig, decoder::Input},
     checkpoint::{
@@ -12,7 +15,7 @@ use models::{
         load::{LoadDtypes, load_decoder},
     },
     data::tokenizer::{TOKENIZER, Tokenizer},
-    gguf::{Gguf, Planned, TensorType, Value, Writer},
+    gguf::{Gguf, Planned, Sink, TensorType, Value, Writer},
 };
 use serde_json::Value as Json;
 
@@ -69,10 +72,11 @@ fn written(path: &Path, keys: &[(&str, Value)], of: TensorType) -> Vec<u8> {
     ];
     let writer = Writer::new(&all, tensors).unwrap();
     let mut bytes = Vec::new();
-    let numbers = |planned: &Planned| {
+    let numbers = |planned: &Planned, sink: &mut Sink| {
         let count = planned.bytes()? as usize;
         // The exponents of halves and of f32 stay small so.
-        Ok((0..count).map(|at| (at * 37 % 59) as u8).collect())
+        let bytes: Vec<u8> = (0..count).map(|at| (at * 37 % 59) as u8).collect();
+        sink.put(&bytes)
     };
     writer.write(&mut bytes, numbers).unwrap();
     assert_eq!(bytes.len() as u64, writer.bytes());
@@ -240,4 +244,70 @@ fn a_file_that_was_cut_off_is_incomplete_wherever_it_ends() {
             "{length}: {error}"
         );
     }
+}
+
+/// The numbers of `tests/goldens/gguf_blocks.py`, rows of 1,024.
+fn rows_of_numbers() -> Vec<f32> {
+    const FACTORS: [u64; 3] = [2_654_435_761, 2_246_822_519, 3_266_489_917];
+    let part = |at: u64, factor: u64| {
+        let whole = (at * factor + 77) % (1 << 32);
+        (whole >> 12) as f64 / f64::from(1 << 20) - 0.5
+    };
+    let number = |at: u64| {
+        let (row, column) = (at / 1024, at % 1024);
+        let sum: f64 = FACTORS.iter().map(|factor| part(at, *factor)).sum();
+        let number = sum * 2f64.powi((row % 9) as i32 - 6);
+        match row {
+            5 => 0.0,
+            6 => 0.375,
+            7 => number.abs(),
+            8 if column % 3 == 0 => 0.0,
+            _ => number,
+        }
+    };
+    (0..64 * 1024).map(|at| number(at) as f32).collect()
+}
+
+#[test]
+fn numbers_become_the_blocks_that_ggml_makes_of_them() {
+    let path = repository("tests/goldens/gguf_blocks.json");
+    let goldens: Json = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let numbers = rows_of_numbers();
+    for (of, is_equal) in [
+        (TensorType::Q8_0, true),
+        (TensorType::Q4_0, true),
+        (TensorType::Q5_0, true),
+        (TensorType::Q5_1, true),
+        (TensorType::Q4K, false),
+        (TensorType::Q5K, false),
+        (TensorType::Q6K, false),
+    ] {
+        let golden = &goldens[of.name()];
+        let blocks = of.blocks(&numbers).unwrap();
+        assert_eq!(Some(blocks.len() as u64), of.bytes(64, 1024));
+        if is_equal {
+            let sum = crc32fast::hash(&blocks);
+            assert_eq!(golden["crc32"], sum, "{}", of.name());
+        }
+        let storage = QStorage::from_data(blocks.into(), &Device::Cpu, of.of_candle()).unwrap();
+        let back = QTensor::new(storage, (64, 1024)).unwrap();
+        let back = back
+            .dequantize(&Device::Cpu)
+            .unwrap()
+            .flatten_all()
+            .unwrap();
+        let back: Vec<f32> = back.to_vec1().unwrap();
+        let square =
+            |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|it| it * it).sum::<f64>();
+        let off = square(&mut back.iter().zip(&numbers).map(|(a, b)| f64::from(a - b)));
+        let error = (off / square(&mut numbers.iter().map(|it| f64::from(*it)))).sqrt();
+        let theirs = golden["error"].as_f64().unwrap();
+        assert!(
+            error <= 1.01 * theirs,
+            "{}: {error} against {theirs}",
+            of.name()
+        );
+        assert!(error > 0.5 * theirs, "{}", of.name());
+    }
+    assert_eq!(TensorType::Q3K.blocks(&numbers), None);
 }

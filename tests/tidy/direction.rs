@@ -24,12 +24,12 @@ const MAPS: [Map; 2] = [
             ("parameters", &["tape"]),
             ("ops", &["cudnn", "random", "tape"]),
             ("device", &["cudnn", "embedded"]),
-            ("data", &["embedded", "gguf", "limits", "random"]),
+            ("data", &["embedded", "figures", "gguf", "limits", "random"]),
             ("arch", &["embedded", "ops", "parameters", "random", "tape"]),
             ("optim", &["ops", "parameters", "random", "tape"]),
             (
                 "checkpoint",
-                &["arch", "embedded", "figures", "gguf", "limits"],
+                &["arch", "embedded", "figures", "gguf", "limits", "ops"],
             ),
             ("generate", &["arch", "data", "ops", "random"]),
             (
@@ -68,6 +68,7 @@ const MAPS: [Map; 2] = [
                     "embedded",
                     "figures",
                     "generate",
+                    "gguf",
                     "limits",
                     "ops",
                     "optim",

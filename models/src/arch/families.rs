@@ -16,6 +16,8 @@ use crate::embedded::table;
 pub struct Family {
     /// The `model_type` of `config.json`.
     pub model_type: String,
+    /// What transformers calls its models: `LlamaForCausalLM`.
+    pub class: String,
     /// Whether embeddings are multiplied with √d.
     pub scaled_embeddings: bool,
     /// Added to norm weights.

@@ -9,9 +9,10 @@ use std::{
 
 use serde_json::Value as Json;
 
-use super::{gguf, header::Header};
+use super::{gguf, header::Header, packed::Packing};
 use crate::{
     Error, Result,
+    arch::config::DecoderConfig,
     gguf::{Gguf, Stored},
     limits,
 };
@@ -34,6 +35,8 @@ pub struct ModelFolder {
     pub weight_files: Vec<PathBuf>,
     /// The file, where it is GGUF.
     pub gguf: Option<Arc<Gguf>>,
+    /// How the weights are packed, where another program packed them into few bits.
+    pub packing: Option<Packing>,
 }
 
 impl ModelFolder {
@@ -46,9 +49,11 @@ impl ModelFolder {
                 config: gguf::config::config(&file)?,
                 weight_files: vec![path.to_owned()],
                 gguf: Some(Arc::new(file)),
+                packing: None,
             });
         }
-        let config = read_json(&path.join(CONFIG), "read the model's config")?;
+        let mut config = read_json(&path.join(CONFIG), "read the model's config")?;
+        let packing = Packing::take(&mut config)?;
         let index = path.join(WEIGHTS_INDEX);
         let weight_files = match (path.join(WEIGHTS), index.exists()) {
             (single, _) if single.exists() => vec![single],
@@ -63,6 +68,7 @@ impl ModelFolder {
             config,
             weight_files,
             gguf: None,
+            packing,
         })
     }
 
@@ -76,6 +82,9 @@ impl ModelFolder {
             return Ok(tensors.map(|(rows, width)| (rows * width) as u64).sum());
         }
         let headers = headers(&self.weight_files)?;
+        if self.packing.is_some() {
+            return Ok(DecoderConfig::from_json(&self.config)?.parameters());
+        }
         let counts = headers.iter().map(Header::values);
         let count = counts.sum::<Option<u64>>();
         count.ok_or_else(|| Error::format(&self.path, "the weights are more than any memory holds"))

@@ -4,8 +4,13 @@
 //! can't express is refused, and never left out silently.
 
 pub mod config;
+mod keys;
+mod mix;
 mod names;
 mod weights;
+mod write;
 
-pub use names::Family;
+pub use mix::{AboutMix, MIXES, Mix};
+pub use names::{Family, order_heads};
 pub use weights::GgufWeights;
+pub use write::{GgufPlan, factor_of_change};

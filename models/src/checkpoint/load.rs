@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -20,6 +21,7 @@ use crate::{
     checkpoint::{
         folder::{self, ModelFolder},
         gguf::GgufWeights,
+        packed::{self, Packing},
     },
     figures::counted,
 };
@@ -36,6 +38,8 @@ pub struct StoredWeights {
     taken: BTreeSet<String>,
     /// The tensors whose values are no floating-point values, with their dtypes as the format writes them.
     other_dtypes: BTreeMap<String, String>,
+    /// How matrices are packed that have something beside them.
+    packing: Option<Packing>,
     dtype: DType,
     device: Device,
 }
@@ -63,8 +67,18 @@ impl StoredWeights {
             path,
             taken: BTreeSet::new(),
             other_dtypes,
+            packing: None,
             dtype,
             device: device.clone(),
+        })
+    }
+
+    /// The weights of a model folder, packed or not.
+    pub fn of(folder: &ModelFolder, dtype: DType, device: &Device) -> Result<Self> {
+        let stored = Self::open(&folder.weight_files, folder.path.clone(), dtype, device)?;
+        Ok(Self {
+            packing: folder.packing,
+            ..stored
         })
     }
 
@@ -101,9 +115,13 @@ impl StoredWeights {
     /// Names a tensor that nobody has asked for, if there is one besides those that `expected` accepts.
     pub fn check_all_taken(&self, expected: impl Fn(&str) -> bool) -> Result<()> {
         let names = self.names();
+        let is_beside = |name: &str| {
+            let weight = self.packing.and_then(|_| packed::weight_beside(name));
+            weight.is_some_and(|weight| self.taken.contains(&weight))
+        };
         let left: Vec<&String> = names
             .iter()
-            .filter(|it| !self.taken.contains(*it) && !expected(it))
+            .filter(|it| !self.taken.contains(*it) && !expected(it) && !is_beside(it))
             .collect();
         let problem = "is in the checkpoint but not in the model its config describes";
         check_none_left(&left, problem, &self.path)
@@ -112,6 +130,9 @@ impl StoredWeights {
 
 impl Weights for StoredWeights {
     fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
+        if let Some(numbers) = self.unpacked(request, None)? {
+            return Ok(numbers.to_dtype(self.dtype)?.to_device(&self.device)?);
+        }
         self.check_dtype(request.name)?;
         let tensor = self.raw(request.name)?;
         if tensor.dims() != request.shape {
@@ -126,12 +147,80 @@ impl Weights for StoredWeights {
 }
 
 impl StoredWeights {
+    /// Some rows of a weight in f32, on the CPU.
+    pub fn rows(&mut self, request: &WeightRequest, rows: Range<usize>) -> Result<Tensor> {
+        if let Some(numbers) = self.unpacked(request, Some(rows.clone()))? {
+            return Ok(numbers);
+        }
+        self.check_dtype(request.name)?;
+        let name = request.name;
+        let missing = |_| Error::format(&self.path, format!("`{name}` is not in the checkpoint"));
+        let view = self.files.get(name).map_err(missing)?;
+        if view.shape() != request.shape {
+            let (found, expected) = (view.shape(), request.shape);
+            let problem =
+                format!("`{name}` is {found:?} in the file and {expected:?} in the config");
+            return Err(Error::format(&self.path, problem));
+        }
+        let dtype = DType::try_from(view.dtype()).map_err(Error::from)?;
+        let row_bytes = view.data().len() / request.shape.first().copied().unwrap_or(1).max(1);
+        let bytes = rows.start * row_bytes..rows.end * row_bytes;
+        let bytes = view.data().get(bytes).unwrap_or_default();
+        let mut shape = request.shape.to_vec();
+        if let Some(first) = shape.first_mut() {
+            *first = rows.len();
+        }
+        let numbers = Tensor::from_raw_buffer(bytes, dtype, &shape, &Device::Cpu)?;
+        check_finite(name, view.dtype(), bytes, &self.path)?;
+        Ok(numbers.to_dtype(DType::F32)?)
+    }
+
+    /// Rows of a packed weight in f32, or all of them. Nothing where it is not packed.
+    fn unpacked(
+        &mut self,
+        request: &WeightRequest,
+        rows: Option<Range<usize>>,
+    ) -> Result<Option<Tensor>> {
+        let (Some(packing), &[outputs, width]) = (self.packing, request.shape) else {
+            return Ok(None);
+        };
+        let name = request.name;
+        if !self.other_dtypes.contains_key(name) {
+            return Ok(None);
+        }
+        let layer = name.strip_suffix(".weight").unwrap_or(name);
+        let find = |part: &str| {
+            let name = match part {
+                ".scales" | ".biases" => format!("{layer}{part}"),
+                _ => format!("{name}{part}"),
+            };
+            self.files.load(&name, &Device::Cpu).ok()
+        };
+        let rows = rows.unwrap_or(0..outputs);
+        let numbers = packed::rows(packing, &find, [outputs, width], rows);
+        let numbers = numbers.map_err(|problem| {
+            Error::format(&self.path, format!("the packed weight `{name}` {problem}"))
+        })?;
+        if !numbers.sum_all()?.to_scalar::<f32>()?.is_finite() {
+            let problem = format!("`{name}` is NaN or infinite, so the model can’t be used");
+            return Err(Error::format(&self.path, problem));
+        }
+        self.taken.insert(name.to_owned());
+        Ok(Some(numbers))
+    }
+
+    /// The dtype of a weight in the files.
+    pub fn dtype_of(&self, name: &str) -> Option<DType> {
+        let view = self.files.get(name).ok()?;
+        DType::try_from(view.dtype()).ok()
+    }
+
     /// An error where the values of a weight are no floating-point values.
     fn check_dtype(&self, name: &str) -> Result<()> {
         if let Some(dtype) = self.other_dtypes.get(name) {
             let problem = format!(
                 "`{name}` holds values of dtype {dtype}, and weights are read from F32, F16, BF16 or F64: quantized \
-                 models are not supported yet"
+                 models are read where config.json says how they are packed"
             );
             return Err(Error::format(&self.path, problem));
         }
@@ -139,30 +228,31 @@ impl StoredWeights {
     }
 
     /// An error where a weight has values that are not finite.
-    ///
-    /// The bytes were read for the copy a moment before, so that looking at all of them costs little.
     fn check_values(&self, name: &str) -> Result<()> {
         let view = self.files.get(name).map_err(Error::from)?;
-        let count = match view.dtype() {
-            safetensors::Dtype::F16 => {
-                not_finite(view.data(), |it| u16::from_le_bytes(it) & 0x7c00 == 0x7c00)
-            }
-            safetensors::Dtype::BF16 => {
-                not_finite(view.data(), |it| u16::from_le_bytes(it) & 0x7f80 == 0x7f80)
-            }
-            safetensors::Dtype::F32 => {
-                not_finite(view.data(), |it| !f32::from_le_bytes(it).is_finite())
-            }
-            _ => not_finite(view.data(), |it| !f64::from_le_bytes(it).is_finite()),
-        };
-        match count {
-            0 => Ok(()),
-            count => {
-                let values = counted(count, "value");
-                let problem =
-                    format!("`{name}` is NaN or infinite in {values}, so the model can’t be used");
-                Err(Error::format(&self.path, problem))
-            }
+        check_finite(name, view.dtype(), view.data(), &self.path)
+    }
+}
+
+/// An error where values in the bytes of a weight are not finite.
+///
+/// The bytes were read for the copy a moment before, so that looking at all of them costs little.
+fn check_finite(name: &str, dtype: safetensors::Dtype, data: &[u8], path: &Path) -> Result<()> {
+    let count = match dtype {
+        safetensors::Dtype::F16 => not_finite(data, |it| u16::from_le_bytes(it) & 0x7c00 == 0x7c00),
+        safetensors::Dtype::BF16 => {
+            not_finite(data, |it| u16::from_le_bytes(it) & 0x7f80 == 0x7f80)
+        }
+        safetensors::Dtype::F32 => not_finite(data, |it| !f32::from_le_bytes(it).is_finite()),
+        _ => not_finite(data, |it| !f64::from_le_bytes(it).is_finite()),
+    };
+    match count {
+        0 => Ok(()),
+        count => {
+            let values = counted(count, "value");
+            let problem =
+                format!("`{name}` is NaN or infinite in {values}, so the model can’t be used");
+            Err(Error::format(path, problem))
         }
     }
 }
@@ -242,12 +332,7 @@ pub fn load_decoder(
         return Ok(decoder);
     }
     let tied = config.tie_word_embeddings;
-    let mut weights = StoredWeights::open(
-        &folder.weight_files,
-        folder.path.clone(),
-        dtypes.storage,
-        device,
-    )?;
+    let mut weights = StoredWeights::of(folder, dtypes.storage, device)?;
     let decoder = Decoder::new(config, &mut weights, trainable, dtypes.compute, device)?;
     // Some writers store a tied head twice, and rope tables that follow from the config.
     weights

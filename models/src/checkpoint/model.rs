@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    arch::{decoder::Decoder, network::Network},
+    arch::{config::DecoderConfig, decoder::Decoder, families::FAMILIES, network::Network},
 };
 
 /// Writes the weights, and `config.json` so that every version reads the same from it, into an existing folder.
@@ -34,6 +34,35 @@ pub fn save_model(decoder: &Decoder, config: &Json, folder: &Path) -> Result<()>
     // A checkpoint can have a head of its own although its config says otherwise.
     config["tie_word_embeddings"] = json!(decoder.config().tie_word_embeddings);
     write_file(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
+}
+
+/// The `config.json` of a model for everybody: what it is called, rotary positions where each program looks for them, and whether the
+/// head is the table of tokens.
+pub fn public_config(config: &Json, decoder: &DecoderConfig) -> Result<Json> {
+    let mut config = for_every_version(config);
+    config["tie_word_embeddings"] = json!(decoder.tie_word_embeddings);
+    let family = FAMILIES
+        .iter()
+        .find(|it| it.model_type == decoder.model_type);
+    if let (Some(family), true) = (
+        family,
+        config.get("architectures").is_none_or(Json::is_null),
+    ) {
+        config["architectures"] = json!([family.class]);
+    }
+    // Some programs know one of the two names alone.
+    if let Some(scaling) = config.get_mut("rope_scaling").and_then(Json::as_object_mut) {
+        let kind = scaling
+            .get("rope_type")
+            .or_else(|| scaling.get("type"))
+            .cloned();
+        for field in ["rope_type", "type"] {
+            if let (Some(kind), false) = (&kind, scaling.contains_key(field)) {
+                scaling.insert(field.to_owned(), kind.clone());
+            }
+        }
+    }
+    Ok(config)
 }
 
 /// Writes a network of any architecture. See [`save_model`].

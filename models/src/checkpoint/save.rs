@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -42,9 +43,26 @@ pub fn replace_folder(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> R
 
 /// Writes a file as a whole, with the same care.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_with(path, |mut file| {
+        let written = file.write_all(bytes);
+        written.map_err(Error::file("write the file", path))
+    })
+}
+
+/// Writes a file as a whole, piece by piece.
+pub fn replace_with(path: &Path, write: impl FnOnce(&File) -> Result<()>) -> Result<()> {
     let temporary = beside(path, "writing");
-    write_file(&temporary, bytes)?;
-    sync_file(&temporary)?;
+    let file = File::create(&temporary).map_err(Error::file("write the file", &temporary))?;
+    let written = write(&file).and_then(|()| {
+        let synced = file.sync_all();
+        synced.map_err(Error::file("write the file to disk", &temporary))
+    });
+    drop(file);
+    if let Err(error) = written {
+        // What was written of it would fill a disk that has too little room.
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
     fs::rename(&temporary, path).map_err(Error::file("put the file in its place", path))?;
     sync_parent(path)
 }

@@ -182,6 +182,11 @@ impl ChatTemplate {
         Ok(template)
     }
 
+    /// The Jinja text without the `{% generation %}` blocks, which few programs know.
+    pub fn without_generation_blocks(&self) -> String {
+        with_blocks(&self.source, false).unwrap_or_else(|| self.source.clone())
+    }
+
     /// The text of a conversation.
     pub fn text(&self, messages: &[Message]) -> Result<String> {
         self.rendered(&self.plain, messages, false)

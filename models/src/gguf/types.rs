@@ -2,6 +2,8 @@
 
 use candle_core::quantized::GgmlDType;
 
+use super::quantize;
+
 /// A type of tensor. Numbers are kept in blocks along a row, which no block leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TensorType {
@@ -116,6 +118,11 @@ impl TensorType {
     /// What candle calls it.
     pub fn of_candle(self) -> GgmlDType {
         self.row().5
+    }
+
+    /// The blocks of some rows of finite numbers, each of which is whole blocks long. Nothing where a type is only read.
+    pub fn blocks(self, numbers: &[f32]) -> Option<Vec<u8>> {
+        quantize::blocks(self, numbers)
     }
 
     /// Whether no block of these bytes has a scale that is NaN or infinite; of numbers of their own, whether all are finite.

@@ -82,26 +82,47 @@ impl Writer {
         self.bytes
     }
 
-    /// Writes the file, with the data of each tensor as `data` makes it. Only one of them is there at once.
+    /// The tensors, in their order.
+    pub fn tensors(&self) -> &[Planned] {
+        &self.tensors
+    }
+
+    /// Writes the file. `data` puts the bytes of each tensor, in as many pieces as it likes.
     pub fn write(
         &self,
         to: &mut dyn Write,
-        mut data: impl FnMut(&Planned) -> Result<Vec<u8>>,
+        mut data: impl FnMut(&Planned, &mut Sink) -> Result<()>,
     ) -> Result<()> {
-        let failed = |error: io::Error| Error::file("write the model", "")(error);
-        to.write_all(&self.header).map_err(failed)?;
+        let mut sink = Sink { to, written: 0 };
+        sink.put(&self.header)?;
         for tensor in &self.tensors {
-            let mut bytes = data(tensor)?;
-            if bytes.len() as u64 != tensor.bytes()? {
-                let (name, found, planned) = (&tensor.name, bytes.len(), tensor.bytes()?);
-                return Err(Error::Data(format!(
-                    "`{name}` has {found} bytes, and {planned} were planned"
-                )));
+            sink.written = 0;
+            data(tensor, &mut sink)?;
+            let (found, planned) = (sink.written, tensor.bytes()?);
+            if found != planned {
+                let name = &tensor.name;
+                let problem = format!("`{name}` has {found} bytes, and {planned} were planned");
+                return Err(Error::Data(problem));
             }
-            pad(&mut bytes);
-            to.write_all(&bytes).map_err(failed)?;
+            let padding = planned.next_multiple_of(ALIGNMENT) - planned;
+            sink.put(&[0; ALIGNMENT as usize][..padding as usize])?;
         }
         Ok(())
+    }
+}
+
+/// Where the bytes of a tensor go.
+pub struct Sink<'a> {
+    to: &'a mut dyn Write,
+    written: u64,
+}
+
+impl Sink<'_> {
+    /// The next of them.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.written += bytes.len() as u64;
+        let failed = |error: io::Error| Error::file("write the model", "")(error);
+        self.to.write_all(bytes).map_err(failed)
     }
 }
 

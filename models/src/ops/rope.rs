@@ -68,6 +68,12 @@ pub enum RopeScaling {
 /// The angles per position of one kind of layer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rope {
+    /// How many numbers of a head it rotates.
+    pub width: usize,
+    /// θ.
+    pub theta: f64,
+    /// How its angles were stretched.
+    pub scaling: RopeScaling,
     /// Radians per position, for each of the r/2 pairs.
     frequencies: Vec<f64>,
     /// What cosines and sines are multiplied with.
@@ -89,8 +95,7 @@ impl Rope {
     pub fn new(width: usize, theta: f64, scaling: &RopeScaling) -> Self {
         let pairs = width.div_ceil(2);
         let plain = |pair: usize| theta.powf(-2.0 * pair as f64 / width as f64);
-        let mut magnitude = 1.0;
-        let mut beyond = None;
+        let (mut magnitude, mut beyond) = (1.0, None);
         let frequencies = match scaling.clone() {
             RopeScaling::None => (0..pairs).map(plain).collect(),
             RopeScaling::Linear { factor } => (0..pairs).map(|pair| plain(pair) / factor).collect(),
@@ -149,10 +154,20 @@ impl Rope {
             }
         };
         Self {
+            width,
+            theta,
+            scaling: scaling.clone(),
             frequencies,
             magnitude,
             beyond,
         }
+    }
+
+    /// What every angle of an unstretched rope is divided by, for each of the r/2 pairs.
+    pub fn divisors(&self) -> Vec<f64> {
+        let plain = Self::new(self.width, self.theta, &RopeScaling::None);
+        let pairs = plain.frequencies.iter().zip(&self.frequencies);
+        pairs.map(|(plain, own)| plain / own).collect()
     }
 
     /// The length of text, in tokens, above which all of it turns by other angles; none for most models.

@@ -1,11 +1,9 @@
-//! `anneal export`: a network that learned pictures, for other programs.
+//! `anneal export`: what was trained, for other programs.
 
 use std::path::PathBuf;
 
-use models::{
-    figures::{bytes, counted},
-    tasks::picture::export::{FORMATS, Format},
-};
+use models::{figures::bytes, tasks::language::export::Stage};
+use serde_json::json;
 
 use super::{
     Ended,
@@ -13,53 +11,91 @@ use super::{
 };
 use crate::{host::Host, wire::error::Result};
 
-/// Write a network that learned pictures for other programs.
+/// Write what was trained for other programs.
 ///
-/// What was written is read again and compared with the network. Where it computes something else, nothing is left of it.
+/// Without a format it says which there are for it, with their sizes. What was written is opened again and compared with what was
+/// trained. Where it computes something else, nothing is left of it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A run that learned pictures, or the folder of one of its checkpoints.
-    #[arg(value_name = "RUN_OR_CHECKPOINT")]
+    /// A run, a model, or the folder of a checkpoint.
+    #[arg(value_name = "RUN_OR_MODEL")]
     model: String,
-    /// For whom: onnx, a file for ONNX Runtime; coreml, a file for apps on Apple’s systems; safetensors, a folder for PyTorch and timm.
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
-    to: Format,
-    /// The file or folder, where nothing is yet. Without it, it is called after the run and lies here.
-    #[arg(long, value_name = "PATH")]
+    /// The format: gguf-q8_0, merged, onnx, and others.
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<String>,
+    /// The file or folder, where nothing is yet. Without it, it is called after the run or model and lies here.
+    #[arg(long, value_name = "PATH", requires = "to")]
     out: Option<PathBuf>,
-}
-
-fn format(words: &str) -> Result<Format, String> {
-    let found = FORMATS.iter().find(|it| it.name == words);
-    let names = || FORMATS.map(|it| it.name).join(", ");
-    found
-        .map(|it| it.format)
-        .ok_or_else(|| format!("there are: {}", names()))
+    /// Write it also where another program computes something else from it than what was trained.
+    #[arg(long, requires = "to")]
+    force: bool,
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
-    let Arguments { model, to, out } = arguments;
-    let exported = host.export_pictures(&model, to, out)?;
+    let Arguments {
+        model,
+        to,
+        out,
+        force,
+    } = arguments;
+    let Some(format) = to else {
+        return list(&model, host, terminal);
+    };
+    let bar = terminal.bar("{msg}", 20);
+    let mut last = None;
+    let mut stage = |stage: Stage| match stage {
+        Stage::Writing { done, total } => {
+            terminal.show(&bar);
+            bar.set_length(total);
+            bar.set_position(done);
+            let text = || format!("{} of {}", bytes(done), bytes(total));
+            bar.set_message(text());
+            terminal.note_without_bar(&bar, &mut last, text);
+        }
+        Stage::Comparing => bar.set_message("opening it again and comparing"),
+    };
+    let written = host.export(&model, &format, out, force, &mut stage);
+    bar.finish_and_clear();
+    let written = written?;
     if terminal.json {
-        terminal.json(&exported)?;
+        terminal.json(&written.details)?;
         return Ok(Ended::Done);
     }
-    let path = exported.path.to_string_lossy();
+    let path = written.path.to_string_lossy();
     terminal.line(format_args!(
         "{}: {}, for {}",
         printable(&path),
-        bytes(exported.bytes),
-        to.about().reader
+        bytes(written.bytes),
+        written.readers
     ));
-    let compared = &exported.compared;
-    terminal.line(format_args!(
-        "compared by {}: scores are at most {:.1e} of the largest apart; {}",
-        counted(compared.pictures as u64, "drawn picture"),
-        compared.apart,
-        compared.what
-    ));
-    for note in &exported.notes {
+    terminal.line(&written.compared);
+    for note in &written.notes {
         terminal.note(note);
     }
+    Ok(Ended::Done)
+}
+
+/// The formats that there are.
+fn list(model: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
+    let offers = host.exports(model)?;
+    if terminal.json {
+        let offers = offers.iter().map(|it| {
+            json!({
+                "format": it.name, "bytes": it.bytes, "readers": it.readers, "losses": it.losses, "refused": it.refused,
+            })
+        });
+        terminal.json(&offers.collect::<Vec<_>>())?;
+        return Ok(Ended::Done);
+    }
+    let rows = offers.iter().map(|it| {
+        let size = it.bytes.map_or_else(String::new, bytes);
+        let said = match (&it.refused, it.losses.first()) {
+            (Some(reason), _) => reason.clone(),
+            (None, Some(loss)) => loss.clone(),
+            (None, None) => String::new(),
+        };
+        [it.name.to_owned(), size, it.readers.to_owned(), said].to_vec()
+    });
+    terminal.table(&rows.collect::<Vec<_>>());
     Ok(Ended::Done)
 }

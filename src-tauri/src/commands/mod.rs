@@ -4,6 +4,7 @@ mod bench;
 mod chat;
 mod data;
 pub(crate) mod device;
+mod export;
 pub(crate) mod home;
 mod hub;
 mod models;

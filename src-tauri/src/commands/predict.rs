@@ -5,13 +5,12 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use models::{limits, tasks::picture::export::Format};
+use models::limits;
 use tauri::{State, ipc::Channel};
 
 use super::App;
 use crate::{
     host::{
-        export::view::ExportView,
         pictures::view::{CheckupView, PicturesView},
         predict::{
             OpenClassifier,
@@ -143,20 +142,6 @@ pub(super) fn predict_pasted(
 pub(super) fn stop_predicting(app: State<'_, App>) -> Result<()> {
     app.classifier.stop.store(true, Ordering::SeqCst);
     Ok(())
-}
-
-/// Writes what a run learned for other programs, where the user chose, and says how it was compared.
-#[tauri::command(async)]
-#[specta::specta]
-pub(super) fn export_pictures(
-    app: State<'_, App>,
-    run: String,
-    format: Format,
-    path: String,
-) -> Result<ExportView> {
-    let path = app.picked(&path)?;
-    let exported = app.host.export_pictures(&run, format, Some(path))?;
-    Ok(ExportView::from(exported))
 }
 
 fn paths(files: &[String]) -> Vec<PathBuf> {

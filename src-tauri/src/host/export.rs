@@ -1,89 +1,197 @@
-//! A network that learned pictures, written for other programs.
+//! What was trained, written for other programs.
+//!
+//! A name means a run, a model or a checkpoint; what that is decides in which formats it can be written. `language` and `picture` know
+//! theirs.
 
+mod language;
+mod picture;
 #[cfg(feature = "gui")]
 pub(crate) mod view;
 
-use std::path::{self, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use models::{
-    checkpoint::save::name_of,
+    checkpoint::{adapter::ADAPTER_CONFIG, save::name_of},
     tasks::{
         TaskPlan,
-        picture::{
-            classifier::CLASSIFIER,
-            export::{self, Exported, Format},
-        },
+        language::export::{FORMATS as LANGUAGE, Stage},
+        picture::{classifier::CLASSIFIER, export::FORMATS as PICTURE},
     },
 };
+use serde_json::Value as Json;
 
 use super::Host;
 use crate::{
-    store::runs::{Named, Run, find_or_checkpoint},
+    store::{
+        self,
+        runs::{self, Run},
+    },
     wire::error::{AppError, Result},
 };
 
+/// One way to write something.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Offered {
+    /// The format, as it is asked for.
+    pub(crate) name: &'static str,
+    /// Its name for people.
+    pub(crate) title: &'static str,
+    /// How the name of a file ends. Nothing where it is a folder.
+    pub(crate) ending: Option<&'static str>,
+    /// Its size, where that is known before it is written.
+    pub(crate) bytes: Option<u64>,
+    /// The programs that it works in.
+    pub(crate) readers: &'static str,
+    /// What is lost, in sentences.
+    pub(crate) losses: Vec<String>,
+    /// Why it can't be written.
+    pub(crate) refused: Option<String>,
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Written {
+    /// The file or folder.
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    /// Whom it is for.
+    pub(crate) readers: &'static str,
+    /// How it was compared with what was trained, in a sentence.
+    pub(crate) compared: String,
+    /// What whoever uses it has to know, in sentences.
+    pub(crate) notes: Vec<String>,
+    /// All of that for programs.
+    pub(crate) details: Json,
+}
+
+/// What a name means.
+enum Source {
+    /// A language model, or an adapter on one: its folder or file, what it is called, and the run that trained it.
+    Language(PathBuf, String, Option<Run>),
+    /// The checkpoint of a network for pictures, and what it is called.
+    Picture(PathBuf, String),
+}
+
 impl Host {
-    /// Writes what a name means for other programs: a run that learned pictures, or the folder of a checkpoint. Without a path it is
-    /// called after the run, and lies where the program works.
-    pub(crate) fn export_pictures(
-        &self,
-        name: &str,
-        format: Format,
-        out: Option<PathBuf>,
-    ) -> Result<Exported> {
-        let (checkpoint, called) = self.pictures_checkpoint(name)?;
-        let out = out.unwrap_or_else(|| {
-            let about = format.about();
-            PathBuf::from(match about.ending {
-                Some(ending) => format!("{called}.{ending}"),
-                None => format!("{called}-{}", about.name),
-            })
-        });
-        Ok(export::export(&checkpoint, format, &out)?)
+    /// The ways in which something can be written.
+    pub(crate) fn exports(&self, name: &str) -> Result<Vec<Offered>> {
+        match self.export_source(name)? {
+            Source::Language(folder, called, _) => language::offers(&folder, &called),
+            Source::Picture(..) => Ok(picture::offers()),
+        }
     }
 
-    /// The checkpoint with a network for pictures that a name means, and what it is called.
-    fn pictures_checkpoint(&self, name: &str) -> Result<(PathBuf, String)> {
-        let called = ["network for pictures", "pictures"];
-        let run = match find_or_checkpoint(&self.paths, name, CLASSIFIER, called)? {
-            Named::Checkpoint(folder) => {
-                let whole = path::absolute(&folder)
-                    .map_err(AppError::file("find the checkpoint", &folder))?;
-                return Ok((folder, name_of(&whole)));
+    /// Writes something in a format. Without a path it is called after the run or model, and lies where the program works. What
+    /// another program would compute otherwise is written only with `force`.
+    pub(crate) fn export(
+        &self,
+        name: &str,
+        format: &str,
+        out: Option<PathBuf>,
+        force: bool,
+        stage: &mut dyn FnMut(Stage),
+    ) -> Result<Written> {
+        match self.export_source(name)? {
+            Source::Language(folder, called, run) => {
+                let format = known(LANGUAGE.iter().map(|it| (it.name, it.format)), format)?;
+                let about = format.about();
+                let out = out.unwrap_or_else(|| default_path(&called, about.name, about.ending));
+                language::export(&folder, &called, run.as_ref(), format, &out, force, stage)
             }
-            Named::Run(run) => run,
+            Source::Picture(checkpoint, called) => {
+                let format = known(PICTURE.iter().map(|it| (it.name, it.format)), format)?;
+                let about = format.about();
+                let out = out.unwrap_or_else(|| default_path(&called, about.name, about.ending));
+                picture::export(&checkpoint, format, &out)
+            }
+        }
+    }
+
+    fn export_source(&self, name: &str) -> Result<Source> {
+        let path = Path::new(name);
+        let called = |path: &Path| -> Result<String> {
+            let whole =
+                std::path::absolute(path).map_err(AppError::file("find what is exported", path))?;
+            let called = name_of(&whole);
+            Ok(called.strip_suffix(".gguf").unwrap_or(&called).to_owned())
         };
+        if path.join(CLASSIFIER).is_file() {
+            return Ok(Source::Picture(path.to_owned(), called(path)?));
+        }
+        if store::models::is_model(path) || path.join(ADAPTER_CONFIG).is_file() {
+            return Ok(Source::Language(path.to_owned(), called(path)?, None));
+        }
+        // A word can be part of a run's id and the name of a model; the whole name of a model comes first.
+        if let Ok(folder) = store::models::find(&self.paths, &self.settings(), path) {
+            let called = called(&folder)?;
+            return Ok(Source::Language(folder, called, None));
+        }
+        let run = runs::find(&self.paths, name).map_err(|error| match path.is_dir() {
+            true => AppError::invalid(format!(
+                "the folder holds no model, adapter or network for pictures: `{name}`"
+            ))
+            .with_hint("name a run, a model, or the folder of a checkpoint"),
+            false => error,
+        })?;
         let checkpoint = run.best_checkpoint()?;
-        match checkpoint.join(CLASSIFIER).is_file() {
-            true => Ok((checkpoint, run.id)),
-            false => Err(other_kind(&run, &checkpoint)),
+        match run.plan()?.task {
+            TaskPlan::Language(_) => Ok(Source::Language(checkpoint, run.id.clone(), Some(run))),
+            TaskPlan::Picture(_) if checkpoint.join(CLASSIFIER).is_file() => {
+                Ok(Source::Picture(checkpoint, run.id))
+            }
+            TaskPlan::Picture(_) => Err(AppError::failed(format!(
+                "the checkpoint does not say what its network is: `{}`",
+                checkpoint.display()
+            ))),
+            TaskPlan::Puzzle(_) => Err(elsewhere(
+                &run,
+                "runs export",
+                "step_1",
+                "its weights for PyTorch",
+            )),
+            TaskPlan::Probe(_) => Err(elsewhere(
+                &run,
+                "probe export",
+                "--gguf FILE",
+                "the direction of a probe",
+            )),
         }
     }
 }
 
-/// What a run is told that learned something else than pictures.
-fn other_kind(run: &Run, checkpoint: &Path) -> AppError {
-    let error = AppError::invalid(format!(
-        "`{}` learned no pictures, and only networks for pictures are written in these formats",
-        run.id
-    ));
-    match run.plan().map(|plan| plan.task) {
-        Ok(TaskPlan::Language(_)) => error.with_hint(format!(
-            "transformers and peft read its checkpoints as they are: {}",
-            checkpoint.display()
-        )),
-        Ok(TaskPlan::Puzzle(_)) => error.with_hint(format!(
-            "`anneal runs export {} step_1` writes its weights for PyTorch",
-            run.id
-        )),
-        Ok(TaskPlan::Probe(_)) => error.with_hint(format!(
-            "`anneal probe export {} --gguf FILE` writes the direction of a probe",
-            run.id
-        )),
-        Ok(TaskPlan::Picture(_)) => AppError::failed(format!(
-            "the checkpoint does not say what its network is: `{}`",
-            checkpoint.display()
-        )),
-        Err(_) => error,
-    }
+/// What a run is told that has a command of its own.
+fn elsewhere(run: &Run, command: &str, words: &str, what: &str) -> AppError {
+    let id = &run.id;
+    let error = AppError::invalid(format!("`{id}` learned neither language nor pictures"));
+    error.with_hint(format!("`anneal {command} {id} {words}` writes {what}"))
+}
+
+/// The format of a name, among those that there are.
+fn known<T: Copy>(
+    formats: impl Iterator<Item = (&'static str, T)> + Clone,
+    name: &str,
+) -> Result<T> {
+    let found = formats.clone().find(|(known, _)| *known == name);
+    found.map(|it| it.1).ok_or_else(|| {
+        let names: Vec<&str> = formats.map(|it| it.0).collect();
+        AppError::invalid(format!(
+            "`{name}` is no format for it; there are: {}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// What an export is called: the name of the format, less what the ending of the file says already.
+fn default_path(called: &str, format: &str, ending: Option<&str>) -> PathBuf {
+    PathBuf::from(match ending {
+        Some(ending) if ending == format => format!("{called}.{ending}"),
+        Some(ending) => {
+            let format = format.strip_prefix(&format!("{ending}-")).unwrap_or(format);
+            match format == "coreml" || format == "onnx" {
+                true => format!("{called}.{ending}"),
+                false => format!("{called}-{format}.{ending}"),
+            }
+        }
+        None => format!("{called}-{format}"),
+    })
 }

@@ -240,7 +240,7 @@ impl Keys<'_> {
             return Ok(Some(scaling));
         }
         if let Some(factors) = self.factors("rope_freqs.weight")? {
-            return self.llama3(&factors, theta, turned).map(Some);
+            return Ok(Some(llama3(&factors, theta, turned)));
         }
         let fields = ["yarn_beta_fast", "yarn_beta_slow"];
         let betas = fields.map(|name| self.number(&format!("rope.scaling.{name}")));
@@ -282,29 +282,6 @@ impl Keys<'_> {
             true => Ok(Some(numbers.collect())),
             false => self.refuse(format!("`{name}` is not F32")),
         }
-    }
-
-    /// The rope of Llama 3, of which a file has only what follows from it: it has to follow from the numbers that all of them have.
-    fn llama3(&self, factors: &[f64], theta: f64, turned: usize) -> Result<Json> {
-        let largest = factors.iter().copied().fold(1.0, f64::max);
-        let [low, high, original] = [1.0, 4.0, 8192.0];
-        let expected = |i: usize| {
-            let wave = 2.0 * std::f64::consts::PI * theta.powf(2.0 * i as f64 / turned as f64);
-            let t = (original / wave - low) / (high - low);
-            match wave {
-                _ if wave < original / high => 1.0,
-                _ if wave > original / low => largest,
-                _ => 1.0 / ((1.0 - t) / largest + t),
-            }
-        };
-        let is_close = |(i, it): (usize, &f64)| (it - expected(i)).abs() < 1e-4 * it.abs();
-        if factors.len() != turned / 2 || !factors.iter().enumerate().all(is_close) {
-            return self.refuse("`rope_freqs.weight` is not the scaling of Llama 3");
-        }
-        Ok(json!({
-            "rope_type": "llama3", "factor": largest, "low_freq_factor": low, "high_freq_factor": high,
-            "original_max_position_embeddings": original as u64,
-        }))
     }
 
     /// What only some families have.
@@ -392,6 +369,30 @@ impl Keys<'_> {
             }
         }
     }
+}
+
+/// The rope of Llama 3, of which a file has only what follows from it. Where that does not follow from the numbers that all published
+/// models have, each angle has a divisor of its own, for texts of any length.
+fn llama3(factors: &[f64], theta: f64, turned: usize) -> Json {
+    let largest = factors.iter().copied().fold(1.0, f64::max);
+    let [low, high, original] = [1.0, 4.0, 8192.0];
+    let expected = |i: usize| {
+        let wave = 2.0 * std::f64::consts::PI * theta.powf(2.0 * i as f64 / turned as f64);
+        let t = (original / wave - low) / (high - low);
+        match wave {
+            _ if wave < original / high => 1.0,
+            _ if wave > original / low => largest,
+            _ => 1.0 / ((1.0 - t) / largest + t),
+        }
+    };
+    let is_close = |(i, it): (usize, &f64)| (it - expected(i)).abs() < 1e-4 * it.abs();
+    if factors.len() == turned / 2 && factors.iter().enumerate().all(is_close) {
+        return json!({
+            "rope_type": "llama3", "factor": largest, "low_freq_factor": low, "high_freq_factor": high,
+            "original_max_position_embeddings": original as u64,
+        });
+    }
+    json!({"type": "longrope", "long_factor": factors, "short_factor": factors, "attention_factor": 1.0})
 }
 
 /// The number of the fewest digits that is this one in f32: what a person wrote before it was kept in 32 bits.

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::{Result, embedded::table};
+use crate::{Result, arch::config::DecoderConfig, embedded::table};
 
 /// A family of models as llama.cpp has it.
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -139,6 +139,21 @@ pub(super) fn swap_halves(
         swapped.extend_from_slice(row);
     }
     Ok(swapped)
+}
+
+/// The rows of a weight of this name, `bytes` each, in the order of GGUF from that of a checkpoint, or the other way.
+pub fn order_heads(
+    family: &Family,
+    name: &str,
+    rows: Vec<u8>,
+    bytes: usize,
+    config: &DecoderConfig,
+    to_gguf: bool,
+) -> Result<Vec<u8>> {
+    match family.difference(name) {
+        Difference::HalvesOfHeads => swap_halves(&rows, bytes, config.head_dim, to_gguf),
+        _ => Ok(rows),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The weights of a GGUF file, by their names in a checkpoint.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, ops::Range, sync::Arc};
 
 use candle_core::{
     DType, Device, Tensor,
@@ -85,9 +85,32 @@ impl GgufWeights {
         Ok(stored)
     }
 
+    /// Some rows of a weight in f32, on the CPU. Of weights whose rows stand in another order here they are whole heads.
+    pub fn rows(&mut self, request: &WeightRequest, rows: Range<usize>) -> Result<Tensor> {
+        let stored = self.find(request)?;
+        let all = self.file.bytes(&stored);
+        let row_bytes = all.len() / stored.shape.first().copied().unwrap_or(1).max(1);
+        let bytes = rows.start * row_bytes..rows.end * row_bytes;
+        let bytes = all.get(bytes).unwrap_or_default();
+        let mut part = stored.clone();
+        if let Some(first) = part.shape.first_mut() {
+            *first = rows.len();
+        }
+        let bytes = self.ordered(request, &part, bytes)?;
+        Ok(self.numbers(request, &part, bytes)?.to_dtype(DType::F32)?)
+    }
+
     /// Its bytes, with rows as a checkpoint has them.
     fn bytes(&self, request: &WeightRequest, stored: &Stored) -> Result<Cow<'_, [u8]>> {
-        let bytes = self.file.bytes(stored);
+        self.ordered(request, stored, self.file.bytes(stored))
+    }
+
+    fn ordered<'a>(
+        &self,
+        request: &WeightRequest,
+        stored: &Stored,
+        bytes: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>> {
         if !stored.of.has_finite_scales(bytes) {
             let name = self.family.name(request.name).unwrap_or_default();
             let problem = format!("`{name}` is NaN or infinite, so the model can’t be used");
@@ -101,10 +124,14 @@ impl GgufWeights {
     }
 }
 
-impl Weights for GgufWeights {
-    fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
-        let stored = self.find(request)?;
-        let bytes = self.bytes(request, &stored)?;
+impl GgufWeights {
+    /// What the bytes of a weight stand for, on the CPU, in the dtype that they have.
+    fn numbers(
+        &self,
+        request: &WeightRequest,
+        stored: &Stored,
+        bytes: Cow<[u8]>,
+    ) -> Result<Tensor> {
         let own = match stored.of {
             TensorType::F32 => Some(DType::F32),
             TensorType::F16 => Some(DType::F16),
@@ -113,12 +140,19 @@ impl Weights for GgufWeights {
         };
         let on_host = match own {
             Some(dtype) => Tensor::from_raw_buffer(&bytes, dtype, &stored.shape, &Device::Cpu)?,
-            None => blocks(&stored, bytes, &Device::Cpu)?.dequantize(&Device::Cpu)?,
+            None => blocks(stored, bytes, &Device::Cpu)?.dequantize(&Device::Cpu)?,
         };
-        let plain = match self.family.difference(request.name) {
+        Ok(match self.family.difference(request.name) {
             Difference::Offset => (on_host.to_dtype(DType::F32)? - self.family.norm_offset)?,
             _ => on_host,
-        };
+        })
+    }
+}
+
+impl Weights for GgufWeights {
+    fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
+        let stored = self.find(request)?;
+        let plain = self.numbers(request, &stored, self.bytes(request, &stored)?)?;
         Ok(plain.to_dtype(self.dtype)?.to_device(&self.device)?)
     }
 

@@ -1,7 +1,9 @@
-//! The tokenizer in a GGUF file, as the `tokenizer.json` that it stands for.
+//! The tokenizer in a GGUF file, as the `tokenizer.json` that it stands for, and the other way.
 //!
-//! Two kinds are read: byte-level BPE by its merges, where `tokenizer.ggml.pre` names how text is cut before, and SentencePiece BPE
+//! There are two kinds: byte-level BPE by its merges, where `tokenizer.ggml.pre` names how text is cut before, and SentencePiece BPE
 //! by its scores, for which merges are made in the order in which pieces with higher scores come first.
+
+mod write;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,6 +22,8 @@ const NORMAL: i64 = 1;
 const UNKNOWN: i64 = 2;
 const CONTROL: i64 = 3;
 const USER_DEFINED: i64 = 4;
+const UNUSED: i64 = 5;
+const BYTE: i64 = 6;
 
 /// How text is cut before merges, by what a file calls it: the pattern, whether letters are composed before, whether a word that is a
 /// token is taken whole, and whether a text gets its first token where the file doesn't say so.
@@ -76,6 +80,54 @@ enum Cut {
         takes_words: bool,
         begins: bool,
     },
+}
+
+impl Cut {
+    /// The `normalizer` of `tokenizer.json`.
+    fn normalizer(self) -> Json {
+        match self {
+            Self::By { composes: true, .. } => json!({"type": "NFC"}),
+            _ => Json::Null,
+        }
+    }
+
+    /// The steps of its `pre_tokenizer`.
+    fn steps(self) -> Vec<Json> {
+        match self {
+            Self::Usual { digits_alone } => {
+                let digits = json!({"type": "Digits", "individual_digits": true});
+                let digits = Some(digits).filter(|_| digits_alone);
+                digits.into_iter().chain([byte_level(true)]).collect()
+            }
+            Self::By { pattern, .. } => {
+                let split = json!({
+                    "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false,
+                });
+                vec![split, byte_level(false)]
+            }
+        }
+    }
+
+    /// Whether a word that is a token is taken whole.
+    fn takes_words(self) -> bool {
+        matches!(
+            self,
+            Self::By {
+                takes_words: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether a text gets its first token where a file doesn’t say so.
+    fn begins(self) -> bool {
+        matches!(self, Self::By { begins: true, .. })
+    }
+}
+
+/// Text as letters that stand for bytes.
+fn byte_level(cuts: bool) -> Json {
+    json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": cuts})
 }
 
 /// The texts of `tokenizer.json` and of `tokenizer_config.json`, and the tokens after which a model has said all.
@@ -237,43 +289,14 @@ impl<'a> Vocabulary<'a> {
                 "a merge of its tokenizer is not two tokens",
             )
         })?;
-        let byte_level = |cuts: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": cuts});
-        let (normalizer, steps, takes_words, begins) = match cut {
-            Cut::Usual { digits_alone } => {
-                let digits = json!({"type": "Digits", "individual_digits": true});
-                let digits = Some(digits).filter(|_| digits_alone);
-                let steps = digits.into_iter().chain([byte_level(true)]);
-                (Json::Null, steps.collect::<Vec<Json>>(), false, false)
-            }
-            Cut::By {
-                pattern,
-                composes,
-                takes_words,
-                begins,
-            } => {
-                let split = json!({
-                    "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false,
-                });
-                let normalizer = match composes {
-                    true => json!({"type": "NFC"}),
-                    false => Json::Null,
-                };
-                (
-                    normalizer,
-                    vec![split, byte_level(false)],
-                    takes_words,
-                    begins,
-                )
-            }
-        };
         Ok(json!({
             "version": "1.0", "truncation": null, "padding": null,
-            "added_tokens": self.added(), "normalizer": normalizer,
-            "pre_tokenizer": {"type": "Sequence", "pretokenizers": steps},
-            "post_processor": self.frame(begins), "decoder": byte_level(true),
+            "added_tokens": self.added(), "normalizer": cut.normalizer(),
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": cut.steps()},
+            "post_processor": self.frame(cut.begins()), "decoder": byte_level(true),
             "model": {
                 "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": takes_words,
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": cut.takes_words(),
                 "vocab": self.numbers(), "merges": merges,
             },
         }))

@@ -7,10 +7,12 @@
 //! - [`build`]: a plan and its data become a task
 //! - `examine`: how many held-out questions it answers as they are answered there
 //! - [`overrides`]: the command line of the program that recursive models come from
+//! - [`export`]: what was learned, for other programs
 //! - [`model`]: the model a task or a chat works with, on disk and in memory
 
 pub mod build;
 mod examine;
+pub mod export;
 pub mod fields;
 mod fit;
 pub mod footprint;

@@ -162,7 +162,7 @@ pub fn base_of_model(folder: &Path) -> Result<PathBuf> {
 }
 
 /// Whether the model answers turns: as it was trained here, or as its template says.
-fn chats(folder: &Path, template: &ChatTemplate) -> Result<bool> {
+pub(super) fn chats(folder: &Path, template: &ChatTemplate) -> Result<bool> {
     let path = folder.join(USE);
     if !path.exists() {
         return Ok(template.origin != crate::data::template::TemplateOrigin::ChatMl);

@@ -1,6 +1,6 @@
 //! Pictures as the window looks at them, and has them classified.
 
-use super::*;
+use super::{export::export_model, *};
 
 #[path = "../../../../tests/app/red_or_blue.rs"]
 mod red_or_blue;
@@ -236,14 +236,22 @@ fn a_network_is_written_where_the_user_chose_and_compared() {
     let window = Window::open();
     let folder = red_or_blue(window.home.path());
     let path = window.home.path().join("red-or-blue.onnx");
-    let export = json!({ "run": folder, "format": "onnx", "path": path });
-    window.refused("export_pictures", export.clone());
+    let offers = window.call("exports", json!({ "model": folder }));
+    assert_eq!(offers[0]["name"], "onnx");
+    let export = || {
+        let (progress, _) = channel();
+        let app = window.webview.state::<App>();
+        let [model, to] = [&folder, &path].map(|it| it.to_string_lossy().into_owned());
+        let written = export_model(app, model, "onnx".to_owned(), to, false, progress);
+        written.map(|it| serde_json::to_value(it).unwrap())
+    };
+    assert!(export().is_err(), "nobody chose it");
     window.pick(&path);
-    let written = window.call("export_pictures", export);
+    let written = export().unwrap();
     assert_eq!(
-        (&written["path"], &written["reader"], &written["pictures"]),
-        (&json!(path), &json!("ONNX Runtime"), &json!(8))
+        (&written["path"], &written["readers"], &written["figures"]),
+        (&json!(path), &json!("ONNX Runtime"), &json!(null))
     );
-    assert!(written["apart"].as_f64().unwrap() < 1e-4, "{written}");
+    contains(&written["compared"], "compared by 8 drawn pictures");
     assert_eq!(written["bytes"], json!(fs::metadata(&path).unwrap().len()));
 }

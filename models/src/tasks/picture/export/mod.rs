@@ -55,6 +55,8 @@ pub struct AboutFormat {
     pub format: Format,
     /// Its name, as it is asked for.
     pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
     /// How the name of a file ends. Nothing where it is a folder.
     pub ending: Option<&'static str>,
     /// Whom it is for.
@@ -66,18 +68,21 @@ pub const FORMATS: [AboutFormat; 3] = [
     AboutFormat {
         format: Format::Onnx,
         name: "onnx",
+        title: "ONNX",
         ending: Some("onnx"),
         reader: "ONNX Runtime",
     },
     AboutFormat {
         format: Format::Coreml,
         name: "coreml",
+        title: "Core ML",
         ending: Some("mlmodel"),
         reader: "apps on Apple’s systems",
     },
     AboutFormat {
         format: Format::Safetensors,
         name: "safetensors",
+        title: "safetensors",
         ending: None,
         reader: "PyTorch and timm",
     },

@@ -1,0 +1,264 @@
+//! Weights that other programs packed into few bits in safetensors: NF4 of bitsandbytes, and the groups of MLX.
+//!
+//! | packing | beside `P.weight` | value |
+//! |---|---|---|
+//! | NF4 | `.absmax`, `.quant_map`, `.quant_state.bitsandbytes__nf4`, nested: `.nested_absmax`, `.nested_quant_map` | map[code] · absmax of its block |
+//! | MLX | `P.scales`, `P.biases` | scale · code + bias of its group |
+//!
+//! NF4 is that of Dettmers et al., "QLoRA", 2023 (<https://arxiv.org/abs/2305.14314>): two codes a byte, the first in the upper half,
+//! blocks of values that follow each other row after row. The groups of MLX are of one row, with codes from the lowest bits of a word on.
+//!
+//! Deliberately absent: what else these programs pack (FP4, 8 bits of bitsandbytes, other modes of MLX), which is refused by its name.
+
+use std::ops::Range;
+
+use candle_core::{DType, Device, Tensor};
+use serde_json::{Map, Value as Json};
+
+use crate::{Error, Result};
+
+/// How the weights of a folder are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Packing {
+    /// bitsandbytes’ NF4.
+    Nf4,
+    /// Groups of MLX.
+    Groups {
+        /// Bits of a code.
+        bits: usize,
+        /// Numbers of a group.
+        group: usize,
+    },
+}
+
+/// The endings of what stands beside a packed weight.
+const BESIDE: [&str; 7] = [
+    ".absmax",
+    ".quant_map",
+    ".quant_state.bitsandbytes__nf4",
+    ".nested_absmax",
+    ".nested_quant_map",
+    ".scales",
+    ".biases",
+];
+
+impl Packing {
+    /// What a `config.json` says of it. What it says is taken out of the config, since it is about the files.
+    ///
+    /// Errors: [`Error::Setting`] with a packing that is not read here.
+    pub fn take(config: &mut Json) -> Result<Option<Self>> {
+        let Some(fields) = config.as_object_mut() else {
+            return Ok(None);
+        };
+        let own = take(fields, "quantization_config");
+        // mlx-lm writes both, alike.
+        let of_mlx = take(fields, "quantization");
+        let Some(said) = of_mlx.or(own) else {
+            return Ok(None);
+        };
+        let is = |field: &str, value: &str| said[field].as_str() == Some(value);
+        if is("quant_method", "bitsandbytes") && said["load_in_4bit"] == true {
+            return match is("bnb_4bit_quant_type", "nf4") {
+                true if said["bnb_4bit_quant_storage"].as_str().unwrap_or("uint8") == "uint8" => {
+                    Ok(Some(Self::Nf4))
+                }
+                true => Err(refused(
+                    &said["bnb_4bit_quant_storage"],
+                    "bnb_4bit_quant_storage",
+                )),
+                false => Err(refused(&said["bnb_4bit_quant_type"], "bnb_4bit_quant_type")),
+            };
+        }
+        let number = |field: &str| said[field].as_u64().and_then(|it| usize::try_from(it).ok());
+        match (number("bits"), number("group_size")) {
+            (Some(bits @ (2 | 4 | 8)), Some(group @ (32 | 64 | 128)))
+                if said.get("mode").is_none_or(|it| it == "affine")
+                    && said.get("quant_method").is_none() =>
+            {
+                Ok(Some(Self::Groups { bits, group }))
+            }
+            _ => Err(refused(&said, "quantization_config")),
+        }
+    }
+}
+
+fn take(fields: &mut Map<String, Json>, name: &str) -> Option<Json> {
+    fields.remove(name).filter(|it| !it.is_null())
+}
+
+fn refused(said: &Json, field: &str) -> Error {
+    Error::setting(
+        field,
+        format!(
+            "is {said}, and packed weights are read where they are NF4 of bitsandbytes in bytes, or 2, 4 or 8 bits in affine groups of MLX; \
+             use the model as it was before it was packed, or as GGUF"
+        ),
+    )
+}
+
+/// Whether a tensor stands beside a packed weight. The name of the weight comes back.
+pub(super) fn weight_beside(name: &str) -> Option<String> {
+    let layer = BESIDE.iter().find_map(|ending| name.strip_suffix(ending))?;
+    Some(match layer.ends_with(".weight") {
+        true => layer.to_owned(),
+        false => format!("{layer}.weight"),
+    })
+}
+
+/// The tensors of a packed weight, by their endings as in [`BESIDE`], or the weight itself for an empty one.
+pub(super) type Find<'a> = dyn Fn(&str) -> Option<Tensor> + 'a;
+
+/// Rows of a packed weight of this shape, in f32 on the CPU.
+///
+/// Errors: a sentence about what does not fit.
+pub(super) fn rows(
+    packing: Packing,
+    find: &Find,
+    shape: [usize; 2],
+    rows: Range<usize>,
+) -> Result<Tensor, String> {
+    let numbers = match packing {
+        Packing::Nf4 => nf4(find, shape, rows.clone()),
+        Packing::Groups { bits, group } => groups(find, shape, rows.clone(), bits, group),
+    }?;
+    let shape = (rows.len(), shape[1]);
+    Tensor::from_vec(numbers, shape, &Device::Cpu).map_err(|error| error.to_string())
+}
+
+fn floats(find: &Find, part: &str) -> Result<Vec<f32>, String> {
+    let tensor = find(part).ok_or_else(|| format!("has no `{part}` beside it"))?;
+    let flat = tensor.to_dtype(DType::F32).and_then(|it| it.flatten_all());
+    flat.and_then(|it| it.to_vec1())
+        .map_err(|error| error.to_string())
+}
+
+fn bytes(find: &Find, part: &str) -> Result<Vec<u8>, String> {
+    let tensor = find(part).ok_or_else(|| format!("has no `{part}` beside it"))?;
+    let flat = tensor.flatten_all().and_then(|it| it.to_vec1());
+    flat.map_err(|_| format!("holds no bytes in `{part}`"))
+}
+
+fn nf4(find: &Find, [outputs, width]: [usize; 2], rows: Range<usize>) -> Result<Vec<f32>, String> {
+    let codes = bytes(find, "")?;
+    let state = bytes(find, ".quant_state.bitsandbytes__nf4")?;
+    let state: Json = serde_json::from_slice(&state)
+        .map_err(|error| format!("says its state in no JSON: {error}"))?;
+    let number = |field: &str| {
+        state[field]
+            .as_u64()
+            .and_then(|it| usize::try_from(it).ok())
+    };
+    let block = number("blocksize").filter(|it| it.is_power_of_two() && *it <= 1 << 16);
+    let block = block.ok_or("says no size of its blocks")?;
+    let map = floats(find, ".quant_map")?;
+    if codes.len() != (outputs * width).div_ceil(2) || map.len() != 16 {
+        return Err(format!(
+            "has {} bytes of codes and {} values for [{outputs}, {width}]",
+            codes.len(),
+            map.len()
+        ));
+    }
+    let largest = match state["nested_offset"].as_f64() {
+        Some(offset) => nested(find, offset as f32, number("nested_blocksize"))?,
+        None => floats(find, ".absmax")?,
+    };
+    if largest.len() < (outputs * width).div_ceil(block) {
+        return Err(format!(
+            "has {} largest values for its blocks",
+            largest.len()
+        ));
+    }
+    let all = rows.start * width..rows.end * width;
+    Ok(all
+        .map(|at| {
+            let byte = codes[at / 2];
+            let code = if at % 2 == 0 { byte >> 4 } else { byte & 15 };
+            map[usize::from(code)] * largest[at / block]
+        })
+        .collect())
+}
+
+/// The largest values of blocks, which are packed themselves.
+fn nested(find: &Find, offset: f32, block: Option<usize>) -> Result<Vec<f32>, String> {
+    let codes = bytes(find, ".absmax")?;
+    let map = floats(find, ".nested_quant_map")?;
+    let scales = floats(find, ".nested_absmax")?;
+    let block = block.filter(|it| *it > 0).unwrap_or(256);
+    if map.len() != 256 || scales.len() < codes.len().div_ceil(block) {
+        return Err("has largest values that do not fit its blocks".to_owned());
+    }
+    let value = |(at, code): (usize, &u8)| map[usize::from(*code)] * scales[at / block] + offset;
+    Ok(codes.iter().enumerate().map(value).collect())
+}
+
+fn groups(
+    find: &Find,
+    [outputs, width]: [usize; 2],
+    rows: Range<usize>,
+    bits: usize,
+    group: usize,
+) -> Result<Vec<f32>, String> {
+    let words = find("").ok_or("is not there")?;
+    let words = words.flatten_all().and_then(|it| it.to_vec1::<u32>());
+    let words = words.map_err(|_| "holds no words of 32 bits".to_owned())?;
+    let [scales, biases] = [floats(find, ".scales")?, floats(find, ".biases")?];
+    let (codes, count) = (32 / bits, outputs * width);
+    if !width.is_multiple_of(group)
+        || words.len() * codes != count
+        || scales.len() * group != count
+        || biases.len() != scales.len()
+    {
+        return Err(format!(
+            "has {} words and {} scales for [{outputs}, {width}]",
+            words.len(),
+            scales.len()
+        ));
+    }
+    let mask = (1u32 << bits) - 1;
+    let all = rows.start * width..rows.end * width;
+    Ok(all
+        .map(|at| {
+            let code = words[at / codes] >> (bits * (at % codes)) & mask;
+            scales[at / group] * code as f32 + biases[at / group]
+        })
+        .collect())
+}
+
+/// A row packed into groups of 64 numbers of 4 bits: words, scales and biases, of which the latter two are rounded to `dtype` first.
+///
+/// The end of a group’s range that is further from 0 is hit exactly, and 0 is a code.
+pub fn pack_groups(row: &[f32], dtype: DType) -> Result<(Vec<u32>, Vec<f32>, Vec<f32>)> {
+    let (mut words, mut scales, mut biases) = (Vec::new(), Vec::new(), Vec::new());
+    let rounded = |number: f32| -> Result<f32> {
+        let tensor = Tensor::new(number, &Device::Cpu)?.to_dtype(dtype)?;
+        Ok(tensor.to_dtype(DType::F32)?.to_scalar()?)
+    };
+    let (groups, _) = row.as_chunks::<GROUP>();
+    for group in groups {
+        let least = group.iter().copied().fold(f32::INFINITY, f32::min);
+        let most = group.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let step = ((most - least) / 15.0).max(1e-7);
+        let (step, edge) = match least.abs() > most.abs() {
+            true => (step, least),
+            false => (-step, most),
+        };
+        let at_zero = (edge / step).round_ties_even();
+        let (step, edge) = match at_zero == 0.0 {
+            true => (step, 0.0),
+            false => (edge / at_zero, edge),
+        };
+        let (scale, bias) = (rounded(step)?, rounded(edge)?);
+        let code = |x: &f32| ((x - bias) / scale).round_ties_even().clamp(0.0, 15.0) as u32;
+        let (eights, _) = group.as_chunks::<8>();
+        for eight in eights {
+            let places = eight.iter().enumerate();
+            words.push(places.fold(0, |word, (at, x)| word | code(x) << (4 * at)));
+        }
+        scales.push(scale);
+        biases.push(bias);
+    }
+    Ok((words, scales, biases))
+}
+
+/// The numbers of a group that is written.
+pub const GROUP: usize = 64;

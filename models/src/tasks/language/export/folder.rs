@@ -1,0 +1,155 @@
+//! The whole model as a folder in the layout of the Hub, for Transformers and mlx-lm.
+
+use std::path::Path;
+
+use candle_core::{DType, Tensor};
+use serde_json::json;
+
+use super::Exporter;
+use crate::{
+    Error, Result,
+    checkpoint::{
+        folder::{CONFIG, WEIGHTS},
+        merged::MergedWeights,
+        model::public_config,
+        save::write_file,
+        stream::{StreamedTensor, stream_safetensors, streamed_bytes},
+    },
+    figures::count,
+    ops::rope::RopeScaling,
+};
+
+/// The tensors of the file.
+fn tensors(weights: &MergedWeights) -> Vec<StreamedTensor> {
+    let dtype = weights.dtype();
+    let tensor = |(name, shape): &(String, Vec<usize>)| StreamedTensor {
+        name: name.clone(),
+        dtype,
+        shape: shape.clone(),
+    };
+    weights.list().iter().map(tensor).collect()
+}
+
+/// The bytes of the weights. What stands beside them is small.
+pub(super) fn bytes(exporter: &Exporter) -> u64 {
+    streamed_bytes(&tensors(&exporter.weights))
+}
+
+/// Writes weights, config, tokenizer and template into a folder that is being made.
+pub(super) fn write(
+    exporter: &mut Exporter,
+    folder: &Path,
+    done: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let tensors = tensors(&exporter.weights);
+    let mut written = 0;
+    let weights = &mut exporter.weights;
+    stream_safetensors(&folder.join(WEIGHTS), &tensors, |tensor, put| {
+        weights.parts(&tensor.name, &tensor.shape, |numbers| {
+            put(&raw(&numbers, tensor.dtype, &tensor.name)?)
+        })?;
+        written += tensor.bytes();
+        done(written);
+        Ok(())
+    })?;
+    let mut config = public_config(&exporter.model.config, exporter.weights.config())?;
+    let dtype = exporter.weights.dtype();
+    config["torch_dtype"] = json!(match dtype {
+        DType::F16 => "float16",
+        DType::BF16 => "bfloat16",
+        _ => "float32",
+    });
+    write_json(&folder.join(CONFIG), &config)?;
+    let special = &exporter.tokenizer.special;
+    let generation = json!({
+        "bos_token_id": special.begin, "eos_token_id": exporter.stop_tokens(), "pad_token_id": special.pad,
+    });
+    write_json(&folder.join("generation_config.json"), &generation)?;
+    let template = exporter.chats.then_some(exporter.template.source.as_str());
+    exporter.tokenizer.save(folder, template)
+}
+
+pub(super) fn write_json(path: &Path, json: &serde_json::Value) -> Result<()> {
+    write_file(path, format!("{json:#}\n").as_bytes())
+}
+
+/// The bytes of numbers in this dtype.
+fn raw(numbers: &Tensor, dtype: DType, name: &str) -> Result<Vec<u8>> {
+    let numbers = numbers.flatten_all()?;
+    if dtype == DType::F16 {
+        let largest = numbers.abs()?.max(0)?.to_scalar::<f32>()?;
+        if largest > f32::from(half::f16::MAX) {
+            let problem = format!("`{name}` has a number beyond what float16 holds: {largest}");
+            return Err(Error::Data(problem));
+        }
+    }
+    let numbers = numbers.to_dtype(dtype)?;
+    Ok(match dtype {
+        DType::F16 => flat(&numbers.to_vec1::<half::f16>()?, |it| it.to_le_bytes()),
+        DType::BF16 => flat(&numbers.to_vec1::<half::bf16>()?, |it| it.to_le_bytes()),
+        _ => flat(&numbers.to_vec1::<f32>()?, |it| it.to_le_bytes()),
+    })
+}
+
+fn flat<T, const N: usize>(numbers: &[T], bytes: impl Fn(&T) -> [u8; N]) -> Vec<u8> {
+    numbers.iter().flat_map(bytes).collect()
+}
+
+/// What mlx-lm loses of a model, in sentences.
+///
+/// Errors: [`Error::Data`] with what it computes otherwise at any length, or does not load.
+pub(super) fn mlx_losses(weights: &MergedWeights) -> Result<Vec<String>> {
+    let config = weights.config();
+    let cant = |what: &str| {
+        Err(Error::Data(format!(
+            "mlx-lm computes this model otherwise: {what}; export it as GGUF"
+        )))
+    };
+    let name = config.model_type.as_str();
+    let slides = config.layers.iter().any(|it| it.window.is_some());
+    if name == "mistral" && slides && config.layers.iter().all(|it| it.window.is_some()) {
+        return cant("it does not load models whose layers all slide");
+    }
+    if matches!(name, "qwen3" | "smollm3") && config.output_bias {
+        return cant("it knows no biases of attention in this family");
+    }
+    if name == "gemma2" && (config.scoring.soft_cap.is_none() || config.final_soft_cap.is_none()) {
+        return cant("it needs the soft caps of this family");
+    }
+    let mut losses = Vec::new();
+    for rope in &config.ropes {
+        match &rope.scaling {
+            RopeScaling::LongRope {
+                original_context, ..
+            } => losses.push(format!(
+                "mlx-lm turns positions as for long texts at every length: within {} tokens it computes something else.",
+                count(*original_context as u64)
+            )),
+            RopeScaling::Yarn {
+                factor,
+                attention_factor,
+                ..
+            } if (attention_factor - (0.1 * factor.ln() + 1.0)).abs() > 1e-6 => {
+                return cant("it does not know the attention factor of its positions");
+            }
+            _ => {}
+        }
+    }
+    let windows = config.layers.iter().filter_map(|it| it.window);
+    let shortest = windows
+        .min()
+        .filter(|it| *it < config.max_position_embeddings);
+    if let Some(window) = shortest.filter(|_| name != "gemma3_text") {
+        losses.push(format!(
+            "mlx-lm does not know that layers of this model see no further than {} tokens back: within so many it computes the same, and \
+             for longer texts something else.",
+            count(window as u64)
+        ));
+    }
+    if name == "gemma3_text" {
+        losses.push(
+            "mlx-lm rounds a factor of this family’s embeddings to 16 bits, so its numbers are near and not equal.".to_owned(),
+        );
+    }
+    Ok(losses)
+}

@@ -1,0 +1,101 @@
+//! A language model, written for other programs.
+
+use std::path::Path;
+
+use models::{
+    figures::{count, counted},
+    tasks::{
+        TaskPlan,
+        language::export::{Compared, Exporter, Format, Offer, Sample, Stage},
+    },
+};
+
+use super::{Offered, Written};
+use crate::{
+    store::runs::Run,
+    wire::error::{AppError, Result},
+};
+
+/// Every format, with its size and what is lost.
+pub(super) fn offers(folder: &Path, called: &str) -> Result<Vec<Offered>> {
+    let offer = |offer: Offer| {
+        let about = offer.format.about();
+        Offered {
+            name: about.name,
+            title: about.title,
+            ending: about.ending,
+            bytes: offer.bytes,
+            readers: about.readers,
+            losses: offer.losses,
+            refused: offer.refused,
+        }
+    };
+    let offers = Exporter::open(folder, called)?.offers();
+    Ok(offers.into_iter().map(offer).collect())
+}
+
+/// Writes a model, and compares it with what was trained on held-out rows of its run, where those are still there.
+pub(super) fn export(
+    folder: &Path,
+    called: &str,
+    run: Option<&Run>,
+    format: Format,
+    out: &Path,
+    force: bool,
+    stage: &mut dyn FnMut(Stage),
+) -> Result<Written> {
+    let mut exporter = Exporter::open(folder, called)?;
+    let losses = exporter.losses_of(format)?;
+    if let (Some(first), false) = (losses.first(), force) {
+        return Err(AppError::invalid(first.trim_end_matches('.'))
+            .unless_forced()
+            .with_hint("with --force it is written all the same"));
+    }
+    let held_out = run.map(|run| held_out(run, folder)).transpose()?.flatten();
+    let sample = match held_out {
+        Some(sample) => sample,
+        None => Sample::texts(exporter.tokenizer())?,
+    };
+    let exported = exporter.export(format, out, &sample, stage)?;
+    let details = serde_json::to_value(&exported)
+        .map_err(|error| AppError::failed(format!("what was written can’t be told: {error}")))?;
+    Ok(Written {
+        path: exported.path,
+        bytes: exported.bytes,
+        readers: format.about().readers,
+        compared: sentence(&exported.compared),
+        notes: exported.losses,
+        details,
+    })
+}
+
+/// Held-out rows of a run. Nothing where its data is gone, or is other data now.
+fn held_out(run: &Run, folder: &Path) -> Result<Option<Sample>> {
+    let TaskPlan::Language(task) = run.plan()?.task else {
+        return Ok(None);
+    };
+    let plan = run.plan()?.run;
+    Ok(Sample::held_out(&task, &plan, folder).unwrap_or_default())
+}
+
+fn sentence(compared: &Compared) -> String {
+    let Compared {
+        what,
+        tokens,
+        same_next_token,
+        divergence,
+        loss_before,
+        loss_after,
+        tokenized_alike,
+        ..
+    } = compared;
+    let alike = tokenized_alike.map_or_else(String::new, |texts| {
+        format!(", {} tokenized alike", counted(texts as u64, "text"))
+    });
+    format!(
+        "compared on {} tokens of {what}: same next token {:.1} %, loss {loss_before:.3} -> {loss_after:.3}, divergence {divergence:.4} \
+         nats{alike}",
+        count(*tokens as u64),
+        100.0 * same_next_token
+    )
+}
