@@ -227,6 +227,12 @@ describe("an export is offered", () => {
     expect(screen.queryByRole("button", { name: "Export…" })).toBeNull();
   });
 
+  test("once on a page", async () => {
+    render(Actions, { run: await api.run(TONE), place: null, onerror: vi.fn() });
+    await userEvent.click(screen.getByRole("button", { name: "More" }));
+    expect(screen.queryByRole("menuitem", { name: "Export…" })).toBeNull();
+  });
+
   test("of a run that was stopped, in its menu", async () => {
     render(Actions, { run: await api.run("2026-11-15-tone-of-voice-0d3c"), place: null, onerror: vi.fn() });
     expect(screen.queryByRole("button", { name: "Export…" })).toBeNull();

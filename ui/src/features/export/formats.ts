@@ -20,7 +20,7 @@ const WORDS: Record<string, Words> = {
   "gguf-adapter": { note: "needs the base model", about: `${ADAPTER}. It is loaded beside a GGUF file of the model it was trained on.` },
   mlx: { note: "safetensors", about: "The whole model in a folder, for MLX on Apple silicon." },
   "mlx-adapter": { note: "needs the base model", about: `${ADAPTER}. mlx-lm loads it beside the model it was trained on.` },
-  onnx: { note: "one file", about: "One file that takes plain pixels: how they are scaled is part of it." },
+  onnx: { note: "one file", about: "One file that takes pixels from 0 to 1; mean and deviation are inside it." },
   coreml: { note: "one file", about: "One file for apps on macOS 10.15, iOS 13 and later." },
   safetensors: { note: "a folder", about: "A folder with the weights and what describes them." },
 };
