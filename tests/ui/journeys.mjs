@@ -99,6 +99,26 @@ describe("a person", { concurrency: 2 }, () => {
     await page.getByText("Shakespeare at a high rate").first().waitFor();
   });
 
+  scenario("exports a run with the keyboard, and finds what was measured when the dialog is opened again", { page: "run", id: "2026-11-20-support-tone-3e90" }, async (page) => {
+    await button(page, "Export…").click();
+    const dialog = page.getByRole("dialog", { name: "Export “Support tone”" });
+    const chosen = () => page.evaluate(() => document.activeElement.value);
+    await until(chosen, (format) => format === "gguf-q8_0");
+    for (const format of ["gguf-q6_k", "gguf-q5_k_m", "gguf-q4_k_m"]) {
+      await page.keyboard.press("ArrowUp");
+      await until(chosen, (now) => now === format);
+    }
+    await dialog.getByRole("button", { name: "Export", exact: true }).press("Enter");
+    await dialog.getByText("Exported, reopened and compared").waitFor();
+    // The model, the format, where to, and that nothing is insisted on.
+    assert.deepEqual((await asked(page, "exportModel"))[0].slice(0, 4), ["2026-11-20-support-tone-3e90", "gguf-q4_k_m", "/Users/mira/Documents/Support-tone-Q4_K_M.gguf", false]);
+    await dialog.getByText("Loss 0.732 → 0.744").waitFor();
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "detached" });
+    await button(page, "Export…").click();
+    await dialog.getByText("Loss 0.732 → 0.744").waitFor();
+  });
+
   scenario("talks to a model: the answer grows, can be stopped, and is kept", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, async (page) => {
     const message = page.getByRole("textbox", { name: /message/i });
     await message.fill("Where is my order?");

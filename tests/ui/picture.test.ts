@@ -229,11 +229,13 @@ describe("the page of a run of pictures", () => {
 
   test("writes the network for other programs, and says how far off that is", async () => {
     render(Run, { id: FLOWERS });
-    await userEvent.click(await screen.findByRole("button", { name: "ONNX…" }));
-    await screen.findByText("45 MB for ONNX Runtime. On 8 random pictures, its scores differ from the network’s by at most 0.00003 % of the largest.");
-    expect(screen.getByText(`/Users/mira/Documents/${FLOWERS}.onnx`)).toBeTruthy();
-    await userEvent.click(screen.getByRole("button", { name: "safetensors…" }));
-    await screen.findByText(/^45 MB for PyTorch and timm\. On 8 random pictures, its scores are the network’s exactly\.$/);
+    await userEvent.click(await screen.findByRole("button", { name: "Export…" }));
+    const dialog = within(await screen.findByRole("dialog", { name: "Export “Garden flowers”" }));
+    await userEvent.click(await dialog.findByRole("radio", { name: /^Core ML/ }));
+    await userEvent.click(dialog.getByRole("button", { name: "Export" }));
+    await dialog.findByText(/^45 MB\. Compared by 8 drawn pictures: scores are at most 3\.1e-7 of the largest apart; the file was read again/);
+    expect(dialog.getByText("/Users/mira/Documents/Garden-flowers.mlmodel")).toBeTruthy();
+    expect(dialog.getByText("Pictures are shown to it from 0 to 1; mean and deviation are inside.")).toBeTruthy();
   });
 
   test("shows a hundred classes as a picture, and names those that are confused most", async () => {

@@ -6,7 +6,8 @@
 // The address says what is shown. `?scene=` is `full`, `empty` (the first start), `broken` (commands refuse), `offered`
 // (runs were running when the app last ended) or `offline` (the Hub can't be asked). `?points=` gives the run that is running
 //  so many steps, and `?rate=` has it do so many a second. `?bench=`
-// has a benchmark wait for a run (`waits`) or stay at a case (`stays`) until it is stopped. `#` and a route as JSON opens a
+// has a benchmark wait for a run (`waits`) or stay at a case (`stays`) until it is stopped, and `?export=` an export stay where it
+// is `written` or `compared`. `#` and a route as JSON opens a
 // page.
 
 import { mockIPC, mockWindows } from "@tauri-apps/api/mocks";
@@ -17,6 +18,7 @@ import { benchAnswers } from "./bench";
 import { chatAnswers } from "./chat";
 import { dataAnswers } from "./data";
 import { downloadAnswers } from "./downloads";
+import { exportAnswers } from "./export";
 import { hubAnswers } from "./hub";
 import { pictureAnswers } from "./pictures";
 import { planAnswers } from "./plan";
@@ -58,11 +60,12 @@ const answers: Omit<Answers, (typeof SILENT)[number]> = {
   ...serveAnswers,
   ...solveAnswers,
   ...pictureAnswers,
+  ...exportAnswers,
   ...probeAnswers,
 };
 
 /** What takes minutes, so that nobody waits for its answer. */
-const LASTING = new Set(["runBenchmark"]);
+const LASTING = new Set(["runBenchmark", "exportModel"]);
 
 /** Puts the fake in place of the app, and opens the page that the address names. */
 export async function install(): Promise<void> {

@@ -175,13 +175,5 @@ export const pictureAnswers = {
   },
   stopPredicting: () => void (isStopped = true),
 
-  exportPictures: async (run, format, path) => {
-    await wait(60);
-    if (/cars/.test(run)) refuse("there is something already where the export would be, and an export replaces nothing: `" + path + "`");
-    const reader = { onnx: "ONNX Runtime", coreml: "apps on Apple’s systems", safetensors: "PyTorch and timm" }[format];
-    const compared = format === "safetensors" ? "the folder was opened again as a network of somebody else: names, shapes, config and scores" : "the file was read again, and computed layer by layer from what stands in it";
-    const notes = ["pictures are shown to it from 0 to 1; mean and deviation are inside", "pictures are scaled to a short side of 256 pixels with bicubic, and 224 x 224 of the middle are seen"];
-    return { path, bytes: 44_731_208, reader, pictures: 8, apart: format === "safetensors" ? 0 : 3.1e-7, compared, notes };
-  },
   pickPictures: () => ["/Users/mira/Pictures/tulip-unsure.jpg"],
 } satisfies Some;

@@ -24,6 +24,9 @@ export const rate = Number(address.get("rate") ?? 3);
 /** What a benchmark does that is asked for. */
 export const bench = address.get("bench");
 
+/** Where an export stays that is asked for: while it is written (`written`), or while it is compared (`compared`). */
+export const exporting = address.get("export");
+
 /** Whether there is anything: the first start and a broken app have nothing. */
 export const filled = scene !== "empty" && scene !== "broken";
 

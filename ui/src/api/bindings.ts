@@ -244,8 +244,13 @@ export const commands = {
 	predictPasted: (name: string, base64: string) => typedError<PredictionView, AppError>(__TAURI_INVOKE("predict_pasted", { name, base64 })),
 	/**  Leaves the pictures that are not looked at yet. */
 	stopPredicting: () => typedError<null, AppError>(__TAURI_INVOKE("stop_predicting")),
-	/**  Writes what a run learned for other programs, where the user chose, and says how it was compared. */
-	exportPictures: (run: string, format: Format, path: string) => typedError<ExportView, AppError>(__TAURI_INVOKE("export_pictures", { run, format, path })),
+	/**  The ways in which a run or a model can be written. */
+	exports: (model: string) => typedError<OfferView[], AppError>(__TAURI_INVOKE("exports", { model })),
+	/**
+	 *  Writes a run or a model where the user chose, and says how it was compared. What another program would compute otherwise is written
+	 *  only with `force`.
+	 */
+	exportModel: (model: string, format: string, path: string, force: boolean, progress: Channel<ExportStageView>) => typedError<ExportView, AppError>(__TAURI_INVOKE("export_model", { model, format, path, force, progress })),
 	/**  What is known of the probes in a folder. Of the texts of a study those that it speaks of, where the folder of the states is known. */
 	probeReport: (folder: string, states: string | null) => typedError<ProbeFolderView, AppError>(__TAURI_INVOKE("probe_report", { folder, states })),
 	/**  Where the probes of a run are, and the states that they were learned from. */
@@ -688,6 +693,21 @@ export type ComparedRow = {
 	is_clear: boolean,
 };
 
+/**  How a language model was compared with what was trained. */
+export type ComparedView = {
+	/**  What it was compared on: `held-out answers`. */
+	what: string,
+	tokens: number,
+	/**  How often the most likely next token is the same, as a share. */
+	sameNextToken: number,
+	/**  Mean Kullback-Leibler divergence of the next token, in nats. */
+	divergence: number,
+	lossBefore: number,
+	lossAfter: number,
+	/**  How many texts became the same tokens: all of them. Nothing where no tokenizer was written. */
+	tokenizedAlike: number | null,
+};
+
 /**  How two benchmarks differ on one device. */
 export type Comparison = {
 	/**  The device of the earlier one, and that of the later. */
@@ -1096,21 +1116,24 @@ export type ExhibitView = {
 	exhibit: Exhibit,
 };
 
+/**  How far an export is: a share of what is written, and nothing while it is compared. */
+export type ExportStageView = {
+	written: number | null,
+};
+
 /**  What was written. */
 export type ExportView = {
 	/**  The file or folder. */
 	path: string,
 	bytes: number,
 	/**  Whom it is for: `ONNX Runtime`. */
-	reader: string,
-	/**  How many pictures it was compared by with the network. */
-	pictures: number,
-	/**  How far scores are apart at most, as a share of the largest one. */
-	apart: number | null,
-	/**  What was computed from the file, in a sentence. */
+	readers: string,
+	/**  How it was compared with what was trained, in a sentence. */
 	compared: string,
 	/**  What whoever uses it has to know, in sentences. */
 	notes: string[],
+	/**  How it was compared, figure by figure, where it is a language model. */
+	figures: ComparedView | null,
 };
 
 /**  Test rows that say most about a probe, without their texts, which are private. */
@@ -1203,15 +1226,6 @@ export type FolderView = {
 	/**  What is in it. */
 	bytes: number,
 };
-
-/**  What other programs a network is written for. */
-export type Format = 
-/**  PyTorch and timm. */
-"safetensors" | 
-/**  ONNX, of opset 17. */
-"onnx" | 
-/**  Core ML, as a neural network of specification 4. */
-"coreml";
 
 /**  What a search found. */
 export type FoundListView = {
@@ -1547,6 +1561,23 @@ export type News =
 { kind: "dropped"; paths: string[] } | 
 /**  Something about the downloads is new: all of them, in order. */
 { kind: "downloads"; downloads: DownloadView[] };
+
+/**  One way to write something. */
+export type OfferView = {
+	/**  The format, as it is asked for: `gguf-q8_0`. */
+	name: string,
+	title: string,
+	/**  How the name of a file ends. Nothing where it is a folder. */
+	ending: string | null,
+	/**  Its size, where that is known before it is written. */
+	bytes: number | null,
+	/**  The programs that it works in: `llama.cpp, Ollama`. */
+	readers: string,
+	/**  What is lost, in sentences. */
+	losses: string[],
+	/**  Why it can't be written. */
+	refused: string | null,
+};
 
 /**  A grid and the one that follows from it, each as rows of colours. */
 export type PairView = {

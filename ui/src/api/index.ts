@@ -2,7 +2,7 @@
 
 import { Channel } from "@tauri-apps/api/core";
 import { quoted } from "../lib/words";
-import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type CountProgressView, type DataRequestView, type Message, type News, type Pick, type PredictionView, type RepositoryKind, type RunNews, type ScoredToken, type ThinkingView } from "./bindings";
+import { commands, trainFields, type AppError, type BenchProgressView, type ChatSettings, type CountProgressView, type DataRequestView, type ExportStageView, type Message, type News, type Pick, type PredictionView, type RepositoryKind, type RunNews, type ScoredToken, type ThinkingView } from "./bindings";
 
 export type * from "./bindings";
 export type {
@@ -103,6 +103,7 @@ export const api = {
   countSolved: (steps: number[], hear: (count: number) => void) => plain.countSolved(steps, channel(hear)),
   answer: (place: number, messages: Message[], sampling: ChatSettings, isPlain: boolean, hear: (piece: string) => void, scored: (tokens: ScoredToken[]) => void) =>
     plain.answer(place, messages, sampling, isPlain, channel(hear), channel(scored)),
+  exportModel: (model: string, format: string, path: string, force: boolean, hear: (stage: ExportStageView) => void) => plain.exportModel(model, format, path, force, channel(hear)),
   savePicture: (path: string, bytes: Uint8Array) => plain.savePicture(path, [...bytes]),
   pick: (what: Pick, name: string | null = null) => plain.pick(what, name),
   hubRepository: (kind: RepositoryKind, id: string, revision = "") => plain.hubRepository(kind, id, revision),

@@ -46,6 +46,8 @@ export interface Kind {
   data?: { find: (path: string) => Promise<unknown> };
   DataView?: Component<{ set: DataSetView }>;
   uses: Use[];
+  /** Whether what it learns can be written for other programs. */
+  canExport?: boolean;
 }
 
 /** Something that can be made: `Fine-tune`. */

@@ -1,7 +1,7 @@
 // Words of the app, put together to be read. Its sentences begin small and end open.
 
-/** Begins large. A name of letters before a number, such as f32, is written as it is. */
-export const capital = (text: string): string => (/^[a-z]+\d/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1));
+/** Begins large. A name of letters before a number, such as f32, and that of a program are written as they are. */
+export const capital = (text: string): string => (/^([a-z]+\d|llama\.cpp|mlx-lm)/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1));
 
 /** Names that the terminal sets in back-ticks, in quotation marks, as a page has them. */
 export const quoted = (text: string): string => text.replace(/`([^`]*)`/g, "“$1”");

@@ -8,6 +8,7 @@ import ScratchSign from "./ScratchSign.svelte";
 
 export const task = "language";
 export const unit = "tokens";
+export const canExport = true;
 export const shown = { title: "Samples", none: "No samples yet. The model writes some as it learns." };
 
 export const tiles: Tile[] = [

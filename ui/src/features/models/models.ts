@@ -1,6 +1,7 @@
 // Models as the list shows them.
 
 import type { ModelView } from "../../api";
+import { short } from "../../lib/format";
 import { sortedBy } from "../../lib/ordered";
 import { hasWords, quoted, whole, withoutPath } from "../../lib/words";
 
@@ -19,6 +20,11 @@ export const PLACES: Record<ModelView["place"], { short: string; long: string }>
 export function usesOf({ problem, answers }: ModelView): string | null {
   if (problem !== null) return null;
   return answers ? "answers" : "continues text";
+}
+
+/** What it is, in few words. */
+export function aboutOf({ architecture, parameters }: ModelView): string {
+  return [architecture, parameters === null ? null : `${short(parameters)} parameters`].filter((part) => part !== null).join(" · ");
 }
 
 /** Why it can’t be used, and what can be done: “The weights are incomplete. Download the model again.” */

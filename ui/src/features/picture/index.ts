@@ -6,6 +6,7 @@ import PictureSign from "./PictureSign.svelte";
 
 export const task = "picture";
 export const unit = "pictures";
+export const canExport = true;
 export const shown = { title: "Held-out pictures", none: "No pictures yet. The model looks at those that were kept aside as it learns." };
 
 export const tiles: Tile[] = [

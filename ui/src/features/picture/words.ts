@@ -58,13 +58,6 @@ export function meaning(run: RunView): string {
   return `${baselines}${warning}`.trim() || "In brackets: the range of the true share, with 95 % confidence.";
 }
 
-/** How far the scores of what was written are from the network’s. */
-export function apartText(share: number | null): string {
-  if (!share) return "its scores are the network’s exactly";
-  const most = (100 * share).toLocaleString("en", { maximumSignificantDigits: 1 });
-  return `its scores differ from the network’s by at most ${most} % of the largest`;
-}
-
 /** How far it is while it learns. */
 export function progress(run: RunView): string {
   const right = accuracyOf(run);

@@ -43,5 +43,8 @@ export const unitOf = (run: RunView): string => run.unit || kindOfRun(run).unit;
 /** So many of these in a second. */
 export const rateOf = (run: RunView): number | null => run.unitsPerSecond;
 
+/** Whether what it has learned so far can be written for other programs. */
+export const canExport = (run: RunView): boolean => run.saved && kindOfRun(run).canExport === true;
+
 /** What can be done with what it has learned so far. */
 export const usesOf = (run: RunView): Use[] => (run.saved ? kindOfRun(run).uses.filter(({ name, early }) => run.uses.includes(name) && (early !== undefined || run.status === "finished")) : []);
