@@ -4,6 +4,7 @@ use models::tasks::language::export::Stage;
 use serde::Serialize;
 use serde_json::Value as Json;
 use specta::Type;
+use specta_typescript::Number;
 
 use super::{Offered, Written};
 
@@ -17,7 +18,7 @@ pub(crate) struct OfferView {
     /// How the name of a file ends. Nothing where it is a folder.
     ending: Option<&'static str>,
     /// Its size, where that is known before it is written.
-    #[specta(type = Option<f64>)]
+    #[specta(type = Option<Number>)]
     bytes: Option<u64>,
     /// The programs that it works in: `llama.cpp, Ollama`.
     readers: &'static str,
@@ -66,10 +67,14 @@ pub(crate) struct ComparedView {
     what: String,
     tokens: u32,
     /// How often the most likely next token is the same, as a share.
+    #[specta(type = Number)]
     same_next_token: f64,
     /// Mean Kullback-Leibler divergence of the next token, in nats.
+    #[specta(type = Number)]
     divergence: f64,
+    #[specta(type = Number)]
     loss_before: f64,
+    #[specta(type = Number)]
     loss_after: f64,
     /// How many texts became the same tokens: all of them. Nothing where no tokenizer was written.
     tokenized_alike: Option<u32>,

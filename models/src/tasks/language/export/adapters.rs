@@ -20,6 +20,7 @@ use crate::{
         merged::MergedWeights,
         save::write_safetensors,
     },
+    data::tokenizer::{COMPANIONS, TOKENIZER},
     gguf::{Gguf, Key, Planned, TensorType, Value, Writer},
 };
 
@@ -45,6 +46,18 @@ pub(super) fn peft(exporter: &Exporter, folder: &Path) -> Result<()> {
     write_json(&folder.join(ADAPTER_CONFIG), &config)?;
     let template = exporter.chats.then_some(exporter.template.source.as_str());
     exporter.tokenizer.save(folder, template)
+}
+
+/// The bytes of its files. Others that lie beside them in a checkpoint stay there.
+pub(super) fn peft_bytes(folder: &Path) -> Result<u64> {
+    let own = [ADAPTER_CONFIG, ADAPTER_WEIGHTS, TOKENIZER];
+    let files = own.iter().chain(&COMPANIONS).map(|name| folder.join(name));
+    let sizes = files.filter(|it| it.exists()).map(|path| {
+        let about = path.metadata();
+        about.map_err(Error::file("look at the adapter", &path))
+    });
+    let sizes: Vec<u64> = sizes.map(|it| Ok(it?.len())).collect::<Result<_>>()?;
+    Ok(sizes.iter().sum())
 }
 
 /// The adapter as mlx-lm reads it: A and B the other way round, and the product of its scale as one number.

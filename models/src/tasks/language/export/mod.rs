@@ -181,7 +181,7 @@ impl Exporter {
                 let plan = self.gguf(mix)?;
                 (plan.bytes(), plan.losses().to_vec())
             }
-            Format::Adapter => (folder_bytes(&self.folder)?, Vec::new()),
+            Format::Adapter => (adapters::peft_bytes(&self.folder)?, Vec::new()),
             Format::GgufAdapter => (
                 adapters::gguf(&self.weights, &self.about())?.1,
                 self.losses(),
