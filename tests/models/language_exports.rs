@@ -222,7 +222,8 @@ fn every_format_of_every_family_computes_what_was_trained() {
             let exported =
                 exported.unwrap_or_else(|error| panic!("{family} as {}: {error}", about.name));
             let compared = exported.compared;
-            assert!(compared.tokens > 100, "{compared:?}");
+            // Where a window is lost, rows are no longer than it.
+            assert!(compared.tokens > 40, "{compared:?}");
             if offer.format.is_adapter() {
                 assert!(
                     compared.apart < 1e-5,

@@ -29,6 +29,7 @@ mod kind;
 mod language;
 mod language_exports;
 mod memory_fallback;
+mod packed;
 mod parquet_files;
 mod picture_cifar;
 mod picture_data;

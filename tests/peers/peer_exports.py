@@ -113,6 +113,7 @@ def main():
             say(f"gguf-{mix}", lambda: in_llama(family / f"gguf-{mix}.gguf")[0])
         say("gguf-adapter", lambda: in_llama(family / "base.gguf", family / "gguf-adapter.gguf")[0])
         say("mlx", lambda: in_mlx(mlx_base))
+        say("mlx-4bit", lambda: in_mlx(family / "mlx-4bit.folder"))
         say("mlx-adapter", lambda: in_mlx(family / "base-mlx.folder", family / "mlx-adapter.folder"))
         print(family.name, "tokens", *tokens_equal(in_llama(family / "gguf-f32.gguf")[1], family / "merged.folder"), flush=True)
 

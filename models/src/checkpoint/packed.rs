@@ -227,11 +227,12 @@ fn groups(
 /// A row packed into groups of 64 numbers of 4 bits: words, scales and biases, of which the latter two are rounded to `dtype` first.
 ///
 /// The end of a group’s range that is further from 0 is hit exactly, and 0 is a code.
-pub fn pack_groups(row: &[f32], dtype: DType) -> Result<(Vec<u32>, Vec<f32>, Vec<f32>)> {
+pub fn pack_groups(row: &[f32], dtype: DType) -> (Vec<u32>, Vec<f32>, Vec<f32>) {
     let (mut words, mut scales, mut biases) = (Vec::new(), Vec::new(), Vec::new());
-    let rounded = |number: f32| -> Result<f32> {
-        let tensor = Tensor::new(number, &Device::Cpu)?.to_dtype(dtype)?;
-        Ok(tensor.to_dtype(DType::F32)?.to_scalar()?)
+    let rounded = |number: f32| match dtype {
+        DType::F16 => half::f16::from_f32(number).to_f32(),
+        DType::BF16 => half::bf16::from_f32(number).to_f32(),
+        _ => number,
     };
     let (groups, _) = row.as_chunks::<GROUP>();
     for group in groups {
@@ -247,7 +248,7 @@ pub fn pack_groups(row: &[f32], dtype: DType) -> Result<(Vec<u32>, Vec<f32>, Vec
             true => (step, 0.0),
             false => (edge / at_zero, edge),
         };
-        let (scale, bias) = (rounded(step)?, rounded(edge)?);
+        let (scale, bias) = (rounded(step), rounded(edge));
         let code = |x: &f32| ((x - bias) / scale).round_ties_even().clamp(0.0, 15.0) as u32;
         let (eights, _) = group.as_chunks::<8>();
         for eight in eights {
@@ -257,7 +258,7 @@ pub fn pack_groups(row: &[f32], dtype: DType) -> Result<(Vec<u32>, Vec<f32>, Vec
         scales.push(scale);
         biases.push(bias);
     }
-    Ok((words, scales, biases))
+    (words, scales, biases)
 }
 
 /// The numbers of a group that is written.

@@ -285,7 +285,7 @@ pub(super) fn with(
 fn check(format: Format, compared: &Compared) -> Result<()> {
     let is_exact = format.is_adapter() || format == Format::Gguf(Mix::F32);
     let most = match format {
-        Format::Gguf(Mix::Q4KM | Mix::Q5KM | Mix::Q4_0) => 1.0,
+        Format::Gguf(Mix::Q4KM | Mix::Q5KM | Mix::Q4_0) | Format::MlxFourBits => 1.0,
         Format::Gguf(Mix::Q8_0 | Mix::Q6K) => 0.1,
         _ => 0.02,
     };
@@ -316,7 +316,7 @@ fn open(
         }
         Format::GgufAdapter => adapters::read_gguf(written, &exporter.weights)?,
         Format::MlxAdapter => adapters::read_mlx(written)?,
-        Format::Gguf(_) | Format::Merged | Format::Mlx => {
+        Format::Gguf(_) | Format::Merged | Format::Mlx | Format::MlxFourBits => {
             let model = LanguageModel::open(written, LoadDtypes::F32, &device)?;
             return Ok((model.network, Some(model.tokenizer)));
         }

@@ -1,8 +1,8 @@
 //! The whole model as a folder in the layout of the Hub, for Transformers and mlx-lm.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 
 use super::Exporter;
@@ -12,6 +12,7 @@ use crate::{
         folder::{CONFIG, WEIGHTS},
         merged::MergedWeights,
         model::public_config,
+        packed::{GROUP, pack_groups},
         save::write_file,
         stream::{StreamedTensor, stream_safetensors, streamed_bytes},
     },
@@ -19,39 +20,48 @@ use crate::{
     ops::rope::RopeScaling,
 };
 
-/// The tensors of the file.
-fn tensors(weights: &MergedWeights) -> Vec<StreamedTensor> {
+/// The tensors of the file. Packed matrices have two more beside them.
+fn tensors(weights: &MergedWeights, packed: bool) -> Vec<StreamedTensor> {
     let dtype = weights.dtype();
-    let tensor = |(name, shape): &(String, Vec<usize>)| StreamedTensor {
-        name: name.clone(),
-        dtype,
-        shape: shape.clone(),
-    };
-    weights.list().iter().map(tensor).collect()
+    let mut tensors = Vec::new();
+    for (name, shape) in weights.list() {
+        let mut put = |name: String, dtype, shape: &[usize]| {
+            tensors.push(StreamedTensor {
+                name,
+                dtype,
+                shape: shape.to_vec(),
+            });
+        };
+        match shape.as_slice() {
+            &[rows, width] if packed && width.is_multiple_of(GROUP) => {
+                let layer = name.trim_end_matches(".weight");
+                put(name.clone(), DType::U32, &[rows, width / CODES_OF_WORD]);
+                for beside in ["scales", "biases"] {
+                    put(format!("{layer}.{beside}"), dtype, &[rows, width / GROUP]);
+                }
+            }
+            _ => put(name.clone(), dtype, shape),
+        }
+    }
+    tensors
 }
 
+/// The codes of 4 bits of a word.
+const CODES_OF_WORD: usize = 8;
+
 /// The bytes of the weights. What stands beside them is small.
-pub(super) fn bytes(exporter: &Exporter) -> u64 {
-    streamed_bytes(&tensors(&exporter.weights))
+pub(super) fn bytes(exporter: &Exporter, packed: bool) -> u64 {
+    streamed_bytes(&tensors(&exporter.weights, packed))
 }
 
 /// Writes weights, config, tokenizer and template into a folder that is being made.
 pub(super) fn write(
     exporter: &mut Exporter,
     folder: &Path,
+    packed: bool,
     done: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let tensors = tensors(&exporter.weights);
-    let mut written = 0;
-    let weights = &mut exporter.weights;
-    stream_safetensors(&folder.join(WEIGHTS), &tensors, |tensor, put| {
-        weights.parts(&tensor.name, &tensor.shape, |numbers| {
-            put(&raw(&numbers, tensor.dtype, &tensor.name)?)
-        })?;
-        written += tensor.bytes();
-        done(written);
-        Ok(())
-    })?;
+    write_weights(&mut exporter.weights, folder, packed, done)?;
     let mut config = public_config(&exporter.model.config, exporter.weights.config())?;
     let dtype = exporter.weights.dtype();
     config["torch_dtype"] = json!(match dtype {
@@ -59,6 +69,11 @@ pub(super) fn write(
         DType::BF16 => "bfloat16",
         _ => "float32",
     });
+    if packed {
+        let said = json!({"group_size": GROUP, "bits": 4, "mode": "affine"});
+        config["quantization"] = said.clone();
+        config["quantization_config"] = said;
+    }
     write_json(&folder.join(CONFIG), &config)?;
     let special = &exporter.tokenizer.special;
     let generation = json!({
@@ -67,6 +82,48 @@ pub(super) fn write(
     write_json(&folder.join("generation_config.json"), &generation)?;
     let template = exporter.chats.then_some(exporter.template.source.as_str());
     exporter.tokenizer.save(folder, template)
+}
+
+fn write_weights(
+    weights: &mut MergedWeights,
+    folder: &Path,
+    packed: bool,
+    done: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let tensors = tensors(weights, packed);
+    let shapes: BTreeMap<String, Vec<usize>> = weights.list().iter().cloned().collect();
+    let dtype = weights.dtype();
+    let mut written = 0;
+    // Scales and biases follow the words that they belong to.
+    let mut beside: [Vec<f32>; 2] = Default::default();
+    stream_safetensors(&folder.join(WEIGHTS), &tensors, |tensor, put| {
+        let name = &tensor.name;
+        match (tensor.dtype, shapes.get(name)) {
+            (DType::U32, Some(shape)) => {
+                beside = Default::default();
+                weights.parts(name, shape, |numbers| {
+                    for row in numbers.to_vec2::<f32>()? {
+                        let (words, scales, biases) = pack_groups(&row, dtype);
+                        beside[0].extend(scales);
+                        beside[1].extend(biases);
+                        put(&flat(&words, |it| it.to_le_bytes()))?;
+                    }
+                    Ok(())
+                })?;
+            }
+            (_, Some(shape)) => {
+                weights.parts(name, shape, |numbers| put(&raw(&numbers, dtype, name)?))?;
+            }
+            (_, None) => {
+                let numbers = &beside[usize::from(name.ends_with(".biases"))];
+                let numbers = Tensor::from_slice(numbers, numbers.len(), &Device::Cpu)?;
+                put(&raw(&numbers, dtype, name)?)?;
+            }
+        }
+        written += tensor.bytes();
+        done(written);
+        Ok(())
+    })
 }
 
 pub(super) fn write_json(path: &Path, json: &serde_json::Value) -> Result<()> {

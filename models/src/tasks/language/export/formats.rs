@@ -15,6 +15,8 @@ pub enum Format {
     GgufAdapter,
     /// The whole model as mlx-lm reads it.
     Mlx,
+    /// The same with matrices in groups of 4 bits.
+    MlxFourBits,
     /// The adapter as mlx-lm reads it.
     MlxAdapter,
 }
@@ -38,7 +40,7 @@ const CODE: &str = "Transformers, vLLM";
 const APPS: &str = "llama.cpp, Ollama, LM Studio, Jan";
 
 /// All formats, those that are asked for most first.
-pub const FORMATS: [AboutFormat; 13] = [
+pub const FORMATS: [AboutFormat; 14] = [
     row(Format::Adapter, "adapter", "Adapter", CODE),
     row(Format::Merged, "merged", "Merged model", CODE),
     row(Format::Gguf(Mix::Q4KM), "gguf-q4_k_m", "GGUF Q4_K_M", APPS),
@@ -56,6 +58,12 @@ pub const FORMATS: [AboutFormat; 13] = [
         "llama.cpp, Ollama",
     ),
     row(Format::Mlx, "mlx", "MLX model", "mlx-lm, LM Studio"),
+    row(
+        Format::MlxFourBits,
+        "mlx-4bit",
+        "MLX 4-bit",
+        "mlx-lm, LM Studio",
+    ),
     row(Format::MlxAdapter, "mlx-adapter", "MLX adapter", "mlx-lm"),
 ];
 

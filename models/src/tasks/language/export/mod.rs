@@ -7,6 +7,7 @@
 //! | `gguf-…` | a file of llama.cpp, in one of the mixes of `checkpoint::gguf` | llama.cpp, Ollama, LM Studio, Jan |
 //! | `gguf-adapter` | a file with the adapter alone, `adapters` | llama.cpp, Ollama |
 //! | `mlx` | the same folder, which mlx-lm reads too | mlx-lm, LM Studio |
+//! | `mlx-4bit` | the same with matrices in groups of 4 bits | mlx-lm, LM Studio |
 //! | `mlx-adapter` | a folder with the adapter alone, `adapters` | mlx-lm |
 //!
 //! What was written is opened again and compared with the model, in `compare`, before it is said to be done; the comparison is kept
@@ -190,8 +191,14 @@ impl Exporter {
                 adapters::mlx_bytes(&self.weights)?,
                 folder::mlx_losses(&self.weights)?,
             ),
-            Format::Merged => (folder::bytes(self), Vec::new()),
-            Format::Mlx => (folder::bytes(self), folder::mlx_losses(&self.weights)?),
+            Format::Merged => (folder::bytes(self, false), Vec::new()),
+            Format::Mlx | Format::MlxFourBits => {
+                let packed = format == Format::MlxFourBits;
+                (
+                    folder::bytes(self, packed),
+                    folder::mlx_losses(&self.weights)?,
+                )
+            }
         })
     }
 
@@ -302,8 +309,9 @@ impl Exporter {
             }
             Format::Adapter => replace_folder(to, |folder| adapters::peft(self, folder)),
             Format::MlxAdapter => replace_folder(to, |folder| adapters::mlx(self, folder)),
-            Format::Merged | Format::Mlx => {
-                replace_folder(to, |folder| folder::write(self, folder, done))
+            Format::Merged | Format::Mlx | Format::MlxFourBits => {
+                let packed = format == Format::MlxFourBits;
+                replace_folder(to, |folder| folder::write(self, folder, packed, done))
             }
         }
     }
