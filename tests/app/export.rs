@@ -84,6 +84,59 @@ fn a_network_is_written_in_each_format_beside_what_it_was_compared_by() {
     assert!(config.contains("dog, brown"), "{config}");
 }
 
+/// A run on a few words, of a model that no other knows.
+const WORDS: &str = "\
+name: Words
+data: {files: [words.txt]}
+scratch:
+  preset: nano
+  vocab_size: 300
+  config: {hidden_size: 32, intermediate_size: 64, num_hidden_layers: 1, num_attention_heads: 2, num_key_value_heads: 2, head_dim: 16}
+batch: {rows: 2, length: 32, accumulate: 1}
+steps: 3
+device: cpu
+";
+
+#[test]
+fn a_language_model_is_exported_compared_and_talked_to() {
+    let app = App::new();
+    app.file(
+        "words.txt",
+        &"The cat sat on the mat.\n\nA dog ran there.\n".repeat(40),
+    );
+    app.file("run.yaml", WORDS);
+    app.anneal("train run.yaml --quiet").ended(0);
+    let offers = app.anneal("export words --json").json();
+    let offers = offers.as_array().unwrap();
+    let size = |name: &str| {
+        let offer = offers.iter().find(|it| it["format"] == name);
+        offer.unwrap()["bytes"].as_u64().unwrap()
+    };
+    assert!(size("gguf-f32") > size("gguf-q8_0"));
+    app.anneal("export words")
+        .ended(0)
+        .shows("gguf-q4_k_m")
+        .shows("llama.cpp, Ollama, LM Studio, Jan");
+    app.anneal("export words --to gguf-q8_0 --out words.gguf")
+        .ended(0)
+        .shows("words.gguf: ")
+        .shows("tokens of held-out text: same next token ");
+    let written = fs::metadata(app.folder().join("words.gguf")).unwrap();
+    assert_eq!(written.len(), size("gguf-q8_0"));
+    assert!(app.folder().join("words.gguf.compared.json").is_file());
+    app.anneal("export words.gguf --to merged --out whole")
+        .ended(0);
+    for model in ["words.gguf", "whole"] {
+        let said = app.run_with_input(&["chat", model, "--set", "max_tokens=3"], "The cat\n");
+        assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{said:?}");
+    }
+    app.anneal("export words --to adapter")
+        .notes("the model has no adapter");
+    app.anneal("export words --to q8_0")
+        .ended(2)
+        .notes("`q8_0` is no format for it; there are: adapter, merged, gguf-q4_k_m");
+}
+
 /// A run on pictures of two sorts of stripes, as text.
 const STRIPES: &str = "\
 task: picture

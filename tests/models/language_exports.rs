@@ -189,12 +189,14 @@ fn every_format_of_every_family_computes_what_was_trained() {
     let folder = kept.as_deref().unwrap_or(temporary.path()).join("language");
     for family in FAMILIES {
         let folder = folder.join(family);
-        // llama.cpp knows this pattern alone, and other families don’t read the field.
-        let changed = match family.starts_with("smollm3") {
-            true => {
-                json!({"no_rope_layer_interval": 4, "no_rope_layers": null, "num_hidden_layers": 4, "layer_types": null})
+        // llama.cpp knows this pattern alone, and no windows of these families.
+        let changed = match family {
+            "smollm3-interval-v5" => {
+                json!({"no_rope_layer_interval": 4, "no_rope_layers": null, "num_hidden_layers": 4,
+                "layer_types": null, "use_sliding_window": false})
             }
-            false => json!({}),
+            "phi3-plain-v5" => json!({"sliding_window": null}),
+            _ => json!({}),
         };
         let base = model(family, &changed, &folder);
         let adapted = adapter(&base, all_linear(), &folder);
@@ -222,8 +224,7 @@ fn every_format_of_every_family_computes_what_was_trained() {
             let exported =
                 exported.unwrap_or_else(|error| panic!("{family} as {}: {error}", about.name));
             let compared = exported.compared;
-            // Where a window is lost, rows are no longer than it.
-            assert!(compared.tokens > 40, "{compared:?}");
+            assert!(compared.tokens > 100, "{compared:?}");
             if offer.format.is_adapter() {
                 assert!(
                     compared.apart < 1e-5,

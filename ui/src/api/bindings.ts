@@ -699,11 +699,11 @@ export type ComparedView = {
 	what: string,
 	tokens: number,
 	/**  How often the most likely next token is the same, as a share. */
-	sameNextToken: number | null,
+	sameNextToken: number,
 	/**  Mean Kullback-Leibler divergence of the next token, in nats. */
-	divergence: number | null,
-	lossBefore: number | null,
-	lossAfter: number | null,
+	divergence: number,
+	lossBefore: number,
+	lossAfter: number,
 	/**  How many texts became the same tokens: all of them. Nothing where no tokenizer was written. */
 	tokenizedAlike: number | null,
 };

@@ -49,7 +49,8 @@ pub(super) fn peft(exporter: &Exporter, folder: &Path) -> Result<()> {
 }
 
 /// The bytes of its files. Others that lie beside them in a checkpoint stay there.
-pub(super) fn peft_bytes(folder: &Path) -> Result<u64> {
+pub(super) fn peft_bytes(weights: &MergedWeights, folder: &Path) -> Result<u64> {
+    config_of(weights)?;
     let own = [ADAPTER_CONFIG, ADAPTER_WEIGHTS, TOKENIZER];
     let files = own.iter().chain(&COMPANIONS).map(|name| folder.join(name));
     let sizes = files.filter(|it| it.exists()).map(|path| {

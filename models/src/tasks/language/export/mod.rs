@@ -182,7 +182,10 @@ impl Exporter {
                 let plan = self.gguf(mix)?;
                 (plan.bytes(), plan.losses().to_vec())
             }
-            Format::Adapter => (adapters::peft_bytes(&self.folder)?, Vec::new()),
+            Format::Adapter => (
+                adapters::peft_bytes(&self.weights, &self.folder)?,
+                Vec::new(),
+            ),
             Format::GgufAdapter => (
                 adapters::gguf(&self.weights, &self.about())?.1,
                 self.losses(),
