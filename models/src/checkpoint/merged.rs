@@ -122,6 +122,14 @@ impl MergedWeights {
         }
     }
 
+    /// The dtype that holds every number of the base model: that of its files, or f32 where quantized blocks are widened.
+    pub fn exact_dtype(&self) -> DType {
+        match &self.base {
+            Base::Safetensors(_) => self.dtype(),
+            Base::Gguf(_) => DType::F32,
+        }
+    }
+
     /// A weight of [`Self::list`] in f32, in parts that are whole heads and not larger than they have to be.
     pub fn parts(
         &mut self,

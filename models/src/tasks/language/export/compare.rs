@@ -21,6 +21,8 @@ use crate::{
         encode::{TokenRow, encode_stream, encode_text},
         tokenizer::Tokenizer,
     },
+    device::memory::memory,
+    figures::bytes,
     tasks::language::{
         model::LanguageModel,
         plan::LanguagePlan,
@@ -171,10 +173,10 @@ pub(super) struct Reference {
 
 impl Reference {
     /// Has the model in a folder read the sample.
-    pub(super) fn of(folder: &Path, sample: &Sample) -> Result<Self> {
+    pub(super) fn of(folder: &Path, storage: DType, sample: &Sample) -> Result<Self> {
         let LanguageModel {
             network, tokenizer, ..
-        } = LanguageModel::open(folder, LoadDtypes::F32, &Device::Cpu)?;
+        } = LanguageModel::open(folder, kept_in(storage), &Device::Cpu)?;
         let most = (MOST_SCORES / network.vocab_size().max(1)).max(ROW_TOKENS / 4);
         let mut reference = Self {
             tokenizer,
@@ -197,6 +199,36 @@ impl Reference {
             reference.targets.push(targets);
         }
         Ok(reference)
+    }
+}
+
+/// Weights in their own dtype, so that a model takes no more memory than its files, and everything else in f32.
+fn kept_in(storage: DType) -> LoadDtypes {
+    LoadDtypes {
+        storage,
+        ..LoadDtypes::F32
+    }
+}
+
+/// What is needed in memory besides weights: scores that are kept, and what a row of text takes.
+const BESIDE_BYTES: u64 = 1 << 30;
+
+/// An error where the larger of a model and what is written of it would not fit into memory.
+pub(super) fn check_memory(exporter: &Exporter, written_bytes: u64) -> Result<()> {
+    let storage = exporter.weights.exact_dtype().size_in_bytes() as u64;
+    let model = match &exporter.model.gguf {
+        Some(_) => exporter.model.path.metadata().map_or(0, |it| it.len()),
+        None => exporter.weights.config().parameters() * storage,
+    };
+    let needed = model.max(written_bytes) + BESIDE_BYTES;
+    let free = memory(&Device::Cpu)?.available_bytes;
+    match needed > free {
+        true => Err(Error::Data(format!(
+            "comparing what is written with the model takes {} of memory, and {} are free: close other programs and try again",
+            bytes(needed),
+            bytes(free)
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -307,7 +339,8 @@ fn open(
     exporter: &Exporter,
 ) -> Result<(Network, Option<Tokenizer>)> {
     let device = Device::Cpu;
-    let on_base = |device: &Device| load_network(&exporter.model, LoadDtypes::F32, false, device);
+    let exact = exporter.weights.exact_dtype();
+    let on_base = |device: &Device| load_network(&exporter.model, kept_in(exact), false, device);
     let given = match format {
         Format::Adapter => {
             let mut network = on_base(&device)?;
@@ -317,7 +350,13 @@ fn open(
         Format::GgufAdapter => adapters::read_gguf(written, &exporter.weights)?,
         Format::MlxAdapter => adapters::read_mlx(written)?,
         Format::Gguf(_) | Format::Merged | Format::Mlx | Format::MlxFourBits => {
-            let model = LanguageModel::open(written, LoadDtypes::F32, &device)?;
+            let storage = match format {
+                Format::Merged | Format::Mlx => exporter.weights.dtype(),
+                Format::Gguf(Mix::F16) => DType::F16,
+                Format::Gguf(Mix::Bf16) => DType::BF16,
+                _ => DType::F32,
+            };
+            let model = LanguageModel::open(written, kept_in(storage), &device)?;
             return Ok((model.network, Some(model.tokenizer)));
         }
     };

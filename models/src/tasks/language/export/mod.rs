@@ -260,12 +260,13 @@ impl Exporter {
         }
         let (total, losses) = self.planned(format)?;
         check_room(to, total)?;
+        compare::check_memory(self, total)?;
         let longest = match format {
             Format::Gguf(mix) => self.gguf(mix)?.longest_text(),
             _ => None,
         };
         let sample = &sample.up_to(longest.unwrap_or(usize::MAX));
-        let reference = compare::Reference::of(&self.folder, sample)?;
+        let reference = compare::Reference::of(&self.folder, self.weights.exact_dtype(), sample)?;
         self.write(format, to, &mut |done| {
             stage(Stage::Writing { done, total })
         })?;
