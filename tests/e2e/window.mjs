@@ -206,6 +206,12 @@ test("a file in another encoding is added, read rightly with one click, trained 
   await window.fill("//label[. = 'Duration']/..//input", "4");
   await window.click("//button[. = 'Start' and not(@disabled)]");
   await badge(window, "Finished");
+
+  // What it learned can go elsewhere: every format says how large it would be.
+  await window.click("//button[. = 'Export…']");
+  for (const format of ["Adapter", "Merged model", "GGUF Q8_0", "MLX 4-bit"]) await window.find(`//dialog//label[contains(., '${format}') and (contains(., 'kB') or contains(., 'MB'))]`);
+  await window.picture("export");
+  await window.click("//dialog//button[. = 'Close']");
 });
 
 test("the keyboard alone leads from the first start to a finished run", PATIENCE, async (journey) => {

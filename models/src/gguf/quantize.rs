@@ -37,7 +37,9 @@ pub(super) fn blocks(of: TensorType, numbers: &[f32]) -> Option<Vec<u8>> {
 }
 
 /// What makes one block from its numbers.
-fn block_of(of: TensorType) -> Option<fn(&[f32], &mut [u8])> {
+type MakeBlock = fn(&[f32], &mut [u8]);
+
+fn block_of(of: TensorType) -> Option<MakeBlock> {
     Some(match of {
         TensorType::F32 => |x, to| to.copy_from_slice(&first(x).to_le_bytes()),
         TensorType::F16 => |x, to| to.copy_from_slice(&f16::from_f32(first(x)).to_le_bytes()),
