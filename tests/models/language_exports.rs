@@ -9,6 +9,7 @@ use std::{
 use candle_core::{DType, Device};
 use models::{
     arch::{
+        decoder::Input,
         initial::InitialWeights,
         lora::{self, LoraConfig, Targets},
         network::{Network, NetworkConfig},
@@ -17,7 +18,7 @@ use models::{
         adapter::save_adapter,
         folder::{ModelFolder, read_json},
         gguf::{GgufPlan, MIXES, Mix},
-        load::LoadDtypes,
+        load::{LoadDtypes, load_decoder},
         merged::MergedWeights,
     },
     data::{template::ChatTemplate, tokenizer::Tokenizer},
@@ -29,7 +30,11 @@ use models::{
 };
 use serde_json::{Value as Json, json};
 
-use crate::{golden::cases, hostile::repository};
+use crate::{
+    decoder::logits,
+    golden::{cases, largest_difference},
+    hostile::repository,
+};
 
 /// With this variable, exports stay in the folder that it names, for `tests/peers/peer_exports.py`.
 const KEEP: &str = "ANNEAL_WRITE_EXPORTS";
@@ -263,6 +268,31 @@ fn files_of_the_same_model_are_equal_byte_for_byte() {
     }
 }
 
+#[test]
+fn packed_weights_are_a_model_to_export_too() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["nf4-nested", "mlx-4"] {
+        let base = folder.path().join(name);
+        fs::create_dir(&base).unwrap();
+        let from = repository(&format!("tests/goldens/packed/{name}"));
+        for file in ["config.json", "model.safetensors"] {
+            fs::copy(from.join(file), base.join(file)).unwrap();
+        }
+        let mut weights = MergedWeights::open(&ModelFolder::open(&base).unwrap(), None).unwrap();
+        let plan = GgufPlan::new(&weights, Mix::F32, &[]).unwrap();
+        let to = folder.path().join(format!("{name}.gguf"));
+        plan.write(&mut weights, &to, |_| ()).unwrap();
+        let [before, after] = [&base, &to].map(|path| {
+            let folder = ModelFolder::open(path).unwrap();
+            load_decoder(&folder, LoadDtypes::F32, false, &Device::Cpu).unwrap()
+        });
+        let tokens: Vec<u32> = (0..32).collect();
+        let [before, after] = [before, after].map(|it| logits(&it, Input::new(&tokens, 1)));
+        let off = largest_difference(&before, &after);
+        assert!(off < 1e-5, "{name}: {off}");
+    }
+}
+
 /// Expects a model with these fields to be refused with these words, or written with them.
 #[track_caller]
 fn check_said(golden: &str, changed: &Json, format: Format, words: &str) {
@@ -487,6 +517,8 @@ fn an_export_replaces_nothing_and_leaves_nothing_of_what_went_wrong() {
     ] {
         let spoiled = exporter.export(format, &to, &sample, &mut |stage| {
             if stage == Stage::Comparing {
+                assert!(!to.exists());
+                let to = fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
                 let mut bytes = fs::read(&to).unwrap();
                 let from = bytes.len() - 30_000;
                 bytes[from..].fill(if format == Format::Gguf(Mix::F32) {

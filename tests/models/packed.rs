@@ -108,7 +108,7 @@ fn what_is_packed_otherwise_is_refused_by_its_name() {
     check_refused(
         "mlx-8",
         |it| it["quantization"]["group_size"] = json!(32),
-        "words and 64 scales for [64, 64]",
+        "has 64 numbers in `.scales`, and 128 are needed",
     );
     check_refused(
         "nf4",

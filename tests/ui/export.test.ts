@@ -45,7 +45,7 @@ describe("a format", () => {
 
   test("is for apps or for code", () => {
     const apps = language.filter((each) => audienceOf(each) === "apps").map(({ name }) => name);
-    expect(apps).toHaveLength(11);
+    expect(apps).toHaveLength(12);
     expect(["onnx", "coreml", "safetensors"].map((name) => audienceOf(offer(name)))).toEqual(["code", "apps", "code"]);
   });
 
@@ -65,6 +65,7 @@ describe("a format", () => {
 
 describe("how near an export is", () => {
   test("is said of the format before it is written", () => {
+    expect(fidelityOf(offer("mlx-4bit", {})).text).toBe("Rounded");
     expect(["merged", "gguf-f16", "gguf-q8_0", "mlx"].map((name) => fidelityOf(named(name)).text)).toEqual(["Faithful", "Faithful", "Rounded", "Something is lost"]);
   });
 

@@ -82,6 +82,11 @@ impl StoredWeights {
         })
     }
 
+    /// Whether matrices are packed into few bits.
+    pub fn is_packed(&self) -> bool {
+        self.packing.is_some()
+    }
+
     /// The names of all tensors, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self
@@ -194,7 +199,7 @@ impl StoredWeights {
                 ".scales" | ".biases" => format!("{layer}{part}"),
                 _ => format!("{name}{part}"),
             };
-            self.files.load(&name, &Device::Cpu).ok()
+            self.files.get(&name).ok()
         };
         let rows = rows.unwrap_or(0..outputs);
         let numbers = packed::rows(packing, &find, [outputs, width], rows);

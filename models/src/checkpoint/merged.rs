@@ -122,11 +122,11 @@ impl MergedWeights {
         }
     }
 
-    /// The dtype that holds every number of the base model: that of its files, or f32 where quantized blocks are widened.
+    /// The dtype that holds every number of the base model: that of its files, or f32 where blocks or packed weights are widened.
     pub fn exact_dtype(&self) -> DType {
         match &self.base {
-            Base::Safetensors(_) => self.dtype(),
-            Base::Gguf(_) => DType::F32,
+            Base::Safetensors(weights) if !weights.is_packed() => self.dtype(),
+            _ => DType::F32,
         }
     }
 

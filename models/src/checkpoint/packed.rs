@@ -13,6 +13,7 @@
 use std::ops::Range;
 
 use candle_core::{DType, Device, Tensor};
+use safetensors::tensor::TensorView;
 use serde_json::{Map, Value as Json};
 
 use crate::{Error, Result};
@@ -106,9 +107,9 @@ pub(super) fn weight_beside(name: &str) -> Option<String> {
 }
 
 /// The tensors of a packed weight, by their endings as in [`BESIDE`], or the weight itself for an empty one.
-pub(super) type Find<'a> = dyn Fn(&str) -> Option<Tensor> + 'a;
+pub(super) type Find<'a> = dyn Fn(&str) -> Option<TensorView<'a>> + 'a;
 
-/// Rows of a packed weight of this shape, in f32 on the CPU.
+/// Rows of a packed weight of this shape, in f32 on the CPU. Only their part of the files is looked at.
 ///
 /// Errors: a sentence about what does not fit.
 pub(super) fn rows(
@@ -117,111 +118,137 @@ pub(super) fn rows(
     shape: [usize; 2],
     rows: Range<usize>,
 ) -> Result<Tensor, String> {
+    let width = shape[1];
+    let all = rows.start * width..rows.end * width;
     let numbers = match packing {
-        Packing::Nf4 => nf4(find, shape, rows.clone()),
-        Packing::Groups { bits, group } => groups(find, shape, rows.clone(), bits, group),
+        Packing::Nf4 => nf4(find, shape, all),
+        Packing::Groups { bits, group } => groups(find, shape, all, bits, group),
     }?;
-    let shape = (rows.len(), shape[1]);
+    let shape = (rows.len(), width);
     Tensor::from_vec(numbers, shape, &Device::Cpu).map_err(|error| error.to_string())
 }
 
-fn floats(find: &Find, part: &str) -> Result<Vec<f32>, String> {
-    let tensor = find(part).ok_or_else(|| format!("has no `{part}` beside it"))?;
-    let flat = tensor.to_dtype(DType::F32).and_then(|it| it.flatten_all());
-    flat.and_then(|it| it.to_vec1())
-        .map_err(|error| error.to_string())
+/// A tensor beside a weight, which has to hold so many numbers.
+fn part<'a>(find: &Find<'a>, name: &str, count: usize) -> Result<TensorView<'a>, String> {
+    let view = find(name).ok_or_else(|| format!("has no `{name}` beside it"))?;
+    let found: usize = view.shape().iter().product();
+    match found == count {
+        true => Ok(view),
+        false => Err(format!(
+            "has {found} numbers in `{name}`, and {count} are needed"
+        )),
+    }
 }
 
-fn bytes(find: &Find, part: &str) -> Result<Vec<u8>, String> {
-    let tensor = find(part).ok_or_else(|| format!("has no `{part}` beside it"))?;
-    let flat = tensor.flatten_all().and_then(|it| it.to_vec1());
-    flat.map_err(|_| format!("holds no bytes in `{part}`"))
+/// Some numbers of a tensor of floating-point numbers, in f32.
+fn floats(view: &TensorView, range: Range<usize>) -> Result<Vec<f32>, String> {
+    let wrong = |_| "holds no floating-point numbers beside it".to_owned();
+    let dtype = DType::try_from(view.dtype()).map_err(wrong)?;
+    let size = dtype.size_in_bytes();
+    let bytes = view.data().get(range.start * size..range.end * size);
+    let bytes = bytes.unwrap_or_default();
+    let count = bytes.len() / size;
+    let numbers = Tensor::from_raw_buffer(bytes, dtype, &[count], &Device::Cpu);
+    let numbers = numbers.and_then(|it| it.to_dtype(DType::F32)?.to_vec1());
+    numbers.map_err(|error| error.to_string())
 }
 
-fn nf4(find: &Find, [outputs, width]: [usize; 2], rows: Range<usize>) -> Result<Vec<f32>, String> {
-    let codes = bytes(find, "")?;
-    let state = bytes(find, ".quant_state.bitsandbytes__nf4")?;
-    let state: Json = serde_json::from_slice(&state)
+/// All numbers of a small table of so many.
+fn table(find: &Find, name: &str, count: usize) -> Result<Vec<f32>, String> {
+    floats(&part(find, name, count)?, 0..count)
+}
+
+fn nf4(find: &Find, [outputs, width]: [usize; 2], all: Range<usize>) -> Result<Vec<f32>, String> {
+    let count = outputs * width;
+    let codes = part(find, "", count.div_ceil(2))?;
+    let state = find(".quant_state.bitsandbytes__nf4").ok_or("does not say its state")?;
+    let state: Json = serde_json::from_slice(state.data())
         .map_err(|error| format!("says its state in no JSON: {error}"))?;
     let number = |field: &str| {
-        state[field]
+        let number = state[field]
             .as_u64()
-            .and_then(|it| usize::try_from(it).ok())
+            .and_then(|it| usize::try_from(it).ok());
+        number.filter(|it| it.is_power_of_two() && *it <= 1 << 16)
     };
-    let block = number("blocksize").filter(|it| it.is_power_of_two() && *it <= 1 << 16);
-    let block = block.ok_or("says no size of its blocks")?;
-    let map = floats(find, ".quant_map")?;
-    if codes.len() != (outputs * width).div_ceil(2) || map.len() != 16 {
-        return Err(format!(
-            "has {} bytes of codes and {} values for [{outputs}, {width}]",
-            codes.len(),
-            map.len()
-        ));
-    }
+    let block = number("blocksize").ok_or("says no size of its blocks")?;
+    let map = table(find, ".quant_map", 16)?;
+    let blocks = all.start / block..all.end.div_ceil(block);
+    let first = blocks.start;
     let largest = match state["nested_offset"].as_f64() {
-        Some(offset) => nested(find, offset as f32, number("nested_blocksize"))?,
-        None => floats(find, ".absmax")?,
+        None => floats(&part(find, ".absmax", count.div_ceil(block))?, blocks)?,
+        Some(offset) => {
+            let nested_block = number("nested_blocksize").ok_or("says no size of its blocks")?;
+            nested(
+                find,
+                count.div_ceil(block),
+                nested_block,
+                blocks,
+                offset as f32,
+            )?
+        }
     };
-    if largest.len() < (outputs * width).div_ceil(block) {
-        return Err(format!(
-            "has {} largest values for its blocks",
-            largest.len()
-        ));
+    // Both are as many as the shape says: that was looked at.
+    let codes = codes.data();
+    let value = |at: usize| {
+        let byte = codes.get(at / 2).copied().unwrap_or_default();
+        let code = if at % 2 == 0 { byte >> 4 } else { byte & 15 };
+        map[usize::from(code)] * largest[at / block - first]
+    };
+    match codes.len() == count.div_ceil(2) {
+        true => Ok(all.map(value).collect()),
+        false => Err("holds no bytes".to_owned()),
     }
-    let all = rows.start * width..rows.end * width;
-    Ok(all
-        .map(|at| {
-            let byte = codes[at / 2];
-            let code = if at % 2 == 0 { byte >> 4 } else { byte & 15 };
-            map[usize::from(code)] * largest[at / block]
-        })
-        .collect())
 }
 
-/// The largest values of blocks, which are packed themselves.
-fn nested(find: &Find, offset: f32, block: Option<usize>) -> Result<Vec<f32>, String> {
-    let codes = bytes(find, ".absmax")?;
-    let map = floats(find, ".nested_quant_map")?;
-    let scales = floats(find, ".nested_absmax")?;
-    let block = block.filter(|it| *it > 0).unwrap_or(256);
-    if map.len() != 256 || scales.len() < codes.len().div_ceil(block) {
-        return Err("has largest values that do not fit its blocks".to_owned());
-    }
+/// The largest values of some blocks, which are packed themselves.
+fn nested(
+    find: &Find,
+    count: usize,
+    block: usize,
+    blocks: Range<usize>,
+    offset: f32,
+) -> Result<Vec<f32>, String> {
+    let codes = part(find, ".absmax", count)?;
+    let codes = codes.data().get(blocks.clone());
+    let codes = codes.ok_or("holds no bytes in `.absmax`")?;
+    let map = table(find, ".nested_quant_map", 256)?;
+    let scales = table(find, ".nested_absmax", count.div_ceil(block))?;
     let value = |(at, code): (usize, &u8)| map[usize::from(*code)] * scales[at / block] + offset;
-    Ok(codes.iter().enumerate().map(value).collect())
+    Ok(blocks.zip(codes).map(value).collect())
 }
 
 fn groups(
     find: &Find,
     [outputs, width]: [usize; 2],
-    rows: Range<usize>,
+    all: Range<usize>,
     bits: usize,
     group: usize,
 ) -> Result<Vec<f32>, String> {
-    let words = find("").ok_or("is not there")?;
-    let words = words.flatten_all().and_then(|it| it.to_vec1::<u32>());
-    let words = words.map_err(|_| "holds no words of 32 bits".to_owned())?;
-    let [scales, biases] = [floats(find, ".scales")?, floats(find, ".biases")?];
     let (codes, count) = (32 / bits, outputs * width);
-    if !width.is_multiple_of(group)
-        || words.len() * codes != count
-        || scales.len() * group != count
-        || biases.len() != scales.len()
-    {
+    if !width.is_multiple_of(group) {
         return Err(format!(
-            "has {} words and {} scales for [{outputs}, {width}]",
-            words.len(),
-            scales.len()
+            "has rows of {width}, which are no groups of {group}"
         ));
     }
+    let words = part(find, "", count / codes)?;
+    let bytes = words.data().get(all.start / codes * 4..all.end / codes * 4);
+    let (words, _) = bytes.unwrap_or_default().as_chunks::<4>();
+    let here = all.start / group..all.end / group;
+    let [scales, biases] = [".scales", ".biases"].map(|name| {
+        let view = part(find, name, count / group)?;
+        floats(&view, here.clone())
+    });
+    let (scales, biases) = (scales?, biases?);
+    if words.len() * codes != all.len() {
+        return Err("holds no words of 32 bits".to_owned());
+    }
     let mask = (1u32 << bits) - 1;
-    let all = rows.start * width..rows.end * width;
-    Ok(all
-        .map(|at| {
-            let code = words[at / codes] >> (bits * (at % codes)) & mask;
-            scales[at / group] * code as f32 + biases[at / group]
-        })
-        .collect())
+    let value = |at: usize| {
+        let word = u32::from_le_bytes(words[at / codes]);
+        let code = word >> (bits * (at % codes)) & mask;
+        scales[at / group] * code as f32 + biases[at / group]
+    };
+    Ok((0..all.len()).map(value).collect())
 }
 
 /// A row packed into groups of 64 numbers of 4 bits: words, scales and biases, of which the latter two are rounded to `dtype` first.

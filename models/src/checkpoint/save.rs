@@ -58,12 +58,15 @@ pub fn replace_with(path: &Path, write: impl FnOnce(&File) -> Result<()>) -> Res
         synced.map_err(Error::file("write the file to disk", &temporary))
     });
     drop(file);
-    if let Err(error) = written {
+    let named = written.and_then(|()| {
+        let named = fs::rename(&temporary, path);
+        named.map_err(Error::file("put the file in its place", path))
+    });
+    if let Err(error) = named {
         // What was written of it would fill a disk that has too little room.
         let _ = fs::remove_file(&temporary);
         return Err(error);
     }
-    fs::rename(&temporary, path).map_err(Error::file("put the file in its place", path))?;
     sync_parent(path)
 }
 

@@ -165,8 +165,16 @@ fn parse(cursor: &mut Cursor) -> Parsed<(Keys, Tensors)> {
     }
     let alignment = match read.get(ALIGNMENT_KEY).map(Value::as_u64) {
         None => ALIGNMENT,
-        Some(Some(alignment)) if alignment.is_power_of_two() && alignment <= 1 << 20 => alignment,
-        Some(_) => return damaged(format!("`{ALIGNMENT_KEY}` is no power of two")),
+        Some(Some(alignment))
+            if alignment.is_power_of_two() && (8..=1 << 20).contains(&alignment) =>
+        {
+            alignment
+        }
+        Some(_) => {
+            return damaged(format!(
+                "`{ALIGNMENT_KEY}` is no power of two from 8 to 1,048,576"
+            ));
+        }
     };
     Ok((read, places(cursor, tensors, alignment)?))
 }

@@ -89,11 +89,7 @@ fn list(model: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
     }
     let rows = offers.iter().map(|it| {
         let size = it.bytes.map_or_else(String::new, bytes);
-        let said = match (&it.refused, it.losses.first()) {
-            (Some(reason), _) => reason.clone(),
-            (None, Some(loss)) => loss.clone(),
-            (None, None) => String::new(),
-        };
+        let said = it.refused.clone().unwrap_or_else(|| it.losses.join(" "));
         [it.name.to_owned(), size, it.readers.to_owned(), said].to_vec()
     });
     terminal.table(&rows.collect::<Vec<_>>());

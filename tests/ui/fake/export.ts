@@ -35,6 +35,7 @@ const LANGUAGE: Known[] = [
   gguf("F32", 32),
   { name: "gguf-adapter", title: "GGUF adapter", readers: "llama.cpp, Ollama", ending: "gguf", bytes: 9_812_000, isAdapter: true },
   { name: "mlx", title: "MLX model", readers: "mlx-lm, LM Studio", bytes: 269_060_552 },
+  { name: "mlx-4bit", title: "MLX 4-bit", readers: "mlx-lm, LM Studio", bytes: 75_700_000 },
   { name: "mlx-adapter", title: "MLX adapter", readers: "mlx-lm", bytes: 19_590_000, isAdapter: true },
 ];
 
@@ -53,6 +54,7 @@ const MEASURED: Record<string, [same: number, divergence: number, loss: number]>
   "gguf-q5_k_m": [0.9731, 0.0051, 0.0042],
   "gguf-q6_k": [0.9874, 0.0013, 0.0011],
   "gguf-q8_0": [0.9946, 0.0004, 0.0004],
+  "mlx-4bit": [0.9405, 0.0249, 0.0207],
   "gguf-q4_0": [0.9377, 0.0271, 0.0229],
 };
 

@@ -232,11 +232,14 @@ fn scaling(
             ] {
                 described.tensors.push((name, narrow(factors)));
             }
-            described.losses.push(format!(
+            // Of equal lists, which is taken makes no difference.
+            if short_factors != long_factors {
+                described.losses.push(format!(
                 "llama.cpp chooses how positions turn by the context that is opened, not by the text: opened with up to {} tokens of \
                  context it computes as here on texts that fit, with more as here on longer texts.",
                 count(*original_context as u64)
             ));
+            }
         }
         _ => {}
     }

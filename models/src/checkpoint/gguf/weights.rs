@@ -80,6 +80,13 @@ impl GgufWeights {
             let problem = format!("`{name}` is {found:?}, and its keys say {expected:?}");
             return Err(Error::format(&self.file.path, problem));
         }
+        if stored.shape.len() == 1 && stored.of.is_quantized() {
+            let problem = format!(
+                "`{name}` is a list of numbers as {}, and blocks are read of matrices",
+                stored.of.name()
+            );
+            return Err(Error::format(&self.file.path, problem));
+        }
         let stored = stored.clone();
         self.taken.insert(name);
         Ok(stored)

@@ -46,8 +46,8 @@ pub(super) fn export(
 ) -> Result<Written> {
     let mut exporter = Exporter::open(folder, called)?;
     let losses = exporter.losses_of(format)?;
-    if let (Some(first), false) = (losses.first(), force) {
-        return Err(AppError::invalid(first.trim_end_matches('.'))
+    if !losses.is_empty() && !force {
+        return Err(AppError::invalid(losses.join(" ").trim_end_matches('.'))
             .unless_forced()
             .with_hint("with --force it is written all the same"));
     }
@@ -64,7 +64,7 @@ pub(super) fn export(
         bytes: exported.bytes,
         readers: format.about().readers,
         compared: sentence(&exported.compared),
-        notes: exported.losses,
+        notes: exported.notes,
         details,
     })
 }

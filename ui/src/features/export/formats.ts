@@ -19,6 +19,7 @@ const WORDS: Record<string, Words> = {
   merged: { note: "safetensors", about: "The whole model in a folder, laid out as on the Hugging Face Hub." },
   "gguf-adapter": { note: "needs the base model", about: `${ADAPTER}. It is loaded beside a GGUF file of the model it was trained on.` },
   mlx: { note: "safetensors", about: "The whole model in a folder, for MLX on Apple silicon." },
+  "mlx-4bit": { note: "4.5 bits a weight", about: "The whole model in a folder for MLX, rounded to groups of 64 weights. The export measures what that costs." },
   "mlx-adapter": { note: "needs the base model", about: `${ADAPTER}. mlx-lm loads it beside the model it was trained on.` },
   onnx: { note: "one file", about: "One file that takes pixels from 0 to 1; mean and deviation are inside it." },
   coreml: { note: "one file", about: "One file for apps on macOS 10.15, iOS 13 and later." },
@@ -26,7 +27,7 @@ const WORDS: Record<string, Words> = {
 };
 
 /** Whether it has fewer bits a weight than models are trained with. */
-export const isRounded = ({ name }: OfferView): boolean => /^gguf-q\d/.test(name);
+export const isRounded = ({ name }: OfferView): boolean => /^gguf-q\d|^mlx-4bit$/.test(name);
 
 /** A word or two on a format, and a sentence on what it writes. */
 export function wordsOf(offer: OfferView, offers: OfferView[]): Words {

@@ -134,6 +134,14 @@ impl Tokens {
         }
         for added in json["added_tokens"].as_array().into_iter().flatten() {
             let text = added["content"].as_str().unwrap_or_default();
+            if ["lstrip", "rstrip", "single_word"]
+                .iter()
+                .any(|it| added[*it] == true)
+            {
+                return Err(cant(&format!(
+                    "that the token `{text}` takes blanks beside it"
+                )));
+            }
             let kind = match added["special"] == true || looks_special(text) {
                 _ if model["unk_token"] == text => UNKNOWN,
                 true => CONTROL,
@@ -241,7 +249,7 @@ fn adds_blank(json: &Json) -> Result<bool> {
     }
     for step in steps(&json["pre_tokenizer"], "pretokenizers") {
         match step["type"].as_str() {
-            Some("Metaspace") if step["split"] == false => {
+            Some("Metaspace") if step["split"] == false && step["prepend_scheme"] != "first" => {
                 replaces = true;
                 adds |= step["prepend_scheme"] != "never";
             }

@@ -31,8 +31,8 @@ use crate::{
     train::plan::RunPlan,
 };
 
-/// The most scores that are kept of the model: 256 MiB.
-const MOST_SCORES: usize = 1 << 26;
+/// The most scores that are kept of the model: 128 MiB, and as much of their chances.
+const MOST_SCORES: usize = 1 << 25;
 /// The longest row that is compared, in tokens.
 const ROW_TOKENS: usize = 512;
 /// The most tokens that are compared.
@@ -177,7 +177,7 @@ impl Reference {
         let LanguageModel {
             network, tokenizer, ..
         } = LanguageModel::open(folder, kept_in(storage), &Device::Cpu)?;
-        let most = (MOST_SCORES / network.vocab_size().max(1)).max(ROW_TOKENS / 4);
+        let most = (MOST_SCORES / network.vocab_size().max(1)).max(1);
         let mut reference = Self {
             tokenizer,
             chances: Vec::new(),
@@ -187,7 +187,7 @@ impl Reference {
         };
         let mut seen = 0;
         for row in &sample.rows {
-            if seen >= most {
+            if seen + row.learned_tokens() > most && seen > 0 {
                 break;
             }
             let (scores, targets) = scores(&network, row)?;
@@ -214,13 +214,18 @@ fn kept_in(storage: DType) -> LoadDtypes {
 const BESIDE_BYTES: u64 = 1 << 30;
 
 /// An error where the larger of a model and what is written of it would not fit into memory.
-pub(super) fn check_memory(exporter: &Exporter, written_bytes: u64) -> Result<()> {
+pub(super) fn check_memory(exporter: &Exporter, format: Format, written_bytes: u64) -> Result<()> {
     let storage = exporter.weights.exact_dtype().size_in_bytes() as u64;
     let model = match &exporter.model.gguf {
         Some(_) => exporter.model.path.metadata().map_or(0, |it| it.len()),
         None => exporter.weights.config().parameters() * storage,
     };
-    let needed = model.max(written_bytes) + BESIDE_BYTES;
+    let written = match format {
+        // It is widened to be compared.
+        Format::MlxFourBits => 4 * exporter.weights.config().parameters(),
+        _ => written_bytes,
+    };
+    let needed = model.max(written) + BESIDE_BYTES;
     let free = memory(&Device::Cpu)?.available_bytes;
     match needed > free {
         true => Err(Error::Data(format!(
@@ -306,10 +311,12 @@ pub(super) fn with(
     }
     let tokens = compared.tokens.max(1) as f64;
     compared.same_next_token /= tokens;
-    compared.divergence = (compared.divergence / tokens).max(0.0);
+    compared.divergence /= tokens;
     compared.loss_before /= tokens;
     compared.loss_after /= tokens;
     check(format, &compared)?;
+    // Rounding can leave a little less than none.
+    compared.divergence = compared.divergence.max(0.0);
     Ok(compared)
 }
 
@@ -321,7 +328,10 @@ fn check(format: Format, compared: &Compared) -> Result<()> {
         Format::Gguf(Mix::Q8_0 | Mix::Q6K) => 0.1,
         _ => 0.02,
     };
-    let is_near = compared.divergence <= most && compared.apart.is_finite();
+    // What is no number is near nothing.
+    let is_near = compared.divergence <= most
+        && compared.loss_after.is_finite()
+        && compared.apart.is_finite();
     if is_near && (!is_exact || compared.apart <= MOST_APART) {
         return Ok(());
     }

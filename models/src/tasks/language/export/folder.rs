@@ -177,8 +177,11 @@ pub(super) fn mlx_losses(weights: &MergedWeights) -> Result<Vec<String>> {
     for rope in &config.ropes {
         match &rope.scaling {
             RopeScaling::LongRope {
-                original_context, ..
-            } => losses.push(format!(
+                original_context,
+                short_factors,
+                long_factors,
+                ..
+            } if short_factors != long_factors => losses.push(format!(
                 "mlx-lm turns positions as for long texts at every length: within {} tokens it computes something else.",
                 count(*original_context as u64)
             )),

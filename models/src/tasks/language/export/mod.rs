@@ -99,8 +99,8 @@ pub struct Exported {
     pub bytes: u64,
     /// How it was compared with the model.
     pub compared: Compared,
-    /// What is lost, in sentences.
-    pub losses: Vec<String>,
+    /// What is lost, and what an adapter is bound to, in sentences.
+    pub notes: Vec<String>,
 }
 
 impl Exporter {
@@ -188,7 +188,7 @@ impl Exporter {
             ),
             Format::GgufAdapter => (
                 adapters::gguf(&self.weights, &self.about())?.1,
-                self.losses(),
+                self.losses_of_base()?,
             ),
             Format::MlxAdapter => (
                 adapters::mlx_bytes(&self.weights)?,
@@ -205,10 +205,22 @@ impl Exporter {
         })
     }
 
-    /// What llama.cpp loses of this model.
-    fn losses(&self) -> Vec<String> {
-        let plan = GgufPlan::new(&self.weights, Mix::F16, &[]);
-        plan.map(|it| it.losses().to_vec()).unwrap_or_default()
+    /// What llama.cpp loses of the model that an adapter belongs to.
+    fn losses_of_base(&self) -> Result<Vec<String>> {
+        let plan = GgufPlan::new(&self.weights, Mix::F16, &[])?;
+        Ok(plan.losses().to_vec())
+    }
+
+    /// What an adapter is bound to, where that is not what others have of the model.
+    fn bound(&self) -> Vec<String> {
+        let is_rounded = self.model.gguf.is_some() || self.model.packing.is_some();
+        let sentence = || {
+            format!(
+                "The adapter was trained on the rounded weights of `{}`: on others of the same model its answers differ a little.",
+                name_of(&self.model.path)
+            )
+        };
+        is_rounded.then(sentence).into_iter().collect()
     }
 
     fn gguf(&self, mix: Mix) -> Result<GgufPlan> {
@@ -252,42 +264,41 @@ impl Exporter {
         sample: &Sample,
         stage: &mut dyn FnMut(Stage),
     ) -> Result<Exported> {
-        if to.exists() {
-            let there = to.display();
-            return Err(Error::Data(format!(
-                "there is something already where the export would be, and an export replaces nothing: `{there}`"
-            )));
-        }
+        check_free(to)?;
         let (total, losses) = self.planned(format)?;
         check_room(to, total)?;
-        compare::check_memory(self, total)?;
+        compare::check_memory(self, format, total)?;
         let longest = match format {
             Format::Gguf(mix) => self.gguf(mix)?.longest_text(),
             _ => None,
         };
         let sample = &sample.up_to(longest.unwrap_or(usize::MAX));
         let reference = compare::Reference::of(&self.folder, self.weights.exact_dtype(), sample)?;
-        self.write(format, to, &mut |done| {
-            stage(Stage::Writing { done, total })
-        })?;
-        stage(Stage::Comparing);
-        let compared = compare::with(&reference, format, to, self, sample)
+        // It gets its name when it was compared, so that nobody takes it for what it is not yet.
+        let unnamed = to.with_file_name(format!(".{}.comparing", name_of(to)));
+        remove(&unnamed)?;
+        let compared = self
+            .write(format, &unnamed, &mut |done| {
+                stage(Stage::Writing { done, total });
+            })
+            .and_then(|()| {
+                stage(Stage::Comparing);
+                compare::with(&reference, format, &unnamed, self, sample)
+            })
             .and_then(|compared| {
-                let beside = match to.is_dir() {
-                    true => to.join(COMPARISON),
-                    false => to.with_file_name(format!("{}.{COMPARISON}", name_of(to))),
-                };
                 let about =
                     json!({"format": format.about().name, "compared": compared, "losses": losses});
+                let beside = match unnamed.is_dir() {
+                    true => unnamed.join(COMPARISON),
+                    false => to.with_file_name(format!("{}.{COMPARISON}", name_of(to))),
+                };
+                check_free(to)?;
                 replace_file(&beside, format!("{about:#}\n").as_bytes())?;
+                std::fs::rename(&unnamed, to).map_err(Error::file("name the export", to))?;
                 Ok(compared)
             })
             .inspect_err(|_| {
-                // Nobody should take it for what it is not.
-                let _ = match to.is_dir() {
-                    true => std::fs::remove_dir_all(to),
-                    false => std::fs::remove_file(to),
-                };
+                let _ = remove(&unnamed);
             })?;
         Ok(Exported {
             format: format.about().name,
@@ -297,7 +308,15 @@ impl Exporter {
                 false => total,
             },
             compared,
-            losses,
+            notes: [
+                losses,
+                if format.is_adapter() {
+                    self.bound()
+                } else {
+                    Vec::new()
+                },
+            ]
+            .concat(),
         })
     }
 
@@ -319,6 +338,27 @@ impl Exporter {
             }
         }
     }
+}
+
+/// An error where something is already.
+fn check_free(to: &Path) -> Result<()> {
+    match to.exists() {
+        true => Err(Error::Data(format!(
+            "there is something already where the export would be, and an export replaces nothing: `{}`",
+            to.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
+/// Removes what an attempt left that was stopped.
+fn remove(path: &Path) -> Result<()> {
+    let removed = match (path.is_dir(), path.exists()) {
+        (true, _) => std::fs::remove_dir_all(path),
+        (false, true) => std::fs::remove_file(path),
+        (false, false) => Ok(()),
+    };
+    removed.map_err(Error::file("remove an unfinished export", path))
 }
 
 /// An error where a disk has less room than this many bytes and some more.
