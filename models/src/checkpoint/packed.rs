@@ -191,7 +191,7 @@ fn nf4(find: &Find, [outputs, width]: [usize; 2], all: Range<usize>) -> Result<V
     let codes = codes.data();
     let value = |at: usize| {
         let byte = codes.get(at / 2).copied().unwrap_or_default();
-        let code = if at % 2 == 0 { byte >> 4 } else { byte & 15 };
+        let code = [byte >> 4, byte & 15][at % 2];
         map[usize::from(code)] * largest[at / block - first]
     };
     match codes.len() == count.div_ceil(2) {
