@@ -19,6 +19,14 @@ impl DecoderConfig {
         })
     }
 
+    /// The shortest window of a layer, where texts can be longer than it.
+    pub fn shortest_window(&self) -> Option<usize> {
+        let windows = self.layers.iter().filter_map(|it| it.window);
+        windows
+            .min()
+            .filter(|it| *it < self.max_position_embeddings)
+    }
+
     /// h · e: all queries of a token.
     pub fn query_width(&self) -> usize {
         self.num_attention_heads * self.head_dim

@@ -43,8 +43,7 @@ pub fn save_adapter(
         .collect();
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     save::write_safetensors(&folder.join(ADAPTER_WEIGHTS), &tensors, metadata)?;
-    let text = format!("{:#}\n", peft_config(config, base));
-    save::write_file(&folder.join(ADAPTER_CONFIG), text.as_bytes())
+    save::write_json(&folder.join(ADAPTER_CONFIG), &peft_config(config, base))
 }
 
 /// Attaches the adapter in `folder` to `decoder`, in f32, on the decoder's device. Returns what it is.

@@ -138,14 +138,8 @@ impl Weights for StoredWeights {
         if let Some(numbers) = self.unpacked(request, None)? {
             return Ok(numbers.to_dtype(self.dtype)?.to_device(&self.device)?);
         }
-        self.check_dtype(request.name)?;
+        self.view(request)?;
         let tensor = self.raw(request.name)?;
-        if tensor.dims() != request.shape {
-            let (name, found, expected) = (request.name, tensor.dims(), request.shape);
-            let problem =
-                format!("`{name}` is {found:?} in the file and {expected:?} in the config");
-            return Err(Error::format(&self.path, problem));
-        }
         self.check_values(request.name)?;
         Ok(tensor.to_dtype(self.dtype)?.to_device(&self.device)?)
     }
@@ -157,16 +151,7 @@ impl StoredWeights {
         if let Some(numbers) = self.unpacked(request, Some(rows.clone()))? {
             return Ok(numbers);
         }
-        self.check_dtype(request.name)?;
-        let name = request.name;
-        let missing = |_| Error::format(&self.path, format!("`{name}` is not in the checkpoint"));
-        let view = self.files.get(name).map_err(missing)?;
-        if view.shape() != request.shape {
-            let (found, expected) = (view.shape(), request.shape);
-            let problem =
-                format!("`{name}` is {found:?} in the file and {expected:?} in the config");
-            return Err(Error::format(&self.path, problem));
-        }
+        let view = self.view(request)?;
         let dtype = DType::try_from(view.dtype()).map_err(Error::from)?;
         let row_bytes = view.data().len() / request.shape.first().copied().unwrap_or(1).max(1);
         let bytes = rows.start * row_bytes..rows.end * row_bytes;
@@ -176,8 +161,23 @@ impl StoredWeights {
             *first = rows.len();
         }
         let numbers = Tensor::from_raw_buffer(bytes, dtype, &shape, &Device::Cpu)?;
-        check_finite(name, view.dtype(), bytes, &self.path)?;
+        check_finite(request.name, view.dtype(), bytes, &self.path)?;
         Ok(numbers.to_dtype(DType::F32)?)
+    }
+
+    /// A weight where it lies in the files, of a dtype that is read and of the shape that is asked for.
+    fn view(&self, request: &WeightRequest) -> Result<TensorView<'_>> {
+        let name = request.name;
+        self.check_dtype(name)?;
+        let missing = |_| Error::format(&self.path, format!("`{name}` is not in the checkpoint"));
+        let view = self.files.get(name).map_err(missing)?;
+        if view.shape() != request.shape {
+            let (found, expected) = (view.shape(), request.shape);
+            let problem =
+                format!("`{name}` is {found:?} in the file and {expected:?} in the config");
+            return Err(Error::format(&self.path, problem));
+        }
+        Ok(view)
     }
 
     /// Rows of a packed weight in f32, or all of them. Nothing where it is not packed.

@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     folder::{CONFIG, WEIGHTS},
-    save::{write_file, write_safetensors},
+    save::{write_json, write_safetensors},
 };
 use crate::{
     Error, Result,
@@ -33,7 +33,7 @@ pub fn save_model(decoder: &Decoder, config: &Json, folder: &Path) -> Result<()>
     let mut config = for_every_version(config);
     // A checkpoint can have a head of its own although its config says otherwise.
     config["tie_word_embeddings"] = json!(decoder.config().tie_word_embeddings);
-    write_file(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
+    write_json(&folder.join(CONFIG), &config)
 }
 
 /// The `config.json` of a model for everybody: what it is called, rotary positions where each program looks for them, and whether the
@@ -73,7 +73,7 @@ pub fn save_network(network: &Network, config: &Json, folder: &Path) -> Result<(
             let weights = model.parameters().iter();
             let weights = weights.map(|it| (it.name().to_owned(), it.tensor()));
             write_weights(weights.collect(), folder)?;
-            write_file(&folder.join(CONFIG), format!("{config:#}\n").as_bytes())
+            write_json(&folder.join(CONFIG), config)
         }
     }
 }

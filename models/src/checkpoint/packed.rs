@@ -187,17 +187,16 @@ fn nf4(find: &Find, [outputs, width]: [usize; 2], all: Range<usize>) -> Result<V
             )?
         }
     };
-    // Both are as many as the shape says: that was looked at.
     let codes = codes.data();
+    if codes.len() != count.div_ceil(2) {
+        return Err("holds no bytes".to_owned());
+    }
     let value = |at: usize| {
-        let byte = codes.get(at / 2).copied().unwrap_or_default();
+        let byte = codes[at / 2];
         let code = [byte >> 4, byte & 15][at % 2];
         map[usize::from(code)] * largest[at / block - first]
     };
-    match codes.len() == count.div_ceil(2) {
-        true => Ok(all.map(value).collect()),
-        false => Err("holds no bytes".to_owned()),
-    }
+    Ok(all.map(value).collect())
 }
 
 /// The largest values of some blocks, which are packed themselves.

@@ -9,6 +9,7 @@ use std::{
 
 use candle_core::{Device, Tensor};
 use safetensors::SafeTensorError;
+use serde_json::Value as Json;
 
 use crate::{Error, Result};
 
@@ -96,6 +97,17 @@ pub fn write_safetensors(
         SafeTensorError::IoError(error) => Error::file("write the tensors", path)(error),
         error => Error::format(path, format!("could not write the tensors: {error}")),
     })
+}
+
+/// The room on the disk of a path, which need not be there yet. Nothing where the system does not say.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let existing = path.ancestors().find(|folder| folder.exists())?;
+    fs4::available_space(existing).ok()
+}
+
+/// Writes JSON into a folder that is being made.
+pub fn write_json(path: &Path, json: &Json) -> Result<()> {
+    write_file(path, format!("{json:#}\n").as_bytes())
 }
 
 /// Bytes of all files in a folder.

@@ -11,7 +11,10 @@ use std::{
 };
 
 use super::{Observer, RunPlan, Task, TrainEvent, TrainState, device_of};
-use crate::{Error, Result, checkpoint::keep::Checkpoints};
+use crate::{
+    Error, Result,
+    checkpoint::{keep::Checkpoints, save::free_bytes},
+};
 
 /// How often a run that waits asks whether to continue.
 const PAUSE_LOOK: Duration = Duration::from_millis(50);
@@ -182,8 +185,7 @@ fn is_gone(path: &Path) -> bool {
 
 /// How much more room a checkpoint of this size needs. Nothing when there is enough, or the system does not say.
 fn missing_bytes(path: &Path, needed_bytes: u64) -> Option<u64> {
-    let existing = path.ancestors().find(|folder| folder.exists())?;
-    let free = fs4::available_space(existing).ok()?;
+    let free = free_bytes(path)?;
     (needed_bytes + SLACK_BYTES)
         .checked_sub(free)
         .filter(|&missing| missing > 0)

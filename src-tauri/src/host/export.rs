@@ -18,6 +18,7 @@ use models::{
         picture::{classifier::CLASSIFIER, export::FORMATS as PICTURE},
     },
 };
+use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::Host;
@@ -181,17 +182,17 @@ fn known<T: Copy>(
     })
 }
 
-/// What an export is called: the name of the format, less what the ending of the file says already.
+/// What was written, for programs.
+fn told(exported: &impl Serialize) -> Result<Json> {
+    let told = serde_json::to_value(exported);
+    told.map_err(|error| AppError::failed(format!("what was written can’t be told: {error}")))
+}
+
+/// What an export is called. The ending of a file says its format; of several kinds of GGUF, the name says which.
 fn default_path(called: &str, format: &str, ending: Option<&str>) -> PathBuf {
-    PathBuf::from(match ending {
-        Some(ending) if ending == format => format!("{called}.{ending}"),
-        Some(ending) => {
-            let format = format.strip_prefix(&format!("{ending}-")).unwrap_or(format);
-            match format == "coreml" || format == "onnx" {
-                true => format!("{called}.{ending}"),
-                false => format!("{called}-{format}.{ending}"),
-            }
-        }
-        None => format!("{called}-{format}"),
+    PathBuf::from(match (ending, format.strip_prefix("gguf-")) {
+        (Some(ending), Some(kind)) => format!("{called}-{kind}.{ending}"),
+        (Some(ending), None) => format!("{called}.{ending}"),
+        (None, _) => format!("{called}-{format}"),
     })
 }

@@ -124,10 +124,7 @@ fn lost_window(config: &DecoderConfig) -> Option<usize> {
     if matches!(config.model_type.as_str(), "gemma2" | "gemma3_text") {
         return None;
     }
-    let windows = config.layers.iter().filter_map(|it| it.window);
-    windows
-        .min()
-        .filter(|it| *it < config.max_position_embeddings)
+    config.shortest_window()
 }
 
 fn losses(config: &DecoderConfig) -> Vec<String> {
@@ -235,10 +232,10 @@ fn scaling(
             // Of equal lists, which is taken makes no difference.
             if short_factors != long_factors {
                 described.losses.push(format!(
-                "llama.cpp chooses how positions turn by the context that is opened, not by the text: opened with up to {} tokens of \
-                 context it computes as here on texts that fit, with more as here on longer texts.",
-                count(*original_context as u64)
-            ));
+                    "llama.cpp chooses how positions turn by the context that is opened, not by the text: opened with up to {} tokens of \
+                     context it computes as here on texts that fit, with more as here on longer texts.",
+                    count(*original_context as u64)
+                ));
             }
         }
         _ => {}

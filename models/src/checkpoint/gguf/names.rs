@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::{Result, arch::config::DecoderConfig, embedded::table};
+use crate::{Result, embedded::table};
 
 /// A family of models as llama.cpp has it.
 #[derive(Debug, Default, PartialEq, Deserialize)]
@@ -147,11 +147,11 @@ pub fn order_heads(
     name: &str,
     rows: Vec<u8>,
     bytes: usize,
-    config: &DecoderConfig,
+    head_dim: usize,
     to_gguf: bool,
 ) -> Result<Vec<u8>> {
     match family.difference(name) {
-        Difference::HalvesOfHeads => swap_halves(&rows, bytes, config.head_dim, to_gguf),
+        Difference::HalvesOfHeads => swap_halves(&rows, bytes, head_dim, to_gguf),
         _ => Ok(rows),
     }
 }

@@ -7,7 +7,7 @@ use candle_core::Tensor;
 use super::{
     keys::{Described, describe, query_factor},
     mix::Mix,
-    names::{Difference, Family, swap_halves},
+    names::{Difference, Family, order_heads},
 };
 use crate::{
     Error, Result,
@@ -124,7 +124,6 @@ impl GgufPlan {
         sink: &mut Sink,
     ) -> Result<()> {
         let Planned { of, shape, .. } = tensor;
-        let difference = self.described.family.difference(name);
         weights.parts(name, shape, |numbers| {
             let rows = numbers.dim(0)?.max(1);
             let numbers: Vec<f32> = self.changed(name, numbers)?.flatten_all()?.to_vec1()?;
@@ -138,12 +137,9 @@ impl GgufPlan {
             let blocks = blocks.ok_or_else(|| {
                 Error::Data(format!("weights are not written as {}", of.name()))
             })?;
-            match difference {
-                Difference::HalvesOfHeads => {
-                    sink.put(&swap_halves(&blocks, blocks.len() / rows, self.head_dim, true)?)
-                }
-                _ => sink.put(&blocks),
-            }
+            let row_bytes = blocks.len() / rows;
+            let family = self.described.family;
+            sink.put(&order_heads(family, name, blocks, row_bytes, self.head_dim, true)?)
         })
     }
 

@@ -13,7 +13,7 @@ use crate::{
         folder::{ModelFolder, WEIGHTS, read_json},
         load::{LoadDtypes, StoredWeights, load_network},
         model::save_network,
-        save::write_file,
+        save::write_json,
     },
     data::{
         row::{Message, Role},
@@ -116,10 +116,7 @@ impl LanguageModel {
         }
         let template = self.chats.then_some(self.template.source.as_str());
         self.tokenizer.save(folder, template)?;
-        write_file(
-            &folder.join(USE),
-            format!("{:#}\n", json!({ "chats": self.chats })).as_bytes(),
-        )
+        write_json(&folder.join(USE), &json!({ "chats": self.chats }))
     }
 
     /// Reads back the trainable weights that [`LanguageModel::save`] wrote.

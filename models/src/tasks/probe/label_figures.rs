@@ -23,7 +23,7 @@ use super::{
     folder::Probes,
     ranking::{Confusion, Ranking},
 };
-use crate::{Error, Result, arch::sites::Site, checkpoint::save::write_file};
+use crate::{Error, Result, arch::sites::Site, checkpoint::save};
 
 /// What probes said of a text, and its labels.
 pub type Scored = (Vec<String>, Vec<f32>);
@@ -230,7 +230,7 @@ fn file_name(label: &str, taken: &mut BTreeSet<String>) -> String {
 }
 
 fn write_json(path: PathBuf, value: &Value, files: &mut Vec<PathBuf>) -> Result<()> {
-    write_file(&path, format!("{value:#}\n").as_bytes())?;
+    save::write_json(&path, value)?;
     files.push(path);
     Ok(())
 }

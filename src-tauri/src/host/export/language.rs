@@ -10,7 +10,7 @@ use models::{
     },
 };
 
-use super::{Offered, Written};
+use super::{Offered, Written, told};
 use crate::{
     store::runs::Run,
     wire::error::{AppError, Result},
@@ -57,8 +57,7 @@ pub(super) fn export(
         None => Sample::texts(exporter.tokenizer())?,
     };
     let exported = exporter.export(format, out, &sample, stage)?;
-    let details = serde_json::to_value(&exported)
-        .map_err(|error| AppError::failed(format!("what was written can’t be told: {error}")))?;
+    let details = told(&exported)?;
     Ok(Written {
         path: exported.path,
         bytes: exported.bytes,
@@ -71,11 +70,11 @@ pub(super) fn export(
 
 /// Held-out rows of a run. Nothing where its data is gone, or is other data now.
 fn held_out(run: &Run, folder: &Path) -> Result<Option<Sample>> {
-    let TaskPlan::Language(task) = run.plan()?.task else {
+    let plan = run.plan()?;
+    let TaskPlan::Language(task) = &plan.task else {
         return Ok(None);
     };
-    let plan = run.plan()?.run;
-    Ok(Sample::held_out(&task, &plan, folder).unwrap_or_default())
+    Ok(Sample::held_out(task, &plan.run, folder).unwrap_or_default())
 }
 
 fn sentence(compared: &Compared) -> String {

@@ -7,8 +7,8 @@ use models::{
     tasks::picture::export::{self, FORMATS, Format},
 };
 
-use super::{Offered, Written};
-use crate::wire::error::{AppError, Result};
+use super::{Offered, Written, told};
+use crate::wire::error::Result;
 
 /// Every format, none of which says its size before.
 pub(super) fn offers() -> Vec<Offered> {
@@ -27,8 +27,7 @@ pub(super) fn offers() -> Vec<Offered> {
 /// Writes the network of a checkpoint.
 pub(super) fn export(checkpoint: &Path, format: Format, out: &Path) -> Result<Written> {
     let exported = export::export(checkpoint, format, out)?;
-    let details = serde_json::to_value(&exported)
-        .map_err(|error| AppError::failed(format!("what was written can’t be told: {error}")))?;
+    let details = told(&exported)?;
     let compared = &exported.compared;
     Ok(Written {
         compared: format!(

@@ -9,7 +9,7 @@ use std::{
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 
-use super::{Exporter, folder::write_json};
+use super::Exporter;
 use crate::{
     Error, Result,
     arch::lora::{LoraConfig, Targets},
@@ -18,7 +18,7 @@ use crate::{
         folder::read_json,
         gguf::{Family, factor_of_change, order_heads},
         merged::MergedWeights,
-        save::write_safetensors,
+        save::{write_json, write_safetensors},
     },
     data::tokenizer::{COMPANIONS, TOKENIZER},
     gguf::{Gguf, Key, Planned, TensorType, Value, Writer},
@@ -136,14 +136,12 @@ fn placed(weights: &MergedWeights) -> Result<Placed> {
     }
 }
 
-/// The bytes of a GGUF file with the adapter, and how many there are.
+/// A GGUF file with the adapter alone.
 ///
 /// llama.cpp multiplies with alpha / r, whatever the adapter was trained with.
-pub(super) fn gguf(weights: &MergedWeights, about: &[Key]) -> Result<(Vec<u8>, u64)> {
+pub(super) fn gguf_writer(weights: &MergedWeights, about: &[Key]) -> Result<Writer> {
     let config = config_of(weights)?;
-    let model_type = &weights.config().model_type;
-    let family = Family::of_model_type(model_type)
-        .ok_or_else(|| Error::Data(format!("llama.cpp does not know the family `{model_type}`")))?;
+    let family = family_of(weights)?;
     let alpha = config.scale() * config.rank as f64;
     let text = |key: &str, text: &str| (key.to_owned(), Value::from(text));
     let keys = [
@@ -158,47 +156,51 @@ pub(super) fn gguf(weights: &MergedWeights, about: &[Key]) -> Result<(Vec<u8>, u
     ]
     .concat();
     let mut planned = Vec::new();
-    let mut data: HashMap<String, Vec<u8>> = HashMap::new();
     for (name, a, b) in weights.adapted() {
         let there = family.name(name);
         let there = there
             .ok_or_else(|| Error::Data(format!("llama.cpp has no weight such as `{name}`")))?;
         for (part, tensor) in [("lora_a", a), ("lora_b", b)] {
-            let factor = match part {
-                "lora_b" => factor_of_change(weights.config(), family, name),
-                _ => 1.0,
-            };
-            let bytes = f32_bytes(&tensor.affine(factor, 0.0)?)?;
-            let bytes = match part {
-                "lora_b" => order_heads(
-                    family,
-                    name,
-                    bytes,
-                    tensor.dim(1)? * 4,
-                    weights.config(),
-                    true,
-                )?,
-                _ => bytes,
-            };
-            let name = format!("{there}.{part}");
-            data.insert(name.clone(), bytes);
             planned.push(Planned {
-                name,
+                name: format!("{there}.{part}"),
                 of: TensorType::F32,
                 shape: tensor.dims().to_vec(),
             });
         }
     }
-    let writer = Writer::new(&keys, planned)?;
+    Writer::new(&keys, planned)
+}
+
+fn family_of(weights: &MergedWeights) -> Result<&'static Family> {
+    let model_type = &weights.config().model_type;
+    Family::of_model_type(model_type)
+        .ok_or_else(|| Error::Data(format!("llama.cpp does not know the family `{model_type}`")))
+}
+
+/// The bytes of that file.
+pub(super) fn gguf(weights: &MergedWeights, about: &[Key]) -> Result<Vec<u8>> {
+    let (family, head_dim) = (family_of(weights)?, weights.config().head_dim);
+    // In the order in which they were planned.
+    let parts = weights
+        .adapted()
+        .flat_map(|(name, a, b)| [(name, a, false), (name, b, true)]);
+    let mut parts = parts.into_iter();
     let mut file = Vec::new();
-    writer.write(&mut file, |tensor, sink| {
-        sink.put(
-            data.get(&tensor.name)
-                .map(Vec::as_slice)
-                .unwrap_or_default(),
-        )
+    gguf_writer(weights, about)?.write(&mut file, |_, sink| {
+        let Some((name, tensor, is_b)) = parts.next() else {
+            return Ok(());
+        };
+        if !is_b {
+            return sink.put(&f32_bytes(tensor)?);
+        }
+        let factor = factor_of_change(weights.config(), family, name);
+        let bytes = f32_bytes(&tensor.affine(factor, 0.0)?)?;
+        let row_bytes = 4 * tensor.dim(1)?;
+        sink.put(&order_heads(
+            family, name, bytes, row_bytes, head_dim, true,
+        )?)
     })?;
-    Ok((file, writer.bytes()))
+    Ok(file)
 }
 
 fn f32_bytes(tensor: &Tensor) -> Result<Vec<u8>> {
@@ -261,7 +263,14 @@ pub(super) fn read_gguf(path: &Path, weights: &MergedWeights) -> Result<Given> {
             let bytes = file.bytes(found).to_vec();
             let row_bytes = 4 * own.dim(1)?;
             let bytes = match part {
-                "lora_b" => order_heads(family, name, bytes, row_bytes, weights.config(), false)?,
+                "lora_b" => order_heads(
+                    family,
+                    name,
+                    bytes,
+                    row_bytes,
+                    weights.config().head_dim,
+                    false,
+                )?,
                 _ => bytes,
             };
             let tensor = Tensor::from_raw_buffer(&bytes, DType::F32, &found.shape, &Device::Cpu)?;

@@ -31,7 +31,7 @@ use crate::{
     train::plan::RunPlan,
 };
 
-/// The most scores that are kept of the model: 128 MiB, and as much of their chances.
+/// The most scores that are kept of the model: 128 MiB.
 const MOST_SCORES: usize = 1 << 25;
 /// The longest row that is compared, in tokens.
 const ROW_TOKENS: usize = 512;
@@ -163,12 +163,10 @@ fn all_of(tokens: &[u32]) -> TokenRow {
 /// What the model says of the sample.
 pub(super) struct Reference {
     tokenizer: Tokenizer,
-    /// Logarithms of chances [n, v] of each row.
-    chances: Vec<Tensor>,
     /// The largest score.
     scale: f64,
-    scores: Vec<Tensor>,
-    targets: Vec<Vec<u32>>,
+    /// Scores [n, v] of each row, and the tokens that come.
+    rows: Vec<(Tensor, Vec<u32>)>,
 }
 
 impl Reference {
@@ -180,10 +178,8 @@ impl Reference {
         let most = (MOST_SCORES / network.vocab_size().max(1)).max(1);
         let mut reference = Self {
             tokenizer,
-            chances: Vec::new(),
             scale: f64::MIN_POSITIVE,
-            scores: Vec::new(),
-            targets: Vec::new(),
+            rows: Vec::new(),
         };
         let mut seen = 0;
         for row in &sample.rows {
@@ -194,9 +190,7 @@ impl Reference {
             seen += targets.len();
             let largest = scores.abs()?.max_all()?.to_scalar::<f32>()?;
             reference.scale = reference.scale.max(f64::from(largest));
-            reference.chances.push(log_softmax(&scores)?);
-            reference.scores.push(scores);
-            reference.targets.push(targets);
+            reference.rows.push((scores, targets));
         }
         Ok(reference)
     }
@@ -289,9 +283,8 @@ pub(super) fn with(
         apart: 0.0,
         tokenized_alike,
     };
-    for (at, row) in sample.rows.iter().enumerate().take(reference.chances.len()) {
-        let (expected, before) = (&reference.scores[at], &reference.chances[at]);
-        let targets = &reference.targets[at];
+    for (row, (expected, targets)) in sample.rows.iter().zip(&reference.rows) {
+        let before = &log_softmax(expected)?;
         let (found, _) = scores(&network, row)?;
         let apart = (&found - expected)?.abs()?.max_all()?.to_scalar::<f32>()?;
         compared.apart = match apart.is_nan() {

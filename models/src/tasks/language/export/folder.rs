@@ -13,7 +13,7 @@ use crate::{
         merged::MergedWeights,
         model::public_config,
         packed::{GROUP, pack_groups},
-        save::write_file,
+        save::write_json,
         stream::{StreamedTensor, stream_safetensors, streamed_bytes},
     },
     figures::count,
@@ -126,10 +126,6 @@ fn write_weights(
     })
 }
 
-pub(super) fn write_json(path: &Path, json: &serde_json::Value) -> Result<()> {
-    write_file(path, format!("{json:#}\n").as_bytes())
-}
-
 /// The bytes of numbers in this dtype.
 fn raw(numbers: &Tensor, dtype: DType, name: &str) -> Result<Vec<u8>> {
     let numbers = numbers.flatten_all()?;
@@ -195,11 +191,7 @@ pub(super) fn mlx_losses(weights: &MergedWeights) -> Result<Vec<String>> {
             _ => {}
         }
     }
-    let windows = config.layers.iter().filter_map(|it| it.window);
-    let shortest = windows
-        .min()
-        .filter(|it| *it < config.max_position_embeddings);
-    if let Some(window) = shortest.filter(|_| name != "gemma3_text") {
+    if let Some(window) = config.shortest_window().filter(|_| name != "gemma3_text") {
         losses.push(format!(
             "mlx-lm does not know that layers of this model see no further than {} tokens back: within so many it computes the same, and \
              for longer texts something else.",

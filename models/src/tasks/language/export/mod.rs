@@ -20,7 +20,10 @@ mod compare;
 mod folder;
 mod formats;
 
-use std::path::{Path, PathBuf};
+use std::{
+    cell::OnceCell,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 use serde_json::json;
@@ -36,7 +39,7 @@ use crate::{
         folder::ModelFolder,
         gguf::{GgufPlan, Mix},
         merged::MergedWeights,
-        save::{folder_bytes, name_of, replace_file, replace_folder},
+        save::{folder_bytes, free_bytes, name_of, replace_file, replace_folder},
     },
     data::{template::ChatTemplate, tokenizer::Tokenizer},
     figures::bytes,
@@ -59,6 +62,8 @@ pub struct Exporter {
     tokenizer: Tokenizer,
     template: ChatTemplate,
     chats: bool,
+    /// What a GGUF file says of the tokenizer: the same in every mix.
+    vocabulary: OnceCell<Vec<Key>>,
 }
 
 /// One way to write a model.
@@ -129,6 +134,7 @@ impl Exporter {
             tokenizer,
             template,
             chats,
+            vocabulary: OnceCell::new(),
         })
     }
 
@@ -187,7 +193,7 @@ impl Exporter {
                 Vec::new(),
             ),
             Format::GgufAdapter => (
-                adapters::gguf(&self.weights, &self.about())?.1,
+                adapters::gguf_writer(&self.weights, &self.about())?.bytes(),
                 self.losses_of_base()?,
             ),
             Format::MlxAdapter => (
@@ -224,13 +230,21 @@ impl Exporter {
     }
 
     fn gguf(&self, mix: Mix) -> Result<GgufPlan> {
+        let keys = [self.about().as_slice(), self.vocabulary()?].concat();
+        GgufPlan::new(&self.weights, mix, &keys)
+    }
+
+    fn vocabulary(&self) -> Result<&[Key]> {
+        if let Some(keys) = self.vocabulary.get() {
+            return Ok(keys);
+        }
         let template = self
             .chats
             .then(|| self.template.without_generation_blocks());
         let rows = self.weights.config().vocab_size;
         let stop = self.stop_tokens();
-        let tokenizer = self.tokenizer.gguf_keys(rows, &stop, template.as_deref())?;
-        GgufPlan::new(&self.weights, mix, &[self.about(), tokenizer].concat())
+        let keys = self.tokenizer.gguf_keys(rows, &stop, template.as_deref())?;
+        Ok(self.vocabulary.get_or_init(|| keys))
     }
 
     /// The names that a GGUF file says.
@@ -326,10 +340,7 @@ impl Exporter {
                 let plan = self.gguf(mix)?;
                 plan.write(&mut self.weights, to, done)
             }
-            Format::GgufAdapter => {
-                let (file, _) = adapters::gguf(&self.weights, &self.about())?;
-                replace_file(to, &file)
-            }
+            Format::GgufAdapter => replace_file(to, &adapters::gguf(&self.weights, &self.about())?),
             Format::Adapter => replace_folder(to, |folder| adapters::peft(self, folder)),
             Format::MlxAdapter => replace_folder(to, |folder| adapters::mlx(self, folder)),
             Format::Merged | Format::Mlx | Format::MlxFourBits => {
@@ -364,9 +375,7 @@ fn remove(path: &Path) -> Result<()> {
 /// An error where a disk has less room than this many bytes and some more.
 fn check_room(to: &Path, needed: u64) -> Result<()> {
     let whole = std::path::absolute(to).map_err(Error::file("find the folder", to))?;
-    let existing = whole.ancestors().find(|folder| folder.exists());
-    let free = existing.and_then(|folder| fs4::available_space(folder).ok());
-    match free {
+    match free_bytes(&whole) {
         Some(free) if free < needed + SLACK_BYTES => Err(Error::Data(format!(
             "the export has {}, and the disk has room for {}: `{}`",
             bytes(needed),
