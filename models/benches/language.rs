@@ -205,7 +205,11 @@ impl Options {
         };
         let config = match folder {
             Some(folder) if folder.is_dir() => {
-                let dtypes = LoadDtypes { storage, compute };
+                let dtypes = LoadDtypes {
+                    storage,
+                    compute,
+                    quantize: None,
+                };
                 return load_decoder(&ModelFolder::open(folder)?, dtypes, false, device);
             }
             Some(file) => read_json(file, "read the model’s config")?,

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use candle_core::{DType, Device, Tensor, Var, quantized::QTensor};
+use candle_core::{DType, Device, Tensor, Var};
 
 use crate::{
     Error, Result,
@@ -110,7 +110,14 @@ impl Parameter {
 #[derive(Debug, Clone, Default)]
 pub struct Parameters {
     by_name: BTreeMap<String, Parameter>,
-    quantized: BTreeMap<String, Arc<QTensor>>,
+    quantized: BTreeMap<String, InBlocks>,
+}
+
+/// The size of a weight in quantized blocks.
+#[derive(Debug, Clone, Copy)]
+struct InBlocks {
+    count: usize,
+    bytes: usize,
 }
 
 impl Parameters {
@@ -119,9 +126,10 @@ impl Parameters {
         self.by_name.insert(parameter.name().to_owned(), parameter);
     }
 
-    /// Adds a weight in quantized blocks. It is frozen, and none of those that are handed out one by one.
-    pub fn insert_quantized(&mut self, name: &str, blocks: Arc<QTensor>) {
-        self.quantized.insert(name.to_owned(), blocks);
+    /// Counts a weight of so many numbers in so many bytes of quantized blocks. It is frozen, and none of those that are handed out one by one.
+    pub fn count_quantized(&mut self, name: &str, count: usize, bytes: usize) {
+        let in_blocks = InBlocks { count, bytes };
+        self.quantized.insert(name.to_owned(), in_blocks);
     }
 
     /// How many weights are in quantized blocks.
@@ -147,7 +155,7 @@ impl Parameters {
     /// How many numbers the weights hold in all.
     pub fn count(&self) -> usize {
         let dense = self.iter().map(|parameter| parameter.tensor.elem_count());
-        let quantized = self.quantized.values().map(|it| it.shape().elem_count());
+        let quantized = self.quantized.values().map(|it| it.count);
         dense.chain(quantized).sum()
     }
 
@@ -163,7 +171,7 @@ impl Parameters {
         let dense = self
             .iter()
             .map(|it| it.tensor.elem_count() * it.tensor.dtype().size_in_bytes());
-        let quantized = self.quantized.values().map(|it| it.storage_size_in_bytes());
+        let quantized = self.quantized.values().map(|it| it.bytes);
         dense.chain(quantized).sum()
     }
 }

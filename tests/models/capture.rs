@@ -555,6 +555,7 @@ fn states_of_a_model_in_bf16_keep_its_digits() {
     let dtypes = LoadDtypes {
         storage: DType::BF16,
         compute: DType::BF16,
+        quantize: None,
     };
     let model = LanguageModel::open(folder.path(), dtypes, &Device::Cpu).unwrap();
     let work = tempfile::tempdir().unwrap();

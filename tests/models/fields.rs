@@ -291,7 +291,7 @@ fn no_count_is_so_large_that_a_plan_overflows_or_never_ends() {
                 continue;
             };
             let shape = match (&plan.task.scratch, &facts.task.model) {
-                (Some(scratch), _) => scratch.shape().ok(),
+                (Some(scratch), _) => scratch.shape().ok().map(Into::into),
                 (None, model) => model.clone(),
             };
             let Some(shape) = shape else { continue };

@@ -3,7 +3,7 @@
 use models::{
     arch::network::NetworkConfig,
     device::{DeviceKind, FoundDevice},
-    tasks::language::{Language, LanguageFacts, LanguagePlan, request::Preset},
+    tasks::language::{Language, LanguageFacts, LanguagePlan, plan::ModelShape, request::Preset},
     train::{
         Facts, Kind, Resolved, TrainPlan,
         fit::{most_rows, room, with_rows},
@@ -288,7 +288,7 @@ fn trial() -> Trial {
     }
 }
 
-fn tried_plan() -> (TrainPlan<LanguagePlan>, NetworkConfig) {
+fn tried_plan() -> (TrainPlan<LanguagePlan>, ModelShape) {
     let mut plan = scratch_plan();
     plan.run.steps = 25;
     plan.run.evaluate.every = 10;
@@ -299,7 +299,7 @@ fn tried_plan() -> (TrainPlan<LanguagePlan>, NetworkConfig) {
 }
 
 /// What a plan takes with other rows.
-fn needed(plan: &TrainPlan<LanguagePlan>, config: &NetworkConfig) -> impl Fn(usize, usize) -> u64 {
+fn needed(plan: &TrainPlan<LanguagePlan>, config: &ModelShape) -> impl Fn(usize, usize) -> u64 {
     let (plan, config) = (plan.clone(), config.clone());
     move |rows, length| {
         let mut plan = plan.clone();
@@ -332,7 +332,7 @@ fn on_device(
 fn model_on(kind: DeviceKind, free_bytes: u64) -> Facts<LanguageFacts> {
     let config = NetworkConfig::from_json(&Json::Object(Preset::Small.config())).unwrap();
     let mut facts = lora_facts();
-    facts.task.model = Some(config);
+    facts.task.model = Some(config.into());
     on_device(facts, kind, Some(free_bytes))
 }
 

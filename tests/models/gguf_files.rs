@@ -116,7 +116,7 @@ fn blocks_are_the_numbers_that_they_stand_for_in_the_order_of_a_checkpoint() {
         };
         let numbers = read(false).tensor(&request).unwrap();
         let blocks = read(true).quantized(&request).unwrap().unwrap();
-        let widened = blocks.dequantize(&Device::Cpu).unwrap();
+        let widened = blocks.widen(0..256).unwrap();
         assert_eq!(largest_difference(&numbers, &widened), 0.0, "{}", of.name());
         assert!(read(false).quantized(&request).unwrap().is_none());
         assert!(largest_difference(&numbers, &numbers.zeros_like().unwrap()) > 0.0);
@@ -247,7 +247,7 @@ fn a_file_that_was_cut_off_is_incomplete_wherever_it_ends() {
 }
 
 /// The numbers of `tests/goldens/gguf_blocks.py`, rows of 1,024.
-fn rows_of_numbers() -> Vec<f32> {
+pub(crate) fn rows_of_numbers() -> Vec<f32> {
     const FACTORS: [u64; 3] = [2_654_435_761, 2_246_822_519, 3_266_489_917];
     let part = |at: u64, factor: u64| {
         let whole = (at * factor + 77) % (1 << 32);

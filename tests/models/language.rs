@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Some chat rows about sums, as a JSONL file in `folder`.
-fn chat_file(folder: &Path) -> PathBuf {
+pub(crate) fn chat_file(folder: &Path) -> PathBuf {
     let rows: Vec<String> = (0..80)
         .map(|row| {
             let (a, b) = (row % 9, row / 9);
@@ -45,7 +45,7 @@ fn chat_file(folder: &Path) -> PathBuf {
 }
 
 /// A plan of ten steps on a tiny model.
-fn plan(method: &str, files: &Path, model: Option<&Path>) -> TrainPlan<LanguagePlan> {
+pub(crate) fn plan(method: &str, files: &Path, model: Option<&Path>) -> TrainPlan<LanguagePlan> {
     let plan = serde_json::to_value(crate::plan::scratch_plan()).unwrap();
     let changes = json!({
         "method": if method == "recursive" { "scratch" } else { method },
@@ -99,7 +99,7 @@ fn recursive_config() -> Json {
 }
 
 /// The model a run starts from: written by a short run from nothing, so that it has a tokenizer.
-fn base_model(folder: &Path, data: &Path) -> PathBuf {
+pub(crate) fn base_model(folder: &Path, data: &Path) -> PathBuf {
     let mut plan = plan("scratch", data, None);
     plan.run.steps = 1;
     let (outcome, _, _) = run(&plan, &folder.join("base-run"), None);
@@ -108,13 +108,13 @@ fn base_model(folder: &Path, data: &Path) -> PathBuf {
 }
 
 /// The newest checkpoint in a folder.
-fn newest(folder: &Path) -> PathBuf {
+pub(crate) fn newest(folder: &Path) -> PathBuf {
     let newest = Checkpoints::new(folder, 1).newest().unwrap();
     newest.unwrap().path
 }
 
 /// Runs a plan in a folder, on from its newest checkpoint if it has one.
-fn run(
+pub(crate) fn run(
     plan: &TrainPlan<LanguagePlan>,
     folder: &Path,
     stop_after: Option<usize>,
@@ -166,7 +166,8 @@ fn an_estimate_counts_the_numbers_that_a_run_has() {
             Some(scratch) => Json::Object(scratch.config.clone()),
             None => ModelFolder::open(&model).unwrap().config,
         };
-        let estimate = Language::estimate(&plan, &NetworkConfig::from_json(&config).unwrap());
+        let network = NetworkConfig::from_json(&config).unwrap();
+        let estimate = Language::estimate(&plan, &network.into());
         let (_, task, _) = run(&plan, &folder.path().join(method), Some(1));
         let parameters = task.parameters();
         let counted = [parameters.count(), parameters.trainable_count()];
@@ -182,7 +183,7 @@ fn an_estimate_counts_the_numbers_of_every_family() {
     for golden in crate::golden::cases(|name| !name.starts_with("lora")) {
         let model = ModelFolder::open(&golden.folder).unwrap();
         let config = network_config(&model).unwrap();
-        let estimate = Language::estimate(&plan, &config);
+        let estimate = Language::estimate(&plan, &config.into());
         let count = model.parameter_count().unwrap();
         assert_eq!(estimate.parameters, count, "{}", golden.name);
         counted += 1;

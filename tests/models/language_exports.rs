@@ -135,7 +135,7 @@ fn files_for_llama_cpp_hold_what_the_package_gguf_writes_of_the_same_models() {
         let folder = tempfile::tempdir().unwrap();
         let to = folder.path().join("a.gguf");
         let mut weights =
-            MergedWeights::open(&ModelFolder::open(&golden.folder).unwrap(), None).unwrap();
+            MergedWeights::open(&ModelFolder::open(&golden.folder).unwrap(), None, None).unwrap();
         let plan = GgufPlan::new(&weights, Mix::F32, &[]).unwrap();
         plan.write(&mut weights, &to, |_| ()).unwrap();
         assert_eq!(fs::metadata(&to).unwrap().len(), plan.bytes());
@@ -278,7 +278,8 @@ fn packed_weights_are_a_model_to_export_too() {
         for file in ["config.json", "model.safetensors"] {
             fs::copy(from.join(file), base.join(file)).unwrap();
         }
-        let mut weights = MergedWeights::open(&ModelFolder::open(&base).unwrap(), None).unwrap();
+        let mut weights =
+            MergedWeights::open(&ModelFolder::open(&base).unwrap(), None, None).unwrap();
         let plan = GgufPlan::new(&weights, Mix::F32, &[]).unwrap();
         let to = folder.path().join(format!("{name}.gguf"));
         plan.write(&mut weights, &to, |_| ()).unwrap();
@@ -491,6 +492,27 @@ fn quantized_blocks_are_a_model_to_export_too() {
         file.bytes(&tensor).to_vec()
     };
     assert_eq!(bytes(&quantized), bytes(&again));
+}
+
+#[test]
+fn an_adapter_is_added_to_the_rounded_weights_that_it_learned_beside() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = model("llama-plain-v5", &json!({}), folder.path());
+    let adapted = adapter(&base, all_linear(), folder.path());
+    let merged = |name: &str| {
+        let to = folder.path().join(name);
+        let exported = export(&adapted, Format::Merged, &to).unwrap();
+        assert!(exported.compared.divergence < 1e-6, "{name}: {exported:?}");
+        fs::read(to.join("model.safetensors")).unwrap()
+    };
+    let plain = merged("plain");
+    let used = r#"{"chats": true, "quantize": "nf4"}"#;
+    fs::write(adapted.join("anneal.json"), used).unwrap();
+    assert_ne!(plain, merged("rounded"));
+    let exported = export(&adapted, Format::Adapter, &folder.path().join("alone")).unwrap();
+    assert!(exported.compared.divergence < 1e-6, "{exported:?}");
+    let note = "in NF4: on those weights as they are its answers differ a little.";
+    assert!(exported.notes[0].ends_with(note), "{:?}", exported.notes);
 }
 
 #[test]

@@ -54,6 +54,7 @@ mod probe_study;
 mod puzzles;
 mod puzzles_data;
 mod puzzles_hostile;
+mod quantized;
 mod share;
 mod solve;
 mod solve_tasks;

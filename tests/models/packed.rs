@@ -39,7 +39,7 @@ fn packed_models_compute_what_the_programs_that_packed_them_say() {
         );
 
         // By rows they are the same.
-        let mut weights = MergedWeights::open(&folder, None).unwrap();
+        let mut weights = MergedWeights::open(&folder, None, None).unwrap();
         for (weight, shape) in weights.list().to_vec() {
             let mut rows = 0;
             let whole = decoder.parameters().get(&weight).unwrap().tensor();

@@ -349,7 +349,7 @@ fn a_recursive_model_is_planned_as_other_new_models_are() {
 fn a_recursive_model_gets_no_adapter() {
     let mut facts = lora_facts();
     let config = Json::Object(Preset::TrmChatFast.config());
-    facts.task.model = NetworkConfig::from_json(&config).ok();
+    facts.task.model = NetworkConfig::from_json(&config).ok().map(Into::into);
     let found = problems(request(), facts.clone());
     assert_eq!(
         found,
@@ -366,7 +366,7 @@ pub(crate) fn plan(request: Json, facts: Facts<LanguageFacts>) -> Resolved<Langu
 }
 
 #[track_caller]
-fn problems(request: Json, facts: Facts<LanguageFacts>) -> Vec<String> {
+pub(crate) fn problems(request: Json, facts: Facts<LanguageFacts>) -> Vec<String> {
     let request: TrainRequest<LanguageRequest> = serde_json::from_value(request).unwrap();
     let problems = resolve::<Language>(&request, &facts).unwrap_err();
     problems.0.iter().map(ToString::to_string).collect()
@@ -404,7 +404,7 @@ pub(crate) fn lora_facts() -> Facts<LanguageFacts> {
         "num_hidden_layers": 30, "num_attention_heads": 9, "max_position_embeddings": 2048,
     });
     facts(LanguageFacts {
-        model: NetworkConfig::from_json(&shape).ok(),
+        model: NetworkConfig::from_json(&shape).ok().map(Into::into),
         data: DataFacts {
             read_as: "messages".to_owned(),
             chat: true,

@@ -147,18 +147,19 @@ impl Builder<'_> {
             shape,
             initial,
         };
-        let Some(blocks) = self.weights.quantized(&request)? else {
+        let Some(weight) = self.weights.quantized(&request)? else {
             let weight = self.weight("weight", shape, initial)?;
             return Ok(LinearWeight::Dense(weight));
         };
-        if blocks.shape().dims() != shape {
-            let found = blocks.shape();
-            let problem = format!("`{name}` is {found:?} in quantized blocks, not {shape:?}");
+        let (outputs, inputs) = weight.dims2()?;
+        if [outputs, inputs] != *shape {
+            let problem =
+                format!("`{name}` is [{outputs}, {inputs}] in quantized blocks, not {shape:?}");
             return Err(Error::Data(problem));
         }
-        let weight = Quantized::new(blocks)?;
-        let blocks = weight.blocks().clone();
-        self.parameters.insert_quantized(name, blocks);
+        let bytes = weight.bytes();
+        self.parameters
+            .count_quantized(name, outputs * inputs, bytes);
         Ok(LinearWeight::Quantized(weight))
     }
 
@@ -291,9 +292,10 @@ mod tests {
             }
         }
 
-        fn quantized(&mut self, request: &WeightRequest) -> Result<Option<QTensor>> {
+        fn quantized(&mut self, request: &WeightRequest) -> Result<Option<Quantized>> {
             let in_blocks = self.in_blocks;
-            in_blocks.then(|| self.blocks(request)).transpose()
+            let blocks = in_blocks.then(|| self.blocks(request)).transpose()?;
+            blocks.map(Quantized::new).transpose()
         }
     }
 

@@ -19,9 +19,9 @@ mod size;
 pub mod steering;
 pub mod trm;
 
-use candle_core::{Tensor, quantized::QTensor};
+use candle_core::Tensor;
 
-use crate::Result;
+use crate::{Result, ops::weight::Quantized};
 
 /// What an architecture asks for: one tensor.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ pub trait Weights {
     fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor>;
 
     /// The matrix of a linear layer in quantized blocks, on the device, where the source keeps it so.
-    fn quantized(&mut self, _request: &WeightRequest) -> Result<Option<QTensor>> {
+    fn quantized(&mut self, _request: &WeightRequest) -> Result<Option<Quantized>> {
         Ok(None)
     }
 }

@@ -83,7 +83,7 @@ fn of_rows(rows: usize) -> Variation {
 fn learn(case: &BenchCase, place: &BenchDevice, method: Method) -> Result<Work> {
     let plan = plan(case, place, method)?;
     let config = shape(case, &plan)?;
-    let estimate = Language::estimate(&plan, &config);
+    let estimate = Language::estimate(&plan, &config.clone().into());
     let estimated_bytes = estimate.bytes();
     refuse_what_does_not_fit(estimated_bytes, place)?;
     let (rows, length) = (plan.run.batch.rows, plan.run.batch.length);

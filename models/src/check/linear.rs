@@ -2,7 +2,7 @@
 //! than what they are multiplied with.
 
 use candle_core::{
-    Device,
+    DType, Device,
     quantized::{GgmlDType, QTensor},
 };
 
@@ -16,7 +16,7 @@ use crate::{
         gated::Activation,
         linear::linear,
         lora::{Adapter, linear_with_adapter},
-        weight::{Converted, Quantized},
+        weight::{Converted, Quantized, nf4::MakeNf4},
     },
     tape::Value,
 };
@@ -59,6 +59,8 @@ pub(super) fn linear_layers(class: DeviceClass, dtype: Dtype) -> Result<Operatio
         }
     }
     trials.push(in_blocks(x(&[70, 256])?, 330)?);
+    // Blocks that go across rows.
+    trials.push(in_four_bits(x(&[70, 130])?, 330)?);
     trials.push(layer(x(&[2, 256, 512])?, 768)?);
     Operation::of(DEEPEST, trials)
 }
@@ -70,6 +72,22 @@ fn in_blocks(x: Input, columns: usize) -> Result<StepTrial> {
         let numbers = v[1].tensor().to_device(&Device::Cpu)?.force_contiguous()?;
         let device = v[0].tensor().device();
         let blocks = QTensor::quantize_onto(&numbers, GgmlDType::Q8_0, device)?;
+        linear(&v[0], Quantized::new(blocks)?, None)
+    }))
+}
+
+/// The same in NF4.
+fn in_four_bits(x: Input, columns: usize) -> Result<StepTrial> {
+    let shape = [columns, x.width()];
+    let weight = Input::activation("weight", &shape)?.frozen();
+    Ok(trial(vec![x, weight], move |_, v| {
+        let numbers = v[1]
+            .tensor()
+            .to_device(&Device::Cpu)?
+            .to_dtype(DType::F32)?;
+        let mut made = MakeNf4::new(shape);
+        made.push(&numbers.flatten_all()?.to_vec1()?);
+        let blocks = made.nested().on(v[0].tensor().device())?;
         linear(&v[0], Quantized::new(blocks)?, None)
     }))
 }

@@ -22,8 +22,10 @@ use crate::{
         folder::{self, ModelFolder},
         gguf::GgufWeights,
         packed::{self, Packing},
+        quantize::Quantization,
     },
     figures::counted,
+    ops::weight::Quantized,
 };
 
 /// The name of the head, and of the table that it is where a model ties them.
@@ -40,6 +42,8 @@ pub struct StoredWeights {
     other_dtypes: BTreeMap<String, String>,
     /// How matrices are packed that have something beside them.
     packing: Option<Packing>,
+    /// What the matrices of layers are put into.
+    quantize: Option<Quantization>,
     dtype: DType,
     device: Device,
 }
@@ -68,6 +72,7 @@ impl StoredWeights {
             taken: BTreeSet::new(),
             other_dtypes,
             packing: None,
+            quantize: None,
             dtype,
             device: device.clone(),
         })
@@ -143,6 +148,35 @@ impl Weights for StoredWeights {
         self.check_values(request.name)?;
         Ok(tensor.to_dtype(self.dtype)?.to_device(&self.device)?)
     }
+
+    fn quantized(&mut self, request: &WeightRequest) -> Result<Option<Quantized>> {
+        let (Some(quantize), &[outputs, width]) = (self.quantize, request.shape) else {
+            return Ok(None);
+        };
+        let shape = [outputs, width];
+        // Codes that are there already are taken as they are.
+        if (quantize, self.packing) == (Quantization::Nf4, Some(Packing::Nf4))
+            && self.other_dtypes.contains_key(request.name)
+        {
+            let name = request.name;
+            let find = |part: &str| self.files.get(&format!("{name}{part}")).ok();
+            let stored = packed::stored_nf4(&find, shape);
+            let stored = stored.map_err(|problem| self.packed_wrong(name, &problem))?;
+            let weight = Quantized::new(stored.on(&self.device)?)?;
+            if !weight.is_finite()? {
+                return Err(self.not_finite(name));
+            }
+            self.taken.insert(name.to_owned());
+            return Ok(Some(weight));
+        }
+        if !quantize.holds(width) {
+            return Ok(None);
+        }
+        let device = self.device.clone();
+        let blocks = quantize.blocks(shape, &device, |rows| self.rows(request, rows));
+        self.taken.insert(request.name.to_owned());
+        blocks.map(Some)
+    }
 }
 
 impl StoredWeights {
@@ -203,15 +237,21 @@ impl StoredWeights {
         };
         let rows = rows.unwrap_or(0..outputs);
         let numbers = packed::rows(packing, &find, [outputs, width], rows);
-        let numbers = numbers.map_err(|problem| {
-            Error::format(&self.path, format!("the packed weight `{name}` {problem}"))
-        })?;
+        let numbers = numbers.map_err(|problem| self.packed_wrong(name, &problem))?;
         if !numbers.sum_all()?.to_scalar::<f32>()?.is_finite() {
-            let problem = format!("`{name}` is NaN or infinite, so the model can’t be used");
-            return Err(Error::format(&self.path, problem));
+            return Err(self.not_finite(name));
         }
         self.taken.insert(name.to_owned());
         Ok(Some(numbers))
+    }
+
+    fn not_finite(&self, name: &str) -> Error {
+        let problem = format!("`{name}` is NaN or infinite, so the model can’t be used");
+        Error::format(&self.path, problem)
+    }
+
+    fn packed_wrong(&self, name: &str, problem: &str) -> Error {
+        Error::format(&self.path, format!("the packed weight `{name}` {problem}"))
     }
 
     /// The dtype of a weight in the files.
@@ -287,6 +327,8 @@ pub struct LoadDtypes {
     pub storage: DType,
     /// What activations are computed in.
     pub compute: DType,
+    /// What frozen matrices of layers are put into, where they are not in blocks already.
+    pub quantize: Option<Quantization>,
 }
 
 impl LoadDtypes {
@@ -294,6 +336,7 @@ impl LoadDtypes {
     pub const F32: Self = Self {
         storage: DType::F32,
         compute: DType::F32,
+        quantize: None,
     };
 }
 
@@ -338,6 +381,8 @@ pub fn load_decoder(
     }
     let tied = config.tie_word_embeddings;
     let mut weights = StoredWeights::of(folder, dtypes.storage, device)?;
+    // What learns has to be numbers of its own.
+    weights.quantize = dtypes.quantize.filter(|_| !trainable);
     let decoder = Decoder::new(config, &mut weights, trainable, dtypes.compute, device)?;
     // Some writers store a tied head twice, and rope tables that follow from the config.
     weights

@@ -2,7 +2,11 @@
 //!
 //! W + s B A is computed in f32 from whatever the base model is kept in. No more of a weight is there at once than is asked for.
 
-use std::{collections::BTreeMap, ops::Range, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::Path,
+};
 
 use candle_core::{DType, Device, Tensor};
 
@@ -11,12 +15,14 @@ use super::{
     folder::ModelFolder,
     gguf::GgufWeights,
     load::{StoredWeights, decoder_config},
+    quantize::Quantization,
 };
 use crate::{
     Result,
     arch::{
         Initial, WeightRequest, Weights, config::DecoderConfig, decoder::Decoder, lora::LoraConfig,
     },
+    ops::weight::Quantized,
 };
 
 /// The most numbers of a weight that are there at once: 16 MiB in f32.
@@ -28,6 +34,10 @@ pub struct MergedWeights {
     config: DecoderConfig,
     list: Vec<(String, Vec<usize>)>,
     adapter: Option<Adapter>,
+    /// What the matrices of layers are rounded to first, with their names.
+    quantize: Option<(Quantization, BTreeSet<String>)>,
+    /// The last of them, whose rows are asked for one part after the other.
+    last: Option<(String, Quantized)>,
 }
 
 /// Where the weights of the base model lie.
@@ -44,10 +54,15 @@ struct Adapter {
 }
 
 impl MergedWeights {
-    /// The weights of `model`, with those of the adapter in a folder, if one is given.
+    /// The weights of `model`, with those of the adapter in a folder, if one is given. They are rounded to `quantize` first, where the
+    /// adapter learned beside weights like that.
     ///
     /// Errors: those of a model or adapter that can't be loaded. Shapes are compared when a weight is read.
-    pub fn open(model: &ModelFolder, adapter: Option<&Path>) -> Result<Self> {
+    pub fn open(
+        model: &ModelFolder,
+        adapter: Option<&Path>,
+        quantize: Option<Quantization>,
+    ) -> Result<Self> {
         let config = decoder_config(model)?;
         let mut outline = Outline::default();
         let mut decoder = Decoder::new(
@@ -80,6 +95,8 @@ impl MergedWeights {
             list: outline.list,
             adapter: adapter.transpose()?,
             config,
+            quantize: quantize.map(|it| (it, outline.matrices)),
+            last: None,
         })
     }
 
@@ -122,7 +139,8 @@ impl MergedWeights {
         }
     }
 
-    /// The dtype that holds every number of the base model: that of its files, or f32 where blocks or packed weights are widened.
+    /// The dtype that holds every number of the base model before it is rounded: that of its files, or f32 where blocks or packed weights
+    /// are widened.
     pub fn exact_dtype(&self) -> DType {
         match &self.base {
             Base::Safetensors(weights) if !weights.is_packed() => self.dtype(),
@@ -153,9 +171,9 @@ impl MergedWeights {
             shape,
             initial: Initial::Constant(0.0),
         };
-        let base = match &mut self.base {
-            Base::Safetensors(weights) => weights.rows(&request, rows.clone())?,
-            Base::Gguf(weights) => weights.rows(&request, rows.clone())?,
+        let base = match self.rounded(&request)? {
+            Some(weight) => weight.widen(rows.clone())?,
+            None => self.base.rows(&request, rows.clone())?,
         };
         let Some(adapter) = &self.adapter else {
             return Ok(base);
@@ -165,6 +183,34 @@ impl MergedWeights {
         };
         let change = b.narrow(0, rows.start, rows.len())?.matmul(a)?;
         Ok((base + change.affine(adapter.config.scale(), 0.0)?)?)
+    }
+}
+
+impl MergedWeights {
+    /// A matrix as it is rounded, where it is.
+    fn rounded(&mut self, request: &WeightRequest) -> Result<Option<&Quantized>> {
+        let (Some((quantize, names)), &[outputs, width]) = (&self.quantize, request.shape) else {
+            return Ok(None);
+        };
+        if !names.contains(request.name) || !quantize.holds(width) {
+            return Ok(None);
+        }
+        if self.last.as_ref().is_none_or(|it| it.0 != request.name) {
+            let base = &mut self.base;
+            let rows = |rows| base.rows(request, rows);
+            let weight = quantize.blocks([outputs, width], &Device::Cpu, rows)?;
+            self.last = Some((request.name.to_owned(), weight));
+        }
+        Ok(self.last.as_ref().map(|(_, weight)| weight))
+    }
+}
+
+impl Base {
+    fn rows(&mut self, request: &WeightRequest, rows: Range<usize>) -> Result<Tensor> {
+        match self {
+            Self::Safetensors(weights) => weights.rows(request, rows),
+            Self::Gguf(weights) => weights.rows(request, rows),
+        }
     }
 }
 
@@ -184,6 +230,8 @@ fn layers(decoder: &Decoder) -> BTreeMap<String, (Tensor, Tensor)> {
 #[derive(Default)]
 struct Outline {
     list: Vec<(String, Vec<usize>)>,
+    /// Those that could be in blocks.
+    matrices: BTreeSet<String>,
 }
 
 impl Weights for Outline {
@@ -192,5 +240,10 @@ impl Weights for Outline {
             .push((request.name.to_owned(), request.shape.to_vec()));
         let zero = Tensor::zeros(1, DType::F32, &Device::Cpu)?;
         Ok(zero.broadcast_as(request.shape)?)
+    }
+
+    fn quantized(&mut self, request: &WeightRequest) -> Result<Option<Quantized>> {
+        self.matrices.insert(request.name.to_owned());
+        Ok(None)
     }
 }

@@ -10,6 +10,7 @@ pub mod merged;
 pub mod model;
 pub mod packed;
 pub mod pytorch;
+pub mod quantize;
 pub mod save;
 pub mod stream;
 pub mod whole;

@@ -16,7 +16,10 @@ use candle_core::{DType, Device, Tensor};
 use safetensors::tensor::TensorView;
 use serde_json::{Map, Value as Json};
 
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    ops::weight::nf4::{StoredNf4, StoredScales},
+};
 
 /// How the weights of a folder are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +124,7 @@ pub(super) fn rows(
     let width = shape[1];
     let all = rows.start * width..rows.end * width;
     let numbers = match packing {
-        Packing::Nf4 => nf4(find, shape, all),
+        Packing::Nf4 => Nf4Parts::find(find, shape)?.numbers(find, all),
         Packing::Groups { bits, group } => groups(find, shape, all, bits, group),
     }?;
     let shape = (rows.len(), width);
@@ -158,45 +161,103 @@ fn table(find: &Find, name: &str, count: usize) -> Result<Vec<f32>, String> {
     floats(&part(find, name, count)?, 0..count)
 }
 
-fn nf4(find: &Find, [outputs, width]: [usize; 2], all: Range<usize>) -> Result<Vec<f32>, String> {
-    let count = outputs * width;
-    let codes = part(find, "", count.div_ceil(2))?;
-    let state = find(".quant_state.bitsandbytes__nf4").ok_or("does not say its state")?;
-    let state: Json = serde_json::from_slice(state.data())
-        .map_err(|error| format!("says its state in no JSON: {error}"))?;
-    let number = |field: &str| {
-        let number = state[field]
-            .as_u64()
-            .and_then(|it| usize::try_from(it).ok());
-        number.filter(|it| it.is_power_of_two() && *it <= 1 << 16)
-    };
-    let block = number("blocksize").ok_or("says no size of its blocks")?;
-    let map = table(find, ".quant_map", 16)?;
-    let blocks = all.start / block..all.end.div_ceil(block);
-    let first = blocks.start;
-    let largest = match state["nested_offset"].as_f64() {
-        None => floats(&part(find, ".absmax", count.div_ceil(block))?, blocks)?,
-        Some(offset) => {
-            let nested_block = number("nested_blocksize").ok_or("says no size of its blocks")?;
-            nested(
-                find,
-                count.div_ceil(block),
-                nested_block,
-                blocks,
-                offset as f32,
-            )?
+/// What stands beside the codes of a weight in NF4.
+struct Nf4Parts<'a> {
+    shape: [usize; 2],
+    block: usize,
+    values: [f32; 16],
+    /// Where scales are packed too: how many in a group, and what all have in common.
+    nested: Option<(usize, f32)>,
+    codes: TensorView<'a>,
+}
+
+impl<'a> Nf4Parts<'a> {
+    fn find(find: &Find<'a>, shape: [usize; 2]) -> Result<Self, String> {
+        let codes = part(find, "", (shape[0] * shape[1]).div_ceil(2))?;
+        let state = find(".quant_state.bitsandbytes__nf4").ok_or("does not say its state")?;
+        let state: Json = serde_json::from_slice(state.data())
+            .map_err(|error| format!("says its state in no JSON: {error}"))?;
+        let size = |field: &str| {
+            let number = state[field]
+                .as_u64()
+                .and_then(|it| usize::try_from(it).ok());
+            let number = number.filter(|it| it.is_power_of_two() && *it <= 1 << 16);
+            number.ok_or("says no size of its blocks")
+        };
+        let values = table(find, ".quant_map", 16)?;
+        let values = values.try_into();
+        let nested = match state["nested_offset"].as_f64() {
+            None => None,
+            Some(offset) => Some((size("nested_blocksize")?, offset as f32)),
+        };
+        if codes.data().len() != (shape[0] * shape[1]).div_ceil(2) {
+            return Err("holds no bytes".to_owned());
         }
-    };
-    let codes = codes.data();
-    if codes.len() != count.div_ceil(2) {
-        return Err("holds no bytes".to_owned());
+        Ok(Self {
+            shape,
+            block: size("blocksize")?,
+            values: values.map_err(|_| "has no 16 numbers in `.quant_map`")?,
+            nested,
+            codes,
+        })
     }
-    let value = |at: usize| {
-        let byte = codes[at / 2];
-        let code = [byte >> 4, byte & 15][at % 2];
-        map[usize::from(code)] * largest[at / block - first]
-    };
-    Ok(all.map(value).collect())
+
+    /// How many blocks there are.
+    fn blocks(&self) -> usize {
+        (self.shape[0] * self.shape[1]).div_ceil(self.block)
+    }
+
+    /// Some of the numbers.
+    fn numbers(&self, find: &Find, all: Range<usize>) -> Result<Vec<f32>, String> {
+        let blocks = all.start / self.block..all.end.div_ceil(self.block);
+        let first = blocks.start;
+        let largest = match self.nested {
+            None => floats(&part(find, ".absmax", self.blocks())?, blocks)?,
+            Some((group, offset)) => nested(find, self.blocks(), group, blocks, offset)?,
+        };
+        let codes = self.codes.data();
+        let value = |at: usize| {
+            let byte = codes[at / 2];
+            let code = [byte >> 4, byte & 15][at % 2];
+            self.values[usize::from(code)] * largest[at / self.block - first]
+        };
+        Ok(all.map(value).collect())
+    }
+
+    /// All of it as it lies there.
+    fn stored(&self, find: &Find) -> Result<StoredNf4, String> {
+        let count = self.blocks();
+        let scales = match self.nested {
+            None => StoredScales::Plain(table(find, ".absmax", count)?),
+            Some((group, offset)) => {
+                let codes = part(find, ".absmax", count)?.data().to_vec();
+                if codes.len() != count {
+                    return Err("holds no bytes in `.absmax`".to_owned());
+                }
+                StoredScales::Nested {
+                    codes,
+                    group,
+                    largest: table(find, ".nested_absmax", count.div_ceil(group))?,
+                    offset,
+                    values: table(find, ".nested_quant_map", 256)?,
+                }
+            }
+        };
+        Ok(StoredNf4 {
+            shape: self.shape,
+            block: self.block,
+            codes: self.codes.data().to_vec(),
+            values: self.values,
+            scales,
+        })
+    }
+}
+
+/// A weight in NF4 as it lies there.
+///
+/// Errors: a sentence about what does not fit.
+pub(super) fn stored_nf4(find: &Find, shape: [usize; 2]) -> Result<StoredNf4, String> {
+    Nf4Parts::find(find, shape)?.stored(find)
 }
 
 /// The largest values of some blocks, which are packed themselves.

@@ -19,6 +19,7 @@
 pub mod attention;
 pub mod batch_norm;
 pub mod classify;
+pub mod codebook;
 pub mod convolution;
 pub mod cross_entropy;
 pub mod dropout;

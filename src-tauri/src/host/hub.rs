@@ -179,7 +179,7 @@ fn training_bytes(config: &NetworkConfig, method: Method, choice: &Choice) -> Re
     task.data.files = vec![PathBuf::from("data.jsonl")];
     task.data.learn = Some(Learn::default());
     let facts = LanguageFacts {
-        model: Some(config.clone()),
+        model: Some(config.clone().into()),
         data: DataFacts {
             read_as: String::new(),
             chat: true,
@@ -199,5 +199,5 @@ fn training_bytes(config: &NetworkConfig, method: Method, choice: &Choice) -> Re
     };
     let run = RunRequest::default();
     let plan = resolve::<Language>(&TrainRequest { run, task }, &facts)?.plan;
-    Ok(Language::estimate(&plan, config).bytes())
+    Ok(Language::estimate(&plan, &config.clone().into()).bytes())
 }

@@ -241,5 +241,6 @@ pub(crate) fn load_dtypes(device: &Choice, checked: &Checked) -> Result<LoadDtyp
     Ok(LoadDtypes {
         storage: dtype(dtype::Role::Storage)?,
         compute: dtype(dtype::Role::Compute)?,
+        quantize: None,
     })
 }

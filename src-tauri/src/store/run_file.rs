@@ -441,8 +441,7 @@ mod tests {
             [
                 "`lora_r` is called `lora.rank` here",
                 "`lora.rnak` is not a setting; the nearest is `lora.rank`",
-                "`load_in_4bit` is not a setting: weights of 4 or 8 bits can’t be trained yet; `dtype.storage: bf16` \
-                 keeps frozen weights at half size",
+                "`load_in_4bit` is called `quantize` here and names what frozen weights are put into: `nf4` is 4 bits",
             ]
         );
         let error = read_text("task: language\nsteps: 3\nlora_r: 16\n").unwrap_err();

@@ -13,6 +13,7 @@ use crate::{
     arch::{WeightRequest, Weights, config::DecoderConfig},
     checkpoint::load::check_none_left,
     gguf::{Gguf, Stored, TensorType},
+    ops::weight::Quantized,
 };
 
 /// Tensors that follow from the configuration, in which they were read.
@@ -163,7 +164,7 @@ impl Weights for GgufWeights {
         Ok(plain.to_dtype(self.dtype)?.to_device(&self.device)?)
     }
 
-    fn quantized(&mut self, request: &WeightRequest) -> Result<Option<QTensor>> {
+    fn quantized(&mut self, request: &WeightRequest) -> Result<Option<Quantized>> {
         if !self.keeps_blocks {
             return Ok(None);
         }
@@ -171,7 +172,8 @@ impl Weights for GgufWeights {
         if !stored.of.is_quantized() {
             return Ok(None);
         }
-        blocks(&stored, self.bytes(request, &stored)?, &self.device).map(Some)
+        let blocks = blocks(&stored, self.bytes(request, &stored)?, &self.device)?;
+        Quantized::new(blocks).map(Some)
     }
 }
 

@@ -110,6 +110,7 @@ fn network(
             let dtypes = LoadDtypes {
                 storage: plan.run.dtype.storage.into(),
                 compute,
+                quantize: plan.task.quantize,
             };
             let mut network = load_network(&folder, dtypes, false, device)?;
             let lora = plan.task.lora.as_ref();
@@ -119,7 +120,13 @@ fn network(
             let mut weights = InitialWeights::new(plan.run.seed, device);
             lora::attach(network.decoder_mut()?, &config, &mut weights)?;
             let base = folder.path.to_string_lossy().into_owned();
-            Ok((network, SavedAs::Adapter { config, base }))
+            let quantize = plan.task.quantize;
+            let saved_as = SavedAs::Adapter {
+                config,
+                base,
+                quantize,
+            };
+            Ok((network, saved_as))
         }
     }
 }

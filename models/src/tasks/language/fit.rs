@@ -1,7 +1,13 @@
 //! How a language run is made to fit into memory, beside what every run can do.
 
-use super::{Language, plan::LoraPlan, preset, request::Method};
+use super::{
+    Language,
+    plan::{LoraPlan, Stored},
+    preset,
+    request::Method,
+};
 use crate::{
+    checkpoint::quantize::Quantization,
     figures::{count, counted},
     train::fit::{self, Measure},
 };
@@ -16,6 +22,10 @@ type Changed = fit::Changed<Language>;
 pub(super) const MEASURES: &[Measure<Language>] = &[
     Measure {
         change: shorter_rows,
+        turn: 5,
+    },
+    Measure {
+        change: quantized,
         turn: 4,
     },
     Measure {
@@ -60,12 +70,26 @@ fn shorter_rows(search: &Search, from: &Changed) -> Option<Changed> {
     Some(from.with(plan, &changes, message).with_its_batch())
 }
 
+/// Only what does not learn can be, and only what is not in blocks already.
+fn quantized(search: &Search, from: &Changed) -> Option<Changed> {
+    let task = &from.plan.task;
+    if task.lora.is_none() || task.quantize.is_some() || search.shape().stored != Stored::Wide {
+        return None;
+    }
+    let mut plan = from.plan.clone();
+    let quantize = Quantization::Nf4;
+    plan.task.quantize = Some(quantize);
+    let message = "frozen weights in 4 bits: answers get a little worse".to_owned();
+    let changes = [("quantize", quantize.name().to_owned())];
+    Some(from.with(plan, &changes, message))
+}
+
 fn adapter(search: &Search, from: &Changed) -> Option<Changed> {
     if from.plan.task.method != Method::Full {
         return None;
     }
     // Only a decoder can have an adapter.
-    let shape = search.shape().decoder()?;
+    let shape = search.shape().network.decoder()?;
     let linears = shape.linears().iter();
     let mut plan = from.plan.clone();
     plan.task.method = Method::Lora;

@@ -6,10 +6,15 @@
 //! Measuring held-out data keeps nothing for a way back, so it never takes more than a step; writing a sample may, where
 //! its keys and values are more than a step keeps.
 
-use super::{plan::LanguagePlan, request::Method};
+use super::{
+    plan::{LanguagePlan, ModelShape, Stored},
+    request::Method,
+};
 use crate::{
     arch::{config::DecoderConfig, network::NetworkConfig, trm::CausalTrmConfig},
+    checkpoint::quantize::Quantization,
     device::{RequestedDevice, dtype::Dtype},
+    ops::weight::PART_ELEMENTS,
     train::{
         estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},
         plan::TrainPlan,
@@ -40,9 +45,10 @@ struct KeptBytes {
 }
 
 /// The estimate for a plan that trains a model of this shape.
-pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &NetworkConfig) -> Estimate {
+pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, model: &ModelShape) -> Estimate {
     use MemoryGroup::*;
     let (run, task) = (&plan.run, &plan.task);
+    let config = &model.network;
     let shape = Shape::of(config, run.batch.rows, run.batch.length);
     let adapter = adapter_parameters(task, config);
     let base = u128::from(config.parameters());
@@ -54,7 +60,8 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &NetworkConfig) -
     };
     let moments = u128::from(run.optimizer.moments());
     let averages = u128::from(run.ema > 0.0);
-    let weights_bytes = base * storage.bytes() as u128;
+    let blocks = Blocks::of(task, model);
+    let weights_bytes = (base - blocks.count.min(base)) * storage.bytes() as u128 + blocks.bytes;
     let optimizer_bytes = trainable * 4 * (moments + averages);
     let kept = shape.kept(plan);
     let gradients_bytes = kept.gradients_beside(trainable * 4, run.batch.accumulate);
@@ -65,7 +72,9 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &NetworkConfig) -
         RequestedDevice::Metal => shape.rounding(plan, moments + averages),
         _ => 0,
     };
+    let widened_bytes = blocks.widened_bytes(plan);
     let used = weights_bytes
+        + widened_bytes
         + adapter * 4
         + optimizer_bytes
         + gradients_bytes
@@ -83,6 +92,7 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &NetworkConfig) -
         (Activations, "logits and head", kept.head_bytes),
         (Activations, "passing gradients", kept.passing_bytes),
         (Activations, "keys and values of a sample", writing_bytes),
+        (Activations, "weights that are widened", widened_bytes),
         (Rest, "rounding to powers of two", rounding_bytes),
         (
             Rest,
@@ -98,6 +108,65 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, config: &NetworkConfig) -
             .to_vec(),
         operations: shape.operations(plan) * run.steps as f64,
     }
+}
+
+/// Frozen weights of layers in quantized blocks.
+#[derive(Default)]
+struct Blocks {
+    count: u128,
+    bytes: u128,
+    /// Numbers of the largest matrix.
+    largest: u128,
+}
+
+impl Blocks {
+    fn of(plan: &LanguagePlan, model: &ModelShape) -> Self {
+        let Some(config) = model.network.decoder().filter(|_| plan.lora.is_some()) else {
+            return Self::default();
+        };
+        let (count, bytes) = match (plan.quantize, model.stored) {
+            (Some(quantize), _) => in_blocks(quantize, config),
+            (None, Stored::Blocks { count, bytes }) => (count.into(), bytes.into()),
+            (None, _) => return Self::default(),
+        };
+        let shapes = config
+            .linears()
+            .iter()
+            .filter_map(|it| config.linear_shape(it));
+        let sizes = shapes.map(|[outputs, inputs]| outputs as u128 * inputs as u128);
+        Self {
+            count,
+            bytes,
+            largest: sizes.max().unwrap_or_default(),
+        }
+    }
+
+    /// What a product has of them at once as numbers: in f32, and on a GPU in what it computes in as well.
+    fn widened_bytes(&self, plan: &TrainPlan<LanguagePlan>) -> u128 {
+        let numbers = self.largest.min(PART_ELEMENTS as u128);
+        let copies = match plan.run.dtype.compute {
+            Dtype::F32 => 0,
+            narrow => narrow.bytes() as u128,
+        };
+        numbers * (4 + copies)
+    }
+}
+
+/// How many numbers of a decoder are put into blocks, and the bytes of those.
+pub(super) fn in_blocks(quantize: Quantization, config: &DecoderConfig) -> (u128, u128) {
+    let layers = config.layers.len() as u128;
+    let shapes = config
+        .linears()
+        .iter()
+        .filter_map(|it| config.linear_shape(it));
+    let held = shapes.filter(|[_, inputs]| quantize.holds(*inputs));
+    held.fold((0, 0), |(count, bytes), [outputs, inputs]| {
+        let numbers = outputs as u128 * inputs as u128;
+        (
+            count + layers * numbers,
+            bytes + layers * quantize.bytes(numbers),
+        )
+    })
 }
 
 impl KeptBytes {

@@ -11,7 +11,7 @@ use super::{
     fields::FIELDS,
     fit, footprint,
     outlines::Outlines,
-    plan::DataFacts,
+    plan::{DataFacts, ModelShape},
     preset,
     request::{Method, TokenizerSource},
     resolve,
@@ -19,10 +19,8 @@ use super::{
 };
 use crate::{
     Error, Result,
-    arch::network::NetworkConfig,
     checkpoint::{
         folder::{ModelFolder, WEIGHTS_INDEX},
-        load::network_config,
         save::name_of,
     },
     data::{
@@ -73,6 +71,7 @@ impl Kind for Language {
     const SHAPED_BY: &'static [&'static str] = &[
         "method",
         "scratch",
+        "quantize",
         "lora.rank",
         "lora.targets",
         "lora.layers",
@@ -89,7 +88,7 @@ impl Kind for Language {
     type Plan = LanguagePlan;
     type Facts = LanguageFacts;
     type Read = ReadText;
-    type Shape = NetworkConfig;
+    type Shape = ModelShape;
     type Task = LanguageTask;
 
     fn files(request: &mut LanguageRequest) -> &mut Vec<PathBuf> {
@@ -112,19 +111,19 @@ impl Kind for Language {
         resolve::resolve(resolver)
     }
 
-    fn shape(plan: &LanguagePlan, facts: &LanguageFacts) -> Option<NetworkConfig> {
+    fn shape(plan: &LanguagePlan, facts: &LanguageFacts) -> Option<ModelShape> {
         facts.shape(plan)
     }
 
-    fn read_shape(plan: &LanguagePlan) -> Result<NetworkConfig> {
+    fn read_shape(plan: &LanguagePlan) -> Result<ModelShape> {
         match (&plan.scratch, &plan.model) {
-            (Some(scratch), _) => scratch.shape(),
-            (None, Some(model)) => network_config(&ModelFolder::open(model)?),
+            (Some(scratch), _) => scratch.shape().map(ModelShape::from),
+            (None, Some(model)) => ModelShape::of(&ModelFolder::open(model)?),
             (None, None) => Err(no_model()),
         }
     }
 
-    fn estimate(plan: &TrainPlan<LanguagePlan>, shape: &NetworkConfig) -> Estimate {
+    fn estimate(plan: &TrainPlan<LanguagePlan>, shape: &ModelShape) -> Estimate {
         footprint::estimate(plan, shape)
     }
 
@@ -195,7 +194,7 @@ impl Kind for Language {
         let model = request.task.model.as_deref();
         let model = model.filter(|_| needs_model(&request.task));
         // Weights that were cut off are found now, and not when the run has begun.
-        let shape = |folder| network_config(&ModelFolder::open(folder)?);
+        let shape = |folder| ModelShape::of(&ModelFolder::open(folder)?);
         Ok(LanguageFacts {
             model: model.map(shape).transpose()?,
             data: read.map(|read| read.facts.clone()).unwrap_or_default(),

@@ -13,6 +13,7 @@ use crate::{
         folder::{ModelFolder, WEIGHTS, read_json},
         load::{LoadDtypes, StoredWeights, load_network},
         model::save_network,
+        quantize::Quantization,
         save::write_json,
     },
     data::{
@@ -22,8 +23,9 @@ use crate::{
     },
 };
 
-/// The file that says whether a model was trained to chat or to continue text.
+/// The file that says whether a model was trained to chat or to continue text, and what its frozen weights were put into.
 const USE: &str = "anneal.json";
+const QUANTIZE: &str = "quantize";
 
 /// A language model, ready to learn or to write.
 pub struct LanguageModel {
@@ -48,6 +50,8 @@ pub enum SavedAs {
         config: LoraConfig,
         /// The folder or name of the model it belongs to.
         base: String,
+        /// What the frozen weights of that were put into when it learned.
+        quantize: Option<Quantization>,
     },
     /// The whole model, in the layout of the Hub.
     Model {
@@ -65,9 +69,16 @@ impl LanguageModel {
             true => {
                 let base = base_of(folder)?;
                 let model = ModelFolder::open(Path::new(&base))?;
+                let quantize = quantize_of(folder)?;
+                let dtypes = LoadDtypes { quantize, ..dtypes };
                 let mut network = load_network(&model, dtypes, false, device)?;
                 let config = adapter::load_adapter(network.decoder_mut()?, folder)?;
-                (network, SavedAs::Adapter { config, base })
+                let saved_as = SavedAs::Adapter {
+                    config,
+                    base,
+                    quantize,
+                };
+                (network, saved_as)
             }
             false => {
                 let model = ModelFolder::open(folder)?;
@@ -106,8 +117,16 @@ impl LanguageModel {
 
     /// Writes what was trained, with tokenizer and template, into an existing folder.
     pub fn save(&self, folder: &Path) -> Result<()> {
+        let mut used = json!({ "chats": self.chats });
         match &self.saved_as {
-            SavedAs::Adapter { config, base } => {
+            SavedAs::Adapter {
+                config,
+                base,
+                quantize,
+            } => {
+                if let Some(quantize) = quantize {
+                    used[QUANTIZE] = json!(quantize);
+                }
                 let none = || Error::Data("there is no decoder that has an adapter".to_owned());
                 let decoder = self.network.decoder().ok_or_else(none)?;
                 adapter::save_adapter(decoder, config, base, folder)?
@@ -116,7 +135,7 @@ impl LanguageModel {
         }
         let template = self.chats.then_some(self.template.source.as_str());
         self.tokenizer.save(folder, template)?;
-        write_json(&folder.join(USE), &json!({ "chats": self.chats }))
+        write_json(&folder.join(USE), &used)
     }
 
     /// Reads back the trainable weights that [`LanguageModel::save`] wrote.
@@ -156,6 +175,26 @@ pub fn base_of_model(folder: &Path) -> Result<PathBuf> {
         true => base_of(folder).map(PathBuf::from),
         false => Ok(folder.to_owned()),
     }
+}
+
+/// What the frozen weights beside the adapter in `folder` were put into when it learned.
+pub(super) fn quantize_of(folder: &Path) -> Result<Option<Quantization>> {
+    let path = folder.join(USE);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let json = read_json(&path, "read how the model is used")?;
+    let Some(name) = json.get(QUANTIZE).filter(|it| !it.is_null()) else {
+        return Ok(None);
+    };
+    let quantize = name.as_str().and_then(Quantization::named);
+    let wrong = || {
+        Error::format(
+            &path,
+            format!("`{QUANTIZE}` is {name}, which is not known here"),
+        )
+    };
+    quantize.map(Some).ok_or_else(wrong)
 }
 
 /// Whether the model answers turns: as it was trained here, or as its template says.

@@ -9,8 +9,13 @@ use super::request::{Learn, Method, TokenizerSource};
 use crate::{
     Result,
     arch::{
+        config::DecoderConfig,
         lora::{LoraConfig, Targets},
         network::{NetworkConfig, is_recursive},
+    },
+    checkpoint::{
+        folder::ModelFolder, gguf::layers_in_blocks, load::network_config, packed::Packing,
+        quantize::Quantization,
     },
     data::{DataRequest, TextRows, format::Format, marks::Marks},
     train::tree::Part,
@@ -24,6 +29,9 @@ pub struct LanguagePlan {
     /// The folder of the model to start from. Absent from scratch.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub model: Option<PathBuf>,
+    /// What the frozen weights are put into, if not left as they are. For LoRA only.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub quantize: Option<Quantization>,
     /// The new model. Present from scratch only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub scratch: Option<ScratchPlan>,
@@ -155,11 +163,68 @@ pub struct PromptPlan {
     pub tokens: usize,
 }
 
+/// The shape of a model, and how its weights lie on disk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelShape {
+    /// Its sizes.
+    pub network: NetworkConfig,
+    /// Those of its weights that are in few bits on disk.
+    pub stored: Stored,
+}
+
+/// Weights of layers that are in few bits on disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Stored {
+    /// None are, or they are widened as they are read.
+    #[default]
+    Wide,
+    /// NF4, which a run can take as it is.
+    Nf4,
+    /// The blocks of a file, in which they stay beside an adapter: numbers, and bytes.
+    Blocks {
+        /// How many numbers are in blocks.
+        count: u64,
+        /// The bytes of those.
+        bytes: u64,
+    },
+}
+
+impl ModelShape {
+    /// What the model in `folder` is, by its configuration and the headers of its files.
+    pub fn of(folder: &ModelFolder) -> Result<Self> {
+        let stored = match (&folder.gguf, folder.packing) {
+            (Some(file), _) => {
+                let (count, bytes) = layers_in_blocks(file);
+                Stored::Blocks { count, bytes }
+            }
+            (None, Some(Packing::Nf4)) => Stored::Nf4,
+            (None, _) => Stored::Wide,
+        };
+        Ok(Self {
+            network: network_config(folder)?,
+            stored,
+        })
+    }
+}
+
+impl From<NetworkConfig> for ModelShape {
+    fn from(network: NetworkConfig) -> Self {
+        let stored = Stored::Wide;
+        Self { network, stored }
+    }
+}
+
+impl From<DecoderConfig> for ModelShape {
+    fn from(config: DecoderConfig) -> Self {
+        NetworkConfig::from(config).into()
+    }
+}
+
 /// What was looked up before a language run can be planned.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LanguageFacts {
-    /// The shape of the model the request names. `None` from scratch.
-    pub model: Option<NetworkConfig>,
+    /// The model the request names. `None` from scratch.
+    pub model: Option<ModelShape>,
     /// The data the request names.
     pub data: DataFacts,
     /// How many tokens the tokenizer really has: one trained on little text may have fewer than asked.
@@ -200,9 +265,9 @@ impl DataFacts {
 
 impl LanguageFacts {
     /// The shape of the model that a plan trains, if it can be read.
-    pub fn shape(&self, plan: &LanguagePlan) -> Option<NetworkConfig> {
+    pub fn shape(&self, plan: &LanguagePlan) -> Option<ModelShape> {
         match &plan.scratch {
-            Some(scratch) => scratch.shape().ok(),
+            Some(scratch) => scratch.shape().ok().map(ModelShape::from),
             None => self.model.clone(),
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 pub use crate::data::encode::Learn;
 use crate::{
+    checkpoint::quantize::Quantization,
     data::{self, TextRows, format::Format},
     train::tree::Part,
 };
@@ -19,6 +20,8 @@ pub struct LanguageRequest {
     pub method: Option<Method>,
     /// The model to start from: a folder in the layout of the Hugging Face Hub.
     pub model: Option<PathBuf>,
+    /// What the frozen weights are put into: `nf4`, `q4_0` or `q8_0`, or `none`.
+    pub quantize: Option<Quantize>,
     /// The new model to make, instead of `model`.
     pub scratch: Option<ScratchRequest>,
     /// What to learn from.
@@ -124,6 +127,31 @@ pub enum Method {
     Full,
     /// Every weight of a new model.
     Scratch,
+}
+
+/// What the frozen weights beside an adapter are put into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantize {
+    /// They stay as they are.
+    None,
+    /// 4 bits, by the quantiles of a normal distribution.
+    Nf4,
+    /// 4 bits, in equal steps.
+    Q4_0,
+    /// 8 bits.
+    Q8_0,
+}
+
+impl From<Quantize> for Option<Quantization> {
+    fn from(quantize: Quantize) -> Self {
+        Some(match quantize {
+            Quantize::None => return None,
+            Quantize::Nf4 => Quantization::Nf4,
+            Quantize::Q4_0 => Quantization::Q4_0,
+            Quantize::Q8_0 => Quantization::Q8_0,
+        })
+    }
 }
 
 /// A size of a new model that is known to work. [`super::preset`] has the numbers.

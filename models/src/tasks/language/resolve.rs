@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::{
     Language,
     fields::MAX_RANK,
+    footprint,
     plan::*,
     preset::{self, MethodDefaults},
     request::*,
@@ -17,8 +18,10 @@ use crate::{
         },
         network::{NetworkConfig, is_recursive, unread},
     },
+    checkpoint::quantize::Quantization,
     data::{TextRows, format::Format, marks::Marks},
-    train::{kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
+    figures::bytes,
+    train::{fit::room, kind::Basis, plan::Chosen, resolve::Resolver as AnyResolver},
 };
 
 type Resolver<'a> = AnyResolver<'a, Language>;
@@ -33,6 +36,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (LanguagePlan, Basis) {
     let (data, length) = resolver.data(context);
     // Of a recursive model, one problem is enough.
     let has_adapter = method == Method::Lora && !resolver.starts_from_recursive();
+    let quantize = resolver.quantize(has_adapter);
     let lora = has_adapter.then(|| resolver.lora());
     let parameters = resolver.parameters(scratch.as_ref());
     let recursive = scratch.as_ref().is_some_and(|it| is_recursive(&it.config));
@@ -56,6 +60,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (LanguagePlan, Basis) {
     let plan = LanguagePlan {
         method,
         model: request.model.clone().filter(|_| method != Method::Scratch),
+        quantize,
         scratch,
         data,
         lora,
@@ -109,7 +114,58 @@ impl Resolver<'_> {
 
     /// Whether the model that the request names is a recursive one.
     fn starts_from_recursive(&self) -> bool {
-        matches!(self.facts.task.model, Some(NetworkConfig::Recursive(_)))
+        let model = self.facts.task.model.as_ref();
+        model.is_some_and(|it| matches!(it.network, NetworkConfig::Recursive(_)))
+    }
+
+    /// What the frozen weights beside an adapter are put into.
+    fn quantize(&mut self, has_adapter: bool) -> Option<Quantization> {
+        let asked = self.request.task.quantize;
+        let wanted: Option<Quantization> = asked.and_then(Into::into);
+        if let (Some(wanted), false) = (wanted, has_adapter) {
+            let problem = format!(
+                "is {}, and only weights that stay as they are can be; remove it, or set `method: lora`",
+                wanted.name()
+            );
+            self.problem("quantize", problem);
+            return None;
+        }
+        let model = self.facts.task.model.as_ref().filter(|_| has_adapter)?;
+        let chosen = match (model.stored, wanted) {
+            (Stored::Blocks { .. }, Some(wanted)) => {
+                let problem = format!(
+                    "is {}, and the weights of a GGUF file stay in the blocks that they have; remove it",
+                    wanted.name()
+                );
+                self.problem("quantize", problem);
+                return None;
+            }
+            (Stored::Blocks { .. }, None) => None,
+            (Stored::Nf4, _) => Some("the model comes so".to_owned()),
+            (Stored::Wide, _) => self.why_quantize(&model.network),
+        };
+        if asked.is_none() && chosen.is_none() {
+            return None;
+        }
+        let chosen = Chosen::new(Quantize::Nf4, chosen.unwrap_or_default());
+        self.take("quantize", &asked, || chosen).into()
+    }
+
+    /// Why frozen weights are put into 4 bits without being asked to: in 16 they would not fit, and so they may.
+    fn why_quantize(&self, model: &NetworkConfig) -> Option<String> {
+        let room_bytes = room(self.facts.device.device.free_bytes?);
+        let narrow_bytes = model.parameters().saturating_mul(2);
+        let (count, in_blocks) = footprint::in_blocks(Quantization::Nf4, model.decoder()?);
+        let rest_bytes = u128::from(model.parameters()).saturating_sub(count) * 2;
+        let quantized_bytes = u64::try_from(rest_bytes + in_blocks).ok()?;
+        (quantized_bytes <= room_bytes && room_bytes < narrow_bytes).then(|| {
+            format!(
+                "in 16 bits the weights alone take {} of the {} that a run may use; in 4 they take {}, and answers get a little worse",
+                bytes(narrow_bytes),
+                bytes(room_bytes),
+                bytes(quantized_bytes)
+            )
+        })
     }
 
     fn prompts(&mut self, context: usize) -> PromptPlan {
@@ -234,7 +290,12 @@ impl Resolver<'_> {
                 .get("max_position_embeddings")
                 .and_then(|context| context.as_u64())
                 .map(|context| context as usize),
-            None => self.facts.task.model.as_ref().map(NetworkConfig::context),
+            None => self
+                .facts
+                .task
+                .model
+                .as_ref()
+                .map(|it| it.network.context()),
         };
         found.unwrap_or(preset::LONGEST_ROW).min(MAX_CONTEXT)
     }
@@ -356,7 +417,7 @@ impl Resolver<'_> {
     fn lora(&mut self) -> LoraPlan {
         let request = &self.request.task.lora;
         let model = self.facts.task.model.as_ref();
-        let facts = model.and_then(NetworkConfig::decoder);
+        let facts = model.and_then(|it| it.network.decoder());
         let rank = self.take("lora.rank", &request.rank, || {
             Chosen::new(preset::LORA_RANK, "enough for most single tasks")
         });

@@ -81,6 +81,7 @@ impl ProbeTask {
             dtypes: LoadDtypes {
                 storage: run.dtype.storage.into(),
                 compute: run.dtype.compute.into(),
+                quantize: None,
             },
             folder: captured.map_or_else(|| place.folder.join(STATES), Path::to_owned),
             reading_steps: run.steps.saturating_sub(others),

@@ -210,6 +210,10 @@ mod tests {
             "num_layers",
             "is called `lora.layers` here and lists layers from 0; without it, all get an adapter",
         );
+        check(
+            "load_in_4bit",
+            "is called `quantize` here and names what frozen weights are put into: `nf4` is 4 bits",
+        );
         for theirs in ["dataset", "datasets", "adapter", "fp16"] {
             assert!(advice(theirs).ours.is_some(), "{theirs}");
         }
@@ -217,11 +221,6 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_answered() {
-        check(
-            "load_in_4bit",
-            "is not a setting: weights of 4 or 8 bits can’t be trained yet; `dtype.storage: bf16` keeps \
-             frozen weights at half size",
-        );
         check(
             "logging_steps",
             "is not a setting: every step is recorded, so there is nothing to set",

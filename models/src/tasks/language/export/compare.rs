@@ -343,7 +343,13 @@ fn open(
 ) -> Result<(Network, Option<Tokenizer>)> {
     let device = Device::Cpu;
     let exact = exporter.weights.exact_dtype();
-    let on_base = |device: &Device| load_network(&exporter.model, kept_in(exact), false, device);
+    let on_base = |device: &Device| {
+        let dtypes = LoadDtypes {
+            quantize: exporter.quantize,
+            ..kept_in(exact)
+        };
+        load_network(&exporter.model, dtypes, false, device)
+    };
     let given = match format {
         Format::Adapter => {
             let mut network = on_base(&device)?;

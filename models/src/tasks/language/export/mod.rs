@@ -31,7 +31,7 @@ use serde_json::json;
 pub use compare::{Compared, Sample};
 pub use formats::{AboutFormat, FORMATS, Format};
 
-use super::model::{base_of, chats};
+use super::model::{base_of, chats, quantize_of};
 use crate::{
     Error, Result,
     checkpoint::{
@@ -39,6 +39,7 @@ use crate::{
         folder::ModelFolder,
         gguf::{GgufPlan, Mix},
         merged::MergedWeights,
+        quantize::Quantization,
         save::{folder_bytes, free_bytes, name_of, replace_file, replace_folder},
     },
     data::{template::ChatTemplate, tokenizer::Tokenizer},
@@ -59,6 +60,8 @@ pub struct Exporter {
     name: String,
     model: ModelFolder,
     weights: MergedWeights,
+    /// What the weights beside the adapter were rounded to when it learned.
+    quantize: Option<Quantization>,
     tokenizer: Tokenizer,
     template: ChatTemplate,
     chats: bool,
@@ -116,7 +119,8 @@ impl Exporter {
             true => ModelFolder::open(Path::new(&base_of(folder)?))?,
             false => ModelFolder::open(folder)?,
         };
-        let weights = MergedWeights::open(&model, is_adapter.then_some(folder));
+        let quantize = quantize_of(folder)?.filter(|_| is_adapter);
+        let weights = MergedWeights::open(&model, is_adapter.then_some(folder), quantize);
         let weights = weights.map_err(|error| match &error {
             Error::Setting { field, .. } if field == "model_type" => Error::Data(
                 "recursive models that chat are known to no other program: their folder is what they are".to_owned(),
@@ -131,6 +135,7 @@ impl Exporter {
             name: name.to_owned(),
             model,
             weights,
+            quantize,
             tokenizer,
             template,
             chats,
@@ -220,6 +225,13 @@ impl Exporter {
     /// What an adapter is bound to, where that is not what others have of the model.
     fn bound(&self) -> Vec<String> {
         let is_rounded = self.model.gguf.is_some() || self.model.packing.is_some();
+        if let Some(quantize) = self.quantize {
+            return vec![format!(
+                "The adapter was trained beside the weights of `{}` in {}: on those weights as they are its answers differ a little.",
+                name_of(&self.model.path),
+                quantize.name().to_uppercase()
+            )];
+        }
         let sentence = || {
             format!(
                 "The adapter was trained on the rounded weights of `{}`: on others of the same model its answers differ a little.",

@@ -4,14 +4,14 @@
 //! never there at once, and give what the widened numbers give. Deliberately absent: candle's own product with such
 //! blocks, which rounds x to 8 bits too; its gradient would be that of another function.
 
-use std::{ops::Range, sync::Arc};
+use candle_core::{DType, Tensor};
 
-use candle_core::{DType, Tensor, quantized::QTensor};
+use crate::{Result, ops::elementwise::narrow, tape::Value};
 
-use crate::{Error, Result, ops::elementwise::narrow, tape::Value};
+pub mod nf4;
+mod quantized;
 
-/// The most numbers of a quantized weight that are there at once: 64 MiB.
-const PART_ELEMENTS: usize = 1 << 24;
+pub use quantized::{Blocks, PART_ELEMENTS, Quantized};
 
 /// The weight of a linear layer in one pass.
 #[derive(Clone)]
@@ -68,53 +68,6 @@ impl Converted {
     }
 }
 
-/// A matrix [o, i] in quantized blocks. Cheap to clone: clones share them.
-#[derive(Debug, Clone)]
-pub struct Quantized {
-    blocks: Arc<QTensor>,
-    /// Rows of the matrix that are widened at once.
-    part_rows: usize,
-}
-
-impl Quantized {
-    /// Errors: [`Error::Data`] when it is no matrix.
-    pub fn new(blocks: QTensor) -> Result<Self> {
-        let &[_, width] = blocks.shape().dims() else {
-            let problem = format!("quantized weights of shape {:?}", blocks.shape());
-            return Err(Error::Data(format!("{problem} are no matrix")));
-        };
-        Ok(Self {
-            blocks: Arc::new(blocks),
-            part_rows: (PART_ELEMENTS / width.max(1)).max(1),
-        })
-    }
-
-    /// o and i.
-    pub fn dims2(&self) -> Result<(usize, usize)> {
-        Ok(self.blocks.shape().dims2()?)
-    }
-
-    /// The blocks themselves.
-    pub fn blocks(&self) -> &Arc<QTensor> {
-        &self.blocks
-    }
-
-    /// Its rows, in parts, each with its numbers [rows, i] in f32.
-    pub(crate) fn parts(
-        &self,
-    ) -> Result<impl Iterator<Item = Result<(Range<usize>, Tensor)>> + '_> {
-        let (rows, _) = self.dims2()?;
-        let starts = (0..rows).step_by(self.part_rows);
-        Ok(starts.map(move |start| {
-            let part = start..(start + self.part_rows).min(rows);
-            // Looking rows up is what widens them on every device without a way through the host.
-            let numbers =
-                Tensor::arange(part.start as u32, part.end as u32, &self.blocks.device())?;
-            Ok((part, self.blocks.embedding(&numbers)?))
-        }))
-    }
-}
-
 impl From<&Value> for Weight {
     fn from(weight: &Value) -> Self {
         Self::Dense(weight.clone())
@@ -162,9 +115,12 @@ pub(crate) enum Matrix {
 
 #[cfg(test)]
 mod tests {
-    use candle_core::quantized::GgmlDType;
+    use candle_core::{
+        Device,
+        quantized::{GgmlDType, QTensor},
+    };
 
-    use super::*;
+    use super::{nf4::MakeNf4, *};
     use crate::{
         ops::{
             linear::linear,
@@ -174,27 +130,35 @@ mod tests {
         tape::{Gradients, Tape},
     };
 
-    const DTYPES: [(GgmlDType, usize); 3] = [
-        (GgmlDType::Q8_0, 32),
-        (GgmlDType::Q4_0, 64),
-        (GgmlDType::Q4K, 256),
-    ];
-
-    /// A matrix of 5 rows, whole and in parts, the last of which is smaller.
-    fn matrices(dtype: GgmlDType, width: usize) -> [Quantized; 2] {
-        let numbers = normal(2, &[5, width]).to_dtype(DType::F32).unwrap();
-        let whole = Quantized::new(QTensor::quantize(&numbers, dtype).unwrap()).unwrap();
-        let in_parts = Quantized {
-            part_rows: 2,
-            ..whole.clone()
+    /// Matrices of 5 rows in blocks of each kind, whole and in parts, the last of which is smaller.
+    fn matrices() -> Vec<(&'static str, usize, Quantized)> {
+        let ggml = |dtype, width: usize| {
+            Quantized::new(QTensor::quantize(&numbers(width), dtype).unwrap()).unwrap()
         };
-        [whole, in_parts]
+        let nf4 = |width: usize, nested: bool| {
+            let mut made = MakeNf4::new([5, width]);
+            let numbers = numbers(width).flatten_all().unwrap();
+            made.push(&numbers.to_vec1().unwrap());
+            let stored = if nested { made.nested() } else { made.plain() };
+            Quantized::new(stored.on(&Device::Cpu).unwrap()).unwrap()
+        };
+        let whole = [
+            ("Q8_0", 32, ggml(GgmlDType::Q8_0, 32)),
+            ("Q4_0", 64, ggml(GgmlDType::Q4_0, 64)),
+            ("Q4K", 256, ggml(GgmlDType::Q4K, 256)),
+            ("NF4", 64, nf4(64, true)),
+            // Blocks go across rows, and begin in the middle of a byte.
+            ("NF4", 33, nf4(33, true)),
+            ("NF4, scales in f32", 47, nf4(47, false)),
+        ];
+        let parts = whole
+            .clone()
+            .map(|(name, width, it)| (name, width, it.in_parts_of(2)));
+        whole.into_iter().chain(parts).collect()
     }
 
-    /// All of its numbers, as candle widens them.
-    fn widened(weight: &Quantized) -> Tensor {
-        let blocks = &weight.blocks;
-        blocks.dequantize(&blocks.device()).unwrap()
+    fn numbers(width: usize) -> Tensor {
+        normal(2, &[5, width]).to_dtype(DType::F32).unwrap()
     }
 
     /// A layer's output and the gradient of its input, in f32.
@@ -210,38 +174,60 @@ mod tests {
 
     #[test]
     fn a_quantized_weight_gives_what_its_widened_numbers_give() {
-        for (dtype, width) in DTYPES {
-            for weight in matrices(dtype, width) {
-                let dense = Value::constant(widened(&weight));
-                let expected = run(width, &dense);
-                for (got, expected) in run(width, weight).iter().zip(&expected) {
-                    check_close(&format!("{dtype:?}"), got, expected, 1e-6);
-                }
+        for (name, width, weight) in matrices() {
+            let dense = Value::constant(weight.widen(0..5).unwrap());
+            let expected = run(width, &dense);
+            for (got, expected) in run(width, weight).iter().zip(&expected) {
+                check_close(name, got, expected, 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn quantized_numbers_are_near_those_they_were_made_of() {
+        for (name, width, weight) in matrices() {
+            let far = (weight.widen(0..5).unwrap() - numbers(width)).unwrap();
+            let norm = |x: &Tensor| {
+                let sum = x.sqr().unwrap().sum_all().unwrap();
+                sum.to_scalar::<f32>().unwrap().sqrt()
+            };
+            let error = norm(&far) / norm(&numbers(width));
+            assert!((0.001..0.12).contains(&error), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn some_rows_are_those_of_the_whole() {
+        for (name, _, weight) in matrices() {
+            let whole = weight.widen(0..5).unwrap();
+            for (start, count) in [(0, 1), (1, 3), (3, 2), (2, 0)] {
+                let rows = weight.widen(start..start + count).unwrap();
+                let expected = whole.narrow(0, start, count).unwrap();
+                let numbers = |it: &Tensor| it.to_vec2::<f32>().unwrap();
+                assert_eq!(numbers(&rows), numbers(&expected), "{name}");
             }
         }
     }
 
     #[test]
     fn input_bias_and_adapter_get_their_gradients() {
-        for (dtype, width) in DTYPES {
-            for weight in matrices(dtype, width) {
-                let inputs = [normal(1, &[2, 3, width]), normal(3, &[5])];
-                check_gradients(&inputs, |_, v| linear(&v[0], weight.clone(), Some(&v[1])));
-                let inputs = [
-                    normal(1, &[2, 3, width]),
-                    normal(3, &[2, width]),
-                    normal(4, &[5, 2]),
-                ];
-                check_gradients(&inputs, |_, v| {
-                    let adapter = Adapter {
-                        a: v[1].clone(),
-                        b: v[2].clone(),
-                        scale: 0.7,
-                        dropout: None,
-                    };
-                    linear_with_adapter(&v[0], weight.clone(), None, &adapter)
-                });
-            }
+        for (_, width, weight) in matrices() {
+            let inputs = [normal(1, &[2, 3, width]), normal(3, &[5])];
+            check_gradients(&inputs, |_, v| linear(&v[0], weight.clone(), Some(&v[1])));
+            let inputs = [
+                normal(1, &[2, 3, width]),
+                normal(3, &[2, width]),
+                normal(4, &[5, 2]),
+            ];
+            check_gradients(&inputs, |_, v| {
+                let adapter = Adapter {
+                    a: v[1].clone(),
+                    b: v[2].clone(),
+                    scale: 0.7,
+                    dropout: None,
+                };
+                linear_with_adapter(&v[0], weight.clone(), None, &adapter)
+            });
         }
     }
 
