@@ -1038,6 +1038,22 @@ export type EventsView = {
 	sentences: SentenceView[],
 };
 
+/**  A picture that is counted in a cell of a confusion. */
+export type Example = {
+	/**  The class that it is of, from 0. */
+	row: number,
+	/**  The class that it was said to be of, from 0. */
+	column: number,
+	/**  What it is called. */
+	title: string,
+	/**  How sure the model was of what it said, from 0 to 1. */
+	confidence: number | null,
+	/**  Pixels in a row. */
+	width: number,
+	/**  Red, green and blue of each pixel, row by row, as base64. */
+	pixels: string,
+};
+
 /**  Something to look at. */
 export type Exhibit = 
 /**  A text, such as what a language model wrote. */
@@ -1100,7 +1116,9 @@ title: string;
 /**  The classes, in the order of rows and columns. */
 classes: string[]; 
 /**  How many of the class of a row were said to be of the class of a column. */
-counts: number[][] } | 
+counts: number[][]; 
+/**  Some of the pictures that were counted. Runs of earlier versions have none. */
+examples?: Example[] } | 
 /**  Figures in rows. */
 { kind: "table"; 
 /**  What it is. */
