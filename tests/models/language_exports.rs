@@ -8,6 +8,7 @@ use std::{
 
 use candle_core::{DType, Device};
 use models::{
+    Error,
     arch::{
         decoder::Input,
         initial::InitialWeights,
@@ -24,7 +25,7 @@ use models::{
     data::{template::ChatTemplate, tokenizer::Tokenizer},
     gguf::Gguf,
     tasks::language::{
-        export::{COMPARISON, Exporter, FORMATS, Format, Sample, Stage},
+        export::{COMPARISON, Exporter, FORMATS, Format, MODELFILE, Sample, Stage},
         model::{LanguageModel, SavedAs},
     },
 };
@@ -125,7 +126,7 @@ fn export(
 ) -> models::Result<models::tasks::language::export::Exported> {
     let mut exporter = Exporter::open(from, "a model")?;
     let sample = Sample::texts(exporter.tokenizer())?;
-    exporter.export(format, to, &sample, &mut |_| ())
+    exporter.export(format, to, Some(&sample), &mut |_| Ok(()))
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn files_for_llama_cpp_hold_what_the_package_gguf_writes_of_the_same_models() {
         let mut weights =
             MergedWeights::open(&ModelFolder::open(&golden.folder).unwrap(), None).unwrap();
         let plan = GgufPlan::new(&weights, Mix::F32, &[]).unwrap();
-        plan.write(&mut weights, &to, |_| ()).unwrap();
+        plan.write(&mut weights, &to, |_| Ok(())).unwrap();
         assert_eq!(fs::metadata(&to).unwrap().len(), plan.bytes());
         let path = repository(&format!("tests/goldens/gguf/{}.gguf", golden.name));
         let (ours, theirs) = (Gguf::open(&to).unwrap(), Gguf::open(&path).unwrap());
@@ -228,7 +229,7 @@ fn every_format_of_every_family_computes_what_was_trained() {
             let exported = export(&adapted, offer.format, &to);
             let exported =
                 exported.unwrap_or_else(|error| panic!("{family} as {}: {error}", about.name));
-            let compared = exported.compared;
+            let compared = exported.compared.unwrap();
             assert!(compared.tokens > 100, "{compared:?}");
             if offer.format.is_adapter() {
                 assert!(
@@ -281,7 +282,7 @@ fn packed_weights_are_a_model_to_export_too() {
         let mut weights = MergedWeights::open(&ModelFolder::open(&base).unwrap(), None).unwrap();
         let plan = GgufPlan::new(&weights, Mix::F32, &[]).unwrap();
         let to = folder.path().join(format!("{name}.gguf"));
-        plan.write(&mut weights, &to, |_| ()).unwrap();
+        plan.write(&mut weights, &to, |_| Ok(())).unwrap();
         let [before, after] = [&base, &to].map(|path| {
             let folder = ModelFolder::open(path).unwrap();
             load_decoder(&folder, LoadDtypes::F32, false, &Device::Cpu).unwrap()
@@ -473,7 +474,7 @@ fn quantized_blocks_are_a_model_to_export_too() {
         Format::GgufAdapter,
     ] {
         let to = folder.path().join(format.about().name);
-        let compared = export(&adapted, format, &to).unwrap().compared;
+        let compared = export(&adapted, format, &to).unwrap().compared.unwrap();
         assert!(
             compared.divergence < 1e-3,
             "{}: {compared:?}",
@@ -515,7 +516,7 @@ fn an_export_replaces_nothing_and_leaves_nothing_of_what_went_wrong() {
         (Format::Gguf(Mix::F32), "scores are up to"),
         (Format::Gguf(Mix::Q4_0), "NaN or infinite"),
     ] {
-        let spoiled = exporter.export(format, &to, &sample, &mut |stage| {
+        let spoiled = exporter.export(format, &to, Some(&sample), &mut |stage| {
             if stage == Stage::Comparing {
                 assert!(!to.exists());
                 let to = fs::read_dir(&out).unwrap().next().unwrap().unwrap().path();
@@ -528,11 +529,92 @@ fn an_export_replaces_nothing_and_leaves_nothing_of_what_went_wrong() {
                 });
                 fs::write(&to, bytes).unwrap();
             }
+            Ok(())
         });
         let error = spoiled.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
         assert!(fs::read_dir(&out).unwrap().next().is_none());
     }
+}
+
+#[test]
+fn an_export_that_is_stopped_leaves_nothing_wherever_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = model("llama-plain-v5", &json!({}), folder.path());
+    let mut exporter = Exporter::open(&base, "a model").unwrap();
+    let sample = Sample::texts(exporter.tokenizer()).unwrap();
+    for (format, name) in [
+        (Format::Gguf(Mix::F32), "a.gguf"),
+        (Format::Merged, "a-merged"),
+        (Format::MlxFourBits, "a-mlx"),
+    ] {
+        let mut stopped_at = |moment: usize, out: &str| {
+            let out = folder.path().join(out).join(name);
+            fs::create_dir_all(out.parent().unwrap()).unwrap();
+            let mut heard = Vec::new();
+            let ended = exporter.export(format, &out, Some(&sample), &mut |stage| {
+                heard.push(stage);
+                match heard.len() > moment {
+                    true => Err(Error::Interrupted),
+                    false => Ok(()),
+                }
+            });
+            (heard, ended)
+        };
+        let (whole, ended) = stopped_at(usize::MAX, "whole");
+        ended.unwrap();
+        let modelfile = folder
+            .path()
+            .join("whole")
+            .join(format!("{name}.{MODELFILE}"));
+        match fs::read_to_string(modelfile) {
+            Ok(text) => {
+                assert!(
+                    text.contains("\nFROM ./a.gguf\nPARAMETER stop \""),
+                    "{text}"
+                );
+            }
+            Err(_) => assert!(!name.ends_with(".gguf"), "a GGUF file has none"),
+        }
+        let first = |is_it: fn(&Stage) -> bool| whole.iter().position(is_it).unwrap();
+        let writing = first(|it| matches!(it, Stage::Writing { .. }));
+        let comparing = first(|it| *it == Stage::Comparing);
+        for moment in [0, writing, comparing, comparing + 1] {
+            let (heard, ended) = stopped_at(moment, "stopped");
+            let error = ended.unwrap_err();
+            assert!(matches!(error, Error::Interrupted), "{error}");
+            assert_eq!(heard, whole[..=moment]);
+            let left = fs::read_dir(folder.path().join("stopped")).unwrap();
+            assert_eq!(left.count(), 0, "{moment} of {name}");
+        }
+    }
+}
+
+#[test]
+fn what_nobody_compared_says_so_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = model("llama-plain-v5", &json!({}), folder.path());
+    let mut exporter = Exporter::open(&base, "a model").unwrap();
+    let to = folder.path().join("a.gguf");
+    let mut heard = Vec::new();
+    let format = Format::Gguf(Mix::F16);
+    let exported = exporter.export(format, &to, None, &mut |stage| {
+        heard.push(stage);
+        Ok(())
+    });
+    assert_eq!(exported.unwrap().compared, None);
+    let is_writing = |it: &Stage| matches!(it, Stage::Writing { .. });
+    assert!(
+        !heard.is_empty() && heard.iter().all(is_writing),
+        "{heard:?}"
+    );
+    let beside = read_json(&folder.path().join("a.gguf.compared.json"), "read").unwrap();
+    assert_eq!(beside["compared"], json!(null));
+    assert_eq!(
+        beside["why"],
+        json!("it was asked not to be compared with the model")
+    );
+    assert!(Gguf::open(&to).is_ok());
 }
 
 #[test]

@@ -248,9 +248,11 @@ export const commands = {
 	exports: (model: string) => typedError<OfferView[], AppError>(__TAURI_INVOKE("exports", { model })),
 	/**
 	 *  Writes a run or a model where the user chose, and says how it was compared. What another program would compute otherwise is written
-	 *  only with `force`.
+	 *  only with `force`, and nothing is compared without `compares`.
 	 */
-	exportModel: (model: string, format: string, path: string, force: boolean, progress: Channel<ExportStageView>) => typedError<ExportView, AppError>(__TAURI_INVOKE("export_model", { model, format, path, force, progress })),
+	exportModel: (model: string, format: string, path: string, force: boolean, compares: boolean, progress: Channel<ExportStageView>) => typedError<ExportView, AppError>(__TAURI_INVOKE("export_model", { model, format, path, force, compares, progress })),
+	/**  Ends what is being written of a run or a model. Nothing is left of it. */
+	stopExport: (model: string) => typedError<null, AppError>(__TAURI_INVOKE("stop_export", { model })),
 	/**  What is known of the probes in a folder. Of the texts of a study those that it speaks of, where the folder of the states is known. */
 	probeReport: (folder: string, states: string | null) => typedError<ProbeFolderView, AppError>(__TAURI_INVOKE("probe_report", { folder, states })),
 	/**  Where the probes of a run are, and the states that they were learned from. */
@@ -1146,7 +1148,8 @@ export type ExportView = {
 	bytes: number,
 	/**  Whom it is for: `ONNX Runtime`. */
 	readers: string,
-	/**  How it was compared with what was trained, in a sentence. */
+	/**  Whether it was compared with what was trained, and how, in a sentence. */
+	isCompared: boolean,
 	compared: string,
 	/**  What whoever uses it has to know, in sentences. */
 	notes: string[],
@@ -1595,6 +1598,8 @@ export type OfferView = {
 	losses: string[],
 	/**  Why it can't be written. */
 	refused: string | null,
+	/**  Why it can't be compared with what was trained now: too little memory is free. */
+	uncomparable: string | null,
 };
 
 /**  A grid and the one that follows from it, each as rows of colours. */

@@ -20,6 +20,7 @@ pub(super) fn offers() -> Vec<Offered> {
         readers: about.reader,
         losses: Vec::new(),
         refused: None,
+        uncomparable: None,
     };
     FORMATS.iter().map(offer).collect()
 }
