@@ -68,7 +68,7 @@ fn a_network_is_written_in_each_format_beside_what_it_was_compared_by() {
         .ended(0)
         .shows("checkpoint.onnx: ")
         .shows("for ONNX Runtime")
-        .shows("compared by 8 drawn pictures: scores are at most ")
+        .shows("compared by 8 drawn pictures: scores are less than ")
         .notes("Here the network looks at each picture twice, once mirrored");
     assert!(app.folder().join("checkpoint.onnx").is_file());
     let told = app
