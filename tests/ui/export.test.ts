@@ -134,8 +134,8 @@ describe("the dialog of an export", () => {
     await press("Export");
     expect(pick).toHaveBeenCalledWith("new_network", "Support-tone-Q4_K_M.gguf");
     await screen.findByText("Writing GGUF Q4_K_M…");
-    const [model, format, path, force, hear] = vi.mocked(api.exportModel).mock.calls[0]!;
-    expect([model, format, path, force]).toEqual([TONE, "gguf-q4_k_m", "/Users/mira/Documents/Support-tone-Q4_K_M.gguf", false]);
+    const [model, format, path, force, compares, hear] = vi.mocked(api.exportModel).mock.calls[0]!;
+    expect([model, format, path, force, compares]).toEqual([TONE, "gguf-q4_k_m", "/Users/mira/Documents/Support-tone-Q4_K_M.gguf", false, true]);
     expect(screen.getByRole<HTMLButtonElement>("button", { name: "Exporting…" }).disabled).toBe(true);
     hear({ written: 0.456 });
     await screen.findByText("45 %");
@@ -228,14 +228,14 @@ describe("the dialog of an export", () => {
   test("is written without a comparison that does not fit into memory once that is chosen", async () => {
     const exportModel = vi.spyOn(api, "exportModel");
     open();
-    await choose(/^GGUF F16/);
+    await choose(/^GGUF BF16/);
     const button = () => screen.getByRole<HTMLButtonElement>("button", { name: "Export" });
     expect(screen.getByText(/^Comparing what is written with the model takes 8 GB of memory/)).toBeTruthy();
     expect(button().disabled).toBe(true);
     await userEvent.click(screen.getByRole("checkbox", { name: "Export without comparing" }));
     await press("Export");
     await screen.findByText("Not compared with what was trained", { exact: false });
-    expect(exportModel.mock.lastCall?.slice(1, 5)).toEqual(["gguf-f16", expect.anything(), false, false]);
+    expect(exportModel.mock.lastCall?.slice(1, 5)).toEqual(["gguf-bf16", expect.anything(), false, false]);
     expect(screen.queryByText("Exported, reopened and compared")).toBeNull();
     // What fits is compared as always.
     await choose(/^GGUF Q8_0/);

@@ -74,7 +74,7 @@ function offersOf(model: string): OfferView[] {
 }
 
 /** A large format of a large model doesn’t fit into memory. */
-const lackOf = (name: string, base: string) => (name === "gguf-f16" && /1\.7B/.test(base) ? "comparing what is written with the model takes 8 GB of memory, and 6 GB are free: close other programs, or export without comparing" : null);
+const lackOf = (name: string, base: string) => (name === "gguf-bf16" && /1\.7B/.test(base) ? "comparing what is written with the model takes 8 GB of memory, and 6 GB are free: close other programs, or export without comparing" : null);
 
 function compared(format: string, isRun: boolean): ComparedView {
   const [sameNextToken, divergence, gap] = MEASURED[format] ?? [1, 0.000002, 0];
