@@ -120,8 +120,9 @@ pub enum Error {
         saved: String,
     },
 
-    /// Held-out data was being measured, and whoever waits asked to stop. The run loses nothing: it is measured another time.
-    #[error("it was asked to stop while held-out data was measured")]
+    /// Held-out data was being measured, or a model exported, and whoever waits asked to stop. Nothing is lost: it is done another
+    /// time.
+    #[error("it was asked to stop before it was done")]
     Interrupted,
 
     /// A tensor operation failed: shapes, dtypes, or a kernel the device lacks.

@@ -68,7 +68,7 @@ fn a_network_is_written_in_each_format_beside_what_it_was_compared_by() {
         .ended(0)
         .shows("checkpoint.onnx: ")
         .shows("for ONNX Runtime")
-        .shows("compared by 8 drawn pictures: scores are at most ")
+        .shows("compared by 8 drawn pictures: scores are less than ")
         .notes("Here the network looks at each picture twice, once mirrored");
     assert!(app.folder().join("checkpoint.onnx").is_file());
     let told = app
@@ -124,6 +124,12 @@ fn a_language_model_is_exported_compared_and_talked_to() {
     let written = fs::metadata(app.folder().join("words.gguf")).unwrap();
     assert_eq!(written.len(), size("gguf-q8_0"));
     assert!(app.folder().join("words.gguf.compared.json").is_file());
+    assert!(app.folder().join("words.gguf.Modelfile").is_file());
+    app.anneal("export words --to gguf-f16 --out blind.gguf --no-compare")
+        .ended(0)
+        .shows("not compared with what was trained");
+    let beside = fs::read_to_string(app.folder().join("blind.gguf.compared.json")).unwrap();
+    assert!(beside.contains("\"compared\": null"), "{beside}");
     app.anneal("export words.gguf --to merged --out whole")
         .ended(0);
     for model in ["words.gguf", "whole"] {

@@ -232,3 +232,23 @@ fn a_folder_without_pictures_is_read_as_text() {
     app.file("notes/a.txt", "Hot steel.\n");
     app.anneal("data inspect notes").ended(0).shows("Tokens");
 }
+
+#[test]
+fn a_folder_of_pictures_is_learned_from_without_saying_what_it_is() {
+    let app = App::new();
+    for at in 0..6 {
+        for (class, colour) in [("warm", RED), ("cold", BLUE)] {
+            write(
+                &app,
+                &format!("shades/{class}/{at}.ppm"),
+                &halves(colour, GREY, 20 + at),
+            );
+        }
+    }
+    app.anneal("train --data shades --plan --device cpu")
+        .ended(0)
+        .shows("task: picture");
+    // An option that only text has is taken at its word.
+    app.anneal("train --data shades --encoding latin-1 --plan --device cpu")
+        .ended(1);
+}

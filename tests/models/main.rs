@@ -27,6 +27,7 @@ mod golden;
 mod hostile;
 mod kind;
 mod language;
+mod language_export_ends;
 mod language_exports;
 mod memory_fallback;
 mod packed;

@@ -23,10 +23,10 @@ beforeAll(async () => {
   language = await api.exports(TONE);
 });
 
-const offer = (name: string, more: Partial<OfferView> = {}): OfferView => ({ name, title: name, ending: "gguf", bytes: null, readers: "", losses: [], refused: null, ...more });
+const offer = (name: string, more: Partial<OfferView> = {}): OfferView => ({ name, title: name, ending: "gguf", bytes: null, readers: "", losses: [], refused: null, uncomparable: null, ...more });
 const named = (name: string) => language.find((each) => each.name === name)!;
 const compared = (more: Partial<ComparedView> = {}): ComparedView => ({ what: "held-out answers", tokens: 8192, sameNextToken: 0.982, divergence: 0.011, lossBefore: 1.21, lossAfter: 1.222, tokenizedAlike: 14, ...more });
-const written = (figures: ComparedView | null): ExportView => ({ path: "/a.gguf", bytes: 1, readers: "", compared: "", notes: [], figures });
+const written = (figures: ComparedView | null): ExportView => ({ path: "/a.gguf", bytes: 1, readers: "", isCompared: true, compared: "", notes: [], figures });
 
 describe("a format", () => {
   test("says how many bits a weight has on average, by the sizes of the others", () => {
@@ -134,8 +134,8 @@ describe("the dialog of an export", () => {
     await press("Export");
     expect(pick).toHaveBeenCalledWith("new_network", "Support-tone-Q4_K_M.gguf");
     await screen.findByText("Writing GGUF Q4_K_M…");
-    const [model, format, path, force, hear] = vi.mocked(api.exportModel).mock.calls[0]!;
-    expect([model, format, path, force]).toEqual([TONE, "gguf-q4_k_m", "/Users/mira/Documents/Support-tone-Q4_K_M.gguf", false]);
+    const [model, format, path, force, compares, hear] = vi.mocked(api.exportModel).mock.calls[0]!;
+    expect([model, format, path, force, compares]).toEqual([TONE, "gguf-q4_k_m", "/Users/mira/Documents/Support-tone-Q4_K_M.gguf", false, true]);
     expect(screen.getByRole<HTMLButtonElement>("button", { name: "Exporting…" }).disabled).toBe(true);
     hear({ written: 0.456 });
     await screen.findByText("45 %");
@@ -206,6 +206,43 @@ describe("the dialog of an export", () => {
     open();
     await choose(/^GGUF F32/);
     expect(screen.queryByText("Exported, reopened and compared")).toBeNull();
+  });
+
+  test("ends when it is stopped, and what was stopped has not failed", async () => {
+    const stopExport = vi.spyOn(api, "stopExport").mockResolvedValue(null);
+    let fail = (_: Error) => {};
+    vi.spyOn(api, "exportModel").mockReturnValueOnce(new Promise((_, reject) => (fail = reject)));
+    open();
+    await choose(/^GGUF F32/);
+    await press("Export");
+    await screen.findByText("Writing GGUF F32…");
+    await press("Stop export");
+    expect(stopExport).toHaveBeenCalledExactlyOnceWith(TONE);
+    expect(screen.getByRole<HTMLButtonElement>("button", { name: "Stopping…" }).disabled).toBe(true);
+    fail(new Error("it was asked to stop before it was done"));
+    await waitFor(() => expect(screen.queryByRole("button", { name: "Stopping…" })).toBeNull());
+    expect(screen.queryByText(/asked to stop/)).toBeNull();
+    expect(screen.getByRole<HTMLButtonElement>("button", { name: "Export" }).disabled).toBe(false);
+  });
+
+  test("is written without a comparison that does not fit into memory once that is chosen", async () => {
+    const exportModel = vi.spyOn(api, "exportModel");
+    open();
+    await choose(/^GGUF BF16/);
+    const button = () => screen.getByRole<HTMLButtonElement>("button", { name: "Export" });
+    expect(screen.getByText(/^Comparing what is written with the model takes 8 GB of memory/)).toBeTruthy();
+    expect(button().disabled).toBe(true);
+    await userEvent.click(screen.getByRole("checkbox", { name: "Export without comparing" }));
+    await press("Export");
+    await screen.findByText("Not compared with what was trained", { exact: false });
+    expect(exportModel.mock.lastCall?.slice(1, 5)).toEqual(["gguf-bf16", expect.anything(), false, false]);
+    expect(screen.queryByText("Exported, reopened and compared")).toBeNull();
+    // What fits is compared as always.
+    await choose(/^GGUF Q8_0/);
+    expect(screen.queryByRole("checkbox", { name: "Export without comparing" })).toBeNull();
+    await press("Export");
+    await screen.findByText("Exported, reopened and compared");
+    expect(exportModel.mock.lastCall?.[4]).toBe(true);
   });
 
   test("says why nothing can be written of a model", async () => {

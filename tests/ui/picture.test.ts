@@ -4,7 +4,7 @@ import { fireEvent, render, screen, waitFor, within } from "@testing-library/sve
 import { userEvent } from "@testing-library/user-event";
 import { beforeAll, describe, expect, test } from "vitest";
 
-import type { DataSetView, FindingView, RunView } from "../../ui/src/api";
+import { api, type DataSetView, type FindingView, type RunView } from "../../ui/src/api";
 import { base64Of, bytesOf, colourOf, glowOf } from "../../ui/src/components/pixels";
 import { aboutOf, titleOf } from "../../ui/src/features/picture/findings";
 import { methodOf } from "../../ui/src/features/picture/form";
@@ -13,6 +13,7 @@ import { figures, meaning, moreOf, progress, verdict } from "../../ui/src/featur
 import { placesFor } from "../../ui/src/features/playground/places";
 import Predict from "../../ui/src/features/predict/Predict.svelte";
 import { tallied, type Asked } from "../../ui/src/features/predict/predicting.svelte";
+import Actions from "../../ui/src/features/runs/Actions.svelte";
 import Run from "../../ui/src/features/runs/Run.svelte";
 import { draft } from "../../ui/src/features/train/draft.svelte";
 import Train from "../../ui/src/features/train/Train.svelte";
@@ -216,6 +217,11 @@ describe("the page of a run of pictures", () => {
     expect(screen.getByText("tulip, said to be rose: 14 of 159, 8.8 %")).toBeTruthy();
     await userEvent.click(within(grid).getByRole("gridcell", { name: /^rose, said to be tulip/ }));
     expect(screen.getByText("rose, said to be tulip: 13 of 128, 10.2 %")).toBeTruthy();
+    const cell = within(screen.getByRole("list", { name: "Pictures of rose, said to be tulip" }));
+    expect(cell.getAllByRole("img", { name: /^rose\/IMG_32\d\d\.jpg: rose, said to be tulip$/ }).length).toBe(3);
+    expect(screen.getByText("3 of 13 pictures are kept, of which it was surest.")).toBeTruthy();
+    await userEvent.click(within(grid).getByRole("gridcell", { name: /^rose, said to be daisy/ }));
+    expect(screen.queryByText(/are kept/)).toBeNull();
     expect(screen.getAllByRole("img", { name: /^What speaks for / }).length).toBe(8);
     expect(screen.getByRole("img", { name: /^tulip\/IMG_2000\.jpg: tulip, said to be rose$/ })).toBeTruthy();
     const rows = () => within(screen.getByRole("table", { name: "How each class is found" })).getAllByRole("row").slice(1).map((row) => [...row.children].map((cell) => cell.textContent.trim()));
@@ -227,13 +233,27 @@ describe("the page of a run of pictures", () => {
     expect(screen.getByText("Probably: twice as many would add about 2 points.")).toBeTruthy();
   });
 
+  test("leads to a run that goes further, where the network stayed as it was", async () => {
+    const learned = (await api.runs()).find(({ id }) => id === FLOWERS)!;
+    const { unmount } = render(Actions, { run: learned, place: null, onerror: () => {} });
+    expect(screen.queryByRole("button", { name: "Go further…" })).toBeNull();
+    unmount();
+    render(Actions, { run: { ...learned, method: "features" }, place: null, onerror: () => {} });
+    // More steps of its own would find nothing.
+    expect(screen.queryByRole("button", { name: "Train longer…" })).toBeNull();
+    await userEvent.click(screen.getByRole("button", { name: "Go further…" }));
+    await waitFor(() => expect(route.now).toMatchObject({ page: "train", filled: { task: "picture", model: FLOWERS, "picture.method": "fine_tune" } }));
+    const { filled } = route.now as { filled: Record<string, string> };
+    expect(Object.keys(filled).filter((field) => !["task", "model", "picture.method", "data.files", "data.held_out", "seed"].includes(field))).toEqual([]);
+  });
+
   test("writes the network for other programs, and says how far off that is", async () => {
     render(Run, { id: FLOWERS });
     await userEvent.click(await screen.findByRole("button", { name: "Export…" }));
     const dialog = within(await screen.findByRole("dialog", { name: "Export “Garden flowers”" }));
     await userEvent.click(await dialog.findByRole("radio", { name: /^Core ML/ }));
     await userEvent.click(dialog.getByRole("button", { name: "Export" }));
-    await dialog.findByText(/^45 MB\. Compared by 8 drawn pictures: scores are at most 3\.1e-7 of the largest apart; the file was read again/);
+    await dialog.findByText(/^45 MB\. Compared by 8 drawn pictures: scores are less than 0\.0001 % of the largest apart; the file was read again/);
     expect(dialog.getByText("/Users/mira/Documents/Garden-flowers.mlmodel")).toBeTruthy();
     expect(dialog.getByText("Pictures are shown to it from 0 to 1; mean and deviation are inside.")).toBeTruthy();
   });

@@ -2,7 +2,10 @@
 //!
 //! Deliberately absent: what a kind has to say, which is [`Kind`], and the loop.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Map, Value};
@@ -50,6 +53,14 @@ macro_rules! kinds {
     ($dollar:tt $($kind:ident),+) => {
         /// The names of all kinds, as in a run file.
         pub const KINDS: &[&str] = &[$($kind::NAME),+];
+
+        /// The name of the kind whose data this looks like, if a kind says so.
+        pub fn recognized(path: &Path) -> Option<&'static str> {
+            $(if $kind::recognizes(path) {
+                return Some($kind::NAME);
+            })+
+            None
+        }
 
         /// The fields that only one kind has, kind by kind.
         const FIELDS: &[&[Field]] = &[$($kind::FIELDS),+];
@@ -102,7 +113,7 @@ macro_rules! kinds {
         impl Part for $any {
             fn unread(&self) -> &'static [&'static str] {
                 match self {
-                    $(Self::$kind(_) => $kind::UNREAD,)+
+                    $(Self::$kind(part) => part.unread(),)+
                 }
             }
 

@@ -75,6 +75,9 @@ pub enum Exhibit {
         classes: Vec<String>,
         /// How many of the class of a row were said to be of the class of a column.
         counts: Vec<Vec<u32>>,
+        /// Some of the pictures that were counted. Runs of earlier versions have none.
+        #[serde(default)]
+        examples: Vec<Example>,
     },
     /// Figures in rows.
     Table {
@@ -85,6 +88,26 @@ pub enum Exhibit {
         /// The rows, as long as the columns.
         rows: Vec<Vec<String>>,
     },
+}
+
+/// A picture that is counted in a cell of a confusion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
+pub struct Example {
+    /// The class that it is of, from 0.
+    pub row: usize,
+    /// The class that it was said to be of, from 0.
+    pub column: usize,
+    /// What it is called.
+    pub title: String,
+    /// How sure the model was of what it said, from 0 to 1.
+    pub confidence: f32,
+    /// Pixels in a row.
+    pub width: usize,
+    /// Red, green and blue of each pixel, row by row, as base64.
+    #[serde(with = "packed")]
+    #[cfg_attr(feature = "specta", specta(type = String))]
+    pub pixels: Vec<u8>,
 }
 
 /// How strongly the places of a picture speak for something.

@@ -37,9 +37,6 @@ pub trait Kind: Sized + 'static {
     const ORDERED_BY: &'static [&'static str] = &["data"];
     /// Those that name files, which are compared by what is in them.
     const NAMES_OF_FILES: &'static [&'static str] = &["data.files"];
-    /// Sections of a run file, of those that every run has, that it does not read: it has no gradients, say. They are refused where
-    /// they are asked for, and are in none of its plans.
-    const UNREAD: &'static [&'static str] = &[];
     /// What is done to make a run fit into memory, beside what every run can do: the cheapest first.
     const MEASURES: &'static [Measure<Self>] = &[];
     /// The smallest run of it, which the device check takes a step of. Nothing where a run starts from a model that others have made.
@@ -57,6 +54,12 @@ pub trait Kind: Sized + 'static {
     type Shape;
     /// A model with its data.
     type Task: Task;
+
+    /// Whether a file or folder looks like its data and like nothing else's, by names and by little more. Language is learned from
+    /// whatever no kind knows.
+    fn recognizes(_path: &Path) -> bool {
+        false
+    }
 
     /// The files and folders of the data that a request names.
     fn files(request: &mut Self::Request) -> &mut Vec<PathBuf>;

@@ -13,8 +13,8 @@ use crate::limits;
 
 /// One part of the tree.
 pub trait Part: Serialize + DeserializeOwned {
-    /// The sections of the other part, that of every run, which a plan with this part doesn't have: see
-    /// [`Kind::UNREAD`](super::Kind::UNREAD).
+    /// The sections of the other part, that of every run, which a run with this plan doesn't read: it follows no gradients, say. They
+    /// are refused where they are asked for, and the plan doesn't have them.
     fn unread(&self) -> &'static [&'static str] {
         &[]
     }

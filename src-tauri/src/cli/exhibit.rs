@@ -49,6 +49,7 @@ pub(super) fn drawn(exhibit: &Exhibit) -> String {
             title,
             classes,
             counts,
+            ..
         } => confusion(title, classes, counts),
         Exhibit::Table {
             title,
@@ -275,6 +276,7 @@ mod tests {
             title: "It".to_owned(),
             classes: ["cat", "dog"].map(str::to_owned).to_vec(),
             counts: vec![vec![3, 0], vec![1, 12]],
+            examples: Vec::new(),
         };
         let plain = console::strip_ansi_codes(&drawn(&exhibit)).into_owned();
         let lines: Vec<&str> = plain.lines().map(str::trim_end).collect();

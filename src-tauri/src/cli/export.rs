@@ -1,20 +1,23 @@
 //! `anneal export`: what was trained, for other programs.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::atomic::Ordering};
 
-use models::{figures::bytes, tasks::language::export::Stage};
+use models::{Error, figures::bytes, tasks::language::export::Stage};
 use serde_json::json;
 
 use super::{
     Ended,
-    terminal::{Terminal, printable},
+    terminal::{Terminal, count_interrupts, printable},
 };
-use crate::{host::Host, wire::error::Result};
+use crate::{
+    host::{Host, export::How},
+    wire::error::Result,
+};
 
 /// Write what was trained for other programs.
 ///
 /// Without a format it says which there are for it, with their sizes. What was written is opened again and compared with what was
-/// trained. Where it computes something else, nothing is left of it.
+/// trained. Where it computes something else, or you stop it with Ctrl-C, nothing is left of it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A run, a model, or the folder of a checkpoint.
@@ -29,6 +32,9 @@ pub(super) struct Arguments {
     /// Write it also where another program computes something else from it than what was trained.
     #[arg(long, requires = "to")]
     force: bool,
+    /// Write a language model without comparing it, where the memory for that is not free.
+    #[arg(long, requires = "to")]
+    no_compare: bool,
 }
 
 pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
@@ -37,25 +43,43 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
         to,
         out,
         force,
+        no_compare,
     } = arguments;
+    let how = How {
+        force,
+        compares: !no_compare,
+    };
     let Some(format) = to else {
         return list(&model, host, terminal);
     };
     let bar = terminal.bar("{msg}", 20);
     let mut last = None;
-    let mut stage = |stage: Stage| match stage {
-        Stage::Writing { done, total } => {
-            terminal.show(&bar);
-            bar.set_length(total);
-            bar.set_position(done);
-            let text = || format!("{} of {}", bytes(done), bytes(total));
-            bar.set_message(text());
-            terminal.note_without_bar(&bar, &mut last, text);
+    let interrupts = count_interrupts()?;
+    let is_stopped = || interrupts.load(Ordering::SeqCst) > 0;
+    let mut stage = |stage: Stage| {
+        match stage {
+            Stage::Writing { done, total } => {
+                terminal.show(&bar);
+                bar.set_length(total);
+                bar.set_position(done);
+                let text = || format!("{} of {}", bytes(done), bytes(total));
+                bar.set_message(text());
+                terminal.note_without_bar(&bar, &mut last, text);
+            }
+            Stage::Comparing => bar.set_message("opening it again and comparing"),
+            Stage::Read => {}
         }
-        Stage::Comparing => bar.set_message("opening it again and comparing"),
+        match is_stopped() {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
     };
-    let written = host.export(&model, &format, out, force, &mut stage);
+    let written = host.export(&model, &format, out, how, &mut stage);
     bar.finish_and_clear();
+    if written.is_err() && is_stopped() {
+        terminal.note("stopped; nothing was written");
+        return Ok(Ended::Stopped);
+    }
     let written = written?;
     if terminal.json {
         terminal.json(&written.details)?;
@@ -82,6 +106,7 @@ fn list(model: &str, host: &Host, terminal: &Terminal) -> Result<Ended> {
         let offers = offers.iter().map(|it| {
             json!({
                 "format": it.name, "bytes": it.bytes, "readers": it.readers, "losses": it.losses, "refused": it.refused,
+                "uncomparable": it.uncomparable,
             })
         });
         terminal.json(&offers.collect::<Vec<_>>())?;

@@ -11,7 +11,7 @@ use indicatif::ProgressBar;
 use models::{
     device::RequestedDevice,
     figures::{bytes, count},
-    tasks::{AnyRequest, AnyResolved, language::request::Method},
+    tasks::{AnyRequest, AnyResolved, TASK, language::request::Method, recognized},
     train::{Kind, TrainEvent, estimate::Estimate, event::Showed, forecast::Forecast},
     with_kind,
 };
@@ -246,7 +246,7 @@ fn request(arguments: Arguments, terminal: &Terminal) -> Result<AnyRequest> {
         Some(request) => request,
         None => match overrides::run_file(&arguments.words)? {
             Some(path) => run_file::read(&path)?,
-            None => AnyRequest::default(),
+            None => by_data(&arguments)?,
         },
     };
     let mut fields = vec![
@@ -269,6 +269,17 @@ fn request(arguments: Arguments, terminal: &Terminal) -> Result<AnyRequest> {
     }
     let request = run_file::put_fields(request, fields)?;
     run_file::set(request, &arguments.set)
+}
+
+/// What a request without a run file begins with: the kind of learning whose data is named, unless an option is for text.
+fn by_data(arguments: &Arguments) -> Result<AnyRequest> {
+    let is_text =
+        arguments.method.is_some() || arguments.encoding.is_some() || !arguments.column.is_empty();
+    let known = arguments.data.iter().find_map(|path| recognized(path));
+    let Some(kind) = known.filter(|_| !is_text) else {
+        return Ok(AnyRequest::default());
+    };
+    run_file::of_fields([(TASK.to_owned(), json!(kind))])
 }
 
 /// Trains a run in this process and shows how it goes. Ctrl-C saves and leaves.

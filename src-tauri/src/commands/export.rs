@@ -1,10 +1,15 @@
 //! What was trained, for other programs.
 
+use models::{Error, tasks::language::export::Stage};
 use tauri::{State, ipc::Channel};
 
 use super::App;
 use crate::{
-    host::export::view::{ExportStageView, ExportView, OfferView},
+    host::export::{
+        How,
+        view::{ExportStageView, ExportView, OfferView},
+    },
+    lock::locked,
     wire::error::Result,
 };
 
@@ -17,7 +22,7 @@ pub(super) fn exports(app: State<'_, App>, model: String) -> Result<Vec<OfferVie
 }
 
 /// Writes a run or a model where the user chose, and says how it was compared. What another program would compute otherwise is written
-/// only with `force`.
+/// only with `force`, and nothing is compared without `compares`.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn export_model(
@@ -26,12 +31,34 @@ pub(super) fn export_model(
     format: String,
     path: String,
     force: bool,
+    compares: bool,
     progress: Channel<ExportStageView>,
 ) -> Result<ExportView> {
     let path = app.picked(&path)?;
-    let mut stage = |stage| drop(progress.send(ExportStageView::from(stage)));
-    let written = app
-        .host
-        .export(&model, &format, Some(path), force, &mut stage)?;
+    locked(&app.stopped_exports).remove(&model);
+    let mut stage = |stage| {
+        if stage != Stage::Read {
+            drop(progress.send(ExportStageView::from(stage)));
+        }
+        match locked(&app.stopped_exports).contains(&model) {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
+    };
+    let written = app.host.export(
+        &model,
+        &format,
+        Some(path),
+        How { force, compares },
+        &mut stage,
+    )?;
     Ok(ExportView::from(written))
+}
+
+/// Ends what is being written of a run or a model. Nothing is left of it.
+#[tauri::command(async)]
+#[specta::specta]
+pub(super) fn stop_export(app: State<'_, App>, model: String) -> Result<()> {
+    locked(&app.stopped_exports).insert(model);
+    Ok(())
 }

@@ -18,7 +18,7 @@ mod solve;
 mod train;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -87,6 +87,8 @@ pub(crate) struct App {
     checking: Mutex<Option<CheckProgressView>>,
     /// How often a count of data was asked for, or its end: one that began before ends.
     counts_asked: Arc<AtomicU32>,
+    /// Runs and models of which the export should end.
+    stopped_exports: Mutex<BTreeSet<String>>,
     /// Whether the benchmark should end.
     stop_bench: AtomicBool,
     /// Whether the steps that are tried should end.
@@ -152,6 +154,7 @@ impl App {
             check_turn: Mutex::default(),
             checking: Mutex::default(),
             counts_asked: Arc::default(),
+            stopped_exports: Mutex::default(),
             stop_bench: false.into(),
             stop_trial: false.into(),
             window: Mutex::default(),

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use models::limits;
+use models::{limits, tasks::picture::recognize::holds_pictures};
 use tauri::{State, ipc::Channel};
 
 use super::App;
@@ -18,7 +18,7 @@ use crate::{
         },
     },
     lock::locked,
-    store::picture_files::{holds_pictures, pictures_in},
+    store::picture_files::pictures_in,
     wire::{
         error::{AppError, Result},
         predict::AskedPicture,

@@ -47,6 +47,17 @@ pub(crate) struct Offered {
     pub(crate) losses: Vec<String>,
     /// Why it can't be written.
     pub(crate) refused: Option<String>,
+    /// Why it can't be compared with what was trained now.
+    pub(crate) uncomparable: Option<String>,
+}
+
+/// How something is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    /// Also where another program would compute something else.
+    pub(crate) force: bool,
+    /// Whether a language model is compared with what was trained.
+    pub(crate) compares: bool,
 }
 
 /// What was written.
@@ -83,21 +94,22 @@ impl Host {
     }
 
     /// Writes something in a format. Without a path it is called after the run or model, and lies where the program works. What
-    /// another program would compute otherwise is written only with `force`.
+    /// another program would compute otherwise is written only where `how` says so. What hears the stages of a language model ends it with an
+    /// error; a network for pictures is written in a moment.
     pub(crate) fn export(
         &self,
         name: &str,
         format: &str,
         out: Option<PathBuf>,
-        force: bool,
-        stage: &mut dyn FnMut(Stage),
+        how: How,
+        stage: &mut dyn FnMut(Stage) -> models::Result<()>,
     ) -> Result<Written> {
         match self.export_source(name)? {
             Source::Language(folder, called, run) => {
                 let format = known(LANGUAGE.iter().map(|it| (it.name, it.format)), format)?;
                 let about = format.about();
                 let out = out.unwrap_or_else(|| default_path(&called, about.name, about.ending));
-                language::export(&folder, &called, run.as_ref(), format, &out, force, stage)
+                language::export(&folder, &called, run.as_ref(), format, &out, how, stage)
             }
             Source::Picture(checkpoint, called) => {
                 let format = known(PICTURE.iter().map(|it| (it.name, it.format)), format)?;

@@ -11,15 +11,14 @@ use std::{
 
 use models::{
     data::source::{Changed, changed},
-    tasks::picture::source::{Choice, PictureSet},
+    tasks::picture::{
+        recognize::holds_pictures,
+        source::{Choice, PictureSet},
+    },
 };
 
 use super::Host;
-use crate::{
-    lock::locked,
-    store::picture_files::{files_in, holds_pictures},
-    wire::error::Result,
-};
+use crate::{lock::locked, store::picture_files::files_in, wire::error::Result};
 
 /// Pictures that were read, kept while a page shows them.
 pub(crate) struct ReadPictures {

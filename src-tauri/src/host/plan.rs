@@ -79,7 +79,7 @@ impl Host {
                 *model = found;
                 return Ok(());
             }
-            Err(error) if !model.exists() => return Err(error),
+            Err(error) if !model.exists() => return self.find_learned::<K>(request).ok_or(error),
             Err(error) => error,
         };
         *model = path::absolute(&*model).map_err(AppError::file("find the model", &*model))?;
@@ -89,6 +89,14 @@ impl Host {
             Err(models::Error::File { .. }) => Err(unlisted),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Starts from what a run has learned, where the model is called as a run is, and is one that its kind can start from.
+    fn find_learned<K: Kind>(&self, request: &mut TrainRequest<K::Request>) -> Option<()> {
+        let model = K::model(&mut request.task)?;
+        let run = store::runs::exact(&self.paths, model.to_str()?).ok()?;
+        *model = run.best_checkpoint().ok()?;
+        K::facts(request, None).ok().map(|_| ())
     }
 
     /// Forgets the data that was planned with; a text of millions of rows is not kept for nothing.

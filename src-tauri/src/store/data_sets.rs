@@ -8,10 +8,11 @@ use std::{
 use models::{
     data::{DataRequest, not_text},
     random::stable_hash,
+    tasks::recognized,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{naming, paths::Paths, picture_files, read_list, write_file, write_json};
+use super::{naming, paths::Paths, read_list, write_file, write_json};
 use crate::wire::error::{AppError, Result};
 
 /// What pasted text is called.
@@ -50,7 +51,7 @@ pub(crate) fn add(paths: &Paths, path: &Path) -> Result<DataSet> {
             "the file is not there: `{path}`"
         )));
     }
-    if path.is_file() && !picture_files::holds_pictures(&path) {
+    if path.is_file() && recognized(&path).is_none() {
         not_text::check_name(&path)?;
     }
     add_files(paths, naming::of_data(&path), vec![path])

@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use models::data::{not_text, source};
+use models::{
+    data::{not_text, source},
+    tasks::recognized,
+};
 use serde::Serialize;
 
 use super::{
@@ -35,8 +38,7 @@ pub(crate) fn look(path: &Path) -> Dropped {
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if path.is_dir() {
-        let is_data =
-            || picture_files::holds_pictures(path) || source::files(&[path.to_owned()]).is_ok();
+        let is_data = || recognized(path).is_some() || source::files(&[path.to_owned()]).is_ok();
         return match models_in(path).is_empty() {
             false => model(path),
             true if is_data() => Dropped::Data,
@@ -49,7 +51,7 @@ pub(crate) fn look(path: &Path) -> Dropped {
             "drop the folder that has a folder of pictures for each class; to ask what this one shows, drop it on Classify",
         );
     }
-    if picture_files::holds_pictures(path) {
+    if recognized(path).is_some() {
         return Dropped::Data;
     }
     let ending = path.extension().unwrap_or_default();

@@ -20,7 +20,7 @@ use crate::wire::error::{AppError, Result};
         "a conversation of a million words has 6 MB";
     /// A line of `events.jsonl`.
     EVENT = "an event of a run", 4 << 20, "bytes",
-        "the longest hold what a model wrote, some thousand bytes";
+        "the longest hold pictures, 400 kB";
     /// A benchmark of this or another machine.
     BENCHMARK = "a file with a benchmark", 16 << 20, "bytes",
         "a whole one has 100 kB";

@@ -1,4 +1,4 @@
-//! Which files are pictures, by their names, and which files and folders hold pictures to learn from.
+//! Which files are pictures, by their names.
 //!
 //! Deliberately absent: what is in them. Whoever reads them says what is wrong.
 
@@ -7,14 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::{data::FileTable, limits, tasks::picture::decode};
+use models::{limits, tasks::picture::decode};
 
 use crate::wire::error::{AppError, Result};
-
-/// Files of CIFAR that are in no other folder.
-const CIFAR: [&str; 3] = ["data_batch_1", "data_batch_1.bin", "fine_label_names.txt"];
-/// So many entries of a folder, and of those in it, say whether it holds pictures.
-const LOOKED_AT: usize = 2_000;
 
 /// Whether a file is a picture by its name.
 pub(crate) fn is_picture(path: &Path) -> bool {
@@ -85,42 +80,6 @@ fn collect(
     Ok(())
 }
 
-/// Whether a file or folder holds pictures to learn from, by the names in it. A single picture is none: it has no class.
-pub(crate) fn holds_pictures(path: &Path) -> bool {
-    match path.is_dir() {
-        true => folder_holds(path),
-        false => holds_many(path),
-    }
-}
-
-/// Whether a file holds many pictures: an array of the MNIST family, an archive or a batch of CIFAR, or a table with a column of files.
-fn holds_many(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = name.to_lowercase();
-    let is_packed = name.ends_with(".tar.gz") || name.ends_with(".tgz");
-    let is_idx = name.contains("images") && (name.contains("idx") || name.contains("ubyte"));
-    let is_cifar = (name.contains("cifar") && is_packed) || CIFAR.contains(&name.as_str());
-    let is_table = || name.ends_with(".parquet") && FileTable::open(path, false).is_ok();
-    path.is_file() && (is_idx || is_cifar || is_table())
-}
-
-fn folder_holds(folder: &Path) -> bool {
-    let mut waiting = vec![folder.to_owned()];
-    let mut left = LOOKED_AT;
-    while let Some(next) = waiting.pop() {
-        for path in entries(&next).unwrap_or_default() {
-            left = left.saturating_sub(1);
-            match path.is_dir() {
-                _ if left == 0 => return false,
-                true => waiting.push(path),
-                false if is_picture(&path) || holds_many(&path) => return true,
-                false => {}
-            }
-        }
-    }
-    false
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,25 +119,5 @@ mod tests {
             ["B/3.gif", "a.heic", "b/1.jpeg", "b/2.PNG", "b/notes.txt"]
         );
         assert!(pictures_in(&[home.path().join("nowhere")]).is_ok_and(|it| it.len() == 1));
-    }
-
-    #[test]
-    fn pictures_to_learn_from_are_known_by_the_names_in_a_folder() {
-        for (files, expected) in [
-            (&["cats/1.jpg", "dogs/2.jpg"][..], true),
-            (&["train/cats/1.webp"], true),
-            (&["train-images-idx3-ubyte.gz"], true),
-            (&["cifar-10-batches-bin/data_batch_1.bin"], true),
-            (&["train.bin", "fine_label_names.txt"], true),
-            (&["train.bin"], false),
-            (&["rows.parquet"], false),
-            (&["rows.jsonl", "notes.txt"], false),
-            (&[".thumbnails/1.png"], false),
-        ] {
-            assert_eq!(holds_pictures(made(files).path()), expected, "{files:?}");
-        }
-        let home = made(&["a.png", "t10k-images-idx3-ubyte"]);
-        assert!(!holds_pictures(&home.path().join("a.png")));
-        assert!(holds_pictures(&home.path().join("t10k-images-idx3-ubyte")));
     }
 }

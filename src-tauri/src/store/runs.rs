@@ -100,7 +100,6 @@ pub(crate) fn list(paths: &Paths) -> Vec<Run> {
 }
 
 /// The run with exactly this id.
-#[cfg(feature = "gui")]
 pub(crate) fn exact(paths: &Paths, id: &str) -> Result<Run> {
     let found = list(paths).into_iter().find(|run| run.id == id);
     found.ok_or_else(|| AppError::invalid(format!("there is no run `{id}`")))

@@ -62,16 +62,19 @@ const runOf = (model: string) => visibleRuns().find(({ id }) => id === model);
 const isPictures = (model: string) => runOf(model)?.task === "picture";
 
 function offersOf(model: string): OfferView[] {
-  if (isPictures(model)) return PICTURES.map(({ name, title, readers, ending = null }) => ({ name, title, readers, ending, bytes: null, losses: [], refused: null }));
+  if (isPictures(model)) return PICTURES.map(({ name, title, readers, ending = null }) => ({ name, title, readers, ending, bytes: null, losses: [], refused: null, uncomparable: null }));
   const run = runOf(model);
   const base = run?.base ?? model;
   const scale = /1\.7B/.test(base) ? 12.72 : run && run.base === null ? 0.021 : 1;
   return LANGUAGE.filter(({ isAdapter }) => !isAdapter || run?.method === "lora").map(({ name, title, readers, ending = null, bytes, isAdapter }) => {
     const refused = name === "mlx-adapter" ? REFUSED : null;
     const losses = name === "mlx" ? [LOST] : [];
-    return { name, title, readers, ending, losses, refused, bytes: refused || bytes === null ? null : Math.round(bytes * (isAdapter ? Math.sqrt(scale) : scale)) };
+    return { name, title, readers, ending, losses, refused, uncomparable: lackOf(name, base), bytes: refused || bytes === null ? null : Math.round(bytes * (isAdapter ? Math.sqrt(scale) : scale)) };
   });
 }
+
+/** A large format of a large model doesn’t fit into memory. */
+const lackOf = (name: string, base: string) => (name === "gguf-bf16" && /1\.7B/.test(base) ? "comparing what is written with the model takes 8 GB of memory, and 6 GB are free: close other programs, or export without comparing" : null);
 
 function compared(format: string, isRun: boolean): ComparedView {
   const [sameNextToken, divergence, gap] = MEASURED[format] ?? [1, 0.000002, 0];
@@ -87,14 +90,22 @@ function compared(format: string, isRun: boolean): ComparedView {
   };
 }
 
+let stop = () => {};
+const untilStopped = () => new Promise<never>((_, reject) => (stop = () => reject(new Error("stopped"))));
+
 export const exportAnswers = {
+  stopExport: async () => {
+    stop();
+    return null;
+  },
+
   exports: async (model) => {
     await wait(20);
     if (/Qwen3/.test(model)) refuse("the weights are incomplete: `" + model + "/model.safetensors`", "download the model again");
     return offersOf(model);
   },
 
-  exportModel: async (model, format, path, force, progress) => {
+  exportModel: async (model, format, path, force, compares, progress) => {
     const offer = offersOf(model).find(({ name }) => name === format) ?? refuse(`\`${format}\` is no format for it`);
     const [lost] = offer.losses;
     if (lost && !force) refuse(lost, null, null, "needs_force");
@@ -102,18 +113,18 @@ export const exportAnswers = {
     for (const share of [0, 0.25, 0.64, 1]) {
       tell(share);
       await wait(8);
-      if (exporting === "written" && share > 0.5) await new Promise(() => undefined);
+      if (exporting === "written" && share > 0.5) await untilStopped();
     }
     tell(null);
     await wait(16);
-    if (exporting === "compared") await new Promise(() => undefined);
+    if (exporting === "compared") await untilStopped();
     if (/cars|shakespeare/.test(model)) refuse(`there is something already where the export would be, and an export replaces nothing: \`${path}\``);
     if (!isPictures(model)) {
       const bytes = offer.bytes ?? 0;
-      return { path, bytes, readers: offer.readers, compared: "", notes: offer.losses, figures: compared(format, runOf(model) !== undefined) };
+      return { path, bytes, readers: offer.readers, isCompared: compares, compared: compares ? "" : "not compared with what was trained", notes: offer.losses, figures: compares ? compared(format, runOf(model) !== undefined) : null };
     }
     const what = format === "safetensors" ? "the folder was opened again as a network of somebody else: names, shapes, config and scores" : "the file was read again, and computed layer by layer from what stands in it";
     const notes = ["pictures are shown to it from 0 to 1; mean and deviation are inside", "pictures are scaled to a short side of 256 pixels with bicubic, and 224 x 224 of the middle are seen"];
-    return { path, bytes: 44_731_208, readers: offer.readers, compared: `compared by 8 drawn pictures: scores are at most ${format === "safetensors" ? "0.0e0" : "3.1e-7"} of the largest apart; ${what}`, notes, figures: null };
+    return { path, bytes: 44_731_208, readers: offer.readers, isCompared: true, compared: `compared by 8 drawn pictures: ${format === "safetensors" ? "all scores are equal" : "scores are less than 0.0001 % of the largest apart"}; ${what}`, notes, figures: null };
   },
 } satisfies Some;

@@ -1,7 +1,7 @@
 // Pictures of flowers, and a model that says what they show: right for the most part, and sometimes by what stands beside them.
 
 import type { Channel } from "@tauri-apps/api/core";
-import type { CheckupView, ClassView, EventsView, FoundPicturesView, PictureView, PredictionView } from "../../../ui/src/api";
+import type { CheckupView, ClassView, EventsView, Example, FoundPicturesView, PictureView, PredictionView } from "../../../ui/src/api";
 import { flower, FLOWER_NAMES, glow } from "./drawn";
 import { lastOf, refuse, type Some, wait } from "./scene";
 
@@ -36,6 +36,15 @@ function pictureOf(path: string, at: number, only: number | undefined, side: num
   return { name: `${name}/IMG_${number}.jpg`, class: name, part: "train", width: 4032, height: 3024, thumb: flower(of, at * 13 + of, side) };
 }
 
+/** Some pictures of each cell: three at most of a mistake, one of each class that is right. */
+function flowersKept(): Example[] {
+  return COUNTS.flatMap((row, is) =>
+    row.flatMap((found, said) =>
+      Array.from({ length: Math.min(found, is === said ? 1 : 3) }, (_, at) => ({ row: is, column: said, title: `${FLOWER_NAMES[is]}/IMG_${3000 + 100 * is + 10 * said + at}.jpg`, confidence: (is === said ? 0.41 : 0.97) - at / 9, ...flower(is, 31 * is + 7 * said + at, 32) })),
+    ),
+  );
+}
+
 /** What a run of flowers says of held-out pictures after a step: fewer mistakes the later it is. */
 export function picturesShown(step: number, of: number): EventsView["exhibits"] {
   const share = Math.min(1, step / of);
@@ -51,7 +60,7 @@ export function picturesShown(step: number, of: number): EventsView["exhibits"] 
     [1, 0, 0.88, 103, [0.26, 0.24]],
   ];
   return [
-    { step, exhibit: { kind: "confusion", title: "Held-out pictures", classes: [...FLOWER_NAMES], counts: COUNTS.map(worse) } },
+    { step, exhibit: { kind: "confusion", title: "Held-out pictures", classes: [...FLOWER_NAMES], counts: COUNTS.map(worse), examples: flowersKept() } },
     ...mistakes.map(([is, said, confidence, seed, beside], at): EventsView["exhibits"][number] => ({
       step,
       exhibit: { kind: "image", title: `Most confident mistakes: ${FLOWER_NAMES[is]}/IMG_${2000 + 17 * at}.jpg`, label: FLOWER_NAMES[said]!, expected: FLOWER_NAMES[is]!, confidence, map: glow(seed, beside), ...flower(is, seed) },

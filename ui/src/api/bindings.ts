@@ -248,9 +248,11 @@ export const commands = {
 	exports: (model: string) => typedError<OfferView[], AppError>(__TAURI_INVOKE("exports", { model })),
 	/**
 	 *  Writes a run or a model where the user chose, and says how it was compared. What another program would compute otherwise is written
-	 *  only with `force`.
+	 *  only with `force`, and nothing is compared without `compares`.
 	 */
-	exportModel: (model: string, format: string, path: string, force: boolean, progress: Channel<ExportStageView>) => typedError<ExportView, AppError>(__TAURI_INVOKE("export_model", { model, format, path, force, progress })),
+	exportModel: (model: string, format: string, path: string, force: boolean, compares: boolean, progress: Channel<ExportStageView>) => typedError<ExportView, AppError>(__TAURI_INVOKE("export_model", { model, format, path, force, compares, progress })),
+	/**  Ends what is being written of a run or a model. Nothing is left of it. */
+	stopExport: (model: string) => typedError<null, AppError>(__TAURI_INVOKE("stop_export", { model })),
 	/**  What is known of the probes in a folder. Of the texts of a study those that it speaks of, where the folder of the states is known. */
 	probeReport: (folder: string, states: string | null) => typedError<ProbeFolderView, AppError>(__TAURI_INVOKE("probe_report", { folder, states })),
 	/**  Where the probes of a run are, and the states that they were learned from. */
@@ -1038,6 +1040,22 @@ export type EventsView = {
 	sentences: SentenceView[],
 };
 
+/**  A picture that is counted in a cell of a confusion. */
+export type Example = {
+	/**  The class that it is of, from 0. */
+	row: number,
+	/**  The class that it was said to be of, from 0. */
+	column: number,
+	/**  What it is called. */
+	title: string,
+	/**  How sure the model was of what it said, from 0 to 1. */
+	confidence: number | null,
+	/**  Pixels in a row. */
+	width: number,
+	/**  Red, green and blue of each pixel, row by row, as base64. */
+	pixels: string,
+};
+
 /**  Something to look at. */
 export type Exhibit = 
 /**  A text, such as what a language model wrote. */
@@ -1100,7 +1118,9 @@ title: string;
 /**  The classes, in the order of rows and columns. */
 classes: string[]; 
 /**  How many of the class of a row were said to be of the class of a column. */
-counts: number[][] } | 
+counts: number[][]; 
+/**  Some of the pictures that were counted. Runs of earlier versions have none. */
+examples?: Example[] } | 
 /**  Figures in rows. */
 { kind: "table"; 
 /**  What it is. */
@@ -1128,7 +1148,8 @@ export type ExportView = {
 	bytes: number,
 	/**  Whom it is for: `ONNX Runtime`. */
 	readers: string,
-	/**  How it was compared with what was trained, in a sentence. */
+	/**  Whether it was compared with what was trained, and how, in a sentence. */
+	isCompared: boolean,
 	compared: string,
 	/**  What whoever uses it has to know, in sentences. */
 	notes: string[],
@@ -1577,6 +1598,8 @@ export type OfferView = {
 	losses: string[],
 	/**  Why it can't be written. */
 	refused: string | null,
+	/**  Why it can't be compared with what was trained now: too little memory is free. */
+	uncomparable: string | null,
 };
 
 /**  A grid and the one that follows from it, each as rows of colours. */

@@ -46,6 +46,8 @@ export interface Kind {
   data?: { find: (path: string) => Promise<unknown> };
   DataView?: Component<{ set: DataSetView }>;
   uses: Use[];
+  /** How a finished run goes on in another that begins with what it found, where more steps of its own would find nothing. */
+  further?: (run: RunView) => Further | undefined;
   /** Whether what it learns can be written for other programs. */
   canExport?: boolean;
 }
@@ -119,6 +121,15 @@ export interface Metric {
   higherIsBetter: boolean;
   /** Of how many it is the share, where it is one. */
   of: number | null;
+}
+
+/** A run that begins with what another found. */
+export interface Further {
+  /** On its button, and what that does. */
+  text: string;
+  about: string;
+  /** What the form is filled with, from the settings of the run that was. */
+  filled: (settings: Filled) => Filled;
 }
 
 /** Something that can be done with what a run learned. */

@@ -79,12 +79,13 @@ impl GgufPlan {
         self.described.longest_text
     }
 
-    /// Writes the file as a whole, in the place of whatever is there. `wrote` hears how many bytes of weights are done.
+    /// Writes the file as a whole, in the place of whatever is there. `wrote` hears how many bytes of weights are done, and ends
+    /// it with an error.
     pub fn write(
         &self,
         weights: &mut MergedWeights,
         to: &Path,
-        mut wrote: impl FnMut(u64),
+        mut wrote: impl FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         replace_with(to, |file: &File| {
             let mut out = BufWriter::new(file);
@@ -96,8 +97,7 @@ impl GgufPlan {
                     _ => self.small(tensor, sink)?,
                 }
                 done += tensor.bytes()?;
-                wrote(done);
-                Ok(())
+                wrote(done)
             })?;
             let flushed = out
                 .into_inner()

@@ -40,6 +40,11 @@ const LISTS: [&str; 2] = ["metadata.csv", "metadata.jsonl"];
 /// The list of what belongs together, beside folders of classes.
 const GROUPS: &str = "groups.csv";
 
+/// Whether a name is one that nobody gave: hidden, or left by a system.
+pub(super) fn is_left(name: &str) -> bool {
+    name.starts_with('.') || LEFTOVERS.contains(&name)
+}
+
 /// What a folder holds, by name.
 #[derive(Default)]
 struct Listing {
@@ -54,7 +59,7 @@ impl Listing {
         for entry in fs::read_dir(folder).map_err(failed())? {
             let entry = entry.map_err(failed())?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with('.') || LEFTOVERS.contains(&name.as_str()) {
+            if is_left(&name) {
                 continue;
             }
             let path = entry.path();

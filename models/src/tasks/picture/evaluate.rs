@@ -9,6 +9,8 @@
 //!
 //! Letters: n pictures, v classes.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use crate::train::task::Metric;
 
 /// The metric by which one checkpoint is better than another.
@@ -172,30 +174,49 @@ impl Said {
     }
 
     /// The pictures that were called by a wrong class, the surest mistakes first.
-    pub fn surest_mistakes(&self, temperature: f64, most: usize) -> Vec<Mistake> {
+    pub fn surest_mistakes(&self, temperature: f64, most: usize) -> Vec<Called> {
+        let mut all = self.called(temperature);
+        all.retain(|it| !it.is_right());
+        all.truncate(most);
+        all
+    }
+
+    /// Some pictures of each pair of a class and what it was called, so many mistakes and so many that are right at most. Each pair
+    /// has one before any has two, those with the most pictures first; in each the surest mistakes, and what was right by a hair.
+    pub fn examples(&self, temperature: f64, mistakes: usize, right: usize) -> Vec<Called> {
+        let (right_ones, wrong) = self
+            .called(temperature)
+            .into_iter()
+            .partition(Called::is_right);
+        let mut examples = spread(wrong, mistakes);
+        let least_sure: Vec<Called> = right_ones.into_iter().rev().collect();
+        examples.extend(spread(least_sure, right));
+        examples
+    }
+
+    /// All pictures with what they were called, the surest first.
+    fn called(&self, temperature: f64) -> Vec<Called> {
         let answers = self.answers();
         let confidences = self.confidences(temperature);
-        let wrong = (0..self.labels.len()).filter(|at| answers[*at] != self.labels[*at]);
-        let mistake = |at: usize| Mistake {
+        let called = |at: usize| Called {
             picture: self.pictures[at],
             answer: answers[at],
             label: self.labels[at],
             confidence: confidences[at],
         };
-        let mut all: Vec<Mistake> = wrong.map(mistake).collect();
+        let mut all: Vec<Called> = (0..self.labels.len()).map(called).collect();
         all.sort_by(|a, b| {
             b.confidence
                 .total_cmp(&a.confidence)
                 .then(a.picture.cmp(&b.picture))
         });
-        all.truncate(most);
         all
     }
 }
 
-/// A picture that was called by a wrong class.
+/// A picture with what it was called.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Mistake {
+pub struct Called {
     /// Its place in the set.
     pub picture: usize,
     /// What it was called.
@@ -204,6 +225,31 @@ pub struct Mistake {
     pub label: u32,
     /// How sure the network was.
     pub confidence: f64,
+}
+
+impl Called {
+    fn is_right(&self) -> bool {
+        self.answer == self.label
+    }
+
+    /// The pair of what it is and what it was called.
+    fn pair(&self) -> (u32, u32) {
+        (self.label, self.answer)
+    }
+}
+
+/// The first of each pair, the second of each, and so on until there are so many: of the pair with the most pictures first.
+fn spread(all: Vec<Called>, most: usize) -> Vec<Called> {
+    let mut counts: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+    let mut ranked = Vec::with_capacity(all.len());
+    for called in all {
+        let rank = counts.entry(called.pair()).or_default();
+        ranked.push((*rank, called));
+        *rank += 1;
+    }
+    ranked.sort_by_key(|(rank, it)| (*rank, Reverse(counts[&it.pair()]), it.pair()));
+    ranked.truncate(most);
+    ranked.into_iter().map(|(_, it)| it).collect()
 }
 
 /// ln Σ eˣ and x of a class, of scores divided by a temperature.
@@ -271,6 +317,32 @@ mod tests {
             .map(|it| (it.picture, it.label, it.answer))
             .collect();
         assert_eq!(found, [(1, 2, 1), (2, 1, 0)]);
+    }
+
+    #[test]
+    fn each_pair_of_classes_has_an_example_before_any_has_two() {
+        // Of class 0 three were called 1, the second the surest, and one was called 2; one of each class is right.
+        let said = said(
+            &[
+                [0.0, 1.0, 0.0],
+                [0.0, 5.0, 0.0],
+                [0.0, 2.0, 0.0],
+                [0.0, 0.0, 9.0],
+                [1.0, 0.0, 0.0],
+                [0.0, 2.0, 0.0],
+                [0.0, 3.0, 0.0],
+            ],
+            &[0, 0, 0, 0, 0, 1, 1],
+        );
+        let pictures = |mistakes: usize, right: usize| -> Vec<usize> {
+            let examples = said.examples(1.0, mistakes, right);
+            examples.iter().map(|it| it.picture).collect()
+        };
+        assert_eq!(pictures(9, 0), [1, 3, 2, 0]);
+        assert_eq!(pictures(2, 0), [1, 3]);
+        // Of what is right the least sure comes first.
+        assert_eq!(pictures(0, 9), [5, 4, 6]);
+        assert_eq!(pictures(1, 1), [1, 5]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::{self, PathBuf},
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -11,6 +11,7 @@ use super::{
     fields::FIELDS,
     footprint,
     published::Published,
+    recognize,
     request::{Method, PicturePlan, PictureRequest},
     resolve::{self, HELD_OUT, SIDE},
     source::{Choice, PictureSet},
@@ -61,8 +62,6 @@ impl Kind for Picture {
     ];
     const ORDERED_BY: &'static [&'static str] = &["data", "picture.subsample_size"];
     const NAMES_OF_FILES: &'static [&'static str] = &["model", "data.files"];
-    /// An average of weights would need norms of its own, and nothing here is computed twice.
-    const UNREAD: &'static [&'static str] = &["ema", "gradient_checkpointing"];
     const TINY: Option<Tiny> = Some(Tiny {
         files: tiny_files,
         request: r#"{"picture": {"recipe": "small"}, "data": {"held_out": 0.25}, "batch": {"rows": 8}}"#,
@@ -74,6 +73,10 @@ impl Kind for Picture {
     type Read = ReadPictures;
     type Shape = NetConfig;
     type Task = PictureTask;
+
+    fn recognizes(path: &Path) -> bool {
+        recognize::holds_pictures(path)
+    }
 
     fn files(request: &mut PictureRequest) -> &mut Vec<PathBuf> {
         &mut request.data.files

@@ -3,6 +3,7 @@
 //! - [`request`], [`recipe`], `resolve`: what is asked, what is planned, and what is chosen
 //! - [`fields`]: what a run file can say about it, for a person; `footprint`: what a run takes
 //! - [`pixels`]: what a picture is; [`decode`]: files of pictures; [`resize`]: as Pillow does it, byte for byte
+//! - [`recognize`]: whether there are pictures to learn from at all, by the names of files
 //! - [`source`]: which layout a path has, and what is kept aside, by `split`
 //! - `idx`, `cifar` with `cifar_pickle`, `hub_parquet` and `class_folders`: the layouts
 //! - [`store`]: pixels of a set, in memory or in a `pixel_file` that is made once
@@ -36,6 +37,7 @@ mod pixel_file;
 pub mod pixels;
 pub mod published;
 pub mod recipe;
+pub mod recognize;
 pub mod request;
 pub mod resize;
 mod resolve;

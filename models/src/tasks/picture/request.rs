@@ -214,7 +214,26 @@ pub struct PicturePlan {
     pub picture: Settings,
 }
 
-impl Part for PicturePlan {}
+/// What no run of pictures reads: an average of weights would need norms of its own, and nothing here is computed twice.
+const UNREAD: &[&str] = &["ema", "gradient_checkpointing"];
+/// What a run does not read besides whose head is found without following gradients.
+const UNREAD_OF_FEATURES: &[&str] = &[
+    "ema",
+    "gradient_checkpointing",
+    "learning_rate",
+    "schedule",
+    "optimizer",
+    "clip_norm",
+];
+
+impl Part for PicturePlan {
+    fn unread(&self) -> &'static [&'static str] {
+        match self.picture.method {
+            Method::Features => UNREAD_OF_FEATURES,
+            Method::FineTune | Method::Scratch => UNREAD,
+        }
+    }
+}
 
 /// What to learn from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

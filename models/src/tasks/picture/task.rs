@@ -3,14 +3,17 @@
 //! What norms saw of a batch moves their running numbers after the step, once for each micro-batch, in order; a step that is not
 //! taken moves nothing.
 
+mod shown;
+
 use std::{collections::HashMap, path::Path, sync::Arc};
 
 use candle_core::{Device, Tensor};
 use serde_json::{Value as Json, json};
 
+use self::shown::SHOWN;
 use super::{
     baselines,
-    classifier::{About, heat_maps},
+    classifier::About,
     evaluate::{ACCURACY, Said},
     features::{Features, Head},
     loader::{Batch, Loader},
@@ -42,10 +45,6 @@ use crate::{
     },
 };
 
-/// How many mistakes are shown.
-const SHOWN: usize = 8;
-/// The longest side of a picture that is shown: what a run shows stays in its list of events.
-const SHOWN_SIDE: usize = 64;
 /// The folder in a run’s folder with the pixels of its pictures.
 const PIXELS: &str = "pictures";
 /// What a head that was kept was right about before it learned.
@@ -251,38 +250,6 @@ impl PictureTask {
         let head = reading.train.learn(classes, chosen.c(), Options::default());
         Ok((held_out.len(), Some(head)))
     }
-
-    /// Pictures that were called by a wrong class, with what speaks for it.
-    fn mistakes(&self, said: &Said) -> Result<Vec<Exhibit>> {
-        let mistakes = said.surest_mistakes(self.temperature, SHOWN);
-        if mistakes.is_empty() {
-            return Ok(Vec::new());
-        }
-        let view = self.settings.view();
-        let pixels: Vec<&[u8]> = mistakes
-            .iter()
-            .map(|it| self.set.pixels(it.picture))
-            .collect();
-        let numbers = view.plain(&pixels, self.set.shape, &self.device)?;
-        let answers: Vec<u32> = mistakes.iter().map(|it| it.answer).collect();
-        let mut maps = heat_maps(&self.network, &numbers, &answers)?
-            .into_iter()
-            .flatten();
-        let class = |at: u32| self.set.classes[at as usize].clone();
-        let exhibit = |it: &super::evaluate::Mistake| {
-            let shown = self.set.picture(it.picture).at_most(SHOWN_SIDE);
-            Exhibit::Image {
-                title: self.set.names[it.picture].clone(),
-                label: class(it.answer),
-                expected: Some(class(it.label)),
-                width: shown.shape.width,
-                pixels: shown.colours(),
-                confidence: Some(it.confidence as f32),
-                map: maps.next(),
-            }
-        };
-        Ok(mistakes.iter().map(exhibit).collect())
-    }
 }
 
 impl Task for PictureTask {
@@ -451,6 +418,7 @@ impl Task for PictureTask {
             title: "Held-out pictures".to_owned(),
             classes: self.set.classes.clone(),
             counts: said.confusion(self.set.classes.len()),
+            examples: self.examples(&said),
         }];
         exhibits.extend(self.mistakes(&said)?);
         self.measured = Some((at, said));

@@ -62,19 +62,6 @@ impl Kind for Probe {
     const SHAPED_BY: &'static [&'static str] = &["model", "probe"];
     const ORDERED_BY: &'static [&'static str] = &["data"];
     const NAMES_OF_FILES: &'static [&'static str] = &["model", "data.files"];
-    const UNREAD: &'static [&'static str] = &[
-        "epochs",
-        "batch",
-        "learning_rate",
-        "schedule",
-        "optimizer",
-        "clip_norm",
-        "ema",
-        "gradient_checkpointing",
-        "memory_fallback",
-        "evaluate",
-        "sample",
-    ];
 
     type Request = ProbeRequest;
     type Plan = ProbePlan;

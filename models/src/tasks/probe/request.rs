@@ -5,13 +5,25 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Probe, capture::CaptureRequest, capture_prompt::PromptRequest, fitting::SolverName,
+    capture::CaptureRequest, capture_prompt::PromptRequest, fitting::SolverName,
     labelled::LabelledRequest, states::Position, study::Settings,
 };
-use crate::{
-    arch::sites::Site,
-    train::{Kind, tree::Part},
-};
+use crate::{arch::sites::Site, train::tree::Part};
+
+/// What a run of probes doesn't read: there are no steps that follow gradients.
+const UNREAD: &[&str] = &[
+    "epochs",
+    "batch",
+    "learning_rate",
+    "schedule",
+    "optimizer",
+    "clip_norm",
+    "ema",
+    "gradient_checkpointing",
+    "memory_fallback",
+    "evaluate",
+    "sample",
+];
 
 /// The part of a request that is about probes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -72,7 +84,7 @@ pub struct ProbePlan {
 
 impl Part for ProbePlan {
     fn unread(&self) -> &'static [&'static str] {
-        Probe::UNREAD
+        UNREAD
     }
 }
 

@@ -10,7 +10,14 @@ mod run;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{defaults, fit::Fit, kind::Kind, plan::*, request::*, tree::is_in};
+use super::{
+    defaults,
+    fit::Fit,
+    kind::Kind,
+    plan::*,
+    request::*,
+    tree::{Part, is_in},
+};
 use crate::{
     Error,
     figures::{bytes, capitalized},
@@ -61,6 +68,7 @@ fn resolve_with<K: Kind>(
         facts,
         most_rows,
         usual: Vec::new(),
+        unread: &[],
         reasons: Vec::new(),
         reasons_of_samples: Vec::new(),
         warnings: Vec::new(),
@@ -93,6 +101,8 @@ pub struct Resolver<'a, K: Kind> {
     most_rows: Option<MostRows>,
     /// What the kind of learning does otherwise than others, by the names of the fields.
     usual: Vec<(&'static str, Chosen<Value>)>,
+    /// The sections that a run with this plan doesn't read.
+    unread: &'static [&'static str],
     reasons: Vec<Reason>,
     /// Of what is shown between steps, which comes after how often it is.
     reasons_of_samples: Vec<Reason>,
@@ -122,15 +132,9 @@ impl<'a, K: Kind> Resolver<'a, K> {
             Some(value) => Chosen::new(value.clone(), "your setting"),
             None => self.usual(field).unwrap_or_else(choose),
         };
-        if is_in(field, K::UNREAD) {
+        if is_in(field, self.unread) {
             if !automatic {
-                self.problem(
-                    field,
-                    format!(
-                        "is given, and a run of the kind `{}` doesn’t read it",
-                        K::NAME
-                    ),
-                );
+                self.problem(field, "is given, and this run doesn’t read it");
             }
             return value;
         }
@@ -214,6 +218,7 @@ impl<'a, K: Kind> Resolver<'a, K> {
         let name = self.name();
         let (task, mut basis) = K::resolve(self);
         self.usual = std::mem::take(&mut basis.usual);
+        self.unread = task.unread();
         let batch = self.batch(&basis);
         let steps = self.steps(&basis, &batch);
         let of_muon = self.optimizer_kind().value == OptimizerKind::Muon;
@@ -267,7 +272,7 @@ impl<'a, K: Kind> Resolver<'a, K> {
             save,
         };
         TrainPlan {
-            run: run.without(K::UNREAD),
+            run: run.without(task.unread()),
             task,
         }
     }

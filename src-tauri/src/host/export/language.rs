@@ -10,7 +10,7 @@ use models::{
     },
 };
 
-use super::{Offered, Written, told};
+use super::{How, Offered, Written, told};
 use crate::{
     store::runs::Run,
     wire::error::{AppError, Result},
@@ -28,44 +28,60 @@ pub(super) fn offers(folder: &Path, called: &str) -> Result<Vec<Offered>> {
             readers: about.readers,
             losses: offer.losses,
             refused: offer.refused,
+            uncomparable: offer.uncomparable,
         }
     };
     let offers = Exporter::open(folder, called)?.offers();
     Ok(offers.into_iter().map(offer).collect())
 }
 
-/// Writes a model, and compares it with what was trained on held-out rows of its run, where those are still there.
+/// Writes a model, and compares it with what was trained on held-out rows of its run, where those are still there, unless that is not
+/// wanted.
 pub(super) fn export(
     folder: &Path,
     called: &str,
     run: Option<&Run>,
     format: Format,
     out: &Path,
-    force: bool,
-    stage: &mut dyn FnMut(Stage),
+    how: How,
+    stage: &mut dyn FnMut(Stage) -> models::Result<()>,
 ) -> Result<Written> {
     let mut exporter = Exporter::open(folder, called)?;
     let losses = exporter.losses_of(format)?;
-    if !losses.is_empty() && !force {
+    if !losses.is_empty() && !how.force {
         return Err(AppError::invalid(losses.join(" ").trim_end_matches('.'))
             .unless_forced()
             .with_hint("with --force it is written all the same"));
     }
-    let held_out = run.map(|run| held_out(run, folder)).transpose()?.flatten();
-    let sample = match held_out {
-        Some(sample) => sample,
-        None => Sample::texts(exporter.tokenizer())?,
+    let sample = match how.compares {
+        true => Some(sample(&exporter, run, folder)?),
+        false => None,
     };
-    let exported = exporter.export(format, out, &sample, stage)?;
+    let exported = exporter.export(format, out, sample.as_ref(), stage)?;
     let details = told(&exported)?;
     Ok(Written {
         path: exported.path,
         bytes: exported.bytes,
         readers: format.about().readers,
-        compared: sentence(&exported.compared),
+        compared: exported
+            .compared
+            .as_ref()
+            .map_or_else(|| NOT_COMPARED.to_owned(), sentence),
         notes: exported.notes,
         details,
     })
+}
+
+/// What is said of an export that nobody compared.
+const NOT_COMPARED: &str = "not compared with what was trained";
+
+/// What an export is compared on: held-out rows of a run, or else texts that come with the program.
+fn sample(exporter: &Exporter, run: Option<&Run>, folder: &Path) -> Result<Sample> {
+    let held_out = run.map(|run| held_out(run, folder)).transpose()?.flatten();
+    match held_out {
+        Some(sample) => Ok(sample),
+        None => Ok(Sample::texts(exporter.tokenizer())?),
+    }
 }
 
 /// Held-out rows of a run. Nothing where its data is gone, or is other data now.

@@ -26,6 +26,8 @@ pub(crate) struct OfferView {
     losses: Vec<String>,
     /// Why it can't be written.
     refused: Option<String>,
+    /// Why it can't be compared with what was trained now: too little memory is free.
+    uncomparable: Option<String>,
 }
 
 impl From<Offered> for OfferView {
@@ -38,6 +40,7 @@ impl From<Offered> for OfferView {
             readers: offered.readers,
             losses: offered.losses,
             refused: offered.refused,
+            uncomparable: offered.uncomparable,
         }
     }
 }
@@ -51,7 +54,8 @@ pub(crate) struct ExportView {
     bytes: u64,
     /// Whom it is for: `ONNX Runtime`.
     readers: &'static str,
-    /// How it was compared with what was trained, in a sentence.
+    /// Whether it was compared with what was trained, and how, in a sentence.
+    is_compared: bool,
     compared: String,
     /// What whoever uses it has to know, in sentences.
     notes: Vec<String>,
@@ -86,6 +90,7 @@ impl From<Written> for ExportView {
             path: written.path.display().to_string(),
             bytes: written.bytes,
             readers: written.readers,
+            is_compared: !written.details["compared"].is_null(),
             compared: written.compared,
             notes: written.notes,
             figures: figures(&written.details["compared"]),
@@ -119,7 +124,7 @@ impl From<Stage> for ExportStageView {
         Self {
             written: match stage {
                 Stage::Writing { done, total } => Some(done as f64 / total.max(1) as f64),
-                Stage::Comparing => None,
+                Stage::Comparing | Stage::Read => None,
             },
         }
     }

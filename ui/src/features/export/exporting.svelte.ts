@@ -12,28 +12,38 @@ class Exporting {
   /** What was written, by format. */
   done = $state.raw<Record<string, ExportView>>({});
   problem = $state.raw<{ format: string; error: unknown }>();
+  /** Whether it was asked to end. */
+  stops = $state(false);
 
   constructor(private readonly model: string) {}
 
   /** Asks where to, and writes it there. `name` is what a file begins with that nobody has named. */
-  async write(offer: OfferView, name: string, force: boolean) {
+  async write(offer: OfferView, name: string, force: boolean, compares = true) {
     this.busy = true;
     this.problem = undefined;
+    this.stops = false;
     try {
       const path = await api.pick("new_network", suggestedName(name, offer));
       if (!path) return;
       this.now = { offer, written: 0 };
-      const view = await api.exportModel(this.model, offer.name, path, force, ({ written }) => {
+      const view = await api.exportModel(this.model, offer.name, path, force, compares, ({ written }) => {
         // What is told last may come after the answer.
         if (this.busy) this.now = { offer, written };
       });
       this.done = { ...this.done, [offer.name]: view };
     } catch (error) {
-      this.problem = { format: offer.name, error };
+      // What was stopped has not failed.
+      if (!this.stops) this.problem = { format: offer.name, error };
     } finally {
       this.busy = false;
       this.now = undefined;
     }
+  }
+
+  /** Ends what is written, of which nothing is left. */
+  async stop() {
+    this.stops = true;
+    await api.stopExport(this.model);
   }
 }
 

@@ -20,6 +20,7 @@ export const tiles: Tile[] = [
   },
 ];
 
+export { further } from "./further";
 export { figures, meaning, progress, shares, verdict } from "./words";
 
 /** Pictures in folders and files, by their names. */

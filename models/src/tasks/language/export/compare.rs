@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 use candle_core::{D, DType, Device, Tensor};
 use serde::Serialize;
 
-use super::{Exporter, Format, adapters};
+use super::{Exporter, Format, Stage, adapters};
 use crate::{
     Error, Result,
     arch::{WeightRequest, Weights, decoder::Input, lora, network::Network},
@@ -171,7 +171,12 @@ pub(super) struct Reference {
 
 impl Reference {
     /// Has the model in a folder read the sample.
-    pub(super) fn of(folder: &Path, storage: DType, sample: &Sample) -> Result<Self> {
+    pub(super) fn of(
+        folder: &Path,
+        storage: DType,
+        sample: &Sample,
+        stage: &mut dyn FnMut(Stage) -> Result<()>,
+    ) -> Result<Self> {
         let LanguageModel {
             network, tokenizer, ..
         } = LanguageModel::open(folder, kept_in(storage), &Device::Cpu)?;
@@ -191,6 +196,7 @@ impl Reference {
             let largest = scores.abs()?.max_all()?.to_scalar::<f32>()?;
             reference.scale = reference.scale.max(f64::from(largest));
             reference.rows.push((scores, targets));
+            stage(Stage::Read)?;
         }
         Ok(reference)
     }
@@ -223,7 +229,7 @@ pub(super) fn check_memory(exporter: &Exporter, format: Format, written_bytes: u
     let free = memory(&Device::Cpu)?.available_bytes;
     match needed > free {
         true => Err(Error::Data(format!(
-            "comparing what is written with the model takes {} of memory, and {} are free: close other programs and try again",
+            "comparing what is written with the model takes {} of memory, and {} are free: close other programs, or export without comparing",
             bytes(needed),
             bytes(free)
         ))),
@@ -269,6 +275,7 @@ pub(super) fn with(
     written: &Path,
     exporter: &Exporter,
     sample: &Sample,
+    stage: &mut dyn FnMut(Stage) -> Result<()>,
 ) -> Result<Compared> {
     let (network, tokenizer) = open(format, written, exporter)?;
     let alike = tokenizer.map(|it| alike(&reference.tokenizer, &it, sample));
@@ -284,6 +291,7 @@ pub(super) fn with(
         tokenized_alike,
     };
     for (row, (expected, targets)) in sample.rows.iter().zip(&reference.rows) {
+        stage(Stage::Read)?;
         let before = &log_softmax(expected)?;
         let (found, _) = scores(&network, row)?;
         let apart = (&found - expected)?.abs()?.max_all()?.to_scalar::<f32>()?;

@@ -59,7 +59,7 @@ pub(super) fn write(
     exporter: &mut Exporter,
     folder: &Path,
     packed: bool,
-    done: &mut dyn FnMut(u64),
+    done: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     write_weights(&mut exporter.weights, folder, packed, done)?;
     let mut config = public_config(&exporter.model.config, exporter.weights.config())?;
@@ -88,7 +88,7 @@ fn write_weights(
     weights: &mut MergedWeights,
     folder: &Path,
     packed: bool,
-    done: &mut dyn FnMut(u64),
+    done: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
     let tensors = tensors(weights, packed);
     let shapes: BTreeMap<String, Vec<usize>> = weights.list().iter().cloned().collect();
@@ -121,8 +121,7 @@ fn write_weights(
             }
         }
         written += tensor.bytes();
-        done(written);
-        Ok(())
+        done(written)
     })
 }
 

@@ -10,6 +10,8 @@
 //! | `mlx-4bit` | the same with matrices in groups of 4 bits | mlx-lm, LM Studio |
 //! | `mlx-adapter` | a folder with the adapter alone, `adapters` | mlx-lm |
 //!
+//! Beside a file of llama.cpp stands what Ollama makes a model from, `modelfile`.
+//!
 //! What was written is opened again and compared with the model, in `compare`, before it is said to be done; the comparison is kept
 //! beside it. What another program would compute otherwise is refused, or said before it is written.
 //!
@@ -19,6 +21,7 @@ mod adapters;
 mod compare;
 mod folder;
 mod formats;
+mod modelfile;
 
 use std::{
     cell::OnceCell,
@@ -30,6 +33,7 @@ use serde_json::json;
 
 pub use compare::{Compared, Sample};
 pub use formats::{AboutFormat, FORMATS, Format};
+pub use modelfile::MODELFILE;
 
 use super::model::{base_of, chats, quantize_of};
 use crate::{
@@ -80,6 +84,8 @@ pub struct Offer {
     pub losses: Vec<String>,
     /// Why it can't be written.
     pub refused: Option<String>,
+    /// Why it can't be compared with the model now, where too little memory is free.
+    pub uncomparable: Option<String>,
 }
 
 /// How far an export is.
@@ -94,6 +100,8 @@ pub enum Stage {
     },
     /// It is opened again and compared.
     Comparing,
+    /// A text was read, with the model or with what was written.
+    Read,
 }
 
 /// What was written.
@@ -105,8 +113,8 @@ pub struct Exported {
     pub path: PathBuf,
     /// Its size.
     pub bytes: u64,
-    /// How it was compared with the model.
-    pub compared: Compared,
+    /// How it was compared with the model, unless it was asked not to be.
+    pub compared: Option<Compared>,
     /// What is lost, and what an adapter is bound to, in sentences.
     pub notes: Vec<String>,
 }
@@ -166,12 +174,16 @@ impl Exporter {
                 bytes: Some(bytes),
                 losses,
                 refused: None,
+                uncomparable: compare::check_memory(self, about.format, bytes)
+                    .err()
+                    .map(|it| it.to_string()),
             },
             Err(error) => Offer {
                 format: about.format,
                 bytes: None,
                 losses: Vec::new(),
                 refused: Some(error.to_string()),
+                uncomparable: None,
             },
         };
         let formats = FORMATS.iter();
@@ -279,7 +291,9 @@ impl Exporter {
     }
 
     /// Writes it to a path where nothing is yet, and compares what was written with the model on `sample`. It is there as a whole,
-    /// compared, or not at all.
+    /// compared, or not at all. Without a sample nothing is compared, which is written beside it.
+    ///
+    /// `stage` hears how far it is, and ends it with an error such as [`Error::Interrupted`]: nothing is left then.
     ///
     /// Errors: [`Error::Data`] where something is there already, the disk has too little room, another program would compute something
     /// else, or what was written does; those of a model that can't be loaded; [`Error::File`] when the disk refuses.
@@ -287,40 +301,39 @@ impl Exporter {
         &mut self,
         format: Format,
         to: &Path,
-        sample: &Sample,
-        stage: &mut dyn FnMut(Stage),
+        sample: Option<&Sample>,
+        stage: &mut dyn FnMut(Stage) -> Result<()>,
     ) -> Result<Exported> {
         check_free(to)?;
         let (total, losses) = self.planned(format)?;
         check_room(to, total)?;
-        compare::check_memory(self, format, total)?;
+        if sample.is_some() {
+            compare::check_memory(self, format, total)?;
+        }
         let longest = match format {
             Format::Gguf(mix) => self.gguf(mix)?.longest_text(),
             _ => None,
         };
-        let sample = &sample.up_to(longest.unwrap_or(usize::MAX));
-        let reference = compare::Reference::of(&self.folder, self.weights.exact_dtype(), sample)?;
+        let sample = sample.map(|it| it.up_to(longest.unwrap_or(usize::MAX)));
+        let dtype = self.weights.exact_dtype();
+        let read = |it| compare::Reference::of(&self.folder, dtype, it, stage);
+        let reference = sample.as_ref().map(read).transpose()?;
         // It gets its name when it was compared, so that nobody takes it for what it is not yet.
         let unnamed = to.with_file_name(format!(".{}.comparing", name_of(to)));
         remove(&unnamed)?;
         let compared = self
             .write(format, &unnamed, &mut |done| {
-                stage(Stage::Writing { done, total });
+                stage(Stage::Writing { done, total })
             })
             .and_then(|()| {
-                stage(Stage::Comparing);
-                compare::with(&reference, format, &unnamed, self, sample)
+                let (Some(sample), Some(reference)) = (&sample, &reference) else {
+                    return Ok(None);
+                };
+                stage(Stage::Comparing)?;
+                compare::with(reference, format, &unnamed, self, sample, stage).map(Some)
             })
             .and_then(|compared| {
-                let about =
-                    json!({"format": format.about().name, "compared": compared, "losses": losses});
-                let beside = match unnamed.is_dir() {
-                    true => unnamed.join(COMPARISON),
-                    false => to.with_file_name(format!("{}.{COMPARISON}", name_of(to))),
-                };
-                check_free(to)?;
-                replace_file(&beside, format!("{about:#}\n").as_bytes())?;
-                std::fs::rename(&unnamed, to).map_err(Error::file("name the export", to))?;
+                self.name_it(format, &unnamed, to, compared.as_ref(), &losses)?;
                 Ok(compared)
             })
             .inspect_err(|_| {
@@ -346,7 +359,39 @@ impl Exporter {
         })
     }
 
-    fn write(&mut self, format: Format, to: &Path, done: &mut dyn FnMut(u64)) -> Result<()> {
+    /// Gives an export its name, with what stands beside it.
+    fn name_it(
+        &self,
+        format: Format,
+        unnamed: &Path,
+        to: &Path,
+        compared: Option<&Compared>,
+        losses: &[String],
+    ) -> Result<()> {
+        let mut about =
+            json!({"format": format.about().name, "compared": compared, "losses": losses});
+        if compared.is_none() {
+            about["why"] = json!("it was asked not to be compared with the model");
+        }
+        let beside = match unnamed.is_dir() {
+            true => unnamed.join(COMPARISON),
+            false => to.with_file_name(format!("{}.{COMPARISON}", name_of(to))),
+        };
+        check_free(to)?;
+        replace_file(&beside, format!("{about:#}\n").as_bytes())?;
+        if let Some(text) = modelfile::text(self, format, to)? {
+            let beside = to.with_file_name(format!("{}.{MODELFILE}", name_of(to)));
+            replace_file(&beside, text.as_bytes())?;
+        }
+        std::fs::rename(unnamed, to).map_err(Error::file("name the export", to))
+    }
+
+    fn write(
+        &mut self,
+        format: Format,
+        to: &Path,
+        done: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
         match format {
             Format::Gguf(mix) => {
                 let plan = self.gguf(mix)?;
