@@ -14,27 +14,8 @@ pub fn all(gpu: &Gpu, storage: &str) -> Result<(), String> {
     let small = 1e-5f32.to_bits();
     // Each slot by its bytes, then the values.
     let (numbers, wide) = (|count: usize| count * size, |count: usize| count * 4);
-    let show = |kernel: &str,
-                slots: &[usize],
-                values: &[u32],
-                groups: [u32; 2],
-                bytes: usize|
-     -> Result<(), String> {
-        let mut bound: Vec<_> = slots
-            .iter()
-            .map(|it| gpu.buffer(&vec![0x3c; *it]))
-            .collect();
-        let values: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
-        bound.push(gpu.values(&values));
-        let pipeline = gpu.pipeline(&committed(kernel, storage));
-        gpu.dispatch(&pipeline, &bound, groups, 3)?;
-        let seconds = gpu.dispatch(&pipeline, &bound, groups, 30)?;
-        println!(
-            "{storage:7} {kernel:20} {:9.1} us {:7.0} GB/s",
-            seconds * 1e6,
-            bytes as f64 / seconds / 1e9
-        );
-        Ok(())
+    let show = |kernel: &str, slots: &[usize], values: &[u32], groups: [u32; 2], bytes: usize| {
+        show(gpu, [kernel, storage], slots, values, groups, bytes)
     };
     let slots = [numbers(n), wide(width), numbers(n), wide(rows)];
     show("rms_norm", &slots, &[r, w, small, 0], [r, 1], 2 * n * size)?;
@@ -82,4 +63,30 @@ pub fn all(gpu: &Gpu, storage: &str) -> Result<(), String> {
         c, half, half, half, half, half, small, half, small, half, 0, 0,
     ];
     show("adamw", &[wide(n); 4], &values, [16_384, 1], 7 * n * 4)
+}
+
+/// Times one kernel, whose slots have so many bytes.
+fn show(
+    gpu: &Gpu,
+    [kernel, storage]: [&str; 2],
+    slots: &[usize],
+    values: &[u32],
+    groups: [u32; 2],
+    bytes: usize,
+) -> Result<(), String> {
+    let mut bound: Vec<_> = slots
+        .iter()
+        .map(|it| gpu.buffer(&vec![0x3c; *it]))
+        .collect();
+    let values: Vec<u8> = values.iter().flat_map(|it| it.to_le_bytes()).collect();
+    bound.push(gpu.values(&values));
+    let pipeline = gpu.pipeline(&committed(kernel, storage));
+    gpu.dispatch(&pipeline, &bound, groups, 3)?;
+    let seconds = gpu.dispatch(&pipeline, &bound, groups, 30)?;
+    println!(
+        "{storage:7} {kernel:20} {:9.1} us {:7.0} GB/s",
+        seconds * 1e6,
+        bytes as f64 / seconds / 1e9
+    );
+    Ok(())
 }

@@ -18,10 +18,7 @@ pub(crate) fn masked_softmax(check: &mut Check) {
     for (b, h, t, s) in shapes {
         let scores = check.storage.normal(1, b * h * t * s, 3.0);
         let g = check.storage.normal(2, scores.len(), 1.0);
-        let runs: Vec<u32> = (0..b * t)
-            .flat_map(|i| [i * 7 % (s / 2), i * 7 % (s / 2) + 1 + i * 5 % (s / 2)])
-            .map(|it| it as u32)
-            .collect();
+        let runs = runs(b * t, s);
         for cap in [2.0, 0.0] {
             let squeezed = each(scores.len(), |i| match cap {
                 0.0 => scores[i] * SCALE,
@@ -81,4 +78,11 @@ pub(crate) fn masked_softmax(check: &mut Check) {
             }
         }
     }
+}
+
+/// First key and the one after the last of each query, of which some are long and some short.
+fn runs(queries: usize, keys: usize) -> Vec<u32> {
+    let half = keys / 2;
+    let run = |i: usize| [i * 7 % half, i * 7 % half + 1 + i * 5 % half];
+    (0..queries).flat_map(run).map(|it| it as u32).collect()
 }

@@ -12,12 +12,16 @@ use crate::{
 
 const EPSILON: f64 = 1e-5;
 
+/// Rows, and their width: one of whole packs, and one of none.
+fn sizes(check: &Check) -> (usize, usize) {
+    match check.storage.lanes() {
+        4 => (37, 576),
+        _ => (5, 101),
+    }
+}
+
 pub(crate) fn rms_norm(check: &mut Check) {
-    let (rows, width) = if check.storage.lanes() == 4 {
-        (37, 576)
-    } else {
-        (5, 101)
-    };
+    let (rows, width) = sizes(check);
     let n = rows * width;
     let [x, g] = [1, 2].map(|seed| check.storage.normal(seed, n, 1.0));
     let factor = normal(3, width);
@@ -68,29 +72,24 @@ pub(crate) fn rms_norm(check: &mut Check) {
     if let Some(out) = out {
         check.same("rms_norm_back: dx", &out[4], &dx);
     }
+    rms_norm_weight(check, [&x, &g, &normalized], &rho);
+}
 
+fn rms_norm_weight(check: &mut Check, [x, g, normalized]: [&[f64]; 3], rho: &[f64]) {
+    let (rows, width) = (rho.len(), x.len() / rho.len());
     let (parts, lanes) = (8, check.storage.lanes());
-    let data = [
-        Numbers(&x),
-        Numbers(&g),
-        Wide(&rho),
-        EmptyWide(parts * width),
-    ];
+    let data = [Numbers(x), Numbers(g), Wide(rho), EmptyWide(parts * width)];
     let fields = [U(rows), U(width), U(parts), U(0)];
     let groups = [(width / lanes).div_ceil(256), parts];
     if let Some(out) = check.run("rms_norm_weight", &data, &fields, groups) {
         let got = columns(&wide(&out[3]), width);
-        let dw = columns(&each(n, |i| g[i] * normalized[i]), width);
+        let dw = columns(&each(x.len(), |i| g[i] * normalized[i]), width);
         check.compare("rms_norm_weight: dw", &got, &dw, 3e-6);
     }
 }
 
 pub(crate) fn layer_norm(check: &mut Check) {
-    let (rows, width) = if check.storage.lanes() == 4 {
-        (37, 576)
-    } else {
-        (5, 101)
-    };
+    let (rows, width) = sizes(check);
     let n = rows * width;
     let x: Vec<f64> = check
         .storage
@@ -153,10 +152,15 @@ pub(crate) fn layer_norm(check: &mut Check) {
         });
         check.same("layer_norm_back: dx", &out[4], &dx);
     }
+    layer_norm_weight(check, [&x, &g, &normalized], &moments);
+}
 
+fn layer_norm_weight(check: &mut Check, [x, g, normalized]: [&[f64]; 3], moments: &[f64]) {
+    let rows = moments.len() / 2;
+    let width = x.len() / rows;
     let (parts, lanes) = (8, check.storage.lanes());
     let [sums, bias_sums] = [EmptyWide(parts * width), EmptyWide(parts * width)];
-    let data = [Numbers(&x), Numbers(&g), Wide(&moments), sums, bias_sums];
+    let data = [Numbers(x), Numbers(g), Wide(moments), sums, bias_sums];
     let fields = [U(rows), U(width), U(parts), U(0)];
     if let Some(out) = check.run(
         "layer_norm_weight",
@@ -164,7 +168,7 @@ pub(crate) fn layer_norm(check: &mut Check) {
         &fields,
         [(width / lanes).div_ceil(256), parts],
     ) {
-        let dw = columns(&each(n, |i| g[i] * normalized[i]), width);
+        let dw = columns(&each(x.len(), |i| g[i] * normalized[i]), width);
         check.compare(
             "layer_norm_weight: dw",
             &columns(&wide(&out[3]), width),
@@ -174,7 +178,7 @@ pub(crate) fn layer_norm(check: &mut Check) {
         check.compare(
             "layer_norm_weight: dc",
             &columns(&wide(&out[4]), width),
-            &columns(&g, width),
+            &columns(g, width),
             3e-6,
         );
     }
