@@ -44,9 +44,13 @@ pub const KERNELS: &[Kernel] = &[
     kernel("squares", &["squares"]),
 ];
 
-/// Where the kernels stand.
+/// Where the kernels stand: in this repository, or below the current folder where the program was carried to another machine.
 pub fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../models/src/ops/kernels/metal")
+    const PATH: &str = "models/src/ops/kernels/metal";
+    let built = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(PATH);
+    if built.exists() { built } else { PATH.into() }
 }
 
 /// The kernel of this name.
