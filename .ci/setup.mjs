@@ -5,7 +5,7 @@
 // that is not needed to build and test. Plain Node, no dependencies.
 
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -82,6 +82,24 @@ export function needWindowDriver() {
 export function needBrowser() {
   if (!findBrowser() && process.platform === "linux" && runs("apt-get", ["--version"])) installWithApt(["chromium"]);
   return findBrowser();
+}
+
+/** A driver of Vulkan that needs no GPU, and a compiler that reads Metal's language: found, or installed now. Whether the driver is there. */
+export function needVulkan() {
+  const driver = "/usr/share/vulkan/icd.d";
+  const isThere = () => existsSync(driver) && readdirSync(driver).length > 0;
+  const packages = [];
+  if (!isThere()) packages.push("mesa-vulkan-drivers", "libvulkan1");
+  if (!runs("clang-14", ["--version"])) packages.push("clang-14");
+  if (packages.length > 0 && process.platform === "linux" && runs("apt-get", ["--version"])) {
+    try {
+      installWithApt(packages);
+    } catch (error) {
+      if (!(error instanceof Missing)) throw error;
+      say(error.message);
+    }
+  }
+  return isThere();
 }
 
 /** Pictures that a network learns in a test: found, or installed now. Whether they are there. */

@@ -9,7 +9,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
 
-import { Missing, needBrowser, needPictures, needRustComponent, needWindowDriver, root, runs, setUp } from "./setup.mjs";
+import { Missing, needBrowser, needPictures, needRustComponent, needVulkan, needWindowDriver, root, runs, setUp } from "./setup.mjs";
 
 /** What a Mac builds with besides the CPU. */
 const features = ["--features", "metal,accelerate"];
@@ -68,7 +68,7 @@ const tasks = {
       console.error("SKIPPED: whether pictures are learned well enough. Install Fashion-MNIST, Debian's package dataset-fashion-mnist.");
     }
     if (more.length > 0) return [...pages(), tests];
-    return [...pages(), ...pageTests(), ...windowTests(), ...serverTests(), examples, tests];
+    return [...pages(), ...pageTests(), ...windowTests(), ...serverTests(), ...metalTests(), examples, tests];
   },
 
   // README.md shows them; whoever changes how the window looks makes them anew.
@@ -157,6 +157,15 @@ function windowTests() {
 /** The server, asked by OpenAI's own client. */
 function serverTests() {
   return [build(), command(process.execPath, "--test", join("tests", "serve", "serve.test.mjs"))];
+}
+
+/** The kernels for Metal, on a Vulkan driver. They are a workspace of their own, since the app needs none of what they need. */
+function metalTests() {
+  if (process.platform !== "linux") return [];
+  const tests = command("cargo", "test", "--manifest-path", join("tests", "metal", "Cargo.toml"), "--target-dir", join("target", "metal"));
+  if (needVulkan()) return [{ ...tests, env: { ANNEAL_NEED_VULKAN: "1" } }];
+  console.error("SKIPPED: what the kernels for Metal compute. Install a Vulkan driver: Debian's mesa-vulkan-drivers with libvulkan1.");
+  return [tests];
 }
 
 /** Builds the program as the tests after it: by itself, it would need some of its dependencies compiled a second time. */

@@ -1,0 +1,202 @@
+// language: metal3.0
+#include <metal_stdlib>
+#include <simd/simd.h>
+
+using metal::uint;
+
+typedef float Stored;
+typedef float Wide;
+struct type_3 {
+    metal::float2 inner[64];
+};
+struct Place {
+    uint thread_;
+    uint lane;
+    uint subgroup;
+    uint subgroups;
+};
+struct NormBack {
+    uint rows;
+    uint width;
+    uint pad0_;
+    uint pad1_;
+};
+typedef Stored type_4[1];
+typedef Wide type_5[1];
+typedef metal::float2 type_6[1];
+constant uint LANES = 1u;
+constant uint THREADS = 256u;
+constant float FAR_BELOW = -300000000000000000000000000000000000000.0;
+
+Wide widen(
+    Stored x
+) {
+    return x;
+}
+
+Stored narrow(
+    Wide x_1
+) {
+    return x_1;
+}
+
+float total(
+    Wide x_2
+) {
+    return x_2;
+}
+
+metal::float2 group_sums(
+    float a,
+    float b,
+    Place place,
+    threadgroup type_3& of_subgroup
+) {
+    metal::float2 all = metal::float2(0.0);
+    uint i_2 = 0u;
+    float unnamed = metal::simd_sum(a);
+    float unnamed_1 = metal::simd_sum(b);
+    metal::float2 sums = metal::float2(unnamed, unnamed_1);
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    if (place.lane == 0u) {
+        of_subgroup.inner[place.subgroup] = sums;
+    }
+    metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
+    bool loop_init = true;
+    while(true) {
+        if (!loop_init) {
+            uint _e27 = i_2;
+            i_2 = _e27 + 1u;
+        }
+        loop_init = false;
+        uint _e17 = i_2;
+        if (_e17 < place.subgroups) {
+        } else {
+            break;
+        }
+        {
+            metal::float2 _e20 = all;
+            uint _e22 = i_2;
+            metal::float2 _e24 = of_subgroup.inner[_e22];
+            all = _e20 + _e24;
+        }
+    }
+    metal::float2 _e29 = all;
+    return _e29;
+}
+
+struct f32x1_layer_norm_backInput {
+};
+[[max_total_threads_per_threadgroup(256)]] kernel void f32x1_layer_norm_back(
+  metal::uint3 group [[threadgroup_position_in_grid]]
+, metal::uint3 groups [[threadgroups_per_grid]]
+, uint thread_ [[thread_index_in_threadgroup]]
+, uint lane [[thread_index_in_simdgroup]]
+, uint subgroup [[simdgroup_index_in_threadgroup]]
+, uint subgroups [[simdgroups_per_threadgroup]]
+, threadgroup type_3& of_subgroup
+, device type_4 const& x_3 [[buffer(0)]]
+, device type_4 const& gradient [[buffer(1)]]
+, device type_5 const& factor [[buffer(2)]]
+, device type_6 const& moments [[buffer(3)]]
+, device type_4& dx [[buffer(4)]]
+, constant NormBack& norm [[buffer(5)]]
+) {
+    uint row = {};
+    float sum = {};
+    float products = {};
+    uint i = {};
+    uint i_1 = {};
+    Place place_1 = Place {thread_, lane, subgroup, subgroups};
+    uint _e9 = norm.width;
+    uint packs = _e9 / LANES;
+    row = group.x;
+    bool loop_init_1 = true;
+    while(true) {
+        if (!loop_init_1) {
+            uint _e111 = row;
+            row = _e111 + groups.x;
+        }
+        loop_init_1 = false;
+        uint _e14 = row;
+        uint _e17 = norm.rows;
+        if (_e14 < _e17) {
+        } else {
+            break;
+        }
+        {
+            uint _e19 = row;
+            uint start = _e19 * packs;
+            uint _e22 = row;
+            metal::float2 moment = moments[_e22];
+            sum = 0.0;
+            products = 0.0;
+            i = thread_;
+            bool loop_init_2 = true;
+            while(true) {
+                if (!loop_init_2) {
+                    uint _e60 = i;
+                    i = _e60 + THREADS;
+                }
+                loop_init_2 = false;
+                uint _e30 = i;
+                if (_e30 < packs) {
+                } else {
+                    break;
+                }
+                {
+                    uint _e33 = i;
+                    Stored _e36 = gradient[start + _e33];
+                    Wide _e37 = widen(_e36);
+                    uint _e39 = i;
+                    Wide _e41 = factor[_e39];
+                    Wide u = _e37 * _e41;
+                    float _e43 = sum;
+                    float _e44 = total(u);
+                    sum = _e43 + _e44;
+                    float _e46 = products;
+                    uint _e48 = i;
+                    Stored _e51 = x_3[start + _e48];
+                    Wide _e52 = widen(_e51);
+                    float _e58 = total(u * ((_e52 - moment.x) * moment.y));
+                    products = _e46 + _e58;
+                }
+            }
+            float _e63 = sum;
+            float _e64 = products;
+            metal::float2 _e65 = group_sums(_e63, _e64, place_1, of_subgroup);
+            uint _e68 = norm.width;
+            metal::float2 means = _e65 / metal::float2(static_cast<float>(_e68));
+            i_1 = thread_;
+            bool loop_init_3 = true;
+            while(true) {
+                if (!loop_init_3) {
+                    uint _e108 = i_1;
+                    i_1 = _e108 + THREADS;
+                }
+                loop_init_3 = false;
+                uint _e73 = i_1;
+                if (_e73 < packs) {
+                } else {
+                    break;
+                }
+                {
+                    uint _e76 = i_1;
+                    Stored _e79 = gradient[start + _e76];
+                    Wide _e80 = widen(_e79);
+                    uint _e82 = i_1;
+                    Wide _e84 = factor[_e82];
+                    Wide u_1 = _e80 * _e84;
+                    uint _e87 = i_1;
+                    Stored _e90 = x_3[start + _e87];
+                    Wide _e91 = widen(_e90);
+                    float normalized = (_e91 - moment.x) * moment.y;
+                    uint _e97 = i_1;
+                    Stored _e107 = narrow(moment.y * ((u_1 - means.x) - (normalized * means.y)));
+                    dx[start + _e97] = _e107;
+                }
+            }
+        }
+    }
+    return;
+}

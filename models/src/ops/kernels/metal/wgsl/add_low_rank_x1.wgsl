@@ -1,0 +1,2 @@
+fn factor_part(column: u32, k: u32) -> Wide { return widen(factor[column * low.rank + k]); }
+fn times_part(z: Wide, part: Wide) -> Wide { return z * part; }

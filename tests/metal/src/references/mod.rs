@@ -1,0 +1,32 @@
+//! What each kernel has to compute, in f64, on shapes of whole packs and of single numbers.
+
+mod attention;
+mod gates;
+mod losses;
+mod norms;
+mod positions;
+mod products;
+mod updates;
+
+use crate::check::Check;
+
+/// Kernels that are compared together, by name.
+pub(crate) const FAMILIES: &[(&str, fn(&mut Check))] = &[
+    ("rms_norm", norms::rms_norm),
+    ("layer_norm", norms::layer_norm),
+    ("residual_norm", norms::residual_norm),
+    ("gated", gates::gated),
+    ("halves", gates::halves),
+    ("rotate", positions::rotate),
+    ("masked_softmax", attention::masked_softmax),
+    ("cross_entropy", losses::cross_entropy),
+    ("add_low_rank", products::add_low_rank),
+    ("add_rows", updates::add_rows),
+    ("adamw", updates::adamw),
+    ("squares", updates::squares),
+];
+
+/// One number for each of `count`.
+fn each(count: usize, of: impl Fn(usize) -> f64) -> Vec<f64> {
+    (0..count).map(of).collect()
+}
