@@ -252,6 +252,20 @@ fn codes_that_are_there_already_are_taken_as_they_are() {
         let off = (wide - narrow).unwrap().abs().unwrap().max_all().unwrap();
         assert!(off.to_scalar::<f32>().unwrap() < 1e-5, "{name}");
         assert_eq!(ModelShape::of(&folder).unwrap().stored, Stored::Nf4);
+        // An export rounds them no second time.
+        let numbers = |quantize| {
+            let mut weights = MergedWeights::open(&folder, None, quantize).unwrap();
+            let mut all = Vec::new();
+            let (weight, shape) = ("model.layers.1.mlp.down_proj.weight", [64, 128]);
+            let part = |part: Tensor| {
+                all.push(part.to_vec2::<f32>()?);
+                Ok(())
+            };
+            weights.parts(weight, &shape, part).unwrap();
+            all
+        };
+        assert_eq!(numbers(None), numbers(Some(Quantization::Nf4)));
+        assert_ne!(numbers(None), numbers(Some(Quantization::Q4_0)));
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
     folder::ModelFolder,
     gguf::GgufWeights,
     load::{StoredWeights, decoder_config},
+    packed::Packing,
     quantize::Quantization,
 };
 use crate::{
@@ -90,6 +91,10 @@ impl MergedWeights {
             }
             None => Base::Safetensors(StoredWeights::of(model, DType::F32, &Device::Cpu)?),
         };
+        // What was in these codes all along is rounded already.
+        let is_rounded =
+            |it: &Quantization| (*it, model.packing) == (Quantization::Nf4, Some(Packing::Nf4));
+        let quantize = quantize.filter(|it| !is_rounded(it));
         Ok(Self {
             base,
             list: outline.list,

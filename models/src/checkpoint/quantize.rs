@@ -24,7 +24,7 @@ use crate::{
 pub enum Quantization {
     /// 4 bits by the quantiles of a normal distribution, with scales in 8 bits: 4.13 bits a number.
     Nf4,
-    /// 4 equal steps of 4 bits around 0: 4.5 bits a number.
+    /// 4 bits in equal steps around 0: 4.5 bits a number.
     Q4_0,
     /// 8 bits: 8.5 bits a number.
     Q8_0,
