@@ -408,7 +408,7 @@ fn a_plan_takes_four_bits_where_sixteen_would_not_fit_and_says_so() {
     assert_eq!(resolved.plan.task.quantize, Some(Quantization::Nf4));
     assert_eq!(
         why(&resolved, "quantize"),
-        "In 16 bits the weights alone take 15.2 GB of the 12.0 GB that a run may use; in 4 they take 5.5 GB, and answers get a little worse."
+        "In 16 bits the weights alone take 15.2 GB of the 12.0 GB that a run may use; in 4 they take 5.5 GB, and answers get worse, the more so the smaller the model."
     );
     // Where they fit, and where nothing would, they stay as they are.
     for free in [40.0, 3.0] {

@@ -84,7 +84,7 @@ pub const FIELDS: &[Field] = &[
 
     adapter("lora.rank", "Adapter rank", Count, "The width of the two matrices of the adapter. More can learn more.").at_least(1.0).at_most(MAX_RANK as f64),
     adapter("lora.alpha", "Alpha", Number, "How strongly the adapter counts: its output is scaled by alpha / rank.").above(0.0).advanced(),
-    adapter("quantize", "Frozen weights", Word, "What the weights beside the adapter are put into. In 4 bits a model needs a quarter of the memory, and answers get a little worse.").choices(QUANTIZE).advanced(),
+    adapter("quantize", "Frozen weights", Word, "What the weights beside the adapter are put into. In 4 bits a model needs a quarter of the memory, and answers get worse, the more so the smaller the model.").choices(QUANTIZE).advanced(),
     adapter("lora.dropout", "Dropout", Number, "The share of the input of the adapter dropped at random in training. 0 turns it off.").at_least(0.0).at_most(0.9).advanced(),
     adapter("lora.targets", "Target modules", List, "Which weights get an adapter, by the last part of their names, such as [q_proj, v_proj].").advanced(),
     adapter("lora.layers", "Layers", List, "Which layers get an adapter, counted from 0, such as [0, 1, 2].").advanced(),

@@ -79,7 +79,8 @@ fn quantized(search: &Search, from: &Changed) -> Option<Changed> {
     let mut plan = from.plan.clone();
     let quantize = Quantization::Nf4;
     plan.task.quantize = Some(quantize);
-    let message = "frozen weights in 4 bits: answers get a little worse".to_owned();
+    let message =
+        "frozen weights in 4 bits: answers get worse, the more so the smaller the model".to_owned();
     let changes = [("quantize", quantize.name().to_owned())];
     Some(from.with(plan, &changes, message))
 }

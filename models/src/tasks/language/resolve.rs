@@ -160,7 +160,7 @@ impl Resolver<'_> {
         let quantized_bytes = u64::try_from(rest_bytes + in_blocks).ok()?;
         (quantized_bytes <= room_bytes && room_bytes < narrow_bytes).then(|| {
             format!(
-                "in 16 bits the weights alone take {} of the {} that a run may use; in 4 they take {}, and answers get a little worse",
+                "in 16 bits the weights alone take {} of the {} that a run may use; in 4 they take {}, and answers get worse, the more so the smaller the model",
                 bytes(narrow_bytes),
                 bytes(room_bytes),
                 bytes(quantized_bytes)
