@@ -87,6 +87,11 @@ impl StoredWeights {
         })
     }
 
+    /// The same, with the matrices of layers in blocks where they are asked for so.
+    pub(super) fn in_blocks(self, quantize: Option<Quantization>) -> Self {
+        Self { quantize, ..self }
+    }
+
     /// Whether matrices are packed into few bits.
     pub fn is_packed(&self) -> bool {
         self.packing.is_some()
@@ -380,9 +385,9 @@ pub fn load_decoder(
         return Ok(decoder);
     }
     let tied = config.tie_word_embeddings;
-    let mut weights = StoredWeights::of(folder, dtypes.storage, device)?;
     // What learns has to be numbers of its own.
-    weights.quantize = dtypes.quantize.filter(|_| !trainable);
+    let quantize = dtypes.quantize.filter(|_| !trainable);
+    let mut weights = StoredWeights::of(folder, dtypes.storage, device)?.in_blocks(quantize);
     let decoder = Decoder::new(config, &mut weights, trainable, dtypes.compute, device)?;
     // Some writers store a tied head twice, and rope tables that follow from the config.
     weights

@@ -15,7 +15,6 @@ use super::{
     folder::ModelFolder,
     gguf::GgufWeights,
     load::{StoredWeights, decoder_config},
-    packed::Packing,
     quantize::Quantization,
 };
 use crate::{
@@ -35,9 +34,9 @@ pub struct MergedWeights {
     config: DecoderConfig,
     list: Vec<(String, Vec<usize>)>,
     adapter: Option<Adapter>,
-    /// What the matrices of layers are rounded to first, with their names.
-    quantize: Option<(Quantization, BTreeSet<String>)>,
-    /// The last of them, whose rows are asked for one part after the other.
+    /// The names of the matrices of layers, which may be in blocks.
+    matrices: BTreeSet<String>,
+    /// The last of them that is, whose rows are asked for one part after the other.
     last: Option<(String, Quantized)>,
 }
 
@@ -89,18 +88,17 @@ impl MergedWeights {
                     &Device::Cpu,
                 )?)
             }
-            None => Base::Safetensors(StoredWeights::of(model, DType::F32, &Device::Cpu)?),
+            None => {
+                let weights = StoredWeights::of(model, DType::F32, &Device::Cpu)?;
+                Base::Safetensors(weights.in_blocks(quantize))
+            }
         };
-        // What was in these codes all along is rounded already.
-        let is_rounded =
-            |it: &Quantization| (*it, model.packing) == (Quantization::Nf4, Some(Packing::Nf4));
-        let quantize = quantize.filter(|it| !is_rounded(it));
         Ok(Self {
             base,
             list: outline.list,
             adapter: adapter.transpose()?,
             config,
-            quantize: quantize.map(|it| (it, outline.matrices)),
+            matrices: outline.matrices,
             last: None,
         })
     }
@@ -192,19 +190,17 @@ impl MergedWeights {
 }
 
 impl MergedWeights {
-    /// A matrix as it is rounded, where it is.
+    /// A matrix in the blocks that it is rounded to, where it is.
     fn rounded(&mut self, request: &WeightRequest) -> Result<Option<&Quantized>> {
-        let (Some((quantize, names)), &[outputs, width]) = (&self.quantize, request.shape) else {
+        let Base::Safetensors(weights) = &mut self.base else {
             return Ok(None);
         };
-        if !names.contains(request.name) || !quantize.holds(width) {
+        if !self.matrices.contains(request.name) {
             return Ok(None);
         }
         if self.last.as_ref().is_none_or(|it| it.0 != request.name) {
-            let base = &mut self.base;
-            let rows = |rows| base.rows(request, rows);
-            let weight = quantize.blocks([outputs, width], &Device::Cpu, rows)?;
-            self.last = Some((request.name.to_owned(), weight));
+            let name = request.name.to_owned();
+            self.last = weights.quantized(request)?.map(|it| (name, it));
         }
         Ok(self.last.as_ref().map(|(_, weight)| weight))
     }

@@ -112,7 +112,7 @@ pub(super) fn weight_beside(name: &str) -> Option<String> {
 /// The tensors of a packed weight, by their endings as in [`BESIDE`], or the weight itself for an empty one.
 pub(super) type Find<'a> = dyn Fn(&str) -> Option<TensorView<'a>> + 'a;
 
-/// Rows of a packed weight of this shape, in f32 on the CPU. Only their part of the files is looked at.
+/// Rows of a packed weight of this shape, in f32 on the CPU. Of groups, only their part of the files is looked at.
 ///
 /// Errors: a sentence about what does not fit.
 pub(super) fn rows(
@@ -124,7 +124,11 @@ pub(super) fn rows(
     let width = shape[1];
     let all = rows.start * width..rows.end * width;
     let numbers = match packing {
-        Packing::Nf4 => Nf4Parts::find(find, shape)?.numbers(find, all),
+        Packing::Nf4 => {
+            let weight = stored_nf4(find, shape)?.on(&Device::Cpu);
+            let numbers = weight.and_then(|it| it.widen(rows));
+            return numbers.map_err(|error| error.to_string());
+        }
         Packing::Groups { bits, group } => groups(find, shape, all, bits, group),
     }?;
     let shape = (rows.len(), width);
@@ -207,23 +211,6 @@ impl<'a> Nf4Parts<'a> {
         (self.shape[0] * self.shape[1]).div_ceil(self.block)
     }
 
-    /// Some of the numbers.
-    fn numbers(&self, find: &Find, all: Range<usize>) -> Result<Vec<f32>, String> {
-        let blocks = all.start / self.block..all.end.div_ceil(self.block);
-        let first = blocks.start;
-        let largest = match self.nested {
-            None => floats(&part(find, ".absmax", self.blocks())?, blocks)?,
-            Some((group, offset)) => nested(find, self.blocks(), group, blocks, offset)?,
-        };
-        let codes = self.codes.data();
-        let value = |at: usize| {
-            let byte = codes[at / 2];
-            let code = [byte >> 4, byte & 15][at % 2];
-            self.values[usize::from(code)] * largest[at / self.block - first]
-        };
-        Ok(all.map(value).collect())
-    }
-
     /// All of it as it lies there.
     fn stored(&self, find: &Find) -> Result<StoredNf4, String> {
         let count = self.blocks();
@@ -258,23 +245,6 @@ impl<'a> Nf4Parts<'a> {
 /// Errors: a sentence about what does not fit.
 pub(super) fn stored_nf4(find: &Find, shape: [usize; 2]) -> Result<StoredNf4, String> {
     Nf4Parts::find(find, shape)?.stored(find)
-}
-
-/// The largest values of some blocks, which are packed themselves.
-fn nested(
-    find: &Find,
-    count: usize,
-    block: usize,
-    blocks: Range<usize>,
-    offset: f32,
-) -> Result<Vec<f32>, String> {
-    let codes = part(find, ".absmax", count)?;
-    let codes = codes.data().get(blocks.clone());
-    let codes = codes.ok_or("holds no bytes in `.absmax`")?;
-    let map = table(find, ".nested_quant_map", 256)?;
-    let scales = table(find, ".nested_absmax", count.div_ceil(block))?;
-    let value = |(at, code): (usize, &u8)| map[usize::from(*code)] * scales[at / block] + offset;
-    Ok(blocks.zip(codes).map(value).collect())
 }
 
 fn groups(

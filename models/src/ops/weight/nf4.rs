@@ -190,15 +190,6 @@ fn block(numbers: &[f32], packed: &mut [u8]) -> f32 {
 }
 
 impl StoredNf4 {
-    /// Bytes of codes and scales.
-    pub fn bytes(&self) -> usize {
-        self.codes.len()
-            + match &self.scales {
-                StoredScales::Plain(scales) => scales.len() * 4,
-                StoredScales::Nested { codes, largest, .. } => codes.len() + largest.len() * 4,
-            }
-    }
-
     /// The matrix on a device, ready for products.
     ///
     /// Errors: [`Error::Data`] where there are too few codes or scales.
@@ -290,7 +281,7 @@ impl Nf4 {
     }
 
     /// What some rows stand for, in f32: [rows, i].
-    pub(super) fn widen(&self, rows: Range<usize>) -> Result<Tensor> {
+    pub fn widen(&self, rows: Range<usize>) -> Result<Tensor> {
         let width = self.shape[1];
         let numbers = rows.start * width..rows.end * width;
         match self.device() {

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use candle_core::{Device, Tensor, quantized::QTensor};
+use candle_core::{Tensor, quantized::QTensor};
 
 use super::nf4::Nf4;
 use crate::{Error, Result};
@@ -118,14 +118,6 @@ impl Blocks {
         match self {
             Self::Ggml(blocks) => Ok(blocks.shape().dims2()?),
             Self::Nf4(blocks) => Ok(blocks.dims2()),
-        }
-    }
-
-    /// Where they are.
-    pub fn device(&self) -> Device {
-        match self {
-            Self::Ggml(blocks) => blocks.device(),
-            Self::Nf4(blocks) => blocks.device().clone(),
         }
     }
 }
