@@ -4,6 +4,11 @@
 //! paired with number i + r/2 of the r rotated ones; the rest of the head passes unchanged (partial rotation).
 //! y₁ = x₁ cos - x₂ sin, y₂ = x₂ cos + x₁ sin. Backward turns the gradient the other way. Saves the angles only.
 
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
+
 use candle_core::{D, Device, Tensor};
 
 use crate::{
@@ -80,6 +85,28 @@ pub struct Rope {
     magnitude: f64,
     /// The context above which a text turns by other angles, and those.
     beyond: Option<(u32, Vec<f64>)>,
+    known: Known,
+}
+
+/// The last position that is remembered: of 64 pairs, all of them are 64 MiB.
+const MOST_KNOWN: u32 = 1 << 17;
+
+/// Cosines and sines of the first positions, each [.., r/2], which every pass asks for again: of a text within the original context,
+/// and of a longer one. Clones share them.
+#[derive(Clone, Default)]
+struct Known(Arc<Mutex<[[Vec<f32>; 2]; 2]>>);
+
+/// It follows from the rest of a rope.
+impl PartialEq for Known {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Known")
+    }
 }
 
 /// Cosines and sines of the tokens of one batch: [b or 1, t, 1, r/2], f32 or wider.
@@ -95,7 +122,7 @@ impl Rope {
     pub fn new(width: usize, theta: f64, scaling: &RopeScaling) -> Self {
         let pairs = width.div_ceil(2);
         let plain = |pair: usize| theta.powf(-2.0 * pair as f64 / width as f64);
-        let (mut magnitude, mut beyond) = (1.0, None);
+        let (mut magnitude, mut beyond, known) = (1.0, None, Known::default());
         let frequencies = match scaling.clone() {
             RopeScaling::None => (0..pairs).map(plain).collect(),
             RopeScaling::Linear { factor } => (0..pairs).map(|pair| plain(pair) / factor).collect(),
@@ -105,12 +132,12 @@ impl Rope {
                 high_frequency_factor: high,
                 original_context,
             } => {
-                let stretch = |frequency: f64| {
-                    let turns = original_context * frequency / std::f64::consts::TAU;
+                let stretch = |pair: usize| {
+                    let turns = original_context * plain(pair) / std::f64::consts::TAU;
                     let kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
-                    frequency * (kept + (1.0 - kept) / factor)
+                    plain(pair) * (kept + (1.0 - kept) / factor)
                 };
-                (0..pairs).map(|pair| stretch(plain(pair))).collect()
+                (0..pairs).map(stretch).collect()
             }
             RopeScaling::Yarn {
                 factor,
@@ -123,15 +150,15 @@ impl Rope {
                 magnitude = attention_factor;
                 // The dimension that makes this many turns over the original context.
                 let dimension = |turns: f64| {
-                    width as f64 * (original_context / (turns * std::f64::consts::TAU)).ln()
-                        / (2.0 * theta.ln())
+                    let radians = turns * std::f64::consts::TAU;
+                    width as f64 * (original_context / radians).ln() / (2.0 * theta.ln())
                 };
                 let (mut low, mut high) = (dimension(beta_fast), dimension(beta_slow));
                 if truncate {
                     (low, high) = (low.floor(), high.ceil());
                 }
-                let (low, high) = (low.max(0.0), high.min(width as f64 - 1.0));
-                let high = if low == high { high + 0.001 } else { high };
+                let (low, mut high) = (low.max(0.0), high.min(width as f64 - 1.0));
+                high += if low == high { 0.001 } else { 0.0 };
                 let stretch = |pair: usize| {
                     let divided = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
                     plain(pair) * (1.0 - divided + divided / factor)
@@ -160,6 +187,7 @@ impl Rope {
             frequencies,
             magnitude,
             beyond,
+            known,
         }
     }
 
@@ -194,25 +222,35 @@ impl Rope {
             positions
         };
         let longest = positions.iter().max().copied().unwrap_or(0);
-        let frequencies = match &self.beyond {
-            Some((context, frequencies)) if longest >= *context => frequencies,
-            _ => &self.frequencies,
+        let (is_long, frequencies) = match &self.beyond {
+            Some((context, frequencies)) if longest >= *context => (true, frequencies),
+            _ => (false, &self.frequencies),
         };
-        let angles = || {
-            positions
-                .iter()
-                .flat_map(|&p| frequencies.iter().map(move |f| f64::from(p) * f))
+        let pairs = frequencies.len();
+        let shape = (positions.len() / tokens, tokens, 1, pairs);
+        let row = |position: u32, of: fn(f64) -> f64| {
+            let angles = frequencies.iter().map(move |it| f64::from(position) * it);
+            angles.map(move |angle| (of(angle) * self.magnitude) as f32)
         };
-        let shape = (positions.len() / tokens, tokens, 1, frequencies.len());
-        let table = |of: fn(f64) -> f64| {
-            let numbers: Vec<f32> = angles()
-                .map(|angle| (of(angle) * self.magnitude) as f32)
-                .collect();
+        let mut known = self.known.0.lock().unwrap_or_else(|it| it.into_inner());
+        let [cosines, sines] = &mut known[usize::from(is_long)];
+        let numbers = |table: &mut Vec<f32>, of: fn(f64) -> f64| {
+            let known = (table.len() / pairs.max(1)) as u32;
+            table.extend((known..=longest.min(MOST_KNOWN)).flat_map(|it| row(it, of)));
+            let mut numbers = Vec::with_capacity(positions.len() * pairs);
+            for position in positions {
+                match *position <= MOST_KNOWN {
+                    true => {
+                        numbers.extend_from_slice(&table[*position as usize * pairs..][..pairs])
+                    }
+                    false => numbers.extend(row(*position, of)),
+                }
+            }
             Tensor::from_vec(numbers, shape, device)
         };
         Ok(Rotation {
-            cos: table(f64::cos)?,
-            sin: table(f64::sin)?,
+            cos: numbers(cosines, f64::cos)?,
+            sin: numbers(sines, f64::sin)?,
         })
     }
 }
