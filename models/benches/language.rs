@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! cargo bench -p anneal-models --bench language -- lora FOLDER [--device cuda] [--dtype bf16] [--rows 4] [--length 512]
+//! cargo bench -p anneal-models --bench language -- full FOLDER [the same]
 //! cargo bench -p anneal-models --bench language -- generate FOLDER [--prompt 32] [--tokens 128]
 //! ```
 //!
 //! The work of `lora` is that of `tests/peers/peer_lora.py`: rank 8 on all seven projections, every position a target,
-//! a step being forward, loss, backward, clip and AdamW. FOLDER is a model in the layout of the Hub, or a file
+//! a step being forward, loss, backward, clip and AdamW, taken by the loop of every run; `full` is that of all weights. With
+//! `--recorded 0` a GPU plays no recorded pass. FOLDER is a model in the layout of the Hub, or a file
 //! `config.json` alone, from which random weights are drawn. Without words, both are measured at the shape of
 //! SmolLM2-135M.
 
@@ -16,20 +18,28 @@ use std::{collections::HashMap, path::Path, time::Instant};
 
 use candle_core::{DType, Device};
 use models::{
+    Error,
     arch::{
         config::DecoderConfig,
         decoder::{Decoder, Input},
         initial::InitialWeights,
-        lora::{self, LoraConfig, Targets},
+        lora,
+        network::Network,
     },
     checkpoint::{
         folder::{ModelFolder, read_json},
         load::{LoadDtypes, load_decoder},
     },
-    device::{self, DeviceRequest, memory::memory},
-    optim::{DecayScope, Optimizer, adamw::AdamW, clip},
+    device::{self, Checked, Choice, DeviceRequest, memory::memory},
+    parameters::Parameters,
     random::Random,
-    tape::{Gradients, Tape},
+    tape::{FixedPass, Tape, Value},
+    tasks::language::{Language, LanguageFacts, LanguagePlan, LanguageRequest, plan::DataFacts},
+    train::{
+        Facts, TrainPlan, TrainRequest, resolve,
+        task::{BatchSize, Task},
+        try_steps,
+    },
 };
 use serde_json::{Value as Json, json};
 
@@ -43,9 +53,8 @@ fn main() {
         .collect();
     let [work, folder, options @ ..] = words.as_slice() else {
         let none = Options(HashMap::new());
-        for measure in [lora_steps, generate] {
-            println!("{}", measure(None, &none).expect("the benchmark"));
-        }
+        println!("{}", learn("lora", None, &none).expect("the benchmark"));
+        println!("{}", generate(None, &none).expect("the benchmark"));
         return;
     };
     let pairs = options
@@ -53,97 +62,169 @@ fn main() {
         .map(|pair| (pair[0].trim_start_matches('-').to_owned(), pair[1].clone()));
     let options = Options(pairs.collect());
     let report = match work.as_str() {
-        "lora" => lora_steps(Some(Path::new(folder)), &options),
+        work @ ("lora" | "full") => learn(work, Some(Path::new(folder)), &options),
         "generate" => generate(Some(Path::new(folder)), &options),
-        other => panic!("`{other}` is neither lora nor generate"),
+        other => panic!("`{other}` is neither lora, full nor generate"),
     };
     println!("{}", report.expect("the benchmark"));
 }
 
-fn lora_steps(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
+/// Steps of the loop by which runs learn.
+fn learn(work: &str, folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     let (rows, length) = (options.number("rows", 2), options.number("length", 256));
-    let gradient_checkpointing = options.number("gradient_checkpointing", 0) == 1;
     let (warm_up, steps) = (options.number("warm-up", 2), options.number("steps", 8));
     let device = options.device()?;
-    let mut decoder = options.decoder(folder, &device)?;
-    let linears = decoder.config().linears().iter();
-    let config = LoraConfig {
-        rank: 8,
-        alpha: 16.0,
-        dropout: 0.0,
-        rank_stabilized: false,
-        targets: Targets::Named(linears.map(|&name| name.to_owned()).collect()),
-        layers: None,
-    };
-    let mut weights = InitialWeights::new(1, &device);
-    lora::attach(&mut decoder, &config, &mut weights)?;
-    let mut optimizer = Optimizer::new(
-        AdamW::default().into(),
-        DecayScope::All,
-        decoder.parameters(),
-    )?;
-    let mut random = Random::new(1);
-    let (mut rates, mut losses, mut millis) = (Vec::new(), Vec::new(), Vec::new());
-    for step in 0..warm_up + steps {
-        let mut draw = || {
-            (0..rows * length)
-                .map(|_| 3 + random.below(4093) as u32)
-                .collect::<Vec<_>>()
-        };
-        let (tokens, targets) = (draw(), draw());
-        let input = Input::new(&tokens, rows);
-        let started = Instant::now();
-        losses.push(lora_step(
-            &decoder,
-            &mut optimizer,
-            input,
-            &targets,
-            gradient_checkpointing,
-        )?);
-        device.synchronize()?;
-        let seconds = started.elapsed().as_secs_f64();
-        if step >= warm_up {
-            rates.push((rows * length) as f64 / seconds);
-            millis.push(seconds * 1e3);
-        }
+    let is_lora = work == "lora";
+    let mut decoder = options.decoder(folder, &device, !is_lora)?;
+    let mut request = json!({
+        "device": options.asked_device(), "steps": warm_up + steps, "method": work, "model": "model",
+        "batch": {"rows": rows, "length": length, "accumulate": options.number("accumulate", 1)},
+        "dtype": {"compute": options.0.get("dtype").map_or("f32", String::as_str)},
+        "gradient_checkpointing": options.number("gradient_checkpointing", 0) == 1,
+        "data": {"files": ["tokens"], "max_length": length},
+    });
+    if is_lora {
+        let (rank, targets) = (options.number("rank", 8), decoder.config().linears());
+        request["lora"] = json!({"rank": rank, "dropout": 0.0, "targets": targets});
     }
+    let request: TrainRequest<LanguageRequest> =
+        serde_json::from_value(request).map_err(|error| Error::Data(error.to_string()))?;
+    let facts = Facts {
+        task: LanguageFacts {
+            data: DataFacts {
+                read_as: "random tokens".to_owned(),
+                rows: 1000,
+                tokens: 1000 * length,
+                length_95: length,
+                length_longest: length,
+                ..DataFacts::default()
+            },
+            vocab_size: decoder.config().vocab_size,
+            model: Some(decoder.config().clone().into()),
+            ..LanguageFacts::default()
+        },
+        device: options.choice()?,
+        checked: Checked {
+            bf16: true,
+            ..Checked::default()
+        },
+    };
+    let plan = resolve::<Language>(&request, &facts)?.plan;
+    if let Some(lora) = &plan.task.lora {
+        let mut weights = InitialWeights::new(1, &device);
+        lora::attach(&mut decoder, &lora.config(), &mut weights)?;
+    }
+    let mut task = RandomTokens {
+        network: decoder.into(),
+        random: Random::new(1),
+        plan,
+        is_recorded: options.number("recorded", 1) == 1,
+    };
+    let plan = task.plan.clone();
+    let seen = task.draw();
+    let first_loss = task.measure(&seen)?;
+    let mut millis = try_steps(&plan, &mut task, warm_up + steps, &|| false)?;
+    let last_loss = task.measure(&seen)?;
+    let mut millis = millis.split_off(warm_up);
+    let middle = median(&mut millis);
+    let tokens = (rows * length * plan.run.batch.accumulate) as f64;
+    let rate = |millis: f64| tokens / millis * 1e3;
     let memory = memory(&device)?;
     Ok(json!({
-        "work": "lora", "rows": rows, "length": length, "steps": steps,
-        "tokens_per_second": median(&mut rates), "slowest": rates[0], "fastest": rates[rates.len() - 1],
-        "millis_per_step": median(&mut millis), "first_loss": losses[0], "last_loss": losses[losses.len() - 1],
-        "memory": format!("{memory:?}"), "trainable": decoder.parameters().trainable_count(),
+        "work": work, "rows": rows, "length": length, "steps": steps, "tokens_per_second": rate(middle),
+        "slowest": rate(millis[millis.len() - 1]), "fastest": rate(millis[0]), "millis_per_step": middle,
+        "first_loss": first_loss, "last_loss": last_loss, "memory": format!("{memory:?}"),
+        "trainable": task.network.parameters().trainable_count(),
     }))
 }
 
-/// Forward, loss, backward, clip, optimizer. Returns the loss.
-fn lora_step(
-    decoder: &Decoder,
-    optimizer: &mut Optimizer,
-    input: Input,
-    targets: &[u32],
-    gradient_checkpointing: bool,
-) -> models::Result<f32> {
-    let tape = Tape::new(0);
-    let hidden = decoder.hidden(Some(&tape), input, None, gradient_checkpointing)?;
-    let loss = decoder.loss(Some(&tape), &hidden, targets, targets.len() as f64)?;
-    drop(hidden);
-    let mut gradients = Gradients::default();
-    tape.backward(&loss, 1.0, &mut gradients)?;
-    let norm = clip::gradient_norm(&gradients)?;
-    optimizer.step(
-        decoder.parameters(),
-        &gradients,
-        1e-4,
-        clip::clip_scale(norm, 1.0),
-    )?;
-    Ok(loss.tensor().to_dtype(DType::F32)?.to_scalar::<f32>()?)
+/// A task whose data is noise over a part of the vocabulary.
+struct RandomTokens {
+    network: Network,
+    random: Random,
+    plan: TrainPlan<LanguagePlan>,
+    is_recorded: bool,
+}
+
+/// Tokens, and those to be said next.
+type Batch = (Vec<u32>, Vec<u32>);
+
+impl RandomTokens {
+    fn draw(&mut self) -> Batch {
+        let run = &self.plan.run.batch;
+        let count = run.rows * run.length;
+        let mut draw = || {
+            (0..count)
+                .map(|_| 3 + self.random.below(4093) as u32)
+                .collect()
+        };
+        (draw(), draw())
+    }
+
+    fn measure(&self, (tokens, targets): &Batch) -> models::Result<f64> {
+        let input = Input::new(tokens, self.plan.run.batch.rows);
+        Ok(self.network.measured_loss(input, targets)? / targets.len() as f64)
+    }
+}
+
+impl Task for RandomTokens {
+    type Batch = Batch;
+
+    fn parameters(&self) -> &Parameters {
+        self.network.parameters()
+    }
+
+    fn next_batch(&mut self) -> models::Result<Batch> {
+        Ok(self.draw())
+    }
+
+    fn size(&self, (tokens, targets): &Batch) -> BatchSize {
+        BatchSize {
+            targets: targets.len(),
+            units: tokens.len(),
+        }
+    }
+
+    fn loss(
+        &mut self,
+        tape: &Tape,
+        (tokens, targets): &Batch,
+        count: f64,
+    ) -> models::Result<Value> {
+        let run = &self.plan.run;
+        let input = Input::new(tokens, run.batch.rows);
+        let again = run.gradient_checkpointing;
+        self.network
+            .learning_loss(tape, input, targets, count, again)
+    }
+
+    fn fixed_pass(
+        &self,
+        (tokens, targets): &Batch,
+        count: f64,
+    ) -> models::Result<Option<Box<dyn FixedPass>>> {
+        if !self.is_recorded {
+            return Ok(None);
+        }
+        let run = &self.plan.run;
+        let input = Input::new(tokens, run.batch.rows);
+        let again = run.gradient_checkpointing;
+        self.network.fixed_pass(input, targets, count, again)
+    }
+
+    fn state(&self) -> Json {
+        Json::Null
+    }
+
+    fn restore(&mut self, _: &Json) -> models::Result<()> {
+        Ok(())
+    }
 }
 
 fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     let (prompt, tokens) = (options.number("prompt", 32), options.number("tokens", 128));
     let device = options.device()?;
-    let decoder = options.decoder(folder, &device)?;
+    let decoder = options.decoder(folder, &device, false)?;
     let mut rates = Vec::new();
     let mut written: Vec<u32> = Vec::new();
     for _ in 0..options.number("rounds", 3) + 1 {
@@ -186,22 +267,34 @@ impl Options {
         }
     }
 
-    fn device(&self) -> models::Result<Device> {
-        let asked = self.0.get("device").map_or("cpu", String::as_str);
+    fn asked_device(&self) -> &str {
+        self.0.get("device").map_or("cpu", String::as_str)
+    }
+
+    fn choice(&self) -> models::Result<Choice> {
         let request = DeviceRequest {
-            device: asked.parse()?,
+            device: self.asked_device().parse()?,
             strict: true,
         };
-        device::open(&device::choose(request, &device::detect::detect())?)
+        device::choose(request, &device::detect::detect())
+    }
+
+    fn device(&self) -> models::Result<Device> {
+        device::open(&self.choice()?)
     }
 
     /// `--dtype` is what is computed in; `--storage` what weights are kept in, the same unless given.
-    fn decoder(&self, folder: Option<&Path>, device: &Device) -> models::Result<Decoder> {
+    fn decoder(
+        &self,
+        folder: Option<&Path>,
+        device: &Device,
+        learns: bool,
+    ) -> models::Result<Decoder> {
         let compute = self.dtype("dtype");
-        let storage = if self.0.contains_key("storage") {
-            self.dtype("storage")
-        } else {
-            compute
+        let storage = match self.0.contains_key("storage") {
+            true => self.dtype("storage"),
+            false if learns => DType::F32,
+            false => compute,
         };
         let config = match folder {
             Some(folder) if folder.is_dir() => {
@@ -210,7 +303,7 @@ impl Options {
                     compute,
                     quantize: None,
                 };
-                return load_decoder(&ModelFolder::open(folder)?, dtypes, false, device);
+                return load_decoder(&ModelFolder::open(folder)?, dtypes, learns, device);
             }
             Some(file) => read_json(file, "read the model’s config")?,
             None => smollm2_135m(),
@@ -221,7 +314,7 @@ impl Options {
             dtype: storage,
             device: device.clone(),
         };
-        Decoder::new(config, &mut weights, false, compute, device)
+        Decoder::new(config, &mut weights, learns, compute, device)
     }
 }
 

@@ -59,6 +59,19 @@ struct Record {
     rows: BTreeMap<String, BTreeSet<u32>>,
 }
 
+/// A forward pass that reads nothing but tensors which are there before it begins. With other numbers in them, it is another pass
+/// with the same operations: so it can be recorded once and played again.
+pub trait FixedPass {
+    /// What it reads that differs from pass to pass.
+    fn inputs(&self) -> Vec<Tensor>;
+
+    /// What decides its operations, beside the shapes of its inputs.
+    fn form(&self) -> String;
+
+    /// The loss.
+    fn loss(&self, tape: &Tape) -> Result<Value>;
+}
+
 /// One recorded operation.
 struct Step {
     output: usize,
@@ -263,6 +276,9 @@ impl Tape {
                 }
             }
         }
+        // Gradients of weights may have been computed beside the way back.
+        #[cfg(feature = "cuda")]
+        crate::ops::kernels::cuda::side::join()?;
         for (name, slot) in parameters {
             if let Some(gradient) = collected[slot].take() {
                 gradients.add(&name, gradient)?;

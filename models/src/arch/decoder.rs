@@ -11,6 +11,8 @@
 //! Shapes: b rows, t tokens, s keys, d width, h query heads, k key heads, e head width, f feed-forward width,
 //! v vocabulary.
 
+mod fixed_pass;
+
 use std::rc::Rc;
 
 use candle_core::{DType, Device, Tensor};
@@ -226,13 +228,38 @@ impl Decoder {
         mut reached: impl FnMut(Site, &Value),
     ) -> Result<Value> {
         let past = cache.as_ref().map_or(0, |cache| cache.tokens());
+        let (tokens, shared) = self.prepare(input, past)?;
+        let x = self.through(
+            tape,
+            (&tokens, &shared),
+            cache.as_deref_mut(),
+            gradient_checkpointing,
+            end,
+            &mut reached,
+        )?;
+        if let (Site::Final, Some(cache), 1) = (end, cache, input.rows) {
+            cache.remember(input.tokens);
+        }
+        Ok(x)
+    }
+
+    /// The same over tokens [b, t] that were prepared.
+    fn through(
+        &self,
+        tape: Option<&Tape>,
+        (tokens, shared): (&Tensor, &Shared),
+        mut cache: Option<&mut KvCache>,
+        gradient_checkpointing: bool,
+        end: Site,
+        reached: &mut dyn FnMut(Site, &Value),
+    ) -> Result<Value> {
+        let past = cache.as_ref().map_or(0, |cache| cache.tokens());
         let steering = cache.as_ref().map_or_else(Rc::default, |it| it.steering());
         let steered = |site: Site, x: Value| -> Result<Value> {
             let mut changes = steering.iter().filter(|it| it.site() == site);
             changes.try_fold(x, |x, it| Ok(Value::constant(it.change(x.tensor(), past)?)))
         };
-        let (tokens, shared) = self.prepare(input, past)?;
-        let mut x = embedding(&self.embedding.on(tape), &tokens)?;
+        let mut x = embedding(&self.embedding.on(tape), tokens)?;
         if x.tensor().dtype() != self.compute_dtype {
             x = convert(&x, self.compute_dtype)?;
         }
@@ -253,7 +280,7 @@ impl Decoder {
                         block.forward(Some(tape), x, &shared, None)
                     })?
                 }
-                _ => block.forward(tape, &x, &shared, cache)?,
+                _ => block.forward(tape, &x, shared, cache)?,
             };
             x = steered(Site::Block(index), x)?;
             reached(Site::Block(index), &x);
@@ -263,9 +290,6 @@ impl Decoder {
         }
         x = steered(Site::Final, self.norm.forward(tape, &x)?)?;
         reached(Site::Final, &x);
-        if let (Some(cache), 1) = (cache, input.rows) {
-            cache.remember(input.tokens);
-        }
         Ok(x)
     }
 
@@ -277,8 +301,12 @@ impl Decoder {
         targets: &[u32],
         tokens: f64,
     ) -> Result<Value> {
-        let head = self.head.as_ref().unwrap_or(&self.embedding).on(tape);
+        let head = self.head_on(tape);
         head_cross_entropy(hidden, &head, targets, self.config.final_soft_cap, tokens)
+    }
+
+    fn head_on(&self, tape: Option<&Tape>) -> Value {
+        self.head.as_ref().unwrap_or(&self.embedding).on(tape)
     }
 
     /// Scores for the next token, in f32: hidden states [n, d] -> [n, v].

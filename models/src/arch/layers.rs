@@ -8,7 +8,7 @@ use crate::{
         self,
         dropout::Dropout,
         elementwise::narrow,
-        lora::Adapter,
+        lora::{AdaptedLinear, Adapter},
         weight::{Quantized, Weight},
     },
     parameters::{Parameter, Parameters},
@@ -183,23 +183,38 @@ impl Builder<'_> {
 impl Linear {
     /// x [.., i] -> [.., o].
     pub(super) fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
-        let weight = match &self.weight {
-            LinearWeight::Dense(weight) => Weight::Dense(weight.on(tape)),
-            LinearWeight::Quantized(weight) => Weight::Quantized(weight.clone()),
-        };
+        if let Some(adapted) = self.adapted(tape) {
+            let mut outputs = ops::lora::linears_with_adapters(x, &[adapted])?;
+            return outputs
+                .pop()
+                .ok_or_else(|| Error::Data("no output".to_owned()));
+        }
         let bias = self.bias.as_ref().map(|bias| bias.on(tape));
-        let Some(adapter) = &self.adapter else {
-            return ops::linear::linear(x, weight, bias.as_ref());
-        };
+        ops::linear::linear(x, self.weight_on(tape), bias.as_ref())
+    }
+
+    /// As it is with its adapter, if it has one.
+    fn adapted(&self, tape: Option<&Tape>) -> Option<AdaptedLinear> {
+        let adapter = self.adapter.as_ref()?;
         // The place has the name of the weight.
         let place = format!("{}.weight", self.name);
-        let adapter = Adapter {
-            a: adapter.a.on(tape),
-            b: adapter.b.on(tape),
-            scale: adapter.scale,
-            dropout: Dropout::new(tape, adapter.dropout, &place),
-        };
-        ops::lora::linear_with_adapter(x, weight, bias.as_ref(), &adapter)
+        Some(AdaptedLinear {
+            weight: self.weight_on(tape),
+            bias: self.bias.as_ref().map(|bias| bias.on(tape)),
+            adapter: Adapter {
+                a: adapter.a.on(tape),
+                b: adapter.b.on(tape),
+                scale: adapter.scale,
+                dropout: Dropout::new(tape, adapter.dropout, &place),
+            },
+        })
+    }
+
+    fn weight_on(&self, tape: Option<&Tape>) -> Weight {
+        match &self.weight {
+            LinearWeight::Dense(weight) => Weight::Dense(weight.on(tape)),
+            LinearWeight::Quantized(weight) => Weight::Quantized(weight.clone()),
+        }
     }
 
     /// The name in the checkpoint: `model.layers.3.self_attn.q_proj`.
@@ -217,6 +232,10 @@ impl Linear {
 }
 
 impl Projections {
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Linear> {
+        self.0.iter()
+    }
+
     pub(super) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Linear> {
         self.0.iter_mut()
     }
@@ -228,8 +247,14 @@ impl Projections {
         x: &Value,
         widths: [usize; N],
     ) -> Result<[Value; N]> {
-        let outputs = self.0.iter().map(|linear| linear.forward(tape, x));
-        let mut parts: Vec<Value> = outputs.collect::<Result<_>>()?;
+        let adapted: Option<Vec<_>> = self.0.iter().map(|linear| linear.adapted(tape)).collect();
+        let mut parts = match adapted {
+            Some(adapted) => ops::lora::linears_with_adapters(x, &adapted)?,
+            None => {
+                let outputs = self.0.iter().map(|linear| linear.forward(tape, x));
+                outputs.collect::<Result<Vec<_>>>()?
+            }
+        };
         if let [all] = parts.as_slice() {
             let mut start = 0;
             let part = |width: &usize| {

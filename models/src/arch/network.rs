@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Error, Result,
     parameters::Parameters,
-    tape::{Tape, Value},
+    tape::{FixedPass, Tape, Value},
 };
 
 /// A network of some architecture. Cheap to clone, since clones share the weights.
@@ -196,6 +196,19 @@ impl Network {
                 model.loss(Some(tape), &answers, targets, tokens)
             }
         }
+    }
+
+    /// The same as a pass that can be recorded, where there is one. See [`Decoder::fixed_pass`].
+    pub fn fixed_pass(
+        &self,
+        input: Input,
+        targets: &[u32],
+        tokens: f64,
+        gradient_checkpointing: bool,
+    ) -> Result<Option<Box<dyn FixedPass>>> {
+        let decoder = self.decoder();
+        let pass = decoder.map(|it| it.fixed_pass(input, targets, tokens, gradient_checkpointing));
+        pass.map_or(Ok(None), |pass| pass)
     }
 
     /// The sum of the losses of `targets` [b · t] as it would write them. Nothing is recorded.

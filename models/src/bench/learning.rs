@@ -18,7 +18,7 @@ use crate::{
     device::{Checked, DeviceKind, defaults::device_defaults, dtype::Dtype},
     parameters::Parameters,
     random::Random,
-    tape::{Tape, Value},
+    tape::{FixedPass, Tape, Value},
     tasks::language::{
         Language, LanguageFacts, LanguagePlan, LanguageRequest, plan::DataFacts, request::Method,
     },
@@ -263,6 +263,17 @@ impl Task for RandomTokens {
         let again = run.gradient_checkpointing;
         self.network
             .learning_loss(tape, input, targets, count, again)
+    }
+
+    fn fixed_pass(
+        &self,
+        (tokens, targets): &Self::Batch,
+        count: f64,
+    ) -> Result<Option<Box<dyn FixedPass>>> {
+        let run = &self.plan.run;
+        let input = Input::new(tokens, run.batch.rows);
+        let again = run.gradient_checkpointing;
+        self.network.fixed_pass(input, targets, count, again)
     }
 
     fn evaluate(&mut self, _: usize, _: &dyn Fn() -> bool) -> Result<Option<Evaluation>> {

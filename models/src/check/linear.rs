@@ -8,14 +8,15 @@ use candle_core::{
 
 use super::trial::{Input, Operation, StepTrial, stored_dtypes, trial};
 use crate::{
-    Result,
+    Error, Result,
     device::dtype::{DeviceClass, Dtype},
     ops::{
         dropout::Dropout,
+        elementwise::add,
         feed_forward::{Along, feed_forward},
         gated::Activation,
         linear::linear,
-        lora::{Adapter, linear_with_adapter},
+        lora::{AdaptedLinear, Adapter, linears_with_adapters},
         weight::{Converted, Quantized, nf4::MakeNf4},
     },
     tape::Value,
@@ -137,22 +138,49 @@ pub(super) fn adapters(class: DeviceClass, dtype: Dtype) -> Result<Operation> {
         let weight = Input::stored("weight", &[330, 130], stored)?;
         trials.push(with_adapter(x(&[70, 130])?, weight, 8, 0.0)?);
     }
+    trials.push(with_adapters(x(&[3, 43])?, 17, &[3, 8])?);
+    trials.push(with_adapters(x(&[70, 136])?, 48, &[8, 16, 8])?);
     trials.push(with_adapter(x(&[2, 256, 512])?, kept(768, 512)?, 16, 0.0)?);
     Operation::of(DEEPEST, trials)
 }
 
 fn with_adapter(x: Input, weight: Input, rank: usize, dropout: f64) -> Result<StepTrial> {
-    let [columns, width] = [weight.dims()[0], weight.width()];
-    let a = Input::master("A", &[rank, width])?.affine(0.1, 0.0)?;
-    let b = Input::master("B", &[columns, rank])?;
-    Ok(trial(vec![x, weight, a, b], move |tape, v| {
-        let adapter = Adapter {
-            a: v[2].clone(),
-            b: v[3].clone(),
-            scale: 0.5,
-            dropout: Dropout::new(Some(tape), dropout, "x"),
-        };
+    let b = Input::master("B", &[weight.dims()[0], rank])?;
+    let inputs = vec![x, weight];
+    adapted(inputs, vec![b], dropout)
+}
+
+/// The sum of layers of one input, each with a rank of its own.
+fn with_adapters(x: Input, columns: usize, ranks: &[usize]) -> Result<StepTrial> {
+    let weight = Input::activation("weight", &[columns, x.width()])?.frozen();
+    let b = |rank: &usize| Input::master("B", &[columns, *rank]);
+    let b = ranks.iter().map(b).collect::<Result<_>>()?;
+    adapted(vec![x, weight], b, 0.0)
+}
+
+fn adapted(mut inputs: Vec<Input>, b: Vec<Input>, dropout: f64) -> Result<StepTrial> {
+    let width = inputs[0].width();
+    for b in b {
+        inputs.push(Input::master("A", &[b.width(), width])?.affine(0.1, 0.0)?);
+        inputs.push(b);
+    }
+    Ok(trial(inputs, move |tape, v| {
         let weight = Value::constant(v[1].tensor().clone());
-        linear_with_adapter(&v[0], &weight, None, &adapter)
+        let layer = |(at, parts): (usize, &[Value])| AdaptedLinear {
+            weight: (&weight).into(),
+            bias: None,
+            adapter: Adapter {
+                a: parts[0].clone(),
+                b: parts[1].clone(),
+                scale: 0.5 + at as f64,
+                dropout: Dropout::new(Some(tape), dropout, "x"),
+            },
+        };
+        let layers: Vec<_> = v[2..].chunks(2).enumerate().map(layer).collect();
+        let outputs = linears_with_adapters(&v[0], &layers)?;
+        let (first, rest) = outputs
+            .split_first()
+            .ok_or_else(|| Error::Data("no layer".to_owned()))?;
+        rest.iter().try_fold(first.clone(), |sum, y| add(&sum, y))
     }))
 }

@@ -229,17 +229,24 @@ fn cuda_memory(_: &candle_core::CudaDevice) -> Result<Memory> {
 #[cfg(feature = "cuda")]
 pub(super) use cuda::prepare;
 #[cfg(feature = "cuda")]
+pub(crate) use cuda::{give_recorded_back, release_for_recording};
+#[cfg(feature = "cuda")]
 use cuda::{memory as cuda_memory, reset_peak as reset_cuda_peak, trim};
 
 /// What cudarc has no safe call for: the memory pool that CUDA takes tensors from.
 #[cfg(feature = "cuda")]
 mod cuda {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use candle_core::{
         CudaDevice, Device,
         cuda_backend::cudarc::driver::{
             DriverError,
             result::{device::get_default_mem_pool, mem_pool},
-            sys::{CUmemPool_attribute, CUmemPool_attribute::*, CUmemoryPool},
+            sys::{
+                self, CUgraphMem_attribute::*, CUmemPool_attribute, CUmemPool_attribute::*,
+                CUmemoryPool,
+            },
         },
     };
 
@@ -273,8 +280,39 @@ mod cuda {
         trimmed.map_err(driver("release memory"))
     }
 
-    /// The pool takes 0 for its mark of the most bytes in use, and nothing else; then the mark is what is in use.
+    /// The most bytes in use before something was recorded.
+    static EARLIER_PEAK: AtomicU64 = AtomicU64::new(0);
+
+    /// Gives unused memory back before work is recorded. Recorded work has memory of its own, so the peak is counted anew, and the
+    /// larger of both is told.
+    pub(crate) fn release_for_recording(device: &Device) -> Result<()> {
+        super::release(device)?;
+        let Device::Cuda(cuda) = device else {
+            return Ok(());
+        };
+        let peak = memory(cuda)?.peak_bytes.unwrap_or(0);
+        reset_marks(cuda);
+        EARLIER_PEAK.store(peak, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives the memory of recorded work back that is no more.
+    pub(crate) fn give_recorded_back(device: &Device) {
+        if let Device::Cuda(cuda) = device {
+            let _stays = cuda.cuda_stream().synchronize();
+            // SAFETY: memory in use is not touched.
+            let _stays =
+                unsafe { sys::cuDeviceGraphMemTrim(cuda.cuda_stream().context().cu_device()) };
+        }
+    }
+
     pub(super) fn reset_peak(cuda: &CudaDevice) {
+        EARLIER_PEAK.store(0, Ordering::Relaxed);
+        reset_marks(cuda);
+    }
+
+    /// The pool takes 0 for its mark of the most bytes in use, and nothing else; then the mark is what is in use.
+    fn reset_marks(cuda: &CudaDevice) {
         let mut zero = 0u64;
         let _stays = pool(cuda).and_then(|pool| {
             let value = (&raw mut zero).cast();
@@ -286,14 +324,17 @@ mod cuda {
     pub(super) fn memory(cuda: &CudaDevice) -> Result<Memory> {
         let asked = || -> Result<Memory, DriverError> {
             let (free, total) = cuda.cuda_stream().context().mem_get_info()?;
+            let recorded = recorded_bytes(cuda, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT)?;
             let used = pool_bytes(cuda, CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+            let peak = pool_bytes(cuda, CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
+            let recorded_peak = recorded_bytes(cuda, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)?;
             let kept = pool_bytes(cuda, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
             Ok(Memory {
                 total_bytes: total as u64,
                 // What the pool keeps but no tensor holds is ours to take.
                 available_bytes: free as u64 + kept.saturating_sub(used),
-                used_bytes: used,
-                peak_bytes: Some(pool_bytes(cuda, CU_MEMPOOL_ATTR_USED_MEM_HIGH)?),
+                used_bytes: used + recorded,
+                peak_bytes: Some((peak + recorded_peak).max(EARLIER_PEAK.load(Ordering::Relaxed))),
             })
         };
         asked().map_err(driver("read the memory in use"))
@@ -302,6 +343,20 @@ mod cuda {
     fn pool(cuda: &CudaDevice) -> Result<CUmemoryPool, DriverError> {
         // SAFETY: the device exists as long as its context does.
         unsafe { get_default_mem_pool(cuda.cuda_stream().context().cu_device()) }
+    }
+
+    fn recorded_bytes(
+        cuda: &CudaDevice,
+        attribute: sys::CUgraphMem_attribute,
+    ) -> Result<u64, DriverError> {
+        let mut bytes = 0u64;
+        let (device, value) = (
+            cuda.cuda_stream().context().cu_device(),
+            (&raw mut bytes).cast(),
+        );
+        // SAFETY: the device exists as long as its context does, and the attributes asked for are u64.
+        unsafe { sys::cuDeviceGetGraphMemAttribute(device, attribute, value) }.result()?;
+        Ok(bytes)
     }
 
     fn pool_bytes(cuda: &CudaDevice, attribute: CUmemPool_attribute) -> Result<u64, DriverError> {

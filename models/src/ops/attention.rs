@@ -36,7 +36,6 @@ pub struct Spans {
     /// The same as a tensor [b, 1, t, s] to add to scores, made when a device without its own kernel asks.
     mask: Arc<OnceLock<Tensor>>,
     /// The runs as a tensor [b, t, 2], made when a device's own kernel asks.
-    #[cfg(feature = "cuda")]
     on_device: Arc<OnceLock<Tensor>>,
 }
 
@@ -82,13 +81,11 @@ impl Spans {
             keys,
             runs: Arc::new(runs),
             mask: Arc::default(),
-            #[cfg(feature = "cuda")]
             on_device: Arc::default(),
         }
     }
 
     /// First key and the one after the last of each query: [b, t, 2].
-    #[cfg(feature = "cuda")]
     pub(crate) fn on_device(&self, device: &Device) -> Result<Tensor> {
         if let Some(runs) = self.on_device.get() {
             return Ok(runs.clone());
@@ -96,6 +93,11 @@ impl Spans {
         let numbers: Vec<u32> = self.runs.iter().flat_map(|run| [run.0, run.1]).collect();
         let runs = Tensor::from_vec(numbers, (self.rows, self.queries, 2), device)?;
         Ok(self.on_device.get_or_init(|| runs).clone())
+    }
+
+    /// The same, where a pass has asked for it.
+    pub(crate) fn placed(&self) -> Option<Tensor> {
+        self.on_device.get().cloned()
     }
 
     /// Zero where a query sees a key and [`MASKED`] elsewhere: [b, 1, t, s].

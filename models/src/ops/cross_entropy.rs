@@ -13,7 +13,7 @@ use crate::{
     ops::{
         as_rows,
         kernels::{self, Kernel},
-        linear::{Term, project, project_back, weight_gradient},
+        linear::{Term, add_weight_gradient, project, project_back},
         rows_like, widen,
     },
     tape::Value,
@@ -44,53 +44,162 @@ pub fn head_cross_entropy(
     soft_cap: Option<f64>,
     tokens: f64,
 ) -> Result<Value> {
-    let all_rows = as_rows(hidden.tensor())?;
     let vocabulary = head.tensor().dim(0)?;
-    let learned = rows_with_target(targets, all_rows.dim(0)?, vocabulary)?;
+    let targets = Targets::new(targets, vocabulary, tokens, hidden.tensor().device())?;
+    loss_of_targets(hidden, head, &targets, soft_cap)
+}
+
+/// The same, of targets that lie where they are read.
+pub fn loss_of_targets(
+    hidden: &Value,
+    head: &Value,
+    targets: &Targets,
+    soft_cap: Option<f64>,
+) -> Result<Value> {
+    let all_rows = as_rows(hidden.tensor())?;
+    let rows = all_rows.dim(0)?;
+    if rows != targets.all.len() {
+        let problem = format!("{} targets for {rows} tokens", targets.all.len());
+        return Err(Error::Data(problem));
+    }
     if kernels::cpu::linear::serves(KERNEL, &[Term::new(&all_rows, head.tensor())]) {
         let kernel = kernels::cpu::cross_entropy::head_cross_entropy;
-        return kernel(hidden, head, targets, &learned, soft_cap, tokens);
+        let Targets {
+            all,
+            learned,
+            tokens,
+            ..
+        } = targets;
+        return kernel(hidden, head, all, learned, soft_cap, *tokens);
     }
-    let multiple = match all_rows.device().is_cpu() {
-        true => 1,
-        false => ROWS_MULTIPLE,
-    };
-    let taken = Taken::new(learned, targets, multiple);
-    in_chunks(hidden, head, taken, soft_cap, tokens)
+    in_chunks(hidden, head, &targets.taken()?, soft_cap, targets.tokens)
+}
+
+/// What is to be said next, for each token of a pass, and by what its losses are divided.
+#[derive(Debug, Clone)]
+pub struct Targets {
+    /// One for each token, or [`IGNORE`].
+    all: Vec<u32>,
+    /// The tokens that have one.
+    learned: Vec<u32>,
+    tokens: f64,
+    device: Device,
+    /// Present on CUDA, where a pass may read them again and again with other numbers.
+    placed: Option<Taken>,
+}
+
+impl Targets {
+    /// Targets [n] for tokens on this device, whose losses are divided by `tokens`.
+    ///
+    /// Errors: [`Error::Data`] naming a target that is none of the vocabulary.
+    pub fn new(targets: &[u32], vocabulary: usize, tokens: f64, device: &Device) -> Result<Self> {
+        let mut targets = Self {
+            all: targets.to_vec(),
+            learned: rows_with_target(targets, vocabulary)?,
+            tokens,
+            device: device.clone(),
+            placed: None,
+        };
+        if device.is_cuda() {
+            targets.placed = Some(targets.taken()?);
+        }
+        Ok(targets)
+    }
+
+    /// What a pass reads of them, where they were placed. Their shapes say all that a pass depends on beside their numbers.
+    pub fn inputs(&self) -> Vec<Tensor> {
+        self.placed.iter().flat_map(Taken::inputs).collect()
+    }
+
+    fn taken(&self) -> Result<Taken> {
+        if let Some(taken) = &self.placed {
+            return Ok(taken.clone());
+        }
+        let multiple = match self.device.is_cpu() {
+            true => 1,
+            false => ROWS_MULTIPLE,
+        };
+        let (learned, all) = (self.learned.clone(), &self.all);
+        Taken::new(learned, all, multiple, self.tokens, &self.device)
+    }
 }
 
 /// The rows whose logits are computed.
+#[derive(Debug, Clone)]
 struct Taken {
-    /// Their numbers; all rows when absent.
-    rows: Option<Vec<u32>>,
+    /// Their numbers [r]; all rows when absent.
+    rows: Option<Tensor>,
     /// The target of each, or [`IGNORE`].
     targets: Vec<u32>,
+    /// The same [r], and one over what their losses are divided by [1]: on a device with kernels for them.
+    on_device: Option<[Tensor; 2]>,
 }
 
 impl Taken {
     /// The rows that have a target, and more that add nothing, so that there are a multiple of `multiple`. All rows where
     /// that would be most of them anyway.
-    fn new(mut learned: Vec<u32>, targets: &[u32], multiple: usize) -> Self {
+    fn new(
+        mut learned: Vec<u32>,
+        targets: &[u32],
+        multiple: usize,
+        tokens: f64,
+        device: &Device,
+    ) -> Result<Self> {
         let count = learned.len().next_multiple_of(multiple);
-        if multiple > 1 && 4 * count > 3 * targets.len() {
-            return Self {
-                rows: None,
-                targets: targets.to_vec(),
-            };
+        let takes_all = multiple > 1 && 4 * count > 3 * targets.len();
+        let mut taken: Vec<u32> = match takes_all {
+            true => targets.to_vec(),
+            false => learned.iter().map(|&row| targets[row as usize]).collect(),
+        };
+        let mut rows = None;
+        if !takes_all {
+            taken.resize(count, IGNORE);
+            // A row with a target again: no number gets in that is not there already.
+            let filling = learned.first().copied().unwrap_or_default();
+            learned.resize(count, filling);
+            rows = Some(Tensor::new(learned, device)?);
         }
-        let mut targets: Vec<u32> = learned.iter().map(|&row| targets[row as usize]).collect();
-        targets.resize(count, IGNORE);
-        // A row with a target again: no number gets in that is not there already.
-        let filling = learned.first().copied().unwrap_or_default();
-        learned.resize(count, filling);
-        Self {
-            rows: Some(learned),
-            targets,
-        }
+        let on_device = match device.is_cuda() {
+            true => Some([
+                Tensor::new(taken.as_slice(), device)?,
+                Tensor::new(&[(1.0 / tokens) as f32], device)?,
+            ]),
+            false => None,
+        };
+        Ok(Self {
+            rows,
+            targets: taken,
+            on_device,
+        })
+    }
+
+    fn inputs(&self) -> Vec<Tensor> {
+        let on_device = self.on_device.iter().flatten();
+        self.rows.iter().chain(on_device).cloned().collect()
     }
 
     fn are_learned(&self) -> bool {
         self.targets.iter().any(|&target| target != IGNORE)
+    }
+
+    /// In parts of so many rows, which are as large as each other as far as that goes.
+    fn chunks(&self, most: usize) -> Result<Vec<Self>> {
+        let count = self.targets.len().div_ceil(most.max(1)).max(1);
+        let size = self.targets.len().div_ceil(count).max(1);
+        let starts = (0..self.targets.len()).step_by(size);
+        let part = |start: usize| {
+            let length = size.min(self.targets.len() - start);
+            let of = |it: &Tensor| it.narrow(0, start, length);
+            let on_device = self.on_device.as_ref();
+            let on_device = on_device
+                .map(|[targets, inverse]| -> Result<_> { Ok([of(targets)?, inverse.clone()]) });
+            Ok(Self {
+                rows: self.rows.as_ref().map(of).transpose()?,
+                targets: self.targets[start..start + length].to_vec(),
+                on_device: on_device.transpose()?,
+            })
+        };
+        starts.map(part).collect()
     }
 }
 
@@ -98,7 +207,7 @@ impl Taken {
 fn in_chunks(
     hidden: &Value,
     head: &Value,
-    taken: Taken,
+    taken: &Taken,
     soft_cap: Option<f64>,
     tokens: f64,
 ) -> Result<Value> {
@@ -108,30 +217,37 @@ fn in_chunks(
     if !taken.are_learned() {
         return Ok(Value::constant(loss));
     }
-    let (scale, wanted) = wanted(hidden, head, tokens);
+    let (scale, wanted) = wanted(hidden, head);
     let chunk_rows = (chunk_elements(&device) / head.tensor().dim(0)?).clamp(16, 4096);
-    let Taken { rows, targets } = taken;
-    let rows = rows.map(|rows| Tensor::new(rows, &device)).transpose()?;
 
+    // Converted once: a device would do it for every chunk, forward and back.
+    let numbers = match device.is_cuda() {
+        true => head.tensor().to_dtype(all_rows.dtype())?,
+        false => head.tensor().clone(),
+    };
     let mut hidden_gradients = Vec::new();
     let mut head_gradient: Option<Tensor> = None;
-    for (index, targets) in targets.chunks(chunk_rows).enumerate() {
-        let start = index * chunk_rows;
-        let chunk = match &rows {
-            Some(rows) => all_rows.index_select(&rows.narrow(0, start, targets.len())?, 0)?,
-            None => all_rows.narrow(0, start, targets.len())?,
+    let mut start = 0;
+    for part in &taken.chunks(chunk_rows)? {
+        let chunk = match &part.rows {
+            Some(rows) => all_rows.index_select(rows, 0)?,
+            None => all_rows.narrow(0, start, part.targets.len())?,
         };
-        let part = chunk_loss(&chunk, head.tensor(), targets, soft_cap, tokens, wanted)?;
+        start += part.targets.len();
+        let part = chunk_loss(&chunk, &numbers, part, soft_cap, tokens, wanted)?;
         loss = (loss + part.loss)?;
+        if let (Some(dz), true) = (&part.logits_gradient, wanted.head) {
+            head_gradient = Some(add_weight_gradient(KERNEL, head_gradient, dz, &chunk)?);
+        }
         hidden_gradients.extend(part.hidden_gradient);
-        head_gradient = match (head_gradient, part.head_gradient) {
-            (Some(sum), Some(gradient)) => Some((sum + gradient)?),
-            (sum, gradient) => gradient.or(sum),
-        };
     }
+    let head_gradient = head_gradient
+        .map(|it| it.to_dtype(accumulated(head.tensor().dtype())))
+        .transpose()?;
 
     let like = hidden.tensor().clone();
     let shape = all_rows.shape().clone();
+    let rows = taken.rows.clone();
     Ok(Value::record(
         loss,
         &[hidden, head],
@@ -157,11 +273,7 @@ fn in_chunks(
 }
 
 /// The rows that have a target, which must be one of the vocabulary.
-fn rows_with_target(targets: &[u32], rows: usize, vocabulary: usize) -> Result<Vec<u32>> {
-    if rows != targets.len() {
-        let problem = format!("{} targets for {rows} tokens", targets.len());
-        return Err(Error::Data(problem));
-    }
+fn rows_with_target(targets: &[u32], vocabulary: usize) -> Result<Vec<u32>> {
     let learned: Vec<u32> = (0..targets.len() as u32)
         .filter(|&row| targets[row as usize] != IGNORE)
         .collect();
@@ -183,12 +295,12 @@ fn rows_with_target(targets: &[u32], rows: usize, vocabulary: usize) -> Result<V
 struct Wanted {
     hidden: bool,
     head: bool,
-    /// What the gradient of a token's loss is multiplied with: its share in the mean, times the loss scale.
-    share: f64,
+    /// The loss scale: what the gradient of a token's loss is multiplied with, beside its share in the mean.
+    scale: f64,
 }
 
 /// The loss scale, and which gradients are wanted with it.
-fn wanted(hidden: &Value, head: &Value, tokens: f64) -> (f64, Wanted) {
+fn wanted(hidden: &Value, head: &Value) -> (f64, Wanted) {
     let scale = match hidden.wants_gradient() {
         true => hidden.loss_scale(),
         false => head.loss_scale(),
@@ -196,7 +308,7 @@ fn wanted(hidden: &Value, head: &Value, tokens: f64) -> (f64, Wanted) {
     let wanted = Wanted {
         hidden: hidden.wants_gradient(),
         head: head.wants_gradient(),
-        share: scale / tokens,
+        scale,
     };
     (scale, wanted)
 }
@@ -204,58 +316,49 @@ fn wanted(hidden: &Value, head: &Value, tokens: f64) -> (f64, Wanted) {
 struct ChunkLoss {
     loss: Tensor,
     hidden_gradient: Option<Tensor>,
-    head_gradient: Option<Tensor>,
+    /// That of the logits [n, v], where one of them is wanted.
+    logits_gradient: Option<Tensor>,
 }
 
 fn chunk_loss(
     hidden: &Tensor,
     head: &Tensor,
-    targets: &[u32],
+    targets: &Taken,
     soft_cap: Option<f64>,
     tokens: f64,
     wanted: Wanted,
 ) -> Result<ChunkLoss> {
-    let share = (wanted.hidden || wanted.head).then_some(wanted.share);
-    let (loss, dz) = logits_loss(hidden, head, targets, soft_cap, tokens, share)?;
-    let Some(dz) = dz else {
-        return Ok(ChunkLoss {
-            loss,
-            hidden_gradient: None,
-            head_gradient: None,
-        });
-    };
+    let scale = (wanted.hidden || wanted.head).then_some(wanted.scale);
+    let (loss, dz) = logits_loss(hidden, head, targets, soft_cap, tokens, scale)?;
+    let back = |dz: &Tensor| project_back(KERNEL, &[Term::new(dz, head)]);
+    let through = dz.as_ref().filter(|_| wanted.hidden);
     Ok(ChunkLoss {
         loss,
-        hidden_gradient: wanted
-            .hidden
-            .then(|| project_back(KERNEL, &[Term::new(&dz, head)]))
-            .transpose()?,
-        head_gradient: match wanted.head {
-            true => Some(
-                weight_gradient(KERNEL, &dz, hidden, 1.0)?.to_dtype(accumulated(head.dtype()))?,
-            ),
-            false => None,
-        },
+        hidden_gradient: through.map(back).transpose()?,
+        logits_gradient: dz,
     })
 }
 
 /// The summed loss of a chunk of rows h [n, d], divided by `tokens`, and if it is wanted the gradient of its logits
-/// [n, v], of which each row is multiplied with `share`. A row without a target adds nothing to either.
+/// [n, v], divided by `tokens` too and multiplied with `scale`. A row without a target adds nothing to either.
 fn logits_loss(
     hidden: &Tensor,
     head: &Tensor,
-    targets: &[u32],
+    targets: &Taken,
     soft_cap: Option<f64>,
     tokens: f64,
-    share: Option<f64>,
+    scale: Option<f64>,
 ) -> Result<(Tensor, Option<Tensor>)> {
     #[cfg(feature = "cuda")]
-    if kernels::cuda::serves(KERNEL, &[hidden]) {
+    if let Some([targets, inverse]) = &targets.on_device
+        && kernels::cuda::serves(KERNEL, &[hidden])
+    {
         let kernel = kernels::cuda::cross_entropy::logits_loss;
-        let share = share.unwrap_or(1.0 / tokens);
-        let (loss, dz) = kernel(hidden, head, targets, soft_cap, tokens, share)?;
+        let scale = scale.unwrap_or(1.0);
+        let (loss, dz) = kernel(hidden, head, targets, inverse, soft_cap, scale)?;
         return Ok((loss, Some(dz)));
     }
+    let targets = targets.targets.as_slice();
     let counted = counted(targets, hidden.device())?;
     let targets: Vec<u32> = targets
         .iter()
@@ -277,9 +380,10 @@ fn logits_loss(
         losses = (losses * counted.to_dtype(logits.dtype())?)?;
     }
     let loss = (losses.sum_all()? / tokens)?;
-    let Some(share) = share else {
+    let Some(scale) = scale else {
         return Ok((loss, None));
     };
+    let share = scale / tokens;
 
     let probabilities = exponentials.broadcast_div(&sums)?;
     let minus_one =
@@ -350,12 +454,12 @@ mod tests {
         for (with_target, expected) in cases.into_iter().chain([(2_000, 2_000)]) {
             let target = |row| if row < with_target { 1 } else { IGNORE };
             let targets: Vec<u32> = (0..2_000).rev().map(target).collect();
-            let learned = rows_with_target(&targets, 2_000, 7).unwrap();
-            let taken = Taken::new(learned, &targets, ROWS_MULTIPLE);
+            let learned = rows_with_target(&targets, 7).unwrap();
+            let taken = Taken::new(learned, &targets, ROWS_MULTIPLE, 1.0, &Device::Cpu).unwrap();
             assert_eq!(taken.targets.len(), expected, "{with_target}");
             let learned = taken.targets.iter().filter(|it| **it != IGNORE);
             assert_eq!(learned.count(), with_target);
-            let rows = taken.rows.map_or(2_000, |rows| rows.len());
+            let rows = taken.rows.map_or(2_000, |rows| rows.elem_count());
             assert_eq!(rows, expected, "{with_target}");
         }
     }
@@ -365,12 +469,12 @@ mod tests {
         // 4 of 12 rows have a target.
         let targets = [TARGETS, [IGNORE; 6]].concat();
         let run = |multiple: usize| {
-            let learned = rows_with_target(&targets, 12, 7).unwrap();
-            let taken = Taken::new(learned, &targets, multiple);
+            let learned = rows_with_target(&targets, 7).unwrap();
+            let taken = Taken::new(learned, &targets, multiple, 4.0, &Device::Cpu).unwrap();
             let count = taken.targets.len();
             let tape = Tape::new(0);
             let [h, w] = [normal(1, &[3, 4, 4]), normal(2, &[7, 4])].map(|it| tape.input(it));
-            let loss = in_chunks(&h, &w, taken, Some(1.3), 4.0).unwrap();
+            let loss = in_chunks(&h, &w, &taken, Some(1.3), 4.0).unwrap();
             let seed = loss.tensor().ones_like().unwrap();
             let gradients = tape.backward_to(&loss, seed, &[&h, &w], &mut Gradients::default());
             let gradients = gradients.unwrap().into_iter().map(Option::unwrap);

@@ -180,6 +180,27 @@ impl Matrix {
     }
 }
 
+/// gᵀ x in f32 or wider, added to `sum` where there is one: gradient [n, o], x [n, i] -> [o, i].
+pub(crate) fn add_weight_gradient(
+    kernel: Kernel,
+    sum: Option<Tensor>,
+    gradient: &Tensor,
+    x: &Tensor,
+) -> Result<Tensor> {
+    let product = || -> Result<Tensor> {
+        Ok(weight_gradient(kernel, gradient, x, 1.0)?.to_dtype(wide_dtype(gradient))?)
+    };
+    let Some(sum) = sum else {
+        return product();
+    };
+    #[cfg(feature = "cuda")]
+    if kernels::cuda::serves(kernel, &[gradient, x]) {
+        kernels::cuda::linear::add_weight_gradient(&sum, gradient, x)?;
+        return Ok(sum);
+    }
+    Ok((sum + product()?)?)
+}
+
 /// factor · gᵀ x: gradient [n, o], x [n, i] -> [o, i].
 pub(crate) fn weight_gradient(
     kernel: Kernel,

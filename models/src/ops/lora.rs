@@ -34,6 +34,42 @@ pub struct Adapter {
     pub dropout: Option<Dropout>,
 }
 
+/// A linear layer with its adapter.
+pub struct AdaptedLinear {
+    /// W [o, i], frozen.
+    pub weight: Weight,
+    /// c [o], frozen.
+    pub bias: Option<Value>,
+    /// What is learned beside it.
+    pub adapter: Adapter,
+}
+
+impl AdaptedLinear {
+    /// r: the rank of its adapter.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn rank(&self) -> Result<usize> {
+        Ok(self.adapter.a.tensor().dim(0)?)
+    }
+}
+
+/// The outputs of layers that read the same x [.., i]: see [`linear_with_adapter`]. All of them have to be used, or the gradient of x
+/// is not whole.
+pub fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
+    #[cfg(feature = "cuda")]
+    if crate::ops::kernels::cuda::lora::serves(x, layers) {
+        return crate::ops::kernels::cuda::lora::linears_with_adapters(x, layers);
+    }
+    let each = layers.iter().map(|layer| {
+        let AdaptedLinear {
+            weight,
+            bias,
+            adapter,
+        } = layer;
+        linear_with_adapter(x, weight.clone(), bias.as_ref(), adapter)
+    });
+    each.collect()
+}
+
 /// y = x Wᵀ + c + s · drop(x) Aᵀ Bᵀ, with x [.., i], weight W [o, i] and bias c [o], both frozen -> [.., o].
 pub fn linear_with_adapter(
     x: &Value,

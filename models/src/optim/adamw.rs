@@ -146,7 +146,7 @@ fn change(
     }
 }
 
-/// One pass over each parameter, in place, by a kernel.
+/// One pass over all parameters, in place, by a kernel.
 #[cfg(feature = "cuda")]
 fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
     let factors = [
@@ -160,17 +160,14 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
         factors.rate,
         factors.correction,
     ];
-    for part in parts {
-        let (state, gradient) = (group.state_of(part)?, &part.gradient);
-        crate::ops::kernels::cuda::adamw::step(
-            &part.weight,
-            &state[0],
-            &state[1],
-            gradient,
-            factors,
-        )?;
-    }
-    Ok(())
+    let states = parts.iter().map(|part| group.state_of(part));
+    let states = states.collect::<Result<Vec<_>>>()?;
+    let entries = parts
+        .iter()
+        .zip(&states)
+        .map(|(part, state)| [&part.weight, &state[0], &state[1], &part.gradient].map(Some));
+    let entries: Vec<_> = entries.collect();
+    crate::ops::kernels::cuda::many::adamw(&entries, factors)
 }
 
 /// The same with tensor operations over all parameters of the group at once, for devices.

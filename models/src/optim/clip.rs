@@ -64,7 +64,7 @@ fn squares(gradients: &Gradients) -> Result<(f64, Option<Tensor>)> {
 fn squared_sum_of_tensors(tensors: &[Tensor]) -> Result<Tensor> {
     #[cfg(feature = "cuda")]
     if kernels::enabled(Kernel::GradientNorm) && tensors.iter().all(|it| it.device().is_cuda()) {
-        return kernels::cuda::squares::squared_sum(tensors);
+        return kernels::cuda::many::squared_sum(tensors);
     }
     let sums = tensors.iter().map(|it| it.sqr()?.sum_all());
     let sums = sums.collect::<Result<Vec<_>, _>>()?;

@@ -177,6 +177,9 @@ struct Group {
     state: Vec<Tensor>,
 }
 
+/// Weights with their gradients, as a step needs them.
+pub struct Prepared(Vec<Vec<Part>>);
+
 /// One parameter in one step.
 struct Part {
     weight: Tensor,
@@ -288,12 +291,27 @@ impl Optimizer {
         learning_rate: f64,
         gradient_scale: f64,
     ) -> Result<()> {
-        let parts: Vec<Vec<Part>> = self
-            .groups
-            .iter()
-            .map(|group| group.parts(parameters, gradients))
-            .collect::<Result<_>>()?;
-        for (group, parts) in self.groups.iter_mut().zip(&parts) {
+        let prepared = self.prepare(parameters, gradients)?;
+        self.step_prepared(&prepared, learning_rate, gradient_scale)
+    }
+
+    /// Finds what a step needs, while a device may still be computing the gradients.
+    ///
+    /// Errors: [`Error::Data`] naming a gradient that is missing or misshapen.
+    pub fn prepare(&self, parameters: &Parameters, gradients: &Gradients) -> Result<Prepared> {
+        let groups = self.groups.iter();
+        let parts = groups.map(|group| group.parts(parameters, gradients));
+        Ok(Prepared(parts.collect::<Result<_>>()?))
+    }
+
+    /// [`Optimizer::step`] with what was found before.
+    pub fn step_prepared(
+        &mut self,
+        prepared: &Prepared,
+        learning_rate: f64,
+        gradient_scale: f64,
+    ) -> Result<()> {
+        for (group, parts) in self.groups.iter_mut().zip(&prepared.0) {
             let update = Update {
                 learning_rate: learning_rate * group.rate_ratio,
                 gradient_scale,

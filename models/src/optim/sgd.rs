@@ -132,11 +132,14 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
         factors.rate,
         f64::from(u8::from(factors.nesterov)),
     ];
-    for part in parts {
-        let state = group.state_of(part)?;
-        crate::ops::kernels::cuda::sgd::step(&part.weight, state.first(), &part.gradient, factors)?;
-    }
-    Ok(())
+    let states = parts.iter().map(|part| group.state_of(part));
+    let states = states.collect::<Result<Vec<_>>>()?;
+    let entries = parts
+        .iter()
+        .zip(&states)
+        .map(|(part, state)| [Some(&part.weight), state.first(), Some(&part.gradient)]);
+    let entries: Vec<_> = entries.collect();
+    crate::ops::kernels::cuda::many::sgd(&entries, factors)
 }
 
 /// The same with tensor operations over all parameters of the group at once, for devices.

@@ -8,6 +8,7 @@
 
 use std::time::Instant;
 
+use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -22,7 +23,7 @@ use crate::{
     ops::kernels,
 };
 
-/// Steps at each size after one that warms up, and at most so many where they are short.
+/// Steps at each size after those that warm up, and at most so many where they are short.
 const STEPS: usize = 2;
 const MAX_STEPS: usize = 10;
 /// Short steps are repeated for so long.
@@ -64,7 +65,7 @@ pub struct TriedSize {
     pub pass_millis: f64,
     /// What comes after the passes: the norm of the gradients and the update.
     pub update_millis: f64,
-    /// How much longer the step took that came before those.
+    /// How much longer the steps took that came before those.
     pub warm_up_millis: f64,
     /// The most memory in use since the trial of this size began, where it is known.
     pub peak_bytes: Option<u64>,
@@ -174,7 +175,12 @@ fn try_size<T: Task>(
     }
     let (mut pass, mut update, mut first) = (0.0, 0.0, 0.0);
     let mut steps = 0;
-    for at in 0..=MAX_STEPS {
+    // A GPU records the second of a form, and plays it from then on.
+    let warm_ups = match device.as_ref().is_some_and(Device::is_cuda) {
+        true => 2,
+        false => 1,
+    };
+    for at in 0..warm_ups + MAX_STEPS {
         if stop() || (steps >= STEPS && pass + update > ENOUGH_SECONDS) {
             break;
         }
@@ -189,8 +195,8 @@ fn try_size<T: Task>(
         let seconds = started.elapsed().as_secs_f64();
         state.progress.step += 1;
         // The first takes memory and makes kernels.
-        if at == 0 {
-            first = seconds;
+        if at < warm_ups {
+            first += seconds;
             continue;
         }
         steps += 1;
@@ -212,7 +218,7 @@ fn try_size<T: Task>(
         steps,
         pass_millis: pass * 1e3 / (steps * count) as f64,
         update_millis: update * 1e3 / steps as f64,
-        warm_up_millis: (first - (pass + update) / steps as f64).max(0.0) * 1e3,
+        warm_up_millis: (first - warm_ups as f64 * (pass + update) / steps as f64).max(0.0) * 1e3,
         peak_bytes,
     }))
 }

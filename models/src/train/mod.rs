@@ -15,6 +15,8 @@ mod look;
 pub mod loss_scale;
 pub mod memory_fallback;
 pub mod plan;
+#[cfg(feature = "cuda")]
+pub(crate) mod recorded;
 mod rejected_step;
 pub mod request;
 pub mod resolve;
@@ -26,7 +28,7 @@ pub mod state;
 pub mod task;
 pub mod tree;
 
-use std::time::Instant;
+use std::{cell::RefCell, time::Instant};
 
 pub use event::{Observer, TrainEvent};
 pub use kind::{Kind, Place};
@@ -46,9 +48,9 @@ use crate::{
         pressure::Scarce,
     },
     ops::kernels,
-    optim::{clip, schedule::Schedule},
+    optim::{Prepared, clip, schedule::Schedule},
     random::stable_hash,
-    tape::{Gradients, Tape},
+    tape::{Gradients, Tape, Value},
 };
 use look::{look, sample};
 use loss_scale::LossScale;
@@ -86,8 +88,8 @@ type Attempt = std::result::Result<Learned, RejectedStep>;
 /// What all micro-batches of a step said.
 struct Pass {
     loss: f64,
-    /// Multiplied with the loss scale.
-    gradients: Gradients,
+    /// What the update needs, gradients among it, which are multiplied with the loss scale.
+    prepared: Prepared,
     gradient_norm: f64,
     /// How long it took.
     seconds: f64,
@@ -360,7 +362,7 @@ fn learn_from<T: Task>(
     };
     let Pass {
         loss,
-        gradients,
+        prepared,
         gradient_norm,
         seconds,
     } = pass;
@@ -374,7 +376,7 @@ fn learn_from<T: Task>(
     let factor = clip::clip_scale(gradient_norm, plan.clip_norm) / loss_scale;
     state
         .optimizer
-        .step(task.parameters(), &gradients, learning_rate, factor)
+        .step_prepared(&prepared, learning_rate, factor)
         .map_err(|error| in_update(step, error))?;
     task.stepped(step + 1)
         .map_err(|error| in_update(step, error))?;
@@ -411,38 +413,92 @@ fn in_update(step: usize, error: Error) -> Error {
 fn pass<T: Task>(
     plan: &RunPlan,
     task: &mut T,
-    state: &TrainState,
+    state: &mut TrainState,
     batches: &[T::Batch],
     size: BatchSize,
     loss_scale: f64,
 ) -> Result<Pass> {
     let started = Instant::now();
-    let step = state.progress.step;
+    let (step, share) = (state.progress.step, state.share);
+    let targets = size.targets.max(1) as f64;
     task.begin_losses()?;
-    let mut gradients = Gradients::default();
-    let mut losses = Vec::new();
-    let own = batches
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| state.share.has(*index));
-    for (index, batch) in own {
-        let pass = format!("dropout of step {step}, micro-batch {index}");
-        let tape = Tape::new(stable_hash(plan.seed, pass.as_bytes())).with_loss_scale(loss_scale);
-        let loss = task.loss(&tape, batch, size.targets.max(1) as f64)?;
-        losses.push(loss.tensor().to_dtype(DType::F32)?);
-        note_peak(loss.tensor().device());
-        tape.backward(&loss, loss_scale, &mut gradients)?;
-    }
-    let loss = Tensor::stack(&losses, 0)?.sum_all()?;
+    let own = || {
+        batches
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| share.has(*index))
+    };
+    #[cfg(feature = "cuda")]
+    let recorded = {
+        let batches: Vec<_> = own().map(|(_, batch)| batch).collect();
+        recorded_pass(task, state, &batches, targets, loss_scale)?
+    };
+    #[cfg(not(feature = "cuda"))]
+    let recorded = None;
+    let (loss, gradients) = match recorded {
+        Some(recorded) => recorded,
+        None => {
+            let task = RefCell::new(&mut *task);
+            let losses = own().map(|(index, batch)| {
+                let pass = format!("dropout of step {step}, micro-batch {index}");
+                let loss = |tape: &Tape| task.borrow_mut().loss(tape, batch, targets);
+                (stable_hash(plan.seed, pass.as_bytes()), loss)
+            });
+            passes(losses, loss_scale)?
+        }
+    };
+    // A device is still computing: what can be prepared for the update is.
+    let prepared = state.optimizer.prepare(task.parameters(), &gradients)?;
     let (loss, norm) = clip::loss_and_norm(&loss, &gradients)?;
     // They are read after all that was computed before them, so this is the time of the passes on every device.
     let seconds = started.elapsed().as_secs_f64();
     Ok(Pass {
         loss,
-        gradients,
+        prepared,
         gradient_norm: norm / loss_scale,
         seconds,
     })
+}
+
+/// The sum of some losses, and their gradients. Each comes with the seed of its dropout.
+fn passes<L: FnOnce(&Tape) -> Result<Value>>(
+    losses: impl Iterator<Item = (u64, L)>,
+    loss_scale: f64,
+) -> Result<(Tensor, Gradients)> {
+    let mut gradients = Gradients::default();
+    let mut sum = Vec::new();
+    for (dropout_seed, loss) in losses {
+        let tape = Tape::new(dropout_seed).with_loss_scale(loss_scale);
+        let loss = loss(&tape)?;
+        sum.push(loss.tensor().to_dtype(DType::F32)?);
+        note_peak(loss.tensor().device());
+        tape.backward(&loss, loss_scale, &mut gradients)?;
+    }
+    Ok((Tensor::stack(&sum, 0)?.sum_all()?, gradients))
+}
+
+/// Loss and gradients of a step whose passes can be recorded on this device.
+#[cfg(feature = "cuda")]
+fn recorded_pass<T: Task>(
+    task: &T,
+    state: &mut TrainState,
+    batches: &[&T::Batch],
+    targets: f64,
+    loss_scale: f64,
+) -> Result<Option<(Tensor, Gradients)>> {
+    let Some(device) = device_of(task).filter(Device::is_cuda) else {
+        return Ok(None);
+    };
+    let passes = batches.iter().map(|batch| task.fixed_pass(batch, targets));
+    let passes: Option<Vec<_>> = passes.collect::<Result<_>>()?;
+    let Some(passes) = passes else {
+        return Ok(None);
+    };
+    let played = state.recorded.play(&device, &passes, loss_scale);
+    if let Err(error) = &played {
+        state.recorded.give_up(&device, error);
+    }
+    played
 }
 
 fn schedule(plan: &RunPlan) -> Schedule {
@@ -480,7 +536,7 @@ fn device_of<T: Task>(task: &T) -> Option<Device> {
 fn tell_step<T: Task>(
     plan: &RunPlan,
     task: &T,
-    state: &TrainState,
+    state: &mut TrainState,
     learned: &Learned,
     seconds: f64,
     observer: &mut dyn Observer,
@@ -497,6 +553,10 @@ fn tell_step<T: Task>(
         memory_bytes: memory.map_or(0, |memory| memory.used_bytes),
         peak_bytes: memory.and_then(|memory| memory.peak_bytes),
     });
+    #[cfg(feature = "cuda")]
+    if let Some(message) = state.recorded.notice() {
+        observer.event(TrainEvent::Warned { message });
+    }
     if let Some(spike) = learned.spike {
         let message = message_for_taken(spike, plan, state);
         observer.event(TrainEvent::Warned { message });

@@ -11,6 +11,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
+#[cfg(feature = "cuda")]
+use super::recorded::RecordedPasses;
 use super::{
     loss_scale::LossScale,
     plan::{OptimizerPlan, RunPlan, TrainPlan},
@@ -49,6 +51,9 @@ pub struct TrainState {
     pub share: Share,
     /// The whole plan, so that a checkpoint says what made it.
     plan: Json,
+    /// What the GPU can play again. No checkpoint has it.
+    #[cfg(feature = "cuda")]
+    pub(super) recorded: RecordedPasses,
 }
 
 /// What `state.json` says of a run.
@@ -150,6 +155,8 @@ impl TrainState {
             share: Share::ALL,
             plan: serde_json::to_value(whole_plan)
                 .map_err(|error| Error::setting("plan", error.to_string()))?,
+            #[cfg(feature = "cuda")]
+            recorded: RecordedPasses::default(),
         })
     }
 

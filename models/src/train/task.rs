@@ -12,7 +12,7 @@ use crate::{
     checkpoint::{folder::WEIGHTS, save::write_safetensors},
     optim::{DecayScope, OwnRules},
     parameters::Parameters,
-    tape::{Tape, Value},
+    tape::{FixedPass, Tape, Value},
 };
 
 /// A model with its data: everything a loop needs and does not know.
@@ -52,6 +52,15 @@ pub trait Task {
     /// It may change the task, such as a carry from step to step or running statistics. What it changes must be in
     /// [`Task::state`] or in what [`Task::save`] writes, and [`Task::undo_losses`] must be able to take it back.
     fn loss(&mut self, tape: &Tape, batch: &Self::Batch, targets: f64) -> Result<Value>;
+
+    /// The same as a pass that can be recorded, where there is one: then [`Task::loss`] changes nothing of the task.
+    fn fixed_pass(
+        &self,
+        _batch: &Self::Batch,
+        _targets: f64,
+    ) -> Result<Option<Box<dyn FixedPass>>> {
+        Ok(None)
+    }
 
     /// Told before the losses of a step. A task that its losses change remembers how it is now.
     fn begin_losses(&mut self) -> Result<()> {

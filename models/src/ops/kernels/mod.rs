@@ -112,6 +112,11 @@ pub(crate) fn enabled(kernel: Kernel) -> bool {
     AVOIDED.get() & (1 << kernel as u32) == 0
 }
 
+/// Whether every operation’s kernel may be used on this thread.
+pub(crate) fn all_enabled() -> bool {
+    AVOIDED.get() & ALL == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,7 +40,7 @@ use crate::{
     data::loader::{Batch, Batches},
     generate::{Generator, Limits, sample::SamplingSettings},
     parameters::Parameters,
-    tape::{Tape, Value},
+    tape::{FixedPass, Tape, Value},
     train::{
         exhibit::Exhibit,
         task::{BatchSize, Evaluation, Metric, Task},
@@ -113,6 +113,12 @@ impl Task for LanguageTask {
             targets,
             self.gradient_checkpointing,
         )
+    }
+
+    fn fixed_pass(&self, batch: &Batch, targets: f64) -> Result<Option<Box<dyn FixedPass>>> {
+        let again = self.gradient_checkpointing;
+        let network = &self.model.network;
+        network.fixed_pass(input(batch), &batch.targets, targets, again)
     }
 
     fn evaluate(

@@ -11,15 +11,15 @@ use crate::{
     },
 };
 
-/// The summed loss of rows h [n, d] with their targets, divided by `tokens`, and the gradient of their logits [n, v], of
-/// which each row is multiplied with `share`.
+/// The summed loss of rows h [n, d] with their targets [n], times `inverse` [1], and the gradient of their logits [n, v],
+/// multiplied with `scale`.
 pub(crate) fn logits_loss(
     hidden: &Tensor,
     head: &Tensor,
-    targets: &[u32],
+    targets: &Tensor,
+    inverse: &Tensor,
     soft_cap: Option<f64>,
-    tokens: f64,
-    share: f64,
+    scale: f64,
 ) -> Result<(Tensor, Tensor)> {
     let hidden = hidden.contiguous()?;
     let head = head.to_dtype(hidden.dtype())?.contiguous()?;
@@ -27,13 +27,12 @@ pub(crate) fn logits_loss(
     let logits = output((m, n), DType::F32, &hidden)?;
     let size = Size { batch: 1, m, n, k };
     multiply(size, 1.0, plain(&hidden), transposed(&head), 0.0, &logits)?;
-    let targets = Tensor::new(targets, hidden.device())?;
     let losses = output(m, DType::F32, &hidden)?;
     let dz = output((m, n), hidden.dtype(), &hidden)?;
     Launch::of("cross_entropy", &hidden)?
-        .tensors(&[&logits, &targets, &losses, &dz])?
+        .tensors(&[&logits, targets, inverse, &losses, &dz])?
         .whole(&[n])
-        .numbers(&[soft_cap.unwrap_or(0.0), share])
+        .numbers(&[soft_cap.unwrap_or(0.0), scale])
         .for_rows(m, n)?;
-    Ok(((losses.sum_all()? / tokens)?, dz))
+    Ok((losses.sum_all()?.mul(&inverse.squeeze(0)?)?, dz))
 }

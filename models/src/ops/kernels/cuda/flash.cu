@@ -82,6 +82,12 @@ __device__ void multiply_weights(float (&c)[W / 8][4], const float (&p)[8][4], T
     }
 }
 
+template <typename T> __device__ void write_pair(T* to, float first, float second) {
+    *reinterpret_cast<uint32_t*>(to) = Matrix<T>::pair(first, second);
+}
+
+__device__ void write_pair(float* to, float first, float second) { *reinterpret_cast<float2*>(to) = {first, second}; }
+
 // Writes a warp's 16 rows, each times its factor, of which those below `rows` exist.
 template <typename T, int W>
 __device__ void write_rows(Head<T> head, const float (&c)[W / 8][4], int row, int rows, int width, float above,
@@ -91,14 +97,8 @@ __device__ void write_rows(Head<T> head, const float (&c)[W / 8][4], int row, in
     for (int n = 0; n < W / 8; ++n) {
         const int column = n * 8 + (lane & 3) * 2;
         if (column >= width) continue;
-        if (first < rows) {
-            *reinterpret_cast<uint32_t*>(head.start + first * head.apart + column) =
-                Matrix<T>::pair(c[n][0] * above, c[n][1] * above);
-        }
-        if (second < rows) {
-            *reinterpret_cast<uint32_t*>(head.start + second * head.apart + column) =
-                Matrix<T>::pair(c[n][2] * below, c[n][3] * below);
-        }
+        if (first < rows) write_pair(head.start + first * head.apart + column, c[n][0] * above, c[n][1] * above);
+        if (second < rows) write_pair(head.start + second * head.apart + column, c[n][2] * below, c[n][3] * below);
     }
 }
 
@@ -243,19 +243,21 @@ __device__ void flash_along(const T* y, const T* gradient, float* along, size_t 
     if (lane == 0 && at < count) along[(token / tokens * size_t(heads) + head) * tokens + token % tokens] = sum;
 }
 
-// Gradients of the keys and values [b, s, k, e] of one tile and key head, over all of its query heads.
-template <typename T, int W>
+// Gradients of the keys and values [b, s, k, e] of one tile and key head, over all of its query heads. Where those are shared by
+// `parts` blocks, each writes the sum over its own, in f32: [parts, b, s, k, e].
+template <typename T, typename To, int W>
 __device__ void flash_keys_back(const T* q, const T* k, const T* v, const T* gradient, const float* lse,
-                                const float* along, const uint2* runs, T* dk, T* dv, Strides of_q, Strides of_k,
-                                Strides of_v, int tokens, int keys, int heads, int key_heads, int width, float scale,
-                                float factor) {
+                                const float* along, const uint2* runs, To* dk, To* dv, Strides of_q, Strides of_k,
+                                Strides of_v, int tokens, int keys, int heads, int key_heads, int width, int batches,
+                                float scale, float factor) {
     extern __shared__ __align__(128) unsigned char memory[];
     __shared__ float lse_of[2][TILE], along_of[2][TILE];
     __shared__ uint2 run_of[2][TILE];
     __shared__ int begin_shared, end_shared;
-    const int tiles = (keys + TILE - 1) / TILE, group = heads / key_heads;
+    const int tiles = (keys + TILE - 1) / TILE, group = heads / key_heads / gridDim.y;
     const int first = int(blockIdx.x) % tiles * TILE, key_head = blockIdx.x / tiles % key_heads;
     const int batch = blockIdx.x / tiles / key_heads, lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16;
+    const int first_head = key_head * (heads / key_heads) + int(blockIdx.y) * group;
     runs += size_t(batch) * tokens;
     // The tiles of queries that see any of these keys.
     if (threadIdx.x == 0) begin_shared = INT32_MAX, end_shared = 0;
@@ -276,7 +278,7 @@ __device__ void flash_keys_back(const T* q, const T* k, const T* v, const T* gra
     const int steps = begin < end ? (end - begin) * group : 0;
     // Step n is a tile of queries of one of the heads.
     const auto load = [&](int n) {
-        const int u = n % 2, head = key_head * group + n / (end - begin), from = (begin + n % (end - begin)) * TILE;
+        const int u = n % 2, head = first_head + n / (end - begin), from = (begin + n % (end - begin)) * TILE;
         query_tile(u).fill(head_of(q, of_q, batch, head), from, tokens, width);
         gradient_tile(u).fill(head_of(gradient, of_y, batch, head), from, tokens, width);
         if (threadIdx.x < TILE) {
@@ -327,8 +329,20 @@ __device__ void flash_keys_back(const T* q, const T* k, const T* v, const T* gra
         __syncthreads();
     }
     const Strides of_out{size_t(keys) * key_heads * width, size_t(key_heads) * width, size_t(width)};
-    write_rows<T, W>(head_of(dk, of_out, batch, key_head), k_sums, first + row, keys, width, factor, factor, lane);
-    write_rows<T, W>(head_of(dv, of_out, batch, key_head), v_sums, first + row, keys, width, 1.0f, 1.0f, lane);
+    const size_t part = blockIdx.y * batches * of_out.batch;
+    dk += part, dv += part;
+    write_rows<To, W>(head_of(dk, of_out, batch, key_head), k_sums, first + row, keys, width, factor, factor, lane);
+    write_rows<To, W>(head_of(dv, of_out, batch, key_head), v_sums, first + row, keys, width, 1.0f, 1.0f, lane);
+}
+
+// The sums of parts [parts, count] of two tensors, in order.
+template <typename T>
+__device__ void flash_sum(const float* first, const float* second, T* first_sum, T* second_sum, size_t count, int parts) {
+    const size_t at = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (at >= count) return;
+    float a = 0, b = 0;
+    for (int part = 0; part < parts; ++part) a += first[part * count + at], b += second[part * count + at];
+    first_sum[at] = T(a), second_sum[at] = T(b);
 }
 
 // Gradients of the queries [b, t, h, e] of one tile and head.
@@ -409,9 +423,16 @@ __device__ void flash_queries_back(const T* q, const T* k, const T* v, const T* 
     extern "C" __global__ __launch_bounds__(THREADS, W == 64 ? 3 : 1) void flash_keys_back_##W##_##NAME(               \
         const T* q, const T* k, const T* v, const T* gradient, const float* lse, const float* along,                   \
         const uint2* runs, T* dk, T* dv, Strides of_q, Strides of_k, Strides of_v, int tokens, int keys, int heads,    \
-        int key_heads, int width, float scale, float factor) {                                                         \
-        flash_keys_back<T, W>(q, k, v, gradient, lse, along, runs, dk, dv, of_q, of_k, of_v, tokens, keys, heads,      \
-                              key_heads, width, scale, factor);                                                        \
+        int key_heads, int width, int batches, float scale, float factor) {                                            \
+        flash_keys_back<T, T, W>(q, k, v, gradient, lse, along, runs, dk, dv, of_q, of_k, of_v, tokens, keys, heads,   \
+                                 key_heads, width, batches, scale, factor);                                            \
+    }                                                                                                                  \
+    extern "C" __global__ __launch_bounds__(THREADS, W == 64 ? 3 : 1) void flash_keys_back_parts_##W##_##NAME(         \
+        const T* q, const T* k, const T* v, const T* gradient, const float* lse, const float* along,                   \
+        const uint2* runs, float* dk, float* dv, Strides of_q, Strides of_k, Strides of_v, int tokens, int keys,       \
+        int heads, int key_heads, int width, int batches, float scale, float factor) {                                 \
+        flash_keys_back<T, float, W>(q, k, v, gradient, lse, along, runs, dk, dv, of_q, of_k, of_v, tokens, keys,      \
+                                     heads, key_heads, width, batches, scale, factor);                                 \
     }                                                                                                                  \
     extern "C" __global__ __launch_bounds__(THREADS, W == 64 ? 3 : 1) void flash_queries_back_##W##_##NAME(            \
         const T* q, const T* k, const T* v, const T* gradient, const float* lse, const float* along,                   \
@@ -424,6 +445,10 @@ __device__ void flash_queries_back(const T* q, const T* k, const T* v, const T* 
 #define FOR_DTYPE(T, NAME)                                                                                             \
     FOR_WIDTH(T, NAME, 64)                                                                                             \
     FOR_WIDTH(T, NAME, 128)                                                                                            \
+    extern "C" __global__ void flash_sum_##NAME(const float* first, const float* second, T* first_sum, T* second_sum,  \
+                                                size_t count, int parts) {                                             \
+        flash_sum(first, second, first_sum, second_sum, count, parts);                                                 \
+    }                                                                                                                  \
     extern "C" __global__ void flash_along_##NAME(const T* y, const T* gradient, float* along, size_t count,           \
                                                   int tokens, int heads, int width) {                                  \
         flash_along(y, gradient, along, count, tokens, heads, width);                                                  \

@@ -7,7 +7,7 @@ use std::f64::consts::LOG2_E;
 
 use candle_core::{DType, Tensor};
 
-use super::{Launch, Module, PACK, in_packs, multiplies_tiles, output};
+use super::{Launch, Module, PACK, in_packs, multiplies_tiles, output, side};
 use crate::{
     Result,
     ops::attention::{Scoring, Spans},
@@ -24,6 +24,9 @@ const TILE: usize = 64;
 const THREADS: usize = 128;
 /// Threads that go over one head.
 const HEAD_THREADS: usize = 8;
+
+/// Blocks of which a large GPU runs all at once, and some more.
+const ENOUGH_BLOCKS: usize = 384;
 
 /// The widest heads.
 const MOST_WIDTH: usize = 128;
@@ -71,15 +74,9 @@ pub(super) fn attention(
         let factors = [scoring.scale * LOG2_E, scoring.scale];
         let (dq, dk, dv) = (like(&heads.q)?, like(&heads.k)?, like(&heads.v)?);
         let runs = &heads.runs;
-        let key_tiles = heads.s.div_ceil(TILE) * heads.key_heads * heads.b;
-        heads
-            .launch(
-                "flash_keys_back",
-                6,
-                &[&gradient, &lse, &along, runs, &dk, &dv],
-            )?
-            .numbers(&factors)
-            .launch(key_tiles, THREADS)?;
+        let others = [&gradient, &lse, &along, runs];
+        // Neither needs the other.
+        heads.keys_back(&others, [&dk, &dv], &factors)?;
         heads
             .launch(
                 "flash_queries_back",
@@ -88,6 +85,7 @@ pub(super) fn attention(
             )?
             .numbers(&factors)
             .launch(tiles, THREADS)?;
+        side::join()?;
         Ok(vec![Some(dq), Some(dk), Some(dv)])
     }))
 }
@@ -132,6 +130,41 @@ impl Heads {
             s,
             h,
             key_heads,
+        })
+    }
+
+    /// The gradients of keys and values, beside what follows.
+    ///
+    /// A block goes over all query heads of a key head. Where that makes too few blocks for a GPU, each goes over one of them, and
+    /// their parts are added up.
+    fn keys_back(&self, others: &[&Tensor], to: [&Tensor; 2], factors: &[f64]) -> Result<()> {
+        let blocks = self.s.div_ceil(TILE) * self.key_heads * self.b;
+        let parts = match blocks < ENOUGH_BLOCKS {
+            true => self.h / self.key_heads,
+            false => 1,
+        };
+        let launch = |name: &str, to: [&Tensor; 2]| {
+            self.launch(name, 6, &[others, &to].concat())?
+                .whole(&[self.b])
+                .numbers(factors)
+                .launch_grid([blocks, parts], THREADS)
+        };
+        let heads = [&self.q, &self.k, &self.v];
+        if parts == 1 {
+            let used = [&heads[..], others, &to].concat();
+            return side::beside(&used, || launch("flash_keys_back", to));
+        }
+        let count = self.k.elem_count();
+        let [dk, dv] = [(), ()].map(|()| output(parts * count, DType::F32, &self.k));
+        let (dk, dv) = (dk?, dv?);
+        let used = [&heads[..], others, &to, &[&dk, &dv]].concat();
+        side::beside(&used, || {
+            launch("flash_keys_back_parts", [&dk, &dv])?;
+            Launch::of_module(&FLASH, "flash_sum", &self.k)?
+                .tensors(&[&dk, &dv, to[0], to[1]])?
+                .count(count)
+                .whole(&[parts])
+                .launch(count.div_ceil(THREADS), THREADS)
         })
     }
 

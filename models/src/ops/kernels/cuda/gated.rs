@@ -18,19 +18,23 @@ pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<
     let count = a.elem_count();
     let activation = number(activation);
     let like = |x: &Tensor| output(x.shape(), x.dtype(), x);
-    let y = like(&a)?;
-    Launch::of("gated", &a)?
-        .tensors(&[&a, &c, &y])?
-        .count(count)
-        .whole(&[activation])
-        .for_each(count)?;
-    Ok(Value::record(y, &[gate, up], move |gradient: Tensor| {
-        let (da, dc) = (like(&a)?, like(&c)?);
-        Launch::of("gated_back", &a)?
-            .tensors(&[&a, &c, &gradient.contiguous()?, &da, &dc])?
+    let launch = move |name: &str, tensors: &[&Tensor]| {
+        let packs = count.is_multiple_of(PACK) && in_packs(tensors)?;
+        let (name, threads) = match packs {
+            true => (format!("{name}_packs"), count / PACK),
+            false => (name.to_owned(), count),
+        };
+        Launch::of(&name, tensors[0])?
+            .tensors(tensors)?
             .count(count)
             .whole(&[activation])
-            .for_each(count)?;
+            .for_each(threads)
+    };
+    let y = like(&a)?;
+    launch("gated", &[&a, &c, &y])?;
+    Ok(Value::record(y, &[gate, up], move |gradient: Tensor| {
+        let (da, dc) = (like(&a)?, like(&c)?);
+        launch("gated_back", &[&a, &c, &gradient.contiguous()?, &da, &dc])?;
         Ok(vec![Some(da), Some(dc)])
     }))
 }

@@ -58,6 +58,76 @@ __device__ void rms_norm_back(const T* x, const T* gradient, const float* factor
     }
 }
 
+// The same by whole packs, a warp for each row, which it keeps in registers: rows of at most 32 * ROW_PACKS packs.
+constexpr int ROW_PACKS = 8;
+
+__device__ float warp_sum(float value) {
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffff, value, step);
+    return value;
+}
+
+template <typename T>
+__device__ void rms_norm_packs(const T* x, const float* factor, T* y, float* rho, int rows, int width, float epsilon) {
+    const int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, first = threadIdx.x % 32 * PACK;
+    if (row >= rows) return;
+    x += size_t(row) * width, y += size_t(row) * width;
+    float of_row[ROW_PACKS][PACK], squares = 0;
+#pragma unroll
+    for (int p = 0; p < ROW_PACKS; ++p) {
+        const int at = p * 32 * PACK + first;
+        if (at >= width) break;
+        read_pack(x + at, of_row[p]);
+#pragma unroll
+        for (int i = 0; i < PACK; ++i) squares += of_row[p][i] * of_row[p][i];
+    }
+    const float scale = 1.0f / sqrtf(warp_sum(squares) / width + epsilon);
+    if (first == 0) rho[row] = scale;
+#pragma unroll
+    for (int p = 0; p < ROW_PACKS; ++p) {
+        const int at = p * 32 * PACK + first;
+        if (at >= width) break;
+        float factors[PACK];
+        read_pack(factor + at, factors);
+#pragma unroll
+        for (int i = 0; i < PACK; ++i) of_row[p][i] *= scale * factors[i];
+        write_pack(y + at, of_row[p]);
+    }
+}
+
+template <typename T>
+__device__ void rms_norm_back_packs(const T* x, const T* gradient, const float* factor, const float* rho, T* dx,
+                                    int rows, int width) {
+    const int row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, first = threadIdx.x % 32 * PACK;
+    if (row >= rows) return;
+    const size_t start = size_t(row) * width;
+    x += start, gradient += start, dx += start;
+    const float scale = rho[row];
+    // x ρ, and the gradient of it.
+    float normed[ROW_PACKS][PACK], g[ROW_PACKS][PACK], along = 0;
+#pragma unroll
+    for (int p = 0; p < ROW_PACKS; ++p) {
+        const int at = p * 32 * PACK + first;
+        if (at >= width) break;
+        float factors[PACK];
+        read_pack(x + at, normed[p]), read_pack(gradient + at, g[p]), read_pack(factor + at, factors);
+#pragma unroll
+        for (int i = 0; i < PACK; ++i) {
+            normed[p][i] *= scale;
+            g[p][i] *= factors[i];
+            along += normed[p][i] * g[p][i];
+        }
+    }
+    along = warp_sum(along) / width;
+#pragma unroll
+    for (int p = 0; p < ROW_PACKS; ++p) {
+        const int at = p * 32 * PACK + first;
+        if (at >= width) break;
+#pragma unroll
+        for (int i = 0; i < PACK; ++i) g[p][i] = scale * (g[p][i] - normed[p][i] * along);
+        write_pack(dx + at, g[p]);
+    }
+}
+
 // dw [width]: a block sums 32 columns over all rows; its threads are 32 columns by 32 rows at a time.
 template <typename T>
 __device__ void rms_norm_weight(const T* x, const T* gradient, const float* rho, float* dw, int rows, int width) {
@@ -247,22 +317,6 @@ __device__ void rotate(const T* x, const float* cosines, const float* sines, T* 
                      : T(float(x[at]) * cosine + float(x[at - half]) * sine);
 }
 
-template <typename T> __device__ void gated(const T* gate, const T* up, T* y, size_t count, int activation) {
-    const size_t at = thread_index();
-    if (at < count) y[at] = T(activate(gate[at], activation).x * float(up[at]));
-}
-
-template <typename T>
-__device__ void gated_back(const T* gate, const T* up, const T* gradient, T* d_gate, T* d_up, size_t count,
-                           int activation) {
-    const size_t at = thread_index();
-    if (at >= count) return;
-    const float2 active = activate(gate[at], activation);
-    const float g = gradient[at];
-    d_gate[at] = T(g * float(up[at]) * active.y);
-    d_up[at] = T(g * active.x);
-}
-
 // The activation and its slope where the result is rounded to a narrow dtype anyway: SiLU without division.
 template <typename T> __device__ float2 activate_for(float x, int activation) {
     if (sizeof(T) < 4 && activation == SILU) {
@@ -270,6 +324,49 @@ template <typename T> __device__ float2 activate_for(float x, int activation) {
         return {x * s, s * (1.0f + x * (1.0f - s))};
     }
     return activate(x, activation);
+}
+
+// The gate of two tensors, a number or a pack for each thread.
+template <typename T> __device__ void gated(const T* gate, const T* up, T* y, size_t count, int activation) {
+    const size_t at = thread_index();
+    if (at < count) y[at] = T(activate_for<T>(gate[at], activation).x * float(up[at]));
+}
+
+template <typename T> __device__ void gated_packs(const T* gate, const T* up, T* y, size_t count, int activation) {
+    const size_t at = thread_index() * PACK;
+    if (at >= count) return;
+    float a[PACK], c[PACK];
+    read_pack(gate + at, a), read_pack(up + at, c);
+#pragma unroll
+    for (int i = 0; i < PACK; ++i) a[i] = activate_for<T>(a[i], activation).x * c[i];
+    write_pack(y + at, a);
+}
+
+template <typename T>
+__device__ void gated_back(const T* gate, const T* up, const T* gradient, T* d_gate, T* d_up, size_t count,
+                           int activation) {
+    const size_t at = thread_index();
+    if (at >= count) return;
+    const float2 active = activate_for<T>(gate[at], activation);
+    const float g = gradient[at];
+    d_gate[at] = T(g * float(up[at]) * active.y);
+    d_up[at] = T(g * active.x);
+}
+
+template <typename T>
+__device__ void gated_back_packs(const T* gate, const T* up, const T* gradient, T* d_gate, T* d_up, size_t count,
+                                 int activation) {
+    const size_t at = thread_index() * PACK;
+    if (at >= count) return;
+    float a[PACK], c[PACK], g[PACK];
+    read_pack(gate + at, a), read_pack(up + at, c), read_pack(gradient + at, g);
+#pragma unroll
+    for (int i = 0; i < PACK; ++i) {
+        const float2 active = activate_for<T>(a[i], activation);
+        a[i] = g[i] * c[i] * active.y;
+        c[i] = g[i] * active.x;
+    }
+    write_pack(d_gate + at, a), write_pack(d_up + at, c);
 }
 
 // Lines of two halves of `inner` numbers: the first is the gate of the second. A pack for each thread.
@@ -381,9 +478,26 @@ __device__ void softmax_back(const T* weights, const float* gradient, const floa
 constexpr uint32_t IGNORE = 0xffffffff;
 
 // Logits [n, v] -> the loss of each row, and the gradient of the logits times `share`.
+// Some numbers of a row that a thread has seen: their largest, and the sum of exponentials below it.
+struct Seen {
+    float largest = -INFINITY, sum = 0;
+    template <int N> __device__ void take(float (&numbers)[N], float cap) {
+        float most = -INFINITY;
+#pragma unroll
+        for (int i = 0; i < N; ++i) most = fmaxf(most, numbers[i] = capped(numbers[i], cap));
+        if (most > largest) {
+            sum *= expf(largest - most);
+            largest = most;
+        }
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum += expf(numbers[i] - largest);
+    }
+};
+
+// Logits [n, v] -> the loss of each row, and the gradient of the logits times `inverse` [1] and `scale`.
 template <typename T>
-__device__ void cross_entropy(const float* logits, const uint32_t* targets, float* losses, T* dz, int vocabulary,
-                              float cap, float share) {
+__device__ void cross_entropy(const float* logits, const uint32_t* targets, const float* inverse, float* losses, T* dz,
+                              int vocabulary, float cap, float scale) {
     const size_t start = size_t(blockIdx.x) * vocabulary;
     const uint32_t target = targets[blockIdx.x];
     logits += start, dz += start;
@@ -392,19 +506,49 @@ __device__ void cross_entropy(const float* logits, const uint32_t* targets, floa
         for (int i = threadIdx.x; i < vocabulary; i += blockDim.x) dz[i] = T(0.0f);
         return;
     }
-    float largest = -INFINITY;
-    for (int i = threadIdx.x; i < vocabulary; i += blockDim.x) largest = fmaxf(largest, capped(logits[i], cap));
-    largest = block_largest(largest);
-    float sum = 0;
-    for (int i = threadIdx.x; i < vocabulary; i += blockDim.x) sum += expf(capped(logits[i], cap) - largest);
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) losses[blockIdx.x] = logf(sum) + largest - capped(logits[target], cap);
-    for (int i = threadIdx.x; i < vocabulary; i += blockDim.x) {
-        const float logit = capped(logits[i], cap);
-        float slope = share;
-        if (cap > 0) slope *= 1.0f - logit / cap * (logit / cap);
-        dz[i] = T((expf(logit - largest) / sum - (uint32_t(i) == target ? 1.0f : 0.0f)) * slope);
+    const int packed = vocabulary % PACK == 0 ? vocabulary : 0;
+    Seen seen;
+    for (int i = threadIdx.x * PACK; i < packed; i += blockDim.x * PACK) {
+        float some[PACK];
+        read_pack(logits + i, some);
+        seen.take(some, cap);
     }
+    for (int i = packed + threadIdx.x; i < vocabulary; i += blockDim.x) {
+        float one[1] = {logits[i]};
+        seen.take(one, cap);
+    }
+    const float largest = block_largest(seen.largest);
+    const float sum = block_sum(seen.sum > 0 ? seen.sum * expf(seen.largest - largest) : seen.sum);
+    if (threadIdx.x == 0) losses[blockIdx.x] = logf(sum) + largest - capped(logits[target], cap);
+    const float share = inverse[0] * scale;
+    auto slope = [&](float number, int at) {
+        const float logit = capped(number, cap);
+        const float along = cap > 0 ? share * (1.0f - logit / cap * (logit / cap)) : share;
+        return (expf(logit - largest) / sum - (uint32_t(at) == target ? 1.0f : 0.0f)) * along;
+    };
+    for (int i = threadIdx.x * PACK; i < packed; i += blockDim.x * PACK) {
+        float some[PACK];
+        read_pack(logits + i, some);
+#pragma unroll
+        for (int j = 0; j < PACK; ++j) some[j] = slope(some[j], i + j);
+        write_pack(dz + i, some);
+    }
+    for (int i = packed + threadIdx.x; i < vocabulary; i += blockDim.x) dz[i] = T(slope(logits[i], i));
+}
+
+// Tensors that are copied into others, each by the blocks of one row of the grid.
+struct Pieces {
+    static constexpr int MOST = 8;
+    const float* from[MOST];
+    void* to[MOST];
+    uint64_t counts[MOST], pieces;
+};
+
+template <typename T> __device__ void convert_pieces(const Pieces& pieces) {
+    const float* from = pieces.from[blockIdx.y];
+    T* to = static_cast<T*>(pieces.to[blockIdx.y]);
+    const uint64_t count = pieces.counts[blockIdx.y], step = uint64_t(gridDim.x) * blockDim.x;
+    for (uint64_t at = thread_index(); at < count; at += step) to[at] = T(from[at]);
 }
 
 #define FOR_DTYPE(T, NAME)                                                                                             \
@@ -477,6 +621,21 @@ __device__ void cross_entropy(const float* logits, const uint32_t* targets, floa
                                                  size_t count, int activation) {                                       \
         gated_back(gate, up, gradient, d_gate, d_up, count, activation);                                               \
     }                                                                                                                  \
+    extern "C" __global__ void gated_packs_##NAME(const T* gate, const T* up, T* y, size_t count, int activation) {    \
+        gated_packs(gate, up, y, count, activation);                                                                   \
+    }                                                                                                                  \
+    extern "C" __global__ void gated_back_packs_##NAME(const T* gate, const T* up, const T* gradient, T* d_gate,       \
+                                                       T* d_up, size_t count, int activation) {                        \
+        gated_back_packs(gate, up, gradient, d_gate, d_up, count, activation);                                         \
+    }                                                                                                                  \
+    extern "C" __global__ void rms_norm_packs_##NAME(const T* x, const float* factor, T* y, float* rho, int rows,      \
+                                                     int width, float epsilon) {                                       \
+        rms_norm_packs(x, factor, y, rho, rows, width, epsilon);                                                       \
+    }                                                                                                                  \
+    extern "C" __global__ void rms_norm_back_packs_##NAME(const T* x, const T* gradient, const float* factor,          \
+                                                          const float* rho, T* dx, int rows, int width) {              \
+        rms_norm_back_packs(x, gradient, factor, rho, dx, rows, width);                                                \
+    }                                                                                                                  \
     extern "C" __global__ void swap_middle_##NAME(const T* x, T* y, size_t count, int b, int c, int e) {               \
         swap_middle(x, y, count, b, c, e);                                                                             \
     }                                                                                                                  \
@@ -488,39 +647,84 @@ __device__ void cross_entropy(const float* logits, const uint32_t* targets, floa
                                                    T* dz, int keys, float scale, float cap) {                          \
         softmax_back(weights, gradient, scores, dz, keys, scale, cap);                                                 \
     }                                                                                                                  \
-    extern "C" __global__ void cross_entropy_##NAME(const float* logits, const uint32_t* targets, float* losses,       \
-                                                    T* dz, int vocabulary, float cap, float share) {                   \
-        cross_entropy(logits, targets, losses, dz, vocabulary, cap, share);                                            \
+    extern "C" __global__ void convert_pieces_##NAME(Pieces pieces) { convert_pieces<T>(pieces); }                     \
+    extern "C" __global__ void cross_entropy_##NAME(const float* logits, const uint32_t* targets,                      \
+                                                    const float* inverse, float* losses, T* dz, int vocabulary,        \
+                                                    float cap, float scale) {                                          \
+        cross_entropy(logits, targets, inverse, losses, dz, vocabulary, cap, scale);                                   \
     }
 
 FOR_DTYPE(float, f32)
 FOR_DTYPE(__nv_bfloat16, bf16)
 FOR_DTYPE(__half, f16)
 
-extern "C" __global__ void adamw_f32(float* weight, float* first, float* second, const float* gradient, size_t count,
-                                     float gradient_scale, float beta1, float rest1, float beta2, float rest2,
-                                     float epsilon, float shrink, float rate, float correction) {
-    const size_t at = thread_index();
-    if (at >= count) return;
-    const float g = gradient[at] * gradient_scale;
-    const float m = first[at] * beta1 + g * rest1, v = second[at] * beta2 + g * g * rest2;
-    first[at] = m;
-    second[at] = v;
-    weight[at] = weight[at] * shrink - m / (sqrtf(v) * correction + epsilon) * rate;
+// Kernels over many tensors at once, f32 and contiguous. A block takes CHUNK numbers of one of them; which one, it looks up.
+constexpr int CHUNK = 4096;
+
+// N addresses of tensors that are equally long, 0 for one that is missing, and the first block that works on them.
+template <int N> struct Entry {
+    float* of[N];
+    uint64_t count, first_block;
+};
+
+// The entry of this block, and where its part of it lies.
+template <int N> __device__ Entry<N> my_entry(const Entry<N>* table, int entries, uint64_t& start, uint64_t& end) {
+    int low = 0, high = entries;
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (table[middle].first_block <= blockIdx.x) low = middle;
+        else high = middle;
+    }
+    const Entry<N> entry = table[low];
+    start = (blockIdx.x - entry.first_block) * CHUNK;
+    end = min(entry.count, start + CHUNK);
+    return entry;
 }
 
-extern "C" __global__ void sgd_f32(float* weight, float* velocity, const float* gradient, size_t count,
-                                   float gradient_scale, float decay, float momentum, float rate, float nesterov) {
-    const size_t at = thread_index();
-    if (at >= count) return;
-    const float g = gradient[at] * gradient_scale + weight[at] * decay;
-    float direction = g;
-    if (velocity) {
-        const float u = velocity[at] * momentum + g;
-        velocity[at] = u;
-        direction = nesterov > 0 ? g + u * momentum : u;
+// Weight, first moment, second moment, gradient.
+extern "C" __global__ void adamw_f32(const Entry<4>* table, int entries, float gradient_scale, float beta1, float rest1,
+                                     float beta2, float rest2, float epsilon, float shrink, float rate,
+                                     float correction) {
+    uint64_t start, end;
+    const Entry<4> entry = my_entry(table, entries, start, end);
+    float *weight = entry.of[0], *first = entry.of[1], *second = entry.of[2];
+    const float* gradient = entry.of[3];
+    for (uint64_t at = start + threadIdx.x; at < end; at += blockDim.x) {
+        const float g = gradient[at] * gradient_scale;
+        const float m = first[at] * beta1 + g * rest1, v = second[at] * beta2 + g * g * rest2;
+        first[at] = m;
+        second[at] = v;
+        weight[at] = weight[at] * shrink - m / (sqrtf(v) * correction + epsilon) * rate;
     }
-    weight[at] -= direction * rate;
+}
+
+// Weight, velocity, gradient.
+extern "C" __global__ void sgd_f32(const Entry<3>* table, int entries, float gradient_scale, float decay,
+                                   float momentum, float rate, float nesterov) {
+    uint64_t start, end;
+    const Entry<3> entry = my_entry(table, entries, start, end);
+    float *weight = entry.of[0], *velocity = entry.of[1];
+    const float* gradient = entry.of[2];
+    for (uint64_t at = start + threadIdx.x; at < end; at += blockDim.x) {
+        const float g = gradient[at] * gradient_scale + weight[at] * decay;
+        float direction = g;
+        if (velocity) {
+            const float u = velocity[at] * momentum + g;
+            velocity[at] = u;
+            direction = nesterov > 0 ? g + u * momentum : u;
+        }
+        weight[at] -= direction * rate;
+    }
+}
+
+// Each block writes the sum of squares of its part.
+extern "C" __global__ void squares_f32(const Entry<1>* table, int entries, float* sums) {
+    uint64_t start, end;
+    const float* x = my_entry(table, entries, start, end).of[0];
+    float sum = 0;
+    for (uint64_t at = start + threadIdx.x; at < end; at += blockDim.x) sum += x[at] * x[at];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
 // The rows [n, width] of each token, added up in their order: sums [v, width], zero before. The block of a token's first row adds.
@@ -544,12 +748,4 @@ extern "C" __global__ void embedding_back_f32(const float* rows, const uint32_t*
             for (int i = threadIdx.x; i < width; i += blockDim.x) sum[i] += row[i];
         }
     }
-}
-
-// Each block writes the sum of squares of its share of x.
-extern "C" __global__ void squares_f32(const float* x, float* sums, size_t count) {
-    float sum = 0;
-    for (size_t at = thread_index(); at < count; at += size_t(gridDim.x) * blockDim.x) sum += x[at] * x[at];
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }

@@ -16,13 +16,16 @@ use crate::{
     ops::{
         kernels::{
             Kernel,
-            cuda::{PACK, address, broken, device, output, serves as serves_tensors},
+            cuda::{
+                PACK, address, broken, device, output, serves as serves_tensors, side::products,
+                strided_address,
+            },
         },
         linear::Term,
     },
 };
 
-/// A row-major operand [batch, rows, columns] of a product.
+/// A row-major operand [batch, rows, columns] of a product. The rows of a single matrix may lie apart.
 pub(super) struct Operand<'a> {
     pub(super) numbers: &'a Tensor,
     /// Whether the product takes it with rows and columns exchanged.
@@ -92,6 +95,15 @@ pub(crate) fn weight_gradient(gradient: &Tensor, x: &Tensor, factor: f64) -> Res
         &product,
     )?;
     Ok(product)
+}
+
+/// Adds gᵀ x to a sum in f32, in place: sum [o, i], gradient [n, o], x [n, i].
+pub(crate) fn add_weight_gradient(sum: &Tensor, gradient: &Tensor, x: &Tensor) -> Result<()> {
+    let (gradient, x) = (gradient.contiguous()?, x.contiguous()?);
+    let (k, m) = gradient.dims2()?;
+    let n = x.dim(1)?;
+    let size = Size { batch: 1, m, n, k };
+    multiply(size, 1.0, transposed(&gradient), plain(&x), 1.0, sum)
 }
 
 /// W x, or Wᵀ x where it is `turned`: W [o, i], x [i, m] -> [o, m].
@@ -178,31 +190,31 @@ pub(super) fn multiply(
         false => sys::cublasOperation_t::CUBLAS_OP_N,
     };
     let leading = |it: &Operand, rows: usize, columns: usize| match it.transposed {
-        true => rows as i32,
-        false => columns as i32,
+        true => row_stride(it.numbers, rows),
+        false => row_stride(it.numbers, columns),
     };
     // Safety: the addresses are those of tensors of these sizes, and the stream orders the product with what follows.
     unsafe {
         gemm_strided_batched_ex(
-            *device.cublas_handle().handle(),
+            products(&device),
             order(&b),
             order(&a),
             n as i32,
             m as i32,
             k as i32,
             (&raw const factor).cast(),
-            address(b.numbers)? as *const c_void,
+            matrix_address(b.numbers)? as *const c_void,
             data_type(b.numbers)?,
             leading(&b, k, n),
             (k * n) as i64,
-            address(a.numbers)? as *const c_void,
+            matrix_address(a.numbers)? as *const c_void,
             data_type(a.numbers)?,
             leading(&a, m, k),
             (m * k) as i64,
             (&raw const kept).cast(),
-            address(out)? as *mut c_void,
+            matrix_address(out)? as *mut c_void,
             data_type(out)?,
-            n as i32,
+            row_stride(out, n),
             (m * n) as i64,
             batch as i32,
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -211,6 +223,26 @@ pub(super) fn multiply(
     }
     .w()?;
     Ok(())
+}
+
+/// Whether the numbers of each row of a matrix lie side by side, but not one row after the other.
+fn has_rows_apart(tensor: &Tensor) -> bool {
+    !tensor.is_contiguous() && tensor.rank() == 2 && tensor.stride()[1] == 1
+}
+
+/// How many numbers after a row the next one begins, of rows of `columns` numbers.
+fn row_stride(tensor: &Tensor, columns: usize) -> i32 {
+    match has_rows_apart(tensor) {
+        true => tensor.stride()[0] as i32,
+        false => columns as i32,
+    }
+}
+
+fn matrix_address(tensor: &Tensor) -> Result<u64> {
+    match has_rows_apart(tensor) {
+        true => strided_address(tensor),
+        false => address(tensor),
+    }
 }
 
 fn data_type(tensor: &Tensor) -> Result<sys::cudaDataType> {

@@ -5,7 +5,6 @@
 //!
 //! This file holds what kernels share: which tensors they serve, outputs, addresses, and the launch.
 
-pub(crate) mod adamw;
 pub(crate) mod attention;
 pub(crate) mod batch_norm;
 pub(crate) mod convolution;
@@ -14,13 +13,15 @@ pub(crate) mod cudnn;
 pub(crate) mod elementwise;
 mod flash;
 pub(crate) mod gated;
+pub(crate) mod graph;
 pub(crate) mod linear;
+pub(crate) mod lora;
+pub(crate) mod many;
 pub(crate) mod norm;
 mod pictures;
 pub(crate) mod pool;
 pub(crate) mod rope;
-pub(crate) mod sgd;
-pub(crate) mod squares;
+pub(crate) mod side;
 #[cfg(test)]
 mod tests;
 
@@ -178,7 +179,40 @@ struct PictureShape([i32; 10]);
 #[allow(unsafe_code)]
 unsafe impl DeviceRepr for PictureShape {}
 
+/// Tensors in f32 that are copied into others, of another dtype, by one launch: a block takes a part of one of them.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Pieces {
+    from: [u64; Pieces::MOST],
+    to: [u64; Pieces::MOST],
+    counts: [u64; Pieces::MOST],
+    pieces: u64,
+}
+
+// Safety: it is whole numbers, as in `kernels.cu`.
+#[allow(unsafe_code)]
+unsafe impl DeviceRepr for Pieces {}
+
+impl Pieces {
+    /// The most that one launch takes.
+    const MOST: usize = 8;
+
+    /// Adds a pair of tensors of one length.
+    fn add(&mut self, from: &Tensor, to: &Tensor) -> Result<()> {
+        let at = self.pieces as usize;
+        if at == Self::MOST || from.elem_count() != to.elem_count() {
+            return Err(broken("pieces that are too many, or of two lengths"));
+        }
+        self.from[at] = address(from)?;
+        self.to[at] = address(to)?;
+        self.counts[at] = from.elem_count() as u64;
+        self.pieces += 1;
+        Ok(())
+    }
+}
+
 enum Argument {
+    Pieces(Box<Pieces>),
     Address(u64),
     Count(usize),
     Strides(Strides),
@@ -236,6 +270,14 @@ impl Launch {
     fn picture_shape(mut self, shape: PictureShape) -> Self {
         self.arguments.push(Argument::PictureShape(shape));
         self
+    }
+
+    /// Threads for the numbers of each of these.
+    fn pieces(mut self, pieces: Pieces) -> Result<()> {
+        let longest = pieces.counts.iter().max().copied().unwrap_or(0) as usize;
+        let blocks = [longest.div_ceil(THREADS * PACK), pieces.pieces as usize];
+        self.arguments.push(Argument::Pieces(Box::new(pieces)));
+        self.launch_grid(blocks, THREADS)
     }
 
     fn count(self, count: usize) -> Self {
@@ -296,9 +338,14 @@ impl Launch {
             let most = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             kernel.set_attribute(most, self.shared_bytes as i32).w()?;
         }
-        let mut builder = kernel.builder();
+        let side = side::stream();
+        let mut builder = match &side {
+            Some(stream) => stream.launch_builder(&kernel),
+            None => kernel.builder(),
+        };
         for argument in &self.arguments {
             match argument {
+                Argument::Pieces(it) => builder.arg(it.as_ref()),
                 Argument::Address(it) => builder.arg(it),
                 Argument::Count(it) => builder.arg(it),
                 Argument::Strides(it) => builder.arg(it),

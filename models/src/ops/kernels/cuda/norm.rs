@@ -1,4 +1,4 @@
-//! RMS norm, a block per row. Saves x, the factor and ρ per row.
+//! RMS norm, a warp or a block per row. Saves x, the factor and ρ per row.
 
 use candle_core::{DType, Tensor};
 
@@ -14,6 +14,15 @@ use crate::{
 
 /// Columns that one block sums up for the gradient of the weight, and rows it takes at a time.
 const TILE: usize = 32;
+
+/// The widest row that a warp keeps in registers, as in `kernels.cu`, and the warps of a block.
+const MOST_WIDTH: usize = 32 * 8 * PACK;
+const WARPS: usize = 4;
+
+/// Whether a warp takes a row of these tensors by whole packs.
+fn in_registers(width: usize, tensors: &[&Tensor]) -> Result<bool> {
+    Ok(width.is_multiple_of(PACK) && width <= MOST_WIDTH && in_packs(tensors)?)
+}
 
 /// See [`rms_norm`](crate::ops::norm::rms_norm).
 pub(crate) fn rms_norm(
@@ -32,20 +41,35 @@ pub(crate) fn rms_norm(
     let count = rows.elem_count() / width;
     let y = output(rows.shape(), rows.dtype(), &rows)?;
     let rho = output(count, DType::F32, &rows)?;
-    Launch::of("rms_norm", &rows)?
-        .tensors(&[&rows, &factor, &y, &rho])?
-        .whole(&[width])
-        .numbers(&[epsilon])
-        .for_rows(count, width)?;
+    let tensors = [&rows, &factor, &y, &rho];
+    match in_registers(width, &tensors[..3])? {
+        true => Launch::of("rms_norm_packs", &rows)?
+            .tensors(&tensors)?
+            .whole(&[count, width])
+            .numbers(&[epsilon])
+            .launch(count.div_ceil(WARPS), WARPS * 32)?,
+        false => Launch::of("rms_norm", &rows)?
+            .tensors(&tensors)?
+            .whole(&[width])
+            .numbers(&[epsilon])
+            .for_rows(count, width)?,
+    }
 
     let weight_dtype = weight.wants_gradient().then_some(weight.tensor().dtype());
     Ok(Value::record(y, &[x, weight], move |gradient: Tensor| {
         let gradient = gradient.contiguous()?;
         let dx = output(rows.shape(), rows.dtype(), &rows)?;
-        Launch::of("rms_norm_back", &rows)?
-            .tensors(&[&rows, &gradient, &factor, &rho, &dx])?
-            .whole(&[width])
-            .for_rows(count, width)?;
+        let tensors = [&rows, &gradient, &factor, &rho, &dx];
+        match in_registers(width, &[&rows, &gradient, &factor, &dx])? {
+            true => Launch::of("rms_norm_back_packs", &rows)?
+                .tensors(&tensors)?
+                .whole(&[count, width])
+                .launch(count.div_ceil(WARPS), WARPS * 32)?,
+            false => Launch::of("rms_norm_back", &rows)?
+                .tensors(&tensors)?
+                .whole(&[width])
+                .for_rows(count, width)?,
+        }
         let dw = match weight_dtype {
             Some(dtype) => {
                 let dw = output(width, DType::F32, &rows)?;

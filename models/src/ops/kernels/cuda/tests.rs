@@ -5,30 +5,49 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::{
     Result,
+    arch::{
+        config::DecoderConfig,
+        decoder::{Decoder, Input},
+        initial::InitialWeights,
+        lora::{self, LoraConfig, Targets},
+    },
     ops::{
         attention::{Scoring, Spans, attention},
         batch_norm::{Moments, Then, batch_norm, follow},
         convolution::{Geometry, convolution},
         cross_entropy::{IGNORE, head_cross_entropy},
-        elementwise::{add, swap},
+        elementwise::{add, convert, scale, swap},
         embedding::embedding,
         feed_forward::{Along, feed_forward},
         gated::{Activation, gated},
         linear::linear,
-        lora::{Adapter, linear_with_adapter},
+        lora::{AdaptedLinear, Adapter, linear_with_adapter, linears_with_adapters},
         norm::{residual_norm, rms_norm},
         pool::max_pool,
         rope::{Rope, RopeScaling, rope},
         testing::{check_close, check_kernel_on, normal},
         weight::Converted,
     },
-    optim::{DecayScope, Optimizer, Rule, adamw::AdamW, clip::gradient_norm, sgd::Sgd},
+    optim::{
+        DecayScope, Optimizer, Rule,
+        adamw::AdamW,
+        clip::{gradient_norm, loss_and_norm},
+        sgd::Sgd,
+    },
     parameters::{Parameter, Parameters},
-    tape::{Gradients, Value},
+    tape::{FixedPass, Gradients, Tape, Value},
+    train::recorded::{RecordedPasses, launched},
 };
 
+/// As `device::open` makes it ready.
+#[allow(unsafe_code)]
 fn device() -> Device {
-    Device::new_cuda_with_stream(0).unwrap()
+    let device = Device::new_cuda_with_stream(0).unwrap();
+    if let Device::Cuda(cuda) = &device {
+        // Safety: there is one stream that frees tensors.
+        unsafe { cuda.cuda_stream().context().disable_event_tracking() };
+    }
+    device
 }
 
 /// Checks in each dtype, with an error of `tolerance` in f32 and of a few roundings in the others.
@@ -162,6 +181,165 @@ fn linear_layers_equal_the_composition() {
         };
         linear_with_adapter(&v[0], &Value::constant(weight), None, &adapter)
     });
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn layers_of_one_input_equal_the_composition() {
+    let ranks = [8, 3, 16];
+    let mut inputs = vec![normal(1, &[2, 35, 40])];
+    for (seed, rank) in (2..).zip(ranks) {
+        inputs.push((normal(seed, &[rank, 40]) * 0.2).unwrap());
+        inputs.push((normal(seed + 10, &[24, rank]) * 0.3).unwrap());
+    }
+    let weights = [20, 21, 22].map(|seed| (normal(seed, &[24, 40]) * 0.2).unwrap());
+    check(&inputs, 1e-5, |v| {
+        let x = v[0].tensor();
+        // Adapters learn in f32; the reference has f64 for all.
+        let learned = |it: &Value| match x.dtype() {
+            DType::F64 => Ok(it.clone()),
+            _ => convert(it, DType::F32),
+        };
+        let layer = |(parts, weight): (&[Value], &Tensor)| -> Result<AdaptedLinear> {
+            let weight = weight.to_dtype(x.dtype())?.to_device(x.device())?;
+            Ok(AdaptedLinear {
+                weight: (&Value::constant(weight)).into(),
+                bias: None,
+                adapter: Adapter {
+                    a: learned(&parts[0])?,
+                    b: learned(&parts[1])?,
+                    scale: 0.5,
+                    dropout: None,
+                },
+            })
+        };
+        let layers = v[1..].chunks(2).zip(&weights).map(layer);
+        let y = linears_with_adapters(&v[0], &layers.collect::<Result<Vec<_>>>()?)?;
+        add(&add(&y[0], &scale(&y[1], 2.0)?)?, &scale(&y[2], -0.5)?)
+    });
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn a_recorded_step_has_the_bits_of_one_that_is_launched() {
+    for (rank, dtype) in [
+        (Some(4), DType::BF16),
+        (None, DType::BF16),
+        (Some(4), DType::F32),
+    ] {
+        let [launched, recorded] = [false, true].map(|is_recorded| learn(rank, dtype, is_recorded));
+        assert_eq!(launched, recorded, "{rank:?}, {dtype:?}");
+    }
+}
+
+/// A pass that waits for a number on its way.
+struct Waits(Tensor);
+
+impl FixedPass for Waits {
+    fn inputs(&self) -> Vec<Tensor> {
+        vec![self.0.clone()]
+    }
+
+    fn form(&self) -> String {
+        "waits".to_owned()
+    }
+
+    fn loss(&self, tape: &Tape) -> Result<Value> {
+        let x = tape.input(self.0.clone());
+        let first = self.0.to_vec1::<f32>()?[0];
+        scale(&x, f64::from(first))
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn a_pass_that_can_not_be_recorded_is_launched_and_said_so_once() {
+    let device = device();
+    let pass = || Box::new(Waits(Tensor::new(&[2f32], &device).unwrap())) as Box<dyn FixedPass>;
+    let mut passes = RecordedPasses::default();
+    assert!(passes.play(&device, &[pass()], 1.0).unwrap().is_some());
+    for notice in [true, false] {
+        assert!(passes.play(&device, &[pass()], 1.0).unwrap().is_none());
+        assert_eq!(passes.notice().is_some(), notice);
+    }
+    // The device works as before.
+    let (loss, _) = launched(&[pass()], 1.0).unwrap();
+    assert_eq!(loss.to_scalar::<f32>().unwrap(), 4.0);
+}
+
+/// Losses and norms of some steps of a small decoder, and the weights after them.
+fn learn(rank: Option<usize>, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec<f32>) {
+    let device = device();
+    let decoder = small_decoder(rank, dtype, &device);
+    let parameters = decoder.parameters();
+    let mut optimizer =
+        Optimizer::new(AdamW::default().into(), DecayScope::All, parameters).unwrap();
+    let mut passes = RecordedPasses::default();
+    let mut losses = Vec::new();
+    for step in 0..12u32 {
+        // Of two micro-batches in every fourth step.
+        let count = if step % 4 == 3 { 2 } else { 1 };
+        let micro_batches: Vec<_> = (0..count)
+            .map(|at| small_pass(&decoder, step, at))
+            .collect();
+        let (loss, gradients) = match is_recorded {
+            true => passes.play(&device, &micro_batches, 1.0).unwrap().unwrap(),
+            false => launched(&micro_batches, 1.0).unwrap(),
+        };
+        assert_eq!(passes.notice(), None);
+        let (loss, norm) = loss_and_norm(&loss, &gradients).unwrap();
+        losses.extend([loss, norm]);
+        optimizer.step(parameters, &gradients, 1e-2, 1.0).unwrap();
+    }
+    let weights = parameters.trainable().map(|it| it.tensor().flatten_all());
+    let weights = Tensor::cat(&weights.map(Result::unwrap).collect::<Vec<_>>(), 0).unwrap();
+    (losses, weights.to_vec1().unwrap())
+}
+
+/// With adapters of this rank, or all of it learns.
+fn small_decoder(rank: Option<usize>, dtype: DType, device: &Device) -> Decoder {
+    let config = serde_json::json!({
+        "model_type": "llama", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 128, "tie_word_embeddings": true,
+    });
+    let config = DecoderConfig::from_json(&config).unwrap();
+    let mut weights = InitialWeights::new(3, device);
+    let mut decoder = Decoder::new(config, &mut weights, rank.is_none(), dtype, device).unwrap();
+    if let Some(rank) = rank {
+        let targets = ["q_proj", "k_proj", "v_proj", "down_proj"];
+        let config = LoraConfig {
+            rank,
+            alpha: 8.0,
+            dropout: 0.0,
+            rank_stabilized: false,
+            targets: Targets::Named(targets.map(Into::into).into()),
+            layers: None,
+        };
+        lora::attach(&mut decoder, &config, &mut weights).unwrap();
+    }
+    decoder
+}
+
+/// Two rows of documents of other lengths in each step, of which not all is learned.
+fn small_pass(decoder: &Decoder, step: u32, micro_batch: u32) -> Box<dyn FixedPass> {
+    let length = if step % 3 == 2 { 48 } else { 64 };
+    let numbers = |of: &dyn Fn(u32) -> u32| (0..2 * length).map(of).collect::<Vec<u32>>();
+    let input = Input {
+        tokens: &numbers(&|at| (at * at + 7 * step + micro_batch) % 300),
+        rows: 2,
+        positions: None,
+        documents: Some(&numbers(&|at| at % length / (9 + step))),
+    };
+    let targets = numbers(&|at| {
+        if at % 5 == 0 {
+            IGNORE
+        } else {
+            (at + step) % 300
+        }
+    });
+    let pass = decoder.fixed_pass(input, &targets, 90.0 + f64::from(step), false);
+    pass.unwrap().unwrap()
 }
 
 #[test]

@@ -1,0 +1,106 @@
+//! The pass of learning as a [`FixedPass`]: what a step reads lies on the GPU before it begins, so that it can be recorded.
+
+use candle_core::Tensor;
+
+use super::{Block, Decoder, Input, Linear, Projections, Shared, Site};
+use crate::{
+    Result,
+    ops::{
+        cross_entropy::{Targets, loss_of_targets},
+        kernels,
+        rope::Rotation,
+    },
+    tape::{FixedPass, Tape, Value},
+};
+
+/// A pass over tokens that lie on the device, with what is to be said after them.
+struct PlacedPass {
+    decoder: Decoder,
+    /// [b, t].
+    tokens: Tensor,
+    shared: Shared,
+    targets: Targets,
+    gradient_checkpointing: bool,
+}
+
+impl Decoder {
+    /// The pass over these tokens, and the loss of predicting `targets` [b · t] divided by `tokens`, where nothing is decided on its
+    /// way: on a GPU whose own kernels are all used, without dropout.
+    pub fn fixed_pass(
+        &self,
+        input: Input,
+        targets: &[u32],
+        tokens: f64,
+        gradient_checkpointing: bool,
+    ) -> Result<Option<Box<dyn FixedPass>>> {
+        if !(self.device.is_cuda() && kernels::all_enabled()) || self.drops() {
+            return Ok(None);
+        }
+        let vocabulary = self.config.vocab_size;
+        let targets = Targets::new(targets, vocabulary, tokens, &self.device)?;
+        let (tokens, shared) = self.prepare(input, 0)?;
+        for (_, spans) in &shared.spans {
+            spans.on_device(&self.device)?;
+        }
+        Ok(Some(Box::new(PlacedPass {
+            decoder: self.clone(),
+            tokens,
+            shared,
+            targets,
+            gradient_checkpointing,
+        })))
+    }
+
+    /// Whether an adapter drops numbers of its input at random.
+    fn drops(&self) -> bool {
+        let drops = |linear: &Linear| linear.adapter.as_ref().is_some_and(|it| it.dropout > 0.0);
+        self.blocks.iter().any(|block| block.linears().any(drops))
+    }
+}
+
+impl FixedPass for PlacedPass {
+    fn inputs(&self) -> Vec<Tensor> {
+        let mut inputs = vec![self.tokens.clone()];
+        for Rotation { cos, sin } in &self.shared.rotations {
+            inputs.extend([cos.clone(), sin.clone()]);
+        }
+        let spans = self.shared.spans.iter();
+        inputs.extend(spans.filter_map(|(_, spans)| spans.placed()));
+        inputs.extend(self.targets.inputs());
+        inputs
+    }
+
+    fn form(&self) -> String {
+        format!("checkpointing: {}", self.gradient_checkpointing)
+    }
+
+    fn loss(&self, tape: &Tape) -> Result<Value> {
+        let Self {
+            decoder,
+            tokens,
+            shared,
+            targets,
+            gradient_checkpointing,
+        } = self;
+        let tape = Some(tape);
+        let hidden = decoder.through(
+            tape,
+            (tokens, shared),
+            None,
+            *gradient_checkpointing,
+            Site::Final,
+            &mut |_, _| (),
+        )?;
+        let cap = decoder.config.final_soft_cap;
+        loss_of_targets(&hidden, &decoder.head_on(tape), targets, cap)
+    }
+}
+
+impl Block {
+    /// Its linear layers.
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let inputs = [&self.attention.input, &self.feed_forward.input];
+        let inputs = inputs.into_iter().flat_map(Projections::iter);
+        inputs.chain([&self.attention.output, &self.feed_forward.down])
+    }
+}

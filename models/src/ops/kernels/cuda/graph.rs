@@ -1,0 +1,90 @@
+//! Work that is recorded once and played again as a whole: a CUDA graph.
+//!
+//! The host starts a graph in the time of a few launches, however many are in it. It does what was recorded with the same
+//! addresses: what goes in must lie where it lay, and what comes out lies where it lay too, until it is played again.
+//! Deliberately absent: what is worth recording (`train`).
+
+use candle_core::{
+    CudaDevice, Device,
+    cuda::{
+        WrapErr,
+        cudarc::driver::{
+            CudaGraph,
+            sys::{CUgraphInstantiate_flags as Flags, CUstreamCaptureMode as Mode},
+        },
+    },
+};
+
+use super::{broken, side};
+use crate::Result;
+
+/// Recorded work.
+pub(crate) struct Graph(CudaGraph);
+
+/// Runs work as [`record`] will: small constants that it uploads stay on the device, where a recording finds them. It must
+/// upload nothing else.
+pub(crate) fn rehearse<T>(device: &Device, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let device = cuda(device)?;
+    let _kept = device.enable_cuda_graph_htod_cache();
+    with_side(device, work)
+}
+
+/// Records work that was rehearsed, and plays it for the first time. Its result, tensors among it, is that of every play.
+///
+/// Errors where the work does what can’t be recorded: it waits for a number, uploads, or frees what was there before.
+pub(crate) fn record<T>(device: &Device, work: impl FnOnce() -> Result<T>) -> Result<(Graph, T)> {
+    let device = cuda(device)?;
+    let _kept = device.enable_cuda_graph_htod_cache();
+    let stream = device.cuda_stream();
+    stream
+        .begin_capture(Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+        .w()?;
+    let result = with_side(device, work);
+    // What the last play left behind is taken again at the next.
+    let flags = Flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+    let graph = stream.end_capture(flags);
+    if graph.is_err() {
+        // Perhaps it only told of an error from before, and the recording goes on. Where it has ended, this does nothing.
+        let _has_ended = stream.end_capture(flags);
+        let _is_told = stream.context().check_err();
+    }
+    let result = result?;
+    let started = graph
+        .w()
+        .map_err(Into::into)
+        .and_then(|graph| graph.ok_or_else(|| broken("nothing was recorded")))
+        .and_then(|graph| {
+            graph.launch().w()?;
+            Ok(graph)
+        });
+    match started {
+        Ok(graph) => Ok((Graph(graph), result)),
+        Err(error) => {
+            // Its tensors were never there, so that there is nothing to free.
+            std::mem::forget(result);
+            Err(error)
+        }
+    }
+}
+
+impl Graph {
+    /// Does the recorded work again.
+    pub(crate) fn play(&self) -> Result<()> {
+        Ok(self.0.launch().w()?)
+    }
+}
+
+/// Work of which a part may run beside the rest: see [`side`].
+fn with_side<T>(device: &CudaDevice, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let _open = side::open(device)?;
+    let result = work()?;
+    side::join()?;
+    Ok(result)
+}
+
+fn cuda(device: &Device) -> Result<&CudaDevice> {
+    match device {
+        Device::Cuda(device) => Ok(device),
+        _ => Err(broken("a graph for CUDA was asked for elsewhere")),
+    }
+}

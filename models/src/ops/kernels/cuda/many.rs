@@ -1,0 +1,97 @@
+//! Kernels that go over many tensors in one launch: the steps of optimizers, and the norm of gradients.
+//!
+//! A model has hundreds of weights, most of them small: a launch for each would take the host longer than the GPU. A table on the
+//! GPU says where each of them lies; a block of threads finds its part in it.
+
+use candle_core::{DType, Tensor};
+
+use crate::{
+    Result,
+    ops::kernels::cuda::{Launch, address, broken, output},
+};
+
+/// Numbers of a tensor that a block takes, as in `kernels.cu`.
+const CHUNK: usize = 4096;
+const THREADS: usize = 256;
+
+/// Where tensors lie, in the GPU’s memory, and how many blocks go over them.
+struct Table {
+    entries: Tensor,
+    count: usize,
+    blocks: usize,
+}
+
+impl Table {
+    /// Each entry has tensors of one length, f32 and contiguous, or nothing where one is missing.
+    fn new<const N: usize>(entries: &[[Option<&Tensor>; N]]) -> Result<Self> {
+        let first = entries.first().and_then(|it| it[0]);
+        let device = first
+            .ok_or_else(|| broken("a kernel over no tensors"))?
+            .device();
+        let (mut bytes, mut blocks) = (Vec::new(), 0);
+        for entry in entries {
+            for tensor in entry {
+                let address = tensor.map(address).transpose()?.unwrap_or(0);
+                bytes.extend(address.to_le_bytes());
+            }
+            let count = entry[0].map_or(0, Tensor::elem_count);
+            bytes.extend((count as u64).to_le_bytes());
+            bytes.extend((blocks as u64).to_le_bytes());
+            blocks += count.div_ceil(CHUNK);
+        }
+        let length = bytes.len();
+        Ok(Self {
+            entries: Tensor::from_vec(bytes, length, device)?,
+            count: entries.len(),
+            blocks,
+        })
+    }
+
+    fn launch(&self, name: &str, like: &Tensor) -> Result<Launch> {
+        Ok(Launch::of(name, like)?
+            .tensors(&[&self.entries])?
+            .whole(&[self.count]))
+    }
+}
+
+/// A step of AdamW: changes weights, first and second moments in place. Entries: weight, first moment, second moment, gradient.
+///
+/// `factors` are those of the formula, in the kernel's order: gradient scale, β₁, 1 - β₁, β₂, 1 - β₂, ε, 1 - η λ,
+/// η / (1 - β₁ᵗ), 1 / √(1 - β₂ᵗ).
+pub(crate) fn adamw(entries: &[[Option<&Tensor>; 4]], factors: [f64; 9]) -> Result<()> {
+    step("adamw", entries, &factors)
+}
+
+/// A step of SGD: changes weights and velocities in place. Entries: weight, velocity, gradient.
+///
+/// `factors` are those of the formula, in the kernel's order: gradient scale, λ, μ, η, and 1 for Nesterov's momentum.
+pub(crate) fn sgd(entries: &[[Option<&Tensor>; 3]], factors: [f64; 5]) -> Result<()> {
+    step("sgd", entries, &factors)
+}
+
+fn step<const N: usize>(
+    name: &str,
+    entries: &[[Option<&Tensor>; N]],
+    factors: &[f64],
+) -> Result<()> {
+    let Some(first) = entries.first().and_then(|it| it[0]) else {
+        return Ok(());
+    };
+    let table = Table::new(entries)?;
+    table
+        .launch(name, first)?
+        .numbers(factors)
+        .launch(table.blocks, THREADS)
+}
+
+/// Σ x² over all numbers of tensors: a single number.
+pub(crate) fn squared_sum(tensors: &[Tensor]) -> Result<Tensor> {
+    let entries: Vec<[Option<&Tensor>; 1]> = tensors.iter().map(|it| [Some(it)]).collect();
+    let table = Table::new(&entries)?;
+    let sums = output(table.blocks, DType::F32, &tensors[0])?;
+    table
+        .launch("squares", &tensors[0])?
+        .tensors(&[&sums])?
+        .launch(table.blocks, THREADS)?;
+    Ok(sums.sum_all()?)
+}
