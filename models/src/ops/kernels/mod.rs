@@ -11,9 +11,7 @@ use crate::{Error, Result};
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
-// Only text so far, which a test reads.
-#[cfg(test)]
-mod metal;
+pub(crate) mod metal;
 
 /// Makes [`Kernel`] and [`NAMES`] from one table, so that a kernel's number is the place of its name.
 macro_rules! kernels {
