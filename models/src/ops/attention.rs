@@ -36,7 +36,6 @@ pub struct Spans {
     /// The same as a tensor [b, 1, t, s] to add to scores, made when a device without its own kernel asks.
     mask: Arc<OnceLock<Tensor>>,
     /// The runs as a tensor [b, t, 2], made when a device's own kernel asks.
-    #[cfg(feature = "cuda")]
     on_device: Arc<OnceLock<Tensor>>,
 }
 
@@ -82,13 +81,11 @@ impl Spans {
             keys,
             runs: Arc::new(runs),
             mask: Arc::default(),
-            #[cfg(feature = "cuda")]
             on_device: Arc::default(),
         }
     }
 
     /// First key and the one after the last of each query: [b, t, 2].
-    #[cfg(feature = "cuda")]
     pub(crate) fn on_device(&self, device: &Device) -> Result<Tensor> {
         if let Some(runs) = self.on_device.get() {
             return Ok(runs.clone());
@@ -130,6 +127,9 @@ pub fn attention(
     spans: &Spans,
     scoring: Scoring,
 ) -> Result<Value> {
+    if kernels::metal::attention::serves(q.tensor(), k.tensor(), v.tensor()) {
+        return kernels::metal::attention::attention(q, k, v, spans, scoring);
+    }
     if kernels::cpu::serves(Kernel::Attention, &[q.tensor(), k.tensor(), v.tensor()]) {
         return kernels::cpu::attention::attention(q, k, v, spans, scoring);
     }

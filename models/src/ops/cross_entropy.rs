@@ -47,7 +47,8 @@ pub fn head_cross_entropy(
     let all_rows = as_rows(hidden.tensor())?;
     let vocabulary = head.tensor().dim(0)?;
     let learned = rows_with_target(targets, all_rows.dim(0)?, vocabulary)?;
-    if kernels::cpu::linear::serves(KERNEL, &[Term::new(&all_rows, head.tensor())]) {
+    let on_metal = kernels::metal::serves(KERNEL, &[&all_rows]);
+    if !on_metal && kernels::cpu::linear::serves(KERNEL, &[Term::new(&all_rows, head.tensor())]) {
         let kernel = kernels::cpu::cross_entropy::head_cross_entropy;
         return kernel(hidden, head, targets, &learned, soft_cap, tokens);
     }
@@ -249,6 +250,12 @@ fn logits_loss(
     tokens: f64,
     share: Option<f64>,
 ) -> Result<(Tensor, Option<Tensor>)> {
+    if kernels::metal::serves(KERNEL, &[hidden]) {
+        let kernel = kernels::metal::cross_entropy::logits_loss;
+        let share = share.unwrap_or(1.0 / tokens);
+        let (loss, dz) = kernel(hidden, head, targets, soft_cap, tokens, share)?;
+        return Ok((loss, Some(dz)));
+    }
     #[cfg(feature = "cuda")]
     if kernels::cuda::serves(KERNEL, &[hidden]) {
         let kernel = kernels::cuda::cross_entropy::logits_loss;

@@ -194,6 +194,9 @@ pub(crate) fn weight_gradient(
     if kernels::cuda::serves(kernel, &[gradient, x]) {
         return kernels::cuda::linear::weight_gradient(gradient, x, factor);
     }
+    if factor == 1.0 {
+        return Ok(gradient.t()?.matmul(x)?);
+    }
     // The factor goes with the smaller operand.
     let (gradient, x) = match gradient.elem_count() < x.elem_count() {
         true => (gradient.affine(factor, 0.0)?, x.clone()),

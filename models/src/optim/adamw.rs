@@ -14,7 +14,10 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::{Group, Part, Update, Way, numbers::change_together};
-use crate::{Error, Result, ops::kernels::Kernel};
+use crate::{
+    Error, Result,
+    ops::kernels::{self, Kernel},
+};
 
 /// The settings of AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -75,6 +78,7 @@ impl AdamW {
             Way::InPlace => step_in_place(factors, group, parts),
             #[cfg(feature = "cuda")]
             Way::OnCuda => step_on_cuda(factors, group, parts),
+            Way::OnMetal => step_on_metal(factors, group, parts),
             Way::Composed => step_composed(factors, group, parts),
         }
     }
@@ -169,6 +173,27 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
             gradient,
             factors,
         )?;
+    }
+    Ok(())
+}
+
+/// The same on Metal.
+fn step_on_metal(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
+    let factors = [
+        factors.gradient_scale,
+        factors.beta1,
+        1.0 - factors.beta1,
+        factors.beta2,
+        1.0 - factors.beta2,
+        factors.epsilon,
+        factors.shrink,
+        factors.rate,
+        factors.correction,
+    ];
+    for part in parts {
+        let (state, gradient) = (group.state_of(part)?, &part.gradient);
+        let tensors = [&part.weight, &state[0], &state[1], gradient];
+        kernels::metal::adamw::step(tensors, factors)?;
     }
     Ok(())
 }

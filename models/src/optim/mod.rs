@@ -361,6 +361,8 @@ enum Way {
     /// In one launch for each parameter.
     #[cfg(feature = "cuda")]
     OnCuda,
+    /// The same on Metal.
+    OnMetal,
     /// By candle's kernels, over all parameters at once.
     Composed,
 }
@@ -374,6 +376,9 @@ impl Group {
     fn way(&self, kernel: Kernel) -> Way {
         if !kernels::enabled(kernel) {
             return Way::Composed;
+        }
+        if kernels::metal::serves(kernel, &self.state.iter().collect::<Vec<_>>()) {
+            return Way::OnMetal;
         }
         #[cfg(feature = "cuda")]
         if self.flat.device().is_cuda() {

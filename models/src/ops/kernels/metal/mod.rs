@@ -5,9 +5,17 @@
 //! composed. What is launched, with which tensors, values and groups of threads, is found by code that runs everywhere; only the
 //! last step is a Mac's (`device`). In the tests a Vulkan driver takes its place (`stand_in`).
 
+pub(crate) mod adamw;
+pub(crate) mod attention;
+pub(crate) mod cross_entropy;
+pub(crate) mod embedding;
+pub(crate) mod gated;
 mod launch;
+pub(crate) mod lora;
 mod msl;
 pub(crate) mod norm;
+pub(crate) mod rope;
+pub(crate) mod squares;
 
 #[cfg(all(target_os = "macos", feature = "metal"))]
 mod device;
@@ -68,7 +76,23 @@ fn texts_of(kernel: Kernel) -> &'static [&'static str] {
         Kernel::RmsNorm => &["rms_norm", "rms_norm_back", "rms_norm_weight"],
         Kernel::LayerNorm => &["layer_norm", "layer_norm_back", "layer_norm_weight"],
         Kernel::ResidualNorm => &["residual_norm", "residual_norm_back"],
-        _ => &[],
+        Kernel::Rope => &["rotate"],
+        Kernel::Embedding => &["add_rows"],
+        Kernel::HeadCrossEntropy => &["cross_entropy"],
+        Kernel::Lora => &["add_low_rank", "add_low_rank_back"],
+        Kernel::Attention => &["masked_softmax", "masked_softmax_back"],
+        Kernel::Gated => &["gated", "gated_back"],
+        Kernel::FeedForward => &["halves", "halves_back"],
+        Kernel::Adamw => &["adamw"],
+        Kernel::GradientNorm => &["squares"],
+        // Composed of candle's: products, and what comes next.
+        Kernel::Linear
+        | Kernel::Add
+        | Kernel::Scale
+        | Kernel::Convolution
+        | Kernel::BatchNorm
+        | Kernel::Pool
+        | Kernel::Sgd => &[],
     }
 }
 

@@ -6,11 +6,21 @@ use super::{Binding, STORAGES, msl, stand_in};
 use crate::{
     Result,
     ops::{
-        feed_forward::Along,
+        attention::{Scoring, Spans, attention},
+        cross_entropy::{IGNORE, head_cross_entropy},
+        dropout::Dropout,
+        embedding::embedding,
+        feed_forward::{Along, feed_forward},
+        gated::{Activation, gated},
+        lora::{Adapter, linear_with_adapter},
         norm::{layer_norm, residual_norm, rms_norm},
+        rope::{Rope, RopeScaling, rope},
         testing::{check_kernel_on, normal},
+        weight::Converted,
     },
-    tape::Value,
+    optim::{DecayScope, Optimizer, adamw::AdamW, clip::gradient_norm},
+    parameters::{Parameter, Parameters},
+    tape::{Gradients, Tape, Value},
 };
 
 /// The most bytes that Metal takes by value.
@@ -80,6 +90,189 @@ fn norms_of_sums_equal_the_composition_along_both_dimensions() {
             });
         }
     }
+}
+
+#[test]
+fn gates_equal_the_composition() {
+    for activation in [Activation::Silu, Activation::Gelu, Activation::GeluTanh] {
+        for shape in [[70, 1001], [16, 40]] {
+            let inputs = [(normal(1, &shape) * 4.0).unwrap(), normal(2, &shape)];
+            check(&inputs, 1e-5, &["gated", "gated_back"], |v| {
+                gated(&v[0], &v[1], activation)
+            });
+        }
+    }
+}
+
+#[test]
+fn feed_forward_parts_equal_the_composition_along_both_dimensions() {
+    for (i, f, m) in [(97, 64, 130), (33, 5, 7), (64, 96, 24)] {
+        let scaled = |seed, rows: usize, columns: usize| {
+            (normal(seed, &[rows, columns]) / (columns as f64).sqrt()).unwrap()
+        };
+        let (up, down) = (scaled(2, 2 * f, i), scaled(3, i, f));
+        for (along, x) in [(Along::First, [i, m]), (Along::Last, [m, i])] {
+            let inputs = [normal(1, &x), up.clone(), down.clone()];
+            check(&inputs, 2e-5, &["halves", "halves_back"], |v| {
+                let dtype = v[0].tensor().dtype();
+                let [up, down] = [1, 2].map(|at| Converted::new(&v[at], dtype));
+                feed_forward(&v[0], &up?, &down?, Activation::Silu, along)
+            });
+        }
+    }
+}
+
+#[test]
+fn rope_equals_the_composition() {
+    for (width, rotated) in [(64, 64), (32, 32), (32, 8), (10, 4)] {
+        let positions: Vec<u32> = (0..14).map(|at| at * 3 % 11).collect();
+        let same: Vec<u32> = (0..14).map(|at| at % 7).collect();
+        for positions in [positions, same] {
+            check(&[normal(1, &[2, 7, 3, width])], 1e-5, &["rotate"], |v| {
+                let table = Rope::new(rotated, 1e4, &RopeScaling::None);
+                let device = v[0].tensor().device();
+                rope(&v[0], &table.rotation(&positions, 2, device)?)
+            });
+        }
+    }
+}
+
+#[test]
+fn attention_equals_the_composition() {
+    let kernels = ["masked_softmax", "masked_softmax_back"];
+    let documents: Vec<u32> = (0..2 * 40).map(|at| at % 40 / 9).collect();
+    let spans = [
+        Spans::causal(2, 40, 0, Some(11)),
+        Spans::documents(2, &documents, None),
+        Spans::full(2, 40),
+        Spans::causal(2, 37, 0, None),
+    ];
+    for spans in spans {
+        for soft_cap in [None, Some(2.0)] {
+            let shape = |heads| [2, spans.queries, heads, 24];
+            let inputs = [
+                normal(1, &shape(6)),
+                normal(2, &shape(2)),
+                normal(3, &shape(2)),
+            ];
+            check(&inputs, 2e-5, &kernels, |v| {
+                let scale = 0.2;
+                attention(&v[0], &v[1], &v[2], &spans, Scoring { scale, soft_cap })
+            });
+        }
+    }
+}
+
+#[test]
+fn heads_that_rope_wrote_in_another_order_attend_as_in_the_composition() {
+    let inputs = [4, 2, 2].map(|heads| normal(heads as u64, &[2, 21, heads, 16]));
+    let kernels = ["masked_softmax", "masked_softmax_back", "rotate"];
+    check(&inputs, 2e-5, &kernels, |v| {
+        let positions: Vec<u32> = (0..42).map(|at| at % 21).collect();
+        let device = v[0].tensor().device();
+        let rotation = Rope::new(16, 1e4, &RopeScaling::None).rotation(&positions, 2, device)?;
+        let (q, k) = (rope(&v[0], &rotation)?, rope(&v[1], &rotation)?);
+        let scoring = Scoring {
+            scale: 0.25,
+            soft_cap: None,
+        };
+        attention(&q, &k, &v[2], &Spans::causal(2, 21, 0, None), scoring)
+    });
+}
+
+#[test]
+fn the_loss_equals_the_composition() {
+    for (rows, width, vocabulary) in [(9, 16, 1001), (70, 24, 5000), (1, 8, 32)] {
+        let inputs = [normal(1, &[rows, width]), normal(2, &[vocabulary, width])];
+        let targets: Vec<u32> = (0..rows as u32)
+            .map(|row| match row % 4 {
+                3 => IGNORE,
+                _ => row * 7919 % vocabulary as u32,
+            })
+            .collect();
+        for soft_cap in [None, Some(3.0)] {
+            check(&inputs, 2e-5, &["cross_entropy"], |v| {
+                head_cross_entropy(&v[0], &v[1], &targets, soft_cap, 13.0)
+            });
+        }
+    }
+}
+
+#[test]
+fn adapters_equal_the_composition() {
+    let both = ["add_low_rank", "add_low_rank_back"];
+    for (rows, i, o, rank) in [(37, 24, 45, 3), (70, 576, 192, 16), (1, 64, 8, 8)] {
+        let inputs = [
+            normal(1, &[rows, i]),
+            (normal(2, &[rank, i]) / (i as f64).sqrt()).unwrap(),
+            (normal(3, &[o, rank]) / (rank as f64).sqrt()).unwrap(),
+        ];
+        let weight = (normal(4, &[o, i]) / (i as f64).sqrt()).unwrap();
+        let bias = normal(5, &[o]);
+        for probability in [0.0, 0.4] {
+            let kernels = if probability > 0.0 { &both[..1] } else { &both };
+            check(&inputs, 2e-5, kernels, |v| {
+                let of = |it: &Tensor| it.to_dtype(v[0].tensor().dtype()).map(Value::constant);
+                let adapter = Adapter {
+                    a: v[1].clone(),
+                    b: v[2].clone(),
+                    scale: 0.7,
+                    dropout: Dropout::new(Some(&Tape::new(3)), probability, "place"),
+                };
+                linear_with_adapter(&v[0], &of(&weight)?, Some(&of(&bias)?), &adapter)
+            });
+        }
+    }
+}
+
+#[test]
+fn rows_of_tokens_add_up_as_in_the_composition() {
+    for (vocabulary, count, width) in [(11, 300, 72), (503, 130, 7), (65, 400, 64)] {
+        let tokens: Vec<u32> = (0..count).map(|at: u32| at * at % vocabulary).collect();
+        let table = normal(1, &[vocabulary as usize, width]);
+        check(&[table], 1e-5, &["add_rows"], |v| {
+            let tokens = Tensor::from_vec(tokens.clone(), count as usize, v[0].tensor().device())?;
+            embedding(&v[0], &tokens)
+        });
+    }
+}
+
+/// Weights after some steps, and the norm of the gradients before.
+fn learned(steps: usize) -> (Vec<f32>, f64) {
+    let of = |seed, shape: &[usize]| normal(seed, shape).to_dtype(DType::F32).unwrap();
+    let shapes: [&[usize]; 4] = [&[5, 7], &[64, 36], &[3], &[40, 1024]];
+    let (mut parameters, mut gradients) = (Parameters::default(), Gradients::default());
+    for (seed, shape) in (0..).zip(shapes) {
+        let name = format!("layer{seed}.weight");
+        parameters.insert(Parameter::new(&name, &of(seed, shape), true).unwrap());
+        gradients.add(&name, of(seed + 10, shape)).unwrap();
+    }
+    let rule = AdamW::default().into();
+    let mut optimizer = Optimizer::new(rule, DecayScope::Matrices, &parameters).unwrap();
+    let norm = gradient_norm(&gradients).unwrap();
+    for _ in 0..steps {
+        optimizer.step(&parameters, &gradients, 0.1, 0.7).unwrap();
+    }
+    let weights = parameters.trainable().flat_map(|it| {
+        let numbers = it.tensor().flatten_all().unwrap();
+        numbers.to_vec1::<f32>().unwrap()
+    });
+    (weights.collect(), norm)
+}
+
+#[test]
+fn a_step_of_adamw_and_the_norm_of_gradients_equal_those_of_the_cpu() {
+    if !stand_in::is_there() {
+        return;
+    }
+    let expected = learned(3);
+    let (got, launches) = stand_in::with(|| learned(3));
+    assert_eq!(launches["adamw"], 3 * 4);
+    assert_eq!(launches["squares"], 4);
+    assert!((got.1 - expected.1).abs() < 1e-5 * expected.1);
+    let pairs = got.0.iter().zip(&expected.0);
+    let far = pairs.fold(0f32, |far, (a, b)| far.max((a - b).abs()));
+    assert!(far < 1e-5, "{far}");
 }
 
 #[test]
