@@ -371,7 +371,64 @@ fn fault_of(case: &CheckCase, fault: Option<&Fault>) -> Option<FaultKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::kernels;
+    use crate::ops::kernels::{self, metal::stand_in};
+
+    /// What the check says of each operation with the kernels for Metal, run by a stand-in.
+    fn rows_on_metal() -> Vec<CheckRow> {
+        let mut rows = Vec::new();
+        for group in GROUPS {
+            let cases = cases(group.name, DeviceClass::Metal).unwrap();
+            let mut add = |row| {
+                rows.push(row);
+                ControlFlow::Continue(())
+            };
+            run_cases(&cases, &Device::Cpu, DeviceClass::Metal, None, &mut add).unwrap();
+        }
+        rows
+    }
+
+    #[test]
+    fn the_kernels_for_metal_pass_the_whole_check() {
+        if !stand_in::is_there() {
+            return;
+        }
+        let (rows, launches) = stand_in::with(rows_on_metal);
+        for row in &rows {
+            eprintln!(
+                "{} {:?} {:?} {:?} {:?}",
+                row.operation, row.dtype, row.verdict, row.error, row.message
+            );
+        }
+        let wrong = rows.iter().filter(|row| !row.verdict.is_exact());
+        let wrong: Vec<String> = wrong.map(|row| format!("{row:?}")).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let unused = kernels::metal::texts().filter(|it| !launches.contains_key(it));
+        assert_eq!(unused.count(), 0, "{launches:?}");
+    }
+
+    #[test]
+    fn a_kernel_that_metal_refuses_is_told_in_its_words_and_avoided() {
+        let group = cases("norms", DeviceClass::Metal).unwrap();
+        let case = group.iter().find(|it| it.operation == "rms_norm").unwrap();
+        let tried = || {
+            let mut rows = Vec::new();
+            let mut add = |row| {
+                rows.push(row);
+                ControlFlow::Continue(())
+            };
+            run_cases(&[*case], &Device::Cpu, DeviceClass::Metal, None, &mut add).unwrap();
+            rows
+        };
+        let refused = || stand_in::refusing("rms_norm_back", tried);
+        let (rows, launches) = stand_in::with(refused);
+        let message = "Metal refuses `f32x4_rms_norm_back`: it was asked to";
+        assert_eq!(rows[0].verdict, Verdict::Missing);
+        assert_eq!(rows[0].message.as_deref(), Some(message));
+        assert_eq!(rows[0].fallback, Some(Fallback::Composed));
+        assert!(launches.is_empty(), "{launches:?}");
+        let checked = crate::device::Checked::from_rows(&rows);
+        assert_eq!(checked.composed, ["rms_norm"]);
+    }
 
     /// What an operation computes on the CPU, as bits.
     fn bits(operation: &str) -> Vec<u32> {

@@ -112,6 +112,8 @@ fn in_chunks(
     let (scale, wanted) = wanted(hidden, head, tokens);
     let chunk_rows = (chunk_elements(&device) / head.tensor().dim(0)?).clamp(16, 4096);
     let Taken { rows, targets } = taken;
+    // A last chunk of few rows would read the whole head as the others do.
+    let chunk_rows = targets.len().div_ceil(targets.len().div_ceil(chunk_rows));
     let rows = rows.map(|rows| Tensor::new(rows, &device)).transpose()?;
 
     let mut hidden_gradients = Vec::new();
@@ -253,7 +255,8 @@ fn logits_loss(
     if kernels::metal::serves(KERNEL, &[hidden]) {
         let kernel = kernels::metal::cross_entropy::logits_loss;
         let share = share.unwrap_or(1.0 / tokens);
-        let (loss, dz) = kernel(hidden, head, targets, soft_cap, tokens, share)?;
+        let targets = Tensor::new(targets, hidden.device())?;
+        let (loss, dz) = kernel(hidden, head, &targets, soft_cap, tokens, share)?;
         return Ok((loss, Some(dz)));
     }
     #[cfg(feature = "cuda")]

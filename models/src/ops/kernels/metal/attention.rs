@@ -4,7 +4,7 @@
 
 use candle_core::Tensor;
 
-use super::launch::Launch;
+use super::{launch::Launch, product, side_by_side};
 use crate::{
     Result,
     ops::{
@@ -46,13 +46,13 @@ pub(crate) fn attention(
         .whole(&[rows, all, tokens, keys])?
         .numbers(&heads.scale_and_cap())
         .for_rows(rows)?;
-    let y = from_head(&weights.matmul(&heads.v)?, q.tensor())?.contiguous()?;
+    let y = side_by_side(&from_head(&product(&weights, &heads.v)?, q.tensor())?)?;
 
     let (like_q, like_k) = (q.tensor().clone(), k.tensor().clone());
     Ok(Value::record(y, &[q, k, v], move |gradient: Tensor| {
         let gradient = by_head(&gradient, key_heads)?;
-        let dv = weights.t()?.matmul(&gradient)?;
-        let dz = gradient.matmul(&heads.v.t()?)?;
+        let dv = product(&weights.t()?, &gradient)?;
+        let dz = product(&gradient, &heads.v.t()?)?;
         // Only the slope of a cap needs the scores.
         let scores = match heads.scoring.soft_cap {
             Some(_) => heads.scores()?,
@@ -63,8 +63,8 @@ pub(crate) fn attention(
             .whole(&[rows, keys])?
             .numbers(&heads.scale_and_cap())
             .for_rows(rows)?;
-        let dq = from_head(&dz.matmul(&heads.k)?, &like_q)?;
-        let dk = from_head(&dz.t()?.matmul(&heads.q)?, &like_k)?;
+        let dq = from_head(&product(&dz, &heads.k)?, &like_q)?;
+        let dk = from_head(&product(&dz.t()?, &heads.q)?, &like_k)?;
         Ok(vec![Some(dq), Some(dk), Some(from_head(&dv, &like_k)?)])
     }))
 }
@@ -72,7 +72,7 @@ pub(crate) fn attention(
 /// [b, t, k·g, e] -> [b·k, g·t, e]: the heads that share keys stand below each other.
 fn by_head(x: &Tensor, key_heads: usize) -> Result<Tensor> {
     let (b, t, h, e) = x.dims4()?;
-    let by_head = x.transpose(1, 2)?.contiguous()?;
+    let by_head = side_by_side(&x.transpose(1, 2)?)?;
     Ok(by_head.reshape((b * key_heads, h / key_heads * t, e))?)
 }
 
@@ -93,7 +93,7 @@ struct Heads {
 impl Heads {
     /// q·k [b·k, g·t, s].
     fn scores(&self) -> Result<Tensor> {
-        Ok(self.q.matmul(&self.k.t()?)?)
+        product(&self.q, &self.k.t()?)
     }
 
     /// α, and c or 0 for none.

@@ -11,12 +11,12 @@ use crate::{
     },
 };
 
-/// The summed loss of rows h [n, d] with their targets, divided by `tokens`, and the gradient of their logits [n, v], of
+/// The summed loss of rows h [n, d] with their targets [n], divided by `tokens`, and the gradient of their logits [n, v], of
 /// which each row is multiplied with `share`.
 pub(crate) fn logits_loss(
     hidden: &Tensor,
     head: &Tensor,
-    targets: &[u32],
+    targets: &Tensor,
     soft_cap: Option<f64>,
     tokens: f64,
     share: f64,
@@ -27,10 +27,9 @@ pub(crate) fn logits_loss(
         None,
     )?;
     let (rows, vocabulary) = logits.dims2()?;
-    let targets = Tensor::new(targets, hidden.device())?;
     let losses = output(rows, DType::F32, hidden)?;
     Launch::of("cross_entropy", logits.dtype(), &[vocabulary])?
-        .tensors(&[&logits, &targets, &losses])?
+        .tensors(&[&logits, targets, &losses])?
         .whole(&[rows, vocabulary])?
         .numbers(&[share, soft_cap.unwrap_or(0.0)])
         .for_rows(rows)?;

@@ -6,7 +6,7 @@ use std::{
     sync::{LazyLock, Mutex, PoisonError},
 };
 
-use candle_core::{Device, MetalDevice, Storage, Tensor};
+use candle_core::{Device, MetalDevice, Storage};
 use candle_metal_kernels::metal::ComputePipeline;
 use objc2_metal::{
     MTLCompileOptions, MTLLanguageVersion, MTLMathFloatingPointFunctions, MTLMathMode, MTLSize,
@@ -31,8 +31,8 @@ pub(super) fn run(dispatch: &Dispatch) -> Result<()> {
         return Err(broken("a kernel for Metal got no tensors"));
     };
     // Before the encoder is taken, which locks the device.
-    let pipeline = pipeline(first, dispatch.text, dispatch.storage)?;
-    let device = device(first)?;
+    let pipeline = pipeline(first.device(), dispatch.text, dispatch.storage)?;
+    let device = metal(first.device())?;
     let storages = dispatch
         .tensors
         .iter()
@@ -81,15 +81,15 @@ pub(super) fn run(dispatch: &Dispatch) -> Result<()> {
     Ok(())
 }
 
-/// A kernel as the device of a tensor runs it.
+/// A kernel as a device runs it.
 ///
 /// Errors: what the compiler said, with the name of the kernel.
 pub(super) fn pipeline(
-    like: &Tensor,
+    device: &Device,
     text: &'static Text,
     storage: usize,
 ) -> Result<ComputePipeline> {
-    let device = device(like)?;
+    let device = metal(device)?;
     let key = (device.metal_device().registry_id(), text.name, storage);
     // A thread that panicked has left whole entries only.
     let mut pipelines = PIPELINES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,8 +122,8 @@ fn compile(device: &MetalDevice, text: &Text, storage: usize) -> Result<ComputeP
     }
 }
 
-fn device(tensor: &Tensor) -> Result<&MetalDevice> {
-    match tensor.device() {
+fn metal(device: &Device) -> Result<&MetalDevice> {
+    match device {
         Device::Metal(device) => Ok(device),
         _ => Err(elsewhere()),
     }

@@ -2,7 +2,7 @@
 
 use candle_core::{Shape, Tensor};
 
-use super::{launch::Launch, output, output_like};
+use super::{launch::Launch, output, output_like, side_by_side};
 use crate::{
     Result,
     ops::{feed_forward::Along, gated::Activation},
@@ -11,7 +11,7 @@ use crate::{
 
 /// See [`gated`](crate::ops::gated::gated).
 pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> {
-    let (a, c) = (gate.tensor().contiguous()?, up.tensor().contiguous()?);
+    let (a, c) = (side_by_side(gate.tensor())?, side_by_side(up.tensor())?);
     let count = a.elem_count();
     let values = [count, number(activation)];
     let y = output_like(&a)?;
@@ -22,7 +22,7 @@ pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<
     Ok(Value::record(y, &[gate, up], move |gradient: Tensor| {
         let (da, dc) = (output_like(&a)?, output_like(&c)?);
         Launch::of("gated_back", a.dtype(), &[count])?
-            .tensors(&[&a, &c, &gradient.contiguous()?, &da, &dc])?
+            .tensors(&[&a, &c, &side_by_side(&gradient)?, &da, &dc])?
             .whole(&values)?
             .for_each(count)?;
         Ok(vec![Some(da), Some(dc)])
@@ -31,7 +31,7 @@ pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<
 
 /// See [`halves`](crate::ops::gated::halves).
 pub(crate) fn halves(both: &Tensor, activation: Activation, along: Along) -> Result<Tensor> {
-    let both = both.contiguous()?;
+    let both = side_by_side(&both)?;
     let lines = Lines::of(&both, along)?;
     let y = output(&lines.shape, both.dtype(), &both)?;
     lines.launch("halves", &[&both, &y], activation)?;
@@ -45,7 +45,7 @@ pub(crate) fn halves_back(
     activation: Activation,
     along: Along,
 ) -> Result<(Tensor, Tensor)> {
-    let (both, gradient) = (both.contiguous()?, gradient.contiguous()?);
+    let (both, gradient) = (side_by_side(&both)?, side_by_side(&gradient)?);
     let lines = Lines::of(&both, along)?;
     let y = output(&lines.shape, both.dtype(), &both)?;
     let d_both = output_like(&both)?;

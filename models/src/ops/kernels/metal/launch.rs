@@ -1,6 +1,6 @@
 //! A launch as data: which kernel in which storage, with which tensors and values, over how many groups of threads.
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use super::{Binding, STORAGES, Text, broken, msl, storage};
 use crate::Result;
@@ -169,12 +169,12 @@ pub(super) fn offset_bytes(tensor: &Tensor) -> usize {
     tensor.layout().start_offset() * tensor.dtype().size_in_bytes()
 }
 
-/// Has the device of a tensor compile a kernel.
+/// Has a device compile a kernel.
 ///
 /// Errors: its compiler's words.
 #[cfg(all(not(test), target_os = "macos", feature = "metal"))]
-pub(super) fn prepare(like: &Tensor, text: &'static Text, storage: usize) -> Result<()> {
-    super::device::pipeline(like, text, storage).map(drop)
+pub(super) fn prepare(device: &Device, text: &'static Text, storage: usize) -> Result<()> {
+    super::device::pipeline(device, text, storage).map(drop)
 }
 
 #[cfg(all(not(test), target_os = "macos", feature = "metal"))]
@@ -182,10 +182,9 @@ fn dispatch(dispatch: &Dispatch) -> Result<()> {
     super::device::run(dispatch)
 }
 
-/// Nothing compiles before it is launched here.
 #[cfg(test)]
-pub(super) fn prepare(_: &Tensor, _: &'static Text, _: usize) -> Result<()> {
-    Ok(())
+pub(super) fn prepare(_: &Device, text: &'static Text, storage: usize) -> Result<()> {
+    super::stand_in::prepare(text, storage)
 }
 
 #[cfg(test)]
@@ -195,7 +194,7 @@ fn dispatch(dispatch: &Dispatch) -> Result<()> {
 
 /// Other programs have no texts: see [`super::IS_BUILT`].
 #[cfg(not(any(test, all(target_os = "macos", feature = "metal"))))]
-pub(super) fn prepare(_: &Tensor, text: &'static Text, storage: usize) -> Result<()> {
+pub(super) fn prepare(_: &Device, text: &'static Text, storage: usize) -> Result<()> {
     let (name, storage) = (text.name, STORAGES[storage]);
     Err(broken(format!("`{storage}_{name}` needs Metal")))
 }
@@ -203,7 +202,7 @@ pub(super) fn prepare(_: &Tensor, text: &'static Text, storage: usize) -> Result
 #[cfg(not(any(test, all(target_os = "macos", feature = "metal"))))]
 fn dispatch(dispatch: &Dispatch) -> Result<()> {
     match dispatch.tensors.first() {
-        Some(first) => prepare(first, dispatch.text, dispatch.storage),
+        Some(first) => prepare(first.device(), dispatch.text, dispatch.storage),
         None => Ok(()),
     }
 }

@@ -5,7 +5,7 @@
 
 use candle_core::Tensor;
 
-use super::{launch::Launch, output_like};
+use super::{in_dtype, launch::Launch, output_like, side_by_side};
 use crate::{
     Result,
     ops::{
@@ -37,7 +37,7 @@ pub(crate) fn linear_with_adapter(
     };
     let learned = [&adapter.a, &adapter.b].map(Value::tensor);
     let dtypes = learned.map(Tensor::dtype);
-    let narrow = |it: &Tensor| -> Result<Tensor> { Ok(it.to_dtype(rows.dtype())?.contiguous()?) };
+    let narrow = |it: &Tensor| side_by_side(&in_dtype(it, rows.dtype())?);
     let (a, b) = (narrow(learned[0])?, narrow(learned[1])?);
     let z = project(KERNEL, &[Term::new(&dropped, &a)], None)?;
     let y = weight.project(KERNEL, &rows, &[], bias.map(Value::tensor))?;
@@ -52,7 +52,7 @@ pub(crate) fn linear_with_adapter(
             Some(dropout) => dropout.apply(&rows)?,
             None => rows,
         };
-        let db = weight_gradient(KERNEL, &gradient, &z, 1.0)?.to_dtype(dtypes[1])?;
+        let db = in_dtype(&weight_gradient(KERNEL, &gradient, &z, 1.0)?, dtypes[1])?;
         let mut dz = project_back(KERNEL, &[Term::new(&gradient, &b)])?;
         let dx = match (wants_x, &dropout) {
             (false, _) => {
@@ -72,7 +72,7 @@ pub(crate) fn linear_with_adapter(
                 Some(sum(KERNEL, &dx, &through_adapter)?)
             }
         };
-        let da = weight_gradient(KERNEL, &dz, &dropped, 1.0)?.to_dtype(dtypes[0])?;
+        let da = in_dtype(&weight_gradient(KERNEL, &dz, &dropped, 1.0)?, dtypes[0])?;
         let dx = dx.map(|it| rows_like(&it, &like)).transpose()?;
         Ok(vec![dx, Some(da), Some(db)])
     };

@@ -20,11 +20,11 @@ pub(crate) mod squares;
 #[cfg(all(target_os = "macos", feature = "metal"))]
 mod device;
 #[cfg(test)]
-mod stand_in;
+pub(crate) mod stand_in;
 #[cfg(test)]
 mod tests;
 
-use candle_core::{DType, Shape, Tensor};
+use candle_core::{DType, Device, Shape, Tensor};
 
 use super::Kernel;
 use crate::{Error, Result};
@@ -96,6 +96,12 @@ fn texts_of(kernel: Kernel) -> &'static [&'static str] {
     }
 }
 
+/// The names of all kernels.
+#[cfg(test)]
+pub(crate) fn texts() -> impl Iterator<Item = &'static str> {
+    msl::TEXTS.iter().map(|text| text.name)
+}
+
 /// Whether the kernels here of this operation serve tensors like these: all in one of their dtypes, all on a Metal device, which
 /// has compiled them, and none with more numbers than a kernel can count.
 pub(crate) fn serves(kernel: Kernel, tensors: &[&Tensor]) -> bool {
@@ -103,36 +109,75 @@ pub(crate) fn serves(kernel: Kernel, tensors: &[&Tensor]) -> bool {
         return false;
     };
     let fits = |it: &&Tensor| {
-        is_here(it) && it.dtype() == first.dtype() && u32::try_from(it.elem_count()).is_ok()
+        is_place(it.device())
+            && it.dtype() == first.dtype()
+            && u32::try_from(it.elem_count()).is_ok()
     };
     super::enabled(kernel)
         && !texts_of(kernel).is_empty()
         && tensors.iter().all(fits)
         && storage(first.dtype()).is_some()
-        && problem(kernel, first).is_none()
+        && problem(kernel, first.device(), first.dtype()).is_none()
 }
 
-/// Why the device of a tensor can't run a kernel of this operation in the dtype of that tensor, in its own words; nothing where it
-/// can, or where there is none. Compiles what nothing has compiled yet.
-pub(crate) fn problem(kernel: Kernel, like: &Tensor) -> Option<String> {
-    let storage = storage(like.dtype())?;
+/// Why a device can't run a kernel of this operation in a dtype, in its own words; nothing where it can, or where there is none.
+/// Compiles what nothing has compiled yet.
+pub(super) fn problem(kernel: Kernel, device: &Device, dtype: DType) -> Option<String> {
+    let storage = storage(dtype).filter(|_| is_place(device))?;
     let storages = [storage, storage + 1];
     let all = texts_of(kernel)
         .iter()
         .flat_map(|name| storages.map(|it| (name, it)));
     all.into_iter().find_map(|(name, storage)| {
-        let compiled = launch::text(name).and_then(|text| launch::prepare(like, text, storage));
+        let compiled = launch::text(name).and_then(|text| launch::prepare(device, text, storage));
         compiled.err().map(|problem| problem.to_string())
     })
 }
 
-/// Whether a tensor is where kernels are launched.
-fn is_here(tensor: &Tensor) -> bool {
+/// Whether kernels are launched on a device.
+fn is_place(device: &Device) -> bool {
     #[cfg(test)]
     if stand_in::is_on() {
-        return tensor.device().is_cpu();
+        return device.is_cpu();
     }
-    tensor.device().is_metal()
+    IS_BUILT && device.is_metal()
+}
+
+/// Runs `work`, a step of a run or a token of an answer, and then frees what Metal made on the way: on a thread of ours nobody else
+/// does.
+pub(crate) fn in_pool<T>(work: impl FnOnce() -> T) -> T {
+    #[cfg(all(target_os = "macos", feature = "metal"))]
+    return objc2::rc::autoreleasepool(|_| work());
+    #[cfg(not(all(target_os = "macos", feature = "metal")))]
+    work()
+}
+
+/// Tells a test that counts what candle is asked for.
+pub(crate) fn note(_what: &'static str) {
+    #[cfg(test)]
+    stand_in::note(_what);
+}
+
+/// a b, by candle: of rank 3, and either as it lies or transposed.
+fn product(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    note("product");
+    Ok(a.matmul(b)?)
+}
+
+/// The same numbers, side by side.
+fn side_by_side(x: &Tensor) -> Result<Tensor> {
+    if !x.is_contiguous() {
+        note("copy");
+    }
+    Ok(x.contiguous()?)
+}
+
+/// The same numbers in another dtype.
+fn in_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
+    if x.dtype() != dtype {
+        note("conversion");
+    }
+    Ok(x.to_dtype(dtype)?)
 }
 
 /// A tensor on the device of `like` that a kernel has to fill, all of it.

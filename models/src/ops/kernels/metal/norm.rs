@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Tensor};
 
-use super::{launch::Launch, output, output_like};
+use super::{in_dtype, launch::Launch, note, output, output_like, side_by_side};
 use crate::{
     Result,
     ops::{feed_forward::Along, widen},
@@ -26,7 +26,7 @@ pub(crate) fn rms_norm(
         true => factor.contiguous()?,
         false => factor.affine(1.0, weight_offset)?,
     };
-    let rows = x.tensor().contiguous()?;
+    let rows = side_by_side(x.tensor())?;
     let count = rows.elem_count() / width;
     let y = output_like(&rows)?;
     let rho = output(count, DType::F32, &rows)?;
@@ -39,7 +39,7 @@ pub(crate) fn rms_norm(
 
     let weight_dtype = weight.wants_gradient().then_some(weight.tensor().dtype());
     Ok(Value::record(y, &[x, weight], move |gradient: Tensor| {
-        let gradient = gradient.contiguous()?;
+        let gradient = side_by_side(&gradient)?;
         let launch = |name: &str| Launch::of(name, rows.dtype(), &[width]);
         let dx = output_like(&rows)?;
         launch("rms_norm_back")?
@@ -54,7 +54,7 @@ pub(crate) fn rms_norm(
                     .tensors(&[&rows, &gradient, &rho, &sums])?
                     .whole(&[count, width, parts])?
                     .for_columns(width, parts)?;
-                Some(sums.sum(0)?.to_dtype(dtype)?)
+                Some(summed(&sums, dtype)?)
             }
             None => None,
         };
@@ -67,7 +67,7 @@ pub(crate) fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) 
     let width = weight.tensor().elem_count();
     let factor = widen(weight.tensor())?.contiguous()?;
     let shift = widen(bias.tensor())?.contiguous()?;
-    let rows = x.tensor().contiguous()?;
+    let rows = side_by_side(x.tensor())?;
     let count = rows.elem_count() / width;
     let y = output_like(&rows)?;
     let moments = output((count, 2), DType::F32, &rows)?;
@@ -83,7 +83,7 @@ pub(crate) fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) 
         y,
         &[x, weight, bias],
         move |gradient: Tensor| {
-            let gradient = gradient.contiguous()?;
+            let gradient = side_by_side(&gradient)?;
             let launch = |name: &str| Launch::of(name, rows.dtype(), &[width]);
             let dx = output_like(&rows)?;
             launch("layer_norm_back")?
@@ -100,11 +100,17 @@ pub(crate) fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) 
                 .tensors(&[&rows, &gradient, &moments, &of_weight, &of_bias])?
                 .whole(&[count, width, parts])?
                 .for_columns(width, parts)?;
-            let dw = of_weight.sum(0)?.to_dtype(dtypes[0])?;
-            let dc = of_bias.sum(0)?.to_dtype(dtypes[1])?;
+            let dw = summed(&of_weight, dtypes[0])?;
+            let dc = summed(&of_bias, dtypes[1])?;
             Ok(vec![Some(dx), Some(dw), Some(dc)])
         },
     ))
+}
+
+/// The sum of the parts.
+fn summed(parts: &Tensor, dtype: DType) -> Result<Tensor> {
+    note("sum");
+    in_dtype(&parts.sum(0)?, dtype)
 }
 
 /// In how many parts the rows are summed up.
@@ -119,7 +125,7 @@ pub(crate) fn residual_norm(
     along: Along,
     epsilon: f64,
 ) -> Result<Value> {
-    let (rows, branch_rows) = (x.tensor().contiguous()?, branch.tensor().contiguous()?);
+    let (rows, branch_rows) = (side_by_side(x.tensor())?, side_by_side(branch.tensor())?);
     let (lines, width) = along.matrix(&rows)?.dims2()?;
     let lines = match along {
         Along::Last => Lines {
@@ -140,7 +146,7 @@ pub(crate) fn residual_norm(
         .for_rows(lines.sizes[0])?;
     let normalized = y.clone();
     Ok(Value::record(y, &[x, branch], move |gradient: Tensor| {
-        let gradient = gradient.contiguous()?;
+        let gradient = side_by_side(&gradient)?;
         let dx = output_like(&normalized)?;
         lines
             .launch("residual_norm_back", [&gradient, &normalized, &rho, &dx])?

@@ -5,7 +5,7 @@
 
 use candle_core::{D, Tensor};
 
-use super::{launch::Launch, output};
+use super::{launch::Launch, output, side_by_side};
 use crate::{Result, ops::rope::Rotation};
 
 /// Turns the heads of x [b, t, h, e], or turns them back. Turned heads lie in memory as [b, h, t, e].
@@ -13,7 +13,7 @@ pub(crate) fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tens
     let (rows, tokens, heads, width) = x.dims4()?;
     let x = match x.stride().last() {
         Some(1) => x.clone(),
-        _ => x.contiguous()?,
+        _ => side_by_side(&x)?,
     };
     let (cos, sin) = (rotation.cos.contiguous()?, rotation.sin.contiguous()?);
     let half = cos.dim(D::Minus1)?;

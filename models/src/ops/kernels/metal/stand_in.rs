@@ -17,17 +17,19 @@ use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Shape, Storage,
 use half::{bf16, f16};
 
 use super::{
-    Binding, STORAGES, broken,
+    Binding, STORAGES, Text, broken,
     launch::{Dispatch, offset_bytes},
 };
 use crate::Result;
 
-/// How often each kernel was launched.
-pub(super) type Launches = BTreeMap<&'static str, usize>;
+/// How often each kernel was launched, and how often candle was asked for what.
+pub(crate) type Launches = BTreeMap<&'static str, usize>;
 
 thread_local! {
     static IS_ON: Cell<bool> = const { Cell::new(false) };
     static LAUNCHES: RefCell<Launches> = RefCell::default();
+    static NOTES: RefCell<Launches> = RefCell::default();
+    static REFUSED: Cell<&'static str> = const { Cell::new("") };
 }
 
 static PROGRAM: Mutex<Option<Program>> = Mutex::new(None);
@@ -38,7 +40,7 @@ pub(super) fn is_on() -> bool {
 }
 
 /// Whether there is a program. Says so where there is none, unless it is to be a failure.
-pub(super) fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     let named = env::var_os("ANNEAL_METAL_STAND_IN").is_some();
     assert!(
         named || env::var_os("ANNEAL_NEED_VULKAN").is_none(),
@@ -51,12 +53,41 @@ pub(super) fn is_there() -> bool {
 }
 
 /// Runs `work` with the kernels for Metal, and counts their launches.
-pub(super) fn with<T>(work: impl FnOnce() -> T) -> (T, Launches) {
+pub(crate) fn with<T>(work: impl FnOnce() -> T) -> (T, Launches) {
     IS_ON.set(true);
     LAUNCHES.take();
+    NOTES.take();
     let done = work();
     IS_ON.set(false);
     (done, LAUNCHES.take())
+}
+
+/// Runs `work` as where a kernel doesn't compile.
+pub(crate) fn refusing<T>(kernel: &'static str, work: impl FnOnce() -> T) -> T {
+    REFUSED.set(kernel);
+    let done = work();
+    REFUSED.set("");
+    done
+}
+
+/// What candle was asked for since the last of [`with`].
+pub(super) fn notes() -> Launches {
+    NOTES.take()
+}
+
+pub(super) fn note(what: &'static str) {
+    NOTES.with_borrow_mut(|it| *it.entry(what).or_default() += 1);
+}
+
+/// Kernels are compiled when they are launched here.
+pub(super) fn prepare(text: &Text, storage: usize) -> Result<()> {
+    match REFUSED.get() == text.name {
+        true => {
+            let name = format!("{}_{}", STORAGES[storage], text.name);
+            Err(broken(format!("Metal refuses `{name}`: it was asked to")))
+        }
+        false => Ok(()),
+    }
 }
 
 /// A tensor in which everything is no number, to see what a kernel leaves out.
