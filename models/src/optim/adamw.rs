@@ -177,7 +177,7 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
     Ok(())
 }
 
-/// The same on Metal.
+/// The same on Metal, a launch for several parameters.
 fn step_on_metal(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
     let factors = [
         factors.gradient_scale,
@@ -190,12 +190,14 @@ fn step_on_metal(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> 
         factors.rate,
         factors.correction,
     ];
-    for part in parts {
-        let (state, gradient) = (group.state_of(part)?, &part.gradient);
-        let tensors = [&part.weight, &state[0], &state[1], gradient];
-        kernels::metal::adamw::step(tensors, factors)?;
-    }
-    Ok(())
+    let [first, second] = group.state.as_slice() else {
+        return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
+    };
+    let parameters = parts
+        .iter()
+        .map(|part| ([&part.weight, &part.gradient], part.range.start));
+    let parameters: Vec<_> = parameters.collect();
+    kernels::metal::adamw::step([first, second], &parameters, factors)
 }
 
 /// The same with tensor operations over all parameters of the group at once, for devices.

@@ -119,6 +119,12 @@ impl Launch {
         }
     }
 
+    /// A thread for each of the numbers of some tensors, the largest of which has so many, or for each vector of them.
+    pub(super) fn for_tensors(self, largest: usize, tensors: usize) -> Result<()> {
+        let groups = self.groups_of(largest);
+        self.groups([groups, tensors])
+    }
+
     fn groups_of(&self, count: usize) -> usize {
         count.div_ceil(self.lanes() * self.text.threads)
     }
@@ -132,7 +138,8 @@ impl Launch {
         }
     }
 
-    fn groups(mut self, groups: [usize; 2]) -> Result<()> {
+    /// So many groups along x and y.
+    pub(super) fn groups(mut self, groups: [usize; 2]) -> Result<()> {
         if groups.contains(&0) {
             return Ok(());
         }
