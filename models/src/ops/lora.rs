@@ -42,7 +42,7 @@ pub fn linear_with_adapter(
     adapter: &Adapter,
 ) -> Result<Value> {
     let weight = weight.into().matrix();
-    if kernels::metal::serves(Kernel::Lora, &[x.tensor()]) {
+    if kernels::metal::lora::serves(x.tensor()) {
         return kernels::metal::lora::linear_with_adapter(x, weight, bias, adapter);
     }
     let rows = as_rows(x.tensor())?;

@@ -12,7 +12,7 @@ const VECTOR_BYTES: usize = 16;
 const LANES: usize = 4;
 
 /// The most groups along a dimension. Kernels go on with what is left, so that fewer are enough.
-const MOST_GROUPS: usize = 65_535;
+pub(super) const MOST_GROUPS: usize = 65_535;
 
 /// The kernel of this name.
 pub(super) fn text(name: &str) -> Result<&'static Text> {

@@ -5,7 +5,11 @@
 
 use candle_core::Tensor;
 
-use super::{in_dtype, launch::Launch, output_like, side_by_side};
+use super::{
+    in_dtype,
+    launch::{Launch, MOST_GROUPS},
+    output_like, side_by_side,
+};
 use crate::{
     Result,
     ops::{
@@ -21,6 +25,15 @@ use crate::{
 };
 
 const KERNEL: Kernel = Kernel::Lora;
+
+/// Rows that a group of threads takes.
+const GROUP_ROWS: usize = 4;
+
+/// Whether a layer with this input is computed here.
+pub(crate) fn serves(x: &Tensor) -> bool {
+    let rows = x.elem_count() / x.dims().last().copied().unwrap_or(1).max(1);
+    super::serves(KERNEL, &[x]) && rows <= GROUP_ROWS * MOST_GROUPS
+}
 
 /// See [`linear_with_adapter`](crate::ops::lora::linear_with_adapter).
 pub(crate) fn linear_with_adapter(
@@ -81,14 +94,12 @@ pub(crate) fn linear_with_adapter(
 
 /// Adds scale · z Bᵀ of z [n, r] and B [o, r] to y [n, o] in place, or scale · z A of A [r, i] on the way back; returns scale · z.
 fn add_low_rank(name: &str, z: &Tensor, factor: &Tensor, y: &Tensor, scale: f64) -> Result<Tensor> {
-    /// Rows that a group of threads takes.
-    const ROWS: usize = 4;
     let ((rows, rank), (_, width)) = (z.dims2()?, y.dims2()?);
     let scaled = output_like(z)?;
     Launch::of(name, y.dtype(), &[rank, width])?
         .tensors(&[z, factor, y, &scaled])?
         .whole(&[rows, width, rank])?
         .numbers(&[scale])
-        .for_columns(width, rows.div_ceil(ROWS))?;
+        .for_columns(width, rows.div_ceil(GROUP_ROWS))?;
     Ok(scaled)
 }

@@ -3,11 +3,7 @@
 use candle_core::{DType, Tensor};
 
 use super::{in_dtype, launch::Launch, note, output, output_like, side_by_side};
-use crate::{
-    Result,
-    ops::{feed_forward::Along, widen},
-    tape::Value,
-};
+use crate::{Result, ops::feed_forward::Along, tape::Value};
 
 /// Rows that a part of the gradient of a weight sums up at least, and the most parts.
 const PART_ROWS: usize = 32;
@@ -21,7 +17,7 @@ pub(crate) fn rms_norm(
     epsilon: f64,
 ) -> Result<Value> {
     let width = weight.tensor().elem_count();
-    let factor = widen(weight.tensor())?;
+    let factor = in_dtype(weight.tensor(), DType::F32)?;
     let factor = match weight_offset == 0.0 {
         true => factor.contiguous()?,
         false => factor.affine(1.0, weight_offset)?,
@@ -65,8 +61,8 @@ pub(crate) fn rms_norm(
 /// See [`layer_norm`](crate::ops::norm::layer_norm).
 pub(crate) fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Result<Value> {
     let width = weight.tensor().elem_count();
-    let factor = widen(weight.tensor())?.contiguous()?;
-    let shift = widen(bias.tensor())?.contiguous()?;
+    let factor = in_dtype(weight.tensor(), DType::F32)?.contiguous()?;
+    let shift = in_dtype(bias.tensor(), DType::F32)?.contiguous()?;
     let rows = side_by_side(x.tensor())?;
     let count = rows.elem_count() / width;
     let y = output_like(&rows)?;
