@@ -371,7 +371,7 @@ fn fault_of(case: &CheckCase, fault: Option<&Fault>) -> Option<FaultKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::kernels::{self, metal::stand_in};
+    use crate::ops::kernels::{self, metal::tests::stand_in};
 
     /// What the check says of cases with the kernels for Metal, run by a stand-in.
     fn rows_on_metal(cases: &[CheckCase]) -> Vec<CheckRow> {

@@ -31,7 +31,7 @@ pub(crate) fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<
 
 /// See [`halves`](crate::ops::gated::halves).
 pub(crate) fn halves(both: &Tensor, activation: Activation, along: Along) -> Result<Tensor> {
-    let both = side_by_side(&both)?;
+    let both = side_by_side(both)?;
     let lines = Lines::of(&both, along)?;
     let y = output(&lines.shape, both.dtype(), &both)?;
     lines.launch("halves", &[&both, &y], activation)?;
@@ -45,7 +45,7 @@ pub(crate) fn halves_back(
     activation: Activation,
     along: Along,
 ) -> Result<(Tensor, Tensor)> {
-    let (both, gradient) = (side_by_side(&both)?, side_by_side(&gradient)?);
+    let (both, gradient) = (side_by_side(both)?, side_by_side(gradient)?);
     let lines = Lines::of(&both, along)?;
     let y = output(&lines.shape, both.dtype(), &both)?;
     let d_both = output_like(&both)?;

@@ -191,12 +191,12 @@ fn dispatch(dispatch: &Dispatch) -> Result<()> {
 
 #[cfg(test)]
 pub(super) fn prepare(_: &Device, text: &'static Text, storage: usize) -> Result<()> {
-    super::stand_in::prepare(text, storage)
+    super::tests::stand_in::prepare(text, storage)
 }
 
 #[cfg(test)]
 fn dispatch(dispatch: &Dispatch) -> Result<()> {
-    super::stand_in::run(dispatch)
+    super::tests::stand_in::run(dispatch)
 }
 
 /// Other programs have no texts: see [`super::IS_BUILT`].

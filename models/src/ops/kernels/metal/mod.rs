@@ -3,7 +3,7 @@
 //! They are written in WGSL (`wgsl`), translated by naga when we develop and committed (`msl`), which nobody edits. The device
 //! compiles what an operation needs when it is first asked for, and keeps it; an operation of which something doesn't compile is
 //! composed. What is launched, with which tensors, values and groups of threads, is found by code that runs everywhere; only the
-//! last step is a Mac's (`device`). In the tests a Vulkan driver takes its place (`stand_in`).
+//! last step is a Mac's (`device`). In the tests a Vulkan driver takes its place (`tests::stand_in`).
 
 pub(crate) mod adamw;
 pub(crate) mod attention;
@@ -20,9 +20,7 @@ pub(crate) mod squares;
 #[cfg(all(target_os = "macos", feature = "metal"))]
 mod device;
 #[cfg(test)]
-pub(crate) mod stand_in;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use candle_core::{DType, Device, Shape, Tensor};
 
@@ -137,7 +135,7 @@ pub(super) fn problem(kernel: Kernel, device: &Device, dtype: DType) -> Option<S
 /// Whether kernels are launched on a device.
 fn is_place(device: &Device) -> bool {
     #[cfg(test)]
-    if stand_in::is_on() {
+    if tests::stand_in::is_on() {
         return device.is_cpu();
     }
     IS_BUILT && device.is_metal()
@@ -155,7 +153,7 @@ pub(crate) fn in_pool<T>(work: impl FnOnce() -> T) -> T {
 /// Tells a test that counts what candle is asked for.
 pub(crate) fn note(_what: &'static str) {
     #[cfg(test)]
-    stand_in::note(_what);
+    tests::stand_in::note(_what);
 }
 
 /// a b, by candle: of rank 3, and either as it lies or transposed.
@@ -185,8 +183,8 @@ fn in_dtype(x: &Tensor, dtype: DType) -> Result<Tensor> {
 fn output(shape: impl Into<Shape>, dtype: DType, like: &Tensor) -> Result<Tensor> {
     // What a kernel leaves out is seen in the tests.
     #[cfg(test)]
-    if stand_in::is_on() {
-        return stand_in::unwritten(shape.into(), dtype);
+    if tests::stand_in::is_on() {
+        return tests::stand_in::unwritten(shape.into(), dtype);
     }
     // Safety: every pattern of bits is a number, and kernels write before anything reads.
     Ok(unsafe { Tensor::empty(shape.into(), dtype, like.device()) }?)

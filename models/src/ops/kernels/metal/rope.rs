@@ -13,7 +13,7 @@ pub(crate) fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tens
     let (rows, tokens, heads, width) = x.dims4()?;
     let x = match x.stride().last() {
         Some(1) => x.clone(),
-        _ => side_by_side(&x)?,
+        _ => side_by_side(x)?,
     };
     let (cos, sin) = (rotation.cos.contiguous()?, rotation.sin.contiguous()?);
     let half = cos.dim(D::Minus1)?;

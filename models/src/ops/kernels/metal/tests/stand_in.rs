@@ -16,7 +16,7 @@ use std::{
 use candle_core::{CpuStorage, DType, Device, InplaceOp1, Layout, Shape, Storage, Tensor, bail};
 use half::{bf16, f16};
 
-use super::{
+use super::super::{
     Binding, STORAGES, Text, broken,
     launch::{Dispatch, offset_bytes},
 };
@@ -35,11 +35,12 @@ thread_local! {
 static PROGRAM: Mutex<Option<Program>> = Mutex::new(None);
 
 /// Whether launches of this thread go to the program.
-pub(super) fn is_on() -> bool {
+pub(crate) fn is_on() -> bool {
     IS_ON.get()
 }
 
 /// Whether there is a program. Says so where there is none, unless it is to be a failure.
+#[allow(clippy::print_stderr, reason = "a test that was skipped says so")]
 pub(crate) fn is_there() -> bool {
     let named = env::var_os("ANNEAL_METAL_STAND_IN").is_some();
     assert!(
@@ -71,16 +72,16 @@ pub(crate) fn refusing<T>(kernel: &'static str, work: impl FnOnce() -> T) -> T {
 }
 
 /// What candle was asked for since the last of [`with`].
-pub(super) fn notes() -> Launches {
+pub(crate) fn notes() -> Launches {
     NOTES.take()
 }
 
-pub(super) fn note(what: &'static str) {
+pub(crate) fn note(what: &'static str) {
     NOTES.with_borrow_mut(|it| *it.entry(what).or_default() += 1);
 }
 
 /// Kernels are compiled when they are launched here.
-pub(super) fn prepare(text: &Text, storage: usize) -> Result<()> {
+pub(in crate::ops::kernels::metal) fn prepare(text: &Text, storage: usize) -> Result<()> {
     match REFUSED.get() == text.name {
         true => {
             let name = format!("{}_{}", STORAGES[storage], text.name);
@@ -91,11 +92,11 @@ pub(super) fn prepare(text: &Text, storage: usize) -> Result<()> {
 }
 
 /// A tensor in which everything is no number, to see what a kernel leaves out.
-pub(super) fn unwritten(shape: Shape, dtype: DType) -> Result<Tensor> {
+pub(crate) fn unwritten(shape: Shape, dtype: DType) -> Result<Tensor> {
     Ok(Tensor::full(f32::NAN, shape, &Device::Cpu)?.to_dtype(dtype)?)
 }
 
-pub(super) fn run(dispatch: &Dispatch) -> Result<()> {
+pub(in crate::ops::kernels::metal) fn run(dispatch: &Dispatch) -> Result<()> {
     LAUNCHES.with_borrow_mut(|it| *it.entry(dispatch.text.name).or_default() += 1);
     let before: Vec<Vec<u8>> = dispatch
         .tensors

@@ -1,12 +1,11 @@
 //! Every operation as a Mac computes it, against the same composed and in f64, with a Vulkan driver in the place of Metal.
 
+pub(crate) mod stand_in;
+
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 
-use super::{
-    Binding, STORAGES, msl,
-    stand_in::{self, Launches},
-};
+use super::{Binding, STORAGES, msl};
 use crate::{
     Result,
     arch::{
@@ -33,6 +32,7 @@ use crate::{
     parameters::{Parameter, Parameters},
     tape::{Gradients, Tape, Value},
 };
+use stand_in::Launches;
 
 /// The most bytes that Metal takes by value.
 const MOST_VALUES: usize = 4096;
