@@ -342,7 +342,7 @@ fn gradients_of_a_whole_model_equal_the_composition() {
     if !stand_in::is_there() {
         return;
     }
-    for (dtype, tolerance) in [(DType::F32, 1e-4), (DType::BF16, 2e-2)] {
+    for (dtype, tolerance) in [(DType::F32, 1e-4), (DType::BF16, 4e-2)] {
         let decoder = decoder_with_adapters(2, dtype);
         let (rule, scope) = (AdamW::default().into(), DecayScope::Matrices);
         let mut optimizer = Optimizer::new(rule, scope, decoder.parameters()).unwrap();
