@@ -68,7 +68,8 @@ const tasks = {
       console.error("SKIPPED: whether pictures are learned well enough. Install Fashion-MNIST, Debian's package dataset-fashion-mnist.");
     }
     if (more.length > 0) return [...pages(), tests];
-    return [...pages(), ...pageTests(), ...windowTests(), ...serverTests(), ...metalTests(), examples, tests];
+    const metal = metalTests();
+    return [...pages(), ...pageTests(), ...windowTests(), ...serverTests(), ...metal.steps, examples, { ...tests, env: metal.env }];
   },
 
   // README.md shows them; whoever changes how the window looks makes them anew.
@@ -159,13 +160,21 @@ function serverTests() {
   return [build(), command(process.execPath, "--test", join("tests", "serve", "serve.test.mjs"))];
 }
 
-/** The kernels for Metal, on a Vulkan driver. They are a workspace of their own, since the app needs none of what they need. */
+/**
+ * The kernels for Metal, on a Vulkan driver: alone, and launched by the tests of the program, which are told by `env` who runs them.
+ * They are a workspace of their own, since the app needs none of what they need.
+ */
 function metalTests() {
-  if (process.platform !== "linux") return [];
-  const tests = command("cargo", "test", "--manifest-path", join("tests", "metal", "Cargo.toml"), "--target-dir", join("target", "metal"));
-  if (needVulkan()) return [{ ...tests, env: { ANNEAL_NEED_VULKAN: "1" } }];
-  console.error("SKIPPED: what the kernels for Metal compute. Install a Vulkan driver: Debian's mesa-vulkan-drivers with libvulkan1.");
-  return [tests];
+  if (process.platform !== "linux") return { steps: [], env: {} };
+  const folder = join("target", "metal");
+  const cargo = (word) => command("cargo", word, "--manifest-path", join("tests", "metal", "Cargo.toml"), "--target-dir", folder);
+  if (!needVulkan()) {
+    console.error("SKIPPED: what the kernels for Metal compute. Install a Vulkan driver: Debian's mesa-vulkan-drivers with libvulkan1.");
+    return { steps: [cargo("test")], env: {} };
+  }
+  const need = { ANNEAL_NEED_VULKAN: "1" };
+  const standIn = { ANNEAL_METAL_STAND_IN: join(root, folder, "debug", "anneal-metal") };
+  return { steps: [cargo("build"), { ...cargo("test"), env: need }], env: { ...need, ...standIn } };
 }
 
 /** Builds the program as the tests after it: by itself, it would need some of its dependencies compiled a second time. */

@@ -45,6 +45,14 @@ pub(super) fn row(
     let reference = kernels::without(|| reference(&operation, dtype))?;
     let place = Place::device(device, dtype);
     let mut row = CheckRow::of(case, tolerance);
+    if let Some(problem) = kernels::problem(case.operation, device, dtype) {
+        // What is tried below would be the composition, which is the fallback.
+        (row.verdict, row.message) = (Verdict::Missing, Some(problem));
+        row.fallback = Some(composed_or_cpu(
+            case, &operation, &reference, &place, fault,
+        )?);
+        return Ok(row);
+    }
     let tried = compare(&operation, &reference, &place, fault).and_then(|worst| {
         let millis = match worst.error <= tolerance && case.operation != MEMORY {
             true => Some(millis(&operation, &place)?),

@@ -371,7 +371,50 @@ fn fault_of(case: &CheckCase, fault: Option<&Fault>) -> Option<FaultKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::kernels;
+    use crate::ops::kernels::{self, metal::tests::stand_in};
+
+    /// What the check says of cases with the kernels for Metal, run by a stand-in.
+    fn rows_on_metal(cases: &[CheckCase]) -> Vec<CheckRow> {
+        let mut rows = Vec::new();
+        let mut add = |row| {
+            rows.push(row);
+            ControlFlow::Continue(())
+        };
+        run_cases(cases, &Device::Cpu, DeviceClass::Metal, None, &mut add).unwrap();
+        rows
+    }
+
+    #[test]
+    fn the_kernels_for_metal_pass_the_check_of_every_operation() {
+        if !stand_in::is_there() {
+            return;
+        }
+        // Pictures have no kernels there, and narrower numbers take the processor long.
+        let groups = GROUPS.iter().filter(|it| it.name != "pictures");
+        let all = groups.flat_map(|it| cases(it.name, DeviceClass::Metal).unwrap());
+        let all: Vec<CheckCase> = all.filter(|it| it.dtype == Dtype::F32).collect();
+        let (rows, launches) = stand_in::with(|| rows_on_metal(&all));
+        let wrong = rows.iter().filter(|row| !row.verdict.is_exact());
+        let wrong: Vec<String> = wrong.map(|row| format!("{row:?}")).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let unused = kernels::metal::texts().filter(|it| !launches.contains_key(it));
+        assert_eq!(unused.count(), 0, "{launches:?}");
+    }
+
+    #[test]
+    fn a_kernel_that_metal_refuses_is_told_in_its_words_and_avoided() {
+        let group = cases("norms", DeviceClass::Metal).unwrap();
+        let case = group.iter().find(|it| it.operation == "rms_norm").unwrap();
+        let tried = || stand_in::refusing("rms_norm_back", || rows_on_metal(&[*case]));
+        let (rows, launches) = stand_in::with(tried);
+        let message = "Metal refuses `f32x4_rms_norm_back`: it was asked to";
+        assert_eq!(rows[0].verdict, Verdict::Missing);
+        assert_eq!(rows[0].message.as_deref(), Some(message));
+        assert_eq!(rows[0].fallback, Some(Fallback::Composed));
+        assert!(launches.is_empty(), "{launches:?}");
+        let checked = crate::device::Checked::from_rows(&rows);
+        assert_eq!(checked.composed, ["rms_norm"]);
+    }
 
     /// What an operation computes on the CPU, as bits.
     fn bits(operation: &str) -> Vec<u32> {

@@ -16,7 +16,7 @@ use crate::{
     Error, Result,
     arch::{kv_cache::KvCache, network::Network, sites::Site, steering::Steering},
     data::tokenizer::Tokenizer,
-    ops::kernels,
+    ops::kernels::{self, metal::in_pool},
 };
 use chances::Chances;
 use sample::{Biases, Sampler, SamplingSettings};
@@ -347,10 +347,10 @@ impl Generator {
             ..
         } = self;
         let Some(watch) = watch else {
-            return network.next_logits(tokens, cache);
+            return in_pool(|| network.next_logits(tokens, cache));
         };
         let mut seen = |site, x: &Tensor| watch.state(site, x);
-        let logits = network.next_logits_seen(tokens, cache, &mut seen)?;
+        let logits = in_pool(|| network.next_logits_seen(tokens, cache, &mut seen))?;
         watch.read(tokens, is_answer, network, cache)?;
         Ok(logits)
     }

@@ -132,6 +132,9 @@ pub fn attention(
     spans: &Spans,
     scoring: Scoring,
 ) -> Result<Value> {
+    if kernels::metal::attention::serves(q.tensor(), k.tensor(), v.tensor()) {
+        return kernels::metal::attention::attention(q, k, v, spans, scoring);
+    }
     if kernels::cpu::serves(Kernel::Attention, &[q.tensor(), k.tensor(), v.tensor()]) {
         return kernels::cpu::attention::attention(q, k, v, spans, scoring);
     }

@@ -62,7 +62,8 @@ pub fn loss_of_targets(
         let problem = format!("{} targets for {rows} tokens", targets.all.len());
         return Err(Error::Data(problem));
     }
-    if kernels::cpu::linear::serves(KERNEL, &[Term::new(&all_rows, head.tensor())]) {
+    let on_metal = kernels::metal::serves(KERNEL, &[&all_rows]);
+    if !on_metal && kernels::cpu::linear::serves(KERNEL, &[Term::new(&all_rows, head.tensor())]) {
         let kernel = kernels::cpu::cross_entropy::head_cross_entropy;
         let Targets {
             all,
@@ -349,6 +350,13 @@ fn logits_loss(
     tokens: f64,
     scale: Option<f64>,
 ) -> Result<(Tensor, Option<Tensor>)> {
+    if kernels::metal::serves(KERNEL, &[hidden]) {
+        let kernel = kernels::metal::cross_entropy::logits_loss;
+        let share = scale.unwrap_or(1.0) / tokens;
+        let targets = Tensor::new(targets.targets.as_slice(), hidden.device())?;
+        let (loss, dz) = kernel(hidden, head, &targets, soft_cap, tokens, share)?;
+        return Ok((loss, Some(dz)));
+    }
     #[cfg(feature = "cuda")]
     if let Some([targets, inverse]) = &targets.on_device
         && kernels::cuda::serves(KERNEL, &[hidden])

@@ -109,10 +109,17 @@ pub fn activate(x: &Value, then: Then) -> Result<Value> {
 /// The same numbers in another shape.
 pub fn reshape(x: &Value, shape: &[usize]) -> Result<Value> {
     let before = x.tensor().dims().to_vec();
-    let y = x.tensor().reshape(shape)?;
-    Ok(Value::record(y, &[x], move |gradient| {
-        Ok(vec![Some(gradient.reshape(before)?)])
+    let y = reshaped(x.tensor(), shape)?;
+    Ok(Value::record(y, &[x], move |gradient: Tensor| {
+        Ok(vec![Some(reshaped(&gradient, &before)?)])
     }))
+}
+
+fn reshaped(x: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    if !x.is_contiguous() {
+        kernels::metal::note("copy");
+    }
+    Ok(x.reshape(shape)?)
 }
 
 /// The same numbers in another dtype; the gradient is converted back.

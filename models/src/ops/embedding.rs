@@ -16,6 +16,10 @@ pub fn embedding(table: &Value, tokens: &Tensor) -> Result<Value> {
     let flat = tokens.flatten_all()?;
     let mut dims = tokens.dims().to_vec();
     dims.push(width);
+    let learns = table.wants_gradient();
+    if learns && kernels::metal::serves(Kernel::Embedding, &[table.tensor()]) {
+        return kernels::metal::embedding::embedding(table, &flat, &dims);
+    }
     if kernels::cpu::serves(Kernel::Embedding, &[table.tensor()]) {
         let tokens = flat.to_vec1::<u32>()?;
         let vocabulary = table.tensor().dim(0)?;

@@ -29,6 +29,9 @@ pub enum Activation {
 
 /// y = φ(gate) ⊙ up, of the same shape [.., f].
 pub fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> {
+    if kernels::metal::serves(Kernel::Gated, &[gate.tensor(), up.tensor()]) {
+        return kernels::metal::gated::gated(gate, up, activation);
+    }
     if kernels::cpu::serves(Kernel::Gated, &[gate.tensor(), up.tensor()]) {
         return kernels::cpu::gated::gated(gate, up, activation);
     }
@@ -49,6 +52,9 @@ pub fn gated(gate: &Value, up: &Value, activation: Activation) -> Result<Value> 
 
 /// φ(a) ⊙ c, of which `both` has the one before the other along a dimension: [2f, m] -> [f, m], or [m, 2f] -> [m, f].
 pub(crate) fn halves(both: &Tensor, activation: Activation, along: Along) -> Result<Tensor> {
+    if kernels::metal::serves(Kernel::FeedForward, &[both]) {
+        return kernels::metal::gated::halves(both, activation, along);
+    }
     if kernels::cpu::serves(Kernel::FeedForward, &[both]) {
         return kernels::cpu::gated::halves(both, activation, along);
     }
@@ -67,6 +73,9 @@ pub(crate) fn halves_back(
     activation: Activation,
     along: Along,
 ) -> Result<(Tensor, Tensor)> {
+    if kernels::metal::serves(Kernel::FeedForward, &[both, gradient]) {
+        return kernels::metal::gated::halves_back(both, gradient, activation, along);
+    }
     if kernels::cpu::serves(Kernel::FeedForward, &[both, gradient]) {
         return kernels::cpu::gated::halves_back(both, gradient, activation, along);
     }

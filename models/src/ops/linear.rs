@@ -92,6 +92,7 @@ impl<'a> Term<'a> {
 /// Σ factor · x Wᵀ + c over the terms: x [n, i], W [o, i], c [o] -> [n, o]. `kernel` is that of the operation it is a
 /// part of, here and in the products below.
 pub(crate) fn project(kernel: Kernel, terms: &[Term], bias: Option<&Tensor>) -> Result<Tensor> {
+    note(terms);
     if kernels::cpu::linear::serves(kernel, terms) {
         return kernels::cpu::linear::project(terms, bias);
     }
@@ -108,6 +109,7 @@ pub(crate) fn project(kernel: Kernel, terms: &[Term], bias: Option<&Tensor>) -> 
 
 /// Σ factor · g W over the terms: g [n, o], W [o, i] -> [n, i].
 pub(crate) fn project_back(kernel: Kernel, terms: &[Term]) -> Result<Tensor> {
+    note(terms);
     if kernels::cpu::linear::serves(kernel, terms) {
         return kernels::cpu::linear::project_back(terms);
     }
@@ -208,6 +210,7 @@ pub(crate) fn weight_gradient(
     x: &Tensor,
     factor: f64,
 ) -> Result<Tensor> {
+    kernels::metal::note("product");
     if kernels::cpu::serves(kernel, &[gradient, x]) {
         return kernels::cpu::linear::weight_gradient(gradient, x, factor);
     }
@@ -215,12 +218,24 @@ pub(crate) fn weight_gradient(
     if kernels::cuda::serves(kernel, &[gradient, x]) {
         return kernels::cuda::linear::weight_gradient(gradient, x, factor);
     }
+    if factor == 1.0 {
+        return Ok(gradient.t()?.matmul(x)?);
+    }
     // The factor goes with the smaller operand.
     let (gradient, x) = match gradient.elem_count() < x.elem_count() {
         true => (gradient.affine(factor, 0.0)?, x.clone()),
         false => (gradient.clone(), x.affine(factor, 0.0)?),
     };
     Ok(gradient.t()?.matmul(&x)?)
+}
+
+fn note(terms: &[Term]) {
+    for term in terms {
+        kernels::metal::note("product");
+        if term.weight.dtype() != term.x.dtype() {
+            kernels::metal::note("conversion");
+        }
+    }
 }
 
 fn sum_terms(

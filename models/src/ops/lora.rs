@@ -13,7 +13,7 @@ use crate::{
     ops::{
         as_rows,
         dropout::Dropout,
-        kernels::Kernel,
+        kernels::{self, Kernel},
         linear::{Term, project, project_back, weight_gradient},
         rows_like,
         sum::sum,
@@ -77,6 +77,10 @@ pub fn linear_with_adapter(
     bias: Option<&Value>,
     adapter: &Adapter,
 ) -> Result<Value> {
+    let weight = weight.into().matrix();
+    if kernels::metal::lora::serves(x.tensor()) {
+        return kernels::metal::lora::linear_with_adapter(x, weight, bias, adapter);
+    }
     let rows = as_rows(x.tensor())?;
     let dropout = adapter.dropout.clone();
     let dropped = match &dropout {
@@ -88,7 +92,6 @@ pub fn linear_with_adapter(
         &[Term::new(&dropped, adapter.a.tensor())],
         None,
     )?;
-    let weight = weight.into().matrix();
     let up = [Term::times(adapter.scale, &z, adapter.b.tensor())];
     let y = weight.project(Kernel::Lora, &rows, &up, bias.map(Value::tensor))?;
     let y = rows_like(&y, x.tensor())?;

@@ -60,6 +60,9 @@ pub(crate) fn widen(x: &Tensor) -> Result<Tensor> {
 /// A tensor [.., d] as rows [n, d].
 pub(crate) fn as_rows(x: &Tensor) -> Result<Tensor> {
     let width = x.dim(D::Minus1)?;
+    if !x.is_contiguous() {
+        kernels::metal::note("copy");
+    }
     Ok(x.contiguous()?.reshape(((), width))?)
 }
 

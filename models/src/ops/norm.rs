@@ -26,6 +26,9 @@ use crate::{
 ///
 /// `weight_offset` is added to the weight: 0, or 1 for the Gemma family, whose checkpoints store w - 1.
 pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> Result<Value> {
+    if kernels::metal::serves(Kernel::RmsNorm, &[x.tensor()]) {
+        return kernels::metal::norm::rms_norm(x, weight, weight_offset, epsilon);
+    }
     if kernels::cpu::serves(Kernel::RmsNorm, &[x.tensor()]) {
         return kernels::cpu::norm::rms_norm(x, weight, weight_offset, epsilon);
     }
@@ -63,6 +66,9 @@ pub fn rms_norm(x: &Value, weight: &Value, weight_offset: f64, epsilon: f64) -> 
 
 /// Layer norm: x [.., d], weight w [d], bias c [d] -> [.., d].
 pub fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Result<Value> {
+    if kernels::metal::serves(Kernel::LayerNorm, &[x.tensor()]) {
+        return kernels::metal::norm::layer_norm(x, weight, bias, epsilon);
+    }
     if kernels::cpu::serves(Kernel::LayerNorm, &[x.tensor()]) {
         return kernels::cpu::norm::layer_norm(x, weight, bias, epsilon);
     }
@@ -101,6 +107,9 @@ pub fn layer_norm(x: &Value, weight: &Value, bias: &Value, epsilon: f64) -> Resu
 /// RMS norm of the sum x + z without a weight, over one dimension: of the same shape as both.
 pub fn residual_norm(x: &Value, branch: &Value, along: Along, epsilon: f64) -> Result<Value> {
     let tensors = [x.tensor(), branch.tensor()];
+    if kernels::metal::serves(Kernel::ResidualNorm, &tensors) {
+        return kernels::metal::norm::residual_norm(x, branch, along, epsilon);
+    }
     if kernels::cpu::serves(Kernel::ResidualNorm, &tensors) {
         return kernels::cpu::norm::residual_norm(x, branch, along, epsilon);
     }

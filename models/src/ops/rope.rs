@@ -265,6 +265,9 @@ pub fn rope(x: &Value, rotation: &Rotation) -> Result<Value> {
 }
 
 fn rotate(x: &Tensor, rotation: &Rotation, back: bool) -> Result<Tensor> {
+    if kernels::metal::serves(Kernel::Rope, &[x]) {
+        return kernels::metal::rope::rotate(x, rotation, back);
+    }
     if kernels::cpu::serves(Kernel::Rope, &[x, &rotation.cos, &rotation.sin]) {
         return kernels::cpu::rope::rotate(x, rotation, back);
     }

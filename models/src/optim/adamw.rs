@@ -14,7 +14,10 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::{Group, Part, Update, Way, numbers::change_together};
-use crate::{Error, Result, ops::kernels::Kernel};
+use crate::{
+    Error, Result,
+    ops::kernels::{self, Kernel},
+};
 
 /// The settings of AdamW.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -75,6 +78,7 @@ impl AdamW {
             Way::InPlace => step_in_place(factors, group, parts),
             #[cfg(feature = "cuda")]
             Way::OnCuda => step_on_cuda(factors, group, parts),
+            Way::OnMetal => step_on_metal(factors, group, parts),
             Way::Composed => step_composed(factors, group, parts),
         }
     }
@@ -168,6 +172,29 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
         .map(|(part, state)| [&part.weight, &state[0], &state[1], &part.gradient].map(Some));
     let entries: Vec<_> = entries.collect();
     crate::ops::kernels::cuda::many::adamw(&entries, factors)
+}
+
+/// The same on Metal, a launch for several parameters.
+fn step_on_metal(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
+    let factors = [
+        factors.gradient_scale,
+        factors.beta1,
+        1.0 - factors.beta1,
+        factors.beta2,
+        1.0 - factors.beta2,
+        factors.epsilon,
+        factors.shrink,
+        factors.rate,
+        factors.correction,
+    ];
+    let [first, second] = group.state.as_slice() else {
+        return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
+    };
+    let parameters = parts
+        .iter()
+        .map(|part| ([&part.weight, &part.gradient], part.range.start));
+    let parameters: Vec<_> = parameters.collect();
+    kernels::metal::adamw::step([first, second], &parameters, factors)
 }
 
 /// The same with tensor operations over all parameters of the group at once, for devices.

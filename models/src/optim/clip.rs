@@ -47,7 +47,8 @@ fn squares(gradients: &Gradients) -> Result<(f64, Option<Tensor>)> {
     let mut others = Vec::new();
     for (_, gradient) in gradients.iter() {
         let gradient = gradient.to_dtype(DType::F32)?.contiguous()?;
-        if gradient.device().is_cpu() && kernels::enabled(Kernel::GradientNorm) {
+        let on_metal = kernels::metal::serves(Kernel::GradientNorm, &[&gradient]);
+        if !on_metal && gradient.device().is_cpu() && kernels::enabled(Kernel::GradientNorm) {
             sum += numbers(&gradient, squared_sum)?;
         } else {
             others.push(gradient);
@@ -62,6 +63,10 @@ fn squares(gradients: &Gradients) -> Result<(f64, Option<Tensor>)> {
 
 /// Σ x² over all numbers of these tensors, which are f32 and contiguous.
 fn squared_sum_of_tensors(tensors: &[Tensor]) -> Result<Tensor> {
+    let all: Vec<&Tensor> = tensors.iter().collect();
+    if kernels::metal::serves(Kernel::GradientNorm, &all) {
+        return kernels::metal::squares::squared_sum(tensors);
+    }
     #[cfg(feature = "cuda")]
     if kernels::enabled(Kernel::GradientNorm) && tensors.iter().all(|it| it.device().is_cuda()) {
         return kernels::cuda::many::squared_sum(tensors);

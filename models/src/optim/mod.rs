@@ -1,6 +1,6 @@
 //! From gradients to new weights: optimizers, schedule, clipping and averaging.
 //!
-//! State is f32, kept per parameter and saved under its name. On the CPU, and with AdamW on CUDA, a step is one pass over
+//! State is f32, kept per parameter and saved under its name. On the CPU, and with AdamW on CUDA and Metal, a step is one pass over
 //! each parameter; elsewhere it is one set of operations over all parameters joined into one vector. Each formula stands
 //! in one file, once for either path, and a test holds them together.
 //!
@@ -379,6 +379,8 @@ enum Way {
     /// In one launch for each parameter.
     #[cfg(feature = "cuda")]
     OnCuda,
+    /// In one launch for several parameters.
+    OnMetal,
     /// By candle's kernels, over all parameters at once.
     Composed,
 }
@@ -392,6 +394,9 @@ impl Group {
     fn way(&self, kernel: Kernel) -> Way {
         if !kernels::enabled(kernel) {
             return Way::Composed;
+        }
+        if kernels::metal::serves(kernel, &self.state.iter().collect::<Vec<_>>()) {
+            return Way::OnMetal;
         }
         #[cfg(feature = "cuda")]
         if self.flat.device().is_cuda() {

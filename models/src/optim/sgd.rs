@@ -64,7 +64,7 @@ impl Sgd {
             Way::InPlace => step_in_place(factors, group, parts),
             #[cfg(feature = "cuda")]
             Way::OnCuda => step_on_cuda(factors, group, parts),
-            Way::Composed => step_composed(factors, group, parts),
+            Way::OnMetal | Way::Composed => step_composed(factors, group, parts),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{
     Observer, RunPlan, Task, TrainEvent, TrainState, event::Showed, saving::Saver, state::Best,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, ops::kernels::metal::in_pool};
 
 /// An evaluation that takes no longer than this is done before a run stops.
 const SHORT_EVALUATION: Duration = Duration::from_secs(2);
@@ -22,7 +22,7 @@ pub(super) fn look<T: Task>(
 ) -> Result<()> {
     let (plan, step) = (saver.plan, state.progress.step);
     let is_best = match plan.evaluates_after(step) {
-        true => evaluate(plan, task, state, observer),
+        true => in_pool(|| evaluate(plan, task, state, observer)),
         false => Ok(false),
     };
     state.progress.is_unmeasured = matches!(is_best, Err(Error::Interrupted));

@@ -140,7 +140,8 @@ pub fn train<T: Task>(
 
         // One step of learning.
         let step_started = Instant::now();
-        let learned = match step(plan, task, state, &mut saver, observer) {
+        let learned = kernels::metal::in_pool(|| step(plan, task, state, &mut saver, observer));
+        let learned = match learned {
             // Who asks to stop or to pause is answered above.
             Err(Error::Interrupted) => continue,
             learned => match learned? {

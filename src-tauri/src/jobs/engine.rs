@@ -108,12 +108,21 @@ impl ExitReason {
 #[cfg(windows)]
 const CREATE_NO_WINDOW: u32 = 0x0800_0000;
 
+/// How many operations candle puts into a command buffer for Metal before it hands it over: its own 50 are about a layer of a small
+/// model, and each handing over costs tens of microseconds. It reads this when it opens the device. Who starts the program may
+/// have said another number.
+const METAL_OPERATIONS: (&str, &str) = ("CANDLE_METAL_COMPUTE_PER_BUFFER", "200");
+
 /// The command that starts an engine, without the secrets of the user: it opens what others made, and needs no network.
 fn worker(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg("worker");
     for secret in SECRETS {
         command.env_remove(secret);
+    }
+    let (name, operations) = METAL_OPERATIONS;
+    if env::var_os(name).is_none() {
+        command.env(name, operations);
     }
     command
 }
@@ -452,5 +461,14 @@ mod tests {
             let removed = (OsStr::new(secret), None);
             assert!(command.get_envs().any(|it| it == removed), "{secret}");
         }
+    }
+
+    #[test]
+    fn an_engine_hands_many_operations_to_metal_at_once() {
+        let (name, operations) = METAL_OPERATIONS;
+        let said = (OsStr::new(name), Some(OsStr::new(operations)));
+        let command = worker(Path::new("anneal"));
+        let own = env::var_os(name).is_some();
+        assert!(own || command.get_envs().any(|it| it == said));
     }
 }

@@ -143,7 +143,9 @@ impl CheckReport {
         }
         text += "\n| Operation | Dtype | Verdict | Error | Device | CPU | |\n|---|---|---|---|---|---|---|\n";
         for row in &self.rows {
-            text += &format!("| {} |\n", self.cells(row).join(" | "));
+            // A compiler's words have lines.
+            let cells = self.cells(row).join(" | ").replace('\n', " ");
+            text += &format!("| {cells} |\n");
         }
         text += "\n";
         if let Some(warning) = &self.warning {

@@ -59,10 +59,15 @@ pub fn all(gpu: &Gpu, storage: &str) -> Result<(), String> {
         2 * n * size,
     )?;
     let half = 0.5f32.to_bits();
-    let values = [
-        c, half, half, half, half, half, small, half, small, half, 0, 0,
-    ];
-    show("adamw", &[wide(n); 4], &values, [16_384, 1], 7 * n * 4)
+    // One parameter of all that a launch may take.
+    let mut values = [0; 36];
+    values[0] = c;
+    values[24..33].fill(half);
+    let mut slots = [wide(4); 26];
+    for at in [0, 1, 2, 14] {
+        slots[at] = wide(n);
+    }
+    show("adamw", &slots, &values, [16_384, 1], 7 * n * 4)
 }
 
 /// Times one kernel, whose slots have so many bytes.

@@ -42,6 +42,9 @@ const SIZES: [&str; 3] = [
     ", _buffer_sizes",
 ];
 
+/// Where naga wants those lengths: the last slot that Metal has.
+const SIZES_SLOT: u8 = 30;
+
 /// Fewer threads are a risk: Apple's compiler is known to be wrong about groups of a single subgroup.
 const FEWEST_THREADS: u32 = 64;
 
@@ -104,9 +107,9 @@ pub fn translate(kernel: &Kernel, storage: &str) -> Translated {
 
 /// What is bound at each slot, for the host and for naga.
 fn slots(module: &naga::Module) -> (Vec<Binding>, msl::EntryPointResources) {
-    let mut bindings = vec![None; 16];
+    let mut bindings = vec![None; SIZES_SLOT as usize];
     let mut resources = msl::EntryPointResources {
-        sizes_buffer: Some(30),
+        sizes_buffer: Some(SIZES_SLOT),
         ..Default::default()
     };
     for (_, global) in module.global_variables.iter() {

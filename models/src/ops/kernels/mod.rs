@@ -6,14 +6,14 @@
 
 use std::{cell::Cell, marker::PhantomData};
 
+use candle_core::{DType, Device};
+
 use crate::{Error, Result};
 
 pub(crate) mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
-// Only text so far, which a test reads.
-#[cfg(test)]
-mod metal;
+pub(crate) mod metal;
 
 /// Makes [`Kernel`] and [`NAMES`] from one table, so that a kernel's number is the place of its name.
 macro_rules! kernels {
@@ -23,6 +23,9 @@ macro_rules! kernels {
         pub(crate) enum Kernel {
             $($kernel,)*
         }
+
+        /// All of them, in the order of [`NAMES`].
+        const KERNELS: &[Kernel] = &[$(Kernel::$kernel,)*];
 
         /// What they are called in the device check and in a plan.
         pub const NAMES: &[&str] = &[$($name,)*];
@@ -96,6 +99,13 @@ pub fn avoid(operations: &[String]) -> Result<Avoided> {
 pub(crate) fn unknown(operation: &str) -> String {
     let known = NAMES.join("`, `");
     format!("names `{operation}`, which has no kernel; those that do are `{known}`")
+}
+
+/// Why a device can't run the kernel of the operation of this name, in its own words; nothing where it can, or where there is none.
+/// The operation is composed then, wherever it is used.
+pub(crate) fn problem(operation: &str, device: &Device, dtype: DType) -> Option<String> {
+    let index = NAMES.iter().position(|name| *name == operation)?;
+    metal::problem(KERNELS[index], device, dtype)
 }
 
 fn avoid_also(avoided: u32) -> Avoided {

@@ -1,11 +1,10 @@
 //! Gradients of tables, steps of an optimizer, and sums over gradients.
 
-use super::each;
 use crate::{
     check::{
         Check,
         Data::{Empty, EmptyWide, Numbers, Whole, Wide},
-        Field::{F, U},
+        Field::{self, F, U},
     },
     storage::{normal, wide},
 };
@@ -41,27 +40,38 @@ pub(crate) fn add_rows(check: &mut Check) {
     }
 }
 
+/// Parameters of unequal sizes, as many as one launch takes less one, each with its own place among the moments.
 pub(crate) fn adamw(check: &mut Check) {
-    let n = if check.storage.lanes() == 4 {
-        20_000
+    const SLOTS: usize = 12;
+    let sizes = if check.storage.lanes() == 4 {
+        [20_000, 4, 256, 1_028, 12, 8, 400, 64, 1_000, 16, 4_096, 0]
     } else {
-        10_007
+        [10_007, 1, 255, 1_029, 13, 7, 401, 65, 999, 17, 4_097, 0]
     };
-    let scaled = |seed, factor: f64| -> Vec<f64> {
-        normal(seed, n)
-            .iter()
-            .map(|it| f64::from((it * factor) as f32))
-            .collect()
+    let starts: Vec<usize> = (0..SLOTS)
+        .map(|at| sizes[..at].iter().sum::<usize>() + 4 * at)
+        .collect();
+    let n = starts[SLOTS - 1];
+    let scaled = |seed, factor: f64, count| -> Vec<f64> {
+        let numbers = normal(seed, count);
+        let scaled = numbers.iter().map(|it| f64::from((it * factor) as f32));
+        scaled.collect()
     };
-    let (w, m, g) = (scaled(1, 1.0), scaled(2, 0.01), scaled(3, 0.1));
-    let v: Vec<f64> = scaled(4, 0.01)
+    let m = scaled(2, 0.01, n);
+    let v: Vec<f64> = scaled(4, 0.01, n)
         .iter()
         .map(|it| f64::from((it * it) as f32))
         .collect();
+    let of_each = |seed: u64, factor| -> Vec<Vec<f64>> {
+        let each = (0..).zip(sizes);
+        each.map(|(at, size): (u64, usize)| scaled(seed + at, factor, size.max(4)))
+            .collect()
+    };
+    let (weights, gradients) = (of_each(20, 1.0), of_each(40, 0.1));
     let (scale, beta1, beta2, epsilon, shrink, rate, correction) =
         (0.5, 0.9, 0.999, 1e-8, 0.9999, 2e-3, 12.0);
-    let fields = [
-        U(n),
+    let mut fields: Vec<Field> = sizes.iter().chain(&starts).map(|it| U(*it)).collect();
+    fields.extend([
         F(scale),
         F(beta1),
         F(1.0 - beta1),
@@ -71,42 +81,50 @@ pub(crate) fn adamw(check: &mut Check) {
         F(shrink),
         F(rate),
         F(correction),
-        U(0),
-        U(0),
-    ];
-    let data = [Wide(&w), Wide(&m), Wide(&v), Wide(&g)];
-    let Some(out) = check.run("adamw", &data, &fields, [20, 1]) else {
+    ]);
+    fields.extend([U(0); 3]);
+    let mut data = vec![Wide(&m), Wide(&v)];
+    data.extend(weights.iter().chain(&gradients).map(|it| Wide(it)));
+    let Some(out) = check.run("adamw", &data, &fields, [3, SLOTS]) else {
         return;
     };
-    let m = each(n, |i| beta1 * m[i] + (1.0 - beta1) * g[i] * scale);
-    let v = each(n, |i| beta2 * v[i] + (1.0 - beta2) * (g[i] * scale).powi(2));
-    let w = each(n, |i| {
-        w[i] * shrink - m[i] / (v[i].sqrt() * correction + epsilon) * rate
-    });
-    for (what, at, want) in [
-        ("weight", 0, &w),
-        ("first moment", 1, &m),
-        ("second moment", 2, &v),
-    ] {
-        check.same_wide(&format!("adamw: {what}"), &out[at], want);
+    let (mut want_m, mut want_v) = (m.clone(), v.clone());
+    for at in 0..SLOTS {
+        let (w, g) = (&weights[at], &gradients[at]);
+        let mut want = w.clone();
+        for i in 0..sizes[at] {
+            let j = starts[at] + i;
+            want_m[j] = beta1 * m[j] + (1.0 - beta1) * g[i] * scale;
+            want_v[j] = beta2 * v[j] + (1.0 - beta2) * (g[i] * scale).powi(2);
+            want[i] = w[i] * shrink - want_m[j] / (want_v[j].sqrt() * correction + epsilon) * rate;
+        }
+        check.same_wide(&format!("adamw: weight {at}"), &out[2 + at], &want);
     }
+    check.same_wide("adamw: first moment", &out[0], &want_m);
+    check.same_wide("adamw: second moment", &out[1], &want_v);
 }
 
 pub(crate) fn squares(check: &mut Check) {
-    let n = if check.storage.lanes() == 4 {
-        100_000
+    const SLOTS: usize = 24;
+    let size = if check.storage.lanes() == 4 {
+        |at: usize| 4 * (at * at * 97 % 5_000)
     } else {
-        10_007
+        |at: usize| at * at * 97 % 5_003
     };
-    let x = check.storage.normal(1, n, 1.0);
-    let parts = 64;
-    if let Some(out) = check.run(
-        "squares",
-        &[Numbers(&x), EmptyWide(parts)],
-        &[U(n), U(0), U(0), U(0)],
-        [parts, 1],
-    ) {
-        let sum = wide(&out[1]).iter().sum();
-        check.compare("squares", &[sum], &[x.iter().map(|it| it * it).sum()], 2e-6);
+    // The first is missing.
+    let tensors: Vec<Vec<f64>> = (0..SLOTS)
+        .map(|at| check.storage.normal(at as u64, size(at).max(4), 1.0))
+        .collect();
+    let fields: Vec<Field> = (0..SLOTS).map(|at| U(size(at))).collect();
+    let parts = 3;
+    let mut data: Vec<_> = tensors.iter().map(|it| Numbers(it)).collect();
+    data.push(EmptyWide(SLOTS * parts));
+    if let Some(out) = check.run("squares", &data, &fields, [parts, SLOTS]) {
+        let sums = wide(&out[SLOTS]);
+        for (at, tensor) in tensors.iter().enumerate() {
+            let sum: f64 = sums[at * parts..][..parts].iter().sum();
+            let want: f64 = tensor[..size(at)].iter().map(|it| it * it).sum();
+            check.compare(&format!("squares of {at}"), &[sum], &[want], 2e-6);
+        }
     }
 }

@@ -44,6 +44,6 @@ pub(super) const TEXTS: &[Text] = texts! {
     "add_low_rank": 256, [Read, Read, Write, Write, Values(16)];
     "add_low_rank_back": 256, [Read, Read, Write, Write, Values(16)];
     "add_rows": 256, [Read, Read, Read, Write, Values(16)];
-    "adamw": 256, [Write, Write, Write, Read, Values(48)];
-    "squares": 256, [Read, Write, Values(16)];
+    "adamw": 256, [Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Write, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Values(144)];
+    "squares": 256, [Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Read, Write, Values(96)];
 };
