@@ -10,6 +10,7 @@ pub mod exhibit;
 pub mod fields;
 pub mod fit;
 pub mod forecast;
+pub mod group;
 pub mod kind;
 mod look;
 pub mod loss_scale;
@@ -104,6 +105,20 @@ pub fn train<T: Task>(
     checkpoints: &Checkpoints,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
+    let trained = train_to_end(plan, task, state, checkpoints, observer);
+    match &mut state.together {
+        Some(together) => together.end(trained),
+        None => trained,
+    }
+}
+
+fn train_to_end<T: Task>(
+    plan: &RunPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    checkpoints: &Checkpoints,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
     let started = Instant::now();
     let mut saver = Saver::new(plan, checkpoints);
@@ -114,7 +129,11 @@ pub fn train<T: Task>(
         parameters: task.parameters().count() as u64,
         device: plan.device.to_string(),
     });
-    let is_new = checkpoints.newest()?.is_none();
+    let mut is_new = checkpoints.newest()?.is_none();
+    if let Some(together) = &mut state.together {
+        together.begin(task.parameters(), state.progress.step)?;
+        is_new = together.of_first(|| Ok(usize::from(is_new)))? == 1;
+    }
     let mut shown = (!is_new).then_some(state.progress.step);
     if is_new {
         // There must always be a state to go back to. It knows how good it is, and what it showed before it learned.
@@ -122,13 +141,14 @@ pub fn train<T: Task>(
     }
 
     while state.progress.is_unmeasured || state.progress.step < plan.steps {
-        if observer.should_pause() && !observer.should_stop() {
-            saver.pause(task, state, observer)?;
+        let mut wishes = state.wishes(observer)?;
+        if wishes.pause && !wishes.stop {
+            wishes = saver.pause(task, state, observer)?;
         }
         if let Some(scarce) = observer.scarce_memory() {
             yield_memory(task, state, &mut saver, scarce, observer)?;
         }
-        if observer.should_stop() {
+        if wishes.stop {
             return stop(task, state, &mut saver, shown, observer);
         }
         if state.progress.is_unmeasured {
@@ -172,7 +192,7 @@ fn stop<T: Task>(
 ) -> Result<Outcome> {
     saver.save_if_new(task, state, observer)?;
     let step = state.progress.step;
-    if shown != Some(step) {
+    if shown != Some(step) && state.share.is_first() {
         sample(saver.plan, task, state, observer)?;
     }
     observer.event(TrainEvent::Stopped { step });
@@ -212,7 +232,8 @@ fn step<T: Task>(
     saver: &mut Saver,
     observer: &mut dyn Observer,
 ) -> Result<Attempt> {
-    let goes_on = || !(observer.should_stop() || observer.should_pause());
+    let is_alone = state.together.is_none();
+    let goes_on = || !is_alone || !(observer.should_stop() || observer.should_pause());
     match task.own_step(state.progress.step, &goes_on)? {
         Some(OwnStep { units }) => Ok(Ok(Learned {
             size: BatchSize { targets: 0, units },
@@ -411,12 +432,40 @@ fn in_update(step: usize, error: Error) -> Error {
 fn pass<T: Task>(
     plan: &RunPlan,
     task: &mut T,
-    state: &TrainState,
+    state: &mut TrainState,
     batches: &[T::Batch],
     size: BatchSize,
     loss_scale: f64,
 ) -> Result<Pass> {
     let started = Instant::now();
+    let own = own_passes(plan, task, state, batches, size, loss_scale);
+    let (loss, gradients) = match &mut state.together {
+        Some(together) => together.add_up(own)?,
+        None => own?,
+    };
+    let (loss, norm) = clip::loss_and_norm(&loss, &gradients)?;
+    if let Some(together) = &mut state.together {
+        together.note_norm(norm);
+    }
+    // They are read after all that was computed before them, so this is the time of the passes on every device.
+    let seconds = started.elapsed().as_secs_f64();
+    Ok(Pass {
+        loss,
+        gradients,
+        gradient_norm: norm / loss_scale,
+        seconds,
+    })
+}
+
+/// The loss and the gradients of the micro-batches that are this rank’s: all of them on one device.
+fn own_passes<T: Task>(
+    plan: &RunPlan,
+    task: &mut T,
+    state: &TrainState,
+    batches: &[T::Batch],
+    size: BatchSize,
+    loss_scale: f64,
+) -> Result<(Tensor, Gradients)> {
     let step = state.progress.step;
     task.begin_losses()?;
     let mut gradients = Gradients::default();
@@ -433,16 +482,7 @@ fn pass<T: Task>(
         note_peak(loss.tensor().device());
         tape.backward(&loss, loss_scale, &mut gradients)?;
     }
-    let loss = Tensor::stack(&losses, 0)?.sum_all()?;
-    let (loss, norm) = clip::loss_and_norm(&loss, &gradients)?;
-    // They are read after all that was computed before them, so this is the time of the passes on every device.
-    let seconds = started.elapsed().as_secs_f64();
-    Ok(Pass {
-        loss,
-        gradients,
-        gradient_norm: norm / loss_scale,
-        seconds,
-    })
+    Ok((Tensor::stack(&losses, 0)?.sum_all()?, gradients))
 }
 
 fn schedule(plan: &RunPlan) -> Schedule {
