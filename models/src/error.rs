@@ -120,6 +120,10 @@ pub enum Error {
         saved: String,
     },
 
+    /// Another process that trains the same run failed or is gone: what it said, or who it was.
+    #[error("{0}")]
+    Peer(String),
+
     /// Held-out data was being measured, or a model exported, and whoever waits asked to stop. Nothing is lost: it is done another
     /// time.
     #[error("it was asked to stop before it was done")]

@@ -15,6 +15,11 @@ mod hub;
 mod jobs;
 mod lock;
 mod power;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the trainer does not join several ranks yet")
+)]
+mod ranks;
 mod serve;
 mod store;
 #[cfg(test)]

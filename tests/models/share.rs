@@ -1,12 +1,20 @@
 //! Several ranks that train one run: what each computes of a step.
 
+use std::{
+    path::Path,
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+};
+
+use candle_core::Tensor;
 use models::{
+    Error, Result,
     checkpoint::keep::Checkpoints,
-    train::{TrainState, share::Share, train},
+    train::{Outcome, TrainEvent, TrainState, group::Group, share::Share, train},
 };
 use serde_json::json;
 
-use crate::train::{Line, Watch, never, plan};
+use crate::train::{Line, Watch, after_going_back, never, plan, steps_taken};
 
 /// The weights after one step of plain gradient descent from zero, which are the gradient but for a factor, and the
 /// position in the data.
@@ -45,5 +53,223 @@ fn what_all_ranks_compute_of_a_step_adds_up_to_the_whole() {
             assert!(ranks.iter().all(|(weight, _)| weight[index] != *expected));
         }
         assert!(ranks.iter().all(|(_, it)| *it == position), "{ranks:?}");
+    }
+}
+
+/// What a rank says to the first of its group, which answers with that of all.
+#[derive(Clone)]
+enum Said {
+    Tensors(Vec<Tensor>),
+    Words([i32; 8]),
+    Numbers(Vec<f64>),
+}
+
+impl Said {
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Tensors(a), Self::Tensors(b)) => {
+                Self::Tensors(a.iter().zip(&b).map(|(a, b)| (a + b).unwrap()).collect())
+            }
+            (Self::Words(a), Self::Words(b)) => {
+                Self::Words(std::array::from_fn(|at| a[at].max(b[at])))
+            }
+            (Self::Numbers(a), Self::Numbers(b)) => {
+                Self::Numbers(a.iter().zip(&b).map(|(a, b)| a + b).collect())
+            }
+            _ => panic!("the ranks do not call the same functions in the same order"),
+        }
+    }
+}
+
+/// A group of threads: all others speak with the first.
+struct Threads {
+    share: Share,
+    /// To and from the first, or of the first to and from each other.
+    others: Vec<(Sender<Said>, Receiver<Said>)>,
+}
+
+impl Threads {
+    fn all(world: usize) -> Vec<Self> {
+        let (mut first, mut ranks) = (Vec::new(), Vec::new());
+        for rank in 1..world {
+            let (to, from_first) = channel();
+            let (to_first, from) = channel();
+            first.push((to, from));
+            ranks.push(Self {
+                share: Share { rank, world },
+                others: vec![(to_first, from_first)],
+            });
+        }
+        ranks.insert(
+            0,
+            Self {
+                share: Share { rank: 0, world },
+                others: first,
+            },
+        );
+        ranks
+    }
+
+    fn of_all(&mut self, own: Said) -> Result<Said> {
+        let gone = || Error::Peer("a rank is gone".to_owned());
+        if self.share.rank > 0 {
+            let (to, from) = &self.others[0];
+            to.send(own).map_err(|_| gone())?;
+            return from.recv().map_err(|_| gone());
+        }
+        let mut all = own;
+        for (_, from) in &self.others {
+            all = all.and(from.recv().map_err(|_| gone())?);
+        }
+        for (to, _) in &self.others {
+            to.send(all.clone()).map_err(|_| gone())?;
+        }
+        Ok(all)
+    }
+}
+
+impl Group for Threads {
+    fn share(&self) -> Share {
+        self.share
+    }
+
+    fn sum_tensors(&mut self, tensors: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        match self.of_all(Said::Tensors(tensors))? {
+            Said::Tensors(sums) => Ok(sums),
+            _ => unreachable!(),
+        }
+    }
+
+    fn max(&mut self, words: [i32; 8]) -> Result<[i32; 8]> {
+        match self.of_all(Said::Words(words))? {
+            Said::Words(words) => Ok(words),
+            _ => unreachable!(),
+        }
+    }
+
+    fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {
+        match self.of_all(Said::Numbers(numbers))? {
+            Said::Numbers(sums) => Ok(sums),
+            _ => unreachable!(),
+        }
+    }
+}
+
+/// How a rank ended: the run, its weights, its position in the data, what it told.
+type Ended = (Result<Outcome>, Vec<f32>, u64, Vec<TrainEvent>);
+
+/// Trains a line with so many ranks from the newest checkpoint of a folder, each as `make` makes it.
+fn train_with(
+    world: usize,
+    steps: usize,
+    folder: &Path,
+    make: impl Fn(usize) -> (Line, Watch) + Sync,
+) -> Vec<Ended> {
+    let changes = json!({"batch": { "rows": 8, "length": 1, "accumulate": 4 }, "evaluate": { "every": 2, "batches": 0 }});
+    let plan = plan(steps, changes);
+    let newest = Checkpoints::new(folder, 2).newest().unwrap();
+    let rank = |group: Threads| {
+        let (mut line, mut watch) = make(group.share.rank);
+        let mut state = TrainState::new(&plan, &line).unwrap();
+        if let Some(newest) = &newest {
+            state.restore(&mut line, &newest.path).unwrap();
+        }
+        if world > 1 {
+            state.join(Box::new(group));
+        }
+        let checkpoints = Checkpoints::new(folder, 2);
+        let trained = train(&plan.run, &mut line, &mut state, &checkpoints, &mut watch);
+        (trained, line.weight(), line.position, watch.events)
+    };
+    thread::scope(|scope| {
+        let ranks = Threads::all(world).into_iter();
+        let ranks: Vec<_> = ranks.map(|group| scope.spawn(|| rank(group))).collect();
+        ranks.into_iter().map(|it| it.join().unwrap()).collect()
+    })
+}
+
+fn quiet(_: usize) -> (Line, Watch) {
+    (Line::new(), Watch::until(never))
+}
+
+fn close(one: &[f32], other: &[f32]) -> bool {
+    one.iter().zip(other).all(|(a, b)| (a - b).abs() < 1e-6)
+}
+
+#[test]
+fn two_and_four_ranks_learn_what_one_learns() {
+    let train = |world| {
+        let folder = tempfile::tempdir().unwrap();
+        train_with(world, 6, folder.path(), quiet)
+    };
+    let alone = &train(1)[0];
+    assert_eq!(steps_taken(&alone.3), 6);
+    for world in [2, 4] {
+        let ranks = train(world);
+        for (ended, weight, position, events) in &ranks {
+            assert_eq!(*ended.as_ref().unwrap(), Outcome::Finished);
+            assert!(close(weight, &alone.1), "{world}: {weight:?} {:?}", alone.1);
+            assert_eq!((weight, position), (&ranks[0].1, &alone.2));
+            assert_eq!(steps_taken(events), 6);
+        }
+        // One saves for all.
+        let is_save = |it: &&TrainEvent| matches!(it, TrainEvent::Saved { .. });
+        let saved = |events: &[TrainEvent]| events.iter().filter(is_save).count();
+        assert!(saved(&ranks[0].3) > 0);
+        assert!(ranks[1..].iter().all(|rank| saved(&rank.3) == 0));
+    }
+}
+
+#[test]
+fn a_run_resumes_with_another_number_of_ranks() {
+    let alone = tempfile::tempdir().unwrap();
+    let alone = &train_with(1, 9, alone.path(), quiet)[0];
+    let folder = tempfile::tempdir().unwrap();
+    for (world, steps) in [(2, 3), (1, 6), (4, 9)] {
+        let ranks = train_with(world, steps, folder.path(), quiet);
+        assert!(ranks.iter().all(|it| it.0.is_ok()));
+        if steps == 9 {
+            assert!(
+                close(&ranks[3].1, &alone.1),
+                "{:?} {:?}",
+                ranks[3].1,
+                alone.1
+            );
+            assert_eq!(ranks[3].2, alone.2);
+        }
+    }
+}
+
+#[test]
+fn a_wish_of_one_rank_stops_all_at_the_same_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let ranks = train_with(2, 9, folder.path(), |rank| {
+        let stops = move |events: &[TrainEvent]| rank == 1 && steps_taken(events) >= 3;
+        (Line::new(), Watch::until(stops))
+    });
+    for (ended, _, _, events) in &ranks {
+        assert_eq!(*ended.as_ref().unwrap(), Outcome::Stopped);
+        assert_eq!(steps_taken(events), 3);
+    }
+    let newest = Checkpoints::new(folder.path(), 2)
+        .newest()
+        .unwrap()
+        .unwrap();
+    assert_eq!(newest.step, 3);
+}
+
+#[test]
+fn a_number_that_is_none_on_one_rank_takes_all_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let ranks = train_with(2, 6, folder.path(), |_| {
+        let mut line = Line::new();
+        // The second micro-batch of the fourth step, which is of rank 1.
+        (line.broken, line.times) = (Some(13), 1);
+        (line, Watch::until(never))
+    });
+    for (ended, weight, _, events) in &ranks {
+        assert_eq!(*ended.as_ref().unwrap(), Outcome::Finished);
+        assert!(after_going_back(events));
+        assert_eq!(weight, &ranks[0].1);
     }
 }

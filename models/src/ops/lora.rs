@@ -56,8 +56,8 @@ impl AdaptedLinear {
 /// is not whole.
 pub fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
     #[cfg(feature = "cuda")]
-    if crate::ops::kernels::cuda::lora::serves(x, layers) {
-        return crate::ops::kernels::cuda::lora::linears_with_adapters(x, layers);
+    if kernels::cuda::lora::serves(x, layers) {
+        return kernels::cuda::lora::linears_with_adapters(x, layers);
     }
     let each = layers.iter().map(|layer| {
         let AdaptedLinear {

@@ -30,7 +30,7 @@ pub(super) fn look<T: Task>(
         return Ok(());
     }
     let is_best = is_best?;
-    if plan.samples_after(step) && *shown != Some(step) {
+    if plan.samples_after(step) && state.share.is_first() && *shown != Some(step) {
         sample(plan, task, state, observer)?;
         *shown = Some(step);
     }
@@ -50,9 +50,10 @@ fn evaluate<T: Task>(
     observer: &mut dyn Observer,
 ) -> Result<bool> {
     let started = Instant::now();
+    let is_alone = state.together.is_none();
     let goes_on = || {
         let is_asked = observer.should_stop() || observer.should_pause();
-        !is_asked || started.elapsed() < SHORT_EVALUATION
+        !is_alone || !is_asked || started.elapsed() < SHORT_EVALUATION
     };
     let measured = with_average(task, state, |task| {
         task.evaluate(plan.evaluate.batches, &goes_on)
@@ -63,7 +64,7 @@ fn evaluate<T: Task>(
     let (step, loss) = (state.progress.step, evaluation.loss);
     let score = task.judged_by().and_then(|name| evaluation.score(name));
     let score = score.filter(|it| it.is_finite());
-    if step == plan.steps {
+    if step == plan.steps && state.share.is_first() {
         let measured = with_average(task, state, |task| Ok(task.examine(&goes_on)))?;
         let what = "the last step could not be examined";
         evaluation

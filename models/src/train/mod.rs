@@ -10,6 +10,7 @@ pub mod exhibit;
 pub mod fields;
 pub mod fit;
 pub mod forecast;
+pub mod group;
 pub mod kind;
 mod look;
 pub mod loss_scale;
@@ -106,6 +107,20 @@ pub fn train<T: Task>(
     checkpoints: &Checkpoints,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
+    let trained = train_to_end(plan, task, state, checkpoints, observer);
+    match &mut state.together {
+        Some(together) => together.end(trained),
+        None => trained,
+    }
+}
+
+fn train_to_end<T: Task>(
+    plan: &RunPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    checkpoints: &Checkpoints,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
     let started = Instant::now();
     let mut saver = Saver::new(plan, checkpoints);
@@ -116,7 +131,11 @@ pub fn train<T: Task>(
         parameters: task.parameters().count() as u64,
         device: plan.device.to_string(),
     });
-    let is_new = checkpoints.newest()?.is_none();
+    let mut is_new = checkpoints.newest()?.is_none();
+    if let Some(together) = &mut state.together {
+        together.begin(task.parameters(), state.progress.step)?;
+        is_new = together.of_first(|| Ok(usize::from(is_new)))? == 1;
+    }
     let mut shown = (!is_new).then_some(state.progress.step);
     if is_new {
         // There must always be a state to go back to. It knows how good it is, and what it showed before it learned.
@@ -124,13 +143,14 @@ pub fn train<T: Task>(
     }
 
     while state.progress.is_unmeasured || state.progress.step < plan.steps {
-        if observer.should_pause() && !observer.should_stop() {
-            saver.pause(task, state, observer)?;
+        let mut wishes = state.wishes(observer)?;
+        if wishes.pause && !wishes.stop {
+            wishes = saver.pause(task, state, observer)?;
         }
         if let Some(scarce) = observer.scarce_memory() {
             yield_memory(task, state, &mut saver, scarce, observer)?;
         }
-        if observer.should_stop() {
+        if wishes.stop {
             return stop(task, state, &mut saver, shown, observer);
         }
         if state.progress.is_unmeasured {
@@ -175,7 +195,7 @@ fn stop<T: Task>(
 ) -> Result<Outcome> {
     saver.save_if_new(task, state, observer)?;
     let step = state.progress.step;
-    if shown != Some(step) {
+    if shown != Some(step) && state.share.is_first() {
         sample(saver.plan, task, state, observer)?;
     }
     observer.event(TrainEvent::Stopped { step });
@@ -215,7 +235,8 @@ fn step<T: Task>(
     saver: &mut Saver,
     observer: &mut dyn Observer,
 ) -> Result<Attempt> {
-    let goes_on = || !(observer.should_stop() || observer.should_pause());
+    let is_alone = state.together.is_none();
+    let goes_on = || !is_alone || !(observer.should_stop() || observer.should_pause());
     match task.own_step(state.progress.step, &goes_on)? {
         Some(OwnStep { units }) => Ok(Ok(Learned {
             size: BatchSize { targets: 0, units },
@@ -420,37 +441,17 @@ fn pass<T: Task>(
     loss_scale: f64,
 ) -> Result<Pass> {
     let started = Instant::now();
-    let (step, share) = (state.progress.step, state.share);
-    let targets = size.targets.max(1) as f64;
-    task.begin_losses()?;
-    let own = || {
-        batches
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| share.has(*index))
-    };
-    #[cfg(feature = "cuda")]
-    let recorded = {
-        let batches: Vec<_> = own().map(|(_, batch)| batch).collect();
-        recorded_pass(task, state, &batches, targets, loss_scale)?
-    };
-    #[cfg(not(feature = "cuda"))]
-    let recorded = None;
-    let (loss, gradients) = match recorded {
-        Some(recorded) => recorded,
-        None => {
-            let task = RefCell::new(&mut *task);
-            let losses = own().map(|(index, batch)| {
-                let pass = format!("dropout of step {step}, micro-batch {index}");
-                let loss = |tape: &Tape| task.borrow_mut().loss(tape, batch, targets);
-                (stable_hash(plan.seed, pass.as_bytes()), loss)
-            });
-            passes(losses, loss_scale)?
-        }
+    let own = own_passes(plan, task, state, batches, size, loss_scale);
+    let (loss, gradients) = match &mut state.together {
+        Some(together) => together.add_up(own)?,
+        None => own?,
     };
     // A device is still computing: what can be prepared for the update is.
     let prepared = state.optimizer.prepare(task.parameters(), &gradients)?;
     let (loss, norm) = clip::loss_and_norm(&loss, &gradients)?;
+    if let Some(together) = &mut state.together {
+        together.note_norm(norm);
+    }
     // They are read after all that was computed before them, so this is the time of the passes on every device.
     let seconds = started.elapsed().as_secs_f64();
     Ok(Pass {
@@ -459,6 +460,38 @@ fn pass<T: Task>(
         gradient_norm: norm / loss_scale,
         seconds,
     })
+}
+
+/// The loss and the gradients of the micro-batches that are this rank’s: all of them on one device.
+fn own_passes<T: Task>(
+    plan: &RunPlan,
+    task: &mut T,
+    state: &mut TrainState,
+    batches: &[T::Batch],
+    size: BatchSize,
+    loss_scale: f64,
+) -> Result<(Tensor, Gradients)> {
+    let (step, share) = (state.progress.step, state.share);
+    let targets = size.targets.max(1) as f64;
+    task.begin_losses()?;
+    let own = || {
+        let numbered = batches.iter().enumerate();
+        numbered.filter(|(index, _)| share.has(*index))
+    };
+    #[cfg(feature = "cuda")]
+    {
+        let batches: Vec<_> = own().map(|(_, batch)| batch).collect();
+        if let Some(recorded) = recorded_pass(task, state, &batches, targets, loss_scale)? {
+            return Ok(recorded);
+        }
+    }
+    let task = RefCell::new(task);
+    let losses = own().map(|(index, batch)| {
+        let pass = format!("dropout of step {step}, micro-batch {index}");
+        let loss = |tape: &Tape| task.borrow_mut().loss(tape, batch, targets);
+        (stable_hash(plan.seed, pass.as_bytes()), loss)
+    });
+    passes(losses, loss_scale)
 }
 
 /// The sum of some losses, and their gradients. Each comes with the seed of its dropout.

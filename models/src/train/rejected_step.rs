@@ -52,7 +52,11 @@ pub(super) fn roll_back<T: Task>(
     let mut report = |message| observer.event(TrainEvent::Warned { message });
     let (good, why) = match rejected_step {
         RejectedStep::NotFinite(what) => {
-            let good = last_good(state, checkpoints, what, &mut report)?;
+            let find =
+                |state: &TrainState| last_good(state, checkpoints, what, &mut report).map(Some);
+            let good = state.of_first(checkpoints, find)?;
+            let missing = || Error::Peer("rank 0 has no checkpoint to go back to".to_owned());
+            let good = good.ok_or_else(missing)?;
             after.rollbacks += 1;
             after.rolled_back_to = Some(good.step);
             (good, format!("the {what} was not finite"))
@@ -60,7 +64,8 @@ pub(super) fn roll_back<T: Task>(
         RejectedStep::Spike(spike) => {
             after.spikes.push(step);
             after.rolled_back_to = None;
-            let Some(newest) = checkpoints.newest_before(usize::MAX, &mut report)? else {
+            let find = |_: &TrainState| checkpoints.newest_before(usize::MAX, &mut report);
+            let Some(newest) = state.of_first(checkpoints, find)? else {
                 // Somebody removed them all. A spike is no reason to end, so this batch is left out.
                 state.progress.spikes = after.spikes;
                 return Ok(());
@@ -73,8 +78,10 @@ pub(super) fn roll_back<T: Task>(
     state.progress.rolled_back_to = after.rolled_back_to;
     state.progress.spikes = after.spikes;
     state.progress.rate_factor = after.rate_factor / 2.0;
-    let mut write = || state.write_progress(&good.path);
-    when_the_disk_can(step, 0, &good.path, observer, &mut write)?;
+    if state.share.is_first() {
+        let mut write = || state.write_progress(&good.path);
+        when_the_disk_can(step, 0, &good.path, observer, &mut write)?;
+    }
     observer.event(TrainEvent::RolledBack {
         step,
         to_step: good.step,

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Observer, RunPlan, Task, TrainEvent, TrainState, device_of};
+use super::{Observer, RunPlan, Task, TrainEvent, TrainState, device_of, group::Wishes};
 use crate::{
     Error, Result,
     checkpoint::{keep::Checkpoints, save::free_bytes},
@@ -46,18 +46,20 @@ impl<'a> Saver<'a> {
         task: &mut T,
         state: &mut TrainState,
         observer: &mut dyn Observer,
-    ) -> Result<()> {
+    ) -> Result<Wishes> {
         self.save_if_new(task, state, observer)?;
         let step = state.progress.step;
         let why = observer.why_pause();
         observer.event(TrainEvent::Paused { step, why });
-        while observer.should_pause() && !observer.should_stop() {
+        let mut wishes = state.wishes(observer)?;
+        while wishes.pause && !wishes.stop {
             thread::sleep(PAUSE_LOOK);
+            wishes = state.wishes(observer)?;
         }
-        if !observer.should_stop() {
+        if !wishes.stop {
             observer.event(TrainEvent::Continued { step });
         }
-        Ok(())
+        Ok(wishes)
     }
 
     /// Saves, unless this very step was saved a moment ago.
@@ -67,6 +69,9 @@ impl<'a> Saver<'a> {
         state: &mut TrainState,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        if !state.share.is_first() {
+            return Ok(());
+        }
         let step = state.progress.step;
         let mut look = || self.checkpoints.newest();
         let newest = when_the_disk_can(step, 0, &self.checkpoints.path(step), observer, &mut look)?;
@@ -83,6 +88,9 @@ impl<'a> Saver<'a> {
         state: &mut TrainState,
         observer: &mut dyn Observer,
     ) -> Result<()> {
+        if !state.share.is_first() {
+            return Ok(());
+        }
         let step = state.progress.step;
         if let Some(device) = device_of(task) {
             // What failed on the device since the last look comes out here, before it is saved as if it were good.

@@ -17,6 +17,11 @@ impl Share {
     /// All of it: a run on one device.
     pub const ALL: Self = Self { rank: 0, world: 1 };
 
+    /// Whether this is the one process that saves the run and shows what it does.
+    pub fn is_first(self) -> bool {
+        self.rank == 0
+    }
+
     /// Whether the micro-batch with this number, counted from 0 in its step, is computed here.
     pub fn has(self, index: usize) -> bool {
         index % self.world == self.rank

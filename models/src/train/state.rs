@@ -14,6 +14,8 @@ use serde_json::{Map, Value as Json};
 #[cfg(feature = "cuda")]
 use super::recorded::RecordedPasses;
 use super::{
+    event::Observer,
+    group::{Group, Together, Wishes},
     loss_scale::LossScale,
     plan::{OptimizerPlan, RunPlan, TrainPlan},
     request::OptimizerKind,
@@ -25,6 +27,7 @@ use super::{
 use crate::{
     Error, Result,
     checkpoint::{
+        keep::{Checkpoint, Checkpoints},
         save::{self, write_safetensors},
         whole::{self, STATE},
     },
@@ -49,6 +52,8 @@ pub struct TrainState {
     pub ema: Option<Ema>,
     /// What of each step is computed here.
     pub share: Share,
+    /// The other ranks that train this run, where there are any.
+    pub(super) together: Option<Together>,
     /// The whole plan, so that a checkpoint says what made it.
     plan: Json,
     /// What the GPU can play again. No checkpoint has it.
@@ -153,11 +158,52 @@ impl TrainState {
             )?,
             ema,
             share: Share::ALL,
+            together: None,
             plan: serde_json::to_value(whole_plan)
                 .map_err(|error| Error::setting("plan", error.to_string()))?,
             #[cfg(feature = "cuda")]
             recorded: RecordedPasses::default(),
         })
+    }
+
+    /// Has the run trained together with the other ranks of a group, each of which computes its part of every step.
+    ///
+    /// Not for tasks whose losses leave something behind on one rank alone, such as running statistics or a carry.
+    pub fn join(&mut self, group: Box<dyn Group>) {
+        self.share = group.share();
+        self.together = Some(Together::new(group));
+    }
+
+    /// The checkpoint that rank 0 finds, on every rank: one that is put aside must not be read by another at that moment.
+    pub(super) fn of_first(
+        &mut self,
+        checkpoints: &Checkpoints,
+        find: impl FnOnce(&Self) -> Result<Option<Checkpoint>>,
+    ) -> Result<Option<Checkpoint>> {
+        let Some(mut together) = self.together.take() else {
+            return find(self);
+        };
+        // 0 is none.
+        let number = || find(self).map(|found| found.map_or(0, |it| it.step + 1));
+        let number = together.of_first(number);
+        self.together = Some(together);
+        let step = number?.checked_sub(1);
+        Ok(step.map(|step| Checkpoint {
+            step,
+            path: checkpoints.path(step),
+        }))
+    }
+
+    /// What is wished of the run, on any of its ranks.
+    pub(super) fn wishes(&mut self, observer: &dyn Observer) -> Result<Wishes> {
+        let own = Wishes {
+            pause: observer.should_pause(),
+            stop: observer.should_stop(),
+        };
+        match &mut self.together {
+            Some(together) => together.wishes(own, self.progress.step),
+            None => Ok(own),
+        }
     }
 
     /// Writes the model and this state into `folder`, whole or not at all. Returns the bytes written.

@@ -1,0 +1,232 @@
+//! Several ranks that train one run together, each on a device of its own: what they tell each other in a step.
+//!
+//! A [`Group`] sums numbers over all ranks, and is made outside. [`Together`] is what the loop says with it. Each rank computes
+//! its own micro-batches, the gradients are summed, and every rank then takes the same step from the same numbers.
+//!
+//! One rule keeps ranks from waiting for each other without end: before every sum all ranks exchange the same few words, and a
+//! rank that failed, wherever it was, says so in the next such exchange, with a sentence that all others end with. What one
+//! rank finds out by itself, such as a wish to stop, is acted on only after an exchange.
+//!
+//! Deliberately absent: how ranks find each other, and how they notice that one is gone.
+
+use candle_core::{DType, Tensor};
+
+use super::share::Share;
+use crate::{Error, Result, parameters::Parameters, random::stable_hash, tape::Gradients};
+
+/// The words of an exchange, by their places.
+const STOP: usize = 0;
+const PAUSE: usize = 1;
+const FAILED: usize = 2;
+const WHO: usize = 3;
+const CHECK: usize = 4;
+const WORDS: usize = 8;
+
+/// How bad a failure is: memory ran out before a weight was changed, or anything else.
+const RAN_OUT: i32 = 1;
+const ENDS: i32 = 2;
+
+/// Bytes of the sentence of a rank that failed, and how many of them go into one number.
+const SENTENCE_BYTES: usize = 512;
+const BYTES_PER_NUMBER: usize = 4;
+
+/// Sums over all ranks. Every rank calls the same functions in the same order with as many numbers.
+///
+/// Errors: [`Error::Peer`] where another rank is gone.
+pub trait Group {
+    /// Which rank this is, and of how many.
+    fn share(&self) -> Share;
+
+    /// The sum over all ranks of each tensor, in f32, with the same bits on every rank. Not finite where one was not.
+    fn sum_tensors(&mut self, tensors: Vec<Tensor>) -> Result<Vec<Tensor>>;
+
+    /// The largest of each word.
+    fn max(&mut self, words: [i32; WORDS]) -> Result<[i32; WORDS]>;
+
+    /// The sum of each number.
+    fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>>;
+}
+
+/// What whoever watches a run wants of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Wishes {
+    pub(super) stop: bool,
+    pub(super) pause: bool,
+}
+
+/// A rank among others, as the loop speaks with them.
+pub struct Together {
+    group: Box<dyn Group>,
+    /// The bits of the last gradient norm: ranks whose weights differ have others.
+    last_norm: u64,
+    /// Whether all ranks know that the run ends by a failure.
+    told: bool,
+}
+
+impl Together {
+    /// This rank among those of a group.
+    pub fn new(group: Box<dyn Group>) -> Self {
+        Self {
+            group,
+            last_norm: 0,
+            told: false,
+        }
+    }
+
+    /// Which rank this is, and of how many.
+    pub fn share(&self) -> Share {
+        self.group.share()
+    }
+
+    /// An error unless all ranks begin with the same weights at the same step.
+    pub(super) fn begin(&mut self, parameters: &Parameters, step: usize) -> Result<()> {
+        let mut hash = step as u64;
+        for parameter in parameters.trainable() {
+            let numbers = parameter.tensor().flatten_all()?.to_dtype(DType::F32)?;
+            let bytes = numbers.to_vec1::<f32>()?.into_iter();
+            let bytes: Vec<u8> = bytes.flat_map(f32::to_le_bytes).collect();
+            hash = stable_hash(hash, &bytes);
+        }
+        let differ = || "the ranks begin with other weights or at other steps".to_owned();
+        self.exchange(Wishes::default(), None, hash, differ)
+            .map(drop)
+    }
+
+    /// The wishes of all ranks. An error when their weights are no longer the same.
+    pub(super) fn wishes(&mut self, own: Wishes, step: usize) -> Result<Wishes> {
+        let differ = || format!("the ranks no longer agree after step {step}");
+        self.exchange(own, None, self.last_norm, differ)
+    }
+
+    /// What rank 0 finds, such as the step to go back to, on every rank.
+    pub(super) fn of_first(&mut self, find: impl FnOnce() -> Result<usize>) -> Result<usize> {
+        let found = match self.share().rank {
+            0 => find()?,
+            _ => 0,
+        };
+        self.exchange(Wishes::default(), None, 0, String::new)?;
+        let sums = self.group.sum(vec![found as f64])?;
+        Ok(sums.first().map_or(found, |sum| *sum as usize))
+    }
+
+    /// Loss and gradients of all ranks, from those that this rank computed or the error that it met.
+    ///
+    /// Errors: the own one, or that of another rank. Memory that ran out elsewhere is memory that ran out here too, so that
+    /// all ranks try the step again.
+    pub(super) fn add_up(
+        &mut self,
+        own: Result<(Tensor, Gradients)>,
+    ) -> Result<(Tensor, Gradients)> {
+        let (loss, mut gradients) = match own {
+            Ok(own) => own,
+            Err(error) => {
+                let in_pass = !matches!(error, Error::OutOfMemory(_));
+                let how = if error.is_out_of_memory() && in_pass {
+                    RAN_OUT
+                } else {
+                    ENDS
+                };
+                return Err(self.fail(error, how));
+            }
+        };
+        let names: Vec<String> = gradients.iter().map(|(name, _)| name.to_owned()).collect();
+        let hash = names
+            .iter()
+            .fold(0, |hash, name| stable_hash(hash, name.as_bytes()));
+        let differ = || "the ranks have gradients of other weights".to_owned();
+        self.exchange(Wishes::default(), None, hash, differ)?;
+        let mut tensors = vec![loss];
+        tensors.extend(names.iter().filter_map(|name| gradients.remove(name)));
+        let mut sums = self.group.sum_tensors(tensors)?.into_iter();
+        let missing = || Error::Data("a sum over the ranks has no loss".to_owned());
+        let loss = sums.next().ok_or_else(missing)?;
+        for (name, sum) in names.iter().zip(sums) {
+            gradients.add(name, sum)?;
+        }
+        Ok((loss, gradients))
+    }
+
+    /// Remembers the gradient norm by which ranks that differ will be noticed.
+    pub(super) fn note_norm(&mut self, norm: f64) {
+        self.last_norm = if norm.is_finite() { norm.to_bits() } else { 0 };
+    }
+
+    /// Ends a run together: what went wrong on one rank ends all, and nobody leaves before all are done.
+    pub(super) fn end<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        match outcome {
+            Err(error) if self.told || matches!(error, Error::Peer(_)) => Err(error),
+            Err(error) => Err(self.fail(error, ENDS)),
+            Ok(outcome) => {
+                let end = self.exchange(Wishes::default(), None, 0, String::new);
+                end.map(|_| outcome)
+            }
+        }
+    }
+
+    /// Tells all ranks that this one failed. The error comes back.
+    fn fail(&mut self, error: Error, how: i32) -> Error {
+        let sentence = error.to_string();
+        // That the others can’t be told any more says less than what happened here.
+        let _ = self.exchange(Wishes::default(), Some((how, &sentence)), 0, String::new);
+        error
+    }
+
+    /// Tells all ranks what this one wishes or met, and hears the same of them. `check` has to be the same everywhere, or
+    /// `differ` says what is not.
+    fn exchange(
+        &mut self,
+        wishes: Wishes,
+        failure: Option<(i32, &str)>,
+        check: u64,
+        differ: impl FnOnce() -> String,
+    ) -> Result<Wishes> {
+        let Share { rank, world } = self.share();
+        let mut words = [0; WORDS];
+        words[STOP] = i32::from(wishes.stop);
+        words[PAUSE] = i32::from(wishes.pause);
+        if let Some((how, _)) = failure {
+            words[FAILED] = how;
+            // The largest is that of the first rank which failed.
+            words[WHO] = (world - rank) as i32;
+        }
+        // The largest of a word and of its inverse belong to one number only where all ranks have the same.
+        let halves = [check as u32 as i32, (check >> 32) as i32];
+        words[CHECK..].copy_from_slice(&[halves[0], halves[1], !halves[0], !halves[1]]);
+        let found = self.group.max(words)?;
+        if found[FAILED] > 0 {
+            let who = world.saturating_sub(found[WHO].max(1) as usize);
+            let own = failure.map(|it| it.1).filter(|_| who == rank);
+            let sentence = self.sentence(own.unwrap_or_default())?;
+            self.told = found[FAILED] == ENDS;
+            return Err(match self.told {
+                true => Error::Peer(format!("rank {who} failed: {sentence}")),
+                false => Error::Device(format!("out of memory on rank {who}: {sentence}")),
+            });
+        }
+        if found[CHECK] != !found[CHECK + 2] || found[CHECK + 1] != !found[CHECK + 3] {
+            self.told = true;
+            return Err(Error::Peer(differ()));
+        }
+        Ok(Wishes {
+            stop: found[STOP] > 0,
+            pause: found[PAUSE] > 0,
+        })
+    }
+
+    /// The sentence of the one rank that says something.
+    fn sentence(&mut self, own: &str) -> Result<String> {
+        let mut bytes = own.as_bytes()[..own.len().min(SENTENCE_BYTES)].to_vec();
+        bytes.resize(SENTENCE_BYTES, 0);
+        let (fours, _) = bytes.as_chunks::<BYTES_PER_NUMBER>();
+        let numbers = fours
+            .iter()
+            .map(|four| f64::from(u32::from_le_bytes(*four)));
+        let said = self.group.sum(numbers.collect())?;
+        let bytes: Vec<u8> = said
+            .iter()
+            .flat_map(|it| (*it as u32).to_le_bytes())
+            .collect();
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(text.chars().filter(|it| !it.is_control()).collect())
+    }
+}

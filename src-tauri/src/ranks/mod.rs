@@ -1,0 +1,49 @@
+//! Several processes that train one run together: who each is, how they meet, and how they notice that one is gone.
+//!
+//! - [`launch`]: which rank this is, by the variables of torchrun, mpirun or srun
+//! - [`store`]: where ranks leave each other words until they are connected
+//! - [`watch`]: whether the others still live
+//!
+//! Nothing of this is used by a run on one device. Connections go to the places that a launcher names and carry no data of
+//! the user. Deliberately absent: what the ranks compute, which is in the models’ crate.
+
+pub(crate) mod launch;
+pub(crate) mod store;
+pub(crate) mod watch;
+
+use std::{fs::File, io::Read};
+
+use crate::wire::error::{AppError, Result};
+
+/// Bytes that nobody can guess.
+fn secret() -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    // Several devices are for Linux alone, which has this.
+    let path = "/dev/urandom";
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(AppError::file("read random bytes", path))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::launch::Launch;
+
+    /// A rank of a launch on this machine that waits a second.
+    pub(super) fn launch(rank: usize, world: usize, port: u16) -> Launch {
+        Launch {
+            by: "torchrun",
+            rank,
+            world,
+            local_rank: rank,
+            address: "127.0.0.1".to_owned(),
+            port,
+            is_local: true,
+            has_store: false,
+            prefix: "/anneal/run/0/secret/".to_owned(),
+            patience: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Where ranks leave each other words before they are connected: the store of torchrun, spoken as a client, and a server of the
+//! same words for launchers that bring none.
+//!
+//! The protocol is that of PyTorch's TCPStore (<https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/TCPStoreBackend.cpp>).
+//! Numbers are little-endian; a text or value is a u64 length and its bytes; a connection begins with a number by which it is
+//! known. There is no password: who knows a key can read and write it, so keys hold a secret. Deliberately absent: words that
+//! list or delete keys.
+
+use std::{
+    collections::HashMap,
+    io::{self, ErrorKind, Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::launch::Launch;
+use crate::{
+    lock::locked,
+    wire::error::{AppError, Result},
+};
+
+const MAGIC: u32 = 0x3C85_F7CE;
+const VALIDATE: u8 = 0;
+const SET: u8 = 1;
+const GET: u8 = 3;
+const WAIT: u8 = 6;
+const PING: u8 = 13;
+
+const MAX_KEY_BYTES: u64 = 8 << 10;
+/// A plan or the sums of its files are a few KB.
+const MAX_VALUE_BYTES: u64 = 1 << 20;
+/// Keys that a rank may need.
+const KEYS_PER_RANK: usize = 16;
+/// Connections at a time. A rank has two: its program and its engine.
+const CONNECTIONS_PER_RANK: usize = 4;
+/// How long a connection may take to say the number by which it is known.
+const HELLO: Duration = Duration::from_secs(30);
+/// How long one attempt to connect may take.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// How often an attempt is made, and the server looks for a new connection.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// A connection to the store of a launch.
+pub(crate) struct Store {
+    stream: TcpStream,
+    prefix: String,
+    rank: usize,
+    patience: Duration,
+}
+
+impl Store {
+    /// Connects, and tries again until the launch’s patience is over: who serves may not listen yet.
+    pub(crate) fn connect(launch: &Launch) -> Result<Self> {
+        let started = Instant::now();
+        let stream = loop {
+            let error = match greet(launch) {
+                Ok(stream) => break stream,
+                Err(error) => error,
+            };
+            // What answers, and is no store, will not become one.
+            if started.elapsed() > launch.patience || error.kind() == ErrorKind::InvalidData {
+                let (place, time) = (launch.place(), words(launch.patience));
+                let message = match error.kind() {
+                    ErrorKind::InvalidData => format!("what answers on {place} is not rank 0"),
+                    _ => format!("rank 0 did not answer on {place} within {time}: {error}"),
+                };
+                let hint = "look whether it runs, and whether this machine can reach it there";
+                return Err(AppError::failed(message).with_hint(hint));
+            }
+            thread::sleep(AGAIN);
+        };
+        Ok(Self {
+            stream,
+            prefix: launch.prefix.clone(),
+            rank: launch.rank,
+            patience: launch.patience,
+        })
+    }
+
+    /// What rank 0 makes, on every rank.
+    ///
+    /// Errors: it did not come in time, or rank 0 could not make it.
+    pub(crate) fn share(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> Result<Vec<u8>>,
+    ) -> Result<Vec<u8>> {
+        let name = format!("{}{key}", self.prefix);
+        let shared = match self.rank {
+            0 => {
+                let value = make()?;
+                self.set(&name, &value).map(|()| value)
+            }
+            _ => self.wait(&name),
+        };
+        shared.map_err(|error| {
+            let time = words(self.patience);
+            let hint = "look at the log of rank 0 on its machine";
+            let late = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
+            match late {
+                true => AppError::failed(format!("rank 0 did not say its `{key}` within {time}")),
+                false => AppError::failed(format!("the ranks could not share `{key}`: {error}")),
+            }
+            .with_hint(hint)
+        })
+    }
+
+    fn set(&mut self, key: &str, value: &[u8]) -> io::Result<()> {
+        self.say(SET, &[sized(key.as_bytes()), sized(value)].concat())
+    }
+
+    fn wait(&mut self, key: &str) -> io::Result<Vec<u8>> {
+        let key = sized(key.as_bytes());
+        self.say(WAIT, &[&1u64.to_le_bytes()[..], &key].concat())?;
+        if take(&mut self.stream)? != [0] {
+            return Err(io::Error::new(ErrorKind::TimedOut, "the store gave up"));
+        }
+        self.say(GET, &key)?;
+        take_sized(&mut self.stream, MAX_VALUE_BYTES)
+    }
+
+    fn say(&mut self, word: u8, rest: &[u8]) -> io::Result<()> {
+        self.stream.write_all(&[&[word], rest].concat())
+    }
+}
+
+/// A connection to a store that has proved to be one.
+fn greet(launch: &Launch) -> io::Result<TcpStream> {
+    let mut stream = connect(&launch.address, launch.port)?;
+    stream.set_read_timeout(Some(ATTEMPT))?;
+    let number = std::process::id().to_le_bytes();
+    stream.write_all(&[&[VALIDATE], &MAGIC.to_le_bytes()[..], &[PING], &number].concat())?;
+    if take(&mut stream)? != number {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    stream.set_read_timeout(Some(launch.patience))?;
+    Ok(stream)
+}
+
+/// A connection to the first address of a host that takes one.
+pub(super) fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, ATTEMPT) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_write_timeout(Some(ATTEMPT))?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Listens where the ranks of a launch look for rank 0: on this machine alone where all of them are on it. Port 0 is any.
+pub(super) fn listen(address: &str, is_local: bool, port: u16) -> io::Result<TcpListener> {
+    if is_local {
+        return TcpListener::bind(("127.0.0.1", port));
+    }
+    let mut addresses = (address, port).to_socket_addrs()?;
+    // Some systems give a host’s own name an address that only it can reach.
+    let first = addresses.next().filter(|it| !it.ip().is_loopback());
+    let all = SocketAddr::new(IpAddr::from([0, 0, 0, 0]), port);
+    TcpListener::bind(first.unwrap_or(all))
+}
+
+/// A store that is served until this is dropped.
+pub(crate) struct Server {
+    port: u16,
+    ends: Arc<AtomicBool>,
+}
+
+impl Server {
+    /// Serves the store of a launch where its ranks look for it.
+    pub(crate) fn start(launch: &Launch) -> Result<Self> {
+        Self::listen(&launch.address, launch.is_local, launch.port, launch.world)
+    }
+
+    /// Serves a store to so many ranks on this machine, on a port that is free.
+    pub(crate) fn start_here(world: usize) -> Result<Self> {
+        Self::listen("127.0.0.1", true, 0, world)
+    }
+
+    fn listen(address: &str, is_local: bool, port: u16, world: usize) -> Result<Self> {
+        let failed = |error: io::Error| {
+            let message = format!("rank 0 can’t listen on {address}:{port}: {error}");
+            AppError::failed(message).with_hint("set MASTER_PORT to a port that is free")
+        };
+        let listener = listen(address, is_local, port).map_err(failed)?;
+        let port = listener.local_addr().map_err(failed)?.port();
+        listener.set_nonblocking(true).map_err(failed)?;
+        let ends = Arc::new(AtomicBool::new(false));
+        let shared = Arc::new(Shared {
+            values: Mutex::default(),
+            changed: Condvar::new(),
+            connections: AtomicUsize::new(0),
+            world,
+            ends: ends.clone(),
+        });
+        thread::spawn(move || shared.accept(&listener));
+        Ok(Self { port, ends })
+    }
+
+    /// Where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+    }
+}
+
+struct Shared {
+    values: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    changed: Condvar,
+    connections: AtomicUsize,
+    world: usize,
+    ends: Arc<AtomicBool>,
+}
+
+impl Shared {
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        while !self.ends.load(Ordering::SeqCst) {
+            let Ok((stream, _)) = listener.accept() else {
+                thread::sleep(AGAIN);
+                continue;
+            };
+            // One too many is closed.
+            let most = self.world * CONNECTIONS_PER_RANK;
+            if self.connections.fetch_add(1, Ordering::SeqCst) >= most {
+                self.connections.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            let shared = self.clone();
+            thread::spawn(move || {
+                // Whoever says what is no word of the store is not answered.
+                let _ = shared.answer(stream);
+                shared.connections.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    }
+
+    fn answer(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(HELLO))?;
+        stream.set_write_timeout(Some(HELLO))?;
+        if take(&mut stream)? != [VALIDATE] || take(&mut stream)? != MAGIC.to_le_bytes() {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        // What a rank does between two words may take long, such as reading a model.
+        stream.set_read_timeout(None)?;
+        loop {
+            match take(&mut stream)? {
+                [PING] => {
+                    let number: [u8; 4] = take(&mut stream)?;
+                    stream.write_all(&number)?;
+                }
+                [SET] => {
+                    let key = take_sized(&mut stream, MAX_KEY_BYTES)?;
+                    let value = take_sized(&mut stream, MAX_VALUE_BYTES)?;
+                    self.set(key, value)?;
+                }
+                [GET] => {
+                    let key = take_sized(&mut stream, MAX_KEY_BYTES)?;
+                    let value = locked(&self.values).get(&key).cloned();
+                    stream.write_all(&sized(&value.unwrap_or_default()))?;
+                }
+                [WAIT] => {
+                    // Ours wait for one key at a time.
+                    if take(&mut stream)? != 1u64.to_le_bytes() {
+                        return Err(ErrorKind::InvalidData.into());
+                    }
+                    let key = take_sized(&mut stream, MAX_KEY_BYTES)?;
+                    self.wait(&key)?;
+                    stream.write_all(&[0])?;
+                }
+                _ => return Err(ErrorKind::InvalidData.into()),
+            }
+        }
+    }
+
+    fn set(&self, key: Vec<u8>, value: Vec<u8>) -> io::Result<()> {
+        let mut values = locked(&self.values);
+        if values.len() >= self.world * KEYS_PER_RANK && !values.contains_key(&key) {
+            return Err(ErrorKind::QuotaExceeded.into());
+        }
+        values.insert(key, value);
+        drop(values);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn wait(&self, key: &[u8]) -> io::Result<()> {
+        let mut values = locked(&self.values);
+        while !values.contains_key(key) {
+            if self.ends.load(Ordering::SeqCst) {
+                return Err(ErrorKind::ConnectionAborted.into());
+            }
+            let waited = self.changed.wait_timeout(values, HELLO);
+            values = waited.map_or_else(|poisoned| poisoned.into_inner().0, |it| it.0);
+        }
+        Ok(())
+    }
+}
+
+fn sized(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u64).to_le_bytes()[..], bytes].concat()
+}
+
+/// So many bytes of a stream.
+pub(super) fn take<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Bytes after their length. What is longer than allowed is not waited for, and no memory is taken before it came.
+fn take_sized(stream: &mut impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let length = u64::from_le_bytes(take(stream)?);
+    if length > max_bytes {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "it is longer than allowed",
+        ));
+    }
+    let mut bytes = Vec::new();
+    stream.take(length).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 == length {
+        true => Ok(bytes),
+        false => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// A time limit in words.
+pub(super) fn words(time: Duration) -> String {
+    match time.as_secs() {
+        minutes if minutes >= 120 => format!("{} min", minutes / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::tests::launch;
+
+    #[test]
+    fn what_rank_0_shares_every_rank_gets() {
+        let server = Server::start_here(2).unwrap();
+        let waits = thread::spawn({
+            let launch = launch(1, 2, server.port());
+            move || Store::connect(&launch)?.share("plan", || unreachable!())
+        });
+        let mut first = Store::connect(&launch(0, 2, server.port())).unwrap();
+        let made = first.share("plan", || Ok(vec![7; 300_000])).unwrap();
+        assert_eq!(made, vec![7; 300_000]);
+        assert_eq!(waits.join().unwrap().unwrap(), made);
+    }
+
+    #[test]
+    fn a_rank_that_gets_nothing_says_so_in_time() {
+        let server = Server::start_here(2).unwrap();
+        let launch = launch(1, 2, server.port());
+        let shared = Store::connect(&launch)
+            .unwrap()
+            .share("plan", || unreachable!());
+        let message = "rank 0 did not say its `plan` within 1 s";
+        assert_eq!(shared.unwrap_err().message, message);
+    }
+
+    #[test]
+    fn a_rank_without_rank_0_says_so_in_time() {
+        let port = TcpListener::bind(("127.0.0.1", 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let error = Store::connect(&launch(1, 2, port)).err().unwrap();
+        let begin = format!("rank 0 did not answer on 127.0.0.1:{port} within 1 s: ");
+        assert!(error.message.starts_with(&begin), "{}", error.message);
+    }
+
+    #[test]
+    fn what_is_no_store_is_not_waited_for() {
+        let other = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = other.local_addr().unwrap().port();
+        let web = thread::spawn(move || {
+            let (mut stream, _) = other.accept().unwrap();
+            stream
+                .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                .unwrap();
+        });
+        let error = Store::connect(&launch(1, 2, port)).err().unwrap();
+        web.join().unwrap();
+        let message = format!("what answers on 127.0.0.1:{port} is not rank 0");
+        assert_eq!(error.message, message);
+    }
+
+    #[test]
+    fn a_port_in_use_is_named() {
+        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let error = Server::start(&launch(0, 2, port)).err().unwrap();
+        let begin = format!("rank 0 can’t listen on 127.0.0.1:{port}: ");
+        assert!(error.message.starts_with(&begin), "{}", error.message);
+    }
+
+    #[test]
+    fn strangers_are_not_answered_and_take_no_memory() {
+        let server = Server::start_here(2).unwrap();
+        let hello = [&[VALIDATE], &MAGIC.to_le_bytes()[..]].concat();
+        let huge = (1u64 << 63).to_le_bytes();
+        let noises: [Vec<u8>; 7] = [
+            b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+            vec![0xff; 4096],
+            [&hello[..], &[SET], &huge].concat(),
+            [&hello[..], &[GET], &huge].concat(),
+            [&hello[..], &[WAIT], &huge].concat(),
+            // A listing of the keys, which PyTorch’s store gives to anybody.
+            [&hello[..], &[17]].concat(),
+            [
+                &hello[..],
+                &[SET],
+                &sized(b"key"),
+                &(MAX_VALUE_BYTES + 1).to_le_bytes(),
+            ]
+            .concat(),
+        ];
+        for noise in noises {
+            let mut stream = connect("127.0.0.1", server.port()).unwrap();
+            // The other end may be closed before all of it is written.
+            let _ = stream.write_all(&noise);
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer);
+            assert_eq!(answer, Vec::<u8>::new(), "{noise:?}");
+        }
+        let mut first = Store::connect(&launch(0, 2, server.port())).unwrap();
+        assert_eq!(first.share("still", || Ok(vec![1])).unwrap(), [1]);
+    }
+
+    #[test]
+    fn more_connections_than_ranks_need_are_closed() {
+        let server = Server::start_here(1).unwrap();
+        let idle = |_| connect("127.0.0.1", server.port()).unwrap();
+        let idle: Vec<TcpStream> = (0..CONNECTIONS_PER_RANK).map(idle).collect();
+        let mut one_more = connect("127.0.0.1", server.port()).unwrap();
+        assert_eq!(one_more.read(&mut [0]).unwrap_or(0), 0);
+        drop(idle);
+        assert!(Store::connect(&launch(0, 1, server.port())).is_ok());
+    }
+
+    #[test]
+    fn a_store_takes_so_many_keys() {
+        let server = Server::start_here(1).unwrap();
+        let mut store = Store::connect(&launch(0, 1, server.port())).unwrap();
+        for key in 0..KEYS_PER_RANK {
+            store.set(&key.to_string(), b"").unwrap();
+        }
+        store.set("one more", b"").unwrap();
+        // Nobody answers a word that sets, so the end is seen after it.
+        assert!(store.wait("one more").is_err());
+    }
+}
