@@ -17,7 +17,7 @@ mod lock;
 mod power;
 #[cfg_attr(
     not(test),
-    expect(dead_code, reason = "the trainer does not join several ranks yet")
+    expect(dead_code, reason = "the trainer joins no other ranks yet")
 )]
 mod ranks;
 mod serve;

@@ -119,7 +119,7 @@ const MAPS: [Map; 2] = [
             (
                 "cli",
                 &[
-                    "app", "host", "hub", "jobs", "lock", "serve", "store", "wire",
+                    "app", "host", "hub", "jobs", "lock", "ranks", "serve", "store", "wire",
                 ],
             ),
         ],

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     host::{Host, uses::how_to_use},
     jobs::engine::Control,
+    ranks::refuse_several,
     store::{
         record::RecordedEvent,
         run_file,
@@ -114,6 +115,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if arguments.fields {
         return fields::show(terminal);
     }
+    refuse_several(&|name| std::env::var(name).ok())?;
     if let Some(run) = &arguments.resume {
         return resume(run, arguments.force, host, terminal);
     }
