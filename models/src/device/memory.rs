@@ -254,12 +254,13 @@ mod cuda {
     use crate::{Error, Result};
 
     /// Keeps freed memory in the pool, instead of handing it to the driver at each synchronization, and stops
-    /// recording two events for each tensor: there is one stream, so nothing needs them.
+    /// recording two events for each tensor: tensors come from and go to one stream, and work beside it says itself what waits for what.
     pub(in super::super) fn prepare(device: &Device) {
         let Device::Cuda(cuda) = device else {
             return;
         };
-        // SAFETY: events order work between streams, and this process has one stream.
+        // SAFETY: events order work between streams. Tensors are taken and freed on one, and what runs beside it waits for it, and it
+        // for that, by events of its own.
         unsafe { cuda.cuda_stream().context().disable_event_tracking() };
         let mut threshold = u64::MAX;
         // A card without pools (some virtual ones) works too, only slower, so an error is no reason to stop.
@@ -277,7 +278,15 @@ mod cuda {
         };
         // SAFETY: the pool is the device's own; memory in use is not touched.
         let trimmed = pool(cuda).and_then(|pool| unsafe { mem_pool::trim_to(pool, 0) });
-        trimmed.map_err(driver("release memory"))
+        trimmed.map_err(driver("release memory"))?;
+        trim_recorded(cuda);
+        Ok(())
+    }
+
+    /// Gives the memory back that recorded work has, but does not use.
+    fn trim_recorded(cuda: &CudaDevice) {
+        // SAFETY: memory in use is not touched.
+        let _stays = unsafe { sys::cuDeviceGraphMemTrim(cuda.cuda_stream().context().cu_device()) };
     }
 
     /// The most bytes in use before something was recorded.
@@ -292,17 +301,19 @@ mod cuda {
         };
         let peak = memory(cuda)?.peak_bytes.unwrap_or(0);
         reset_marks(cuda);
-        EARLIER_PEAK.store(peak, Ordering::Relaxed);
+        EARLIER_PEAK.fetch_max(peak, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Gives the memory of recorded work back that is no more.
+    /// Gives the memory of recorded work back that is no more. The peak is counted anew, and the larger of both is told.
     pub(crate) fn give_recorded_back(device: &Device) {
         if let Device::Cuda(cuda) = device {
             let _stays = cuda.cuda_stream().synchronize();
-            // SAFETY: memory in use is not touched.
-            let _stays =
-                unsafe { sys::cuDeviceGraphMemTrim(cuda.cuda_stream().context().cu_device()) };
+            trim_recorded(cuda);
+            if let Ok(memory) = memory(cuda) {
+                reset_marks(cuda);
+                EARLIER_PEAK.fetch_max(memory.peak_bytes.unwrap_or(0), Ordering::Relaxed);
+            }
         }
     }
 
@@ -311,14 +322,19 @@ mod cuda {
         reset_marks(cuda);
     }
 
-    /// The pool takes 0 for its mark of the most bytes in use, and nothing else; then the mark is what is in use.
+    /// Pools take 0 for their mark of the most bytes in use, and nothing else; then the mark is what is in use.
     fn reset_marks(cuda: &CudaDevice) {
         let mut zero = 0u64;
+        let value = (&raw mut zero).cast();
         let _stays = pool(cuda).and_then(|pool| {
-            let value = (&raw mut zero).cast();
             // SAFETY: the pool is the device's own, and this attribute is a u64.
             unsafe { mem_pool::set_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, value) }
         });
+        let device = cuda.cuda_stream().context().cu_device();
+        // SAFETY: the device exists as long as its context does, and this attribute is a u64.
+        let _stays = unsafe {
+            sys::cuDeviceSetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, value)
+        };
     }
 
     pub(super) fn memory(cuda: &CudaDevice) -> Result<Memory> {
@@ -329,10 +345,13 @@ mod cuda {
             let peak = pool_bytes(cuda, CU_MEMPOOL_ATTR_USED_MEM_HIGH)?;
             let recorded_peak = recorded_bytes(cuda, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH)?;
             let kept = pool_bytes(cuda, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+            let kept_recorded = recorded_bytes(cuda, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT)?;
             Ok(Memory {
                 total_bytes: total as u64,
-                // What the pool keeps but no tensor holds is ours to take.
-                available_bytes: free as u64 + kept.saturating_sub(used),
+                // What is kept but no tensor holds is ours to take.
+                available_bytes: free as u64
+                    + kept.saturating_sub(used)
+                    + kept_recorded.saturating_sub(recorded),
                 used_bytes: used + recorded,
                 peak_bytes: Some((peak + recorded_peak).max(EARLIER_PEAK.load(Ordering::Relaxed))),
             })

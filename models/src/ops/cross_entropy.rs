@@ -146,6 +146,13 @@ impl Taken {
         tokens: f64,
         device: &Device,
     ) -> Result<Self> {
+        if learned.is_empty() {
+            return Ok(Self {
+                rows: None,
+                targets: Vec::new(),
+                on_device: None,
+            });
+        }
         let count = learned.len().next_multiple_of(multiple);
         let takes_all = multiple > 1 && 4 * count > 3 * targets.len();
         let mut taken: Vec<u32> = match takes_all {
@@ -183,10 +190,14 @@ impl Taken {
         self.targets.iter().any(|&target| target != IGNORE)
     }
 
-    /// In parts of so many rows, which are as large as each other as far as that goes.
-    fn chunks(&self, most: usize) -> Result<Vec<Self>> {
+    /// In parts of so many rows at most. On a device a last part of few rows would read the whole head as the others do, so they are
+    /// as large as each other there.
+    fn chunks(&self, most: usize, device: &Device) -> Result<Vec<Self>> {
         let count = self.targets.len().div_ceil(most.max(1)).max(1);
-        let size = self.targets.len().div_ceil(count).max(1);
+        let size = match device.is_cpu() {
+            true => most,
+            false => self.targets.len().div_ceil(count).max(1),
+        };
         let starts = (0..self.targets.len()).step_by(size);
         let part = |start: usize| {
             let length = size.min(self.targets.len() - start);
@@ -229,7 +240,7 @@ fn in_chunks(
     let mut hidden_gradients = Vec::new();
     let mut head_gradient: Option<Tensor> = None;
     let mut start = 0;
-    for part in &taken.chunks(chunk_rows)? {
+    for part in &taken.chunks(chunk_rows, &device)? {
         let chunk = match &part.rows {
             Some(rows) => all_rows.index_select(rows, 0)?,
             None => all_rows.narrow(0, start, part.targets.len())?,

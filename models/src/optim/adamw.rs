@@ -171,7 +171,7 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
         .zip(&states)
         .map(|(part, state)| [&part.weight, &state[0], &state[1], &part.gradient].map(Some));
     let entries: Vec<_> = entries.collect();
-    crate::ops::kernels::cuda::many::adamw(&entries, factors)
+    kernels::cuda::many::adamw(&entries, factors)
 }
 
 /// The same on Metal, a launch for several parameters.

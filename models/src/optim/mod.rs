@@ -376,7 +376,7 @@ impl Optimizer {
 enum Way {
     /// In one pass over each parameter, on all cores.
     InPlace,
-    /// In one launch for each parameter.
+    /// In one launch for all parameters.
     #[cfg(feature = "cuda")]
     OnCuda,
     /// In one launch for several parameters.

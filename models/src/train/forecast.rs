@@ -171,6 +171,8 @@ fn try_size<T: Task>(
     let count = plan.batch.accumulate.min(2);
     let device = device_of(task);
     if let Some(device) = &device {
+        #[cfg(feature = "cuda")]
+        state.recorded.forget(device);
         reset_peak(device);
     }
     let (mut pass, mut update, mut first) = (0.0, 0.0, 0.0);

@@ -166,9 +166,12 @@ impl Together {
     /// Tells all ranks that this one failed. The error comes back.
     fn fail(&mut self, error: Error, how: i32) -> Error {
         let sentence = error.to_string();
-        // That the others can’t be told any more says less than what happened here.
-        let _ = self.exchange(Wishes::default(), Some((how, &sentence)), 0, String::new);
-        error
+        match self.exchange(Wishes::default(), Some((how, &sentence)), 0, String::new) {
+            // Who could have tried again does not, where another has ended.
+            Err(end @ Error::Peer(_)) if how == RAN_OUT && self.told => end,
+            // That the others can’t be told any more says less than what happened here.
+            _ => error,
+        }
     }
 
     /// Tells all ranks what this one wishes or met, and hears the same of them. `check` has to be the same everywhere, or

@@ -149,6 +149,8 @@ fn train_to_end<T: Task>(
         }
         if let Some(scarce) = observer.scarce_memory() {
             yield_memory(task, state, &mut saver, scarce, observer)?;
+            // That takes long. Several ranks hear of it in their next exchange.
+            wishes.stop |= state.together.is_none() && observer.should_stop();
         }
         if wishes.stop {
             return stop(task, state, &mut saver, shown, observer);
@@ -265,12 +267,12 @@ fn learn_with_memory<T: Task>(
         // A command buffer may have failed long ago, in an update: only what is on disk is known to be good.
         return Err(Error::OutOfMemory(ran_out(error)));
     }
-    give_back(task, step, ran_out(error), observer)?;
+    give_back(task, state, ran_out(error), observer)?;
     let error = match learn_or_put_back(plan, task, state)? {
         Ok(attempt) => return Ok(attempt),
         Err(error) => error,
     };
-    release_unused(task)?;
+    release_unused(task, state)?;
     saver.save_if_new(task, state, observer)?;
     Err(Error::OutOfMemory(ran_out(error)))
 }
@@ -314,18 +316,19 @@ fn yield_memory<T: Task>(
     let helps = !on_card && (plan.batch.rows > 1 || !plan.gradient_checkpointing);
     match is_lasting && helps {
         true => Err(Error::OutOfMemory(message)),
-        false => give_back(task, step, message, observer),
+        false => give_back(task, state, message, observer),
     }
 }
 
 /// Gives memory that no tensor holds back to the system, and says why.
 fn give_back<T: Task>(
     task: &T,
-    step: usize,
+    state: &mut TrainState,
     why: String,
     observer: &mut dyn Observer,
 ) -> Result<()> {
-    release_unused(task)?;
+    release_unused(task, state)?;
+    let step = state.progress.step;
     observer.event(TrainEvent::MemoryFallback {
         step: step + 1,
         to_step: step,
@@ -335,8 +338,14 @@ fn give_back<T: Task>(
     Ok(())
 }
 
-fn release_unused<T: Task>(task: &T) -> Result<()> {
-    device_of(task).map_or(Ok(()), |device| release(&device))
+#[cfg_attr(not(feature = "cuda"), expect(unused_variables))]
+fn release_unused<T: Task>(task: &T, state: &mut TrainState) -> Result<()> {
+    let Some(device) = device_of(task) else {
+        return Ok(());
+    };
+    #[cfg(feature = "cuda")]
+    state.recorded.forget(&device);
+    release(&device)
 }
 
 /// One update of the weights, from `accumulate` micro-batches. Changes no weight when a number is not finite, or the
@@ -523,6 +532,9 @@ fn recorded_pass<T: Task>(
     let Some(device) = device_of(task).filter(Device::is_cuda) else {
         return Ok(None);
     };
+    if !state.recorded.takes(batches.len()) {
+        return Ok(None);
+    }
     let passes = batches.iter().map(|batch| task.fixed_pass(batch, targets));
     let passes: Option<Vec<_>> = passes.collect::<Result<_>>()?;
     let Some(passes) = passes else {
@@ -530,7 +542,7 @@ fn recorded_pass<T: Task>(
     };
     let played = state.recorded.play(&device, &passes, loss_scale);
     if let Err(error) = &played {
-        state.recorded.give_up(&device, error);
+        state.recorded.failed(&device, error);
     }
     played
 }

@@ -15,11 +15,15 @@ use crate::{
     Error, Result,
     device::memory::{give_recorded_back, release_for_recording},
     ops::kernels::cuda::graph::{Graph, record, rehearse},
+    random::stable_hash,
     tape::{FixedPass, Gradients},
 };
 
-/// Forms that are kept recorded: their activations share memory, but each keeps its gradients.
+/// Forms that are kept recorded: their activations share memory, but each keeps its gradients. Others are launched.
 const MOST_FORMS: usize = 8;
+
+/// Forms that are remembered to have come once.
+const MOST_SEEN: usize = 512;
 
 /// Micro-batches of a step that are recorded together. More would be a graph that takes seconds to make.
 const MOST_MICRO_BATCHES: usize = 16;
@@ -27,13 +31,18 @@ const MOST_MICRO_BATCHES: usize = 16;
 /// What was recorded in a run.
 #[derive(Default)]
 pub(crate) struct RecordedPasses {
-    /// The one that was played last is the last.
     passes: Vec<RecordedPass>,
-    /// Forms that came before.
-    seen: BTreeSet<String>,
+    /// Forms that came before, as hashes.
+    seen: BTreeSet<u64>,
+    /// What losses were multiplied with in all of them.
+    loss_scale: f64,
+    /// Memory ran out once: the next time is the last.
+    has_run_out: bool,
     /// Nothing is recorded any more, and why.
     given_up: Option<String>,
     is_told: bool,
+    /// Where they were recorded.
+    device: Option<Device>,
 }
 
 struct RecordedPass {
@@ -45,7 +54,20 @@ struct RecordedPass {
     graph: Graph,
 }
 
+impl Drop for RecordedPasses {
+    fn drop(&mut self) {
+        if let Some(device) = self.device.take() {
+            self.forget(&device);
+        }
+    }
+}
+
 impl RecordedPasses {
+    /// Whether a step of so many micro-batches may be recorded.
+    pub(super) fn takes(&self, micro_batches: usize) -> bool {
+        self.given_up.is_none() && micro_batches <= MOST_MICRO_BATCHES
+    }
+
     /// Loss and gradients of these passes, one for each micro-batch, where they can be recorded. They are good until the next step.
     ///
     /// Errors: those of the passes themselves. Where only the recording fails, nothing is returned, and none is tried again.
@@ -55,27 +77,33 @@ impl RecordedPasses {
         micro_batches: &[Box<dyn FixedPass>],
         loss_scale: f64,
     ) -> Result<Option<(Tensor, Gradients)>> {
-        if self.given_up.is_some() || micro_batches.len() > MOST_MICRO_BATCHES {
+        if !self.takes(micro_batches.len()) {
             return Ok(None);
         }
-        let form = form(micro_batches, loss_scale);
-        let work = || launched(micro_batches, loss_scale);
-        if let Some(at) = self.passes.iter().position(|it| it.form == form) {
-            let pass = self.passes.remove(at);
+        if self.loss_scale != loss_scale {
+            // The old scale seldom comes again.
+            self.forget(device);
+            self.loss_scale = loss_scale;
+        }
+        let form = form(micro_batches);
+        if let Some(pass) = self.passes.iter().find(|it| it.form == form) {
             for (place, new) in pass.inputs.iter().zip(inputs(micro_batches)) {
                 place.slice_set(&new, 0, 0)?;
             }
             pass.graph.play()?;
-            let result = (pass.loss.clone(), pass.gradients.clone());
-            self.passes.push(pass);
-            return Ok(Some(result));
-        }
-        if self.seen.insert(form.clone()) {
-            return rehearse(device, work).map(Some);
+            return Ok(Some((pass.loss.clone(), pass.gradients.clone())));
         }
         if self.passes.len() == MOST_FORMS {
-            self.passes.remove(0);
+            return Ok(None);
         }
+        let work = || launched(micro_batches, loss_scale);
+        if self.seen.len() == MOST_SEEN {
+            self.seen.clear();
+        }
+        if self.seen.insert(stable_hash(0, form.as_bytes())) {
+            return rehearse(device, work).map(Some);
+        }
+        self.device = Some(device.clone());
         // What the rehearsal took is free, and a recorded pass takes its memory from elsewhere.
         release_for_recording(device)?;
         match record(device, work) {
@@ -90,18 +118,29 @@ impl RecordedPasses {
                 Ok(Some((loss, gradients)))
             }
             Err(error) => {
-                self.give_up(device, &error);
+                self.failed(device, &error);
                 // It is computed as ever instead, and says itself what is wrong with it.
                 Ok(None)
             }
         }
     }
 
-    /// Forgets all that was recorded, and records nothing any more.
-    pub(super) fn give_up(&mut self, device: &Device, why: &Error) {
-        self.passes.clear();
-        self.given_up.get_or_insert_with(|| why.to_string());
-        give_recorded_back(device);
+    /// Forgets all that was recorded. Nothing is recorded any more, unless memory ran out for the first time.
+    pub(super) fn failed(&mut self, device: &Device, why: &Error) {
+        self.forget(device);
+        if why.is_out_of_memory() && !self.has_run_out {
+            self.has_run_out = true;
+        } else {
+            self.given_up.get_or_insert_with(|| why.to_string());
+        }
+    }
+
+    /// Gives the memory of what was recorded back. It is recorded again when it comes again.
+    pub(super) fn forget(&mut self, device: &Device) {
+        if !self.passes.is_empty() {
+            self.passes.clear();
+            give_recorded_back(device);
+        }
     }
 
     /// A sentence for the person, once, where steps could not be recorded.
@@ -124,7 +163,7 @@ pub(crate) fn launched(
 }
 
 /// What decides the operations of these passes.
-fn form(micro_batches: &[Box<dyn FixedPass>], loss_scale: f64) -> String {
+fn form(micro_batches: &[Box<dyn FixedPass>]) -> String {
     let of = |pass: &Box<dyn FixedPass>| {
         let shapes = pass
             .inputs()
@@ -134,7 +173,7 @@ fn form(micro_batches: &[Box<dyn FixedPass>], loss_scale: f64) -> String {
         format!("{} {}", pass.form(), shapes.join(" "))
     };
     let forms: Vec<String> = micro_batches.iter().map(of).collect();
-    format!("{} with loss scale {loss_scale}", forms.join(", "))
+    forms.join(", ")
 }
 
 fn inputs(micro_batches: &[Box<dyn FixedPass>]) -> Vec<Tensor> {

@@ -3,7 +3,7 @@
 //!
 //! The protocol is that of PyTorch's TCPStore (<https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/TCPStoreBackend.cpp>).
 //! Numbers are little-endian; a text or value is a u64 length and its bytes; a connection begins with a number by which it is
-//! known. There is no password: who knows a key can read and write it, so keys hold a secret. Deliberately absent: words that
+//! known. There is no password: who knows a key can read and write it, so keys hold a secret where one was set. Deliberately absent: words that
 //! list or delete keys.
 
 use std::{

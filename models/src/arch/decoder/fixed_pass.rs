@@ -25,7 +25,7 @@ struct PlacedPass {
 
 impl Decoder {
     /// The pass over these tokens, and the loss of predicting `targets` [b · t] divided by `tokens`, where nothing is decided on its
-    /// way: on a GPU whose own kernels are all used, without dropout.
+    /// way: on a GPU whose own kernels are all used, without dropout or blocks of ggml.
     pub fn fixed_pass(
         &self,
         input: Input,
@@ -33,7 +33,7 @@ impl Decoder {
         tokens: f64,
         gradient_checkpointing: bool,
     ) -> Result<Option<Box<dyn FixedPass>>> {
-        if !(self.device.is_cuda() && kernels::all_enabled()) || self.drops() {
+        if !(self.device.is_cuda() && kernels::all_enabled()) || self.needs_the_host() {
             return Ok(None);
         }
         let vocabulary = self.config.vocab_size;
@@ -51,10 +51,9 @@ impl Decoder {
         })))
     }
 
-    /// Whether an adapter drops numbers of its input at random.
-    fn drops(&self) -> bool {
-        let drops = |linear: &Linear| linear.adapter.as_ref().is_some_and(|it| it.dropout > 0.0);
-        self.blocks.iter().any(|block| block.linears().any(drops))
+    fn needs_the_host(&self) -> bool {
+        let mut linears = self.blocks.iter().flat_map(|block| block.linears());
+        linears.any(Linear::needs_the_host)
     }
 }
 

@@ -69,6 +69,11 @@ impl Quantized {
         }
     }
 
+    /// Whether its rows are widened by numbers that the host makes.
+    pub(crate) fn is_widened_by_host_numbers(&self) -> bool {
+        matches!(self.blocks, Blocks::Ggml(_))
+    }
+
     /// What some of its rows stand for, in f32: [rows, i].
     pub fn widen(&self, rows: Range<usize>) -> Result<Tensor> {
         match &self.blocks {

@@ -477,7 +477,6 @@ __device__ void softmax_back(const T* weights, const float* gradient, const floa
 // The target of a row that only fills up.
 constexpr uint32_t IGNORE = 0xffffffff;
 
-// Logits [n, v] -> the loss of each row, and the gradient of the logits times `share`.
 // Some numbers of a row that a thread has seen: their largest, and the sum of exponentials below it.
 struct Seen {
     float largest = -INFINITY, sum = 0;
@@ -485,6 +484,7 @@ struct Seen {
         float most = -INFINITY;
 #pragma unroll
         for (int i = 0; i < N; ++i) most = fmaxf(most, numbers[i] = capped(numbers[i], cap));
+        if (most == -INFINITY) return;
         if (most > largest) {
             sum *= expf(largest - most);
             largest = most;

@@ -49,7 +49,12 @@ pub(crate) fn serves(x: &Value, layers: &[AdaptedLinear]) -> bool {
                 .value()
                 .is_none_or(|weight| !weight.wants_gradient())
     };
-    serves_tensors(Kernel::Lora, &[x.tensor()])
+    // The first layer's way back ends that of all, so all have to have one, or none.
+    let learns = |it: &AdaptedLinear| [&it.adapter.a, &it.adapter.b].map(Value::wants_gradient);
+    let all_learn = layers.iter().all(|it| learns(it) == [true; 2]);
+    let none_learns = !x.wants_gradient() && layers.iter().all(|it| learns(it) == [false; 2]);
+    (all_learn || none_learns)
+        && serves_tensors(Kernel::Lora, &[x.tensor()])
         && matches!(x.tensor().dtype(), DType::BF16 | DType::F16)
         && layers.len() <= MOST_LAYERS
         && layers.iter().all(is_served)

@@ -1,6 +1,6 @@
 //! Kernels for CUDA in f32, bf16 and f16: our own for what is not a matrix product, cuBLAS for what is.
 //!
-//! They are compiled by `build.rs` from the files ending in `.cu`, and launched on the one stream that a device has, in order. A
+//! They are compiled by `build.rs` from the files ending in `.cu`, and launched on the stream that a device has, in order, or beside it (`side`). A
 //! launch returns before the work is done; the stream keeps memory alive until then.
 //!
 //! This file holds what kernels share: which tensors they serve, outputs, addresses, and the launch.

@@ -44,19 +44,19 @@ pub(super) struct Open;
 
 impl Drop for Open {
     fn drop(&mut self) {
+        // After an error: what the side still uses is freed only after it.
+        let _has_failed = join();
         IS_OPEN.set(false);
         SIDE.with_borrow_mut(|side| side.iter_mut().for_each(|it| it.kept.clear()));
     }
 }
 
-/// Opens the side of a device, as long as what is returned is kept. Who closes it has to [`join`] before.
+/// Opens the side of a device, as long as what is returned is kept.
 pub(super) fn open(device: &CudaDevice) -> Result<Open> {
     SIDE.with_borrow_mut(|side| -> Result<()> {
         let stream = device.cuda_stream();
-        if side
-            .as_ref()
-            .is_none_or(|it| it.device.cuda_stream().cu_stream() != stream.cu_stream())
-        {
+        let is_of = |side: &Side| Arc::ptr_eq(&side.device.cuda_stream(), &stream);
+        if !side.as_ref().is_some_and(is_of) {
             let own = stream.context().new_stream().w()?;
             *side = Some(Side {
                 device: device.clone(),

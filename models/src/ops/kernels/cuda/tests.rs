@@ -276,8 +276,13 @@ fn learn(rank: Option<usize>, dtype: DType, is_recorded: bool) -> (Vec<f64>, Vec
         Optimizer::new(AdamW::default().into(), DecayScope::All, parameters).unwrap();
     let mut passes = RecordedPasses::default();
     let mut losses = Vec::new();
-    for step in 0..12u32 {
-        // Of two micro-batches in every fourth step.
+    for step in 0..24u32 {
+        // Of two micro-batches in every fourth step. A weight is put back in the middle, in place, and something else is computed.
+        if step == 15 {
+            let weight = parameters.trainable().next().unwrap();
+            weight.assign(&(weight.tensor() * 0.5).unwrap()).unwrap();
+            launched(&[small_pass(&decoder, 1, 0)], 1.0).unwrap();
+        }
         let count = if step % 4 == 3 { 2 } else { 1 };
         let micro_batches: Vec<_> = (0..count)
             .map(|at| small_pass(&decoder, step, at))
@@ -338,7 +343,8 @@ fn small_pass(decoder: &Decoder, step: u32, micro_batch: u32) -> Box<dyn FixedPa
             (at + step) % 300
         }
     });
-    let pass = decoder.fixed_pass(input, &targets, 90.0 + f64::from(step), false);
+    let again = step % 3 == 2;
+    let pass = decoder.fixed_pass(input, &targets, 90.0 + f64::from(step), again);
     pass.unwrap().unwrap()
 }
 
