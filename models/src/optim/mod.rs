@@ -107,35 +107,17 @@ impl Rule {
     }
 }
 
-impl From<AdamW> for Rule {
-    fn from(adamw: AdamW) -> Self {
-        Self::AdamW(adamw)
-    }
+macro_rules! rules_from {
+    ($($settings:ident),*) => {$(
+        impl From<$settings> for Rule {
+            fn from(settings: $settings) -> Self {
+                Self::$settings(settings)
+            }
+        }
+    )*};
 }
 
-impl From<AdamAtan2> for Rule {
-    fn from(adam: AdamAtan2) -> Self {
-        Self::AdamAtan2(adam)
-    }
-}
-
-impl From<Muon> for Rule {
-    fn from(muon: Muon) -> Self {
-        Self::Muon(muon)
-    }
-}
-
-impl From<SignSgd> for Rule {
-    fn from(sign: SignSgd) -> Self {
-        Self::SignSgd(sign)
-    }
-}
-
-impl From<Sgd> for Rule {
-    fn from(sgd: Sgd) -> Self {
-        Self::Sgd(sgd)
-    }
-}
+rules_from!(AdamW, AdamAtan2, Muon, SignSgd, Sgd);
 
 /// Which weights decay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -291,8 +273,11 @@ impl Optimizer {
         learning_rate: f64,
         gradient_scale: f64,
     ) -> Result<()> {
-        let prepared = self.prepare(parameters, gradients)?;
-        self.step_prepared(&prepared, learning_rate, gradient_scale)
+        self.step_prepared(
+            &self.prepare(parameters, gradients)?,
+            learning_rate,
+            gradient_scale,
+        )
     }
 
     /// Finds what a step needs, while a device may still be computing the gradients.

@@ -490,7 +490,7 @@ fn own_passes<T: Task>(
     #[cfg(feature = "cuda")]
     {
         let batches: Vec<_> = own().map(|(_, batch)| batch).collect();
-        if let Some(recorded) = recorded_pass(task, state, &batches, targets, loss_scale)? {
+        if let Some(recorded) = recorded::pass(task, state, &batches, targets, loss_scale)? {
             return Ok(recorded);
         }
     }
@@ -518,33 +518,6 @@ fn passes<L: FnOnce(&Tape) -> Result<Value>>(
         tape.backward(&loss, loss_scale, &mut gradients)?;
     }
     Ok((Tensor::stack(&sum, 0)?.sum_all()?, gradients))
-}
-
-/// Loss and gradients of a step whose passes can be recorded on this device.
-#[cfg(feature = "cuda")]
-fn recorded_pass<T: Task>(
-    task: &T,
-    state: &mut TrainState,
-    batches: &[&T::Batch],
-    targets: f64,
-    loss_scale: f64,
-) -> Result<Option<(Tensor, Gradients)>> {
-    let Some(device) = device_of(task).filter(Device::is_cuda) else {
-        return Ok(None);
-    };
-    if !state.recorded.takes(batches.len()) {
-        return Ok(None);
-    }
-    let passes = batches.iter().map(|batch| task.fixed_pass(batch, targets));
-    let passes: Option<Vec<_>> = passes.collect::<Result<_>>()?;
-    let Some(passes) = passes else {
-        return Ok(None);
-    };
-    let played = state.recorded.play(&device, &passes, loss_scale);
-    if let Err(error) = &played {
-        state.recorded.failed(&device, error);
-    }
-    played
 }
 
 fn schedule(plan: &RunPlan) -> Schedule {

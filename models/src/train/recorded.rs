@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use candle_core::{Device, Tensor};
 
-use super::passes;
+use super::{Task, TrainState, device_of, passes};
 use crate::{
     Error, Result,
     device::memory::{give_recorded_back, release_for_recording},
@@ -151,6 +151,32 @@ impl RecordedPasses {
             "steps are not recorded on the GPU, and take longer where they are small: {why}"
         ))
     }
+}
+
+/// Loss and gradients of a step whose passes can be recorded on this device.
+pub(super) fn pass<T: Task>(
+    task: &T,
+    state: &mut TrainState,
+    batches: &[&T::Batch],
+    targets: f64,
+    loss_scale: f64,
+) -> Result<Option<(Tensor, Gradients)>> {
+    let Some(device) = device_of(task).filter(Device::is_cuda) else {
+        return Ok(None);
+    };
+    if !state.recorded.takes(batches.len()) {
+        return Ok(None);
+    }
+    let passes = batches.iter().map(|batch| task.fixed_pass(batch, targets));
+    let passes: Option<Vec<_>> = passes.collect::<Result<_>>()?;
+    let Some(passes) = passes else {
+        return Ok(None);
+    };
+    let played = state.recorded.play(&device, &passes, loss_scale);
+    if let Err(error) = &played {
+        state.recorded.failed(&device, error);
+    }
+    played
 }
 
 /// Loss and gradients of these passes, launch by launch.

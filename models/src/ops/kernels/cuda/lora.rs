@@ -39,7 +39,7 @@ pub(crate) fn serves(x: &Value, layers: &[AdaptedLinear]) -> bool {
             && adapter.dropout.is_none()
             && parts
                 .iter()
-                .all(|it| it.dtype() == DType::F32 && it.device().is_cuda())
+                .all(|it| it.dtype() == DType::F32 && it.device().is_cuda() && it.is_contiguous())
             && layer
                 .bias
                 .as_ref()
@@ -107,31 +107,7 @@ impl Later {
 pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Result<Vec<Value>> {
     let rows = as_rows(x.tensor())?.contiguous()?;
     let (a, layers_here) = prepare(&rows, layers)?;
-    let mut outputs = Vec::new();
-    for layer in &layers_here {
-        let (o, _) = layer.weight.dims2()?;
-        outputs.push(output((rows.dim(0)?, o), rows.dtype(), &rows)?);
-    }
-    // Keys and values are often narrow: together they take as long as one of them.
-    let widths = outputs.iter().map(|y| y.dim(1));
-    let widths: Vec<usize> = widths.collect::<std::result::Result<_, _>>()?;
-    let (narrow, wide): (Vec<_>, Vec<_>) = layers_here
-        .iter()
-        .zip(&outputs)
-        .partition(|(_, y)| y.dim(1).is_ok_and(|width| width < widths[0]));
-    if !narrow.is_empty() {
-        let used = narrow
-            .iter()
-            .flat_map(|(layer, y)| [&layer.weight, &layer.b, &layer.z, *y]);
-        let kept: Vec<&Tensor> = used.chain([&rows]).collect();
-        side::beside(&kept, || {
-            let mut layers = narrow.iter();
-            layers.try_for_each(|(layer, y)| layer.forward(&rows, y))
-        })?;
-    }
-    wide.iter()
-        .try_for_each(|(layer, y)| layer.forward(&rows, y))?;
-    side::join()?;
+    let mut outputs = forward(&rows, &layers_here)?;
     for (y, given) in outputs.iter_mut().zip(layers) {
         let bias = given.bias.as_ref().map(Value::tensor);
         *y = rows_like(&with_bias(y.clone(), bias)?, x.tensor())?;
@@ -183,6 +159,36 @@ pub(crate) fn linears_with_adapters(x: &Value, layers: &[AdaptedLinear]) -> Resu
     layers_here.enumerate().map(record).collect()
 }
 
+/// What comes out of each layer, [n, o], without its bias.
+fn forward(rows: &Tensor, layers: &[Layer]) -> Result<Vec<Tensor>> {
+    let mut outputs = Vec::new();
+    for layer in layers {
+        let (o, _) = layer.weight.dims2()?;
+        outputs.push(output((rows.dim(0)?, o), rows.dtype(), rows)?);
+    }
+    // Keys and values are often narrow: together they take as long as one of them.
+    let widths = outputs.iter().map(|y| y.dim(1));
+    let widths: Vec<usize> = widths.collect::<std::result::Result<_, _>>()?;
+    let (narrow, wide): (Vec<_>, Vec<_>) = layers
+        .iter()
+        .zip(&outputs)
+        .partition(|(_, y)| y.dim(1).is_ok_and(|width| width < widths[0]));
+    if !narrow.is_empty() {
+        let used = narrow
+            .iter()
+            .flat_map(|(layer, y)| [&layer.weight, &layer.b, &layer.z, *y]);
+        let kept: Vec<&Tensor> = used.chain([rows]).collect();
+        side::beside(&kept, || {
+            let mut layers = narrow.iter();
+            layers.try_for_each(|(layer, y)| layer.forward(rows, y))
+        })?;
+    }
+    wide.iter()
+        .try_for_each(|(layer, y)| layer.forward(rows, y))?;
+    side::join()?;
+    Ok(outputs)
+}
+
 /// A of all layers [R, i] in the dtype of x, and each layer with its part of z.
 fn prepare(rows: &Tensor, layers: &[AdaptedLinear]) -> Result<(Tensor, Vec<Layer>)> {
     let (n, i) = rows.dims2()?;
@@ -194,8 +200,8 @@ fn prepare(rows: &Tensor, layers: &[AdaptedLinear]) -> Result<(Tensor, Vec<Layer
     for (layer, rank) in layers.iter().zip(ranks) {
         let (from_a, from_b) = (layer.adapter.a.tensor(), layer.adapter.b.tensor());
         let b = output(from_b.shape(), rows.dtype(), rows)?;
-        pieces.add(&from_a.contiguous()?, &a.narrow(0, start, rank)?)?;
-        pieces.add(&from_b.contiguous()?, &b)?;
+        pieces.add(from_a, &a.narrow(0, start, rank)?)?;
+        pieces.add(from_b, &b)?;
         let Matrix::Dense(weight) = layer.weight.matrix() else {
             return Err(broken("a weight in blocks"));
         };
