@@ -101,7 +101,6 @@ fn learn(work: &str, folder: Option<&Path>, options: &Options) -> models::Result
             },
             vocab_size: decoder.config().vocab_size,
             model: Some(decoder.config().clone().into()),
-            ..LanguageFacts::default()
         },
         device: options.choice()?,
         checked: Checked {

@@ -173,8 +173,9 @@ impl Rope {
             } => {
                 magnitude = attention_factor;
                 let divided = |factors: Vec<f64>| {
-                    let factors = factors.iter().take(pairs).enumerate();
-                    factors.map(|(pair, by)| plain(pair) / by).collect()
+                    (0..pairs.min(factors.len()))
+                        .map(|at| plain(at) / factors[at])
+                        .collect()
                 };
                 beyond = Some((original_context as u32, divided(long_factors)));
                 divided(short_factors)

@@ -124,13 +124,7 @@ fn train_to_end<T: Task>(
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
     let started = Instant::now();
     let mut saver = Saver::new(plan, checkpoints);
-    observer.event(TrainEvent::Started {
-        step: state.progress.step,
-        steps: plan.steps,
-        trainable_parameters: task.parameters().trainable_count() as u64,
-        parameters: task.parameters().count() as u64,
-        device: plan.device.to_string(),
-    });
+    observer.event(started_event(plan, task, state));
     let mut is_new = checkpoints.newest()?.is_none();
     if let Some(together) = &mut state.together {
         together.begin(task.parameters(), state.progress.step)?;
@@ -528,6 +522,16 @@ fn schedule(plan: &RunPlan) -> Schedule {
         steps: plan.steps,
         start_ratio: plan.schedule.start_ratio,
         min_ratio: plan.schedule.min_ratio,
+    }
+}
+
+fn started_event<T: Task>(plan: &RunPlan, task: &T, state: &TrainState) -> TrainEvent {
+    TrainEvent::Started {
+        step: state.progress.step,
+        steps: plan.steps,
+        trainable_parameters: task.parameters().trainable_count() as u64,
+        parameters: task.parameters().count() as u64,
+        device: plan.device.to_string(),
     }
 }
 

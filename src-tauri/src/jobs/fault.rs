@@ -18,7 +18,7 @@ use models::{
     Error, Result,
     optim::{DecayScope, OwnRules},
     parameters::Parameters,
-    tape::{Tape, Value},
+    tape::{FixedPass, Tape, Value},
     train::{
         exhibit::Exhibit,
         task::{BatchSize, Evaluation, Metric, OwnStep, Task},
@@ -224,6 +224,14 @@ impl<T: Task> Task for Faulty<T> {
 
     fn stepped(&mut self, done: usize) -> Result<()> {
         self.task.stepped(done)
+    }
+
+    /// Faults happen in losses that are launched.
+    fn fixed_pass(&self, batch: &T::Batch, targets: f64) -> Result<Option<Box<dyn FixedPass>>> {
+        match self.faults.asked.is_empty() {
+            true => self.task.fixed_pass(batch, targets),
+            false => Ok(None),
+        }
     }
 
     fn loss(&mut self, tape: &Tape, batch: &T::Batch, targets: f64) -> Result<Value> {
