@@ -148,17 +148,12 @@ impl Rope {
                 truncate,
             } => {
                 magnitude = attention_factor;
-                // The dimension that makes this many turns over the original context.
-                let dimension = |turns: f64| {
+                let passage = [beta_fast, beta_slow].map(|turns| {
+                    // The dimension that makes this many turns over the original context.
                     let radians = turns * std::f64::consts::TAU;
                     width as f64 * (original_context / radians).ln() / (2.0 * theta.ln())
-                };
-                let (mut low, mut high) = (dimension(beta_fast), dimension(beta_slow));
-                if truncate {
-                    (low, high) = (low.floor(), high.ceil());
-                }
-                let (low, mut high) = (low.max(0.0), high.min(width as f64 - 1.0));
-                high += if low == high { 0.001 } else { 0.0 };
+                });
+                let (low, high) = bounds(passage, width, truncate);
                 let stretch = |pair: usize| {
                     let divided = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
                     plain(pair) * (1.0 - divided + divided / factor)
@@ -254,6 +249,15 @@ impl Rope {
             sin: numbers(sines, f64::sin)?,
         })
     }
+}
+
+/// From where to where angles pass from kept to divided, as YaRN bounds it.
+fn bounds([mut low, mut high]: [f64; 2], width: usize, truncate: bool) -> (f64, f64) {
+    if truncate {
+        (low, high) = (low.floor(), high.ceil());
+    }
+    let (low, high) = (low.max(0.0), high.min(width as f64 - 1.0));
+    (low, if low == high { high + 0.001 } else { high })
 }
 
 /// Turns the heads of x [b, t, h, e] by the angles of their positions -> [b, t, h, e].
