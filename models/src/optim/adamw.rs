@@ -59,6 +59,23 @@ struct Factors {
     correction: f64,
 }
 
+impl Factors {
+    /// In the order in which the kernels of devices read them.
+    fn for_kernels(self) -> [f64; 9] {
+        [
+            self.gradient_scale,
+            self.beta1,
+            1.0 - self.beta1,
+            self.beta2,
+            1.0 - self.beta2,
+            self.epsilon,
+            self.shrink,
+            self.rate,
+            self.correction,
+        ]
+    }
+}
+
 impl AdamW {
     /// What is kept for each parameter, by the names it is saved under.
     pub(super) const STATE: &'static [&'static str] = &["first_moment", "second_moment"];
@@ -153,17 +170,6 @@ fn change(
 /// One pass over all parameters, in place, by a kernel.
 #[cfg(feature = "cuda")]
 fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
-    let factors = [
-        factors.gradient_scale,
-        factors.beta1,
-        1.0 - factors.beta1,
-        factors.beta2,
-        1.0 - factors.beta2,
-        factors.epsilon,
-        factors.shrink,
-        factors.rate,
-        factors.correction,
-    ];
     let states = parts.iter().map(|part| group.state_of(part));
     let states = states.collect::<Result<Vec<_>>>()?;
     let entries = parts
@@ -171,22 +177,11 @@ fn step_on_cuda(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
         .zip(&states)
         .map(|(part, state)| [&part.weight, &state[0], &state[1], &part.gradient].map(Some));
     let entries: Vec<_> = entries.collect();
-    kernels::cuda::many::adamw(&entries, factors)
+    kernels::cuda::many::adamw(&entries, factors.for_kernels())
 }
 
 /// The same on Metal, a launch for several parameters.
 fn step_on_metal(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> {
-    let factors = [
-        factors.gradient_scale,
-        factors.beta1,
-        1.0 - factors.beta1,
-        factors.beta2,
-        1.0 - factors.beta2,
-        factors.epsilon,
-        factors.shrink,
-        factors.rate,
-        factors.correction,
-    ];
     let [first, second] = group.state.as_slice() else {
         return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
     };
@@ -194,7 +189,7 @@ fn step_on_metal(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> 
         .iter()
         .map(|part| ([&part.weight, &part.gradient], part.range.start));
     let parameters: Vec<_> = parameters.collect();
-    kernels::metal::adamw::step([first, second], &parameters, factors)
+    kernels::metal::adamw::step([first, second], &parameters, factors.for_kernels())
 }
 
 /// The same with tensor operations over all parameters of the group at once, for devices.
