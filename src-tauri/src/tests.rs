@@ -12,10 +12,11 @@ use crate::{
     hub, serve,
     store::{
         self, benchmarks, conversations,
-        limits::{BENCHMARK, JSON_FILE, YAML_FILE},
+        limits::{BENCHMARK, JSON_FILE, SOURCES, YAML_FILE},
         record, run_file,
         runs::Run,
         settings::Settings,
+        sources::{self, Noted},
     },
     wire::{
         engine::{Ask, Reply},
@@ -160,6 +161,17 @@ fn of_runs(work: &Path) -> Vec<Reader> {
             reading(move |file| {
                 record::read(file)?;
                 is_run(file).state()
+            }),
+        ),
+        reader(
+            "sources",
+            4,
+            Some(SOURCES),
+            work.join("sources/sources.json"),
+            vec![of_run("sources.json")],
+            Box::new(|file| match sources::read(file) {
+                Ok(Noted::Damaged(problem)) => Err(problem),
+                read => read.map(drop).map_err(|error| error.message),
             }),
         ),
     ]

@@ -1,11 +1,11 @@
 //! Where the window was and how large: remembered in the app's own folder, so that another `--home` is another window.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tauri::{PhysicalPosition, PhysicalSize, WebviewWindow};
 
-use crate::store::write_json;
+use crate::store::{limits::JSON_FILE, write_json};
 
 /// A window's place, in pixels of the screen.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -19,7 +19,9 @@ struct Place {
 
 /// Puts the window where it was. One that would lie outside every screen keeps the place it has.
 pub(super) fn restore(window: &WebviewWindow, path: &Path) {
-    let text = fs::read(path).unwrap_or_default();
+    let text = JSON_FILE
+        .read(path, "read the window’s place")
+        .unwrap_or_default();
     let Ok(place) = serde_json::from_slice::<Place>(&text) else {
         return;
     };

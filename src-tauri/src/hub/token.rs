@@ -8,7 +8,12 @@ use std::{
 
 use crate::{
     lock::locked,
-    store::{hub_cache, paths::Paths, write_private_file},
+    store::{
+        hub_cache,
+        limits::{WORD_FILE, read_text},
+        paths::Paths,
+        write_private_file,
+    },
     wire::error::{AppError, Result},
 };
 
@@ -108,7 +113,8 @@ impl TokenStore {
     }
 
     fn look(&self) -> Option<(Token, TokenPlace)> {
-        let read = |path: &Path| Token::new(&fs::read_to_string(path).ok()?).ok();
+        let read =
+            |path: &Path| Token::new(&read_text(WORD_FILE, path, "read the token").ok()?).ok();
         let variable = || Token::new(&env::var("HF_TOKEN").ok()?).ok();
         if let Some(token) = variable() {
             return Some((token, TokenPlace::Variable));

@@ -21,6 +21,12 @@ use crate::wire::error::{AppError, Result};
     /// A line of `events.jsonl`.
     EVENT = "an event of a run", 4 << 20, "bytes",
         "the longest hold pictures, 400 kB";
+    /// `sources.json` of a run.
+    SOURCES = "the list of the files of a run", 1 << 30, "bytes",
+        "a folder of a million pictures has 300 MB of names with their sums";
+    /// A word that has a file of its own.
+    WORD_FILE = "a file of one word, such as a commit or a token", 4 << 10, "bytes",
+        "a commit has 40, and a token of the Hub 37";
     /// A benchmark of this or another machine.
     BENCHMARK = "a file with a benchmark", 16 << 20, "bytes",
         "a whole one has 100 kB";

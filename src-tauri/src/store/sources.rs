@@ -17,7 +17,7 @@ use models::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{hub_cache, runs::Run, write_json};
+use super::{hub_cache, limits::SOURCES, runs::Run, write_json};
 use crate::wire::error::{AppError, Result};
 
 /// How much of a file is read at once.
@@ -27,7 +27,7 @@ const MAX_NAMED: usize = 3;
 
 /// A file as it was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Source {
+pub(crate) struct Source {
     path: PathBuf,
     bytes: u64,
     /// When it was last written, in UTC.
@@ -36,7 +36,17 @@ struct Source {
 }
 
 /// Files by what they are for the run: `data/1`, `data/1/rows.jsonl` of a folder, `model/config.json`.
-type Sources = BTreeMap<String, Source>;
+pub(crate) type Sources = BTreeMap<String, Source>;
+
+/// What a run noted of its files.
+pub(crate) enum Noted {
+    /// It has not begun.
+    Nothing,
+    /// The files as they were.
+    Files(Sources),
+    /// Something that can't be read, and why.
+    Damaged(String),
+}
 
 /// Notes the files of a run that starts for the first time, and compares those of one that is running.
 ///
@@ -46,19 +56,16 @@ pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<Stri
     let file = run.sources_file();
     let now = plan.task.sources();
     let mut reported = Vec::new();
-    let known: Option<Sources> = match fs::read(&file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        read => {
-            let text = read.map_err(AppError::file("read the sources", &file))?;
-            let known = serde_json::from_slice(&text).ok();
-            if known.is_none() {
-                let aside = name_of(&put_aside(&file)?);
-                reported.push(format!(
-                    "`sources.json` is damaged, so whether data or model changed is not known; it was put aside as \
-                     `{aside}`, and the files are noted anew"
-                ));
-            }
-            known
+    let known = match read(&file)? {
+        Noted::Nothing => None,
+        Noted::Files(known) => Some(known),
+        Noted::Damaged(problem) => {
+            let aside = name_of(&put_aside(&file)?);
+            reported.push(format!(
+                "`sources.json` is damaged ({problem}), so whether data or model changed is not known; it was put aside as \
+                 `{aside}`, and the files are noted anew"
+            ));
+            None
         }
     };
     let Some(known) = known else {
@@ -90,6 +97,19 @@ pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<Stri
     }
     reported.extend(problems);
     Ok(reported)
+}
+
+/// What `sources.json` says, if it is there.
+pub(crate) fn read(file: &Path) -> Result<Noted> {
+    let text = match SOURCES.read_text_if_there(file, "read the sources") {
+        Err(models::Error::Format { problem, .. }) => return Ok(Noted::Damaged(problem)),
+        read => read?,
+    };
+    Ok(match text.map(|text| serde_json::from_str(&text)) {
+        None => Noted::Nothing,
+        Some(Ok(known)) => Noted::Files(known),
+        Some(Err(error)) => Noted::Damaged(error.to_string()),
+    })
 }
 
 /// What is wrong with files that were noted, and the files as they are.

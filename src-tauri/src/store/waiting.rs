@@ -1,12 +1,13 @@
 //! Which runs are running and waiting, on disk, so that the app can offer them again after it ended, however it ended.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
+use super::limits::JSON_FILE;
 use crate::wire::error::Result;
 
 /// The ids of the runs, the one that is running first. A file that is not there or can't be read names none: it only offers.
 pub(crate) fn read(path: &Path) -> Vec<String> {
-    let text = fs::read(path).unwrap_or_default();
+    let text = JSON_FILE.read(path, "read what waits").unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
@@ -17,6 +18,8 @@ pub(crate) fn write(path: &Path, ids: &[String]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -25,6 +25,7 @@ use serde::Serialize;
 
 use names::{Digest, RepositoryId, RepositoryKind, is_commit, relative_path};
 
+use super::limits::{WORD_FILE, read_text};
 use crate::wire::error::{AppError, Result};
 
 /// Folders in folders in a snapshot; more are not looked into.
@@ -198,7 +199,7 @@ impl RepositoryFolder {
         if is_commit(name) {
             return Some(name.to_owned());
         }
-        let commit = fs::read_to_string(self.name_file(name)?).ok()?;
+        let commit = read_text(WORD_FILE, &self.name_file(name)?, "read a commit").ok()?;
         Some(commit.trim().to_owned()).filter(|commit| is_commit(commit))
     }
 

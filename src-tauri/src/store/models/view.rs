@@ -1,14 +1,14 @@
 //! Models on this machine, with what is known of them without reading their weights.
 
-use std::fs;
-
-use models::data::tokenizer::TEMPLATE_KEY;
-use models::{arch::network::NetworkConfig, checkpoint::folder::ModelFolder};
+use models::{
+    arch::network::NetworkConfig, checkpoint::folder::ModelFolder, data::tokenizer::TEMPLATE_KEY,
+    limits::MODEL_JSON,
+};
 use serde::Serialize;
 use specta::Type;
 
 use super::{ModelPlace, StoredModel, model_bytes};
-use crate::wire::error::AppError;
+use crate::{store::limits::read_text, wire::error::AppError};
 
 /// A model.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
@@ -36,7 +36,8 @@ pub(crate) struct ModelView {
 
 impl From<StoredModel> for ModelView {
     fn from(StoredModel { name, path, place }: StoredModel) -> Self {
-        let tokenizer = fs::read_to_string(path.join("tokenizer_config.json"));
+        let tokenizer = path.join("tokenizer_config.json");
+        let tokenizer = read_text(MODEL_JSON, &tokenizer, "read the tokenizer’s settings");
         let mut view = Self {
             name,
             place,
