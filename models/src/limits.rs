@@ -60,9 +60,30 @@ limits! {
     /// A chat template.
     TEMPLATE = "a chat template", 64 << 10, "bytes",
         "the longest of known models have 20 kB; each byte can be a level of nesting, and the time to compile one grows with the square of that";
+    /// What a rendered conversation may have.
+    RENDERED = "a text that a chat template makes", 1 << 26, "bytes",
+        "a conversation of a million words has 6 MB, and a template can double a text in a loop";
+    /// A list in a template.
+    RENDERED_LIST = "a list that a chat template sorts or joins", 1_000_000, "items",
+        "a conversation has a few hundred messages";
+    /// A width in a template.
+    RENDERED_WIDTH = "a width or a count of a filter of a chat template", 10_000, "letters",
+        "they are indents and lengths of lines";
+    /// Instructions of a template.
+    FUEL = "the work of a chat template", 2_000_000, "instructions",
+        "templates take some hundred for a message, and one can loop for ever";
+    /// The same where there are many messages.
+    FUEL_PER_MESSAGE = "the work of a chat template for each message of a long conversation", 100_000, "instructions",
+        "a thousand times what templates take";
     /// The header of a safetensors file.
     HEADER = "the header of a safetensors file", 100_000_000, "bytes",
         "the limit of the format’s own library";
+    /// What bitsandbytes says beside a weight.
+    PACKED_STATE = "what stands beside a weight in NF4", 64 << 10, "bytes",
+        "it is a line of JSON with some 100, and all of it is read";
+    /// Parameters of a model.
+    PARAMETERS = "the parameters that a config.json describes", 1 << 47, "parameters",
+        "in f32 they are half a petabyte, which no disk here holds, and sums of their bytes are far from overflowing";
     /// Keys of a GGUF file.
     GGUF_KEYS = "keys of a GGUF file", 1 << 16, "keys",
         "those of known models have some fifty";
@@ -99,6 +120,24 @@ limits! {
     /// `votes.json` of a checkpoint.
     VOTES = "the votes of a run of ARC", 4 << 30, "bytes",
         "a thousand answers to each of 400 pairs, all different and of 900 cells, have 400 MB";
+    /// Puzzles of a table.
+    PUZZLES = "puzzles of a table", 10_000_000, "puzzles",
+        "published sets of Sudoku have some million, and those that are wanted are held in memory";
+    /// A row of a table of puzzles.
+    PUZZLE_ROW = "a row of a table of puzzles", 64 << 10, "bytes",
+        "a maze of 64 by 64 with its way has 8 kB, and a row is held in memory to find its columns";
+    /// Cells of a puzzle of arrays.
+    PUZZLE_CELLS = "cells of a puzzle in arrays", 1 << 16, "cells",
+        "those of ARC have 900, and a model attends from each to each";
+    /// Steps of thinking.
+    SOLVE_STEPS = "steps of thinking about a puzzle", 1 << 10, "steps",
+        "models learn with 16, and what each step thought is shown";
+    /// Looks that vote.
+    SOLVE_VOTES = "looks at a task that vote", 64, "looks",
+        "all of them are computed at once";
+    /// The header of an array.
+    ARRAY_HEADER = "the header of an array of NumPy", 64 << 10, "bytes",
+        "most have 118";
     /// The part of a Parquet file that says what it holds.
     PARQUET_FOOTER = "the footer of a Parquet file", 16 << 20, "bytes",
         "100,000 column chunks take half of it, and each byte can make the library ask for 200";
@@ -114,6 +153,9 @@ limits! {
     /// Texts in one page.
     PARQUET_TEXTS = "texts in a page of a Parquet file whose lengths stand before them", 1 << 26, "texts",
         "pages of most files have a few thousand, and room is made for all of them at once";
+    /// What the Hub's library says in a Parquet file.
+    PARQUET_FEATURES = "what a Parquet file says of its columns for the Hub’s library", 16 << 20, "bytes",
+        "a thousand names of classes have 20 kB; what is longer is not read";
     /// Texts of a folder of hidden states.
     STATES_ROWS = "the texts of a folder of hidden states", 1 << 30, "texts",
         "a probe needs some thousand, and all of them are read with their labels";
@@ -129,6 +171,9 @@ limits! {
     /// `rows.jsonl` of a folder of hidden states.
     STATES_TEXT = "the texts of hidden states in a file", 16 << 30, "bytes",
         "they are read whole; 31,500 short texts have 20 MB";
+    /// How far values of HDF5 unfold.
+    STATES_UNFOLDED = "how much longer the values of an HDF5 file are than the file", 1_100, "times",
+        "deflate packs 1,032 bytes into one at best; values that nobody stored are made of nothing";
     /// `probes.safetensors`.
     PROBES = "the weights of probes", 16 << 30, "bytes",
         "those of 45 labels at each of 34 sites have 16 MB, and they are read whole";
@@ -159,6 +204,27 @@ limits! {
     /// A batch of CIFAR that Python wrote.
     PICTURE_PICKLE = "a batch of pictures that Python wrote", 512 << 20, "bytes",
         "the largest, the training part of CIFAR-100, has 155 MB";
+    /// What is packed in an archive of CIFAR.
+    PICTURE_ARCHIVE = "an archive of pictures without its compression", 2 << 30, "bytes",
+        "those of CIFAR have some 180 MB, and 2 MB can unfold to this";
+    /// Values of a pickle.
+    PICTURE_VALUES = "values in a batch of pictures that Python wrote", 4 << 20, "values",
+        "the training part of CIFAR-100 has some 200,000";
+    /// Classes.
+    PICTURE_CLASSES = "classes of pictures", 100_000, "classes",
+        "ImageNet has 21,841, and a network has a weight for each and each feature";
+    /// The width of a ViT.
+    VIT_WIDTH = "the width of a vision transformer", 1 << 13, "numbers",
+        "the largest in use, of 22 billion weights, has 6,144";
+    /// The layers of a ViT.
+    VIT_LAYERS = "the layers of a vision transformer", 256, "layers",
+        "the largest in use has 48";
+    /// The feed-forward part of a ViT.
+    VIT_HIDDEN = "the feed-forward part of a vision transformer", 1 << 16, "numbers",
+        "the largest in use has 24,576";
+    /// The patches of a ViT.
+    VIT_PATCHES = "the patches of a picture", 1 << 16, "patches",
+        "256 by 256, and each attends to each";
     /// What says the labels of pictures.
     PICTURE_METADATA = "the list of labels of a folder of pictures", 1 << 30, "bytes",
         "a million names with their labels have some 40 MB";
@@ -181,8 +247,8 @@ limits! {
     ADAPTER_RANK = "the rank of an adapter", 1 << 16, "columns",
         "wider than the weights that it stands beside";
     /// Steps of a run.
-    STEPS = "steps in a run", 1 << 40, "steps",
-        "34 years at a thousand a second";
+    STEPS = "steps in a run", 1 << 30, "steps",
+        "at a hundred a second they take four months, and a forecast still goes through all of them in a moment";
 }
 
 /// The fields of a plan with a limit, by their paths.

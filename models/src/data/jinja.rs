@@ -19,20 +19,21 @@ use minijinja::{
 use serde_json::{Map, Value as Json, json};
 
 use super::row::Message;
+use crate::limits;
 
 mod methods;
 mod python;
 
-/// How many instructions one rendering may take. Templates take some hundred for a message.
-const FUEL: u64 = 2_000_000;
+/// How many instructions one rendering may take.
+const FUEL: u64 = limits::FUEL.most;
 /// The same for each message, for conversations so long that this is more.
-const FUEL_PER_MESSAGE: u64 = 100_000;
+const FUEL_PER_MESSAGE: u64 = limits::FUEL_PER_MESSAGE.most;
 /// The longest text that is rendered, and the longest that a filter or a method makes, in bytes.
-const MAX_BYTES: usize = 1 << 26;
+const MAX_BYTES: usize = limits::RENDERED.most as usize;
 /// The longest list that a filter or a method takes.
-const MAX_ITEMS: usize = 1_000_000;
+const MAX_ITEMS: usize = limits::RENDERED_LIST.most as usize;
 /// The largest width or count that a filter takes.
-const MAX_WIDTH: usize = 10_000;
+const MAX_WIDTH: usize = limits::RENDERED_WIDTH.most as usize;
 
 /// What `strftime_now` writes for each letter: 26 July 2024, a Friday. A run must not depend on the day it was started.
 const DATE: [(char, &str); 16] = [

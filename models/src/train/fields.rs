@@ -7,17 +7,16 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::optim::muon::MAX_STEPS as MAX_STEPS_OF_MUON;
+use crate::{limits, optim::muon::MAX_STEPS as MAX_STEPS_OF_MUON};
 
 use FieldKind::{Choice as Word, Count, Flag, List, Map, Number, Path, Text};
 
-/// The most rows at once: so many of 64 tokens are as much as the largest updates that models are trained with, and looking at
-/// each smaller number, as a plan does, stays quick.
-pub const MAX_ROWS: usize = 1 << 20;
-/// The most batches of an update, for the same reason.
-pub const MAX_ACCUMULATE: usize = 1 << 20;
-/// The most steps: at a hundred a second they take four months, and a forecast still goes through all of them in a moment.
-pub const MAX_STEPS: usize = 1 << 30;
+/// The most rows at once.
+pub const MAX_ROWS: usize = limits::BATCH_ROWS.most as usize;
+/// The most batches of an update.
+pub const MAX_ACCUMULATE: usize = limits::ACCUMULATE.most as usize;
+/// The most steps.
+pub const MAX_STEPS: usize = limits::STEPS.most as usize;
 
 /// A field of a run file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -17,14 +17,14 @@ use super::{
     schema::{columns, is_text_or_number},
     value,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, limits};
 
 /// Rows whose files are decoded at once: a file can have some megabytes.
 const ROWS_AT_ONCE: usize = 16;
 /// Where the Hub's library says what the columns mean.
 const FEATURES: &str = "huggingface";
-/// The most letters of that. 21,000 classes have half a megabyte of names.
-const MAX_FEATURES: usize = 16 << 20;
+/// The most letters of that.
+const MAX_FEATURES: usize = limits::PARQUET_FEATURES.most as usize;
 
 /// A row of a file.
 #[derive(Debug, Clone, PartialEq)]

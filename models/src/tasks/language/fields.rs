@@ -3,6 +3,7 @@
 use super::Language;
 use crate::{
     arch::config::limits::MAX_CONTEXT,
+    limits,
     train::{
         Kind,
         fields::{
@@ -13,8 +14,8 @@ use crate::{
     },
 };
 
-/// The widest adapter: one as wide as the widest model holds all that its weights do.
-pub const MAX_RANK: usize = 1 << 16;
+/// The widest adapter.
+pub const MAX_RANK: usize = limits::ADAPTER_RANK.most as usize;
 
 /// The name of this kind of learning.
 const TASK: &str = Language::NAME;

@@ -8,6 +8,8 @@
 
 use std::{collections::HashMap, ops::Range};
 
+use crate::limits;
+
 /// Names that may be called, and what each makes.
 const GLOBALS: [(&str, Global); 4] = [
     ("numpy.core.multiarray._reconstruct", Global::Reconstruct),
@@ -15,8 +17,8 @@ const GLOBALS: [(&str, Global); 4] = [
     ("numpy.ndarray", Global::Array),
     ("numpy.dtype", Global::Dtype),
 ];
-/// The most values. The training part of CIFAR-100 has some 200,000.
-const MAX_VALUES: usize = 4 << 20;
+/// The most values.
+const MAX_VALUES: usize = limits::PICTURE_VALUES.most as usize;
 
 type Id = usize;
 type Result<T> = std::result::Result<T, String>;

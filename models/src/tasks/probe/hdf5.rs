@@ -28,8 +28,6 @@ const ACTIVATIONS: &str = "activations";
 const LABELS: &str = "labels";
 /// Bytes that are read or written at once, about.
 const AT_ONCE: usize = 32 << 20;
-/// How much smaller deflate makes a text of one letter: a file can't hold more numbers than that.
-const DEFLATED: u64 = 1100;
 
 /// What a file says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -332,7 +330,7 @@ fn check(dataset: &H5Dataset, path: &str, length: u64) -> Result<(), String> {
         ));
     }
     let most = match layout {
-        StorageLayout::Chunked => length.saturating_mul(DEFLATED),
+        StorageLayout::Chunked => length.saturating_mul(limits::STATES_UNFOLDED.most),
         _ => length,
     };
     let bytes = |shape: &[usize]| {

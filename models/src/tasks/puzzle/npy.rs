@@ -14,7 +14,7 @@ use crate::{Error, Result, limits};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// The most bytes of a header. NumPy writes one of 118 for up to a dozen dimensions.
-const MAX_HEADER: usize = 64 << 10;
+const MAX_HEADER: usize = limits::ARRAY_HEADER.most as usize;
 /// Bytes that are read at once, a multiple of every size of a number.
 const PART: usize = 1 << 20;
 

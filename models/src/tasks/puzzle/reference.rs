@@ -45,7 +45,7 @@ const ARRAYS: [&str; 5] = [
     "group_indices",
 ];
 /// The most cells of an example.
-const MAX_CELLS: usize = 1 << 16;
+const MAX_CELLS: usize = limits::PUZZLE_CELLS.most as usize;
 /// A label that the reference itself leaves out.
 const IGNORED: i64 = -100;
 

@@ -37,6 +37,7 @@ use crate::{
         save::write_file,
     },
     figures::counted,
+    limits,
     train::exhibit::Exhibit,
 };
 use thinking::Sight;
@@ -44,9 +45,9 @@ use thinking::Sight;
 /// The file of a checkpoint that says what the model is and which puzzles it solves.
 pub const PUZZLE: &str = "puzzle.json";
 /// The most steps of thinking that can be asked for.
-pub const MAX_STEPS: usize = 1024;
+pub const MAX_STEPS: usize = limits::SOLVE_STEPS.most as usize;
 /// The most looks that can vote.
-pub const MAX_VOTES: usize = 64;
+pub const MAX_VOTES: usize = limits::SOLVE_VOTES.most as usize;
 /// How many looks of a task of ARC vote where nobody says so.
 const USUAL_VOTES: usize = 8;
 /// How many answers of a vote are told: as many as can be handed in.
