@@ -13,4 +13,5 @@ pub mod pytorch;
 pub mod quantize;
 pub mod save;
 pub mod stream;
+pub mod tensors;
 pub mod whole;

@@ -386,7 +386,7 @@ fn rule(run: &RunPlan) -> Result<Rule> {
 }
 
 fn read_tensors(path: &Path) -> Result<BTreeMap<String, candle_core::Tensor>> {
-    let tensors = candle_core::safetensors::load(path, &candle_core::Device::Cpu);
+    let tensors = crate::checkpoint::tensors::read_tensors(path);
     let tensors = tensors
         .map_err(|error| Error::format(path, format!("could not read the tensors: {error}")))?;
     Ok(tensors.into_iter().collect())

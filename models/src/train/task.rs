@@ -2,14 +2,13 @@
 
 use std::{collections::HashMap, path::Path};
 
-use candle_core::Device;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::exhibit::Exhibit;
 use crate::{
     Error, Result,
-    checkpoint::{folder::WEIGHTS, save::write_safetensors},
+    checkpoint::{folder::WEIGHTS, save::write_safetensors, tensors::read_tensors},
     optim::{DecayScope, OwnRules},
     parameters::Parameters,
     tape::{FixedPass, Tape, Value},
@@ -141,7 +140,7 @@ pub trait Task {
 /// Reads the trainable weights that a folder has.
 pub fn load_weights(parameters: &Parameters, folder: &Path) -> Result<()> {
     let path = folder.join(WEIGHTS);
-    let mut read = candle_core::safetensors::load(&path, &Device::Cpu)?;
+    let mut read = read_tensors(&path)?;
     for weight in parameters.trainable() {
         let name = weight.name();
         let missing = || Error::format(&path, format!("`{name}` is missing"));

@@ -2,10 +2,14 @@
 
 use std::{collections::HashMap, path::Path};
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 use super::recipe::Lookahead;
-use crate::{Error, Result, arch::picture::Network, checkpoint::save::write_safetensors};
+use crate::{
+    Error, Result,
+    arch::picture::Network,
+    checkpoint::{save::write_safetensors, tensors::read_tensors},
+};
 
 /// Its file in a checkpoint.
 const FILE: &str = "lookahead.safetensors";
@@ -65,8 +69,7 @@ impl Slower {
     /// Reads that of a checkpoint.
     pub(super) fn load(&mut self, folder: &Path, network: &Network) -> Result<()> {
         let path = folder.join(FILE);
-        let read = candle_core::safetensors::load(&path, &Device::Cpu);
-        let mut read = read.map_err(|error| Error::format(&path, error.to_string()))?;
+        let mut read = read_tensors(&path)?;
         for (name, slow) in &mut self.copy {
             let found = read.remove(name).filter(|it| it.dims() == slow.dims());
             let missing =

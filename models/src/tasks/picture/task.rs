@@ -29,7 +29,7 @@ use crate::{
         initial::InitialWeights,
         picture::{Architecture, Mode, Network},
     },
-    checkpoint::{folder::WEIGHTS, save::write_safetensors},
+    checkpoint::{folder::WEIGHTS, save::write_safetensors, tensors::read_tensors},
     ops::classify::{Squash, classify},
     optim::{DecayScope, OwnRule, OwnRules, sgd::Sgd},
     parameters::Parameters,
@@ -455,7 +455,7 @@ impl Task for PictureTask {
 
     fn load(&mut self, folder: &Path) -> Result<()> {
         let path = folder.join(WEIGHTS);
-        let mut read = candle_core::safetensors::load(&path, &Device::Cpu)?;
+        let mut read = read_tensors(&path)?;
         let names: Vec<String> = self
             .parameters()
             .iter()

@@ -25,7 +25,10 @@ use super::{
     scale::Standard,
     study::{Course, LearnedSite, Probe},
 };
-use crate::{Error, Result, checkpoint::save::write_safetensors};
+use crate::{
+    Error, Result,
+    checkpoint::{save::write_safetensors, tensors::read_tensors},
+};
 
 /// The file.
 pub const LEARNED: &str = "learned.safetensors";
@@ -47,8 +50,7 @@ impl Course {
     /// Errors: [`Error::Format`] when the file is of other labels or rows.
     pub fn load(&mut self, folder: &Path) -> Result<()> {
         let path = folder.join(LEARNED);
-        let tensors = candle_core::safetensors::load(&path, &Device::Cpu)
-            .map_err(|error| Error::format(&path, format!("could not read the probes: {error}")))?;
+        let tensors = read_tensors(&path)?;
         self.sites.clear();
         while tensors.contains_key(&format!("{}.weights", self.sites.len())) {
             let at = self.sites.len();
@@ -125,7 +127,7 @@ fn tensor<T: candle_core::WithDType>(
     Ok(Tensor::from_vec(numbers, shape.into(), &Device::Cpu)?)
 }
 
-type Tensors = HashMap<String, Tensor>;
+type Tensors = BTreeMap<String, Tensor>;
 
 fn read(
     tensors: &Tensors,

@@ -8,7 +8,7 @@ use super::halting::{Carry, Row};
 use crate::{
     Error, Result,
     arch::trm::{State, Trm},
-    checkpoint::save::write_safetensors,
+    checkpoint::{save::write_safetensors, tensors::read_tensors},
 };
 
 const FILE: &str = "carry.safetensors";
@@ -59,7 +59,7 @@ pub(super) fn load(
     if !path.is_file() {
         return Ok(Vec::new());
     }
-    let read = candle_core::safetensors::load(&path, &Device::Cpu)?;
+    let read = read_tensors(&path)?;
     let get = |name: &str| {
         let missing = || Error::format(&path, format!("`{name}` is missing"));
         read.get(name).ok_or_else(missing)

@@ -25,7 +25,10 @@ use crate::{
         WeightRequest, Weights,
         trm::{PUZZLES, Positions, TrmConfig},
     },
-    checkpoint::pytorch::{self, TorchFile},
+    checkpoint::{
+        pytorch::{self, TorchFile},
+        tensors::read_tensors,
+    },
     limits::{IDENTIFIERS as MOST_IDENTIFIERS, TORCH_CONFIG},
 };
 
@@ -330,8 +333,7 @@ fn identifiers(folder: &Path) -> Result<Option<Vec<String>>> {
 /// Writes the weights of a checkpoint as the reference reads them: its first states in `dtype`, what the model computes in. `compiled`
 /// is for a program that loads into a compiled model.
 pub fn export(weights: &Path, to: &Path, dtype: DType, compiled: bool) -> Result<()> {
-    let stored = candle_core::safetensors::load(weights, &Device::Cpu)?;
-    let stored: BTreeMap<String, Tensor> = stored.into_iter().collect();
+    let stored = read_tensors(weights)?;
     if !stored.contains_key("L_init") || !stored.contains_key("q_head.weight") {
         return Err(Error::format(weights, "holds no Tiny Recursive Model"));
     }

@@ -19,6 +19,7 @@ use crate::{
         gguf::{Family, factor_of_change, order_heads},
         merged::MergedWeights,
         save::{write_json, write_safetensors},
+        tensors::read_tensors,
     },
     data::tokenizer::{COMPANIONS, TOKENIZER},
     gguf::{Gguf, Key, Planned, TensorType, Value, Writer},
@@ -232,7 +233,7 @@ pub(super) fn read_mlx(folder: &Path) -> Result<Given> {
     let parameters = &about["lora_parameters"];
     let rank = parameters["rank"].as_u64().unwrap_or_default() as usize;
     let scale = parameters["scale"].as_f64().unwrap_or_default();
-    let stored = candle_core::safetensors::load(folder.join(MLX_WEIGHTS), &Device::Cpu)?;
+    let stored = read_tensors(&folder.join(MLX_WEIGHTS))?;
     let mut tensors = BTreeMap::new();
     for (name, tensor) in stored {
         let name = name
