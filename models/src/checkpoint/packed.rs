@@ -17,7 +17,7 @@ use safetensors::tensor::TensorView;
 use serde_json::{Map, Value as Json};
 
 use crate::{
-    Error, Result,
+    Error, Result, limits,
     ops::weight::nf4::{StoredNf4, StoredScales},
 };
 
@@ -179,6 +179,9 @@ impl<'a> Nf4Parts<'a> {
     fn find(find: &Find<'a>, shape: [usize; 2]) -> Result<Self, String> {
         let codes = part(find, "", (shape[0] * shape[1]).div_ceil(2))?;
         let state = find(".quant_state.bitsandbytes__nf4").ok_or("does not say its state")?;
+        if let Some(problem) = limits::PACKED_STATE.exceeded(state.data().len() as u64) {
+            return Err(format!("its state {problem}"));
+        }
         let state: Json = serde_json::from_slice(state.data())
             .map_err(|error| format!("says its state in no JSON: {error}"))?;
         let size = |field: &str| {
