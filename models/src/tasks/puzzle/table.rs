@@ -4,7 +4,11 @@
 //! maze is a text of its cells too (see [`super::maze`]). Every puzzle is checked as it is read. What is not wanted is not kept, so
 //! that a thousand puzzles of a table of millions take little memory.
 
-use std::{fs::File, path::Path};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 use super::{
     examples::Rows,
@@ -13,12 +17,15 @@ use super::{
     source::digits,
     sudoku::Sudoku,
 };
-use crate::{Error, Result, figures::counted, random::Random};
+use crate::{
+    Error, Result,
+    figures::{count, counted},
+    limits::{PUZZLE_ROW, PUZZLES},
+    random::Random,
+};
 
-/// The most puzzles of a file.
-pub const MAX_PUZZLES: usize = 10_000_000;
-/// The most bytes of one row of a table.
-const MAX_ROW_BYTES: usize = 64 << 10;
+/// As much of a file as is looked at at once.
+const BUFFER: usize = 8 << 10;
 /// Names of the column with the question.
 pub const QUESTIONS: [&str; 3] = ["question", "puzzle", "quizzes"];
 /// Names of the column with the answer.
@@ -49,6 +56,30 @@ struct Columns {
     question: usize,
     answer: usize,
     rating: Option<usize>,
+}
+
+/// A file whose rows end: one that does not would be in memory before its length is known.
+struct EndingRows {
+    file: File,
+    /// Bytes since a row was done.
+    taken: u64,
+}
+
+impl Read for EndingRows {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.taken = self.taken.saturating_add(read as u64);
+        // What is in the buffer already can be of the row before.
+        match self.taken > PUZZLE_ROW.most + 2 * BUFFER as u64 {
+            true => Err(io::Error::other(too_long())),
+            false => Ok(read),
+        }
+    }
+}
+
+fn too_long() -> String {
+    let most = count(PUZZLE_ROW.most);
+    format!("is longer than {most} bytes, and no puzzle is")
 }
 
 impl Columns {
@@ -89,31 +120,47 @@ pub fn read(
     rows: &mut Rows,
 ) -> Result<()> {
     let file = File::open(path).map_err(Error::file("read the puzzles", path))?;
-    let mut table = csv::ReaderBuilder::new().flexible(true).from_reader(file);
+    let mut table = csv::ReaderBuilder::new()
+        .flexible(true)
+        .buffer_capacity(BUFFER)
+        .from_reader(EndingRows { file, taken: 0 });
     let wrong = |problem: String| Error::format(path, problem);
-    let unread = |error: csv::Error| wrong(format!("can’t be read as a table: {error}"));
-    let columns = Columns::of(table.headers().map_err(unread)?, filter).map_err(wrong)?;
+    let unread = |line: u64, error: csv::Error| match error.kind() {
+        csv::ErrorKind::Io(error) => wrong(format!("line {line}: {error}")),
+        _ => wrong(format!("can’t be read as a table: {error}")),
+    };
+    let header = table.headers().map_err(|error| unread(1, error))?;
+    let columns = Columns::of(header, filter).map_err(wrong)?;
     let most = match filter.subsample_size {
         0 => usize::MAX,
         size => size,
     };
     let mut random = Random::for_purpose(filter.seed, "puzzles of a table");
     let (mut drawn, mut fitting): (Vec<Puzzle>, usize) = (Vec::new(), 0);
-    for record in table.records() {
-        let record = record.map_err(unread)?;
+    let mut record = csv::StringRecord::new();
+    loop {
+        table.get_mut().taken = 0;
+        let next = table.position().line();
+        if !table
+            .read_record(&mut record)
+            .map_err(|error| unread(next, error))?
+        {
+            break;
+        }
         let line = record.position().map_or(0, csv::Position::line);
         let at_line = |problem: String| wrong(format!("line {line}: {problem}"));
-        if record.as_slice().len() > MAX_ROW_BYTES {
-            return Err(at_line(format!("is longer than {MAX_ROW_BYTES} bytes")));
+        if PUZZLE_ROW
+            .exceeded(record.as_slice().len() as u64)
+            .is_some()
+        {
+            return Err(at_line(too_long()));
         }
         if !columns.fits(&record, filter).map_err(at_line)? {
             continue;
         }
         fitting += 1;
-        if fitting > MAX_PUZZLES {
-            return Err(at_line(format!(
-                "there are more than {MAX_PUZZLES} puzzles"
-            )));
+        if let Some(problem) = PUZZLES.exceeded(fitting as u64) {
+            return Err(at_line(format!("the number of puzzles {problem}")));
         }
         let cell = |at: usize| record.get(at).unwrap_or_default();
         let puzzle =
@@ -251,7 +298,40 @@ fn sudoku(question: &str, answer: &str, known: Sudoku) -> Result<Puzzle, String>
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, iter::repeat_n};
+
     use super::*;
+
+    #[test]
+    fn a_row_without_an_end_is_refused_by_its_line_before_it_is_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        let row = "1...............,1234341221434321\n";
+        let long: String = repeat_n("1\n", 1 << 19).collect();
+        let cases = [
+            (format!("question,answer\n{row}\"{long}"), "line 3: "),
+            (format!("question,answer,\"{long}"), "line 1: "),
+            (
+                format!("question,answer\n{row}{}", "1".repeat(70_000)),
+                "line 3: ",
+            ),
+        ];
+        for (text, line) in cases {
+            fs::write(&path, text).unwrap();
+            let mut rows = Rows::new(0);
+            let refused = read(&path, &Filter::default(), &mut None, &mut rows).unwrap_err();
+            let refused = refused.to_string();
+            assert!(
+                refused.contains(line) && refused.contains("65,536"),
+                "{refused}"
+            );
+        }
+        // Many rows are together longer than one may be.
+        fs::write(&path, format!("question,answer\n{}", row.repeat(9_000))).unwrap();
+        let mut rows = Rows::new(0);
+        read(&path, &Filter::default(), &mut None, &mut rows).unwrap();
+        assert_eq!(rows.len(), 9_000);
+    }
 
     #[test]
     fn what_is_wrong_with_a_puzzle_is_said_by_row_and_column() {
