@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use models::tasks::picture::pixels::Shape;
+use models::{limits, tasks::picture::pixels::Shape};
 
 use crate::picture_data::{check_refused, noise, packed, read, write};
 
@@ -77,7 +77,12 @@ pub(crate) fn cifar_names() -> Vec<u8> {
 }
 
 /// An archive of these files.
-fn archive(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn archive(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    packed(&unpacked_archive(files))
+}
+
+/// The same before it is packed.
+pub(crate) fn unpacked_archive(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut archive = Vec::new();
     for (name, bytes) in files {
         let mut header = [0; 512];
@@ -89,7 +94,7 @@ fn archive(files: &[(&str, Vec<u8>)]) -> Vec<u8> {
         archive.resize(archive.len().next_multiple_of(512), 0);
     }
     archive.resize(archive.len() + 1024, 0);
-    packed(&archive)
+    archive
 }
 
 #[test]
@@ -144,6 +149,25 @@ fn cifar_is_read_in_both_forms_from_a_folder_and_from_an_archive() {
             assert_eq!(set.pixels(2), expected);
         }
     }
+}
+
+#[test]
+fn an_archive_that_unfolds_without_an_end_is_refused_at_the_limit() {
+    let most = limits::PICTURE_ARCHIVE.most;
+    let mut header = [0; 512];
+    header[..5].copy_from_slice(b"other");
+    header[124..135].copy_from_slice(format!("{:011o}", 4 * most - 1).as_bytes());
+    header[156] = b'0';
+    // A file of gzip can be several after one another, here the same zeros again and again.
+    let zeros = packed(&vec![0; 64 << 20]);
+    let mut archive = packed(&header);
+    for _ in 0..=most >> 26 {
+        archive.extend(&zeros);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cifar-10-binary.tar.gz");
+    fs::write(&path, archive).unwrap();
+    check_refused(read(&path), &["unfolds to more than 2,147,483,648 bytes"]);
 }
 
 #[test]

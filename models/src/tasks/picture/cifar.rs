@@ -206,13 +206,20 @@ fn in_folder(folder: &Path) -> Result<BTreeMap<&'static str, Vec<u8>>> {
 /// digits, and then its bytes.
 fn in_archive(path: &Path) -> Result<BTreeMap<&'static str, Vec<u8>>> {
     let file = File::open(path).map_err(Error::file("read the pictures", path))?;
-    let mut archive = MultiGzDecoder::new(BufReader::new(file));
+    let most = limits::PICTURE_ARCHIVE.most;
+    // A byte more than the most says that there is more, and nothing after it is unfolded.
+    let mut archive = MultiGzDecoder::new(BufReader::new(file)).take(most + 1);
     let wrong = |problem: &str| Error::format(path, format!("is no archive of CIFAR: {problem}"));
     let cut = |error: std::io::Error| wrong(&format!("it ends too early: {error}"));
     let mut files = BTreeMap::new();
     loop {
         let mut header = [0; BLOCK];
-        archive.read_exact(&mut header).map_err(cut)?;
+        let is_whole = archive.read_exact(&mut header);
+        if archive.limit() == 0 {
+            let most = count(most);
+            return Err(wrong(&format!("it unfolds to more than {most} bytes")));
+        }
+        is_whole.map_err(cut)?;
         // Two blocks of zeros end it.
         if header.iter().all(|it| *it == 0) {
             return Ok(files);
@@ -244,7 +251,7 @@ fn in_archive(path: &Path) -> Result<BTreeMap<&'static str, Vec<u8>>> {
                     .take(padded)
                     .read_to_end(&mut bytes)
                     .map_err(cut)?;
-                if bytes.len() as u64 != padded {
+                if bytes.len() as u64 != padded && archive.limit() > 0 {
                     return Err(wrong("it ends too early"));
                 }
                 bytes.truncate(size as usize);
