@@ -9,7 +9,7 @@ use std::{
 use console::style;
 use models::{
     device::RequestedDevice,
-    figures::counted,
+    figures::{count, counted},
     limits,
     tasks::puzzle::{
         board::{Board, BoardKind},
@@ -157,12 +157,25 @@ impl Puzzle {
             return Err(AppError::invalid("it is not said which puzzle to solve")
                 .with_hint("name it with --puzzle or --file, or take one with --held-out 1"));
         }
-        let mut puzzle = String::new();
-        let mut input = io::stdin().lock().take(limits::PUZZLE.most);
-        input
-            .read_to_string(&mut puzzle)
-            .map_err(|error| AppError::failed(format!("could not read the puzzle: {error}")))?;
-        Ok(puzzle)
+        read_input(io::stdin().lock())
+    }
+}
+
+/// A puzzle that is piped in, all of it or none.
+fn read_input(input: impl Read) -> Result<String> {
+    let mut puzzle = String::new();
+    input
+        .take(limits::PUZZLE.most + 1)
+        .read_to_string(&mut puzzle)
+        .map_err(|error| AppError::failed(format!("could not read the puzzle: {error}")))?;
+    match puzzle.len() as u64 > limits::PUZZLE.most {
+        true => {
+            let most = count(limits::PUZZLE.most);
+            Err(AppError::invalid(format!(
+                "the puzzle is longer than {most} bytes, which are the most that are read"
+            )))
+        }
+        false => Ok(puzzle),
     }
 }
 
@@ -382,6 +395,15 @@ mod tests {
     use models::tasks::puzzle::{grid::Shape, maze::Way, solve::Voted};
 
     use super::*;
+
+    #[test]
+    fn a_puzzle_that_is_piped_in_and_too_long_is_refused_and_not_cut() {
+        let most = limits::PUZZLE.most;
+        let letters = |length| io::repeat(b'1').take(length);
+        assert_eq!(read_input(letters(most)).unwrap().len() as u64, most);
+        let refused = read_input(letters(most + 1)).unwrap_err().message;
+        assert!(refused.contains(&count(most)), "{refused}");
+    }
 
     const SOLVED: Solved = Solved {
         puzzle: Vec::new(),
