@@ -323,7 +323,7 @@ impl RepositoryFolder {
     fn names(&self) -> Vec<(PathBuf, String)> {
         let mut files = files_below(&self.path.join("refs"));
         files.sort();
-        let commit = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        let commit = |path: &Path| read_text(WORD_FILE, path, "read a commit").unwrap_or_default();
         let named = files.into_iter().map(|path| (commit(&path), path));
         named
             .map(|(commit, path)| (path, commit.trim().to_owned()))
