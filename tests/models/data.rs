@@ -134,6 +134,19 @@ fn a_file_that_breaks_off_or_is_empty_is_an_error() {
 }
 
 #[test]
+fn blank_lines_are_no_rows_where_bad_ones_are_counted() {
+    let rows = b"{\"prompt\": \"Q\", \"completion\": \"A\"}\n\n{\"prompt\": 7}\n   \n\n{\"prompt\": 8}\n\n";
+    let dataset = opened("a.jsonl", rows, plain()).unwrap();
+    let refused = dataset.check_problems(false).unwrap_err().to_string();
+    assert!(refused.contains("2 of 3 rows can't be used"), "{refused}");
+    // Lines are told as an editor counts them.
+    assert!(
+        refused.contains("line 3") && refused.contains("line 6"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn what_was_found_is_said_with_what_is_not_used() {
     let row = br#"{"prompt": "Q", "completion": "A", "id": 7}"#;
     let dataset = opened("a.jsonl", row, plain()).unwrap();

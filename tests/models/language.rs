@@ -14,6 +14,7 @@ use models::{
         keep::Checkpoints,
         load::{LoadDtypes, network_config},
     },
+    data::tokenizer::{TOKENIZER, Tokenizer},
     device::dtype::Dtype,
     generate::{Ended, Generator, sample::SamplingSettings},
     ops::kernels,
@@ -350,6 +351,33 @@ fn what_was_trained_loads_and_writes_as_it_did_in_training() {
         };
         assert_eq!(write(&loaded), write(task.model()), "{method}");
     }
+}
+
+#[test]
+fn a_model_whose_tokenizer_is_too_large_for_it_is_refused_by_the_file_of_the_tokenizer() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = chat_file(folder.path());
+    let base = base_model(folder.path(), &data);
+    let words: Vec<String> = (0..200)
+        .map(|it| format!("word{} {it} {}", it * 7, it * 13))
+        .collect();
+    let larger = Tokenizer::train(words.iter().map(String::as_str).cycle().take(2_000), 400);
+    let larger = larger.unwrap();
+    larger.save(&base, None).unwrap();
+    let plan = plan("full", &data, Some(&base));
+    let source = plan.task.data.source();
+    let from = TokenizerFrom::Folder(&base);
+    let text = Text::open(&source, plan.task.data.held_out, from, plan.run.seed);
+    let refused = LanguageTask::new(&plan, text.unwrap(), &Device::Cpu)
+        .err()
+        .unwrap();
+    let refused = refused.to_string();
+    let tokens = larger.vocabulary_size();
+    let problem = format!("has {tokens} tokens, and the model knows 300");
+    assert!(
+        refused.contains(&problem) && refused.contains(TOKENIZER),
+        "{refused}"
+    );
 }
 
 #[test]
