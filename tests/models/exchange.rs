@@ -18,7 +18,7 @@ use models::{
 use crate::trm::Formula;
 
 /// The shape of the model in `tests/goldens/trm/step_7`.
-fn config() -> TrmConfig {
+pub(crate) fn config() -> TrmConfig {
     TrmConfig {
         vocab_size: 6,
         seq_len: 4,

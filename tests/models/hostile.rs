@@ -23,13 +23,15 @@ use models::{
         tokenizer::{COMPANIONS, TOKENIZER, Tokenizer},
     },
     limits::{self, Limit},
+    tasks::overrides,
     train::state::read_saved,
 };
 use serde_json::Value;
 
 use crate::{
+    checkpoints_hostile,
     fuzz::{self, Read, Reader},
-    gguf_files, pictures_hostile, probe_import, puzzles_hostile, states_exchange,
+    gguf_files, pictures_hostile, probe_import, probes_hostile, puzzles_hostile, states_exchange,
 };
 
 #[test]
@@ -47,17 +49,46 @@ fn a_file_above_its_limit_is_refused_by_its_size() {
     fuzz::check_largest(readers);
 }
 
+/// Limits of bytes that are not those of a whole file.
+const PARTS: [Limit; 16] = [
+    limits::TOKEN,
+    limits::RENDERED,
+    limits::HEADER,
+    limits::PACKED_STATE,
+    limits::GGUF_TEXT,
+    limits::TORCH_LIST,
+    limits::PUZZLE_ROW,
+    limits::ARRAY_HEADER,
+    limits::PARQUET_FOOTER,
+    limits::PARQUET_HEADER,
+    limits::PARQUET_PAGE,
+    limits::PARQUET_FEATURES,
+    limits::PICTURE_MEMORY,
+    limits::PICTURE_SET,
+    limits::PICTURE_ARRAY,
+    limits::PICTURE_ARCHIVE,
+];
+
+#[test]
+fn every_limit_of_a_file_is_that_of_a_reader() {
+    fuzz::check_limits(readers, limits::LIMITS, &PARTS);
+}
+
 /// What of a golden model is read.
 const GOLDEN: &str = "llama-tied-v5";
 
 fn readers(work: &Path) -> Vec<Reader> {
     let mut readers = of_models(work);
+    readers.extend(of_packed(work));
     readers.extend(of_tokenizers(work));
     readers.extend(of_data(work));
     readers.extend(puzzles_hostile::readers(work));
     readers.extend(pictures_hostile::readers(work));
     readers.extend(states_exchange::readers(work));
     readers.extend(probe_import::readers(work));
+    readers.extend(probes_hostile::readers(work));
+    readers.extend(checkpoints_hostile::readers(work));
+    readers.push(of_overrides(work));
     readers
 }
 
@@ -153,6 +184,7 @@ fn of_models(work: &Path) -> Vec<Reader> {
         },
         of_gguf(work),
         adapter_config(work),
+        adapter_weights(work),
         state(work),
         of_pytorch(work),
     ]
@@ -229,6 +261,79 @@ fn adapter_config(work: &Path) -> Reader {
     }
 }
 
+/// The weights of an adapter, beside its config and its model.
+fn adapter_weights(work: &Path) -> Reader {
+    let with_adapter = folder(work, "adapter_weights", "lora-all-v5", &[CONFIG, WEIGHTS]);
+    let of_adapter = |name: &str| golden(&format!("lora-all-v5/adapter/{name}"));
+    fs::write(
+        with_adapter.join(ADAPTER_CONFIG),
+        of_adapter(ADAPTER_CONFIG),
+    )
+    .unwrap();
+    let base = with_adapter.clone();
+    Reader {
+        name: "adapter_weights",
+        share: 4,
+        most: None,
+        megabytes: 64,
+        seconds: 5.0,
+        file: with_adapter.join(ADAPTER_WEIGHTS),
+        samples: vec![of_adapter(ADAPTER_WEIGHTS)],
+        read: reading(move |_| {
+            let mut decoder = load(&ModelFolder::open(&base)?)?;
+            load_adapter(&mut decoder, &base).map(drop)
+        }),
+    }
+}
+
+/// Weights that bitsandbytes and MLX packed, beside the configs that say so.
+fn of_packed(work: &Path) -> [Reader; 3] {
+    let models: [(&str, &[&str]); 3] = [
+        ("packed_nf4", &["nf4", "nf4-nested"]),
+        ("packed_mlx_4", &["mlx-4"]),
+        ("packed_mlx_8", &["mlx-8"]),
+    ];
+    models.map(|(name, samples)| {
+        let model = format!("packed/{}", samples[0]);
+        let folder = folder(work, name, &model, &[CONFIG]);
+        let sample = |it: &&str| golden(&format!("packed/{it}/{WEIGHTS}"));
+        Reader {
+            name,
+            share: 3,
+            most: None,
+            megabytes: 64,
+            seconds: 5.0,
+            file: folder.join(WEIGHTS),
+            samples: samples.iter().map(sample).collect(),
+            read: reading(|file| load(&open(file)?).map(drop)),
+        }
+    })
+}
+
+/// Words on the command line as Tiny Recursive Models have them, a line for each.
+fn of_overrides(work: &Path) -> Reader {
+    let puzzles = "arch=trm\ndata_paths=[data/sudoku]\nevaluators=[]\nepochs=50000\neval_interval=5000\nlr=1e-4\n\
+                   arch.L_layers=2\narch.H_cycles=3\n+run_name=a\nema=True\n~seed\n";
+    let chats = "arch=trm_chat\nepochs=2\narch.hidden_size=64\nglobal_batch_size=8\n";
+    Reader {
+        name: "overrides",
+        share: 3,
+        most: None,
+        megabytes: 64,
+        seconds: 5.0,
+        file: work.join("overrides.txt"),
+        samples: vec![puzzles.into(), chats.into()],
+        read: reading(|file| {
+            let bytes = fs::read(file).unwrap();
+            let text = String::from_utf8_lossy(&bytes);
+            let words: Vec<String> = text.lines().map(str::to_owned).collect();
+            drop(overrides::read(Some("cfg_chat"), &words));
+            drop(overrides::read(None, &words));
+            Ok(())
+        }),
+    }
+}
+
 /// `state.json` of a checkpoint.
 fn state(work: &Path) -> Reader {
     let runs = repository("tests/app/fixtures/home-of-0.1/runs");
@@ -274,21 +379,12 @@ fn of_tokenizers(work: &Path) -> Vec<Reader> {
     };
     let templates = templates();
     let others: Vec<Value> = serde_json::from_str(OTHER_TOKENIZERS).unwrap();
-    let (of_json, of_config, of_template) = (
-        base("tokenizer"),
-        base("tokenizer_config"),
-        base("template"),
-    );
+    let (of_json, of_config) = (base("tokenizer"), base("tokenizer_config"));
+    let (of_template, of_map) = (base("template"), base("special_tokens_map"));
+    let of_generation = base("generation_config");
     let mut tokenizers = vec![fs::read(of_json.join(TOKENIZER)).unwrap()];
     tokenizers.extend(others.iter().map(|it| serde_json::to_vec(it).unwrap()));
-    let config: Value =
-        serde_json::from_slice(&fs::read(of_config.join(COMPANIONS[0])).unwrap()).unwrap();
-    let with_template = |template: &Vec<u8>| {
-        let mut config = config.clone();
-        config["chat_template"] = String::from_utf8_lossy(template).into();
-        serde_json::to_vec(&config).unwrap()
-    };
-    let configs = templates.iter().take(4).map(with_template).collect();
+    let configs = with_templates(&of_config.join(COMPANIONS[0]), &templates[..4]);
     let reader = |name, share, most: Limit, file: PathBuf, samples| Reader {
         name,
         share,
@@ -316,6 +412,20 @@ fn of_tokenizers(work: &Path) -> Vec<Reader> {
             configs,
         ),
         reader(
+            "special_tokens_map",
+            1,
+            limits::MODEL_JSON,
+            of_map.join(COMPANIONS[1]),
+            vec![br#"{"eos_token": {"content": "<|im_end|>", "lstrip": false}, "bos_token": "a", "pad_token": null}"#.into()],
+        ),
+        reader(
+            "generation_config",
+            1,
+            limits::MODEL_JSON,
+            of_generation.join("generation_config.json"),
+            vec![br#"{"bos_token_id": 1, "eos_token_id": [2, 4], "do_sample": true, "temperature": 0.6}"#.into()],
+        ),
+        reader(
             "template",
             3,
             limits::TEMPLATE,
@@ -323,6 +433,16 @@ fn of_tokenizers(work: &Path) -> Vec<Reader> {
             templates,
         ),
     ]
+}
+
+/// The settings of a tokenizer in a file, with each of these templates.
+fn with_templates(config: &Path, templates: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut config: Value = serde_json::from_slice(&fs::read(config).unwrap()).unwrap();
+    let with_template = |template: &Vec<u8>| {
+        config["chat_template"] = String::from_utf8_lossy(template).into();
+        serde_json::to_vec(&config).unwrap()
+    };
+    templates.iter().map(with_template).collect()
 }
 
 /// The templates of the goldens.

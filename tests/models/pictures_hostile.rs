@@ -28,8 +28,8 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 use crate::{
     fuzz::Reader,
     hostile::{reading, repository},
-    picture_cifar::{cifar_names, cifar_pickle, cifar_records},
-    picture_data::{encoded, idx, noise},
+    picture_cifar::{archive, cifar_names, cifar_pickle, cifar_records, unpacked_archive},
+    picture_data::{encoded, idx, noise, packed, png},
     picture_nets, picture_published, picture_vit,
 };
 
@@ -46,6 +46,8 @@ pub(crate) fn readers(work: &Path) -> Vec<Reader> {
     readers.push(of_torch(work));
     readers.push(of_classifier(work));
     readers.push(of_class_names(work));
+    readers.extend(of_archives(work));
+    readers.push(of_pixels(work));
     let table = fs::read(repository("tests/parquet/pictures.parquet")).unwrap();
     let file = folder(work, "picture_parquet").join("a.parquet");
     readers.push(reader("picture_parquet", 6, None, file, vec![table], read));
@@ -262,6 +264,86 @@ fn of_classifier(work: &Path) -> Reader {
         let pixels = vec![7; shape.bytes()];
         classifier.predict(Picture { shape, pixels }).map(drop)
     })
+}
+
+/// A packed array of pictures, and an archive of CIFAR. What is in the archive is changed and then packed, or its sums would refuse it.
+fn of_archives(work: &Path) -> [Reader; 3] {
+    let gzip = folder(work, "picture_gzip");
+    let pixels = packed(&idx(&[3, 4, 5], &noise(Shape::new(12, 5, 1), 1)));
+    fs::write(gzip.join("train-labels-idx1-ubyte"), idx(&[3], &[0, 1, 1])).unwrap();
+    let files = [
+        ("data_batch_1.bin", cifar_records(3)),
+        ("batches.meta.txt", b"a\nb\nc\n".to_vec()),
+    ];
+    let (tar, packed_tar) = (unpacked_archive(&files), archive(&files));
+    let folders = ["picture_tar", "picture_tar_gzip"].map(|it| folder(work, it));
+    let packed_file = folders[1].join("cifar-10-binary.tar.gz");
+    let in_tar = |file: &Path| {
+        let changed = file.with_file_name("cifar-10-binary.tar.gz");
+        fs::write(&changed, packed(&fs::read(file).unwrap())).unwrap();
+        read(&changed)
+    };
+    [
+        reader(
+            "picture_gzip",
+            1,
+            None,
+            gzip.join("train-images-idx3-ubyte.gz"),
+            vec![pixels],
+            in_its_folder,
+        ),
+        reader(
+            "picture_tar",
+            3,
+            None,
+            folders[0].join("a.tar"),
+            vec![tar],
+            in_tar,
+        ),
+        reader(
+            "picture_tar_gzip",
+            1,
+            None,
+            packed_file,
+            vec![packed_tar],
+            read,
+        ),
+    ]
+}
+
+/// The file of pixels of a set that was read before.
+fn of_pixels(work: &Path) -> Reader {
+    let (data, cache) = (
+        folder(work, "picture_pixels_of"),
+        folder(work, "picture_pixels"),
+    );
+    for (number, class) in ["a", "b"].iter().enumerate() {
+        fs::create_dir_all(data.join(class)).unwrap();
+        for at in 0..3 {
+            let file = data.join(class).join(format!("{at}.png"));
+            fs::write(file, png(number as u64 * 3 + at)).unwrap();
+        }
+    }
+    let choice = || Choice {
+        side: Some(4),
+        ..Choice::default()
+    };
+    PictureSet::read(std::slice::from_ref(&data), &choice(), Some(&cache)).unwrap();
+    let file = fs::read_dir(&cache)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let sample = fs::read(&file).unwrap();
+    Reader {
+        read: reading(move |_| {
+            let set = PictureSet::read(std::slice::from_ref(&data), &choice(), Some(&cache))?;
+            doctor::examine(&set);
+            Ok(())
+        }),
+        ..reader("picture_pixels", 2, None, file, vec![sample], read)
+    }
 }
 
 /// What the classes of CIFAR are called.

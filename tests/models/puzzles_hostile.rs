@@ -5,10 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use candle_core::Device;
 use models::{
+    arch::trm::TrmConfig,
     limits::{self, Limit},
     tasks::puzzle::{
-        exchange,
+        exchange::{self, StartWeights},
+        overrides,
         source::{Choice, PuzzleSet},
     },
 };
@@ -86,7 +89,56 @@ pub(crate) fn readers(work: &Path) -> Vec<Reader> {
             samples([SETTINGS, "arch: {num_heads: 8, H_cycles: 3}"]),
         )
     });
+    readers.push(of_names(work));
+    readers.push(of_offers(work));
     readers
+}
+
+/// The names of the puzzles of a data set, which weights are carried over by.
+fn of_names(work: &Path) -> Reader {
+    let folder = work.join("puzzle_names");
+    fs::create_dir_all(&folder).unwrap();
+    let (weights, data) = (repository("tests/goldens/trm/step_7"), folder.clone());
+    let beside = folder.join("of_the_model");
+    fs::create_dir_all(&beside).unwrap();
+    let most = Some(limits::IDENTIFIERS);
+    let names = br#"["<blank>", "a", "a|||t1|||0132", "b"]"#;
+    fs::write(beside.join("identifiers.json"), names).unwrap();
+    fs::copy(&weights, beside.join("step_7")).unwrap();
+    let file = folder.join("identifiers.json");
+    Reader {
+        read: reading(move |_| {
+            let config = TrmConfig {
+                num_puzzle_identifiers: 3,
+                ..crate::exchange::config()
+            };
+            StartWeights::open(&beside.join("step_7"), &config, Some(&data), &Device::Cpu).map(drop)
+        }),
+        ..reader("puzzle_names", 1, most, file, 0, vec![names.to_vec()])
+    }
+}
+
+/// What a data set of the reference says of an epoch, where words on the command line name it.
+fn of_offers(work: &Path) -> Reader {
+    let folder = work.join("puzzle_offers");
+    fs::create_dir_all(folder.join("train")).unwrap();
+    let file = folder.join("train/dataset.json");
+    let sample = fs::read(repository(GOLDEN).join("train/dataset.json")).unwrap();
+    let words = [
+        format!("data_paths=[{}]", folder.display()),
+        "arch=trm".to_owned(),
+    ];
+    Reader {
+        read: reading(move |_| overrides::read(&words).map(drop)),
+        ..reader(
+            "puzzle_offers",
+            1,
+            Some(limits::MODEL_JSON),
+            file,
+            0,
+            vec![sample],
+        )
+    }
 }
 
 /// A folder with the arrays of the golden one.

@@ -155,6 +155,22 @@ pub(crate) fn check_largest(readers: fn(&Path) -> Vec<Reader>) {
     }
 }
 
+/// Every limit of a file has to be that of a reader, or nobody tries what lies above it. `parts` are those of what is in a file.
+pub(crate) fn check_limits(readers: fn(&Path) -> Vec<Reader>, limits: &[Limit], parts: &[Limit]) {
+    let work = tempfile::tempdir().unwrap();
+    let tried: Vec<Limit> = readers(work.path())
+        .iter()
+        .filter_map(|it| it.most)
+        .collect();
+    for limit in limits.iter().filter(|it| it.unit == "bytes") {
+        let what = limit.what;
+        match parts.contains(limit) {
+            true => assert!(!tried.contains(limit), "{what} is that of a reader"),
+            false => assert!(tried.contains(limit), "{what} is tried by no reader"),
+        }
+    }
+}
+
 /// Real files have to be read, or the cases would only ever meet the first check.
 pub(crate) fn check_samples(readers: fn(&Path) -> Vec<Reader>) {
     let work = tempfile::tempdir().unwrap();
