@@ -5,18 +5,35 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use models::limits::{self, Limit};
+use models::{
+    device::{Checked, Choice, DeviceKind, FoundDevice},
+    limits::{self, Limit},
+    tasks::{
+        TaskPlan,
+        kinds::{Picture, Puzzle},
+    },
+    train::{Facts, Kind, TrainPlan, TrainRequest, resolve},
+};
 
 use crate::{
     fuzz::{self, Read, Reader},
     hub, serve,
     store::{
-        self, benchmarks, conversations,
-        limits::{BENCHMARK, JSON_FILE, SOURCES, YAML_FILE},
-        record, run_file,
+        self, benchmarks,
+        checks::CheckReport,
+        conversations,
+        data_sets::DataSet,
+        hub_cache::{
+            HubCache,
+            names::{Digest, RepositoryKind},
+        },
+        limits::{BENCHMARK, JSON_FILE, SOURCES, WORD_FILE, YAML_FILE, read_text},
+        memory_fallbacks::KnownFallback,
+        read_list, record, run_file,
         runs::Run,
         settings::Settings,
         sources::{self, Noted},
+        waiting,
     },
     wire::{
         engine::{Ask, Reply},
@@ -40,6 +57,11 @@ fn a_file_above_its_limit_is_refused_by_its_size() {
 }
 
 #[test]
+fn every_limit_of_a_file_is_that_of_a_reader() {
+    fuzz::check_limits(readers, store::limits::LIMITS, &[store::limits::EVENT]);
+}
+
+#[test]
 fn the_guide_shows_the_limits_as_they_are() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/limits.md");
     let parts = [
@@ -51,9 +73,13 @@ fn the_guide_shows_the_limits_as_they_are() {
     let table =
         |(title, limits): (&str, &[Limit])| format!("\n## {title}\n\n{}", limits::table(limits));
     let head = "# Limits\n\nThe largest of everything that Anneal takes from a file, a person or the network. What is larger is \
-                refused with both sizes, before anything is allocated by it. The sizes in a model’s `config.json` have limits of \
-                their own, which stand beside their fields in `models/src/arch`.\n";
-    let page = head.to_owned() + &parts.into_iter().map(table).collect::<String>();
+                refused with both sizes, before anything is allocated by it. The numbers of a model’s `config.json` have a table \
+                of their own, the last one.\n";
+    let configs = format!(
+        "\n## Numbers of config.json\n\n{}",
+        models::arch::config::limits::table()
+    );
+    let page = head.to_owned() + &parts.into_iter().map(table).collect::<String>() + &configs;
     if std::env::var_os("ANNEAL_WRITE_DOCS").is_some() {
         fs::write(&path, &page).unwrap();
     }
@@ -109,8 +135,18 @@ const REQUEST: &str = r#"{"model": "a", "method": "lora", "steps": 10, "epochs":
 const SCRATCH: &str = "name: tiny\nscratch:\n  preset: nano\n  config:\n    num_hidden_layers: 2\n  vocab_size: 300\ndata:\n  \
                        files: [a.txt, b.txt]\n  rows: lines\nbatch: auto\nprecision: 16\nseed: 1\n";
 
+/// Requests of the other kinds of learning.
+const OTHER_KINDS: [&str; 3] = [
+    "task: puzzle\ndata: {files: [puzzles], augmentations: 3}\ntrm: {hidden_size: 32, num_heads: 2}\nbatch: {rows: 4}\nsteps: 4\n",
+    "task: picture\ndata: {files: [stripes], side: 32}\npicture: {recipe: airbench94, cutout: 4, flip: alternating}\nsteps: 3\n",
+    "task: probe\nmodel: a\ndata: {files: [a.jsonl], text_column: text}\nprobe: {sites: [block.2, embed], labels: [joy],\n  \
+     position: last, penalties: [0.01, 1.0]}\ndevice: cpu\n",
+];
+
 fn readers(work: &Path) -> Vec<Reader> {
     let mut readers = of_runs(work);
+    readers.extend(of_kept_lists(work));
+    readers.push(of_refs(work));
     readers.extend(of_lists(work));
     readers.extend(of_the_hub(work));
     readers.push(of_clients(work));
@@ -119,10 +155,11 @@ fn readers(work: &Path) -> Vec<Reader> {
 
 fn of_runs(work: &Path) -> Vec<Reader> {
     let request: serde_json::Value = serde_json::from_str(REQUEST).unwrap();
-    let requests = vec![
+    let mut requests = vec![
         request.to_string().into_bytes(),
         SCRATCH.as_bytes().to_vec(),
     ];
+    requests.extend(OTHER_KINDS.map(|it| it.as_bytes().to_vec()));
     let run = work.join("run");
     let is_run = |file: &Path| Run::at(file.parent().unwrap_or(file).to_owned());
     let yaml = Some(YAML_FILE);
@@ -135,7 +172,11 @@ fn of_runs(work: &Path) -> Vec<Reader> {
             10,
             yaml,
             work.join("plan/run.yaml"),
-            vec![of_run("run.yaml")],
+            vec![
+                of_run("run.yaml"),
+                smallest::<Puzzle>(&work.join("puzzles"), TaskPlan::Puzzle),
+                smallest::<Picture>(&work.join("pictures"), TaskPlan::Picture),
+            ],
             reading(|file| {
                 let plan = run_file::read_plan(file)?;
                 Ok((plan.task.subject(), plan.task.smaller(), plan.estimate().is_ok()))
@@ -175,6 +216,140 @@ fn of_runs(work: &Path) -> Vec<Reader> {
             }),
         ),
     ]
+}
+
+/// The plan of the smallest run of a kind.
+fn smallest<K: Kind>(folder: &Path, task: fn(K::Plan) -> TaskPlan) -> Vec<u8> {
+    let tiny = K::TINY.unwrap();
+    fs::create_dir_all(folder).unwrap();
+    for (name, bytes) in (tiny.files)() {
+        fs::write(folder.join(name), bytes).unwrap();
+    }
+    let mut request: TrainRequest<K::Request> = serde_json::from_str(tiny.request).unwrap();
+    K::files(&mut request.task).push(folder.to_owned());
+    request.run.steps = Some(2);
+    let read = K::read(&request, None).unwrap();
+    let facts = Facts {
+        task: K::facts(&request, read.as_deref()).unwrap(),
+        device: Choice {
+            device: FoundDevice::named(DeviceKind::Cpu, 0, "a processor"),
+            reason: "there is no other".to_owned(),
+            warnings: Vec::new(),
+        },
+        checked: Checked::default(),
+    };
+    let plan = resolve::<K>(&request, &facts).unwrap().plan;
+    let plan = TrainPlan {
+        run: plan.run,
+        task: task(plan.task),
+    };
+    serde_json::to_vec(&plan).unwrap()
+}
+
+/// The lists that the app keeps in its folder.
+fn of_kept_lists(work: &Path) -> Vec<Reader> {
+    let list = |name: &str| work.join(name).join("list.json");
+    let most = Some(JSON_FILE);
+    let data = r#"[{"id": "a", "name": "A", "request": {"paths": ["a.jsonl"], "format": "messages", "columns": {"prompt": "q"},
+        "rows": "lines", "skip_bad_rows": true}, "added": "2026-11-21T09:30:00Z"}]"#;
+    let fallbacks = r#"[{"model": "a", "method": "lora", "device": "cpu", "compute": "f32", "length": 64, "failed_rows": 8,
+        "rows": 4, "gradient_checkpointing": false, "day": "2026-11-21"}]"#;
+    let device = serde_json::to_value(FoundDevice::named(DeviceKind::Cpu, 0, "a")).unwrap();
+    let checks = serde_json::json!([{"version": "0.1.0", "system": "Linux", "device": device, "time": "2026", "seconds": 1.5,
+        "steps": [{"name": "The engine starts", "problem": null}], "rows": [{"group": "a", "operation": "b", "dtype": "bf16",
+        "verdict": "inexact", "error": 0.1, "tolerance": 0.01, "device_millis": 1.0, "cpu_millis": null, "message": "c",
+        "fallback": "cpu"}]}]);
+    let bytes = |text: &str| vec![text.as_bytes().to_vec()];
+    let check = |file: &Path| {
+        let reports: Vec<CheckReport> = read_list(file, "list of checks")?;
+        for report in reports {
+            drop((report.checked(), report.text(), report.consequences()));
+        }
+        Ok(())
+    };
+    let read_data = |file: &Path| read_list::<DataSet>(file, "list of data");
+    let read_wanted = |file: &Path| read_list::<hub::download::Wanted>(file, "list of downloads");
+    let read_known = |file: &Path| read_list::<KnownFallback>(file, "list of what runs gave up");
+    let file = list("waiting");
+    let read_waiting = |file: &Path| -> Result<_> { Ok(waiting::read(file)) };
+    vec![
+        reader(
+            "data_sets",
+            3,
+            most,
+            list("data_sets"),
+            bytes(data),
+            reading(read_data),
+        ),
+        reader(
+            "downloads",
+            3,
+            most,
+            list("downloads"),
+            vec![wanted()],
+            reading(read_wanted),
+        ),
+        reader(
+            "fallbacks",
+            2,
+            most,
+            list("fallbacks"),
+            bytes(fallbacks),
+            reading(read_known),
+        ),
+        reader(
+            "checks",
+            4,
+            most,
+            list("checks"),
+            bytes(&checks.to_string()),
+            reading(check),
+        ),
+        reader(
+            "waiting",
+            1,
+            None,
+            file,
+            bytes(r#"["a", "b"]"#),
+            reading(read_waiting),
+        ),
+    ]
+}
+
+/// A list of downloads.
+fn wanted() -> Vec<u8> {
+    let wanted = hub::download::Wanted {
+        kind: RepositoryKind::Data,
+        id: "a/b".parse().unwrap(),
+        revision: "main".to_owned(),
+        commit: "c".repeat(40),
+        part: Some("train".to_owned()),
+        files: vec![hub::needed::RemoteFile {
+            path: "data/a.jsonl".to_owned(),
+            bytes: 7,
+            digest: Digest::git(&"d".repeat(40)).unwrap(),
+        }],
+        usable: false,
+        data: vec![("train".to_owned(), vec!["data/a.jsonl".to_owned()])],
+    };
+    serde_json::to_vec(&[wanted]).unwrap()
+}
+
+/// What a branch stands for in the shared cache.
+fn of_refs(work: &Path) -> Reader {
+    let cache = HubCache::at(work.join("cache"));
+    let repository = cache.repository(RepositoryKind::Model, &"a/b".parse().unwrap());
+    let commit = "c".repeat(40);
+    repository.name_commit("main", &commit).unwrap();
+    fs::create_dir_all(repository.snapshot(&commit)).unwrap();
+    let file = work.join("cache/models--a--b/refs/main");
+    let read = move |file: &Path| {
+        let said = read_text(WORD_FILE, file, "read a commit");
+        drop((repository.commit_of("main"), cache.list()));
+        said
+    };
+    let sample = vec![commit.into_bytes()];
+    reader("hub_refs", 1, Some(WORD_FILE), file, sample, reading(read))
 }
 
 fn of_lists(work: &Path) -> Vec<Reader> {
@@ -274,12 +449,27 @@ fn of_the_hub(work: &Path) -> Vec<Reader> {
         let value: serde_json::Value = serde_json::from_str(text).unwrap();
         value.to_string().into_bytes()
     };
-    vec![reader(
-        "hub",
-        14,
-        None,
-        work.join("hub/answer.json"),
-        vec![compact(info), compact(&tree)],
-        Box::new(|file| hub::repository::read_answer(&fs::read(file).unwrap())),
-    )]
+    let card = "---\nlicense: mit\ntags: [a]\n---\n# A model\n\nIt is <b>small</b>, see [here](https://example.com).\n\n| a | b |\n";
+    let read_card = |file: &Path| {
+        hub::repository::read_card(&fs::read(file).unwrap());
+        Ok(())
+    };
+    vec![
+        reader(
+            "hub",
+            14,
+            None,
+            work.join("hub/answer.json"),
+            vec![compact(info), compact(&tree)],
+            Box::new(|file| hub::repository::read_answer(&fs::read(file).unwrap())),
+        ),
+        reader(
+            "hub_card",
+            2,
+            None,
+            work.join("card/README.md"),
+            vec![card.into()],
+            Box::new(read_card),
+        ),
+    ]
 }

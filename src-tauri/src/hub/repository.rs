@@ -236,6 +236,12 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Reads the description of a repository as its page shows it.
+#[cfg(test)]
+pub(crate) fn read_card(bytes: &[u8]) {
+    drop(without_header(&String::from_utf8_lossy(bytes)));
+}
+
 /// `train of main`, as far as it is said.
 pub(super) fn part_of(split: &str, config: &str) -> String {
     let words = [split, config].into_iter().filter(|it| !it.is_empty());
