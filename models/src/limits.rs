@@ -81,9 +81,6 @@ limits! {
     /// What bitsandbytes says beside a weight.
     PACKED_STATE = "what stands beside a weight in NF4", 64 << 10, "bytes",
         "it is a line of JSON with some 100, and all of it is read";
-    /// Parameters of a model.
-    PARAMETERS = "the parameters that a config.json describes", 1 << 47, "parameters",
-        "in f32 they are half a petabyte, which no disk here holds, and sums of their bytes are far from overflowing";
     /// Keys of a GGUF file.
     GGUF_KEYS = "keys of a GGUF file", 1 << 16, "keys",
         "those of known models have some fifty";
@@ -210,21 +207,6 @@ limits! {
     /// Values of a pickle.
     PICTURE_VALUES = "values in a batch of pictures that Python wrote", 4 << 20, "values",
         "the training part of CIFAR-100 has some 200,000";
-    /// Classes.
-    PICTURE_CLASSES = "classes of pictures", 100_000, "classes",
-        "ImageNet has 21,841, and a network has a weight for each and each feature";
-    /// The width of a ViT.
-    VIT_WIDTH = "the width of a vision transformer", 1 << 13, "numbers",
-        "the largest in use, of 22 billion weights, has 6,144";
-    /// The layers of a ViT.
-    VIT_LAYERS = "the layers of a vision transformer", 256, "layers",
-        "the largest in use has 48";
-    /// The feed-forward part of a ViT.
-    VIT_HIDDEN = "the feed-forward part of a vision transformer", 1 << 16, "numbers",
-        "the largest in use has 24,576";
-    /// The patches of a ViT.
-    VIT_PATCHES = "the patches of a picture", 1 << 16, "patches",
-        "256 by 256, and each attends to each";
     /// What says the labels of pictures.
     PICTURE_METADATA = "the list of labels of a folder of pictures", 1 << 30, "bytes",
         "a million names with their labels have some 40 MB";

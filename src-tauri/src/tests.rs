@@ -75,10 +75,7 @@ fn the_guide_shows_the_limits_as_they_are() {
     let head = "# Limits\n\nThe largest of everything that Anneal takes from a file, a person or the network. What is larger is \
                 refused with both sizes, before anything is allocated by it. The numbers of a model’s `config.json` have a table \
                 of their own, the last one.\n";
-    let configs = format!(
-        "\n## Numbers of config.json\n\n{}",
-        models::arch::config::limits::table()
-    );
+    let configs = format!("\n## Numbers of config.json\n\n{}", numbers_of_configs());
     let page = head.to_owned() + &parts.into_iter().map(table).collect::<String>() + &configs;
     if std::env::var_os("ANNEAL_WRITE_DOCS").is_some() {
         fs::write(&path, &page).unwrap();
@@ -87,6 +84,30 @@ fn the_guide_shows_the_limits_as_they_are() {
         fs::read_to_string(&path).unwrap_or_default() == page,
         "docs/guide/limits.md is not what the rows say; set ANNEAL_WRITE_DOCS=1 and run this test again"
     );
+}
+
+/// What the numbers of a model's `config.json` may be.
+fn numbers_of_configs() -> String {
+    let head = "| In `config.json` | From | To | Why |\n|---|---|---|---|\n".to_owned();
+    models::arch::config::limits::LIMITS
+        .iter()
+        .fold(head, |table, it| {
+            let number = |number: f64| models::figures::count(number as u64);
+            let above = if it.above { "above " } else { "" };
+            // The largest number that there is says nothing.
+            let to = if it.max == f64::MAX {
+                String::new()
+            } else {
+                number(it.max)
+            };
+            table
+                + &format!(
+                    "| `{}` | {above}{} | {to} | {} |\n",
+                    it.field,
+                    number(it.min),
+                    it.why
+                )
+        })
 }
 
 /// A home that an earlier version made.
@@ -138,7 +159,7 @@ const SCRATCH: &str = "name: tiny\nscratch:\n  preset: nano\n  config:\n    num_
 /// Requests of the other kinds of learning.
 const OTHER_KINDS: [&str; 3] = [
     "task: puzzle\ndata: {files: [puzzles], augmentations: 3}\ntrm: {hidden_size: 32, num_heads: 2}\nbatch: {rows: 4}\nsteps: 4\n",
-    "task: picture\ndata: {files: [stripes], side: 32}\npicture: {recipe: airbench94, cutout: 4, flip: alternating}\nsteps: 3\n",
+    "task: picture\ndata: {files: [stripes]}\npicture: {recipe: airbench94, side: 32, cutout: 4, flip: alternating}\nsteps: 3\n",
     "task: probe\nmodel: a\ndata: {files: [a.jsonl], text_column: text}\nprobe: {sites: [block.2, embed], labels: [joy],\n  \
      position: last, penalties: [0.01, 1.0]}\ndevice: cpu\n",
 ];

@@ -358,10 +358,12 @@ fn a_model_whose_tokenizer_is_too_large_for_it_is_refused_by_the_file_of_the_tok
     let folder = tempfile::tempdir().unwrap();
     let data = chat_file(folder.path());
     let base = base_model(folder.path(), &data);
-    let words: Vec<String> = (0..200)
-        .map(|it| format!("word{} {it} {}", it * 7, it * 13))
+    let letters = || 'a'..='z';
+    let words: Vec<String> = letters()
+        .flat_map(|first| letters().map(move |then| format!("{first}{then}{first}{first}")))
         .collect();
-    let larger = Tokenizer::train(words.iter().map(String::as_str).cycle().take(2_000), 400);
+    let words = words.iter().map(String::as_str).cycle();
+    let larger = Tokenizer::train(words.take(2_000), 400);
     let larger = larger.unwrap();
     larger.save(&base, None).unwrap();
     let plan = plan("full", &data, Some(&base));

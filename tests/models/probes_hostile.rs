@@ -17,14 +17,14 @@ use models::{
 use crate::{capture, fuzz::Reader, hostile::reading, probe_apply};
 
 pub(crate) fn readers(work: &Path) -> Vec<Reader> {
-    let model = capture::model(serde_json::json!({}));
-    let model = capture::open(model.path());
+    let folder = capture::model(serde_json::json!({}));
+    let model = capture::open(folder.path());
     let made = work.join("probes_made");
     fs::create_dir_all(&made).unwrap();
     let data = capture::data(&made, 40);
     let request = capture::request(&data, Position::Last);
     let states = made.join("states");
-    let captured = capture::captured(&model, &made, &request, &states);
+    let captured = capture::captured(&model, folder.path(), &request, &states);
     let probes = made.join("probes");
     probe_apply::learned(&captured, &probes);
     let of_states = [

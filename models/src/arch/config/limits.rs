@@ -5,7 +5,7 @@
 
 use std::fmt::Display;
 
-use crate::{Error, Result, figures::count, limits};
+use crate::{Error, Result};
 
 /// The numbers that a field may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,13 +22,14 @@ pub struct Limit {
     pub why: &'static str,
 }
 
-/// The most parameters that a config may describe.
-pub const MAX_PARAMETERS: u64 = limits::PARAMETERS.most;
+/// The most parameters that a config may describe: in f32 they are half a petabyte, which no disk here holds, and every sum of bytes
+/// that is made of them is far from overflowing.
+pub const MAX_PARAMETERS: u64 = 1 << 47;
 
 /// The most tokens of a context: the longest there are have 10 million.
-pub const MAX_CONTEXT: usize = limits::ROW_LENGTH.most as usize;
+pub const MAX_CONTEXT: usize = 1 << 24;
 /// The most tokens of a vocabulary: sixty-four times the largest there are.
-pub const MAX_VOCABULARY: usize = limits::NEW_VOCABULARY.most as usize;
+pub const MAX_VOCABULARY: usize = 1 << 24;
 
 /// Every limit, by field.
 pub const LIMITS: [Limit; 29] = [
@@ -124,27 +125,6 @@ const fn number(field: &'static str, why: &'static str) -> Limit {
         max: f64::MAX,
         why,
     }
-}
-
-/// All of them as a table of the guide.
-pub fn table() -> String {
-    let head = "| In `config.json` | From | To | Why |\n|---|---|---|---|\n".to_owned();
-    LIMITS.iter().fold(head, |table, it| {
-        let number = |number: f64| match number.fract() == 0.0 && number.abs() < 1e15 {
-            true => count(number as u64),
-            false => number.to_string(),
-        };
-        let from = match it.above {
-            true => format!("above {}", number(it.min)),
-            false => number(it.min),
-        };
-        let to = if it.max == f64::MAX {
-            String::new()
-        } else {
-            number(it.max)
-        };
-        table + &format!("| `{}` | {from} | {to} | {} |\n", it.field, it.why)
-    })
 }
 
 impl Limit {

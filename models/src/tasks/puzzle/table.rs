@@ -112,6 +112,23 @@ impl Columns {
     }
 }
 
+fn open(path: &Path) -> Result<csv::Reader<EndingRows>> {
+    let file = File::open(path).map_err(Error::file("read the puzzles", path))?;
+    Ok(csv::ReaderBuilder::new()
+        .flexible(true)
+        .buffer_capacity(BUFFER)
+        .from_reader(EndingRows { file, taken: 0 }))
+}
+
+/// The error of a row that can't be read.
+fn unread(path: &Path, line: u64, error: &csv::Error) -> Error {
+    let problem = match error.kind() {
+        csv::ErrorKind::Io(error) => format!("line {line}: {error}"),
+        _ => format!("can’t be read as a table: {error}"),
+    };
+    Error::format(path, problem)
+}
+
 /// Reads the puzzles of a table that are wanted. The first one decides the shape of all.
 pub fn read(
     path: &Path,
@@ -119,17 +136,9 @@ pub fn read(
     shape: &mut Option<Shape>,
     rows: &mut Rows,
 ) -> Result<()> {
-    let file = File::open(path).map_err(Error::file("read the puzzles", path))?;
-    let mut table = csv::ReaderBuilder::new()
-        .flexible(true)
-        .buffer_capacity(BUFFER)
-        .from_reader(EndingRows { file, taken: 0 });
+    let mut table = open(path)?;
     let wrong = |problem: String| Error::format(path, problem);
-    let unread = |line: u64, error: csv::Error| match error.kind() {
-        csv::ErrorKind::Io(error) => wrong(format!("line {line}: {error}")),
-        _ => wrong(format!("can’t be read as a table: {error}")),
-    };
-    let header = table.headers().map_err(|error| unread(1, error))?;
+    let header = table.headers().map_err(|error| unread(path, 1, &error))?;
     let columns = Columns::of(header, filter).map_err(wrong)?;
     let most = match filter.subsample_size {
         0 => usize::MAX,
@@ -143,7 +152,7 @@ pub fn read(
         let next = table.position().line();
         if !table
             .read_record(&mut record)
-            .map_err(|error| unread(next, error))?
+            .map_err(|error| unread(path, next, &error))?
         {
             break;
         }
