@@ -12,7 +12,6 @@ mod batches;
 mod capture;
 mod check;
 mod checkpoint;
-mod checkpoints_hostile;
 mod columns;
 mod config;
 mod data;

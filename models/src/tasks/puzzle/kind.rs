@@ -84,6 +84,8 @@ impl Kind for Puzzle {
     }
 
     fn read_shape(plan: &PuzzlePlan) -> Result<TrmConfig> {
+        // A person can have changed the sizes of a plan that was made here.
+        plan.trm.check()?;
         Ok(plan.trm.clone())
     }
 
