@@ -161,7 +161,7 @@ test("a device is checked once by itself, and measured when somebody asks", PATI
   const window = await opened(journey);
   await window.goTo("Device");
   await window.find("//section//strong[contains(., 'Ready to train on')]");
-  await window.find("//dt[. = 'No 8-bit optimizer']");
+  await window.find("//dt[. = 'No run on several devices']");
   await window.picture("checked");
 
   await window.goTo("Benchmark");

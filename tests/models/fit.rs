@@ -86,7 +86,7 @@ fn the_ways_to_make_a_run_fit_come_in_the_order_of_what_they_cost() {
     let full = json!({"model": "m", "method": "full", "batch": {"rows": 8, "length": 1024}});
     let lora =
         json!({"model": "m", "batch": {"rows": 8, "length": 1024}, "dtype": {"storage": "f32"}});
-    let cases: [(&Json, f64, &[&str]); 7] = [
+    let cases: [(&Json, f64, &[&str]); 8] = [
         (&full, 10.0, &[]),
         (
             &full,
@@ -109,6 +109,14 @@ fn the_ways_to_make_a_run_fit_come_in_the_order_of_what_they_cost() {
         (
             &full,
             2.5,
+            &[
+                "gradient checkpointing: 33 % slower, and AdamW in 8 bits keeps 548 MB less: nearly the same steps, and 1 row at once instead of \
+                 8: learns the same",
+            ],
+        ),
+        (
+            &full,
+            2.0,
             &[
                 "an adapter instead of all weights: can learn less, and 1 row at once instead of 8: learns the same",
             ],

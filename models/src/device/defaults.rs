@@ -91,23 +91,11 @@ const GPU_ROWS: &str = "A GPU needs more rows at once than a processor to be bus
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Limit {
-    /// `No 8-bit optimizer`.
+    /// `No run on several devices`.
     pub what: String,
     /// Why, as a sentence.
     pub why: &'static str,
 }
-
-/// What no device can do yet, and why.
-const NOT_HERE_YET: [(&str, &str); 2] = [
-    (
-        "No 8-bit optimizer",
-        "Not here yet. It would save memory only where all weights are trained; an adapter’s state is small.",
-    ),
-    (
-        "No quantized weights",
-        "Not here yet. Weights that are not trained are stored in 16 bits or more.",
-    ),
-];
 
 /// What can't be done on a device, from the tables that its defaults come from. `bf16_checked` says whether the device
 /// check has passed bf16 on it.
@@ -121,10 +109,6 @@ pub fn limits(device: &FoundDevice, bf16_checked: bool) -> Vec<Limit> {
         })
         .collect();
     let defaults = device_defaults(device.kind);
-    limits.extend(NOT_HERE_YET.map(|(what, why)| Limit {
-        what: what.to_owned(),
-        why,
-    }));
     if defaults.devices.value == 1 {
         limits.push(Limit {
             what: "No run on several devices".to_owned(),

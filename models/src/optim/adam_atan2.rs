@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Group, Part, Update,
     adamw::{change_with_moments, check_betas},
+    rule::Kept,
 };
 use crate::Result;
 
@@ -49,7 +50,8 @@ struct Factors {
 
 impl AdamAtan2 {
     /// What is kept for each parameter, by the names it is saved under.
-    pub(super) const STATE: &'static [&'static str] = &["first_moment", "second_moment"];
+    pub(super) const STATE: &'static [Kept] =
+        &[Kept::number("first_moment"), Kept::number("second_moment")];
 
     pub(super) fn check(&self) -> Result<()> {
         check_betas(self.beta1, self.beta2)

@@ -13,7 +13,7 @@
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, Part, Update, Way, numbers::change_together};
+use super::{Group, Part, Update, Way, flat::Form, numbers::change_together, rule::Kept};
 use crate::{
     Error, Result,
     ops::kernels::{self, Kernel},
@@ -46,8 +46,8 @@ impl Default for AdamW {
 
 /// The numbers of the formula that are the same for all weights of a step.
 #[derive(Clone, Copy)]
-struct Factors {
-    gradient_scale: f64,
+pub(super) struct Factors {
+    pub(super) gradient_scale: f64,
     beta1: f64,
     beta2: f64,
     epsilon: f64,
@@ -78,7 +78,8 @@ impl Factors {
 
 impl AdamW {
     /// What is kept for each parameter, by the names it is saved under.
-    pub(super) const STATE: &'static [&'static str] = &["first_moment", "second_moment"];
+    pub(super) const STATE: &'static [Kept] =
+        &[Kept::number("first_moment"), Kept::number("second_moment")];
 
     pub(super) fn check(&self) -> Result<()> {
         check_betas(self.beta1, self.beta2)?;
@@ -100,7 +101,7 @@ impl AdamW {
         }
     }
 
-    fn factors(&self, weight_decay: f64, update: Update) -> Factors {
+    pub(super) fn factors(&self, weight_decay: f64, update: Update) -> Factors {
         let step = update.step as f64;
         Factors {
             gradient_scale: update.gradient_scale,
@@ -145,7 +146,8 @@ fn step_in_place(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> 
     })
 }
 
-fn change(
+/// The formula for some weights.
+pub(super) fn change(
     factors: Factors,
     weight: &mut [f32],
     first: &mut [f32],
@@ -185,27 +187,39 @@ fn step_on_metal(factors: Factors, group: &Group, parts: &[Part]) -> Result<()> 
     let [first, second] = group.state.as_slice() else {
         return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
     };
-    let parameters = parts
-        .iter()
-        .map(|part| ([&part.weight, &part.gradient], part.range.start));
+    let parameters = parts.iter().map(|part| {
+        (
+            [&part.weight, &part.gradient],
+            part.place.range(Form::Number).start,
+        )
+    });
     let parameters: Vec<_> = parameters.collect();
     kernels::metal::adamw::step([first, second], &parameters, factors.for_kernels())
 }
 
 /// The same with tensor operations over all parameters of the group at once, for devices.
 fn step_composed(factors: Factors, group: &mut Group, parts: &[Part]) -> Result<()> {
-    let [weight, gradient] = group.gather(parts, factors.gradient_scale)?;
+    let gathered = group.gather(parts, factors.gradient_scale)?;
     let [first, second] = group.state.as_mut_slice() else {
         return Err(Error::Data("AdamW keeps two numbers per weight".to_owned()));
     };
+    let weight = compose(factors, gathered, [first, second])?;
+    group.write(parts, &weight)
+}
+
+/// The formula by tensor operations: new weights from these and their gradients, which are scaled. The moments become the new ones.
+pub(super) fn compose(
+    factors: Factors,
+    [weight, gradient]: [Tensor; 2],
+    [first, second]: [&mut Tensor; 2],
+) -> Result<Tensor> {
     let kept = first.affine(factors.beta1, 0.0)?;
     *first = (kept + gradient.affine(1.0 - factors.beta1, 0.0)?)?;
     let kept = second.affine(factors.beta2, 0.0)?;
     *second = (kept + gradient.sqr()?.affine(1.0 - factors.beta2, 0.0)?)?;
     let denominator = second.sqrt()?.affine(factors.correction, factors.epsilon)?;
-    let change = first.div(&denominator)?.affine(factors.rate, 0.0)?;
-    let weight: Tensor = (weight.affine(factors.shrink, 0.0)? - change)?;
-    group.write(parts, &weight)
+    let moved = (&*first / denominator)?.affine(factors.rate, 0.0)?;
+    Ok((weight.affine(factors.shrink, 0.0)? - moved)?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use candle_core::Tensor;
 
 use super::{
     OwnRules,
-    flat::{Flat, refuse_extra, write},
+    flat::{Flat, Form, refuse_extra, write},
     numbers::change_together,
 };
 use crate::{
@@ -64,7 +64,7 @@ impl Ema {
         }
         let (decay, rest) = (self.decay as f32, (1.0 - self.decay) as f32);
         for (weight, slice) in weights.iter().zip(&self.flat.slices) {
-            let average = slice.of(&self.average)?;
+            let average = slice.of(&self.average, Form::Number)?;
             change_together([&average], weight, |[average], weight| {
                 for (average, &weight) in average.iter_mut().zip(weight) {
                     *average = *average * decay + weight * rest;
@@ -79,7 +79,7 @@ impl Ema {
         let weights = self.weights(parameters)?;
         let trained = self.flat.gather(weights.iter())?;
         for (weight, slice) in weights.iter().zip(&self.flat.slices) {
-            write(weight, &slice.of(&self.average)?)?;
+            write(weight, &slice.of(&self.average, Form::Number)?)?;
         }
         self.average = trained;
         Ok(())
@@ -88,7 +88,7 @@ impl Ema {
     /// The averages by the parameters' names. They share memory with this object: save or copy them before the next
     /// update.
     pub fn state(&self) -> Result<BTreeMap<String, Tensor>> {
-        let named = self.flat.by_name(&self.average);
+        let named = self.flat.by_name(&self.average, Form::Number);
         named
             .map(|named| named.map(|(name, tensor)| (name.to_owned(), tensor)))
             .collect()
@@ -99,7 +99,8 @@ impl Ema {
     /// Errors: [`Error::Data`] naming a tensor that is missing, left over or of another shape. The average is then no
     /// longer usable.
     pub fn load_state(&mut self, mut state: BTreeMap<String, Tensor>) -> Result<()> {
-        self.flat.load(&self.average, "", &mut state)?;
+        self.flat
+            .load(&self.average, Form::Number, "", &mut state)?;
         refuse_extra(&state)
     }
 

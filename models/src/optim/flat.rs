@@ -1,7 +1,7 @@
 //! Many tensors as one: where each parameter's numbers lie in one long vector.
 //!
 //! State kept this way is one allocation, and a device without a kernel of ours changes it with one set of operations
-//! instead of one per parameter.
+//! instead of one per parameter. What is kept in 8 bits lies in blocks, and no block is of two parameters.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -9,11 +9,35 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::{Error, Result, parameters::Parameter};
 
+/// How many weights share a scale in what is kept in 8 bits.
+pub(super) const BLOCK: usize = 256;
+
+/// How what is kept of weights lies in its vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A number for each weight, in f32.
+    Number,
+    /// A byte for each weight, in blocks.
+    Code,
+    /// A number for each block, in f32.
+    Scale,
+}
+
+impl Form {
+    fn dtype(self) -> DType {
+        match self {
+            Self::Number | Self::Scale => DType::F32,
+            Self::Code => DType::U8,
+        }
+    }
+}
+
 /// The order in which parameters lie in a vector.
 #[derive(Debug, Clone)]
 pub(super) struct Flat {
     pub(super) slices: Vec<Slice>,
-    len: usize,
+    /// Behind the last.
+    end: Place,
     device: Device,
 }
 
@@ -22,7 +46,40 @@ pub(super) struct Flat {
 pub(super) struct Slice {
     pub(super) name: String,
     pub(super) shape: Vec<usize>,
-    pub(super) range: Range<usize>,
+    pub(super) place: Place,
+}
+
+/// Which numbers and which blocks are a parameter's.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Place {
+    numbers: Range<usize>,
+    blocks: Range<usize>,
+}
+
+impl Place {
+    /// The place behind it, of so many numbers.
+    fn next(&self, count: usize) -> Self {
+        let (number, block) = (self.numbers.end, self.blocks.end);
+        Self {
+            numbers: number..number + count,
+            blocks: block..block + count.div_ceil(BLOCK),
+        }
+    }
+
+    /// Where it lies in a vector of this form, whole blocks of codes.
+    pub(super) fn range(&self, form: Form) -> Range<usize> {
+        match form {
+            Form::Number => self.numbers.clone(),
+            Form::Code => self.blocks.start * BLOCK..self.blocks.end * BLOCK,
+            Form::Scale => self.blocks.clone(),
+        }
+    }
+
+    /// This part of a vector, whole blocks of codes. It shares the numbers.
+    pub(super) fn of(&self, vector: &Tensor, form: Form) -> Result<Tensor> {
+        let range = self.range(form);
+        Ok(vector.narrow(0, range.start, range.len())?)
+    }
 }
 
 impl Flat {
@@ -30,7 +87,7 @@ impl Flat {
     pub(super) fn new<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<Self> {
         let mut flat = Self {
             slices: Vec::new(),
-            len: 0,
+            end: Place::default(),
             device: Device::Cpu,
         };
         for parameter in parameters {
@@ -43,13 +100,12 @@ impl Flat {
                 )));
             }
             flat.device = tensor.device().clone();
-            let end = flat.len + tensor.elem_count();
+            flat.end = flat.end.next(tensor.elem_count());
             flat.slices.push(Slice {
                 name: parameter.name().to_owned(),
                 shape: tensor.dims().to_vec(),
-                range: flat.len..end,
+                place: flat.end.clone(),
             });
-            flat.len = end;
         }
         Ok(flat)
     }
@@ -60,8 +116,9 @@ impl Flat {
     }
 
     /// A vector with a place for every parameter, all 0.
-    pub(super) fn zeros(&self) -> Result<Tensor> {
-        Ok(Tensor::zeros(self.len, DType::F32, &self.device)?)
+    pub(super) fn zeros(&self, form: Form) -> Result<Tensor> {
+        let length = self.end.range(form).end;
+        Ok(Tensor::zeros(length, form.dtype(), &self.device)?)
     }
 
     /// The tensors, given in this order, one after the other: always a copy.
@@ -71,7 +128,7 @@ impl Flat {
             .collect::<Result<_, _>>()?;
         // Of one tensor, `cat` makes no copy.
         Ok(match flat.as_slice() {
-            [] => self.zeros()?,
+            [] => self.zeros(Form::Number)?,
             [only] => only.force_contiguous()?,
             several => Tensor::cat(several, 0)?,
         })
@@ -81,18 +138,20 @@ impl Flat {
     pub(super) fn by_name<'a>(
         &'a self,
         vector: &'a Tensor,
+        form: Form,
     ) -> impl Iterator<Item = Result<(&'a str, Tensor)>> {
         self.slices
             .iter()
-            .map(|slice| Ok((slice.name.as_str(), slice.of(vector)?)))
+            .map(move |slice| Ok((slice.name.as_str(), slice.of(vector, form)?)))
     }
 
     /// Overwrites `vector` with tensors by name, removing them from `tensors`. `suffix` follows the parameter's name.
     ///
-    /// Errors: [`Error::Data`] naming the first that is missing or has another shape.
+    /// Errors: [`Error::Data`] naming the first that is missing, has another shape, or is no bytes where these are kept.
     pub(super) fn load(
         &self,
         vector: &Tensor,
+        form: Form,
         suffix: &str,
         tensors: &mut BTreeMap<String, Tensor>,
     ) -> Result<()> {
@@ -101,25 +160,39 @@ impl Flat {
             let tensor = tensors
                 .remove(&key)
                 .ok_or_else(|| Error::Data(format!("`{key}` is missing from the saved state")))?;
-            if tensor.dims() != slice.shape {
+            let place = slice.of(vector, form)?;
+            if tensor.dims() != place.dims() {
                 return Err(Error::Data(format!(
                     "`{key}` is {:?} in the saved state and {:?} in the model",
                     tensor.dims(),
-                    slice.shape
+                    place.dims()
                 )));
             }
-            let tensor = tensor.to_dtype(DType::F32)?.to_device(&self.device)?;
-            write(&slice.of(vector)?, &tensor)?;
+            if (form == Form::Code) != (tensor.dtype() == DType::U8) {
+                return Err(Error::Data(format!(
+                    "`{key}` is {} in the saved state and {} in this optimizer",
+                    tensor.dtype().as_str(),
+                    form.dtype().as_str()
+                )));
+            }
+            let tensor = tensor.to_dtype(form.dtype())?.to_device(&self.device)?;
+            write(&place, &tensor)?;
         }
         Ok(())
     }
 }
 
 impl Slice {
-    /// This parameter's part of `vector`, in its shape. It shares the numbers.
-    pub(super) fn of(&self, vector: &Tensor) -> Result<Tensor> {
-        let part = vector.narrow(0, self.range.start, self.range.len())?;
-        Ok(part.reshape(self.shape.as_slice())?)
+    /// This parameter's part of `vector`, in its shape, or one number for each block. It shares the numbers.
+    pub(super) fn of(&self, vector: &Tensor, form: Form) -> Result<Tensor> {
+        let part = self.place.of(vector, form)?;
+        Ok(match form {
+            Form::Scale => part,
+            Form::Number | Form::Code => {
+                let count = self.place.numbers.len();
+                part.narrow(0, 0, count)?.reshape(self.shape.as_slice())?
+            }
+        })
     }
 }
 

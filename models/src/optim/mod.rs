@@ -1,7 +1,7 @@
 //! From gradients to new weights: optimizers, schedule, clipping and averaging.
 //!
-//! State is f32, kept per parameter and saved under its name. On the CPU, and with AdamW on CUDA and Metal, a step is one pass over
-//! each parameter; elsewhere it is one set of operations over all parameters joined into one vector. Each formula stands
+//! State is f32 unless a rule says so, kept per parameter and saved under its name. On the CPU, and with AdamW on CUDA and Metal, a
+//! step is one pass over each parameter; elsewhere it is one set of operations over all parameters joined into one vector. Each formula stands
 //! in one file, once for either path, and a test holds them together.
 //!
 //! Deliberately absent: when to step and what to do with gradients that aren't finite (`train`), and how state is
@@ -9,18 +9,20 @@
 
 pub mod adam_atan2;
 pub mod adamw;
+pub mod adamw_8bit;
 pub mod clip;
 pub mod ema;
 mod flat;
 pub mod muon;
 mod numbers;
+mod rule;
 pub mod schedule;
 pub mod sgd;
 pub mod sign_sgd;
 #[cfg(test)]
 mod testing;
 
-use std::{collections::BTreeMap, ops::Range};
+use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -31,93 +33,12 @@ use crate::{
     parameters::{Parameter, Parameters},
     tape::Gradients,
 };
-use adam_atan2::AdamAtan2;
-use adamw::AdamW;
-use flat::{Flat, refuse_extra};
+use flat::{Flat, Form, Place, refuse_extra};
 use muon::Muon;
-use sgd::Sgd;
-use sign_sgd::SignSgd;
+pub use rule::{OwnRule, OwnRules, Rule};
 
 /// The name under which the number of steps taken is saved.
 const STEP: &str = "step";
-
-/// A rule that turns gradients into updates, with its settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Rule {
-    /// Adam with decoupled weight decay.
-    #[serde(rename = "adamw")]
-    AdamW(AdamW),
-    /// Adam by an angle instead of a division.
-    AdamAtan2(AdamAtan2),
-    /// Momentum with singular values near 1 for the matrices of layers, and AdamW for the rest.
-    Muon(Muon),
-    /// Stochastic gradient descent with momentum.
-    Sgd(Sgd),
-    /// The sign of the gradient, for the rows of a table that a batch sees.
-    SignSgd(SignSgd),
-}
-
-/// How a weight learns that doesn't learn by the rule of the run. It is not averaged either.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct OwnRule {
-    /// The rule.
-    pub rule: Rule,
-    /// Its learning rate, as a multiple of that of the run.
-    pub rate_ratio: f64,
-}
-
-/// The weights that have a rule of their own, by name.
-pub type OwnRules = BTreeMap<String, OwnRule>;
-
-impl Rule {
-    fn weight_decay(&self) -> f64 {
-        match self {
-            Self::AdamW(adamw) => adamw.weight_decay,
-            Self::AdamAtan2(adam) => adam.weight_decay,
-            Self::Muon(muon) => muon.weight_decay,
-            Self::Sgd(sgd) => sgd.weight_decay,
-            Self::SignSgd(sign) => sign.weight_decay,
-        }
-    }
-
-    fn state(&self) -> &'static [&'static str] {
-        match self {
-            Self::AdamW(_) => AdamW::STATE,
-            Self::AdamAtan2(_) => AdamAtan2::STATE,
-            Self::Muon(_) => Muon::STATE,
-            Self::Sgd(sgd) => sgd.state(),
-            Self::SignSgd(_) => &[],
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        let decay = self.weight_decay();
-        if !(decay >= 0.0 && decay.is_finite()) {
-            let problem = format!("is {decay}; it must be a number of at least 0");
-            return Err(Error::setting("optimizer.weight_decay", problem));
-        }
-        match self {
-            Self::AdamW(adamw) => adamw.check(),
-            Self::AdamAtan2(adam) => adam.check(),
-            Self::Muon(muon) => muon.check(),
-            Self::Sgd(sgd) => sgd.check(),
-            Self::SignSgd(_) => Ok(()),
-        }
-    }
-}
-
-macro_rules! rules_from {
-    ($($settings:ident),*) => {$(
-        impl From<$settings> for Rule {
-            fn from(settings: $settings) -> Self {
-                Self::$settings(settings)
-            }
-        }
-    )*};
-}
-
-rules_from!(AdamW, AdamAtan2, Muon, SignSgd, Sgd);
 
 /// Which weights decay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -155,7 +76,7 @@ struct Group {
     rate_ratio: f64,
     weight_decay: f64,
     flat: Flat,
-    /// One vector for each name in the rule's state.
+    /// One vector for each part of the rule's state.
     state: Vec<Tensor>,
 }
 
@@ -168,7 +89,7 @@ struct Part {
     /// f32 and contiguous, in the weight's shape.
     gradient: Tensor,
     /// Where its state lies in the group's vectors.
-    range: Range<usize>,
+    place: Place,
     /// Of a table: the rows that were used, where that was noted.
     rows: Option<Vec<u32>>,
 }
@@ -242,9 +163,15 @@ impl Optimizer {
         weight_decay: f64,
         members: &[&Parameter],
     ) -> Result<()> {
+        let mut members = members.to_vec();
+        if let Rule::AdamW8Bit(adamw) = rule {
+            let others = members.extract_if(.., |it| !adamw_8bit::takes(it));
+            let others: Vec<_> = others.collect();
+            self.add(adamw.into(), rate_ratio, weight_decay, &others)?;
+        }
         if !members.is_empty() {
-            let flat = Flat::new(members.iter().copied())?;
-            let state = rule.state().iter().map(|_| flat.zeros());
+            let flat = Flat::new(members.into_iter())?;
+            let state = rule.state().iter().map(|kept| flat.zeros(kept.form));
             self.groups.push(Group {
                 rule,
                 rate_ratio,
@@ -304,6 +231,7 @@ impl Optimizer {
             };
             match group.rule {
                 Rule::AdamW(adamw) => adamw.step(group, parts, update)?,
+                Rule::AdamW8Bit(adamw) => adamw_8bit::step(&adamw, group, parts, update)?,
                 Rule::AdamAtan2(adam) => adam.step(group, parts, update)?,
                 Rule::Muon(muon) => muon.step(group, parts, update)?,
                 Rule::Sgd(sgd) => sgd.step(group, parts, update)?,
@@ -321,9 +249,9 @@ impl Optimizer {
         let mut state = BTreeMap::new();
         for group in &self.groups {
             for (kept, vector) in group.rule.state().iter().zip(&group.state) {
-                for named in group.flat.by_name(vector) {
+                for named in group.flat.by_name(vector, kept.form) {
                     let (name, tensor) = named?;
-                    state.insert(format!("{name}.{kept}"), tensor);
+                    state.insert(format!("{name}.{}", kept.name), tensor);
                 }
             }
         }
@@ -350,7 +278,8 @@ impl Optimizer {
             .map_err(|_| Error::Data(format!("`{STEP}` in the saved state is {step}")))?;
         for group in &self.groups {
             for (kept, vector) in group.rule.state().iter().zip(&group.state) {
-                group.flat.load(vector, &format!(".{kept}"), &mut state)?;
+                let suffix = format!(".{}", kept.name);
+                group.flat.load(vector, kept.form, &suffix, &mut state)?;
             }
         }
         refuse_extra(&state)
@@ -395,8 +324,9 @@ impl Group {
 
     /// What is kept of one parameter. It shares the numbers of the group's vectors.
     fn state_of(&self, part: &Part) -> Result<Vec<Tensor>> {
-        let of_part = |it: &Tensor| it.narrow(0, part.range.start, part.range.len());
-        Ok(self.state.iter().map(of_part).collect::<Result<_, _>>()?)
+        let kept = self.rule.state().iter().zip(&self.state);
+        kept.map(|(kept, vector)| part.place.of(vector, kept.form))
+            .collect()
     }
 
     /// The weights and the gradients of all parameters as two vectors, the gradients scaled.
@@ -409,7 +339,7 @@ impl Group {
     /// Overwrites the weights of all parameters with their parts of a vector.
     fn write(&self, parts: &[Part], weight: &Tensor) -> Result<()> {
         for (part, slice) in parts.iter().zip(&self.flat.slices) {
-            flat::write(&part.weight, &slice.of(weight)?)?;
+            flat::write(&part.weight, &slice.of(weight, Form::Number)?)?;
         }
         Ok(())
     }
@@ -438,7 +368,7 @@ impl Group {
             parts.push(Part {
                 weight,
                 gradient: gradient.to_dtype(DType::F32)?.contiguous()?,
-                range: slice.range.clone(),
+                place: slice.place.clone(),
                 rows: gradients
                     .rows(name)
                     .map(|rows| rows.iter().copied().collect()),
@@ -451,6 +381,8 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::{
+        adamw::AdamW,
+        sgd::Sgd,
         testing::{golden, golden_gradients, initial_parameters, numbers_of},
         *,
     };

@@ -18,7 +18,12 @@
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, Part, Update, adamw::AdamW, flat};
+use super::{
+    Group, Part, Update,
+    adamw::AdamW,
+    flat::{self, Form},
+    rule::Kept,
+};
 use crate::{Error, Result, parameters::Parameter};
 
 /// a, b, c: the steepest rise from 0 that still ends near 1.
@@ -47,7 +52,7 @@ pub struct Muon {
 
 impl Muon {
     /// What is kept for each parameter, by the names it is saved under.
-    pub(super) const STATE: &'static [&'static str] = &["momentum"];
+    pub(super) const STATE: &'static [Kept] = &[Kept::number("momentum")];
 
     /// Whether a weight is one of the matrices.
     pub fn takes(parameter: &Parameter) -> bool {
@@ -84,7 +89,7 @@ impl Muon {
         let rate = update.learning_rate;
         for part in parts {
             let (rows, columns) = part.weight.dims2()?;
-            let kept = group.state[0].narrow(0, part.range.start, part.range.len())?;
+            let kept = part.place.of(&group.state[0], Form::Number)?;
             let kept = kept.reshape((rows, columns))?;
             let gradient = part.gradient.affine(update.gradient_scale, 0.0)?;
             let momentum = toward(&gradient, &kept, self.momentum)?;

@@ -13,7 +13,7 @@
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, Part, Update, Way, numbers::change_together};
+use super::{Group, Part, Update, Way, numbers::change_together, rule::Kept};
 use crate::{Error, Result, ops::kernels::Kernel};
 
 /// The settings of SGD.
@@ -38,11 +38,11 @@ struct Factors {
 
 impl Sgd {
     /// What is kept for each parameter, by the names it is saved under.
-    pub(super) fn state(&self) -> &'static [&'static str] {
+    pub(super) fn state(&self) -> &'static [Kept] {
         if self.momentum == 0.0 {
             &[]
         } else {
-            &["velocity"]
+            const { &[Kept::number("velocity")] }
         }
     }
 

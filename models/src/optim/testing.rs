@@ -2,10 +2,10 @@
 //!
 //! The numbers were made by `tests/goldens/optim/make_torch.py`.
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
 
-use super::{DecayScope, Group, Optimizer, Part, Rule, Update, clip};
+use super::{DecayScope, Group, Optimizer, Part, Rule, Update, adamw::AdamW, clip, sgd::Sgd};
 use crate::{
     Result,
     parameters::{Parameter, Parameters},
@@ -101,12 +101,12 @@ pub(super) fn train_golden(
     case: &str,
     watch: impl FnMut(&Parameters, bool),
 ) -> (Parameters, Value) {
-    let adamw = super::AdamW {
+    let adamw = AdamW {
         beta2: 0.95,
         weight_decay: 0.1,
-        ..super::AdamW::default()
+        ..AdamW::default()
     };
-    let sgd = super::Sgd {
+    let sgd = Sgd {
         momentum: 0.9,
         nesterov: false,
         weight_decay: 0.01,
@@ -201,6 +201,7 @@ pub(super) fn check_composed_equals_in_place(
         joined.step = step;
     }
     let close = |left: &Tensor, right: &Tensor, name: &str| {
+        let [left, right] = [left, right].map(|it| it.to_dtype(DType::F32).unwrap());
         let distance = (left - right).unwrap().abs().unwrap().max_all().unwrap();
         let distance = distance.to_scalar::<f32>().unwrap();
         assert!(distance < 1e-6, "{name}: {distance}");

@@ -20,6 +20,7 @@ use crate::{
         self, Checked, RequestedDevice,
         dtype::{Dtype, Role},
     },
+    optim::adamw_8bit,
 };
 
 /// A whole run, decided: the part of every run, and that of its kind of learning.
@@ -134,11 +135,14 @@ impl RunPlan {
         self.save.is_due(step) || is_end || (is_best && self.save.keep_best)
     }
 
-    /// Bytes of the tensors that a checkpoint holds when so many numbers learn: each with its moments. Of a run that keeps
-    /// an average of its weights, both are saved, and the average once more as the model.
+    /// Bytes of the tensors that a checkpoint holds when so many numbers learn: each with what the optimizer keeps of it, at most.
+    /// Of a run that keeps an average of its weights, both are saved, and the average once more as the model.
     pub fn checkpoint_bytes(&self, learning_numbers: u64) -> u64 {
-        let copies = 1 + self.optimizer.moments() + if self.ema > 0.0 { 2 } else { 0 };
-        learning_numbers * copies * 4
+        let copies = 1 + if self.ema > 0.0 { 2 } else { 0 };
+        let state_bytes = self
+            .optimizer
+            .state_bytes(learning_numbers, learning_numbers);
+        learning_numbers * copies * 4 + state_bytes
     }
 
     /// Has at most so many rows computed at once, and more batches, so that an update and a look at held-out data see as many
@@ -261,12 +265,17 @@ pub struct MuonPlan {
 }
 
 impl OptimizerPlan {
-    /// How many numbers the rule keeps for each weight, at most.
-    pub fn moments(&self) -> u64 {
-        match self.kind {
+    /// Bytes that the rule keeps of so many weights, of which so many are no matrices of layers: tables, heads, vectors.
+    pub fn state_bytes(&self, weights: u64, others: u64) -> u64 {
+        let numbers = match self.kind {
+            OptimizerKind::Adamw8Bit => {
+                let matrices = weights.saturating_sub(others);
+                return adamw_8bit::state_bytes(matrices) + 8 * others.min(weights);
+            }
             OptimizerKind::Adamw | OptimizerKind::AdamAtan2 | OptimizerKind::Muon => 2,
             OptimizerKind::Sgd => u64::from(self.momentum > 0.0),
-        }
+        };
+        numbers * 4 * weights
     }
 }
 

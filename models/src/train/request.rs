@@ -142,7 +142,7 @@ pub struct ScheduleRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OptimizerRequest {
-    /// `adamw`, `adam_atan2`, `muon` or `sgd`.
+    /// `adamw`, `adamw_8bit`, `adam_atan2`, `muon` or `sgd`.
     pub kind: Option<OptimizerKind>,
     /// AdamW: how much of the mean of past gradients is kept.
     pub beta1: Option<f64>,
@@ -232,6 +232,14 @@ pub struct SaveRequest {
 pub enum OptimizerKind {
     /// Adam with decoupled weight decay (<https://arxiv.org/abs/1711.05101>).
     Adamw,
+    /// The same with what it keeps of large matrices in 8 bits (<https://arxiv.org/abs/2110.02861>).
+    #[serde(
+        rename = "adamw_8bit",
+        alias = "adamw8bit",
+        alias = "adamw_bnb_8bit",
+        alias = "paged_adamw_8bit"
+    )]
+    Adamw8Bit,
     /// Adam by an angle instead of a division (<https://arxiv.org/abs/2407.05872>): the size of gradients changes nothing.
     AdamAtan2,
     /// Momentum with singular values near 1 (<https://kellerjordan.github.io/posts/muon/>) for the matrices of layers, and AdamW for

@@ -344,14 +344,15 @@ fn rule(run: &RunPlan) -> Result<Rule> {
         momentum,
         ..
     } = *plan;
+    let adamw = AdamW {
+        beta1,
+        beta2,
+        epsilon,
+        weight_decay,
+    };
     Ok(match plan.kind {
-        OptimizerKind::Adamw => AdamW {
-            beta1,
-            beta2,
-            epsilon,
-            weight_decay,
-        }
-        .into(),
+        OptimizerKind::Adamw => adamw.into(),
+        OptimizerKind::Adamw8Bit => Rule::AdamW8Bit(adamw),
         OptimizerKind::AdamAtan2 => AdamAtan2 {
             beta1,
             beta2,
@@ -367,10 +368,8 @@ fn rule(run: &RunPlan) -> Result<Rule> {
                 newton_schulz_steps: muon.newton_schulz_steps,
                 weight_decay,
                 others: AdamW {
-                    beta1,
-                    beta2,
-                    epsilon,
                     weight_decay: muon.adamw_weight_decay,
+                    ..adamw
                 },
                 others_rate_ratio: muon.adamw_learning_rate / run.learning_rate,
             }

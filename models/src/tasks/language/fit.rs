@@ -22,15 +22,15 @@ type Changed = fit::Changed<Language>;
 pub(super) const MEASURES: &[Measure<Language>] = &[
     Measure {
         change: shorter_rows,
-        turn: 5,
+        turn: 6,
     },
     Measure {
         change: quantized,
-        turn: 4,
+        turn: 5,
     },
     Measure {
         change: adapter,
-        turn: 3,
+        turn: 4,
     },
 ];
 

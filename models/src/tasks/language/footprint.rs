@@ -58,18 +58,22 @@ pub(super) fn estimate(plan: &TrainPlan<LanguagePlan>, model: &ModelShape) -> Es
         // Weights that learn are f32.
         Method::Full | Method::Scratch => (learned, Dtype::F32),
     };
-    let moments = u128::from(run.optimizer.moments());
     let averages = u128::from(run.ema > 0.0);
+    let tables = shape.learned_tables(task.method);
+    let state_bytes = run.optimizer.state_bytes(shown(trainable), shown(tables));
     let blocks = Blocks::of(task, model);
     let weights_bytes = (base - blocks.count.min(base)) * storage.bytes() as u128 + blocks.bytes;
-    let optimizer_bytes = trainable * 4 * (moments + averages);
+    let optimizer_bytes = u128::from(state_bytes) + trainable * 4 * averages;
     let kept = shape.kept(plan);
     let gradients_bytes = kept.gradients_beside(trainable * 4, run.batch.accumulate);
     let writing_bytes = shape
         .writing(plan)
         .saturating_sub(kept.activations.bytes() + gradients_bytes);
     let rounding_bytes = match run.device {
-        RequestedDevice::Metal => shape.rounding(plan, moments + averages),
+        RequestedDevice::Metal => {
+            let copies = optimizer_bytes.div_ceil(4 * trainable.max(1));
+            shape.rounding(plan, copies)
+        }
         _ => 0,
     };
     let widened_bytes = blocks.widened_bytes(plan);
@@ -436,6 +440,22 @@ impl Shape {
         cache + 8 * prompt * self.f.max(self.d) * bytes + 2 * self.v * 4
     }
 
+    /// Values of the tables that learn.
+    fn learned_tables(&self, method: Method) -> u128 {
+        match method {
+            Method::Lora => 0,
+            Method::Full | Method::Scratch => self.tables() * self.v * self.d,
+        }
+    }
+
+    /// How many tables of v by d there are.
+    fn tables(&self) -> u128 {
+        match self.tied {
+            true => 1,
+            false => 2,
+        }
+    }
+
     /// What an allocator of powers of two takes more than it is asked for, with so many copies of what learns in the
     /// optimizer. Weights are made from what is read, which is taken as it is.
     fn rounding(&self, plan: &TrainPlan<LanguagePlan>, copies: u128) -> u128 {
@@ -471,8 +491,7 @@ impl Shape {
                     d * self.f,
                 ];
                 let layer: u128 = layer.into_iter().map(|numbers| lost(numbers, 4)).sum();
-                let tables = if self.tied { 1 } else { 2 };
-                self.layers * layer + tables * lost(self.v * d, 4)
+                self.layers * layer + self.tables() * lost(self.v * d, 4)
             }
         };
         layers * (kept + scores) + passing + matrices * (copies + 1)

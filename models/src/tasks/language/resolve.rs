@@ -1,6 +1,6 @@
 //! What learns, and from what: the new model, the data, the adapter.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     Language,
@@ -55,7 +55,7 @@ pub(super) fn resolve(resolver: &mut Resolver) -> (LanguagePlan, Basis) {
         learning_rate: Chosen::new(defaults.learning_rate, defaults.learning_rate_why),
         weight_decay: Chosen::new(defaults.weight_decay, defaults.weight_decay_why),
         beta2: Chosen::new(defaults.beta2, defaults.beta2_why),
-        usual: Vec::new(),
+        usual: resolver.optimizer_that_fits(method).into_iter().collect(),
     };
     let plan = LanguagePlan {
         method,
@@ -165,6 +165,25 @@ impl Resolver<'_> {
                 bytes(room_bytes),
                 bytes(quantized_bytes)
             )
+        })
+    }
+
+    /// AdamW in 8 bits where all weights are to learn, and they fit with it alone: each has a gradient and, otherwise, two numbers of
+    /// the optimizer.
+    fn optimizer_that_fits(&self, method: Method) -> Option<(&'static str, Chosen<Value>)> {
+        const WIDE: u64 = 4 + 4 + 8;
+        const SMALL: u64 = 4 + 4 + 2;
+        let room_bytes = room(self.facts.device.device.free_bytes?);
+        let parameters = self.facts.task.model.as_ref()?.network.parameters();
+        let needs = |bytes| parameters.saturating_mul(bytes);
+        let fits_so = (needs(SMALL)..needs(WIDE)).contains(&room_bytes);
+        (method == Method::Full && fits_so).then(|| {
+            let why = format!(
+                "weights, gradients and what AdamW keeps would take {} of the {} that a run may use; in 8 bits it keeps a quarter",
+                bytes(needs(WIDE)),
+                bytes(room_bytes)
+            );
+            ("optimizer.kind", Chosen::new(json!("adamw_8bit"), why))
         })
     }
 

@@ -32,18 +32,18 @@ pub(super) fn estimate(plan: &TrainPlan<PicturePlan>, config: &NetConfig) -> Est
     let numbers = |count: u64| rows.saturating_mul(number_bytes).saturating_mul(count);
     let stays = plan.task.picture.method == Method::Features;
     let learned = if stays { 0 } else { learned };
-    let copies = run.optimizer.moments() + u64::from(plan.task.picture.lookahead_every > 0);
+    let looked_ahead = learned * 4 * u64::from(plan.task.picture.lookahead_every > 0);
+    let optimizer = run.optimizer.state_bytes(learned, 0) + looked_ahead;
     let activations = if stays { 0 } else { numbers(of_picture.kept) };
     let passing = numbers(2 * of_picture.largest);
-    let states = learned * 4 * (1 + copies);
     let used = (parameters * 4)
-        .saturating_add(states)
+        .saturating_add(learned * 4 + optimizer)
         .saturating_add(activations)
         .saturating_add(passing);
     let parts = [
         (Weights, "weights", parameters * 4),
         (Training, "gradients", learned * 4),
-        (Training, "optimizer", learned * 4 * copies),
+        (Training, "optimizer", optimizer),
         (Activations, "what the layers read", activations),
         (Activations, "one layer on the way back", passing),
         (Rest, "program and spare", program_bytes(run.device, used)),

@@ -34,17 +34,18 @@ pub(super) fn estimate(plan: &TrainPlan<PuzzlePlan>, config: &TrmConfig) -> Esti
     .fold(rows, |product, factor| product.saturating_mul(*factor));
     let passing = (rows * number_bytes).saturating_mul(passing_numbers(config));
     let carried = state_bytes.saturating_mul(2 * run.batch.accumulate as u64);
-    let copies = 1 + run.optimizer.moments() + u64::from(run.ema > 0.0);
     let gradients = parameters * 4;
+    let averages = gradients * u64::from(run.ema > 0.0);
+    let optimizer = run.optimizer.state_bytes(parameters, 0) + averages;
     let states = carried.saturating_add(state_bytes.saturating_mul(6));
-    let used = (parameters * 4 * (1 + copies))
+    let used = (parameters * 4 + gradients + optimizer)
         .saturating_add(kept)
         .saturating_add(passing)
         .saturating_add(states);
     let parts = [
         (Weights, "weights", parameters * 4),
         (Training, "gradients", gradients),
-        (Training, "optimizer", parameters * 4 * (copies - 1)),
+        (Training, "optimizer", optimizer),
         (Activations, "the last cycle", kept),
         (Activations, "one block on the way back", passing),
         (Activations, "states", states),
