@@ -20,7 +20,7 @@ use models::{
         load::{LoadDtypes, load_decoder},
     },
     ops::cross_entropy::IGNORE,
-    optim::{DecayScope, Optimizer, Rule, adamw::AdamW, sgd::Sgd},
+    optim::{DecayScope, Optimizer, Rule},
     parameters::{Parameter, Parameters},
     tape::{Gradients, Tape},
 };
@@ -46,8 +46,9 @@ struct Descent {
     curvature: Vec<f32>,
     /// The learning rate of each step.
     rates: Vec<f64>,
-    adamw: Option<AdamW>,
-    sgd: Option<Sgd>,
+    /// Rows and columns, where the numbers are a matrix.
+    shape: Option<[usize; 2]>,
+    rule: Rule,
 }
 
 fn main() -> Result<()> {
@@ -122,13 +123,17 @@ fn greedy(decoder: &Decoder, asked: &Asked) -> Result<Vec<u32>> {
 }
 
 fn descend(asked: &Descent) -> Result<Json> {
-    let vector = |numbers: &[f32]| Tensor::new(numbers, &Device::Cpu);
-    let rule: Option<Rule> = asked.adamw.map(Rule::from).or(asked.sgd.map(Rule::from));
-    let rule = rule.ok_or_else(|| Error::Data("no optimizer is named".to_owned()))?;
+    let tensor = |numbers: &[f32]| -> Result<Tensor> {
+        let vector = Tensor::new(numbers, &Device::Cpu)?;
+        Ok(match asked.shape {
+            Some([rows, columns]) => vector.reshape((rows, columns))?,
+            None => vector,
+        })
+    };
     let mut parameters = Parameters::default();
-    parameters.insert(Parameter::new("x", &vector(&asked.start)?, true)?);
-    let mut optimizer = Optimizer::new(rule, DecayScope::All, &parameters)?;
-    let (target, curvature) = (vector(&asked.target)?, vector(&asked.curvature)?);
+    parameters.insert(Parameter::new("x", &tensor(&asked.start)?, true)?);
+    let mut optimizer = Optimizer::new(asked.rule, DecayScope::All, &parameters)?;
+    let (target, curvature) = (tensor(&asked.target)?, tensor(&asked.curvature)?);
     for rate in &asked.rates {
         let mut gradients = Gradients::default();
         for parameter in parameters.iter() {
@@ -137,7 +142,9 @@ fn descend(asked: &Descent) -> Result<Json> {
         }
         optimizer.step(&parameters, &gradients, *rate, 1.0)?;
     }
-    let weights = parameters.iter().map(|it| it.tensor().to_vec1::<f32>());
+    let weights = parameters
+        .iter()
+        .map(|it| it.tensor().flatten_all()?.to_vec1::<f32>());
     let weights: Vec<Vec<f32>> = weights.collect::<candle_core::Result<_>>()?;
     Ok(json!({"weights": weights.concat()}))
 }
