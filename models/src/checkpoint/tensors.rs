@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_shorter_than_it_says_is_refused_with_both_sizes() {
+    fn a_file_that_is_shorter_than_it_says_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.safetensors");
         let tensors = [(
@@ -59,7 +59,9 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 1]).unwrap();
         let refused = read_tensors(&path).unwrap_err().to_string();
-        let sizes = [whole.len(), whole.len() - 1].map(|it| it.to_string());
-        assert!(sizes.iter().all(|it| refused.contains(it)), "{refused}");
+        assert!(
+            refused.starts_with("the weights are incomplete"),
+            "{refused}"
+        );
     }
 }

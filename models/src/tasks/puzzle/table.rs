@@ -426,7 +426,7 @@ mod tests {
     fn read_some(text: &str, filter: Filter) -> Result<Rows> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");
-        std::fs::write(&path, text).unwrap();
+        fs::write(&path, text).unwrap();
         let mut rows = Rows::default();
         read(&path, &filter, &mut None, &mut rows)?;
         Ok(rows)
