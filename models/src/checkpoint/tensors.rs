@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 /// Reads all tensors of a file, on the CPU.
 ///
-/// Errors: as [`Header::read`] has them; [`Error::Damaged`] when a tensor is not as its header says.
+/// Errors: [`Error::File`] when it can’t be read, [`Error::Format`] or [`Error::Damaged`] when it is not what its header says.
 pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, Tensor>> {
     let header = Header::read(path)?;
     let damaged =
