@@ -1,9 +1,6 @@
 //! No file brings the program down: the readers of this crate, as `tests/models/hostile.rs` has those of the other.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use models::{
     device::{Checked, Choice, DeviceKind, FoundDevice},
@@ -127,28 +124,6 @@ fn reading<T>(read: impl Fn(&Path) -> Result<T> + 'static) -> Read {
     Box::new(move |file| read(file).map(drop).map_err(|error| error.message))
 }
 
-/// A reader of small files, which takes little memory.
-fn reader(
-    name: &'static str,
-    share: usize,
-    most: Option<Limit>,
-    file: PathBuf,
-    samples: Vec<Vec<u8>>,
-    read: Read,
-) -> Reader {
-    fs::create_dir_all(file.parent().unwrap_or(&file)).unwrap();
-    Reader {
-        name,
-        share,
-        most,
-        megabytes: 64,
-        seconds: 5.0,
-        file,
-        samples,
-        read,
-    }
-}
-
 const REQUEST: &str = r#"{"model": "a", "method": "lora", "steps": 10, "epochs": null, "batch": {"rows": 4, "length": 64},
     "data": {"files": ["a.jsonl"], "format": "messages", "columns": {"prompt": "q"}, "held_out": 0.1},
     "lora": {"rank": 8, "alpha": 16.0, "targets": ["q_proj"], "layers": [0, 1]}, "dtype": {"compute": "bf16"},
@@ -187,8 +162,8 @@ fn of_runs(work: &Path) -> Vec<Reader> {
     fs::create_dir_all(&run).unwrap();
     fs::write(run.join("run.yaml"), of_run("run.yaml")).unwrap();
     vec![
-        reader("run_file", 12, yaml, work.join("file/run.yaml"), requests, reading(run_file::read)),
-        reader(
+        Reader::small("run_file", 12, yaml, work.join("file/run.yaml"), requests, reading(run_file::read)),
+        Reader::small(
             "plan",
             10,
             yaml,
@@ -203,7 +178,7 @@ fn of_runs(work: &Path) -> Vec<Reader> {
                 Ok((plan.task.subject(), plan.task.smaller(), plan.estimate().is_ok()))
             }),
         ),
-        reader(
+        Reader::small(
             "settings",
             8,
             yaml,
@@ -214,7 +189,7 @@ fn of_runs(work: &Path) -> Vec<Reader> {
             ],
             reading(Settings::read),
         ),
-        reader(
+        Reader::small(
             "events",
             12,
             None,
@@ -225,7 +200,7 @@ fn of_runs(work: &Path) -> Vec<Reader> {
                 is_run(file).state()
             }),
         ),
-        reader(
+        Reader::small(
             "sources",
             4,
             Some(SOURCES),
@@ -294,7 +269,7 @@ fn of_kept_lists(work: &Path) -> Vec<Reader> {
     let file = list("waiting");
     let read_waiting = |file: &Path| -> Result<_> { Ok(waiting::read(file)) };
     vec![
-        reader(
+        Reader::small(
             "data_sets",
             3,
             most,
@@ -302,7 +277,7 @@ fn of_kept_lists(work: &Path) -> Vec<Reader> {
             bytes(data),
             reading(read_data),
         ),
-        reader(
+        Reader::small(
             "downloads",
             3,
             most,
@@ -310,7 +285,7 @@ fn of_kept_lists(work: &Path) -> Vec<Reader> {
             vec![wanted()],
             reading(read_wanted),
         ),
-        reader(
+        Reader::small(
             "fallbacks",
             2,
             most,
@@ -318,7 +293,7 @@ fn of_kept_lists(work: &Path) -> Vec<Reader> {
             bytes(fallbacks),
             reading(read_known),
         ),
-        reader(
+        Reader::small(
             "checks",
             4,
             most,
@@ -326,7 +301,7 @@ fn of_kept_lists(work: &Path) -> Vec<Reader> {
             bytes(&checks.to_string()),
             reading(check),
         ),
-        reader(
+        Reader::small(
             "waiting",
             1,
             None,
@@ -370,7 +345,7 @@ fn of_refs(work: &Path) -> Reader {
         said
     };
     let sample = vec![commit.into_bytes()];
-    reader("hub_refs", 1, Some(WORD_FILE), file, sample, reading(read))
+    Reader::small("hub_refs", 1, Some(WORD_FILE), file, sample, reading(read))
 }
 
 fn of_lists(work: &Path) -> Vec<Reader> {
@@ -394,7 +369,7 @@ fn of_lists(work: &Path) -> Vec<Reader> {
     let reply = r#"{"kind": "happened", "event": {"number": 1, "time": "2026", "kind": "stopped", "step": 3}}"#;
     let bytes = |texts: &[&str]| texts.iter().map(|it| it.as_bytes().to_vec()).collect();
     vec![
-        reader(
+        Reader::small(
             "benchmark",
             10,
             Some(BENCHMARK),
@@ -402,7 +377,7 @@ fn of_lists(work: &Path) -> Vec<Reader> {
             vec![report],
             reading(benchmark),
         ),
-        reader(
+        Reader::small(
             "benchmark_table",
             8,
             Some(BENCHMARK),
@@ -410,7 +385,7 @@ fn of_lists(work: &Path) -> Vec<Reader> {
             vec![fs::read(exported).unwrap()],
             reading(benchmark),
         ),
-        reader(
+        Reader::small(
             "conversation",
             6,
             Some(JSON_FILE),
@@ -418,7 +393,7 @@ fn of_lists(work: &Path) -> Vec<Reader> {
             bytes(&[conversation]),
             reading(conversations::read_file),
         ),
-        reader(
+        Reader::small(
             "wire",
             6,
             None,
@@ -442,7 +417,7 @@ fn of_clients(work: &Path) -> Reader {
         "presence_penalty": 0.5, "frequency_penalty": -1, "logit_bias": {"7": -100}, "response_format": {"type": "text"}, "tools": []}"#;
     let text = r#"{"prompt": ["a", [1, 2]], "max_tokens": 0, "logprobs": 3, "echo": false, "best_of": 1, "suffix": null, "top_k": -1,
         "min_p": 0.1, "repeat_penalty": 1.1}"#;
-    reader(
+    Reader::small(
         "server_request",
         6,
         None,
@@ -476,7 +451,7 @@ fn of_the_hub(work: &Path) -> Vec<Reader> {
         Ok(())
     };
     vec![
-        reader(
+        Reader::small(
             "hub",
             14,
             None,
@@ -484,7 +459,7 @@ fn of_the_hub(work: &Path) -> Vec<Reader> {
             vec![compact(info), compact(&tree)],
             Box::new(|file| hub::repository::read_answer(&fs::read(file).unwrap())),
         ),
-        reader(
+        Reader::small(
             "hub_card",
             2,
             None,

@@ -271,19 +271,15 @@ fn adapter_weights(work: &Path) -> Reader {
     )
     .unwrap();
     let base = with_adapter.clone();
-    Reader {
-        name: "adapter_weights",
-        share: 4,
-        most: None,
-        megabytes: 64,
-        seconds: 5.0,
-        file: with_adapter.join(ADAPTER_WEIGHTS),
-        samples: vec![of_adapter(ADAPTER_WEIGHTS)],
-        read: reading(move |_| {
-            let mut decoder = load(&ModelFolder::open(&base)?)?;
-            load_adapter(&mut decoder, &base).map(drop)
-        }),
-    }
+    let read = reading(move |_| {
+        let mut decoder = load(&ModelFolder::open(&base)?)?;
+        load_adapter(&mut decoder, &base).map(drop)
+    });
+    let (file, sample) = (
+        with_adapter.join(ADAPTER_WEIGHTS),
+        of_adapter(ADAPTER_WEIGHTS),
+    );
+    Reader::small("adapter_weights", 4, None, file, vec![sample], read)
 }
 
 /// Weights that bitsandbytes and MLX packed, beside the configs that say so.
@@ -297,16 +293,9 @@ fn of_packed(work: &Path) -> [Reader; 3] {
         let model = format!("packed/{}", samples[0]);
         let folder = folder(work, name, &model, &[CONFIG]);
         let sample = |it: &&str| golden(&format!("packed/{it}/{WEIGHTS}"));
-        Reader {
-            name,
-            share: 3,
-            most: None,
-            megabytes: 64,
-            seconds: 5.0,
-            file: folder.join(WEIGHTS),
-            samples: samples.iter().map(sample).collect(),
-            read: reading(|file| load(&open(file)?).map(drop)),
-        }
+        let samples = samples.iter().map(sample).collect();
+        let read = reading(|file| load(&open(file)?).map(drop));
+        Reader::small(name, 3, None, folder.join(WEIGHTS), samples, read)
     })
 }
 
@@ -315,23 +304,23 @@ fn of_overrides(work: &Path) -> Reader {
     let puzzles = "arch=trm\ndata_paths=[data/sudoku]\nevaluators=[]\nepochs=50000\neval_interval=5000\nlr=1e-4\n\
                    arch.L_layers=2\narch.H_cycles=3\n+run_name=a\nema=True\n~seed\n";
     let chats = "arch=trm_chat\nepochs=2\narch.hidden_size=64\nglobal_batch_size=8\n";
-    Reader {
-        name: "overrides",
-        share: 3,
-        most: None,
-        megabytes: 64,
-        seconds: 5.0,
-        file: work.join("overrides.txt"),
-        samples: vec![puzzles.into(), chats.into()],
-        read: reading(|file| {
-            let bytes = fs::read(file).unwrap();
-            let text = String::from_utf8_lossy(&bytes);
-            let words: Vec<String> = text.lines().map(str::to_owned).collect();
-            drop(overrides::read(Some("cfg_chat"), &words));
-            drop(overrides::read(None, &words));
-            Ok(())
-        }),
-    }
+    let read = reading(|file| {
+        let bytes = fs::read(file).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        let words: Vec<String> = text.lines().map(str::to_owned).collect();
+        drop(overrides::read(Some("cfg_chat"), &words));
+        drop(overrides::read(None, &words));
+        Ok(())
+    });
+    let samples = vec![puzzles.into(), chats.into()];
+    Reader::small(
+        "overrides",
+        3,
+        None,
+        work.join("overrides.txt"),
+        samples,
+        read,
+    )
 }
 
 /// `state.json` of a checkpoint.

@@ -414,14 +414,8 @@ fn reader(
     read: fn(&Path) -> models::Result<()>,
 ) -> Reader {
     Reader {
-        name,
-        share,
-        most,
         megabytes: 512,
-        seconds: 5.0,
-        file,
-        samples,
-        read: reading(read),
+        ..Reader::small(name, share, most, file, samples, reading(read))
     }
 }
 

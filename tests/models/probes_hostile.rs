@@ -1,9 +1,6 @@
 //! Files of probes and of hidden states that somebody changed (see `hostile.rs`).
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use models::{
     limits::{self, Limit},
@@ -59,7 +56,7 @@ fn in_copy(
     }
     let file = folder.join(file);
     let sample = fs::read(&file).unwrap();
-    reader(name, share, most, file, vec![sample], read)
+    Reader::small(name, share, most, file, vec![sample], reading(read))
 }
 
 fn read_states(file: &Path) -> models::Result<()> {
@@ -97,34 +94,14 @@ fn of_labelled(work: &Path, lines: &[u8]) -> Vec<Reader> {
     let most = Some(limits::TEXT_FILE);
     let readers = files.map(|(name, file, sample)| {
         let file = work.join(name).join(file);
-        reader(name, 2, most, file, vec![sample.to_vec()], |file| {
+        let read = reading(|file| {
             let request = LabelledRequest {
                 paths: vec![file.to_owned()],
                 ..LabelledRequest::default()
             };
             labelled::read(&request).map(drop)
-        })
+        });
+        Reader::small(name, 2, most, file, vec![sample.to_vec()], read)
     });
     readers.into()
-}
-
-fn reader(
-    name: &'static str,
-    share: usize,
-    most: Option<Limit>,
-    file: PathBuf,
-    samples: Vec<Vec<u8>>,
-    read: fn(&Path) -> models::Result<()>,
-) -> Reader {
-    fs::create_dir_all(file.parent().unwrap_or(&file)).unwrap();
-    Reader {
-        name,
-        share,
-        most,
-        megabytes: 64,
-        seconds: 5.0,
-        file,
-        samples,
-        read: reading(read),
-    }
 }

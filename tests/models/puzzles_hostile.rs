@@ -162,16 +162,8 @@ fn reader(
     above: usize,
     samples: Vec<Vec<u8>>,
 ) -> Reader {
-    Reader {
-        name,
-        share,
-        most,
-        megabytes: 64,
-        seconds: 5.0,
-        file,
-        samples,
-        read: reading(move |file| read(file.ancestors().nth(above).unwrap_or(file))),
-    }
+    let read = reading(move |file| read(file.ancestors().nth(above).unwrap_or(file)));
+    Reader::small(name, share, most, file, samples, read)
 }
 
 /// Reads puzzles, and makes rows of all of them.

@@ -278,7 +278,7 @@ const OPTIMIZERS: &[Choice] = &[
 ];
 
 /// The field that says which optimizer it is.
-const OPTIMIZER: &str = "optimizer.kind";
+pub(super) const OPTIMIZER: &str = "optimizer.kind";
 
 /// What a field or section was called in run files of earlier versions, which are still read.
 pub const FORMER_NAMES: [(&str, &str); 2] = [

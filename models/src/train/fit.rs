@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
+    fields::OPTIMIZER,
     kind::Kind,
     plan::{Facts, RunPlan, TrainPlan},
     request::OptimizerKind,
@@ -174,9 +175,6 @@ const fn measures<K: Kind>() -> [Measure<K>; 4] {
     ]
 }
 
-/// The field that says which optimizer it is.
-const KIND: &str = "optimizer.kind";
-
 /// Where rows stand in that list.
 const ROWS: usize = 0;
 
@@ -316,7 +314,7 @@ impl<'a, K: Kind> Search<'a, K> {
             "AdamW in 8 bits keeps {} less: nearly the same steps",
             bytes(saved)
         );
-        Some(from.with(plan, &[(KIND, "adamw_8bit".to_owned())], message))
+        Some(from.with(plan, &[(OPTIMIZER, "adamw_8bit".to_owned())], message))
     }
 
     /// Formats that the device's table allows and the device check has not found wrong.

@@ -267,15 +267,15 @@ pub struct MuonPlan {
 impl OptimizerPlan {
     /// Bytes that the rule keeps of so many weights, of which so many are no matrices of layers: tables, heads, vectors.
     pub fn state_bytes(&self, weights: u64, others: u64) -> u64 {
-        let numbers = match self.kind {
+        match self.kind {
             OptimizerKind::Adamw8Bit => {
-                let matrices = weights.saturating_sub(others);
-                return adamw_8bit::state_bytes(matrices) + 8 * others.min(weights);
+                let others = others.min(weights);
+                adamw_8bit::state_bytes(weights - others) + 8 * others
             }
-            OptimizerKind::Adamw | OptimizerKind::AdamAtan2 | OptimizerKind::Muon => 2,
-            OptimizerKind::Sgd => u64::from(self.momentum > 0.0),
-        };
-        numbers * 4 * weights
+            OptimizerKind::Adamw | OptimizerKind::AdamAtan2 | OptimizerKind::Muon => 8 * weights,
+            OptimizerKind::Sgd if self.momentum > 0.0 => 4 * weights,
+            OptimizerKind::Sgd => 0,
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use crate::{
     checkpoint::{
         keep::{Checkpoint, Checkpoints},
         save::{self, write_safetensors},
+        tensors::read_tensors,
         whole::{self, STATE},
     },
     device::dtype::Dtype,
@@ -382,13 +383,6 @@ fn rule(run: &RunPlan) -> Result<Rule> {
         }
         .into(),
     })
-}
-
-fn read_tensors(path: &Path) -> Result<BTreeMap<String, candle_core::Tensor>> {
-    let tensors = crate::checkpoint::tensors::read_tensors(path);
-    let tensors = tensors
-        .map_err(|error| Error::format(path, format!("could not read the tensors: {error}")))?;
-    Ok(tensors.into_iter().collect())
 }
 
 #[cfg(test)]

@@ -54,6 +54,30 @@ pub(crate) struct Reader {
     pub(crate) read: Read,
 }
 
+impl Reader {
+    /// A reader of small files, which takes little memory. The folder of its file is made.
+    pub(crate) fn small(
+        name: &'static str,
+        share: usize,
+        most: Option<Limit>,
+        file: PathBuf,
+        samples: Vec<Vec<u8>>,
+        read: Read,
+    ) -> Self {
+        fs::create_dir_all(file.parent().unwrap_or(&file)).unwrap();
+        Self {
+            name,
+            share,
+            most,
+            megabytes: 64,
+            seconds: 5.0,
+            file,
+            samples,
+            read,
+        }
+    }
+}
+
 /// The cases of an ordinary run, of both programs together 100,000.
 const CASES: u64 = 50_000;
 /// A case without an end is given up after so long.
