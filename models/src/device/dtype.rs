@@ -108,13 +108,12 @@ impl Role {
         }
     }
 
-    /// The setting that asks for it in a run file.
+    /// The setting that asks for it in a run file, or the section where there is none.
     pub fn field(self) -> &'static str {
         match self {
             Self::Compute => "dtype.compute",
             Self::Storage => "dtype.storage",
-            Self::Accumulate => "dtype.accumulate",
-            Self::Master => "dtype.master",
+            Self::Accumulate | Self::Master => "dtype",
         }
     }
 }

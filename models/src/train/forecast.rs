@@ -12,9 +12,11 @@ use candle_core::Device;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Task, TrainState, device_of, learn_from, memory_of,
+    Task, TrainState,
     plan::{RunPlan, TrainPlan},
+    step::{Attempt, learn_from},
     tree::Part,
+    unused_memory::{device_of, memory_of},
 };
 use crate::{
     Result,
@@ -190,7 +192,7 @@ fn try_size<T: Task>(
             .map(|_| task.full_batch(rows, length))
             .collect::<Result<_>>()?;
         let started = Instant::now();
-        let learned = learn_from(plan, task, state, &batches)?;
+        let attempt = learn_from(plan, task, state, &batches)?;
         if let Some(device) = &device {
             device.synchronize()?;
         }
@@ -203,7 +205,10 @@ fn try_size<T: Task>(
         }
         steps += 1;
         // A step that could not be taken took its time all the same.
-        let passes = learned.map_or(seconds, |learned| learned.pass_seconds);
+        let passes = match attempt {
+            Attempt::Learned(learned) => learned.pass_seconds,
+            Attempt::Rejected(_) | Attempt::RanOut(_) => seconds,
+        };
         pass += passes;
         update += seconds - passes;
     }

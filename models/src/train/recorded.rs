@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use candle_core::{Device, Tensor};
 
-use super::{Task, TrainState, device_of, passes};
+use super::{Task, TrainState, step::passes, unused_memory::device_of};
 use crate::{
     Error, Result,
     device::memory::{give_recorded_back, release_for_recording},

@@ -10,10 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Observer, RunPlan, Task, TrainEvent, TrainState, device_of, group::Wishes};
+use super::{
+    Observer, RunPlan, Task, TrainEvent, TrainState, group::Wishes, unused_memory::device_of,
+};
 use crate::{
     Error, Result,
     checkpoint::{keep::Checkpoints, save::free_bytes},
+    figures,
 };
 
 /// How often a run that waits asks whether to continue.
@@ -124,9 +127,9 @@ impl<'a> Saver<'a> {
         if let Some(missing_bytes) = missing_bytes(&path, bytes).filter(|_| step < self.plan.steps)
         {
             let message = format!(
-                "the next checkpoint needs {} MB, and {} MB of them are missing on this disk",
-                bytes.div_ceil(1_000_000),
-                missing_bytes.div_ceil(1_000_000)
+                "the next checkpoint needs {}, and {} of them are missing on this disk",
+                figures::bytes(bytes),
+                figures::bytes(missing_bytes)
             );
             observer.event(TrainEvent::Warned { message });
         }

@@ -82,18 +82,11 @@ impl TrainEvent {
                 why,
                 missing_bytes,
             } => {
-                let missing =
-                    missing_bytes.map(|bytes| format!(", {} are missing", figures::bytes(bytes)));
-                let missing = missing.unwrap_or_default();
+                let why = waits_because(why, *missing_bytes);
                 let stands =
                     "what was saved before stands, and the run resumes when the disk can take it";
-                (
-                    format!(
-                        "step {} waits for the disk: {why}{missing}; {stands}",
-                        at(step)
-                    ),
-                    true,
-                )
+                let message = format!("step {} waits for the disk: {why}; {stands}", at(step));
+                (message, true)
             }
             Self::Warned { message } => (message.clone(), true),
             Self::Paused { step, why } => {
@@ -115,6 +108,12 @@ impl TrainEvent {
         };
         Some(Sentence { text, is_bad })
     }
+}
+
+/// Why a run waits for its disk, with what is missing there where that is known.
+pub fn waits_because(why: &str, missing_bytes: Option<u64>) -> String {
+    let missing = missing_bytes.map(|bytes| format!(", {} are missing", figures::bytes(bytes)));
+    format!("{why}{}", missing.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use ::models::{
     tasks::AnyPlan,
     train::{
         TrainEvent,
+        sentence::waits_because,
         state::{Progress, read_saved},
         task::Metric,
     },
@@ -464,10 +465,8 @@ impl RunState {
     }
 
     fn wait(&mut self, why: &str, missing_bytes: Option<u64>) {
-        let missing =
-            missing_bytes.map(|bytes| format!("; {} MB are missing", bytes.div_ceil(1_000_000)));
         self.status = RunStatus::Paused;
-        self.problem = Some(format!("{why}{}", missing.unwrap_or_default()));
+        self.problem = Some(waits_because(why, missing_bytes));
     }
 }
 
