@@ -24,6 +24,7 @@ use models::{
         exhibit::Exhibit,
         forecast::{Forecast, trial},
         kind::{Basis, Place, Subject},
+        memory_fallback::{Allowed, next_fallback},
         plan::Chosen,
         resolve,
         resolve::Resolver,
@@ -47,6 +48,8 @@ struct LineRequest {
     data: Files,
     /// How strongly distances count.
     weight: Option<f64>,
+    /// How many points at once the memory of a made-up machine holds.
+    room_for: Option<usize>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -139,6 +142,7 @@ impl Kind for Line {
             parameters,
             points: points(&plan.task.data.files[0])?,
             rows: plan.run.batch.rows,
+            room_for: plan.task.room_for,
             carried: Carried::default(),
             before: 0.0,
         })
@@ -165,6 +169,7 @@ struct LineTask {
     parameters: Parameters,
     points: Vec<[f32; 2]>,
     rows: usize,
+    room_for: Option<usize>,
     carried: Carried,
     before: f64,
 }
@@ -206,6 +211,11 @@ impl Task for LineTask {
     }
 
     fn loss(&mut self, tape: &Tape, batch: &Self::Batch, targets: f64) -> Result<Value> {
+        if self.room_for.is_some_and(|room| batch.len() > room) {
+            let bytes = 1_000_000_000 * batch.len();
+            let message = format!("memory allocation of {bytes} bytes failed");
+            return Err(candle_core::Error::Msg(message).into());
+        }
         let (found, distances, sum) = self.measure(Some(tape), batch)?;
         let loss = (sum / targets)?;
         self.carried.usual += 0.1 * (f64::from(loss.to_scalar::<f32>()?) - self.carried.usual);
@@ -335,24 +345,33 @@ impl Observer for Killed {
     }
 }
 
-/// Trains from the newest checkpoint in a folder.
+/// Trains from the newest checkpoint in a folder, to the end.
 pub(crate) fn run_from_newest<K: Kind>(
     plan: &TrainPlan<K::Plan>,
     folder: &Path,
     observer: &mut dyn Observer,
 ) -> K::Task {
+    try_from_newest::<K>(plan, folder, observer).unwrap()
+}
+
+/// Trains from the newest checkpoint in a folder.
+fn try_from_newest<K: Kind>(
+    plan: &TrainPlan<K::Plan>,
+    folder: &Path,
+    observer: &mut dyn Observer,
+) -> Result<K::Task> {
     let place = Place {
         folder,
         ..Place::bare(&Device::Cpu)
     };
-    let mut task = K::open(plan, &place).unwrap();
+    let mut task = K::open(plan, &place)?;
     let checkpoints = Checkpoints::new(folder, plan.run.save.keep_last);
-    let mut state = TrainState::new(plan, &task).unwrap();
-    if let Some(newest) = checkpoints.newest().unwrap() {
-        state.restore(&mut task, &newest.path).unwrap();
+    let mut state = TrainState::new(plan, &task)?;
+    if let Some(newest) = checkpoints.newest()? {
+        state.restore(&mut task, &newest.path)?;
     }
-    train(&plan.run, &mut task, &mut state, &checkpoints, observer).unwrap();
-    task
+    train(&plan.run, &mut task, &mut state, &checkpoints, observer)?;
+    Ok(task)
 }
 
 /// Trains from the newest checkpoint in a folder. Returns the weights and what else is in the last checkpoint.
@@ -483,4 +502,35 @@ fn a_kind_known_only_here_resumes_after_a_kill_to_the_same_bits() {
     let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
     assert_eq!(newest.step, 6);
     assert_eq!(run(&plan, &saved, &mut Vec::new()), straight);
+}
+
+#[test]
+fn a_kind_known_only_here_gives_up_rows_where_memory_runs_out_with_the_same_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let changes = json!({"steps": 12, "save": {"every": 3}, "batch": {"rows": 8, "accumulate": 1}});
+    let enough = planned(folder.path(), changes, None).plan;
+    let mut plan = enough.clone();
+    plan.task.room_for = Some(2);
+    let saved = folder.path().join("scarce");
+    let mut events = Vec::new();
+    let mut given_up = Vec::new();
+    let task = loop {
+        let error = match try_from_newest::<Line>(&plan, &saved, &mut events) {
+            Ok(task) => break task,
+            Err(error) => error,
+        };
+        let said = "memory ran out in step 1: memory allocation of";
+        assert!(
+            matches!(&error, Error::OutOfMemory(message) if message.starts_with(said)),
+            "{error:?}"
+        );
+        let fallback = next_fallback(&plan.run, &Allowed::default()).unwrap();
+        given_up.push((fallback.plan.batch.rows, fallback.plan.batch.accumulate));
+        plan.run = fallback.plan;
+    };
+    assert_eq!(given_up, [(4, 2), (2, 4)]);
+    let (as_usual, _) = run(&enough, &folder.path().join("enough"), &mut Vec::new());
+    for (scarce, usual) in weights(&task).iter().zip(&as_usual) {
+        assert!((scarce - usual).abs() < 1e-5, "{scarce} {usual}");
+    }
 }
