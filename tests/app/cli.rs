@@ -70,7 +70,7 @@ fn a_model_that_does_not_fit_is_refused_before_it_is_opened_unless_it_is_forced(
     );
     app.anneal("chat large --device cpu")
         .ended(2)
-        .notes("error: talking to the model needs about ")
+        .notes("error: chatting needs about ")
         .notes(" TB, and ")
         .notes(" are free on ")
         .notes("or choose a smaller model, or add `--force`");

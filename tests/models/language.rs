@@ -99,7 +99,7 @@ fn recursive_config() -> Json {
     })
 }
 
-/// The model a run starts from: written by a short run from nothing, so that it has a tokenizer.
+/// The model a run starts from: written by a short run from scratch, so that it has a tokenizer.
 pub(crate) fn base_model(folder: &Path, data: &Path) -> PathBuf {
     let mut plan = plan("scratch", data, None);
     plan.run.steps = 1;

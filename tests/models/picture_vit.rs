@@ -381,7 +381,7 @@ fn a_vit_is_not_learned_from_nothing_or_at_another_size() {
     for (changes, words) in [
         (
             json!({"picture": {"architecture": "vit"}}),
-            "`picture.architecture` is ViT, which learns little from nothing",
+            "`picture.architecture` is ViT, which learns little from scratch",
         ),
         (
             json!({"model": folder.path(), "picture": {"method": "fine_tune", "recipe": null, "side": 64}}),

@@ -1,7 +1,7 @@
 //! The architectures, and how a checkpoint's `config.json` finds its own.
 //!
 //! An architecture is built from a [`Weights`] source that it asks for every tensor by its checkpoint name, so a
-//! checkpoint loads without renaming, and a model from nothing is built by the same code from drawn numbers.
+//! checkpoint loads without renaming, and a model from scratch is built by the same code from drawn numbers.
 //!
 //! Deliberately absent: files, optimizers, loops, sampling.
 
@@ -30,7 +30,7 @@ pub struct WeightRequest<'a> {
     pub name: &'a str,
     /// The shape it must have.
     pub shape: &'a [usize],
-    /// What a model from nothing starts with.
+    /// What a model from scratch starts with.
     pub initial: Initial,
 }
 

@@ -5,8 +5,6 @@ use serde::Serialize;
 use super::{BANDWIDTH, BenchCase, BenchRow, MATMUL, Unit, WORKLOADS, compare};
 use crate::{device::dtype::Dtype, figures::counted};
 
-/// Learning, as far as it decides which device and dtype to train with.
-const LEARNING: [&str; 3] = ["lora_step", "full_step", "scratch_step"];
 /// A batch that reaches this share of the best rate is large enough: a larger one takes memory for little.
 const ENOUGH: f64 = 0.95;
 /// Making batches is no concern below this share of the time of a step.
@@ -160,7 +158,7 @@ fn shared(one: &OnDevice, other: &OnDevice) -> Vec<Shared> {
             ways: [row, other_row].map(way_of),
         })
     };
-    LEARNING.into_iter().filter_map(shared).collect()
+    advising().filter_map(shared).collect()
 }
 
 fn way_of(row: &BenchRow) -> String {
@@ -211,7 +209,7 @@ fn dtype(rows: &[BenchRow]) -> Option<Advice> {
     let ratio_to_first = |dtype: Dtype| {
         let ratios = rows
             .iter()
-            .filter(|row| is_learning(row) && row.case.dtype == Some(dtype));
+            .filter(|row| advises(row) && row.case.dtype == Some(dtype));
         let ratios = ratios.filter_map(|row| {
             let case = BenchCase {
                 dtype: Some(first),
@@ -244,9 +242,9 @@ fn dtype(rows: &[BenchRow]) -> Option<Advice> {
 }
 
 fn batch(rows: &[BenchRow]) -> Option<Advice> {
-    let (best, rate) = best_of(rows, LEARNING[0])?;
-    let same =
-        |row: &&BenchRow| row.case.workload == LEARNING[0] && row.case.dtype == best.case.dtype;
+    let name = advising().next()?;
+    let (best, rate) = best_of(rows, name)?;
+    let same = |row: &&BenchRow| row.case.workload == name && row.case.dtype == best.case.dtype;
     let mut tried: Vec<(usize, f64)> = rows
         .iter()
         .filter(same)
@@ -280,7 +278,7 @@ fn workers(rows: &[BenchRow]) -> Option<Advice> {
     let (_, alone) = made.clone().find(|(workers, _)| *workers == 0)?;
     let fastest_step = rows
         .iter()
-        .filter(|row| is_learning(row))
+        .filter(|row| advises(row))
         .filter_map(|row| Some(row.measured.as_ref()?.median_millis))
         .min_by(f64::total_cmp)?;
     let millis = 1e3 / alone;
@@ -306,6 +304,11 @@ fn workers(rows: &[BenchRow]) -> Option<Advice> {
     })
 }
 
-fn is_learning(row: &BenchRow) -> bool {
-    LEARNING.contains(&row.case.workload.as_str())
+/// The names of the workloads whose rates decide.
+fn advising() -> impl Iterator<Item = &'static str> {
+    WORKLOADS.iter().filter(|it| it.advises).map(|it| it.name)
+}
+
+fn advises(row: &BenchRow) -> bool {
+    row.case.workload().is_some_and(|it| it.advises)
 }

@@ -35,6 +35,7 @@ pub(super) static LORA: Workload = Workload {
     about: "One update of an adapter of rank 8 on all linear layers of a model that stays as it is.",
     unit: Unit::Tokens,
     feeds: None,
+    advises: true,
     variations: fewer_and_more_rows,
     prepare: |case, place| learn(case, place, Method::Lora),
 };
@@ -45,6 +46,7 @@ pub(super) static FULL: Workload = Workload {
     about: "One update of every weight of an existing model.",
     unit: Unit::Tokens,
     feeds: None,
+    advises: true,
     variations: usual_rows,
     prepare: |case, place| learn(case, place, Method::Full),
 };
@@ -52,9 +54,10 @@ pub(super) static FULL: Workload = Workload {
 pub(super) static SCRATCH: Workload = Workload {
     name: "scratch_step",
     title: "From-scratch step",
-    about: "One update of a new model of one of the sizes that can be made from nothing.",
+    about: "One update of a new model of one of the sizes that can be made from scratch.",
     unit: Unit::Tokens,
     feeds: None,
+    advises: true,
     variations: usual_rows,
     prepare: |case, place| learn(case, place, Method::Scratch),
 };

@@ -29,6 +29,7 @@ pub(super) static BATCHES: Workload = Workload {
     about: "Puts batches of tokens together and brings them to the device.",
     unit: Unit::Batches,
     feeds: Some(SCRATCH.name),
+    advises: false,
     variations: with_workers,
     prepare,
 };

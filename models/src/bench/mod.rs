@@ -48,6 +48,8 @@ pub struct Workload {
     pub unit: Unit,
     /// The workload that takes what this one makes, if it computes nothing itself. Then it has no dtype.
     pub feeds: Option<&'static str>,
+    /// Whether its rates decide which device, dtype and batch are advised. Of those that do, the first decides the batch.
+    pub advises: bool,
     /// What of it there is on such a device, for a number of rows that suits it.
     variations: fn(DeviceKind) -> Vec<Variation>,
     prepare: fn(&BenchCase, &BenchDevice) -> Result<Work>,

@@ -30,6 +30,7 @@ pub(super) static STEP: Workload = Workload {
     about: "One update of a new network for pictures.",
     unit: Unit::Pictures,
     feeds: None,
+    advises: false,
     variations: just_one,
     prepare: learn,
 };
@@ -40,6 +41,7 @@ pub(super) static LOADER: Workload = Workload {
     about: "Changes pictures as a recipe says, puts batches of them together, and brings them to the device.",
     unit: Unit::Pictures,
     feeds: Some(STEP.name),
+    advises: false,
     variations: with_workers,
     prepare: load,
 };

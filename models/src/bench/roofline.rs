@@ -23,6 +23,7 @@ pub(super) static MATRICES: Workload = Workload {
     about: "Multiplies two square matrices: the most arithmetic this device can do.",
     unit: Unit::Operations,
     feeds: None,
+    advises: false,
     variations: just_one,
     prepare: multiply,
 };
@@ -33,6 +34,7 @@ pub(super) static MEMORY: Workload = Workload {
     about: "Adds two long lists of numbers: the fastest this device can read and write memory.",
     unit: Unit::Bytes,
     feeds: None,
+    advises: false,
     variations: just_one,
     prepare: read_and_write,
 };

@@ -20,6 +20,7 @@ pub(super) static PROMPT: Workload = Workload {
     about: "Reads a prompt up to the first token of an answer.",
     unit: Unit::Tokens,
     feeds: None,
+    advises: false,
     variations: just_one,
     prepare: read,
 };
@@ -30,6 +31,7 @@ pub(super) static GENERATION: Workload = Workload {
     about: "Writes an answer token by token, the likeliest each time.",
     unit: Unit::Tokens,
     feeds: None,
+    advises: false,
     variations: just_one,
     prepare: write,
 };

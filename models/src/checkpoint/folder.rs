@@ -52,7 +52,7 @@ impl ModelFolder {
                 packing: None,
             });
         }
-        let mut config = read_json(&path.join(CONFIG), "read the model's config")?;
+        let mut config = read_json(&path.join(CONFIG), "read the model’s config")?;
         let packing = Packing::take(&mut config)?;
         let index = path.join(WEIGHTS_INDEX);
         let weight_files = match (path.join(WEIGHTS), index.exists()) {

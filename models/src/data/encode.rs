@@ -171,7 +171,7 @@ pub fn encode_stream(rows: &[Row], tokenizer: &Tokenizer) -> Result<TokenStream>
     for (at, row) in rows.iter().enumerate() {
         let Example::Text(text) = &row.example else {
             return Err(Error::Data(
-                "a conversation can't be part of a stream of text".to_owned(),
+                "a conversation can’t be part of a stream of text".to_owned(),
             ));
         };
         let mut tokens = tokenizer.encode(text, true)?;

@@ -215,7 +215,7 @@ pub(crate) fn check_problems(all: usize, problems: &[Problem], skip_bad_rows: bo
         return Ok(());
     }
     Err(Error::Data(format!(
-        "{} of {all} rows can't be used: {listed}. Correct them, or set `skip_bad_rows: true` to continue without",
+        "{} of {all} rows can’t be used: {listed}. Correct them, or set `skip_bad_rows: true` to continue without",
         problems.len()
     )))
 }

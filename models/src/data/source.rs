@@ -225,7 +225,7 @@ impl Source {
         let header = match reader.headers() {
             Ok(header) => header.clone(),
             Err(error) => {
-                let error = Error::format(&self.path, format!("the header can't be read: {error}"));
+                let error = Error::format(&self.path, format!("the header can’t be read: {error}"));
                 return Box::new(std::iter::once(Err(error)));
             }
         };

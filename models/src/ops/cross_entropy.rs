@@ -513,7 +513,7 @@ mod tests {
 
     #[test]
     fn a_gradient_that_vanishes_in_f16_is_there_with_a_loss_scale() {
-        // Of so many tokens that the share of one is less than f16 can tell from nothing.
+        // Of so many tokens that the share of one is less than f16 can tell from scratch.
         const TOKENS: f64 = 1e8;
         let gradients = |dtype: DType, scale: f64| {
             let tape = Tape::new(0).with_loss_scale(scale);

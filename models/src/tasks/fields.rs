@@ -23,7 +23,7 @@ pub fn fields() -> Vec<Field> {
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Fields of a run file\n\n\
-         <!-- Generated from models/src/train/fields.rs and models/src/tasks/language/fields.rs. Edit those. -->\n\n\
+         <!-- Generated from models/src/train/fields.rs and from fields.rs of each kind in models/src/tasks. Edit those. -->\n\n\
          Every field can be left out: `anneal train --plan` shows what is chosen then, and why. `--set lora.rank=16` sets \
          one field for one run. `anneal train --fields` prints this list.\n",
     );

@@ -19,7 +19,11 @@ use std::{
 };
 
 use console::style;
-use models::{device::RequestedDevice, generate::Ended as AnswerEnded};
+use models::{
+    device::RequestedDevice,
+    figures::{count, counted},
+    generate::Ended as AnswerEnded,
+};
 use rustyline::{DefaultEditor, error::ReadlineError};
 use serde_json::json;
 
@@ -337,10 +341,10 @@ fn answer(
             AnswerEnded::Asked => ", stopped",
             AnswerEnded::StopToken | AnswerEnded::StopText => "",
         };
-        let tokens = said.answer.tokens.len();
-        let rate = said.answer.tokens_per_second();
+        let tokens = counted(said.answer.tokens.len() as u64, "token");
+        let rate = count(said.answer.tokens_per_second().round() as u64);
         terminal.note(
-            style(format!("{tokens} tokens, {rate:.0} a second{ended}"))
+            style(format!("{tokens}, {rate} a second{ended}"))
                 .for_stderr()
                 .dim(),
         );

@@ -203,7 +203,10 @@ fn marked(segment: &Segment) -> String {
 fn lengths(lengths: &LengthSummary, is_stream: bool) -> Vec<String> {
     let number = |value: usize| count(value as u64);
     if is_stream {
-        return vec![format!("{} tokens, all learned", number(lengths.tokens))];
+        return vec![format!(
+            "{}, all learned",
+            counted(lengths.tokens as u64, "token")
+        )];
     }
     let mut lines = vec![
         format!(

@@ -5,7 +5,7 @@ mod fetch;
 use std::io::{self, BufRead, IsTerminal};
 
 use console::style;
-use models::figures::{bytes, count};
+use models::figures::{bytes, count, counted};
 use serde_json::json;
 
 use fetch::fetch;
@@ -243,10 +243,12 @@ fn show(repository: &Repository, host: &Host, terminal: &Terminal) -> Result<()>
         }));
     }
     terminal.line(style(&repository.id).bold());
-    let context = uses
-        .context
-        .map(|tokens| format!("{} tokens", count(tokens as u64)));
-    let to_fetch = format!("{} in {} files", bytes(needed_bytes), needed.len());
+    let context = uses.context.map(|tokens| counted(tokens as u64, "token"));
+    let to_fetch = format!(
+        "{} in {}",
+        bytes(needed_bytes),
+        counted(needed.len() as u64, "file")
+    );
     let facts = [
         ("page", Some(repository.url.clone())),
         ("licence", repository.license.clone()),
@@ -297,7 +299,7 @@ fn parts(repository: &Repository) -> Vec<Vec<String>> {
         let row = |split: &Split| {
             let (config, name) = (split.config.clone(), split.name.clone());
             let (format, files) = (split.format.to_owned(), split.files.len());
-            let (files, bytes) = (format!("{files} files"), bytes(split.bytes()));
+            let (files, bytes) = (counted(files as u64, "file"), bytes(split.bytes()));
             let problem = split.problem().unwrap_or_default();
             vec![config, name, format, files, bytes, problem]
         };
@@ -329,7 +331,7 @@ fn list(host: &Host, terminal: &Terminal) -> Result<()> {
                 first(bytes(repository.bytes)),
                 revision.commit.chars().take(SHORT_COMMIT).collect(),
                 revision.names.join(", "),
-                format!("{} files", revision.files),
+                counted(revision.files as u64, "file"),
             ]);
         }
         if repository.revisions.is_empty() {

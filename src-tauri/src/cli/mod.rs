@@ -44,7 +44,7 @@ const STOPPED: u8 = 130;
     name = "anneal",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong command or run file, 3 the Hub can’t be asked, 4 memory ran out after saving, 130 stopped by Ctrl-C after saving."
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong command or run file, 3 the Hub can’t be reached, 4 memory ran out after saving, 130 stopped by Ctrl-C after saving."
 )]
 struct Arguments {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `anneal starter`: from nothing to a model that answers, in minutes, with no network and no file.
+//! `anneal starter`: from scratch to a model that answers, in minutes, with no network and no file.
 
 use std::{
     io::{self, IsTerminal},
@@ -19,7 +19,7 @@ use crate::{host::Host, store::runs, wire::error::Result};
 /// How many of the examination’s answers are shown.
 const SAMPLES: usize = 3;
 
-/// Make a small model from nothing in minutes, with no network and no file.
+/// Make a small model from scratch in minutes, with no network and no file.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Where all randomness starts. Another seed makes other data and another model.

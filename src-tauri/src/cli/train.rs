@@ -344,7 +344,7 @@ fn say_how_to_force(error: AppError, run: &Run) -> AppError {
     }
     let forced = format!("anneal train --resume {} --force", run.id);
     let hint = error.hint.as_deref().unwrap_or_default();
-    let hint = format!("{hint}, or continue all the same with `{forced}`");
+    let hint = format!("{hint}, or continue anyway with `{forced}`");
     error.with_hint(hint.trim_start_matches(", ").to_owned())
 }
 

@@ -134,7 +134,7 @@ fn waits_for(run: &Run) -> String {
     let name = run
         .plan()
         .map_or_else(|_| run.id.clone(), |plan| plan.run.name);
-    format!("Waits until {name} has ended")
+    format!("Waiting for “{name}”")
 }
 
 /// Tells the page what was measured so far.
@@ -163,7 +163,7 @@ impl Teller {
             BenchNews::Waits { run } => self.send(waits_for(&run)),
             BenchNews::WaitsFor { work, device } => {
                 self.send(format!(
-                    "Waits until {} on {} has ended",
+                    "Waiting for {} on {}",
                     work.describe(),
                     device.name
                 ));

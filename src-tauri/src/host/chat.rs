@@ -334,7 +334,7 @@ pub(super) fn refuse_what_does_not_fit(
     };
     let (needed, free) = (figures::bytes(needed), figures::bytes(free));
     let message = format!(
-        "talking to the model needs about {needed}, and {free} are free on {}",
+        "chatting needs about {needed}, and {free} are free on {}",
         device.name
     );
     let hint = "close other programs, or what else is open here, or choose a smaller model";

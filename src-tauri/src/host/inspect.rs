@@ -283,7 +283,7 @@ fn count(
         is_stream: dataset.is_stream,
         tokenizer: match how.model {
             None => format!("a new tokenizer of {size} tokens, trained on this data"),
-            Some(_) => format!("the model's tokenizer of {size} tokens"),
+            Some(_) => format!("the model’s tokenizer of {size} tokens"),
         },
         template: dataset.rows.iter().any(speaks).then_some(template.reason),
         lengths,

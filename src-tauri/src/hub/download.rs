@@ -105,9 +105,7 @@ impl Wanted {
         let has_weights = files.iter().any(|file| file.path.ends_with(".safetensors"));
         if names.is_empty() && !has_weights && repository.gate.is_none() {
             let error = format!("`{}` has no weights as safetensors", repository.id);
-            return Err(
-                AppError::failed(error).with_hint("name the files that you want all the same")
-            );
+            return Err(AppError::failed(error).with_hint("name the files that you want anyway"));
         }
         let part = (!names.is_empty()).then(|| names.join(", "));
         let mut wanted = Self::files_of(repository, files, part)?;
@@ -167,9 +165,7 @@ impl Wanted {
         }
         if files.is_empty() {
             let error = format!("`{}` has no file that data is read from", repository.id);
-            return Err(
-                AppError::failed(error).with_hint("name the files that you want all the same")
-            );
+            return Err(AppError::failed(error).with_hint("name the files that you want anyway"));
         }
         Ok(Self {
             kind: repository.kind,

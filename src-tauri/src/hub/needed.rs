@@ -1,4 +1,4 @@
-//! Which files of a model are needed to train it and to talk with it.
+//! Which files of a model are needed to train and to use it.
 
 use serde::{Deserialize, Serialize};
 

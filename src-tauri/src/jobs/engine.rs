@@ -395,7 +395,7 @@ pub(crate) fn devices() -> (Vec<FoundDevice>, Vec<String>) {
     };
     let own = own_program();
     let beside = own.as_deref().ok().and_then(cuda_program);
-    let mut found = seen_by(own, "the engine can’t be asked").unwrap_or_default();
+    let mut found = seen_by(own, "the engine didn’t answer").unwrap_or_default();
     if let Some(mut cards) = beside.and_then(|program| seen_by(Ok(program), CUDA_PROBLEM)) {
         // It sees the cards that the other only knows by name.
         cards.retain(|it| it.kind == DeviceKind::Cuda);

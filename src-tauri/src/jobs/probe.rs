@@ -84,7 +84,7 @@ pub(super) fn open(
         match (probes.check_model(model, adapter.as_ref()), force) {
             (Ok(()), _) => {}
             (Err(problem), true) => warnings.push(format!(
-                "`{name}`: {problem}. They are applied all the same, since you asked for it: don’t believe their scores"
+                "`{name}`: {problem}. They are applied anyway, since you asked for it: don’t believe their scores"
             )),
             (Err(problem), false) => {
                 let refusal = AppError {

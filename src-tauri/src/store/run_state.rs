@@ -81,7 +81,7 @@ pub(crate) struct RunState {
     /// How many numbers there are, and how many learn.
     pub(crate) parameters: Option<u64>,
     pub(crate) trainable_parameters: Option<u64>,
-    /// Whether something was saved that can be talked to.
+    /// Whether something was saved that can be used.
     pub(crate) saved: bool,
     /// What of its files is damaged, each in a sentence.
     pub(crate) damage: Vec<String>,

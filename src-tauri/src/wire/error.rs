@@ -155,7 +155,7 @@ impl From<Problems> for AppError {
                 others: problems.collect(),
                 ..Self::invalid(first.to_string()).with_field(first.field)
             },
-            None => Self::invalid("the request can't be planned"),
+            None => Self::invalid("the request can’t be planned"),
         }
     }
 }

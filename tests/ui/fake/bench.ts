@@ -33,7 +33,7 @@ export const benchAnswers = {
     // The first case of each device comes once more at the end.
     const cases = rows.length + devices.length;
     const tell = (news: Partial<BenchProgressView> & { now: string }) => progress.onmessage({ done: 0, cases, secondsLeft: null, devices: [], ...news });
-    if (bench === "waits") tell({ now: "Waits until Support tone has ended", cases: 0 });
+    if (bench === "waits") tell({ now: "Waiting for “Support tone”", cases: 0 });
     while (bench === "waits" && !isStopped) await wait(50);
     let done = 0;
     for (const { title, rows: count, dtype, on } of rows) {

@@ -25,7 +25,7 @@ export const serveAnswers = {
   startServer: async (name, key, force) => {
     await wait(60);
     if (scene === "broken") refuse("could not listen at 127.0.0.1:1434: Address already in use (os error 48)", "another program may listen there; choose another port with `--port`");
-    if (/a-remarkably-long/.test(name) && !force) refuse("talking to the model needs about 31.0 GB, and 21.4 GB are free on Apple M3 Max", "close other programs, or what else is open here, or choose a smaller model", null, "needs_force");
+    if (/a-remarkably-long/.test(name) && !force) refuse("chatting needs about 31.0 GB, and 21.4 GB are free on Apple M3 Max", "close other programs, or what else is open here, or choose a smaller model", null, "needs_force");
     const started = Date.parse(now());
     entries = ASKED.map((entry, at) => ({ ...entry, number: at + 1, time: new Date(started - (ASKED.length - at) * 41_000).toISOString() }));
     server = {

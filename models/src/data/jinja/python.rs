@@ -105,7 +105,7 @@ impl Json {
                 })?;
             }
             kind => {
-                let problem = format!("a value of type {kind} can't be written as JSON");
+                let problem = format!("a value of type {kind} can’t be written as JSON");
                 return Err(Error::new(ErrorKind::InvalidOperation, problem));
             }
         }

@@ -193,9 +193,9 @@ const SCRATCH: MethodDefaults = MethodDefaults {
     epochs_why: "a small new model on little text gains from about six passes, and then begins to repeat it",
     tokens_per_step: 2048,
     weight_decay: 0.1,
-    weight_decay_why: "the usual value for training from nothing",
+    weight_decay_why: "the usual value for training from scratch",
     beta2: 0.95,
-    beta2_why: "the usual value for training from nothing: it follows changes faster",
+    beta2_why: "the usual value for training from scratch: it follows changes faster",
 };
 
 const RECURSIVE: MethodDefaults = MethodDefaults {

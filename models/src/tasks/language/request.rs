@@ -16,7 +16,7 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LanguageRequest {
-    /// `lora` trains a small adapter, `full` every weight of an existing model, `scratch` a new model from nothing.
+    /// `lora` trains a small adapter, `full` every weight of an existing model, `scratch` a new model from scratch.
     pub method: Option<Method>,
     /// The model to start from: a folder in the layout of the Hugging Face Hub.
     pub model: Option<PathBuf>,
@@ -34,7 +34,7 @@ pub struct LanguageRequest {
 
 impl Part for LanguageRequest {}
 
-/// A model made from nothing.
+/// A model made from scratch.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScratchRequest {

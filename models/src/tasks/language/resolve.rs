@@ -77,7 +77,7 @@ impl Resolver<'_> {
             match &request.model {
                 None => self.problem(
                     "model",
-                    "is missing: name the folder of a model, or set `method: scratch` to start from nothing",
+                    "is missing: name the folder of a model, or set `method: scratch` to train a new one",
                 ),
                 Some(_) => {
                     self.take("model", &request.model, || {
@@ -94,7 +94,7 @@ impl Resolver<'_> {
         } else if request.model.is_some() {
             self.problem(
                 "model",
-                "is given, but a new model starts from nothing; remove it, or set `method: full`",
+                "is given, but a new model starts from scratch; remove it, or set `method: full`",
             );
         }
         if method == Method::Lora && self.starts_from_recursive() {

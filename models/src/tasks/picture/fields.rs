@@ -13,7 +13,7 @@ use crate::train::{
 const METHODS: &[Choice] = &[
     choice("features", "From a few pictures"),
     choice("fine_tune", "Fine-tune"),
-    choice("scratch", "From nothing"),
+    choice("scratch", "From scratch"),
 ];
 
 const ARCHITECTURES: &[Choice] = &[
@@ -55,7 +55,7 @@ const LOOKS: &[Choice] = &[
 /// The fields of a run that learns pictures.
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
-    of("Pictures", "picture.method", "Method", Word, "From a few pictures, a published network stays as it is and the classes are told by its features, in seconds. Fine-tuning changes all of it. From nothing, a new network learns.").choices(METHODS),
+    of("Pictures", "picture.method", "Method", Word, "From a few pictures, a published network stays as it is and the classes are told by its features, in seconds. Fine-tuning changes all of it. From scratch, a new network learns.").choices(METHODS),
     of("Pictures", "picture.recipe", "Recipe", Text, "The settings to begin with: airbench94, small, seed, resnet18, resnet18-long or fine-tune."),
     of("Pictures", "picture.flip", "Mirror", Word, "Whether pictures are mirrored, left to right, while it learns. Not where a mirrored picture means something else, as with letters, digits or signs.").choices(FLIPS),
     of("Pictures", "picture.side", "Side", Count, "Height and width that pictures are scaled to. Time and memory grow with its square.").unit("pixels").at_least(8.0).at_most(1024.0),

@@ -198,7 +198,7 @@ impl Kind for Picture {
         };
         let config = serde_json::to_string(&picture.net(None)).unwrap_or_default();
         let how = match picture.method {
-            Method::Scratch => format!("{name} from nothing"),
+            Method::Scratch => format!("{name} from scratch"),
             Method::FineTune => format!("all of {name}"),
             Method::Features => format!("a head for {name}"),
         };

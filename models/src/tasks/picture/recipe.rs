@@ -66,7 +66,7 @@ fn one() -> f64 {
 }
 
 /// A slower copy of all weights and running numbers, which follows them, and which they go back to (Zhang et al., 2019,
-/// <https://arxiv.org/abs/1907.08610>). How much of it is kept grows over the run from nothing: after `step` of `steps` it is
+/// <https://arxiv.org/abs/1907.08610>). How much of it is kept grows over the run from zero: after `step` of `steps` it is
 /// `decay`ᵉᵛᵉʳʸ (step/steps)³, and in the end the copy takes their place.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -80,7 +80,7 @@ pub struct Lookahead {
 static RECIPES: LazyLock<Vec<Recipe>> =
     LazyLock::new(|| table("recipes.json", include_str!("recipes.json")));
 
-/// All recipes; the first is what a network from nothing learns by.
+/// All recipes; the first is what a network from scratch learns by.
 pub fn recipes() -> &'static [Recipe] {
     &RECIPES
 }

@@ -25,7 +25,7 @@ pub enum Method {
     Features,
     /// All of a published network learns.
     FineTune,
-    /// A network learns from nothing.
+    /// A network learns from scratch.
     #[default]
     Scratch,
 }

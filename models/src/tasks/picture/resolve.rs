@@ -21,7 +21,7 @@ type Resolver<'a> = AnyResolver<'a, Picture>;
 
 /// The share of pictures that is kept aside to measure with.
 pub(super) const HELD_OUT: f64 = 0.1;
-/// The side that larger pictures are scaled to for a network from nothing: shapes are told at it, and a processor learns in minutes.
+/// The side that larger pictures are scaled to for a network from scratch: shapes are told at it, and a processor learns in minutes.
 pub(super) const SIDE: usize = 64;
 /// Held-out pictures that are measured with during a run.
 const EVALUATED: usize = 2000;
@@ -222,7 +222,7 @@ impl Resolver<'_> {
             },
         );
         match (method, has_model) {
-            (Method::Scratch, true) => self.problem("model", "is given, and a network from nothing starts from none"),
+            (Method::Scratch, true) => self.problem("model", "is given, and a network from scratch starts from none"),
             (Method::Features | Method::FineTune, false) => self.problem(
                 "model",
                 "is missing: name the published network to start from, a folder with config.json or a .pth file",
@@ -237,7 +237,7 @@ impl Resolver<'_> {
         let (name, why) = match method {
             Method::Scratch => (
                 all[0].name.as_str(),
-                format!("for a network from nothing; {}", all[0].source),
+                format!("for a network from scratch; {}", all[0].source),
             ),
             _ => (
                 OF_PUBLISHED,

@@ -31,7 +31,7 @@ use crate::{
     random::stable_hash,
 };
 
-/// The side that photos of many sizes are scaled to: a network from nothing learns their shapes at this size, and a thousand take
+/// The side that photos of many sizes are scaled to: a network from scratch learns their shapes at this size, and a thousand take
 /// 49 MB. Who starts from a published network names the side that it was trained with.
 pub const DEFAULT_SIDE: usize = 128;
 /// Pictures of one size stay as they are up to so many pixels, as many as 256 x 256 have.

@@ -265,7 +265,7 @@ impl Task for PictureTask {
 
     fn decays(&self) -> DecayScope {
         match self.settings.method {
-            // As in the recipes of networks from nothing, which say so.
+            // As in the recipes of networks from scratch, which say so.
             Method::Scratch => DecayScope::All,
             Method::Features | Method::FineTune => DecayScope::Matrices,
         }

@@ -169,7 +169,7 @@ impl<K: Kind> Resolver<'_, K> {
         if warmup_steps == 0 || asked.is_none() && !is_usual {
             return 0.0;
         }
-        let ratio = self.take(FIELD, asked, || Chosen::new(0.0, "it rises from nothing"));
+        let ratio = self.take(FIELD, asked, || Chosen::new(0.0, "it rises from zero"));
         self.within(FIELD, ratio, 0.0, 1.0);
         ratio
     }

@@ -4,7 +4,7 @@ use std::{path::Path, sync::atomic::Ordering, time::Instant};
 
 use console::style;
 use indicatif::ProgressBar;
-use models::figures::{bytes, duration};
+use models::figures::{bytes, counted, duration};
 
 use crate::{
     cli::{
@@ -122,8 +122,9 @@ fn show(event: &HubEvent, bar: &ProgressBar, last_line: &mut Option<Instant>, te
                 0 => String::new(),
                 here => format!(", of which {} are here", bytes(*here)),
             };
+            let files = counted(*files as u64, "file");
             let (id, total) = (style(id).for_stderr().bold(), bytes(*total_bytes));
-            terminal.note(format_args!("{id}: {total} in {files} files{here}"));
+            terminal.note(format_args!("{id}: {total} in {files}{here}"));
             terminal.show(bar);
             bar.set_length(*total_bytes);
         }

@@ -33,7 +33,7 @@ fn a_benchmark_has_the_machine_to_itself_and_is_kept_as_far_as_it_came() {
     let before = window.start();
     until(|| window.run(&before)["status"] == "running");
     let (news, going) = window.measure();
-    heard(&news, |news| news["now"] == "Waits until small has ended");
+    heard(&news, |news| news["now"] == "Waiting for “small”");
     let after = window.start();
     window.call("stop_run", json!({ "id": before }));
     heard(&news, |news| {

@@ -51,7 +51,7 @@ pub(super) fn export(
     if !losses.is_empty() && !how.force {
         return Err(AppError::invalid(losses.join(" ").trim_end_matches('.'))
             .unless_forced()
-            .with_hint("with --force it is written all the same"));
+            .with_hint("with --force it is written anyway"));
     }
     let sample = match how.compares {
         true => Some(sample(&exporter, run, folder)?),

@@ -41,7 +41,7 @@ fn of_network(settings: &Settings, published: Option<&NetConfig>) -> [Contradict
         (
             "architecture",
             published.is_none() && net.architecture == Architecture::Vit,
-            "is ViT, which learns little from nothing without millions of pictures: name a published one as the model"
+            "is ViT, which learns little from scratch without millions of pictures: name a published one as the model"
                 .to_owned(),
         ),
         (
