@@ -9,10 +9,11 @@ use std::{
 const FOLDER: &str = "src/ops/kernels/cuda";
 
 /// Files with kernels, each with the oldest GPUs that can run it. The driver compiles its code for newer ones.
-const KERNELS: [(&str, &str); 4] = [
+const KERNELS: [(&str, &str); 5] = [
     // The oldest that CUDA 13 knows.
     ("kernels", "compute_75"),
     ("pictures", "compute_75"),
+    ("next_token", "compute_75"),
     // Copies in the background and products of bf16.
     ("convolution", "compute_80"),
     ("flash", "compute_80"),

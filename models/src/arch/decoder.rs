@@ -12,6 +12,8 @@
 //! v vocabulary.
 
 mod fixed_pass;
+#[cfg(feature = "cuda")]
+pub(super) mod next_token;
 
 use std::rc::Rc;
 
@@ -331,6 +333,12 @@ impl Decoder {
     /// Where the text becomes a long one with them ([`Self::is_long`]), all of it is read again: what the cache holds was
     /// turned by the angles of a shorter one. The scores are those of a text that was read at once.
     pub fn next_logits(&self, tokens: &[u32], cache: &mut KvCache) -> Result<Tensor> {
+        #[cfg(feature = "cuda")]
+        if let [token] = tokens
+            && let Some(scores) = self.next_token(*token, cache)?
+        {
+            return Ok(scores);
+        }
         self.next_logits_seen(tokens, cache, &mut |_, _| ())
     }
 

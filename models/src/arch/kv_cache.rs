@@ -21,6 +21,9 @@ pub struct KvCache {
     read: Vec<u32>,
     /// How hidden states are changed on the way.
     steering: Rc<[Steering]>,
+    /// What reads single tokens into these buffers.
+    #[cfg(feature = "cuda")]
+    pub(super) next_token: Option<Box<super::decoder::next_token::NextToken>>,
 }
 
 /// Keys and values of one layer, in buffers [b, capacity, k, e].
@@ -49,6 +52,8 @@ impl KvCache {
             layers: (0..layers).map(layer).collect(),
             read: Vec::new(),
             steering: Rc::default(),
+            #[cfg(feature = "cuda")]
+            next_token: None,
         }
     }
 
@@ -93,6 +98,39 @@ impl KvCache {
         }
     }
 
+    /// Makes room for so many tokens more in every layer, where there were some before.
+    #[cfg(feature = "cuda")]
+    pub(super) fn make_room(&mut self, tokens: usize) -> Result<()> {
+        let mut layers = self.layers.iter_mut();
+        layers.try_for_each(|layer| layer.make_room(tokens))
+    }
+
+    /// Keys and values of a layer, in buffers [b, capacity, k, e], once it has some.
+    #[cfg(feature = "cuda")]
+    pub(super) fn buffers(&self, index: usize) -> Option<(&Tensor, &Tensor)> {
+        let layer = &self.layers[index];
+        layer.keys.as_ref().zip(layer.values.as_ref())
+    }
+
+    /// Rows, and the tokens there is room for. Both are 0 as long as nothing was read.
+    #[cfg(feature = "cuda")]
+    pub(super) fn room(&self) -> (usize, usize) {
+        let keys = self.buffers(0).map(|(keys, _)| keys.dims());
+        match keys {
+            Some([rows, capacity, ..]) => (*rows, *capacity),
+            _ => (0, 0),
+        }
+    }
+
+    /// Counts tokens whose keys and values were put into the buffers of every layer.
+    #[cfg(feature = "cuda")]
+    pub(super) fn count(&mut self, tokens: &[u32]) {
+        for layer in &mut self.layers {
+            layer.tokens += tokens.len();
+        }
+        self.remember(tokens);
+    }
+
     /// The cache of one layer.
     pub fn layer(&mut self, index: usize) -> &mut LayerCache {
         &mut self.layers[index]
@@ -115,6 +153,20 @@ impl LayerCache {
         Ok((all_keys, all_values))
     }
 
+    /// Makes room for so many tokens more, if it holds some.
+    #[cfg(feature = "cuda")]
+    fn make_room(&mut self, tokens: usize) -> Result<()> {
+        let held = self.tokens;
+        let capacity = self.keys.as_ref().map_or(Ok(0), |keys| keys.dim(1))?;
+        let capacity = self.capacity(held + tokens, capacity);
+        for buffer in [&mut self.keys, &mut self.values] {
+            if let Some(old) = buffer.take() {
+                *buffer = Some(with_room(old, held, capacity)?);
+            }
+        }
+        Ok(())
+    }
+
     /// How many tokens there should be room for when `needed` are held, and there is room for `capacity`.
     fn capacity(&self, needed: usize, capacity: usize) -> usize {
         if needed <= capacity {
@@ -135,18 +187,29 @@ fn append(
     capacity: usize,
 ) -> Result<Tensor> {
     let (rows, tokens, heads, width) = new.dims4()?;
-    let old = match buffer.take() {
-        Some(old) if old.dim(1)? == capacity => old,
-        outgrown => {
-            let grown = Tensor::zeros((rows, capacity, heads, width), new.dtype(), new.device())?;
-            if let Some(outgrown) = outgrown.filter(|_| held > 0) {
-                grown.slice_set(&outgrown.narrow(1, 0, held)?.contiguous()?, 1, 0)?;
-            }
-            grown
+    let buffer = match buffer.take() {
+        Some(old) => buffer.insert(with_room(old, held, capacity)?),
+        None => {
+            let empty = Tensor::zeros((rows, capacity, heads, width), new.dtype(), new.device())?;
+            buffer.insert(empty)
         }
     };
-    old.slice_set(&new.contiguous()?, 1, held)?;
-    Ok(buffer.insert(old).narrow(1, 0, held + tokens)?)
+    buffer.slice_set(&new.contiguous()?, 1, held)?;
+    Ok(buffer.narrow(1, 0, held + tokens)?)
+}
+
+/// A buffer with room for `capacity` tokens, in which stands what was held.
+fn with_room(buffer: Tensor, held: usize, capacity: usize) -> Result<Tensor> {
+    let (rows, room, heads, width) = buffer.dims4()?;
+    if room == capacity {
+        return Ok(buffer);
+    }
+    let shape = (rows, capacity, heads, width);
+    let grown = Tensor::zeros(shape, buffer.dtype(), buffer.device())?;
+    if held > 0 {
+        grown.slice_set(&buffer.narrow(1, 0, held)?.contiguous()?, 1, 0)?;
+    }
+    Ok(grown)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The layers architectures are made of: weights by checkpoint name, and the operation they go through.
 
 use candle_core::D;
+#[cfg(feature = "cuda")]
+use candle_core::{DType, Tensor};
 
 use crate::{
     Error, Result,
@@ -180,6 +182,17 @@ impl Builder<'_> {
     }
 }
 
+/// The tensors of a dense linear layer.
+#[cfg(feature = "cuda")]
+pub(super) struct LinearParts {
+    /// [outputs, inputs].
+    pub(super) weight: Tensor,
+    /// [outputs].
+    pub(super) bias: Option<Tensor>,
+    /// A [r, inputs], B [outputs, r], and what their product is multiplied with.
+    pub(super) adapter: Option<(Tensor, Tensor, f64)>,
+}
+
 impl Linear {
     /// x [.., i] -> [.., o].
     pub(super) fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
@@ -207,6 +220,20 @@ impl Linear {
                 scale: adapter.scale,
                 dropout: Dropout::new(tape, adapter.dropout, &place),
             },
+        })
+    }
+
+    /// Its tensors, where the weight is dense.
+    #[cfg(feature = "cuda")]
+    pub(super) fn parts(&self) -> Option<LinearParts> {
+        let LinearWeight::Dense(weight) = &self.weight else {
+            return None;
+        };
+        let adapter = self.adapter.as_ref();
+        Some(LinearParts {
+            weight: weight.tensor().clone(),
+            bias: self.bias.as_ref().map(|it| it.tensor().clone()),
+            adapter: adapter.map(|it| (it.a.tensor().clone(), it.b.tensor().clone(), it.scale)),
         })
     }
 
@@ -278,6 +305,19 @@ impl Projections {
 }
 
 impl RmsNorm {
+    /// What normalized numbers are multiplied with, in f32.
+    #[cfg(feature = "cuda")]
+    pub(super) fn factor(&self) -> Result<Tensor> {
+        let weight = self.weight.tensor().to_dtype(DType::F32)?;
+        Ok(weight.affine(1.0, self.offset)?.contiguous()?)
+    }
+
+    /// ε.
+    #[cfg(feature = "cuda")]
+    pub(super) fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
     /// x [.., d] -> [.., d].
     pub(super) fn forward(&self, tape: Option<&Tape>, x: &Value) -> Result<Value> {
         ops::norm::rms_norm(x, &self.weight.on(tape), self.offset, self.epsilon)

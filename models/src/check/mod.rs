@@ -136,7 +136,10 @@ pub const GROUPS: &[Group] = &[
     ),
     group(
         "generation",
-        &[(GENERATION, |_, dtype| model::generation(dtype))],
+        &[
+            ("next_token", |_, dtype| model::next_token(dtype)),
+            (GENERATION, |_, dtype| model::generation(dtype)),
+        ],
     ),
 ];
 

@@ -30,6 +30,8 @@ const VOCABULARY: usize = 131;
 /// Tokens that are written, after so many that are read.
 const WRITTEN: usize = 32;
 const PROMPT: usize = 9;
+/// Tokens that follow a prompt one by one.
+const FOLLOWING: usize = 4;
 
 /// The losses of 20 steps of AdamW, from the same weights and on the same tokens.
 ///
@@ -63,6 +65,23 @@ pub(super) fn generation(dtype: Dtype) -> Result<Operation> {
     Operation::within(if writes { 0.0 } else { 5e-2 }, trial)
 }
 
+/// The logits after each of some tokens that follow a prompt one by one, as an answer is written: launched, recorded and played.
+pub(super) fn next_token(dtype: Dtype) -> Result<Operation> {
+    let trial = StepTrial::of("a decoder of 2 layers", |place| {
+        let decoder = decoder(place, false)?;
+        Ok(Box::new(move || {
+            let tokens = text(0)[..PROMPT + FOLLOWING].to_vec();
+            let mut cache = decoder.new_cache();
+            decoder.next_logits(&tokens[..PROMPT], &mut cache)?;
+            let following = tokens[PROMPT..].iter();
+            let logits = following.map(|token| decoder.next_logits(&[*token], &mut cache));
+            let logits = Tensor::stack(&logits.collect::<Result<Vec<_>>>()?, 0)?;
+            Ok(vec![Named::new("a logit", &logits)])
+        }))
+    });
+    Operation::within(if dtype == Dtype::F32 { 1e-4 } else { 5e-2 }, trial)
+}
+
 /// Weights as a device keeps them: rounded to what they are stored in, and widened again for the reference.
 struct Rounded {
     initial: InitialWeights,
@@ -84,7 +103,7 @@ fn decoder(place: &Place, learns: bool) -> Result<Decoder> {
         "model_type": "qwen3",
         "vocab_size": VOCABULARY,
         "hidden_size": 48,
-        "intermediate_size": 100,
+        "intermediate_size": 104,
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,

@@ -52,6 +52,7 @@ kernels! {
     Adamw: "adamw",
     Sgd: "sgd",
     GradientNorm: "gradient_norm",
+    NextToken: "next_token",
 }
 
 const ALL: u32 = (1 << NAMES.len()) - 1;

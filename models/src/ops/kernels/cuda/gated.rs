@@ -103,7 +103,7 @@ impl Lines {
 }
 
 /// Its place in the enum of `kernels.cu`.
-fn number(activation: Activation) -> usize {
+pub(super) fn number(activation: Activation) -> usize {
     match activation {
         Activation::Silu => 0,
         Activation::Gelu => 1,

@@ -17,6 +17,7 @@ pub(crate) mod graph;
 pub(crate) mod linear;
 pub(crate) mod lora;
 pub(crate) mod many;
+pub(crate) mod next_token;
 pub(crate) mod norm;
 mod pictures;
 pub(crate) mod pool;
@@ -213,6 +214,7 @@ impl Pieces {
 
 enum Argument {
     Pieces(Box<Pieces>),
+    Parts(Box<next_token::Parts>),
     Address(u64),
     Count(usize),
     Strides(Strides),
@@ -346,6 +348,7 @@ impl Launch {
         for argument in &self.arguments {
             match argument {
                 Argument::Pieces(it) => builder.arg(it.as_ref()),
+                Argument::Parts(it) => builder.arg(it.as_ref()),
                 Argument::Address(it) => builder.arg(it),
                 Argument::Count(it) => builder.arg(it),
                 Argument::Strides(it) => builder.arg(it),

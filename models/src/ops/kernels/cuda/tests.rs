@@ -1,6 +1,8 @@
 //! Every kernel against the same operation composed and in f64 on the CPU. They need a GPU, so they
 //! run only when asked for: `cargo test --workspace --lib --features cuda -- --ignored cuda`.
 
+mod next_token;
+
 use candle_core::{DType, Device, Tensor};
 
 use crate::{

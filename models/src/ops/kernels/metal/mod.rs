@@ -90,7 +90,8 @@ fn texts_of(kernel: Kernel) -> &'static [&'static str] {
         | Kernel::Convolution
         | Kernel::BatchNorm
         | Kernel::Pool
-        | Kernel::Sgd => &[],
+        | Kernel::Sgd
+        | Kernel::NextToken => &[],
     }
 }
 

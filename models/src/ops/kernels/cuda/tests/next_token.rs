@@ -1,0 +1,128 @@
+//! One token through a decoder by its own kernels, against the ordinary pass.
+
+use candle_core::{DType, Device, Tensor};
+use serde_json::{Value as Json, json};
+
+use super::device;
+use crate::{
+    Result,
+    arch::{
+        WeightRequest, Weights,
+        config::DecoderConfig,
+        decoder::Decoder,
+        initial::InitialWeights,
+        lora::{self, LoraConfig, Targets},
+    },
+    ops::kernels,
+};
+
+/// Weights that are kept in the dtype they are computed in, as of a model that chats.
+struct Kept(InitialWeights, DType);
+
+impl Weights for Kept {
+    fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
+        Ok(self.0.tensor(request)?.to_dtype(self.1)?)
+    }
+}
+
+fn decoder(changes: &Json, adapters: bool, dtype: DType, device: &Device) -> Decoder {
+    let mut config = json!({
+        "model_type": "llama", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 104,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "max_position_embeddings": 2048, "tie_word_embeddings": true, "initializer_range": 0.1,
+    });
+    let changes = changes.as_object().unwrap().clone();
+    config.as_object_mut().unwrap().extend(changes);
+    let config = DecoderConfig::from_json(&config).unwrap();
+    let mut weights = Kept(InitialWeights::new(3, device), dtype);
+    let mut decoder = Decoder::new(config, &mut weights, false, dtype, device).unwrap();
+    if adapters {
+        let targets = ["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"];
+        let config = LoraConfig {
+            rank: 5,
+            alpha: 20.0,
+            dropout: 0.0,
+            rank_stabilized: false,
+            targets: Targets::Named(targets.map(Into::into).into()),
+            layers: None,
+        };
+        lora::attach(&mut decoder, &config, &mut Random(7)).unwrap();
+    }
+    decoder
+}
+
+/// Adapters that change what a model says: usually the second half begins at zero.
+struct Random(u64);
+
+impl Weights for Random {
+    fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
+        self.0 += 1;
+        let device = device();
+        let values = crate::ops::testing::normal(self.0, request.shape);
+        Ok((values.to_dtype(DType::F32)?.to_device(&device)? * 0.1)?)
+    }
+}
+
+/// The scores after each of these tokens: the first of them in one pass, and the others one by one.
+fn scores(decoder: &Decoder, prompt: usize, tokens: &[u32]) -> Vec<Vec<f32>> {
+    let mut cache = decoder.new_cache();
+    decoder.next_logits(&tokens[..prompt], &mut cache).unwrap();
+    let following = tokens[prompt..].iter();
+    let scores = following.map(|token| decoder.next_logits(&[*token], &mut cache).unwrap());
+    scores.map(|it| it.to_vec1().unwrap()).collect()
+}
+
+#[track_caller]
+fn check(what: &str, changes: &Json, adapters: bool) {
+    // The buffers of the cache grow on the way.
+    let (prompt, all) = (250, 270);
+    let tokens: Vec<u32> = (0..all).map(|at| (at * at + 7 * at + 3) % 300).collect();
+    for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::F16, 1e-2), (DType::BF16, 6e-2)] {
+        let device = device();
+        let decoder = decoder(changes, adapters, dtype, &device);
+        let own = scores(&decoder, prompt, &tokens);
+        let ordinary = {
+            let _avoided = kernels::avoid(&["next_token".to_owned()]).unwrap();
+            scores(&decoder, prompt, &tokens)
+        };
+        // The two are different computations, or nothing was compared.
+        assert_ne!(
+            own, ordinary,
+            "{what} in {dtype:?} was read the ordinary way"
+        );
+        for (step, (own, ordinary)) in own.iter().zip(&ordinary).enumerate() {
+            let largest = ordinary.iter().fold(0.0f32, |most, it| most.max(it.abs()));
+            let off = own.iter().zip(ordinary).map(|(a, b)| (a - b).abs());
+            let off = off.fold(0.0f32, f32::max) / largest;
+            assert!(off <= tolerance, "{what} in {dtype:?}, token {step}: {off}");
+        }
+        assert_eq!(
+            own,
+            scores(&decoder, prompt, &tokens),
+            "{what} in {dtype:?}, again"
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs a CUDA device"]
+fn cuda_reads_one_token_as_the_ordinary_pass_does() {
+    check("Llama", &json!({}), false);
+    check("Llama with adapters", &json!({}), true);
+    let wide = json!({"head_dim": 128, "tie_word_embeddings": false});
+    check("wide heads and a head of its own", &wide, false);
+    check(
+        "Qwen 2",
+        &json!({"model_type": "qwen2", "head_dim": 16}),
+        true,
+    );
+    check(
+        "Qwen 3",
+        &json!({"model_type": "qwen3", "head_dim": 32}),
+        false,
+    );
+    let window = json!({"model_type": "mistral", "sliding_window": 24});
+    check("a sliding window", &window, false);
+    let fused = json!({"model_type": "phi3", "partial_rotary_factor": 0.5});
+    check("Phi 3", &fused, false);
+}
