@@ -125,7 +125,7 @@ pub struct BenchRow {
 
 /// Where a case is measured.
 pub struct BenchDevice {
-    /// The device.
+    /// The open device on which models are made and timed.
     pub device: Device,
     /// What was chosen, for plans.
     pub choice: Choice,

@@ -152,7 +152,7 @@ const fn group(name: &'static str, operations: &'static [(&'static str, Make)]) 
 pub struct CheckCase {
     /// The group's name.
     pub group: &'static str,
-    /// The operation.
+    /// Its name within the group.
     pub operation: &'static str,
     /// What activations are computed in.
     pub dtype: Dtype,
@@ -163,7 +163,7 @@ pub struct CheckCase {
 pub struct CheckRow {
     /// The group's name.
     pub group: String,
-    /// The operation.
+    /// Its name within the group.
     pub operation: String,
     /// What activations were computed in.
     pub dtype: Dtype,

@@ -40,7 +40,7 @@ pub struct Norms(VecDeque<f32>);
 /// A gradient norm that is out of proportion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spike {
-    /// The norm.
+    /// The norm of all gradients of the step, before clipping.
     pub norm: f64,
     /// The norm over the median of the steps before.
     pub times: f64,

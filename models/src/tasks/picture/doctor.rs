@@ -90,7 +90,7 @@ pub struct Named {
 pub struct Pair {
     /// The one that comes first.
     pub first: Named,
-    /// The other.
+    /// The one that comes later, in the same order.
     pub second: Named,
     /// In how many bits their hashes differ. None for pictures that are equal to the last bit.
     pub bits_apart: Option<u32>,

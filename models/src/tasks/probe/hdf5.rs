@@ -32,7 +32,7 @@ const AT_ONCE: usize = 32 << 20;
 /// What a file says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LayerHeader {
-    /// The model.
+    /// The name of the model whose states these are. Empty where a file doesn't say it.
     pub model_name: String,
     /// The blocks of which there are files.
     pub layers: Vec<i64>,

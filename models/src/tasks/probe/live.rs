@@ -58,7 +58,7 @@ pub struct LiveProbe {
 /// What probes say of a token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenScores {
-    /// The token.
+    /// Its id in the vocabulary of the model.
     pub token: u32,
     /// Whether the model wrote it.
     pub is_answer: bool,
@@ -73,7 +73,7 @@ pub struct Course {
     pub mean: f32,
     /// Their moving average at the end: each token counts [`NEW`], and what was before it the rest.
     pub moving_average: f32,
-    /// The highest.
+    /// The highest score of any token.
     pub peak: f32,
     /// Which token has it, from 0.
     pub peak_at: usize,
