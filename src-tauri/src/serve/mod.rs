@@ -22,9 +22,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use ::models::device::RequestedDevice;
 use axum::http::StatusCode;
 use jiff::Timestamp;
+use models::device::RequestedDevice;
 use serde_json::{Value, json};
 use tokio::{
     runtime::{Builder, Runtime},

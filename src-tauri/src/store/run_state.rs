@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::models::{
+use models::{
     checkpoint::{
         keep::Checkpoints,
         whole::{STATE, verify_lengths},
