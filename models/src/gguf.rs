@@ -49,7 +49,7 @@ pub enum Value {
     F64(f64),
     /// Yes or no.
     Bool(bool),
-    /// A text.
+    /// A string of any length, in UTF-8.
     Text(String),
     /// Whole numbers of 32 bits with their signs, as which most lists are written.
     I32s(Vec<i32>),
@@ -90,7 +90,7 @@ impl Value {
         }
     }
 
-    /// A text.
+    /// What it says, if it is a text.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(value) => Some(value),

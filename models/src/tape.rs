@@ -68,7 +68,7 @@ pub trait FixedPass {
     /// What decides its operations, beside the shapes of its inputs.
     fn form(&self) -> String;
 
-    /// The loss.
+    /// Computes the loss from the inputs and records on the tape what its gradients need.
     fn loss(&self, tape: &Tape) -> Result<Value>;
 }
 
@@ -95,7 +95,7 @@ impl Value {
         Self { tensor, slot: None }
     }
 
-    /// The numbers.
+    /// What was computed, without its place on the tape.
     pub fn tensor(&self) -> &Tensor {
         &self.tensor
     }

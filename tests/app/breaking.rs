@@ -1,4 +1,4 @@
-//! Runs to which everything happens that ends runs: memory, disks, drivers and numbers that fail, on purpose or for real.
+//! Runs that meet everything that can end a run: memory, disks, drivers and numbers that fail, on purpose or for real.
 
 use std::{fs, path::Path};
 

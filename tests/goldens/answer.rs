@@ -30,7 +30,7 @@ use models::{
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-/// A question.
+/// What a line of the input can ask.
 #[derive(Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 enum Question {

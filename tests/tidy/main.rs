@@ -6,6 +6,7 @@
 mod budget;
 mod circles;
 mod direction;
+mod docs;
 mod exempt;
 mod kinds;
 mod layout;
@@ -42,6 +43,11 @@ fn dependencies_are_pinned_and_allowed() {
 #[test]
 fn modules_are_documented_and_compiled() {
     check(module::violations);
+}
+
+#[test]
+fn comments_say_more_than_the_name() {
+    check(docs::violations);
 }
 
 #[test]

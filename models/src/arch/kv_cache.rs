@@ -1,7 +1,7 @@
 //! Keys and values of the tokens a decoder has already seen, so that each new token costs one pass over itself only.
 //!
-//! Room is made once for as many tokens as are expected, and after that in steps that double, up to the model's context.
-//! So an answer whose length is known beforehand moves nothing, and a long context costs nothing until it is used.
+//! Room for the expected number of tokens is allocated once, and after that in steps that double, up to the model's
+//! context. So an answer of known length is never copied, and a long context costs nothing until it is used.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! What reads tokens and says what comes next: a decoder, or a recursive model. This is all that learning, writing and files of
-//! language models know of an architecture; what only one of them can do is asked of that one.
+//! A network that reads tokens and predicts the next one: a decoder or a recursive model. Training, generation and files of
+//! language models know no more of an architecture than this; what only one of the two can do is asked of it directly.
 
 use candle_core::{DType, Device, Tensor};
 use serde_json::{Map, Value as Json};

@@ -1,7 +1,7 @@
 //! Hidden states that are changed on the way through a decoder, so that it writes more of something, or less.
 //!
-//! A change belongs to a cache ([`super::kv_cache::KvCache::steer`]): keys and values after it are those of changed states. The first
-//! token of a text is left as it is, since many models park in its state what they don’t need.
+//! A change belongs to a cache ([`super::kv_cache::KvCache::steer`]): keys and values after it are those of changed states. The
+//! first token of a text is left as it is, since many models use it as an attention sink.
 
 use candle_core::{DType, Device, Tensor};
 

@@ -1,8 +1,8 @@
 //! The benchmark: how fast a device does what training and talking need, and what follows from it.
 //!
 //! A [`Workload`] is something that is timed; each kind of learning brings its own in a file of its own and adds them
-//! to [`WORKLOADS`]. A [`BenchCase`] is one workload in one size, dtype and variation. [`measure`] times one case, and is to
-//! be called in a process of its own: then its peak memory is its own, and what ends it ends nothing else.
+//! to [`WORKLOADS`]. A [`BenchCase`] is one workload in one size, dtype and variation. [`measure`] times one case and should
+//! run in a process of its own, so that its peak memory is its own and a crash ends nothing else.
 //!
 //! Seeds and shapes are fixed, so that two machines, or one machine in two months, do the same work. Deliberately
 //! absent: where results are kept, and how devices and processes are chosen.
@@ -127,7 +127,7 @@ pub struct BenchRow {
 
 /// Where a case is measured.
 pub struct BenchDevice {
-    /// The device.
+    /// The open device on which models are made and timed.
     pub device: Device,
     /// What was chosen, for plans.
     pub choice: Choice,

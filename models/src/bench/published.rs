@@ -12,7 +12,7 @@ use crate::embedded::table;
 /// A figure from the documentation of another tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// The tool.
+    /// The name of the program that was measured: `MLX LM`.
     pub tool: String,
     /// Which of our workloads it is nearest to.
     pub workload: String,

@@ -6,9 +6,9 @@
 //! dtype that a plan may choose for computing, with inputs rounded to it first, so that the reference sees the numbers
 //! that the device sees.
 //!
-//! A device can end the process or hang, so a group of operations is what one process should try; [`cases`] says
-//! what it will be, and so which case a process that ended was at. Deliberately absent: those processes, where the rows
-//! are kept, and spans that are empty, which attention can't be asked for.
+//! A device can crash the process or hang, so each process should try one group of operations. [`cases`] lists what a
+//! group tries, in order, and so tells at which case a process ended. Deliberately absent: those processes, where the
+//! rows are kept, and spans that are empty, which attention can't be asked for.
 
 mod attention;
 mod elementwise;
@@ -155,7 +155,7 @@ const fn group(name: &'static str, operations: &'static [(&'static str, Make)]) 
 pub struct CheckCase {
     /// The group's name.
     pub group: &'static str,
-    /// The operation.
+    /// Its name within the group.
     pub operation: &'static str,
     /// What activations are computed in.
     pub dtype: Dtype,
@@ -166,7 +166,7 @@ pub struct CheckCase {
 pub struct CheckRow {
     /// The group's name.
     pub group: String,
-    /// The operation.
+    /// Its name within the group.
     pub operation: String,
     /// What activations were computed in.
     pub dtype: Dtype,

@@ -164,7 +164,6 @@ impl Input {
         })
     }
 
-    /// The shape.
     pub(super) fn dims(&self) -> &[usize] {
         self.numbers.dims()
     }

@@ -1,7 +1,7 @@
 //! The header of a safetensors file: which tensors it holds, read and checked by ourselves before a library trusts it.
 //!
-//! A file of weights comes from the network, and what is wrong with it should be said in words: that it is a page of a website,
-//! that it is shorter than it says, that two tensors have one name. Nothing but the header is read here.
+//! Weight files come from the network, so an error should say in words what is wrong: the file is a web page, it is shorter
+//! than its header says, or two tensors share a name. Only the header is read here.
 
 use std::{
     cmp::Ordering,

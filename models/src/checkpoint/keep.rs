@@ -1,6 +1,6 @@
 //! The checkpoints of a run: what they are called, which is the newest that is whole, and which are kept.
 //!
-//! A damaged one is never deleted: it is not counted, and gets another name once a run resumes from the one before.
+//! A damaged checkpoint is never deleted: it does not count, and is renamed once a run resumes from the one before.
 
 use std::{
     fs,

@@ -1,8 +1,8 @@
 //! Whether a checkpoint is whole: `state.json` lists every other file with its length and its sum, and seals itself.
 //!
-//! A checkpoint gets its name only when all of it is on disk. Disks fail, programs that copy folders are stopped, and
-//! machines lose power all the same, so who is about to resume from a checkpoint asks whether it is what was written.
-//! The sums are CRC-32: they find accidents, and are no defence against somebody who means harm.
+//! A checkpoint gets its name only when all of it is on disk. Even so, disks fail, copies are interrupted and
+//! machines lose power, so a checkpoint is verified before a run resumes from it. The sums are CRC-32: they detect
+//! accidental damage, not tampering.
 
 use std::{
     collections::BTreeMap,

@@ -38,7 +38,7 @@ pub enum Format {
 /// How the rows of one file are read, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// The layout.
+    /// Which of the known layouts the rows have.
     pub format: Format,
     /// The column of each part: `prompt` from `question`.
     pub columns: BTreeMap<String, String>,

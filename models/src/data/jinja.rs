@@ -1,8 +1,8 @@
 //! The Jinja that chat templates are written in, as transformers sets it up, and within limits.
 //!
 //! The engine is minijinja. Added here: what Python writes otherwise (`python.rs`, `methods.rs`), what transformers gives
-//! to a template besides the conversation, and bounds. A template comes from a stranger: it can loop for ever, ask for
-//! more memory than there is, or find a fault of the engine, and none of that may end more than the rendering.
+//! to a template besides the conversation, and bounds. A template comes from a stranger: it can loop forever, ask for
+//! more memory than there is, or trigger a bug in the engine, and none of that may end more than the rendering.
 //!
 //! Known limits: a list joined to a text with `~` is written with double quotes, and a text that a template doubles again
 //! and again with `+` is stopped only when it is shown.

@@ -33,7 +33,7 @@ pub struct TokenStream {
 /// Tokens for a step of learning: `rows` rows of `row_length`, row after row in each list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// The tokens.
+    /// Ids in the vocabulary, padding included.
     pub tokens: Vec<u32>,
     /// For each token, the one to be said next, or [`super::pack::IGNORE`].
     pub targets: Vec<u32>,

@@ -1,4 +1,5 @@
-//! Files that people try and that hold no text: told by their names, by how they begin, and by bytes that no text has.
+//! Files that people try although they hold no text: recognized by their names, by how they begin, and by bytes that
+//! never occur in text.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! What of rows as tokens depends on no length: how long each is, and where the first token is that is learned.
+//! What is known of tokenized rows before a row length is chosen: how long each is, and where its first learned token is.
 //!
-//! From that follows which rows are cut before anything is learned, for one length after another, without making tokens of the
+//! From this follows, for any row length, which rows would be cut before anything in them is learned, without tokenizing the
 //! text again. Deliberately absent: the tokens.
 
 use rayon::prelude::*;

@@ -27,7 +27,7 @@ pub enum Packing {
 /// One row of a batch. The four lists have the row's length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackedRow {
-    /// The tokens.
+    /// Ids in the vocabulary, padding included.
     pub tokens: Vec<u32>,
     /// For each token, the one to be said next, or [`IGNORE`].
     pub targets: Vec<u32>,

@@ -42,7 +42,7 @@ pub struct Message {
 pub enum Example {
     /// A conversation, in order.
     Chat(Vec<Message>),
-    /// A text.
+    /// Text that a model learns to continue, without turns.
     Text(String),
 }
 
@@ -60,7 +60,7 @@ pub struct Row {
 /// A row that can't be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// The file.
+    /// The data file that the row is in.
     pub path: PathBuf,
     /// The line at which the row begins, from 1.
     pub line: u32,

@@ -94,7 +94,7 @@ pub struct SpecialTokens {
 /// Tokens of one text and the place of each in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Located {
-    /// The tokens.
+    /// Ids in the vocabulary, in the order of the text.
     pub tokens: Vec<u32>,
     /// For each token, the bytes of the text it stands for: first, and one past the last.
     pub spans: Vec<(usize, usize)>,

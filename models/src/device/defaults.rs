@@ -13,7 +13,7 @@ use super::{
 /// What is used when nothing is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DefaultChoice<T> {
-    /// The value.
+    /// The default itself, as a run file would give it.
     pub value: T,
     /// Why, as a sentence.
     pub reason: &'static str,

@@ -1,7 +1,7 @@
 //! What devices this machine has, and for each that can't be used, why.
 //!
-//! Looking must not be able to end the program: a driver that panics becomes a sentence. Nothing is started for it
-//! and nothing is cached; ask once and keep the answer.
+//! Detection must never end the program: a driver that panics becomes a sentence. It starts nothing and caches
+//! nothing, so ask once and keep the answer.
 //!
 //! Deliberately absent: GPUs this build has no engine for on Windows, which can't be listed without their drivers.
 

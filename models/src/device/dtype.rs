@@ -122,7 +122,7 @@ impl Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceClass {
-    /// The processor.
+    /// The CPU, whoever made it.
     Cpu,
     /// An Apple GPU whose bf16 has not been compared with the CPU yet.
     Metal,
@@ -171,16 +171,16 @@ impl fmt::Display for DeviceClass {
 /// A format with the reason why it is, or isn't, used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DtypeReason {
-    /// The format.
+    /// What the reason is about.
     pub dtype: Dtype,
-    /// A sentence.
+    /// One sentence for the user.
     pub reason: String,
 }
 
 /// One line of the table: the formats for one role on some classes of device.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DtypeRule {
-    /// The devices.
+    /// Those that the line is for.
     pub classes: Vec<DeviceClass>,
     /// What the numbers are for.
     pub role: Role,
@@ -206,7 +206,7 @@ const NOTHING_IS_RIGHT: &str = "Of what is left, f32 loses the fewest digits.";
 /// The format that will be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChosenDtype {
-    /// The format.
+    /// What tensors of the role will be in.
     pub dtype: Dtype,
     /// Why, as a sentence.
     pub reason: String,

@@ -127,7 +127,7 @@ pub struct DeviceRequest {
 /// The device that will be used, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The device.
+    /// One of those that were found on this machine.
     pub device: FoundDevice,
     /// Why this one, as a sentence.
     pub reason: String,

@@ -1,8 +1,8 @@
 //! Whether main memory is about to run out, for this process and everybody else.
 //!
-//! A system that has no memory left ends a process without a word. Before that it says so: Linux by what is available and by
-//! the share of time in which everybody waits for memory (PSI), macOS by a level of pressure, which is what its
-//! notifications are sent from. Deliberately absent: the memory of a card, which refuses by itself, and what to do.
+//! A system that has no memory left kills a process without warning. There are signs before that: on Linux the available
+//! memory and the share of time in which all processes wait for memory (PSI), on macOS a level of pressure, from which its
+//! notifications are sent. Deliberately absent: the memory of a GPU, which fails with an error of its own, and what to do.
 
 use std::time::{Duration, Instant};
 

@@ -26,7 +26,7 @@ pub enum RequestedDevice {
     Metal,
     /// The NVIDIA GPU with this number.
     Cuda(usize),
-    /// The processor.
+    /// The CPU, which every machine has.
     Cpu,
 }
 

@@ -173,7 +173,7 @@ impl Generator {
         }
     }
 
-    /// The model.
+    /// The model that scores the next token.
     pub fn network(&self) -> &Network {
         &self.network
     }

@@ -18,7 +18,7 @@ const READ: &str = "read the model";
 /// A file, open: its keys, and its tensors by their names.
 #[derive(Debug)]
 pub struct Gguf {
-    /// The file.
+    /// Where it lies, as errors name it.
     pub path: PathBuf,
     /// What is said of the model, by key.
     pub keys: BTreeMap<String, Value>,

@@ -7,8 +7,8 @@
 //!
 //! Letters: n rows, which are all places of all pictures, d channels.
 //!
-//! Deliberately absent: running means and variances. A block that is computed again must not count twice, so whoever trains
-//! takes what [`Normalized`] says and moves them once for each pass.
+//! Deliberately absent: running means and variances. A block that is recomputed must not count twice, so the trainer takes
+//! the statistics in [`Normalized`] and updates the running ones once per pass.
 
 #[cfg(feature = "cuda")]
 use candle_core::DType;

@@ -27,12 +27,12 @@ pub enum RopeScaling {
     None,
     /// Every angle divided by a factor.
     Linear {
-        /// The factor.
+        /// What every angle is divided by: how many times longer the context became.
         factor: f64,
     },
     /// Llama 3: slow turns divided by a factor, fast ones kept, a smooth passage between.
     Llama3 {
-        /// The factor.
+        /// What slow turns are divided by: how many times longer the context became.
         factor: f64,
         /// Wavelengths above the original context over this are stretched.
         low_frequency_factor: f64,
@@ -43,7 +43,7 @@ pub enum RopeScaling {
     },
     /// YaRN: Peng et al., 2023 (<https://arxiv.org/abs/2309.00071>).
     Yarn {
-        /// The factor.
+        /// What slow turns are divided by: the new context over `original_context`.
         factor: f64,
         /// Turns over the original context above which an angle is kept.
         beta_fast: f64,

@@ -35,7 +35,7 @@ pub enum Rule {
 /// How a weight learns that doesn't learn by the rule of the run. It is not averaged either.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OwnRule {
-    /// The rule.
+    /// What the weight learns by in place of the run's rule, with its settings.
     pub rule: Rule,
     /// Its learning rate, as a multiple of that of the run.
     pub rate_ratio: f64,

@@ -3,7 +3,7 @@
 //! Bytes are those that are alive at once in the worst moment of a step. What they are depends on what learns, so each kind
 //! of learning counts its own ([`Kind::estimate`](super::kind::Kind::estimate)); here is what is the same for all.
 //!
-//! Deliberately absent: measuring. Who wants to be sure takes a few real steps, and [`super::forecast`] fits them.
+//! Deliberately absent: measuring. For certainty, take a few real steps and let [`super::forecast`] fit them.
 
 use serde::{Deserialize, Serialize};
 

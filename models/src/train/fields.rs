@@ -59,7 +59,7 @@ pub enum FieldKind {
     Flag,
     /// A whole number from 0.
     Count,
-    /// A number.
+    /// A number that needn't be whole.
     Number,
     /// Values in brackets: `[a, b]`.
     List,
@@ -79,7 +79,7 @@ pub struct Choice {
 /// The numbers that a field may have.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bounds {
-    /// The smallest.
+    /// The least value. Not allowed itself where `above` is set.
     pub min: f64,
     /// The largest, where there is one.
     pub max: Option<f64>,

@@ -3,9 +3,9 @@
 //! A [`Group`] sums numbers over all ranks, and is made outside. [`Together`] is what the loop says with it. Each rank computes
 //! its own micro-batches, the gradients are summed, and every rank then takes the same step from the same numbers.
 //!
-//! One rule keeps ranks from waiting for each other without end: before every sum all ranks exchange the same few words, and a
-//! rank that failed, wherever it was, says so in the next such exchange, with a sentence that all others end with. What one
-//! rank finds out by itself, such as a wish to stop, is acted on only after an exchange.
+//! One rule keeps ranks from waiting for each other forever: before every sum all ranks exchange the same short message, and a
+//! rank that failed, wherever that was, says so in the next exchange, with a sentence that the others end with too. What only
+//! one rank knows, such as a request to stop, is acted on only after an exchange.
 //!
 //! Deliberately absent: how ranks find each other, and how they notice that one is gone.
 

@@ -1,8 +1,8 @@
 //! What a run gives up when memory runs out, and in which order.
 //!
 //! One table and a function over it: from a plan that did not fit to one that needs less. What costs nothing comes first,
-//! what changes numbers late, and what may take a day longer last. Deliberately absent: noticing that memory ran out, going
-//! back to what was saved, and remembering it for the next run. Whoever looks after the run does that.
+//! what changes numbers comes late, and what may make the run a day longer comes last. Deliberately absent: noticing that
+//! memory ran out, going back to the last checkpoint, and remembering the change for the next run. The caller does that.
 
 use serde::{Deserialize, Serialize};
 

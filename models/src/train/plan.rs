@@ -371,7 +371,7 @@ pub struct Facts<F> {
 /// A value with the reason for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chosen<T> {
-    /// The value.
+    /// What the run will use.
     pub value: T,
     /// Why this one.
     pub why: String,
@@ -431,7 +431,7 @@ pub struct Reason {
     pub field: String,
     /// Its value, as in a run file.
     pub value: String,
-    /// A sentence.
+    /// The reason for the value, as one sentence.
     pub why: String,
     /// Whether the value was chosen here, rather than asked for.
     pub automatic: bool,

@@ -1,10 +1,10 @@
-//! Passes over a batch that a GPU plays again: forward and backward are hundreds of small launches, for which the host takes longer
-//! than the GPU. Recorded once as a CUDA graph, they are one.
+//! Forward and backward passes that a GPU replays: they are hundreds of small launches, which take the host longer than the GPU.
+//! Recorded once as a CUDA graph, they are one launch.
 //!
-//! A pass is recorded when its form comes for the second time, so that what happens once is never recorded. From then on, the numbers
-//! of a batch are copied to where the recorded pass reads them, and loss and gradients lie where it wrote them. What is decided by
-//! them, and the update, are launched step by step as ever: a step that is not taken, a spike and a loss scale work alike.
-//! Deliberately absent: dropout, whose masks are drawn by the host, and the update, which is a few launches.
+//! A pass is recorded when its form occurs for the second time, so that one-off passes are never recorded. From then on, each
+//! batch is copied to where the recorded pass reads it, and loss and gradients lie where it wrote them. Decisions that depend on
+//! them, and the update, are launched step by step as before, so skipped steps, spikes and loss scales work as without a
+//! recording. Deliberately absent: dropout, whose masks are drawn by the host, and the update, which is a few launches.
 
 use std::collections::BTreeSet;
 

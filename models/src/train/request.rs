@@ -226,7 +226,7 @@ pub struct SaveRequest {
     pub keep_best: Option<bool>,
 }
 
-/// The optimizers.
+/// The optimizers, by their names in a run file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerKind {

@@ -1,10 +1,10 @@
-//! Noticing that a gradient is out of all proportion, before it has changed a weight.
+//! Notices that a gradient is out of all proportion before it changes a weight.
 //!
 //! Published runs meet such spikes too. PaLM went back about 100 steps and left some hundred batches out, and found that
 //! the same batches do no harm from another state (Chowdhery et al., 2022, <https://arxiv.org/abs/2204.02311>). OLMo's
 //! `SkipStepOptimizer` leaves a step out whose norm is 6 standard deviations above the mean of the latest 128 steps.
 //! ZClip clips what is 2.5 of them above a running mean (Kumar et al., 2025, <https://arxiv.org/abs/2504.02507>). To
-//! leave out or clip one step too many costs little; here a spike costs a way back, so it has to be far beyond that.
+//! leave out or clip one step too many costs little; here a spike rolls the run back, so it has to be far larger.
 //!
 //! Norms are compared by their logarithms, since a healthy norm is off by a factor and not by a sum, and with median and
 //! median absolute deviation, which a few outliers don't move (Huber, "Robust Statistics", 1981).
@@ -40,7 +40,7 @@ pub struct Norms(VecDeque<f32>);
 /// A gradient norm that is out of proportion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spike {
-    /// The norm.
+    /// The norm of all gradients of the step, before clipping.
     pub norm: f64,
     /// The norm over the median of the steps before.
     pub times: f64,

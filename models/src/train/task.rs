@@ -195,7 +195,7 @@ pub struct Metric {
     pub name: String,
     /// What a person reads.
     pub label: String,
-    /// The figure.
+    /// What was measured. A share, from 0 to 1, where `of` is set.
     pub value: f64,
     /// Which direction is better.
     pub higher_is_better: bool,

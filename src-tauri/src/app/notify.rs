@@ -1,4 +1,4 @@
-//! A word from the system to a user who looks at something else.
+//! System notifications for a user who is looking at something else.
 
 /// Shows a notification. A system that shows none, or a user who allows none, is no error: the window says the same.
 #[cfg(not(target_os = "macos"))]

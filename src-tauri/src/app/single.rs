@@ -1,4 +1,4 @@
-//! One window per home: a second start shows the first one's, also when that continued in the background.
+//! One window per home: a second start shows the window of the first, even if that one continued in the background.
 
 use std::{
     fs::{self, File, TryLockError},

@@ -1,5 +1,5 @@
-//! What the app does beside its window, twice a second: progress on its icon, a word when a run ended, the machine kept
-//! awake, and its own end when it continued in the background and nothing is left to do.
+//! What the app does beside its window, twice a second: it shows progress on its icon, notifies when a run has ended,
+//! keeps the machine awake, and quits when it is in the background with nothing left to do.
 
 use std::{thread, time::Duration};
 

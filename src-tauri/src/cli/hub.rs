@@ -91,7 +91,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Named {
-    /// The repository.
+    /// The repository, as the Hub writes its name: HuggingFaceTB/SmolLM2-135M.
     id: String,
     /// It is a data set.
     #[arg(long)]

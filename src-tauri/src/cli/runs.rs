@@ -41,17 +41,17 @@ enum Command {
     List,
     /// Show a run: how far it is, its evaluations, its checkpoints, its plan.
     Show {
-        /// The run.
+        /// The run: its id, a part of its id that no other has, or its folder.
         run: String,
     },
     /// Continue a run from its last checkpoint, like `anneal train --resume`.
     Resume {
-        /// The run.
+        /// The run: its id, a part of its id that no other has, or its folder.
         run: String,
     },
     /// Write the best checkpoint of a run of puzzles as the program that Tiny Recursive Models come from reads it.
     Export {
-        /// The run.
+        /// The run: its id, a part of its id that no other has, or its folder.
         run: String,
         /// The file to write, such as step_1000.
         file: PathBuf,
@@ -61,14 +61,14 @@ enum Command {
     },
     /// Give a run another name.
     Rename {
-        /// The run.
+        /// The run: its id, or a part of its id that no other has.
         run: String,
         /// Its new name.
         name: String,
     },
     /// Delete runs with everything they learned. Asks, unless the whole id is given.
     Rm {
-        /// The runs.
+        /// The runs, one or several: for each its id, or a part of its id that no other has.
         #[arg(required = true)]
         runs: Vec<String>,
         /// Don’t ask.

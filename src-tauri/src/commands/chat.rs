@@ -108,7 +108,7 @@ pub(super) fn conversations(app: State<'_, App>, query: String) -> Result<Vec<Co
     Ok(found.into_iter().map(ConversationView::from).collect())
 }
 
-/// A conversation.
+/// The conversation with this id, with all that was said.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn conversation(app: State<'_, App>, id: String) -> Result<ConversationFile> {

@@ -34,7 +34,7 @@ pub(super) fn runs(app: State<'_, App>) -> Result<Vec<RunView>> {
     Ok(app.views())
 }
 
-/// A run.
+/// The run with this id, as it stands now.
 #[tauri::command(async)]
 #[specta::specta]
 pub(super) fn run(app: State<'_, App>, id: String) -> Result<RunView> {

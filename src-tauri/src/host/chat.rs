@@ -361,7 +361,7 @@ impl Conversation {
         }
     }
 
-    /// The model.
+    /// The open model that answers.
     pub(crate) fn model(&self) -> &OpenModel {
         &self.model
     }

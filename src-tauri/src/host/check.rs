@@ -1,4 +1,4 @@
-//! The device check: every operation in an engine, so that a device that ends a process ends a row.
+//! The device check: every operation runs in an engine, so that a device that crashes the process costs one row.
 
 use std::{
     fs,

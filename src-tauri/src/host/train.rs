@@ -1,8 +1,8 @@
-//! Training a run to its end: an engine does it, and another continues where one ends before its time.
+//! Trains a run to its end in an engine, and starts another one where an engine ends early.
 //!
-//! Whatever happens to an engine, what it saved is on disk. So the answer to memory that ran out, to a crash and to a kill is
-//! the same: look at what happened, change the plan if that helps, say it in the run, and start another engine, which continues
-//! from the newest checkpoint. Deliberately absent: what is given up in which order, which is a table of the models' crate.
+//! Whatever happens to an engine, what it saved is on disk. So running out of memory, a crash and a kill are handled alike:
+//! find out what happened, change the plan if that helps, record it in the run, and start another engine, which continues from
+//! the newest checkpoint. Deliberately absent: what is given up in which order, which is a table in the crate `models`.
 
 use std::{cell::RefCell, thread, time::Duration};
 

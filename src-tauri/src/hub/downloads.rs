@@ -1,6 +1,7 @@
-//! What the window has fetched: several at once, the rest in line; paused, continued, and kept through the end of the app.
+//! The window's downloads: several at once, the rest queued; they can be paused and resumed, and survive a restart.
 //!
-//! What is not done is on disk, so the next start shows it, paused: nothing is fetched that nobody asked for just now.
+//! Unfinished downloads are on disk. The next start shows them paused, since nothing is fetched that the user has not
+//! asked for since then.
 
 use std::{
     collections::HashSet,

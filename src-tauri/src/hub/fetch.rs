@@ -1,8 +1,8 @@
-//! One file: from where it was left to its last byte, checked, and only then in the cache.
+//! Fetches one file: continues where an earlier attempt stopped, checks it, and only then puts it into the cache.
 //!
-//! The bytes go to `<digest>.incomplete` as they come, so whatever ends the process ends nothing but the connection. The next
-//! try reads what is there for its digest and asks for the rest. Whoever writes a file holds its lock; another process that
-//! wants the same file waits and finds it whole.
+//! Bytes are written to `<digest>.incomplete` as they arrive, so if the process ends, only the connection is lost. The next
+//! attempt hashes what is there and requests the rest. The process that writes a file holds its lock; another one that wants
+//! the same file waits and then finds it complete.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,7 +1,7 @@
 //! The Hugging Face Hub, and the only door to the network.
 //!
 //! - [`http`]: one way to ask: time limits, and what is tried again
-//! - [`refusal`]: what an answer that is no answer means for a person
+//! - [`refusal`]: what a failed request means for the user
 //! - [`search`]: what there is
 //! - [`repository`]: what one repository holds, and what of it is needed ([`needed`], [`splits`])
 //! - [`preview`]: the first rows of data that is not here
@@ -9,10 +9,10 @@
 //! - [`download`]: the files of one revision, into the cache that all programs of the Hub share
 //! - [`event`]: the same, told to a terminal as it proceeds
 //! - [`downloads`]: what the window has fetched, pauses and continues with
-//! - [`token`]: who asks
+//! - [`token`]: the user's token, which tells the Hub who asks
 //!
-//! Nothing is asked before somebody asks for it, and nothing from the network is believed: not a name, not a size, not a
-//! byte of a file before its digest was compared.
+//! No request is sent unless the user asked for something, and nothing from the network is trusted: names and sizes are
+//! checked, and a file is used only once its digest matches.
 //!
 //! Deliberately absent: uploads, and Xet's own protocol. Files that the Hub keeps there are fetched by ranges like others.
 

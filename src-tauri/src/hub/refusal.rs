@@ -1,6 +1,6 @@
-//! What a question to the Hub that failed means for a person, and what to do about it.
+//! What a failed request to the Hub means for the user, and what to do about it.
 //!
-//! Never the address: it may hold a signature.
+//! The message never holds the address, which may contain a signature.
 
 use reqwest::StatusCode;
 

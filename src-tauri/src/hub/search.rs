@@ -63,7 +63,7 @@ pub(crate) struct Found {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Info {
     id: String,
-    /// The commit.
+    /// The hash of the commit that the answer is about.
     pub(super) sha: Option<String>,
     tags: Option<Vec<String>>,
     #[serde(rename = "pipeline_tag")]

@@ -1,4 +1,5 @@
-//! The user's token: who asks the Hub. It is kept by the system, and never shown, logged or sent to another host.
+//! The user's token, which tells the Hub who asks. It is kept by the system, and never shown, logged or sent to
+//! another host.
 
 use std::{
     env, fmt, fs,

@@ -1,7 +1,7 @@
 //! The app's side: an engine process, started, asked and heard.
 //!
 //! The engine is this same program as `anneal worker`, or `anneal-cuda worker` where that stands beside it and a CUDA
-//! device is wanted. It leaves when it is dropped here, or when this process goes away, however it goes.
+//! device is wanted. It exits when it is dropped here, or when this process ends for any reason.
 
 use std::{
     env,

@@ -1,8 +1,8 @@
 //! Following a run: what happens in it, at a pace that an eye can see.
 //!
-//! A run writes up to thousands of events a second, and a page that gets each on its own stands still. So what is new is
-//! collected for a thirtieth of a second and told at once. Nothing is left out: what was not told yet lies in the run's
-//! file, and a message has a bound; what does not fit comes with the next.
+//! A run writes up to thousands of events a second, and a page that received them one by one would freeze. So new events
+//! are collected for a thirtieth of a second and sent together. None is lost: events that were not sent yet are in the
+//! run's file, and what exceeds the size limit of a message goes into the next.
 
 use std::{thread, time::Duration};
 

@@ -1,8 +1,8 @@
-//! Noticing that a machine has become slower than it was, as when it is hot or something else wants it too.
+//! Notices that a machine has become slower than it was, for example because it is hot or busy with something else.
 //!
-//! Steps are looked at in windows of 30, by their medians, so that a pause, an evaluation or a sleep is none of its
-//! business. It takes three windows in a row to believe it: of noisy steps, the best median so far is a lucky one, and
-//! the next ones are a little slower for no reason.
+//! Steps are compared by the medians of windows of 30, so that a pause, an evaluation or a sleep does not count. Three
+//! slow windows in a row are needed: when steps are noisy, the best median so far is a lucky one, and the next ones
+//! are a little slower for no reason.
 
 /// How many steps have a median.
 const WINDOW: usize = 30;

@@ -1,7 +1,7 @@
 //! Runs one after the other: one is running, the rest wait in an order that the user can change.
 //!
-//! What happens in a run is in its events on disk, so the queue tells nobody anything but who is running and who waits.
-//! That too is on disk, so that the app can offer to continue after it ended, however it ended.
+//! What happens in a run is in its events on disk, so the queue only tells which run is running and which are waiting.
+//! That too is on disk, so that the app can offer to continue them after it was closed or crashed.
 
 use std::{
     collections::VecDeque,

@@ -1,8 +1,8 @@
 //! The engine's side: `anneal worker` reads asks from standard input and writes replies to standard output.
 //!
-//! One thread owns the device and does what is asked, with a stack for deep models; one reads, so that a stop is heard
-//! at once; one says every second that the engine lives. Panics become a reply. What else is written to standard error is
-//! the log of whoever started the engine.
+//! One thread owns the device and does the work, with a stack large enough for deep models; one reads, so that a stop is
+//! noticed at once; one reports every second that the engine is alive. Panics become a reply. Anything else that is
+//! written to standard error is the log of whoever started the engine.
 
 use std::{
     io::{self, BufRead, Write},

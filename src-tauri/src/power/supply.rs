@@ -1,5 +1,5 @@
-//! Where the machine's power comes from, how much of it is left, and whether it saves it. A device is slower then, which
-//! its figures have to say.
+//! Where the machine's power comes from, how much is left, and whether a low-power mode is on. Devices are slower in
+//! that mode, which figures have to mention.
 
 #[cfg(any(target_os = "linux", test))]
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Whether a run should wait for the machine's power, and why.
 //!
-//! Deliberately absent: pausing. Who trains asks here, and does with the answer what it does when a person says pause.
+//! Deliberately absent: pausing. The trainer asks here, and pauses as it does for a user.
 
 use std::time::{Duration, Instant};
 

@@ -1,11 +1,12 @@
 //! Several processes that train one run together: who each is, how they meet, and how they notice that one is gone.
 //!
 //! - [`launch`]: which rank this is, by the variables of torchrun, mpirun or srun
-//! - [`store`]: where ranks leave each other words until they are connected
-//! - [`watch`]: whether the others still live
+//! - [`store`]: where ranks exchange messages until they are connected
+//! - [`watch`]: whether the others are still alive
 //!
-//! Nothing of this is used by a run on one device, and the trainer has no other yet: it refuses to be one of several processes. Connections go to the places that a launcher names and carry no data of
-//! the user. Deliberately absent: what the ranks compute, which is in the models’ crate.
+//! A run on one device uses none of this, and the trainer supports no other kind of run yet: it refuses to be one of several
+//! processes. Connections go to the places that a launcher names and carry no data of the user. Deliberately absent: what the
+//! ranks compute, which is in the models’ crate.
 
 pub(crate) mod launch;
 pub(crate) mod store;

@@ -1,10 +1,10 @@
-//! Where ranks leave each other words before they are connected: the store of torchrun, spoken as a client, and a server of the
-//! same words for launchers that bring none.
+//! Where ranks exchange messages before they are connected: a client of torchrun's store, and a server of the same protocol for
+//! launchers that bring none.
 //!
 //! The protocol is that of PyTorch's TCPStore (<https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/TCPStoreBackend.cpp>).
-//! Numbers are little-endian; a text or value is a u64 length and its bytes; a connection begins with a number by which it is
-//! known. There is no password: who knows a key can read and write it, so keys hold a secret where one was set. Deliberately absent: words that
-//! list or delete keys.
+//! Numbers are little-endian; a text or value is a u64 length and its bytes; a connection begins with a magic number. There is no
+//! password: whoever knows a key can read and write its value, so keys contain a secret where one was set. Deliberately absent:
+//! words that list or delete keys.
 
 use std::{
     collections::HashMap,

@@ -1,8 +1,9 @@
-//! Whether the other ranks still live: a connection from each to rank 0, on which both ends say so every second.
+//! Whether the other ranks are still alive: each has a connection to rank 0, on which both ends report every second.
 //!
-//! NCCL can’t tell: on cards of one host a sum that misses a rank waits without end and without an error. A connection that
-//! ends is a rank that is gone. One on which nothing is said for ten looks is a rank that hangs; looks are counted rather than
-//! timed, since a machine that was suspended did not hang. Rank 0 passes a loss on, as the others only see rank 0.
+//! NCCL does not notice: on GPUs of one host, a sum with a missing rank waits forever without an error. A closed connection
+//! means that the rank is gone. One that stays silent for ten checks means that it hangs; checks are counted rather than
+//! timed, since a machine that was suspended did not hang. Rank 0 tells the others when a rank is lost, as they only see rank
+//! 0.
 
 use std::{
     io::{self, ErrorKind, Write},

@@ -7,7 +7,7 @@ use std::{
     ops::RangeInclusive,
 };
 
-use ::models::{
+use models::{
     data::row::{Message, Role},
     generate::sample::{Biases, SamplingSettings},
     limits::Limit,

@@ -1,8 +1,8 @@
-//! Who may come in: programs on this machine, and no page of the web.
+//! Who may connect: programs on this machine, and no web page.
 //!
-//! A page in a browser can send requests to this machine, and by a name that it points here it could read what comes back. So every
-//! request has to name this server as its host, and none may come from a page. No header that lets a page read an answer is ever
-//! sent.
+//! A web page can send requests to this machine, and through a domain name that it points here (DNS rebinding) it could read the
+//! answers. So every request has to name this server as its host, and none may come from a page. No header that lets a page read
+//! an answer is ever sent.
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use sha2::{Digest, Sha256};

@@ -1,9 +1,10 @@
 //! A server for other programs on this machine, with OpenAI's interface: editors, chat apps and scripts ask it as they would ask a
 //! service on the network.
 //!
-//! The app serves and an engine writes, so that the end of an engine is an answer with a sentence. One request is answered at a
-//! time; what it has in common with the one before is not read again. Deliberately absent: other addresses than this machine's,
-//! headers that let pages of the web in, and tools, pictures and JSON schemas, which are refused by their names.
+//! The app serves and an engine writes, so that a client gets an error with an explanation when the engine ends. One request is
+//! answered at a time; the beginning that it shares with the one before is not read again. Deliberately absent: other addresses
+//! than this machine's, headers that let pages of the web in, and tools, pictures and JSON schemas, which are refused by their
+//! names.
 
 mod asked;
 mod door;
@@ -22,9 +23,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use ::models::device::RequestedDevice;
 use axum::http::StatusCode;
 use jiff::Timestamp;
+use models::device::RequestedDevice;
 use serde_json::{Value, json};
 use tokio::{
     runtime::{Builder, Runtime},

@@ -1,7 +1,7 @@
 //! Requests that wait for the model, and the thread that has it answer them, one after another.
 //!
-//! The model is in an engine of its own. When that ends in the middle of an answer, the request is told so, and the next one gets a
-//! new engine.
+//! The model is in an engine of its own. If that ends in the middle of an answer, the request fails with an explanation, and the
+//! next one gets a new engine.
 
 use std::{
     collections::VecDeque,

@@ -1,7 +1,6 @@
 //! What a client is told instead of an answer, in the form of OpenAI's errors.
 //!
-//! Official clients repeat by themselves what was answered with 408, 409, 429 or 500 and above, so a bad request is never any of
-//! these.
+//! Official clients retry by themselves after 408, 409, 429 and from 500 on, so a bad request never gets any of these.
 
 use axum::{
     Json,

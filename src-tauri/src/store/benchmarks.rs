@@ -60,7 +60,7 @@ pub(crate) struct BenchReport {
 /// What was measured on one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MeasuredDevice {
-    /// The device.
+    /// What was measured, as it was found then.
     pub(crate) device: FoundDevice,
     /// The rate of matrix products at the end over that at the beginning: below 1 when it got hot or saved power.
     pub(crate) sustained: Option<f64>,

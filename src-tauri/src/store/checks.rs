@@ -25,7 +25,7 @@ pub(crate) struct CheckReport {
     pub(crate) version: String,
     /// The system and its version: `macOS 15.1`.
     pub(crate) system: String,
-    /// The device.
+    /// What was checked, as it was found then.
     pub(crate) device: FoundDevice,
     /// When it ended, in UTC.
     pub(crate) time: String,

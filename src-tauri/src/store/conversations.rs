@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::error::{AppError, Result};
 
-/// A conversation.
+/// A conversation of the Playground, as its file has it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "gui", derive(specta::Type))]
 #[serde(rename_all = "camelCase")]

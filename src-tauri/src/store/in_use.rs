@@ -1,12 +1,14 @@
-//! Who computes on which device: a file for each, locked for as long as it computes, by whichever process of this home.
+//! What is being computed on which device: a file for each computation of this home, locked by its process while it
+//! lasts.
 //!
 //! ```text
 //! in-use/cpu/
 //!   answer-4711-0   an answer that process 4711 has an engine write
 //! ```
 //!
-//! A file that nobody holds is of somebody who is done, however that came. It stays while something is measured, whose figures
-//! it speaks against. Deliberately absent: who has to wait for whom, which is the host's.
+//! A file that is not locked belongs to a computation that is over, whether it finished or crashed. It stays while something
+//! is being measured, since it may have disturbed the figures. Deliberately absent: what has to wait for what, which the host
+//! decides.
 
 use std::{
     collections::HashSet,

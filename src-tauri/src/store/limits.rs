@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use ::models::limits::Limit;
+use models::limits::Limit;
 
 use crate::wire::error::{AppError, Result};
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::models::{
+use models::{
     checkpoint::{
         keep::Checkpoints,
         whole::{STATE, verify_lengths},
@@ -34,7 +34,7 @@ const LOOK_BESIDE: Duration = Duration::from_secs(1);
 /// How far a run is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct RunState {
-    /// The run.
+    /// The name of the run's folder, by which it is asked for.
     pub(crate) id: String,
     /// Whether it continues, and if not, why.
     pub(crate) status: RunStatus,

@@ -41,7 +41,7 @@ use models::{
 pub(crate) struct Run {
     /// The folder's name: `2026-11-21-shakespeare-7f3a`.
     pub(crate) id: String,
-    /// The folder.
+    /// Where its plan, its events and its checkpoints lie.
     pub(crate) folder: PathBuf,
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn find(paths: &Paths, name: &str) -> Result<Run> {
 pub(crate) enum Named {
     /// The folder of a checkpoint, as it was named.
     Checkpoint(PathBuf),
-    /// A run.
+    /// A run, one of whose checkpoints is still to be chosen.
     Run(Run),
 }
 
@@ -191,12 +191,12 @@ impl Run {
         Self { id, folder }
     }
 
-    /// The plan.
+    /// Where the plan lies, which says all that the run does.
     pub(crate) fn plan_file(&self) -> PathBuf {
         self.folder.join("run.yaml")
     }
 
-    /// The events.
+    /// Where the events lie: what happened in the run, one JSON object a line.
     pub(crate) fn events_file(&self) -> PathBuf {
         self.folder.join("events.jsonl")
     }

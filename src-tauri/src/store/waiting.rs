@@ -1,4 +1,4 @@
-//! Which runs are running and waiting, on disk, so that the app can offer them again after it ended, however it ended.
+//! Which runs are running and waiting, on disk, so that the app can offer them again after it was closed or crashed.
 
 use std::path::Path;
 

@@ -45,7 +45,7 @@ pub(crate) struct ChatSettings {
 /// An answer, and what a person should know about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Said {
-    /// The answer.
+    /// What the model wrote, and what that took.
     #[serde(flatten)]
     pub(crate) answer: Answer,
     /// How many of the oldest turns were left out, because the conversation is longer than the model can read.

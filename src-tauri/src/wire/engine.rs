@@ -98,7 +98,7 @@ pub(crate) enum Ask {
     Predict { picture: AskedPicture, side: usize },
     /// Capture hidden states of a model over labelled text into a folder, or only plan it.
     Capture {
-        /// The model.
+        /// Where the model lies.
         folder: PathBuf,
         device: RequestedDevice,
         /// What is known of the device.
@@ -109,7 +109,7 @@ pub(crate) enum Ask {
     },
     /// Apply probes to texts.
     ApplyProbes {
-        /// The model.
+        /// Where the model lies.
         folder: PathBuf,
         device: RequestedDevice,
         /// What is known of the device.

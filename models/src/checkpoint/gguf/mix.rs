@@ -9,7 +9,7 @@ use crate::{arch::config::DecoderConfig, gguf::TensorType};
 
 use TensorType as T;
 
-/// A mix.
+/// How many bits the weights of an export get, as llama.cpp's tool for quantizing names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "specta", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]

@@ -1,8 +1,8 @@
 //! The list of tensors in a file of PyTorch: a program for a small machine, of which only what lists tensors is understood, and nothing
 //! is ever called.
 //!
-//! Every value is a number in one list, so that what holds itself, or is nested without end, costs what its bytes cost. A name that is
-//! no part of weights is refused, as is every instruction that `torch.save` doesn't write.
+//! Values stand in one list and refer to each other by number, so a value that contains itself or is nested very deeply costs no
+//! more than its bytes. A name that has no place in weights is refused, as is every instruction that `torch.save` doesn't write.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! A file that is read in blocks, each of them once.
 //!
-//! A Parquet file is asked for in many small pieces that stand close together. Behind a network each piece costs more
-//! time than a block, so what follows a piece is read along with it.
+//! A Parquet file is asked for in many small pieces that stand close together. Over a network a request takes longer
+//! than the bytes of a block, so what follows a piece is read along with it.
 
 use std::{
     io::{self, Read},

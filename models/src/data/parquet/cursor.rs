@@ -1,4 +1,4 @@
-//! Walks over bytes that may be anything. Where they break off, nothing is given.
+//! Walks over untrusted bytes. Past their end there is nothing, and no panic.
 
 /// The bytes that are left.
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);

@@ -1,8 +1,8 @@
 //! A look at the footer of a Parquet file before the library reads it.
 //!
-//! The library makes room for as many columns as a footer says there are, and goes as deep as its columns are nested.
-//! A few bytes are enough to make it ask for all memory or to use up the stack, and neither can be caught. So the tree
-//! of columns is counted here first. All else in the footer is checked by the library.
+//! The library allocates room for as many columns as a footer claims, and recurses as deep as its columns are nested.
+//! A few bytes are enough to make it request all memory or overflow the stack, and neither can be caught, so the tree
+//! of columns is counted here first. The library checks the rest of the footer.
 //!
 //! The footer is a struct in Thrift's compact protocol:
 //! <https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>

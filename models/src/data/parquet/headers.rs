@@ -1,8 +1,8 @@
 //! The headers of pages, each looked at before the library reads it.
 //!
-//! The library passes over what it does not know, also where a list says that it has two billion values and the file has ended: a
-//! few bytes keep it busy for hours. A header that does not end, or that has a list, which the format has none of, is refused here.
-//! It also makes room for all that a page says it unpacks to, and one wrong byte makes that two billion bytes.
+//! The library skips fields that it does not know, even a list that claims two billion values past the end of the file: a few
+//! bytes keep it busy for hours. A header that does not end is refused here, and so is one with a list, since the format has
+//! none. The library also allocates whatever size a page says it unpacks to, and one wrong byte makes that two billion bytes.
 
 use std::io::{Cursor, Read};
 

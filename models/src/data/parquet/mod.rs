@@ -3,10 +3,10 @@
 //! The library's records are used, so nothing of Arrow is needed. A row group is decoded some rows at a time, and
 //! never held as a whole. Bytes that are no text are left out (`schema.rs`).
 //!
-//! A file may be damaged, or made to do harm. The library trusts counts in the footer and in pages with all memory, so
-//! they are looked at first (`footer.rs`, `headers.rs`, `pages.rs`). It also panics where pages break the rules of the format, which
-//! one wrong byte is enough for. That is caught here, and is an error like any other. What pages unpack to is not
-//! limited: a small file can hold a large text many times.
+//! A file may be damaged or malicious. The library allocates whatever the counts in the footer and the pages ask for, so those
+//! are checked first (`footer.rs`, `headers.rs`, `pages.rs`). It also panics when a page breaks the rules of the format, and one
+//! wrong byte is enough for that. The panic is caught here and becomes an error like any other. What one page unpacks to has a
+//! limit, but all pages together have none: a small file can hold a large text many times.
 
 use std::panic::{self, AssertUnwindSafe};
 

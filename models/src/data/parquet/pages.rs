@@ -1,7 +1,7 @@
 //! The pages of a row group, each looked at before the library decodes it.
 //!
-//! The library makes room for as many values as a dictionary says it has, and for as many lengths of texts as a page
-//! does, before it looks for them. A wrong byte in one of these counts would end the program.
+//! Before it reads any of them, the library allocates room for all values that a dictionary claims to have, and for
+//! all string lengths that a page claims. One wrong byte in such a count would end the program.
 
 use parquet::{
     basic::Encoding,

@@ -1,8 +1,8 @@
 //! A long text to tokens in pieces: the tokens of the whole text, on all cores, in bounded memory.
 //!
-//! No text can be cut at a place that is known beforehand: a tokenizer may join what stands on both sides, look ahead, or
-//! put a space before each text. So neighbouring pieces overlap, and are joined where both of them found the same tokens
-//! over a long stretch. What a piece makes of its own ends is dropped with the overlap.
+//! No place is known in advance at which a text can safely be cut: a tokenizer may merge across it, look ahead, or put a
+//! space before each text. So neighbouring pieces overlap, and are joined where both give the same tokens over a long
+//! stretch. The tokens at the very ends of a piece are dropped with the overlap.
 //!
 //! Of byte-pair encodings this is exact: whether two tokens stand beside each other in an encoding depends on these two
 //! alone, so a row in which every pair comes from an encoding is one. How a text falls into words first is found from

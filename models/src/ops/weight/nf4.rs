@@ -76,7 +76,7 @@ pub enum StoredScales {
     Plain(Vec<f32>),
     /// A code of 8 bits each: value · the largest of its group + offset.
     Nested {
-        /// The codes.
+        /// One for each block, an index into `values`.
         codes: Vec<u8>,
         /// Codes of a group.
         group: usize,

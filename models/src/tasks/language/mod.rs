@@ -71,7 +71,7 @@ pub struct LanguageTask {
 }
 
 impl LanguageTask {
-    /// The model.
+    /// What is being trained, with its tokenizer and chat template.
     pub fn model(&self) -> &LanguageModel {
         &self.model
     }

@@ -29,7 +29,7 @@ const QUANTIZE: &str = "quantize";
 
 /// A language model, ready to learn or to write.
 pub struct LanguageModel {
-    /// The network.
+    /// The decoder or recursive model, with its weights and any adapter.
     pub network: Network,
     /// What of it is saved.
     pub saved_as: SavedAs,

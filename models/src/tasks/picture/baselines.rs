@@ -1,6 +1,6 @@
-//! What simpler answers would be right about: always the largest class, and the colours alone.
+//! How often simpler answers would be right: always the largest class, and the colours alone.
 //!
-//! A network that is no better than the colours of 8 x 8 fields may tell classes by what lies behind them.
+//! A network that does no better than the colours of 8 x 8 fields may recognize the background instead of the object.
 
 use rayon::prelude::*;
 

@@ -1,8 +1,8 @@
 //! A batch of CIFAR as Python wrote it: a dictionary with an array of bytes and a list of numbers, or with names.
 //!
-//! A pickle is a program. This one runs only what makes dictionaries, lists, texts, numbers and arrays of NumPy; nothing is ever called,
-//! and every other name is refused. Values are numbers in one list and bytes stay where they are, so that what holds itself, or is nested
-//! without end, costs what its bytes cost.
+//! A pickle is a program. Only the instructions that make dictionaries, lists, strings, numbers and NumPy arrays are run; nothing
+//! is ever called, and every other name is refused. Values stand in one list and refer to each other by number, and bytes stay
+//! where they are, so a value that contains itself or is nested very deeply costs no more than its bytes.
 //!
 //! Deliberately absent: weights, which `checkpoint::pytorch` reads by the same rule.
 

@@ -3,7 +3,7 @@
 //! Two pictures are near when their 64-bit difference hashes (whether each of 9 x 8 grey points is brighter than the next) differ in
 //! [`NEAR_BITS`] bits at most: the same photo scaled, packed otherwise or a moment later.
 //!
-//! Deliberately absent: what to do about it, and what a class is told by. The heat maps of a trained network show that.
+//! Deliberately absent: what to do about it, and what distinguishes a class, which the heat maps of a network show.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -90,7 +90,7 @@ pub struct Named {
 pub struct Pair {
     /// The one that comes first.
     pub first: Named,
-    /// The other.
+    /// The one that comes later, in the same order.
     pub second: Named,
     /// In how many bits their hashes differ. None for pictures that are equal to the last bit.
     pub bits_apart: Option<u32>,

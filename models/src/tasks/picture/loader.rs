@@ -54,7 +54,7 @@ struct Numbers {
 
 /// A batch: pictures [n, h, w, c] in f32, and the class of each, [n] in u32.
 pub struct Batch {
-    /// The pictures.
+    /// Pixels as the network takes them: [n, h, w, c], in f32.
     pub pictures: Tensor,
     /// Their classes.
     pub labels: Tensor,

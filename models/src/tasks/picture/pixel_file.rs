@@ -1,8 +1,8 @@
-//! The file of a set's pixels: all of them one behind the other, then what became of each picture as JSON, the length of that, a sum of
-//! all before it, and a mark.
+//! The file of a set's pixels: all pictures one after another, then JSON that says what became of each, the length of that JSON,
+//! a checksum of everything before it, and a closing mark.
 //!
-//! Nothing in it is believed before it was compared with the sum and with what is expected. Deliberately absent: changing one. It is
-//! made whole, or made anew.
+//! Nothing in it is used until it matches the checksum and what is expected. Deliberately absent: changing a file in place. It is
+//! written whole, or made again.
 
 use std::{
     fs::{self, File},

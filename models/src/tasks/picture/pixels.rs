@@ -48,7 +48,7 @@ impl Shape {
     }
 }
 
-/// A picture.
+/// A decoded picture: one byte for each channel of each pixel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
     /// Its size.

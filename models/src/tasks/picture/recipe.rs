@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{arch::picture::Architecture, embedded::table};
 
-/// A recipe.
+/// A network and the settings it is trained with, as `recipes.json` has them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -23,7 +23,7 @@ pub struct Recipe {
     pub title: String,
     /// Where it comes from, and what it reached there.
     pub source: String,
-    /// The network.
+    /// Which network is built, its size included.
     pub architecture: Architecture,
     /// Pictures in a batch.
     pub rows: usize,

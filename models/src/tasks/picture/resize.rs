@@ -21,7 +21,7 @@ const A: f64 = -0.5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Filter {
-    /// A tent.
+    /// A tent: the nearer a pixel, the more it counts, in proportion.
     #[default]
     Bilinear,
     /// A cubic curve, which keeps edges sharper.

@@ -307,7 +307,7 @@ impl PictureSet {
         sides
     }
 
-    /// A picture.
+    /// The picture at this place among all, from 0, in the size that all of them have.
     pub fn picture(&self, at: usize) -> Picture {
         Picture {
             shape: self.shape,

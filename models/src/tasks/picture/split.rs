@@ -1,8 +1,8 @@
 //! Which pictures are kept aside, decided by what they show and by nothing else.
 //!
-//! A picture goes where the hash of its pixels leads, so that equal ones are on one side whatever they are called, and one stays where
-//! it is when others come. Where pictures belong together (the photos of one person, of one minute), their group decides for all of
-//! them, and what holds the same picture counts as one group.
+//! The hash of its pixels decides where a picture goes, so that equal pictures are on one side whatever they are called, and
+//! adding pictures moves none of the others. Where pictures belong together (the photos of one person, of one minute), their
+//! group decides for all of them, and what holds the same picture counts as one group.
 
 use std::collections::HashMap;
 

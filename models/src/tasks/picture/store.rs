@@ -56,7 +56,7 @@ pub(super) enum Contents {
     Files(Vec<PathBuf>),
     /// Each in a row of a Parquet file, where it is wanted.
     Rows {
-        /// The file.
+        /// The Parquet file that has all of them.
         file: PathBuf,
         /// Whether its row is wanted, for each.
         is_wanted: Vec<bool>,

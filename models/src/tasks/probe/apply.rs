@@ -70,7 +70,7 @@ pub struct ApplyPlan {
 pub struct Applied {
     /// What the data calls it, or `FILE:LINE`.
     pub id: String,
-    /// The text.
+    /// What the probes were asked about, in full.
     pub text: String,
     /// Its labels, where the data has some.
     pub labels: Vec<String>,

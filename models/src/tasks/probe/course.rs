@@ -30,7 +30,7 @@ use crate::{
     checkpoint::{save::write_safetensors, tensors::read_tensors},
 };
 
-/// The file.
+/// The name of the file that [`Course::save`] writes.
 pub const LEARNED: &str = "learned.safetensors";
 /// Numbers of `N.chosen` for a label.
 const CHOSEN: usize = 6;

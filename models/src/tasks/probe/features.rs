@@ -27,7 +27,7 @@ pub struct Sparse {
     pub starts: Vec<usize>,
     /// Which of the d numbers each is.
     pub columns: Vec<u32>,
-    /// The numbers.
+    /// The values that are stored, row after row: as many as there are `columns`.
     pub numbers: Vec<f32>,
     /// d.
     pub width: usize,

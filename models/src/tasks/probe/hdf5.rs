@@ -2,11 +2,11 @@
 //!
 //! Root attributes `model_name` (text) and `layers` (whole numbers: all blocks that were captured, of which the file's name says
 //! its own: `layer_14_activations.h5`). Groups `train`, `val` and `test`, each with `activations` f32 [n, d] and `labels` int64
-//! [n]. Files that are written have three more attributes, which who does not know them passes over: `layer`, `pattern` and
+//! [n]. Files that are written here have three more attributes, which other readers ignore: `layer`, `pattern` and
 //! `label_names`.
 //!
-//! A file comes from outside: what it declares is compared with its length before anything is made room for, and what would lead
-//! to another file is refused. This is the only module that knows the library. Deliberately absent: any other layout.
+//! A file comes from outside: declared sizes are compared with its length before anything is allocated, and links to other files
+//! are refused. This is the only module that knows the library. Deliberately absent: any other layout.
 
 use std::{
     fs,
@@ -32,7 +32,7 @@ const AT_ONCE: usize = 32 << 20;
 /// What a file says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LayerHeader {
-    /// The model.
+    /// The name of the model whose states these are. Empty where a file doesn't say it.
     pub model_name: String,
     /// The blocks of which there are files.
     pub layers: Vec<i64>,

@@ -75,7 +75,7 @@ pub struct LabelledRequest {
 pub struct LabelledText {
     /// What the data calls it, or `FILE:LINE`.
     pub id: String,
-    /// The text.
+    /// What the model reads, in full.
     pub text: String,
     /// Its labels, in the order of the data, each once.
     pub labels: Vec<String>,

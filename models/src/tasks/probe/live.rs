@@ -5,8 +5,9 @@
 //! | the last token, with nothing after the text; a mean over tokens; each token | directly: the state of the token itself |
 //! | the last token of what follows the text: a suffix, the end of a turn | what follows is read after the token, from a fork of the cache that is thrown away |
 //!
-//! What follows costs one more pass over it for each token of an answer; of what was given it is not asked. It is tokenized by itself
-//! there, and with the text where states are captured. Only scores leave: what is written is the same with and without probes.
+//! What follows costs one more pass over it for each token of an answer; tokens of the prompt are not scored that way. It is
+//! tokenized on its own here, but together with the text where states are captured. Only scores come out: the model writes the
+//! same with and without probes.
 
 use candle_core::{DType, Device, Tensor};
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ pub struct LiveProbe {
 /// What probes say of a token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TokenScores {
-    /// The token.
+    /// Its id in the vocabulary of the model.
     pub token: u32,
     /// Whether the model wrote it.
     pub is_answer: bool,
@@ -73,7 +74,7 @@ pub struct Course {
     pub mean: f32,
     /// Their moving average at the end: each token counts [`NEW`], and what was before it the rest.
     pub moving_average: f32,
-    /// The highest.
+    /// The highest score of any token.
     pub peak: f32,
     /// Which token has it, from 0.
     pub peak_at: usize,

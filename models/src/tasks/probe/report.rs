@@ -50,7 +50,7 @@ pub struct Report {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct Estimate {
-    /// The figure.
+    /// The point estimate, in the unit of the figure.
     pub value: f64,
     /// Where it lies.
     pub interval: Option<Interval>,
@@ -137,7 +137,7 @@ pub struct Extremes {
 pub struct Scored {
     /// Its place among the rows of the states, from 0.
     pub row: usize,
-    /// The score.
+    /// What the probe says of it: the higher, the likelier the label. No probability.
     pub score: f32,
     /// Whether it has the label.
     pub positive: bool,
@@ -220,7 +220,7 @@ pub struct Figures {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "specta", derive(specta::Type))]
 pub struct AtThreshold {
-    /// The score.
+    /// A row whose score is at least this is called positive.
     pub threshold: f32,
     /// Rows of all four kinds.
     pub confusion: Confusion,

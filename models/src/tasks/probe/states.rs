@@ -177,7 +177,7 @@ pub enum StatesDtype {
 pub struct StateRow {
     /// What the data calls it, or `FILE:LINE`.
     pub id: String,
-    /// The text.
+    /// What the model read, in full.
     pub text: String,
     /// Its labels: one, several or none.
     pub labels: Vec<String>,
@@ -236,7 +236,7 @@ impl States {
         &self.about
     }
 
-    /// The folder.
+    /// Where the matrices and the list of rows lie.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

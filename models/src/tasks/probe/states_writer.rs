@@ -1,7 +1,7 @@
 //! Writing a folder of hidden states, so that a capture that was stopped at any moment continues to the same bytes.
 //!
 //! The texts are written first, whole. The states of each site are appended in the order of the texts, and synced before
-//! `whole.json` says that they are there; what stands behind that is cut off by whoever continues.
+//! `whole.json` says that they are there; anything beyond that is cut off when the capture continues.
 
 use std::{
     fs::{self, File},

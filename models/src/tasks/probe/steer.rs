@@ -1,9 +1,9 @@
 //! Leading a model towards the label of a probe, or away from it, and what that costs.
 //!
-//! A strength of 0.1 moves each state at the site of the probe by a tenth of how long states there usually are. How long that is, is
-//! measured over a text that has nothing to do with anything, and not taken from the rows that the probe learned from: a mean over tokens
-//! has that of the first in it, which in many models is a hundred times as long. Over the same text it is told how much worse the model
-//! predicts: its perplexity. Deliberately absent: any effect at strength 0, at which nothing is computed that was not computed before.
+//! A strength of 0.1 moves each state at the site of the probe by a tenth of how long states there usually are. That length is
+//! measured on an unrelated text, and not on the rows that the probe learned from: a mean over tokens includes the first one,
+//! whose state is a hundred times as long in many models. The perplexity of the same text shows how much worse the model
+//! predicts. Deliberately absent: any effect at strength 0, at which nothing extra is computed.
 
 use std::collections::BTreeMap;
 

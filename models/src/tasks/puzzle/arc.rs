@@ -51,7 +51,7 @@ pub struct Pair {
     pub output: Option<Grid>,
 }
 
-/// A task.
+/// A task of ARC: pairs that show a rule, and inputs to apply it to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Its name: `007bbfb7`.
@@ -80,7 +80,7 @@ pub struct Tasks {
     pub augmentations: usize,
     /// What they are drawn from.
     pub seed: u64,
-    /// The tasks.
+    /// The tasks as their files have them, in the order of `looks` and `ids`.
     pub tasks: Vec<Task>,
     /// The looks of each. The first is the task as it is.
     pub looks: Vec<Vec<Look>>,
@@ -91,7 +91,7 @@ pub struct Tasks {
 /// The pairs of tasks that are learned from, or those that are measured with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArcExamples {
-    /// The tasks.
+    /// What the pairs belong to. `pairs` refers to its tasks by their place.
     pub tasks: Arc<Tasks>,
     /// The task of each group, and which of its pairs: those that show come first, then those that ask.
     pub pairs: Vec<(usize, Range<usize>)>,

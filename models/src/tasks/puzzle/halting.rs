@@ -61,7 +61,7 @@ pub type LeastSteps = Vec<u32>;
 /// What counts how much in a loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weighing {
-    /// A slot.
+    /// What the loss of each slot is multiplied by before the sum.
     pub slot: f64,
     /// How much of each label is shared among all symbols.
     pub smoothing: f64,

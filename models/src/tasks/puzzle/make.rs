@@ -34,7 +34,7 @@ pub type Watch<'a> = &'a (dyn Fn(usize) -> bool + Sync);
 /// A puzzle with its rating.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
-    /// The puzzle.
+    /// What is given, and its solution.
     pub grid: Grid,
     /// Ways of a search that led nowhere, on average.
     pub rating: usize,

@@ -17,9 +17,9 @@ pub const LETTERS: [char; SYMBOLS - 1] = ['#', ' ', 'S', 'G', 'o'];
 pub const WALL: u32 = 1;
 /// One can walk here.
 pub const FREE: u32 = 2;
-/// The start.
+/// Where the path begins.
 pub const START: u32 = 3;
-/// The goal.
+/// Where the path ends.
 pub const GOAL: u32 = 4;
 /// A cell of the path.
 pub const PATH: u32 = 5;

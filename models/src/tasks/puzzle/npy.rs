@@ -1,7 +1,7 @@
 //! Arrays of whole numbers in files of NumPy (`.npy`, <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 //!
 //! Read a part at a time, so that a file of any size takes little memory. What a header declares is compared with the size of the
-//! file before anything is made room for. Deliberately absent: fractions, and columns that stand before rows (Fortran order). They
+//! file before anything is allocated. Deliberately absent: fractions, and columns that stand before rows (Fortran order). They
 //! are refused by name.
 
 use std::{

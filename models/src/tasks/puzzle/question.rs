@@ -30,7 +30,7 @@ const NAMED: usize = 3;
 /// A puzzle with its solution, as texts that are read like a person’s.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// The puzzle.
+    /// As a person would type it. Of ARC it can be the name of a task.
     pub puzzle: String,
     /// Its solution. Empty where the puzzle has it in itself, as a task of ARC.
     pub solution: String,
@@ -54,7 +54,7 @@ pub struct Question {
 /// A task of ARC, and one of its questions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// The task.
+    /// With its pairs, and the inputs that are asked about.
     pub task: Task,
     /// Which of its test inputs, from 0.
     pub part: usize,

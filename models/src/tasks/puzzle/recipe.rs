@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::{halting::HALTING, request::ModelRequest};
 use crate::embedded::table;
 
-/// A recipe.
+/// A model and the settings it is trained with, as `recipes.json` has them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -21,7 +21,7 @@ pub struct Recipe {
     /// The puzzles that it is taken for when nobody names a recipe.
     #[serde(default)]
     pub suits: Option<Suits>,
-    /// The model.
+    /// Its settings, in the form in which a run file gives them.
     pub model: ModelRequest,
     /// Puzzles in a batch.
     pub rows: usize,
@@ -89,7 +89,7 @@ pub struct Expected {
     pub curves: Vec<Curve>,
 }
 
-/// A run.
+/// One run of those that were measured.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {

@@ -101,7 +101,7 @@ pub struct PuzzlePlan {
     pub start_from: Option<PathBuf>,
     /// What to learn from.
     pub data: PuzzleDataPlan,
-    /// The model.
+    /// What the model is built from: its widths, blocks and cycles.
     pub trm: TrmConfig,
     /// How much halting counts in the loss, beside the cells.
     #[serde(default = "halting")]

@@ -93,7 +93,7 @@ pub struct Thinking {
 /// How thinking about a puzzle ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Solved {
-    /// The puzzle.
+    /// The symbol of each cell as it was given, row after row.
     pub puzzle: Vec<u32>,
     /// Its solution, if it has one and no other.
     pub solution: Option<Vec<u32>>,

@@ -31,7 +31,7 @@ pub(crate) struct HomeView {
     pub(crate) runs: Vec<RunView>,
 }
 
-/// A device.
+/// A device of this machine, in words.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeviceView {

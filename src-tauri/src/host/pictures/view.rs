@@ -62,7 +62,7 @@ pub(crate) enum PicturePartView {
     Test,
 }
 
-/// A picture.
+/// A picture of the data: what it is called, where it belongs and how it looks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PictureView {

@@ -73,7 +73,7 @@ pub(crate) struct RankedView {
 }
 
 impl ClassifierView {
-    /// A classifier.
+    /// What a page shows of a classifier that is open.
     pub(crate) fn new(classifier: &OpenClassifier) -> Self {
         Self {
             title: title(&classifier.about),

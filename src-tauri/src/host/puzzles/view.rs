@@ -27,7 +27,7 @@ pub(crate) struct PuzzlesView {
     looks: Vec<PuzzleView>,
 }
 
-/// A puzzle.
+/// A puzzle of the data and its solution, to be drawn as grids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PuzzleView {

@@ -108,7 +108,7 @@ pub(crate) struct ThinkingView {
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SolvedView {
-    /// The puzzle.
+    /// The symbol of each cell as it was given, row after row.
     puzzle: Vec<u32>,
     /// Its solution, if it has one and no other.
     solution: Option<Vec<u32>>,
@@ -137,7 +137,7 @@ pub(crate) struct MarksView {
 }
 
 impl SolverView {
-    /// A model.
+    /// What a page shows of a model that is open.
     pub(crate) fn new(solver: &OpenSolver) -> Self {
         let held_out = solver.held_out.as_ref();
         Self {

@@ -33,7 +33,7 @@ const DEEPEST: usize = 16;
 /// What the name of a file ends in that is not whole.
 const INCOMPLETE: &str = "incomplete";
 
-/// The cache.
+/// The folder in which all programs of the Hub on this machine keep what they fetched.
 #[derive(Debug, Clone)]
 pub(crate) struct HubCache {
     root: PathBuf,

@@ -20,7 +20,7 @@ const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 #[cfg_attr(feature = "gui", derive(specta::Type))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RepositoryKind {
-    /// A model.
+    /// Weights, with their configuration and tokenizer.
     Model,
     /// A data set.
     Data,

@@ -10,7 +10,7 @@ use specta::Type;
 use super::{ModelPlace, StoredModel, model_bytes};
 use crate::{store::limits::read_text, wire::error::AppError};
 
-/// A model.
+/// A model on this machine, as the Models page lists it.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ModelView {

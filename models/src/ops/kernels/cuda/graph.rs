@@ -1,7 +1,7 @@
 //! Work that is recorded once and played again as a whole: a CUDA graph.
 //!
-//! The host starts a graph in the time of a few launches, however many are in it. It does what was recorded with the same
-//! addresses: what goes in must lie where it lay, and what comes out lies where it lay too, until it is played again.
+//! Starting a graph costs the host as much as a few launches, however many are in it. It repeats what was recorded with
+//! the same addresses: inputs must be where they were then, and outputs appear where they did, until the next replay.
 //! Deliberately absent: what is worth recording (`train`).
 
 use candle_core::{

@@ -1,8 +1,8 @@
 //! A second queue of work for the GPU while a pass is recorded: what nothing on the way waits for runs beside it.
 //!
-//! Gradients of adapters are small products that leave most of the GPU idle. In a recorded pass they cost no launch, so they can run
-//! while the way back goes on. Outside of a recording there is one queue, and work that is meant for the side is done at once.
-//! Whatever is recorded, the same kernels compute the same numbers: only when they run differs.
+//! Gradients of adapters are small products that leave most of the GPU idle. In a recorded pass they cost no launch, so they can
+//! run beside the rest of the backward pass. Outside of a recording there is one queue, and work that is meant for the side is
+//! done at once. Recorded or not, the same kernels compute the same numbers; only the time at which they run differs.
 
 use std::{
     cell::{Cell, RefCell},

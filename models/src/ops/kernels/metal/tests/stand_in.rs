@@ -1,8 +1,8 @@
 //! In place of a Mac: launches go to a program that runs the same kernels on Vulkan (`anneal-metal serve`), which
 //! `ANNEAL_METAL_STAND_IN` names. Tensors are on the CPU; what a kernel gets is copied there, and what it wrote is copied back.
 //!
-//! What is found so: the order of arguments, offsets, sizes, values, and groups. A kernel sees no byte before or after a
-//! contiguous tensor, and outputs begin as what is no number.
+//! This finds mistakes in the order of arguments, offsets, sizes, values and groups. A kernel sees no byte before or
+//! after a contiguous tensor, and outputs begin as NaN.
 
 use std::{
     cell::{Cell, RefCell},

@@ -5,7 +5,7 @@
 
 use prost::Message;
 
-/// A file.
+/// `Model`: what a whole file holds.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Model {
     #[prost(int32, tag = "1")]
@@ -68,7 +68,7 @@ pub(super) struct Kind {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Empty {}
 
-/// A picture.
+/// `ImageFeatureType`: an input that is a picture, with its size in pixels.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Image {
     #[prost(int64, tag = "1")]
@@ -159,7 +159,7 @@ pub(super) struct Layer {
     pub(super) gelu: Option<Empty>,
 }
 
-/// A convolution.
+/// `ConvolutionLayerParams`: a convolution with its weights.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Convolution {
     #[prost(uint64, tag = "1")]
@@ -236,7 +236,7 @@ pub(super) struct Activation {
     pub(super) relu: Option<Empty>,
 }
 
-/// A product.
+/// `InnerProductLayerParams`: a linear layer with its weights.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct InnerProduct {
     #[prost(uint64, tag = "1")]

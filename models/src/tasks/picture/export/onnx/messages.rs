@@ -4,7 +4,7 @@
 
 use prost::Message;
 
-/// A file.
+/// `ModelProto`: what a whole file holds.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Model {
     #[prost(int64, optional, tag = "1")]
@@ -56,7 +56,7 @@ pub(super) struct Graph {
     pub(super) output: Vec<ValueInfo>,
 }
 
-/// A step.
+/// `NodeProto`: one operation, with the names of the values that it reads and writes.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Node {
     #[prost(string, repeated, tag = "1")]
@@ -84,7 +84,7 @@ pub(super) struct Attribute {
     pub(super) kind: Option<i32>,
 }
 
-/// A tensor.
+/// `TensorProto`: a weight, with its shape and its values.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Stored {
     #[prost(int64, repeated, packed = "false", tag = "1")]
