@@ -22,7 +22,13 @@ const SLURM_PORTS: (usize, usize) = (61440, 4096);
 pub(crate) const SECRET: &str = "ANNEAL_SECRET";
 /// What stands for a run of torchrun where this program started the ranks.
 pub(crate) const OWN_RUN: &str = "anneal";
+const OWN: &str = "anneal";
 const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
+
+/// What the log of a rank is called, in the folder of its run.
+pub(crate) fn log_name(rank: usize) -> String {
+    format!("rank-{rank}.log")
+}
 
 /// One rank's place among all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +56,11 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
+    /// Whether this program started the ranks.
+    pub(crate) fn is_own(&self) -> bool {
+        self.by == OWN
+    }
+
     /// `127.0.0.1:29500`.
     pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.address, self.port)
@@ -99,7 +110,7 @@ pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Launch
     })?;
     let is_own = variables.text(RUN_ID).as_deref() == Some(OWN_RUN);
     Ok(Some(Launch {
-        by: if is_own { "anneal" } else { by },
+        by: if is_own { OWN } else { by },
         rank,
         world,
         local_rank: local.unwrap_or(0),
