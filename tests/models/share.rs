@@ -10,7 +10,12 @@ use candle_core::Tensor;
 use models::{
     Error, Result,
     checkpoint::keep::Checkpoints,
-    train::{Outcome, TrainEvent, TrainState, group::{Group, Together}, share::Share, train},
+    train::{
+        Outcome, TrainEvent, TrainState,
+        group::{Group, Together},
+        share::Share,
+        train,
+    },
 };
 use serde_json::json;
 

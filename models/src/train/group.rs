@@ -79,7 +79,10 @@ impl Group for OnHost {
 
     fn sum_tensors(&mut self, tensors: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let sum = |tensor: Tensor| {
-            let numbers = tensor.flatten_all()?.to_dtype(DType::F32)?.to_vec1::<f32>()?;
+            let numbers = tensor
+                .flatten_all()?
+                .to_dtype(DType::F32)?
+                .to_vec1::<f32>()?;
             let numbers = numbers.into_iter().map(f64::from).collect();
             let sum = (self.reduce)(Reduction::Sum, numbers)?;
             let sum: Vec<f32> = sum.into_iter().map(|it| it as f32).collect();

@@ -9,6 +9,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -22,7 +23,7 @@ use crate::{
     lock::locked,
     ranks::{
         launch::{self, Launch},
-        meet::hear_of_run,
+        meet::{Begun, hear_of_run},
         secret,
         store::{Server, Store},
     },
@@ -39,8 +40,9 @@ impl Host {
         launch: &Launch,
         control: &dyn Fn() -> Control,
     ) -> Result<()> {
-        let unsaid = || Err(AppError::failed("only rank 0 says which run it is"));
-        let begun = hear_of_run(&mut Store::connect(launch)?, unsaid)?;
+        let Some(begun) = wait_for_run(launch, control)? else {
+            return Ok(());
+        };
         let log = begun.folder.join(launch::log_name(launch.rank));
         // Where the folder is missing, the engine says so.
         let log = begun.folder.is_dir().then_some(log);
@@ -50,6 +52,25 @@ impl Host {
             force: begun.force,
         };
         engine.ask(&ask, &mut |_| {}, control)
+    }
+}
+
+/// What rank 0 says of its run. Nothing where whoever waits is asked to stop first.
+fn wait_for_run(launch: &Launch, control: &dyn Fn() -> Control) -> Result<Option<Begun>> {
+    let (sender, heard) = mpsc::channel();
+    let launch = launch.clone();
+    // What it waits for may never be said, so that it can be left behind.
+    thread::spawn(move || {
+        let unsaid = || Err(AppError::failed("only rank 0 says which run it is"));
+        let heard = Store::connect(&launch).and_then(|mut store| hear_of_run(&mut store, unsaid));
+        let _ = sender.send(heard);
+    });
+    loop {
+        match heard.recv_timeout(LOOK) {
+            Ok(heard) => return heard.map(Some),
+            Err(RecvTimeoutError::Timeout) if control() != Control::Stop => {}
+            Err(_) => return Ok(None),
+        }
     }
 }
 

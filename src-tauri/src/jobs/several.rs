@@ -132,7 +132,10 @@ pub(super) fn in_turn<T>(
 pub(super) fn ended(sentence: String, checkpoints: &Checkpoints) -> AppError {
     let newest = checkpoints.newest().ok().flatten();
     let message = match newest {
-        Some(newest) => format!("{sentence}; the run ends, and goes on from step {}", newest.step),
+        Some(newest) => format!(
+            "{sentence}; the run ends, and goes on from step {}",
+            newest.step
+        ),
         None => format!("{sentence}; the run ends, and nothing was saved yet"),
     };
     AppError::failed(message).with_hint("what a rank wrote last is in its log in the run’s folder")

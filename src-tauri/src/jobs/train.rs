@@ -174,7 +174,14 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     for message in reported.into_iter().chain(choice.warnings.iter().cloned()) {
         observer.event(TrainEvent::Warned { message });
     }
-    train_on(whole, newest, (&choice, meeting.as_mut()), &run.folder, force, observer)
+    train_on(
+        whole,
+        newest,
+        (&choice, meeting.as_mut()),
+        &run.folder,
+        force,
+        observer,
+    )
 }
 
 /// Trains a plan from a checkpoint, if there is one, on this device, alone or with the ranks of a meeting.
@@ -193,7 +200,10 @@ pub(super) fn train_on(
     };
     let together = meeting.as_mut().map(|it| it.connect(&device)).transpose()?;
     // What was learned means nothing with a tokenizer made from other data.
-    let learned_from = newest.as_ref().filter(|_| force).map(|it| it.path.as_path());
+    let learned_from = newest
+        .as_ref()
+        .filter(|_| force)
+        .map(|it| it.path.as_path());
     let place = Place {
         device: &device,
         learned_from,

@@ -123,7 +123,11 @@ impl Meeting {
 
 /// Which run it is, as rank 0 says.
 pub(crate) fn hear_of_run(store: &mut Store, say: impl FnOnce() -> Result<Begun>) -> Result<Begun> {
-    let failed = |error: serde_json::Error| AppError::failed(format!("what rank 0 says of the run can’t be read: {error}"));
+    let failed = |error: serde_json::Error| {
+        AppError::failed(format!(
+            "what rank 0 says of the run can’t be read: {error}"
+        ))
+    };
     let said = store.share("run", || serde_json::to_vec(&say()?).map_err(failed))?;
     serde_json::from_slice(&said).map_err(failed)
 }
@@ -174,7 +178,10 @@ pub(crate) fn refuse(
                 kind => kind.to_string(),
             }
         );
-        return refused(message, Some("choose one device, or a Linux machine with NVIDIA cards"));
+        return refused(
+            message,
+            Some("choose one device, or a Linux machine with NVIDIA cards"),
+        );
     }
     if device.ordinal != 0 {
         let message = format!(

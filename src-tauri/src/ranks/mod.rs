@@ -32,8 +32,10 @@ pub(crate) fn of_environment() -> Result<Option<Launch>> {
 pub(crate) fn refuse_several(get: &dyn Fn(&str) -> Option<String>, command: &str) -> Result<()> {
     match launch::read(get)? {
         None => Ok(()),
-        Some(_) => Err(AppError::invalid(format!("one process is enough for `anneal {command}`"))
-            .with_hint("start it without a launcher")),
+        Some(_) => Err(
+            AppError::invalid(format!("one process is enough for `anneal {command}`"))
+                .with_hint("start it without a launcher"),
+        ),
     }
 }
 
@@ -66,7 +68,10 @@ mod tests {
             refuse_several(&get, "chat").map_err(|error| error.to_string())
         };
         assert_eq!(of("1"), Ok(()));
-        assert_eq!(of("4"), Err("one process is enough for `anneal chat`".to_owned()));
+        assert_eq!(
+            of("4"),
+            Err("one process is enough for `anneal chat`".to_owned())
+        );
     }
 
     /// A rank of a launch on this machine that waits a second.

@@ -74,9 +74,13 @@ pub(super) fn join(launch: &Launch, store: &mut Store, lost: Lost) -> Result<Box
         others.extend(come.into_iter().map(|it| it.1));
     } else {
         let told = store.share("plain", || Ok(Vec::new()))?;
-        let port: [u8; 2] = told.try_into().map_err(|_| AppError::failed("rank 0 did not say where it sums"))?;
+        let port: [u8; 2] = told
+            .try_into()
+            .map_err(|_| AppError::failed("rank 0 did not say where it sums"))?;
         let mut stream = connect(&launch.address, u16::from_le_bytes(port)).map_err(failed)?;
-        stream.write_all(&(launch.rank as u32).to_le_bytes()).map_err(failed)?;
+        stream
+            .write_all(&(launch.rank as u32).to_le_bytes())
+            .map_err(failed)?;
         others.push(stream);
     }
     for other in &others {

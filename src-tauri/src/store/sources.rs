@@ -111,7 +111,11 @@ pub(crate) fn sum(run: &Run, plan: &AnyPlan) -> Result<String> {
     for (place, source) in &sources {
         sum.update(format!("{place}\0{}\0", source.sha256));
     }
-    Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(sum
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }
 
 /// What `sources.json` says, if it is there.

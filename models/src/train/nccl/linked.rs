@@ -75,14 +75,26 @@ struct Cards {
     is_over: bool,
 }
 
-pub(super) fn join(share: Share, identifier: &[u8], device: &Device, lost: Lost) -> Result<Box<dyn Group>> {
+pub(super) fn join(
+    share: Share,
+    identifier: &[u8],
+    device: &Device,
+    lost: Lost,
+) -> Result<Box<dyn Group>> {
     if let Some(problem) = problem() {
         return Err(Error::Device(problem));
     }
     let Device::Cuda(card) = device else {
-        return Err(Error::Device("several devices need CUDA and NCCL, and this is no card of NVIDIA".to_owned()));
+        return Err(Error::Device(
+            "several devices need CUDA and NCCL, and this is no card of NVIDIA".to_owned(),
+        ));
     };
-    let wrong = |_| Error::Peer(format!("the identifier of NCCL has {} bytes, and not {IDENTIFIER_BYTES}", identifier.len()));
+    let wrong = |_| {
+        Error::Peer(format!(
+            "the identifier of NCCL has {} bytes, and not {IDENTIFIER_BYTES}",
+            identifier.len()
+        ))
+    };
     let bytes: [u8; IDENTIFIER_BYTES] = identifier.try_into().map_err(wrong)?;
     let comm = connect(share, bytes, card, &lost)?;
     Ok(Box::new(Cards {
@@ -96,7 +108,12 @@ pub(super) fn join(share: Share, identifier: &[u8], device: &Device, lost: Lost)
 }
 
 /// Connects, which blocks until all have come, so that it is done on a thread that can be left behind.
-fn connect(share: Share, bytes: [u8; IDENTIFIER_BYTES], card: &CudaDevice, lost: &Lost) -> Result<Comm> {
+fn connect(
+    share: Share,
+    bytes: [u8; IDENTIFIER_BYTES],
+    card: &CudaDevice,
+    lost: &Lost,
+) -> Result<Comm> {
     let context = card.cuda_stream().context().clone();
     let (sender, made) = mpsc::channel();
     thread::spawn(move || {
@@ -106,7 +123,9 @@ fn connect(share: Share, bytes: [u8; IDENTIFIER_BYTES], card: &CudaDevice, lost:
         let mut comm = ptr::null_mut();
         let joined = context.bind_to_thread().map_err(driver).and_then(|()| {
             // SAFETY: `comm` outlives the call, and the device is current on this thread.
-            let joined = unsafe { result::comm_init_rank(&raw mut comm, share.world as i32, id, share.rank as i32) };
+            let joined = unsafe {
+                result::comm_init_rank(&raw mut comm, share.world as i32, id, share.rank as i32)
+            };
             joined.map_err(|error| refused(&error, ptr::null_mut()))
         });
         // Who gave up waiting needs it no more.
@@ -116,7 +135,9 @@ fn connect(share: Share, bytes: [u8; IDENTIFIER_BYTES], card: &CudaDevice, lost:
     loop {
         match made.recv_timeout(LOOK) {
             Ok(made) => return made,
-            Err(RecvTimeoutError::Disconnected) => return Err(Error::Device("NCCL ended its own thread".to_owned())),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::Device("NCCL ended its own thread".to_owned()));
+            }
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(lost) = lost() {
@@ -137,17 +158,24 @@ impl Cards {
     /// Reduces each tensor over all ranks into one of its own, in one group of calls, and waits for that.
     fn reduce(&mut self, tensors: &[Tensor], op: sys::ncclRedOp_t) -> Result<Vec<Tensor>> {
         if self.is_over {
-            return Err(Error::Peer("the ranks are not connected any more".to_owned()));
+            return Err(Error::Peer(
+                "the ranks are not connected any more".to_owned(),
+            ));
         }
         let mut sums = Vec::with_capacity(tensors.len());
         for tensor in tensors {
             // SAFETY: every pattern of bits is a number, and NCCL writes all of it before anything reads.
-            sums.push(unsafe { Tensor::empty(Shape::from(tensor.dims()), tensor.dtype(), &self.device) }?);
+            sums.push(unsafe {
+                Tensor::empty(Shape::from(tensor.dims()), tensor.dtype(), &self.device)
+            }?);
         }
         let comm = self.comm.0;
         let failed = |error: NcclError| refused(&error, comm);
         result::group_start().map_err(failed)?;
-        let asked = tensors.iter().zip(&sums).try_for_each(|(tensor, sum)| self.ask(tensor, sum, op));
+        let asked = tensors
+            .iter()
+            .zip(&sums)
+            .try_for_each(|(tensor, sum)| self.ask(tensor, sum, op));
         let ended = result::group_end().map_err(failed);
         asked.and(ended)?;
         self.wait()?;
@@ -161,9 +189,19 @@ impl Cards {
         let count = tensor.elem_count();
         // SAFETY: both hold as many numbers, are contiguous, and live until the stream was waited for; a sum has memory of its own.
         let asked = unsafe {
-            result::all_reduce(from as *const c_void, to as *mut c_void, count, kind, op, self.comm.0, stream)
+            result::all_reduce(
+                from as *const c_void,
+                to as *mut c_void,
+                count,
+                kind,
+                op,
+                self.comm.0,
+                stream,
+            )
         };
-        asked.map(drop).map_err(|error| refused(&error, self.comm.0))
+        asked
+            .map(drop)
+            .map_err(|error| refused(&error, self.comm.0))
     }
 
     /// Waits until all that was asked of the device is done, or a rank is gone: then it never would be.
@@ -206,7 +244,10 @@ impl Cards {
     }
 
     /// Ends the communicator in time: what takes longer is left behind.
-    fn end(&mut self, end: impl FnOnce(Comm) -> std::result::Result<NcclStatus, NcclError> + Send + 'static) {
+    fn end(
+        &mut self,
+        end: impl FnOnce(Comm) -> std::result::Result<NcclStatus, NcclError> + Send + 'static,
+    ) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
@@ -225,7 +266,9 @@ impl Cards {
         let count = numbers.len();
         let tensor = Tensor::from_vec(numbers, count, &self.device)?;
         let mut sums = self.reduce(&[tensor], op)?;
-        let sum = sums.pop().ok_or_else(|| Error::Device("NCCL gave no sum".to_owned()))?;
+        let sum = sums
+            .pop()
+            .ok_or_else(|| Error::Device("NCCL gave no sum".to_owned()))?;
         Ok(sum.to_vec1()?)
     }
 }
@@ -252,7 +295,8 @@ impl Group for Cards {
 
     fn max(&mut self, words: [i32; 8]) -> Result<[i32; 8]> {
         // Every word is a number that an f64 has exactly.
-        let largest = self.reduce_numbers(words.map(f64::from).to_vec(), sys::ncclRedOp_t::ncclMax)?;
+        let largest =
+            self.reduce_numbers(words.map(f64::from).to_vec(), sys::ncclRedOp_t::ncclMax)?;
         let mut all = words;
         for (word, largest) in all.iter_mut().zip(largest) {
             *word = largest as i32;
@@ -268,13 +312,20 @@ impl Group for Cards {
 /// Where a contiguous tensor begins in the device’s memory, and what numbers it has.
 fn address(tensor: &Tensor, stream: &CudaStream) -> Result<(u64, sys::ncclDataType_t)> {
     let (storage, layout) = tensor.storage_and_layout();
-    let elsewhere = || Error::Device("a tensor to be summed over the ranks is not on a card".to_owned());
+    let elsewhere =
+        || Error::Device("a tensor to be summed over the ranks is not on a card".to_owned());
     let Storage::Cuda(storage) = &*storage else {
         return Err(elsewhere());
     };
     let (start, kind) = match &storage.slice {
-        CudaStorageSlice::F32(numbers) => (numbers.device_ptr(stream).0, sys::ncclDataType_t::ncclFloat32),
-        CudaStorageSlice::F64(numbers) => (numbers.device_ptr(stream).0, sys::ncclDataType_t::ncclFloat64),
+        CudaStorageSlice::F32(numbers) => (
+            numbers.device_ptr(stream).0,
+            sys::ncclDataType_t::ncclFloat32,
+        ),
+        CudaStorageSlice::F64(numbers) => (
+            numbers.device_ptr(stream).0,
+            sys::ncclDataType_t::ncclFloat64,
+        ),
         _ => return Err(elsewhere()),
     };
     let before = layout.start_offset() * tensor.dtype().size_in_bytes();
@@ -292,8 +343,15 @@ fn refused(error: &NcclError, comm: sys::ncclComm_t) -> Error {
     let words = match words.is_null() {
         true => String::new(),
         // SAFETY: it is a text with an end.
-        false => unsafe { CStr::from_ptr(words) }.to_string_lossy().trim().to_owned(),
+        false => unsafe { CStr::from_ptr(words) }
+            .to_string_lossy()
+            .trim()
+            .to_owned(),
     };
-    let words = if words.is_empty() { String::new() } else { format!(" ({words})") };
+    let words = if words.is_empty() {
+        String::new()
+    } else {
+        format!(" ({words})")
+    };
     Error::Device(format!("NCCL refused with {:?}{words}", error.0))
 }

@@ -44,7 +44,12 @@ pub fn identifier() -> Result<Vec<u8>> {
 /// Errors: [`Error::Device`] where the device is no card of NVIDIA or NCCL refuses, [`Error::Peer`] where a rank is gone or
 /// does not come within 2 minutes.
 #[cfg_attr(not(feature = "nccl"), expect(unused_variables))]
-pub fn join(share: Share, identifier: &[u8], device: &Device, lost: Lost) -> Result<Box<dyn Group>> {
+pub fn join(
+    share: Share,
+    identifier: &[u8],
+    device: &Device,
+    lost: Lost,
+) -> Result<Box<dyn Group>> {
     #[cfg(feature = "nccl")]
     return linked::join(share, identifier, device, lost);
     #[cfg(not(feature = "nccl"))]

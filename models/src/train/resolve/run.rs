@@ -106,7 +106,10 @@ impl<K: Kind> Resolver<'_, K> {
         if self.request.run.batch.accumulate.is_none()
             && !(batch.rows * batch.accumulate).is_multiple_of(devices)
         {
-            batch.accumulate = batch.accumulate.next_multiple_of(devices).min(MAX_ACCUMULATE);
+            batch.accumulate = batch
+                .accumulate
+                .next_multiple_of(devices)
+                .min(MAX_ACCUMULATE);
         }
         if let Err(rows) = batch.share_among(devices) {
             let problem = format!(
@@ -115,11 +118,19 @@ impl<K: Kind> Resolver<'_, K> {
             self.problem("batch.rows", problem);
         }
         if before.rows != batch.rows {
-            self.note_again("batch.rows", batch.rows, &format!("{devices} devices share a step: each batch is one of theirs"));
+            self.note_again(
+                "batch.rows",
+                batch.rows,
+                &format!("{devices} devices share a step: each batch is one of theirs"),
+            );
         }
         if before.accumulate != batch.accumulate {
             let rows = counted((batch.rows * batch.accumulate) as u64, "row");
-            self.note_again("batch.accumulate", batch.accumulate, &format!("so that an update sees {rows}, and each device as many batches"));
+            self.note_again(
+                "batch.accumulate",
+                batch.accumulate,
+                &format!("so that an update sees {rows}, and each device as many batches"),
+            );
         }
         devices
     }

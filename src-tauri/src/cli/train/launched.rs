@@ -70,7 +70,8 @@ fn leave_word(error: &AppError) {
     };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seconds = now.map_or(0, |it| it.as_secs()).to_string();
-    let word = json!({"message": {"message": error.sentence(), "extraInfo": {"timestamp": seconds}}});
+    let word =
+        json!({"message": {"message": error.sentence(), "extraInfo": {"timestamp": seconds}}});
     // It is said on standard error too.
     let _ = std::fs::write(path, word.to_string());
 }
