@@ -51,6 +51,10 @@ pub(crate) struct Launch {
     /// What all keys in the store begin with. It tells one start of the same ranks from the next, which may find the keys of
     /// the last in the same store.
     pub(crate) prefix: String,
+    /// What keys begin with that last over a restart, in a store that does.
+    pub(crate) lasting: String,
+    /// Whether the launcher started the same ranks before, and they failed.
+    pub(crate) is_again: bool,
     /// How long others are waited for.
     pub(crate) patience: Duration,
 }
@@ -118,7 +122,9 @@ pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Launch
         is_local: on_one_host || ["127.0.0.1", "localhost", "::1"].contains(&address.as_str()),
         address,
         has_store: variables.text("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True"),
-        prefix: variables.prefix(),
+        prefix: variables.prefix(&variables.restart()),
+        lasting: variables.prefix("all"),
+        is_again: variables.restart() != "0",
         patience: if is_own { OWN_PATIENCE } else { PATIENCE },
     }))
 }
@@ -194,13 +200,17 @@ impl Variables<'_> {
         port.ok_or_else(|| AppError::invalid("MASTER_PORT is no port: those are from 1 to 65535"))
     }
 
-    fn prefix(&self) -> String {
-        let first = |names: [&str; 2], otherwise: &str| {
-            let mut named = names.iter().filter_map(|name| self.text(name));
-            named.next().unwrap_or_else(|| otherwise.to_owned())
-        };
-        let run = first([RUN_ID, "SLURM_JOB_ID"], "run");
-        let restart = first(["TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"], "0");
+    fn first(&self, names: [&str; 2], otherwise: &str) -> String {
+        let mut named = names.iter().filter_map(|name| self.text(name));
+        named.next().unwrap_or_else(|| otherwise.to_owned())
+    }
+
+    fn restart(&self) -> String {
+        self.first(["TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"], "0")
+    }
+
+    fn prefix(&self, restart: &str) -> String {
+        let run = self.first([RUN_ID, "SLURM_JOB_ID"], "run");
         let secret = self.text(SECRET).unwrap_or_default();
         format!("/anneal/{run}/{restart}/{secret}/")
     }

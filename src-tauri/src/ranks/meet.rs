@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 use super::{launch::Launch, store::Store, watch::Watch};
 use crate::wire::error::{AppError, Result};
 
+/// Under which name the store has the folder of the run.
+const FOLDER: &str = "folder";
+
 /// What rank 0 says of a run before anybody begins with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Begun {
@@ -50,6 +53,9 @@ impl Meeting {
     pub(crate) fn begin(launch: Launch, say: impl FnOnce() -> Result<Begun>) -> Result<Self> {
         let mut store = Store::connect(&launch)?;
         let begun = hear_of_run(&mut store, say)?;
+        if launch.rank == 0 {
+            store.leave(FOLDER, begun.folder.to_string_lossy().as_bytes())?;
+        }
         let watch = Arc::new(Watch::begin(&launch, &mut store)?);
         let mut meeting = Self {
             launch,
@@ -84,17 +90,7 @@ impl Meeting {
 
     /// Which card of this machine is this rank’s.
     pub(crate) fn card(&self, found: &[FoundDevice]) -> Result<usize> {
-        let is_card = |it: &&FoundDevice| it.kind == DeviceKind::Cuda && it.is_usable();
-        let (cards, local) = (found.iter().filter(is_card).count(), self.launch.local_rank);
-        match cards {
-            // A launcher that gives each rank a card of its own shows it that one alone.
-            1 if !self.launch.is_own() => Ok(0),
-            _ if local < cards => Ok(local),
-            _ => Err(AppError::failed(format!(
-                "{} devices were asked for, and this machine has {cards}",
-                local + 1
-            ))),
-        }
+        card(&self.launch, found)
     }
 
     /// Connects the devices of all ranks, and sees that sums come out right.
@@ -121,6 +117,20 @@ impl Meeting {
     }
 }
 
+fn card(launch: &Launch, found: &[FoundDevice]) -> Result<usize> {
+    let is_card = |it: &&FoundDevice| it.kind == DeviceKind::Cuda && it.is_usable();
+    let (cards, local) = (found.iter().filter(is_card).count(), launch.local_rank);
+    match cards {
+        // A launcher that gives each rank a card of its own shows it that one alone.
+        1 if !launch.is_own() => Ok(0),
+        _ if local < cards => Ok(local),
+        _ => Err(AppError::failed(format!(
+            "{} devices were asked for, and this machine has {cards}",
+            local + 1
+        ))),
+    }
+}
+
 /// Which run it is, as rank 0 says.
 pub(crate) fn hear_of_run(store: &mut Store, say: impl FnOnce() -> Result<Begun>) -> Result<Begun> {
     let failed = |error: serde_json::Error| {
@@ -130,6 +140,16 @@ pub(crate) fn hear_of_run(store: &mut Store, say: impl FnOnce() -> Result<Begun>
     };
     let said = store.share("run", || serde_json::to_vec(&say()?).map_err(failed))?;
     serde_json::from_slice(&said).map_err(failed)
+}
+
+/// The folder of the run that the same ranks trained before they failed, where their launcher started them again.
+pub(crate) fn run_before(launch: &Launch) -> Result<Option<PathBuf>> {
+    if !(launch.is_again && launch.has_store) {
+        return Ok(None);
+    }
+    let left = Store::connect(launch)?.left(FOLDER)?;
+    let folder = left.and_then(|bytes| String::from_utf8(bytes).ok());
+    Ok(folder.map(PathBuf::from))
 }
 
 /// What all ranks have done without an error, as each hears of all others.
@@ -207,5 +227,52 @@ pub(crate) fn refuse(
             Some((message, hint)) => refused(message.to_owned(), Some(hint)),
             None => refused(problem, None),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(not(windows))]
+    fn devices_that_can_t_be_had_are_refused_with_the_numbers() {
+        let card = |ordinal| FoundDevice::named(DeviceKind::Cuda, ordinal, "H200");
+        let metal = FoundDevice::named(DeviceKind::Metal, 0, "M3");
+        let found = [card(0), card(1)];
+        let of = |devices, device: &FoundDevice| {
+            let refused = refuse(devices, device, &found, true).unwrap_err();
+            assert_eq!(refused.field.as_deref(), Some("devices"));
+            (refused.message, refused.hint)
+        };
+        let on_metal = "several devices need CUDA and NCCL; this run is on Metal".to_owned();
+        let elsewhere = "choose one device, or a Linux machine with NVIDIA cards".to_owned();
+        assert_eq!(of(2, &metal), (on_metal, Some(elsewhere)));
+        let few = "4 devices were asked for, and this machine has 2".to_owned();
+        assert_eq!(of(4, &card(0)), (few, None));
+        let second = "`device` is cuda:1, and 2 devices begin with the first".to_owned();
+        assert_eq!(of(2, &card(1)).0, second);
+        assert!(refuse(1, &metal, &found, true).is_ok());
+    }
+
+    #[test]
+    fn a_rank_has_the_card_of_its_number_or_the_only_one_that_it_sees() {
+        let of = |local_rank, count, is_own| {
+            let by = if is_own { "anneal" } else { "srun" };
+            let launch = Launch {
+                by,
+                local_rank,
+                ..crate::ranks::tests::launch(local_rank, 8, 1)
+            };
+            let cards: Vec<_> = (0..count)
+                .map(|it| FoundDevice::named(DeviceKind::Cuda, it, "H200"))
+                .collect();
+            card(&launch, &cards).map_err(|error| error.message)
+        };
+        assert_eq!(of(1, 2, true), Ok(1));
+        assert_eq!(of(3, 1, false), Ok(0));
+        let few = Err("4 devices were asked for, and this machine has 2".to_owned());
+        assert_eq!(of(3, 2, false), few);
+        assert!(of(1, 1, true).is_err());
     }
 }

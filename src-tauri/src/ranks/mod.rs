@@ -86,6 +86,8 @@ mod tests {
             is_local: true,
             has_store: false,
             prefix: "/anneal/run/0/secret/".to_owned(),
+            lasting: "/anneal/run/all/secret/".to_owned(),
+            is_again: false,
             patience: Duration::from_secs(1),
         }
     }

@@ -9,7 +9,9 @@ mod linked;
 use candle_core::Device;
 
 use super::{group::Group, share::Share};
-use crate::{Error, Result};
+#[cfg(not(feature = "nccl"))]
+use crate::Error;
+use crate::Result;
 
 /// Says which other rank is gone, in words, once one is: `rank 1 on gpu08 is gone`. Asked many times a second.
 pub type Lost = Box<dyn Fn() -> Option<String>>;

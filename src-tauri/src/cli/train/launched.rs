@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Arguments, Ended, Host, Terminal, alone, count_interrupts};
 use crate::{
     jobs::engine::Control,
-    ranks::{launch::Launch, store::Server},
+    ranks::{launch::Launch, meet::run_before, store::Server},
     wire::error::{AppError, Result},
 };
 
@@ -50,6 +50,10 @@ fn first(
         true => None,
         false => Some(Server::start(launch)?),
     };
+    // What was left is believed as far as any argument is: it names a run to resume.
+    if let Some(folder) = run_before(launch)?.filter(|_| arguments.resume.is_none()) {
+        arguments.resume = Some(folder.to_string_lossy().into_owned());
+    }
     alone(arguments, host, terminal)
 }
 
