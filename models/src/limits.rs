@@ -222,6 +222,9 @@ limits! {
     /// Batches of an update.
     ACCUMULATE = "batches in an update", 1 << 20, "batches",
         "the rows of an update are counted, and with the limit above the count stays exact";
+    /// Devices that train one run.
+    DEVICES = "devices of a run", 4096, "devices",
+        "each may open four connections to the first";
     /// Tokens of a row.
     ROW_LENGTH = "the length of a row", 1 << 24, "tokens",
         "the longest context that a config.json may have";
@@ -234,9 +237,10 @@ limits! {
 }
 
 /// The fields of a plan with a limit, by their paths.
-pub const SETTINGS: [(&str, Limit); 12] = [
+pub const SETTINGS: [(&str, Limit); 13] = [
     ("batch.rows", BATCH_ROWS),
     ("batch.accumulate", ACCUMULATE),
+    ("devices", DEVICES),
     ("batch.length", ROW_LENGTH),
     ("data.max_length", ROW_LENGTH),
     ("sample.tokens", ROW_LENGTH),

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod chat;
 pub(crate) mod check;
+mod crew;
 mod device_use;
 pub(crate) mod devices;
 pub(crate) mod export;

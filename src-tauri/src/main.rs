@@ -15,10 +15,6 @@ mod hub;
 mod jobs;
 mod lock;
 mod power;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the trainer joins no other ranks yet")
-)]
 mod ranks;
 mod serve;
 mod store;

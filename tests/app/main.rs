@@ -24,6 +24,8 @@ mod hub_server;
 mod hub_speed;
 mod predict;
 mod probe;
+#[cfg(target_os = "linux")]
+mod ranks;
 mod red_or_blue;
 #[cfg(target_os = "linux")]
 mod soak;

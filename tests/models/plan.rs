@@ -359,6 +359,54 @@ fn a_recursive_model_gets_no_adapter() {
     assert_eq!(full.plan.task.method, Method::Full);
 }
 
+#[test]
+fn devices_share_a_step_whose_rows_stay_as_many() {
+    let asked = |batch: Json, devices: usize| {
+        with(new_model(), json!({"batch": batch, "devices": devices}))
+    };
+    let cases = [
+        // As they are.
+        (json!({"rows": 8, "accumulate": 2}), 2, (8, 2)),
+        (json!({"rows": 8, "accumulate": 1}), 1, (8, 1)),
+        // Smaller batches, and more.
+        (json!({"rows": 8, "accumulate": 1}), 2, (4, 2)),
+        (json!({"rows": 9, "accumulate": 4}), 3, (6, 6)),
+        (json!({"rows": 8, "accumulate": 1}), 8, (1, 8)),
+        // Nobody said how many rows a step has.
+        (json!({"rows": 5}), 4, (5, 4)),
+    ];
+    for (batch, devices, expected) in cases {
+        let plan = plan(asked(batch.clone(), devices), scratch_facts())
+            .plan
+            .run;
+        let found = (plan.batch.rows, plan.batch.accumulate);
+        assert_eq!((found, plan.devices), (expected, devices), "{batch}");
+    }
+    let resolved = plan(
+        asked(json!({"rows": 8, "accumulate": 1}), 2),
+        scratch_facts(),
+    );
+    let why = &reason(&resolved, "batch.rows").why;
+    assert_eq!(why, "2 devices share a step: each batch is one of theirs.");
+
+    let found = problems(
+        asked(json!({"rows": 3, "accumulate": 2}), 4),
+        scratch_facts(),
+    );
+    let message = "`batch.rows` gives 6 rows in a step, which can’t be shared by 4 devices; make `batch` a multiple of 4";
+    assert_eq!(found, [message]);
+    let found = problems(asked(json!({"rows": 8}), 0), scratch_facts());
+    assert_eq!(found, ["`devices` is 0, and has to be at least 1"]);
+}
+
+#[test]
+fn fewer_rows_at_once_leave_as_many_batches_for_each_device() {
+    let asked = json!({"batch": {"rows": 9, "accumulate": 4}, "devices": 2});
+    let mut plan = plan(with(new_model(), asked), scratch_facts()).plan.run;
+    plan.limit_rows(4);
+    assert_eq!((plan.batch.rows, plan.batch.accumulate), (3, 12));
+}
+
 #[track_caller]
 pub(crate) fn plan(request: Json, facts: Facts<LanguageFacts>) -> Resolved<LanguagePlan> {
     let request: TrainRequest<LanguageRequest> = serde_json::from_value(request).unwrap();

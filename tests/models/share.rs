@@ -10,7 +10,12 @@ use candle_core::Tensor;
 use models::{
     Error, Result,
     checkpoint::keep::Checkpoints,
-    train::{Outcome, TrainEvent, TrainState, group::Group, share::Share, train},
+    train::{
+        Outcome, TrainEvent, TrainState,
+        group::{Group, Together},
+        share::Share,
+        train,
+    },
 };
 use serde_json::json;
 
@@ -175,7 +180,7 @@ fn train_with(
             state.restore(&mut line, &newest.path).unwrap();
         }
         if world > 1 {
-            state.join(Box::new(group));
+            state.join(Together::new(Box::new(group)));
         }
         let checkpoints = Checkpoints::new(folder, 2);
         let trained = train(&plan.run, &mut line, &mut state, &checkpoints, &mut watch);

@@ -105,8 +105,11 @@ const MAPS: [Map; 2] = [
             ("ranks", &["lock", "wire"]),
             ("store", &["power", "wire"]),
             ("hub", &["lock", "store", "wire"]),
-            ("jobs", &["lock", "store", "wire"]),
-            ("host", &["hub", "jobs", "lock", "power", "store", "wire"]),
+            ("jobs", &["lock", "ranks", "store", "wire"]),
+            (
+                "host",
+                &["hub", "jobs", "lock", "power", "ranks", "store", "wire"],
+            ),
             ("serve", &["host", "lock", "wire"]),
             (
                 "commands",

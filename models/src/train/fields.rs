@@ -15,6 +15,8 @@ use FieldKind::{Choice as Word, Count, Flag, List, Map, Number, Path, Text};
 pub const MAX_ROWS: usize = limits::BATCH_ROWS.most as usize;
 /// The most batches of an update.
 pub const MAX_ACCUMULATE: usize = limits::ACCUMULATE.most as usize;
+/// The most devices.
+pub const MAX_DEVICES: usize = limits::DEVICES.most as usize;
 /// The most steps.
 pub const MAX_STEPS: usize = limits::STEPS.most as usize;
 
@@ -319,6 +321,7 @@ pub const FIELDS: &[Field] = &[
     Field::new("Learning", "ema", "Weight averaging", Number, "How much of the running average of the weights is kept at each step, such as 0.999. 0 turns it off.").at_least(0.0).at_most(0.999_999).advanced(),
 
     Field::new("Device", "device", "Device", Word, "Where the run is computed. cuda:1 is the second NVIDIA GPU.").choices(DEVICES),
+    Field::new("Device", "devices", "Devices", Count, "How many NVIDIA GPUs of this machine train the run together, with the result of one. Linux only.").unit("devices").at_least(1.0).at_most(MAX_DEVICES as f64).advanced(),
     Field::new("Device", "dtype.compute", "Compute precision", Word, "The number format of activations and gradients. precision: bf16 at the top of a run file means the same.").choices(DTYPES).advanced(),
     Field::new("Device", "dtype.storage", "Storage precision", Word, "The number format of weights that aren’t trained. Weights that are trained are always f32.").choices(DTYPES).advanced(),
     Field::new("Device", "strict", "Strict", Flag, "Refuse what the device can’t do safely, instead of taking the next best with a warning.").advanced(),

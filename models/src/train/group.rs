@@ -9,7 +9,7 @@
 //!
 //! Deliberately absent: how ranks find each other, and how they notice that one is gone.
 
-use candle_core::{DType, Tensor};
+use candle_core::{DType, Device, Tensor};
 
 use super::share::Share;
 use crate::{Error, Result, parameters::Parameters, random::stable_hash, tape::Gradients};
@@ -30,6 +30,11 @@ const ENDS: i32 = 2;
 const SENTENCE_BYTES: usize = 512;
 const BYTES_PER_NUMBER: usize = 4;
 
+/// How many numbers are summed to see that sums come out right, and how many different ones there are among them: with 4096 ranks
+/// the sums are exact.
+const PATTERN_NUMBERS: usize = 1 << 20;
+const PATTERN: usize = 16;
+
 /// Sums over all ranks. Every rank calls the same functions in the same order with as many numbers.
 ///
 /// Errors: [`Error::Peer`] where another rank is gone.
@@ -45,6 +50,59 @@ pub trait Group {
 
     /// The sum of each number.
     fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>>;
+}
+
+/// What is made of a number of each rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduction {
+    /// Their sum.
+    Sum,
+    /// The largest.
+    Max,
+}
+
+/// Makes one number of those of all ranks, for each of these.
+pub type Reduce = Box<dyn FnMut(Reduction, Vec<f64>) -> Result<Vec<f64>>>;
+
+/// A group whose numbers are brought to the host, for whoever can bring them together there.
+pub struct OnHost {
+    /// Which rank this is, and of how many.
+    pub share: Share,
+    /// Brings them together.
+    pub reduce: Reduce,
+}
+
+impl Group for OnHost {
+    fn share(&self) -> Share {
+        self.share
+    }
+
+    fn sum_tensors(&mut self, tensors: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let sum = |tensor: Tensor| {
+            let numbers = tensor
+                .flatten_all()?
+                .to_dtype(DType::F32)?
+                .to_vec1::<f32>()?;
+            let numbers = numbers.into_iter().map(f64::from).collect();
+            let sum = (self.reduce)(Reduction::Sum, numbers)?;
+            let sum: Vec<f32> = sum.into_iter().map(|it| it as f32).collect();
+            Ok(Tensor::from_vec(sum, tensor.dims(), tensor.device())?)
+        };
+        tensors.into_iter().map(sum).collect()
+    }
+
+    fn max(&mut self, words: [i32; WORDS]) -> Result<[i32; WORDS]> {
+        let largest = (self.reduce)(Reduction::Max, words.map(f64::from).to_vec())?;
+        let mut all = words;
+        for (word, largest) in all.iter_mut().zip(largest) {
+            *word = largest as i32;
+        }
+        Ok(all)
+    }
+
+    fn sum(&mut self, numbers: Vec<f64>) -> Result<Vec<f64>> {
+        (self.reduce)(Reduction::Sum, numbers)
+    }
 }
 
 /// What whoever watches a run wants of it.
@@ -76,6 +134,34 @@ impl Together {
     /// Which rank this is, and of how many.
     pub fn share(&self) -> Share {
         self.group.share()
+    }
+
+    /// Tells all ranks what failed here, in a sentence, if anything did, and waits for what they say. An error if any failed.
+    pub fn tell(&mut self, failure: Option<&str>) -> Result<()> {
+        let failure = failure.map(|sentence| (ENDS, sentence));
+        let told = self.exchange(Wishes::default(), failure, 0, String::new);
+        told.map(drop)
+    }
+
+    /// An error unless a sum that is known comes out right on this device: peers that can’t reach each other’s memory sum
+    /// something else, without a word.
+    pub fn try_sum(&mut self, device: &Device) -> Result<()> {
+        let Share { rank, world } = self.share();
+        let factor = |rank: usize| (rank % PATTERN + 1) as f32;
+        let pattern = |factor: f32| {
+            let numbers = (0..PATTERN_NUMBERS).map(|index| (index % PATTERN) as f32 * factor);
+            numbers.collect::<Vec<_>>()
+        };
+        let own = Tensor::from_vec(pattern(factor(rank)), PATTERN_NUMBERS, device)?;
+        let sums = self.group.sum_tensors(vec![own])?;
+        let sum = sums.first().map(|sum| sum.to_vec1::<f32>()).transpose()?;
+        let expected = pattern((0..world).map(factor).sum());
+        let is_right = sum.is_some_and(|sum| sum == expected);
+        let wrong = format!(
+            "a sum of {PATTERN_NUMBERS} known numbers over {world} ranks came out wrong: set NCCL_P2P_DISABLE=1, so that the cards \
+             don’t reach into each other’s memory"
+        );
+        self.tell((!is_right).then_some(&wrong))
     }
 
     /// An error unless all ranks begin with the same weights at the same step.

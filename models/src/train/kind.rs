@@ -42,6 +42,9 @@ pub trait Kind: Sized + 'static {
     /// The smallest run of it, which the device check takes a step of. Nothing where a run starts from a model that others have made.
     const TINY: Option<Tiny> = None;
 
+    /// Whether several devices can share its steps: a loss leaves nothing behind in the device that computed it.
+    const SHARES_STEPS: bool = false;
+
     /// Its part of a request. Everything in it is optional.
     type Request: Part + Clone + Default + PartialEq;
     /// Its part of a plan. Nothing in it is open.

@@ -15,6 +15,7 @@ pub mod kind;
 mod look;
 pub mod loss_scale;
 pub mod memory_fallback;
+pub mod nccl;
 pub mod plan;
 #[cfg(feature = "cuda")]
 pub(crate) mod recorded;

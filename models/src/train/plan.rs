@@ -92,6 +92,9 @@ pub struct RunPlan {
     pub avoid_kernels: Vec<String>,
     /// The device. Never `auto`.
     pub device: RequestedDevice,
+    /// How many of them train it together.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub devices: usize,
     /// Whether what the device can't do is refused rather than replaced.
     pub strict: bool,
     /// Where all randomness starts.
@@ -145,12 +148,24 @@ impl RunPlan {
         learning_numbers * copies * 4 + state_bytes
     }
 
+    /// Has so many devices train the run, with as many rows in an update and a look at held-out data as before. An error with the rows
+    /// of an update, where they can’t be shared.
+    pub fn share_among(&mut self, devices: usize) -> Result<(), usize> {
+        let before = self.batch.rows;
+        self.batch.share_among(devices)?;
+        self.devices = devices;
+        let batches = self.evaluate.batches.saturating_mul(before);
+        self.evaluate.batches = batches.div_ceil(self.batch.rows.max(1));
+        Ok(())
+    }
+
     /// Has at most so many rows computed at once, and more batches, so that an update and a look at held-out data see as many
     /// rows as before. Rows that are normalized together stay as many as they have to be.
     pub fn limit_rows(&mut self, most: usize) {
         let before = self.batch.rows;
         let all = before * self.batch.accumulate;
-        let divides = |rows: &usize| all.is_multiple_of(*rows);
+        // Devices that share an update have as many batches each.
+        let divides = |rows: &usize| all.is_multiple_of(*rows * self.devices.max(1));
         let least = self.batch.least_rows();
         let fewer = (least..=most.min(before)).rev().find(divides);
         // Where none divides, an update sees what it saw.
@@ -206,6 +221,19 @@ impl BatchPlan {
             true => Self::LEAST_NORMALIZED.min(self.rows),
             false => 1,
         }
+    }
+
+    /// Has so many devices share the batches of an update, each as many, with the rows that it saw before. An error with the rows,
+    /// where they can’t be shared so.
+    pub fn share_among(&mut self, devices: usize) -> Result<(), usize> {
+        let all = self.rows * self.accumulate;
+        if devices <= 1 || self.accumulate.is_multiple_of(devices) {
+            return Ok(());
+        }
+        let fits = |rows: &usize| all.is_multiple_of(*rows * devices);
+        let rows = (1..=self.rows).rev().find(fits).ok_or(all)?;
+        (self.rows, self.accumulate) = (rows, all / rows);
+        Ok(())
     }
 
     /// Units one update sees when no part of a batch is empty.

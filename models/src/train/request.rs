@@ -96,6 +96,9 @@ pub struct RunRequest {
     pub avoid_kernels: Option<Vec<String>>,
     /// `auto`, `cpu`, `metal`, `cuda`, or `cuda:1` for the second one.
     pub device: Option<RequestedDevice>,
+    /// How many devices train the run together: NVIDIA cards on Linux, each with its share of every step. The result is that of
+    /// one.
+    pub devices: Option<usize>,
     /// Refuse what the device can't do safely, instead of taking the next best with a warning.
     pub strict: Option<bool>,
     /// Where all randomness starts. The same seed and data give the same run.

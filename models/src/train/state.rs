@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json};
 use super::recorded::RecordedPasses;
 use super::{
     event::Observer,
-    group::{Group, Together, Wishes},
+    group::{Together, Wishes},
     loss_scale::LossScale,
     plan::{OptimizerPlan, RunPlan, TrainPlan},
     request::OptimizerKind,
@@ -167,12 +167,12 @@ impl TrainState {
         })
     }
 
-    /// Has the run trained together with the other ranks of a group, each of which computes its part of every step.
+    /// Has the run trained together with the other ranks, each of which computes its part of every step.
     ///
     /// Not for tasks whose losses leave something behind on one rank alone, such as running statistics or a carry.
-    pub fn join(&mut self, group: Box<dyn Group>) {
-        self.share = group.share();
-        self.together = Some(Together::new(group));
+    pub fn join(&mut self, together: Together) {
+        self.share = together.share();
+        self.together = Some(together);
     }
 
     /// The checkpoint that rank 0 finds, on every rank: one that is put aside must not be read by another at that moment.

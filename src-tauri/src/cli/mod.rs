@@ -32,6 +32,7 @@ use crate::{
     cli::terminal::Terminal,
     host::Host,
     jobs::worker,
+    ranks::refuse_several,
     wire::error::{AppError, Code, Result},
 };
 
@@ -97,6 +98,21 @@ enum Command {
     /// Be an engine: do what the app asks on standard input.
     #[command(hide = true)]
     Worker,
+}
+
+impl Command {
+    /// Its name, if a launcher that starts several of it can’t be meant.
+    fn of_one_process(&self) -> Option<&'static str> {
+        match self {
+            Self::Chat(_) => Some("chat"),
+            Self::Serve(_) => Some("serve"),
+            Self::Solve(_) => Some("solve"),
+            Self::Predict(_) => Some("predict"),
+            Self::Check(_) => Some("check"),
+            Self::Bench(_) => Some("bench"),
+            _ => None,
+        }
+    }
 }
 
 /// How a command that did not fail ended.
@@ -198,6 +214,9 @@ fn run(global: &GlobalArguments, command: Command, terminal: &Terminal) -> Resul
     if let Command::Worker = command {
         worker::run()?;
         return Ok(Ended::Done);
+    }
+    if let Some(name) = command.of_one_process() {
+        refuse_several(&|name| std::env::var(name).ok(), name)?;
     }
     let home = home_of(global);
     let opened = Host::open(home).or_else(|error| match &command {

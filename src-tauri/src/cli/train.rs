@@ -2,6 +2,7 @@
 
 mod cost;
 mod fields;
+mod launched;
 mod overrides;
 
 use std::{path::PathBuf, sync::atomic::Ordering, time::Instant};
@@ -24,7 +25,7 @@ use super::{
 use crate::{
     host::{Host, uses::how_to_use},
     jobs::engine::Control,
-    ranks::refuse_several,
+    ranks::of_environment,
     store::{
         record::RecordedEvent,
         run_file,
@@ -78,6 +79,9 @@ pub(super) struct Arguments {
     /// auto, cpu, metal, cuda, or cuda:1 for the second one.
     #[arg(long, value_name = "DEVICE")]
     device: Option<RequestedDevice>,
+    /// How many NVIDIA GPUs of this machine train the run together. Under torchrun, srun or mpirun these say it.
+    #[arg(long, value_name = "COUNT")]
+    gpus: Option<usize>,
     /// Refuse what the device can’t do safely, instead of taking the next best.
     #[arg(long)]
     strict: bool,
@@ -115,8 +119,18 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if arguments.fields {
         return fields::show(terminal);
     }
-    refuse_several(&|name| std::env::var(name).ok())?;
+    match of_environment()? {
+        Some(launch) => launched::run(&launch, arguments, host, terminal),
+        None => alone(arguments, host, terminal),
+    }
+}
+
+/// What the command does in one process, or in the first of several.
+fn alone(arguments: Arguments, host: &Host, terminal: &Terminal) -> Result<Ended> {
     if let Some(run) = &arguments.resume {
+        if let Some(devices) = arguments.gpus {
+            runs::find(&host.paths, run)?.train_on(devices)?;
+        }
         return resume(run, arguments.force, host, terminal);
     }
     let how = How {
@@ -256,6 +270,7 @@ fn request(arguments: Arguments, terminal: &Terminal) -> Result<AnyRequest> {
         ("method".to_owned(), json!(arguments.method)),
         ("name".to_owned(), json!(arguments.name)),
         ("device".to_owned(), json!(arguments.device)),
+        ("devices".to_owned(), json!(arguments.gpus)),
         ("data.encoding".to_owned(), json!(arguments.encoding)),
         ("steps".to_owned(), json!(arguments.steps)),
         ("strict".to_owned(), json!(arguments.strict.then_some(true))),

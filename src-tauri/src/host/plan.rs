@@ -16,6 +16,7 @@ use models::{
 
 use super::{Host, locked};
 use crate::{
+    ranks::{self, meet::refuse},
     store::{
         self,
         memory_fallbacks::{self, KnownFallback},
@@ -53,6 +54,10 @@ impl Host {
             device,
             checked,
         };
+        let devices = request.run.devices.unwrap_or(1);
+        let found = self.devices.found();
+        let launched = ranks::of_environment()?.is_some();
+        refuse(devices, &facts.device.device, &found, !launched)?;
         let mut resolved = resolve::<K>(&request, &facts)?;
         let subject = K::subject(&resolved.plan.task);
         if let Some(known) =

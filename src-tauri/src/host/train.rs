@@ -22,10 +22,11 @@ use models::{
     },
 };
 
-use super::Host;
+use super::{Host, crew::Crew};
 use crate::{
     jobs::engine::{Control, Engine, ExitReason},
     power::watch::PowerWatch,
+    ranks::{self, meet::refuse},
     store::{
         checks,
         in_use::Work,
@@ -117,8 +118,16 @@ impl Host {
             if control() == Control::Stop {
                 return Err(end.error);
             }
+            // Engines of other ranks, which a launcher started, can’t be started again from here.
+            let is_launched = ranks::of_environment()?.is_some();
+            let error = end.error.clone();
             match self.after(run, end, &mut recovery)? {
-                Next::Continue { plan, event } => write(run, plan, event, show, control)?,
+                Next::Continue { plan, event } => {
+                    write(run, plan, event, show, control)?;
+                    if is_launched {
+                        return Err(error.with_hint("start it again, which resumes it"));
+                    }
+                }
                 Next::Reported(error) => return Err(error),
                 Next::Fail(error) => {
                     let failure = error.failure(saved_step(run).unwrap_or_default());
@@ -142,20 +151,31 @@ impl Host {
         let kind = self.kind_of(device);
         let _in_use = self.use_device(device, Work::Run);
         let kills = oom_kills();
-        let mut engine = Engine::start(kind, Some(&run.log_file()))?;
+        let mut crew = self.crew(run)?;
+        let variables = crew.as_ref().map(|crew| crew.variables(0));
+        let variables = variables.unwrap_or_default();
+        let mut engine = Engine::start_with(kind, Some(&run.log_file()), &variables)?;
         started(engine.id());
         let ask = Ask::Train {
             folder: run.folder.clone(),
             force,
         };
+        if let Some(crew) = &mut crew {
+            crew.start_others(kind, &run.folder, &ask);
+        }
         let mut hear = |reply| {
             if let Reply::Happened { event } = reply {
                 show(&event);
             }
         };
         let Err(error) = engine.ask(&ask, &mut hear, control) else {
+            if let Some(crew) = &mut crew {
+                crew.went_well();
+            }
             return Ok(None);
         };
+        // The others are gone before the run goes on in any way.
+        drop(crew);
         let exit_reason = engine.exit_reason();
         let log = exit_reason.map(|_| engine.last_line()).unwrap_or_default();
         let ran_out = match exit_reason {
@@ -178,6 +198,18 @@ impl Host {
             error,
             ran_out,
         }))
+    }
+
+    /// The other ranks of a run on several devices, unless a launcher starts them.
+    fn crew(&self, run: &Run) -> Result<Option<Crew>> {
+        let plan = run.plan()?.run;
+        if plan.devices <= 1 || ranks::of_environment()?.is_some() {
+            return Ok(None);
+        }
+        let found = self.devices.found();
+        let choice = self.choose_device(Some(plan.device), plan.strict, &found)?;
+        refuse(plan.devices, &choice.device, &found, true)?;
+        Crew::new(plan.devices).map(Some)
     }
 
     /// What follows on the end of an engine.

@@ -147,14 +147,27 @@ impl Engine {
     /// Starts an engine that can use a kind of device. What it writes beside its replies goes to the end of `log`, or is
     /// shown.
     pub(crate) fn start(kind: DeviceKind, log: Option<&Path>) -> Result<Self> {
+        Self::start_with(kind, log, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub(crate) fn start_with(
+        kind: DeviceKind,
+        log: Option<&Path>,
+        variables: &[(&str, String)],
+    ) -> Result<Self> {
         let own = own_program()?;
         let cuda = (kind == DeviceKind::Cuda)
             .then(|| cuda_program(&own))
             .flatten();
-        Self::start_program(&cuda.unwrap_or(own), log)
+        Self::start_program(&cuda.unwrap_or(own), log, variables)
     }
 
-    fn start_program(program: &Path, log: Option<&Path>) -> Result<Self> {
+    fn start_program(
+        program: &Path,
+        log: Option<&Path>,
+        variables: &[(&str, String)],
+    ) -> Result<Self> {
         let mut log_start = 0;
         let stderr = match log {
             Some(log) => {
@@ -167,6 +180,7 @@ impl Engine {
         };
         let mut command = worker(program);
         command
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(stderr);
@@ -388,7 +402,7 @@ const CUDA_PROBLEM: &str = "the engine for CUDA that stands beside Anneal can’
 pub(crate) fn devices() -> (Vec<FoundDevice>, Vec<String>) {
     let mut problems = Vec::new();
     let mut seen_by = |program: Result<PathBuf>, what: &str| {
-        let engine = program.and_then(|program| Engine::start_program(&program, None));
+        let engine = program.and_then(|program| Engine::start_program(&program, None, &[]));
         let seen = engine.map(|engine| engine.devices().to_vec());
         let mut report = |error: AppError| problems.push(format!("{what}: {}", error.message));
         seen.map_err(&mut report).ok()

@@ -5,6 +5,7 @@
 //! - [`queue`]: the app's runs, one after the other
 //! - [`follow`]: what happens in a run, at a pace that an eye can see
 //! - [`pace`]: whether a machine has become slower than it was
+//! - `several`: a run that several engines train together
 //! - `watchdog`: ends an engine whose run hangs
 //! - `fault`: faults on purpose, in test builds
 //! - [`train`], [`chat`], [`solve`], [`predict`], [`check`], [`bench`]: what an engine does when it is asked to
@@ -25,6 +26,7 @@ mod predict;
 mod probe;
 #[cfg(feature = "gui")]
 pub(crate) mod queue;
+mod several;
 mod solve;
 mod train;
 mod watchdog;

@@ -12,7 +12,7 @@ use std::{
 use models::{
     checkpoint::keep::{Checkpoint, Checkpoints},
     device::{
-        self, Choice, Device,
+        self, Choice,
         memory::reset_peak,
         pressure::{PressureWatch, Scarce},
     },
@@ -20,6 +20,7 @@ use models::{
     train::{
         self, Kind, Observer, RunPlan, Task, TrainEvent, TrainPlan, TrainState,
         forecast::{self, Forecast},
+        group::Together,
         kind::Place,
         state::{read_saved, save_piece},
         tree::Part,
@@ -29,8 +30,9 @@ use models::{
 
 #[cfg(debug_assertions)]
 use super::fault::{Faults, Faulty};
-use super::{choose, pace::Pace, watchdog::Watchdog};
+use super::{choose, pace::Pace, several, watchdog::Watchdog};
 use crate::{
+    ranks::meet::Meeting,
     store::{
         plan_changes,
         record::{Record, RecordedEvent},
@@ -154,9 +156,7 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     let whole = run.plan()?;
     let force = observer.wishes.force;
     let plan = &whole.run;
-    let checkpoints =
-        Checkpoints::new(&run.checkpoints(), plan.save.keep_last).keep_every(plan.save.keep_every);
-    let newest = newest(&checkpoints, observer)?;
+    let newest = newest(&checkpoints(run, plan), observer)?;
     let last_event = observer.writer.get_mut().record.last_event();
     let had_fallback = matches!(last_event, Some(TrainEvent::MemoryFallback { .. }));
     let mut reported = Vec::new();
@@ -166,6 +166,7 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
         reported.extend(changes);
     }
     reported.extend(sources::check(run, &whole, force)?);
+    let mut meeting = several::meet(run, &whole, newest.as_ref().map(|it| it.step), force)?;
     let choice = choose(plan.device, plan.strict)?;
     if newest.is_some() {
         stay_on_device(plan, &choice)?;
@@ -173,7 +174,31 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     for message in reported.into_iter().chain(choice.warnings.iter().cloned()) {
         observer.event(TrainEvent::Warned { message });
     }
-    let device = device::open(&choice)?;
+    train_on(
+        whole,
+        newest,
+        (&choice, meeting.as_mut()),
+        &run.folder,
+        force,
+        observer,
+    )
+}
+
+/// Trains a plan from a checkpoint, if there is one, on this device, alone or with the ranks of a meeting.
+pub(super) fn train_on(
+    AnyPlan { run, task }: AnyPlan,
+    newest: Option<Checkpoint>,
+    (choice, mut meeting): (&Choice, Option<&mut Meeting>),
+    folder: &Path,
+    force: bool,
+    observer: &mut dyn Observer,
+) -> Result<()> {
+    let opened = device::open(choice).map_err(AppError::from);
+    let device = match &meeting {
+        Some(meeting) => meeting.or_said(opened)?,
+        None => opened?,
+    };
+    let together = meeting.as_mut().map(|it| it.connect(&device)).transpose()?;
     // What was learned means nothing with a tokenizer made from other data.
     let learned_from = newest
         .as_ref()
@@ -182,55 +207,82 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
     let place = Place {
         device: &device,
         learned_from,
-        folder: &run.folder,
+        folder,
     };
-    let AnyPlan { run, task } = whole;
+    let checkpoints = checkpoints(&Run::at(folder.to_owned()), &run);
     with_kind!(TaskPlan, task, K, task => {
         let plan = TrainPlan { run, task };
-        let task = K::open(&plan, &place)?;
-        train_task(&plan, task, newest, &checkpoints, &device, observer)
+        let open = || {
+            let task = K::open(&plan, &place)?;
+            // A model that is read is mapped, and its pages count as resident though the system can take them back at any time.
+            // The peak of a run is what it needs while it learns.
+            reset_peak(&device);
+            #[cfg(debug_assertions)]
+            let task = {
+                Faults::of_environment().begin();
+                Faulty::new(task, plan.run.batch.rows)
+            };
+            Ok(task)
+        };
+        train_task(&plan, open, (newest.clone(), force), &checkpoints, together, observer)
     })
 }
 
+fn checkpoints(run: &Run, plan: &RunPlan) -> Checkpoints {
+    Checkpoints::new(&run.checkpoints(), plan.save.keep_last).keep_every(plan.save.keep_every)
+}
+
 /// Trains a task from its newest checkpoint, if it has one.
-fn train_task<P: Part>(
+fn train_task<P: Part, T: Task>(
     plan: &TrainPlan<P>,
-    task: impl Task,
-    newest: Option<Checkpoint>,
+    open: impl FnOnce() -> Result<T>,
+    (newest, force): (Option<Checkpoint>, bool),
     checkpoints: &Checkpoints,
-    device: &Device,
-    observer: &mut Recorder,
+    mut together: Option<Together>,
+    observer: &mut dyn Observer,
 ) -> Result<()> {
-    let force = observer.wishes.force;
-    // A model that is read is mapped, and its pages count as resident though the system can take them back at any time. The
-    // peak of a run is what it needs while it learns.
-    reset_peak(device);
-    #[cfg(debug_assertions)]
-    let task = {
-        observer.faults.begin();
-        Faulty::new(task, plan.run.batch.rows)
+    let prepare = || {
+        let mut task = open()?;
+        let state = prepare(plan, &mut task, newest, force, observer)?;
+        Ok((task, state))
     };
-    let mut task = task;
-    let mut state = TrainState::new(plan, &task)?;
-    if let Some(newest) = newest {
-        match state.restore(&mut task, &newest.path) {
-            Err(models::Error::Data(_)) if force => {
-                state.restore_on_other_data(&mut task, &newest.path)?;
-                let message = "the data is read from its beginning".to_owned();
-                observer.event(TrainEvent::Warned { message });
-            }
-            Err(error @ models::Error::Data(_)) => {
-                return Err(AppError::from(error).unless_forced());
-            }
-            restored => restored?,
-        }
+    let (mut task, mut state) = several::in_turn(together.as_mut(), prepare)?;
+    if let Some(together) = together {
+        state.join(together);
     }
     match train::train(&plan.run, &mut task, &mut state, checkpoints, observer) {
         // A process whose device was lost can't get it back; the next one continues.
         Err(error) if error.is_failure_of_the_device() => give_up(&error),
+        Err(models::Error::Peer(sentence)) => Err(several::ended(sentence, checkpoints)),
         Err(error) => Err(error.into()),
         Ok(_) => Ok(()),
     }
+}
+
+/// The state to begin with: that of a checkpoint, if there is one.
+fn prepare<P: Part, T: Task>(
+    plan: &TrainPlan<P>,
+    task: &mut T,
+    newest: Option<Checkpoint>,
+    force: bool,
+    observer: &mut dyn Observer,
+) -> Result<TrainState> {
+    let mut state = TrainState::new(plan, task)?;
+    let Some(newest) = newest else {
+        return Ok(state);
+    };
+    match state.restore(task, &newest.path) {
+        Err(models::Error::Data(_)) if force => {
+            state.restore_on_other_data(task, &newest.path)?;
+            let message = "the data is read from its beginning".to_owned();
+            observer.event(TrainEvent::Warned { message });
+        }
+        Err(error @ models::Error::Data(_)) => {
+            return Err(AppError::from(error).unless_forced());
+        }
+        restored => restored?,
+    }
+    Ok(state)
 }
 
 /// An error where a run that has begun would continue on another device, which nobody has allowed.

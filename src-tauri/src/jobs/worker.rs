@@ -31,12 +31,13 @@ use models::{
 use super::{
     bench,
     chat::{self, Chat},
-    check, choose, predict, probe,
+    check, choose, predict, probe, several,
     solve::{self, solve_and_count},
     train,
 };
 use crate::{
     lock::locked,
+    ranks::of_environment,
     store::runs::Run,
     wire::{
         completion::Drafted,
@@ -180,7 +181,10 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
                 stop: &|| wishes.stop(),
                 force,
             };
-            train::train(&Run::at(folder), &mut show, wishes)
+            match of_environment()? {
+                Some(launch) if launch.rank > 0 => several::follow(launch, wishes),
+                _ => train::train(&Run::at(folder), &mut show, wishes),
+            }
         }
         Ask::Try { plan, folder } => {
             *open = None;

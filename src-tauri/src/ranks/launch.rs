@@ -22,7 +22,13 @@ const SLURM_PORTS: (usize, usize) = (61440, 4096);
 pub(crate) const SECRET: &str = "ANNEAL_SECRET";
 /// What stands for a run of torchrun where this program started the ranks.
 pub(crate) const OWN_RUN: &str = "anneal";
+const OWN: &str = "anneal";
 const RUN_ID: &str = "TORCHELASTIC_RUN_ID";
+
+/// What the log of a rank is called, in the folder of its run.
+pub(crate) fn log_name(rank: usize) -> String {
+    format!("rank-{rank}.log")
+}
 
 /// One rank's place among all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,11 +51,20 @@ pub(crate) struct Launch {
     /// What all keys in the store begin with. It tells one start of the same ranks from the next, which may find the keys of
     /// the last in the same store.
     pub(crate) prefix: String,
+    /// What keys begin with that last over a restart, in a store that does.
+    pub(crate) lasting: String,
+    /// Whether the launcher started the same ranks before, and they failed.
+    pub(crate) is_again: bool,
     /// How long others are waited for.
     pub(crate) patience: Duration,
 }
 
 impl Launch {
+    /// Whether this program started the ranks.
+    pub(crate) fn is_own(&self) -> bool {
+        self.by == OWN
+    }
+
     /// `127.0.0.1:29500`.
     pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.address, self.port)
@@ -99,7 +114,7 @@ pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Launch
     })?;
     let is_own = variables.text(RUN_ID).as_deref() == Some(OWN_RUN);
     Ok(Some(Launch {
-        by: if is_own { "anneal" } else { by },
+        by: if is_own { OWN } else { by },
         rank,
         world,
         local_rank: local.unwrap_or(0),
@@ -107,7 +122,9 @@ pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Launch
         is_local: on_one_host || ["127.0.0.1", "localhost", "::1"].contains(&address.as_str()),
         address,
         has_store: variables.text("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True"),
-        prefix: variables.prefix(),
+        prefix: variables.prefix(&variables.restart()),
+        lasting: variables.prefix("all"),
+        is_again: variables.restart() != "0",
         patience: if is_own { OWN_PATIENCE } else { PATIENCE },
     }))
 }
@@ -183,13 +200,17 @@ impl Variables<'_> {
         port.ok_or_else(|| AppError::invalid("MASTER_PORT is no port: those are from 1 to 65535"))
     }
 
-    fn prefix(&self) -> String {
-        let first = |names: [&str; 2], otherwise: &str| {
-            let mut named = names.iter().filter_map(|name| self.text(name));
-            named.next().unwrap_or_else(|| otherwise.to_owned())
-        };
-        let run = first([RUN_ID, "SLURM_JOB_ID"], "run");
-        let restart = first(["TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"], "0");
+    fn first(&self, names: [&str; 2], otherwise: &str) -> String {
+        let mut named = names.iter().filter_map(|name| self.text(name));
+        named.next().unwrap_or_else(|| otherwise.to_owned())
+    }
+
+    fn restart(&self) -> String {
+        self.first(["TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"], "0")
+    }
+
+    fn prefix(&self, restart: &str) -> String {
+        let run = self.first([RUN_ID, "SLURM_JOB_ID"], "run");
         let secret = self.text(SECRET).unwrap_or_default();
         format!("/anneal/{run}/{restart}/{secret}/")
     }

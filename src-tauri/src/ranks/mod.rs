@@ -3,35 +3,44 @@
 //! - [`launch`]: which rank this is, by the variables of torchrun, mpirun or srun
 //! - [`store`]: where ranks exchange messages until they are connected
 //! - [`watch`]: whether the others are still alive
+//! - [`meet`]: how they begin with a run
+//! - `plain`: sums without a card, in test builds
 //!
-//! A run on one device uses none of this, and the trainer supports no other kind of run yet: it refuses to be one of several
-//! processes. Connections go to the places that a launcher names and carry no data of the user. Deliberately absent: what the
-//! ranks compute, which is in the models’ crate.
+//! A run on one device uses none of this. Connections go to the places that a launcher names and carry no data of the user.
+//! Deliberately absent: what the ranks compute, which is in the models’ crate.
 
 pub(crate) mod launch;
+pub(crate) mod meet;
+#[cfg(debug_assertions)]
+mod plain;
 pub(crate) mod store;
 pub(crate) mod watch;
 
 use std::{fs::File, io::Read};
 
+use self::launch::Launch;
 use crate::wire::error::{AppError, Result};
 
-/// An error where a launcher started several processes for one run: each would train all of it, in the same folders.
+/// The place of this process among those of a launcher, or nothing where it is alone.
+pub(crate) fn of_environment() -> Result<Option<Launch>> {
+    launch::read(&|name| std::env::var(name).ok())
+}
+
+/// An error where a launcher started several processes of what one is enough for: each would do all of it.
 ///
 /// `get` looks a variable of the process up.
-pub(crate) fn refuse_several(get: &dyn Fn(&str) -> Option<String>) -> Result<()> {
+pub(crate) fn refuse_several(get: &dyn Fn(&str) -> Option<String>, command: &str) -> Result<()> {
     match launch::read(get)? {
         None => Ok(()),
-        Some(launch) => Err(AppError::invalid(format!(
-            "{} started {} processes for this run, and a run trains on one device",
-            launch.by, launch.world
-        ))
-        .with_hint("start it once, as `anneal train` or with `--nproc-per-node 1`")),
+        Some(_) => Err(
+            AppError::invalid(format!("one process is enough for `anneal {command}`"))
+                .with_hint("start it without a launcher"),
+        ),
     }
 }
 
 /// Bytes that nobody can guess.
-fn secret() -> Result<[u8; 16]> {
+pub(crate) fn secret() -> Result<[u8; 16]> {
     let mut bytes = [0; 16];
     // Several devices are for Linux alone, which has this.
     let path = "/dev/urandom";
@@ -47,7 +56,7 @@ mod tests {
     use super::{launch::Launch, refuse_several};
 
     #[test]
-    fn one_of_several_processes_of_a_launcher_trains_nothing() {
+    fn what_one_process_is_enough_for_is_refused_under_a_launcher() {
         let of = |world: &str| {
             let get = |name: &str| match name {
                 "RANK" | "LOCAL_RANK" => Some("0".to_owned()),
@@ -56,15 +65,12 @@ mod tests {
                 "MASTER_PORT" => Some("29500".to_owned()),
                 _ => None,
             };
-            refuse_several(&get).map_err(|error| error.to_string())
+            refuse_several(&get, "chat").map_err(|error| error.to_string())
         };
         assert_eq!(of("1"), Ok(()));
-        let message = of("4").unwrap_err();
-        assert!(
-            message.starts_with(
-                "torchrun started 4 processes for this run, and a run trains on one device"
-            ),
-            "{message}"
+        assert_eq!(
+            of("4"),
+            Err("one process is enough for `anneal chat`".to_owned())
         );
     }
 
@@ -80,6 +86,8 @@ mod tests {
             is_local: true,
             has_store: false,
             prefix: "/anneal/run/0/secret/".to_owned(),
+            lasting: "/anneal/run/all/secret/".to_owned(),
+            is_again: false,
             patience: Duration::from_secs(1),
         }
     }

@@ -28,6 +28,7 @@ const MAGIC: u32 = 0x3C85_F7CE;
 const VALIDATE: u8 = 0;
 const SET: u8 = 1;
 const GET: u8 = 3;
+const CHECK: u8 = 5;
 const WAIT: u8 = 6;
 const PING: u8 = 13;
 
@@ -49,6 +50,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub(crate) struct Store {
     stream: TcpStream,
     prefix: String,
+    lasting: String,
     rank: usize,
     patience: Duration,
 }
@@ -77,6 +79,7 @@ impl Store {
         Ok(Self {
             stream,
             prefix: launch.prefix.clone(),
+            lasting: launch.lasting.clone(),
             rank: launch.rank,
             patience: launch.patience,
         })
@@ -110,6 +113,26 @@ impl Store {
         })
     }
 
+    /// Leaves a value for the ranks that are started when these have failed. Only a launcher’s own store lasts so long.
+    pub(crate) fn leave(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        let key = format!("{}{key}", self.lasting);
+        self.set(&key, value).map_err(lost)
+    }
+
+    /// What ranks that have failed left, if they did.
+    pub(crate) fn left(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
+        let key = sized(format!("{}{key}", self.lasting).as_bytes());
+        let mut find = || {
+            self.say(CHECK, &[&1u64.to_le_bytes()[..], &key].concat())?;
+            if take(&mut self.stream)? != [0] {
+                return Ok(None);
+            }
+            self.say(GET, &key)?;
+            take_sized(&mut self.stream, MAX_VALUE_BYTES).map(Some)
+        };
+        find().map_err(lost)
+    }
+
     fn set(&mut self, key: &str, value: &[u8]) -> io::Result<()> {
         self.say(SET, &[sized(key.as_bytes()), sized(value)].concat())
     }
@@ -127,6 +150,10 @@ impl Store {
     fn say(&mut self, word: u8, rest: &[u8]) -> io::Result<()> {
         self.stream.write_all(&[&[word], rest].concat())
     }
+}
+
+fn lost(error: io::Error) -> AppError {
+    AppError::failed(format!("the store of the ranks does not answer: {error}"))
 }
 
 /// A connection to a store that has proved to be one.
@@ -275,14 +302,17 @@ impl Shared {
                     let value = locked(&self.values).get(&key).cloned();
                     stream.write_all(&sized(&value.unwrap_or_default()))?;
                 }
-                [WAIT] => {
-                    // Ours wait for one key at a time.
+                [word @ (CHECK | WAIT)] => {
+                    // Ours ask for one key at a time.
                     if take(&mut stream)? != 1u64.to_le_bytes() {
                         return Err(ErrorKind::InvalidData.into());
                     }
                     let key = take_sized(&mut stream, MAX_KEY_BYTES)?;
-                    self.wait(&key)?;
-                    stream.write_all(&[0])?;
+                    let is_there = locked(&self.values).contains_key(&key);
+                    if word == WAIT {
+                        self.wait(&key)?;
+                    }
+                    stream.write_all(&[u8::from(word == CHECK && !is_there)])?;
                 }
                 _ => return Err(ErrorKind::InvalidData.into()),
             }
@@ -365,6 +395,18 @@ mod tests {
         let made = first.share("plan", || Ok(vec![7; 300_000])).unwrap();
         assert_eq!(made, vec![7; 300_000]);
         assert_eq!(waits.join().unwrap().unwrap(), made);
+    }
+
+    #[test]
+    fn what_ranks_leave_those_that_are_started_again_find() {
+        let server = Server::start_here(2).unwrap();
+        let mut store = Store::connect(&launch(0, 2, server.port())).unwrap();
+        assert_eq!(store.left("folder").unwrap(), None);
+        store.leave("folder", b"a").unwrap();
+        let mut again = launch(0, 2, server.port());
+        again.prefix = "/anneal/run/1/secret/".to_owned();
+        let mut store = Store::connect(&again).unwrap();
+        assert_eq!(store.left("folder").unwrap(), Some(b"a".to_vec()));
     }
 
     #[test]

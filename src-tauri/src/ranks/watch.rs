@@ -112,6 +112,11 @@ impl Watch {
         locked(&self.seen.lost).clone()
     }
 
+    /// Tells all others that this rank ends by a failure: they need not find out that it is gone.
+    pub(crate) fn fail(&self, sentence: String) {
+        self.seen.report(sentence);
+    }
+
     /// Says on a connection that this rank lives, and hears whether the other does.
     fn follow(&self, arrived: Arrived) -> io::Result<()> {
         let Arrived { rank, host, stream } = arrived;
@@ -153,7 +158,7 @@ impl Seen {
         if lost.is_some() || self.leaves.load(Ordering::SeqCst) {
             return;
         }
-        let sentence = &loss.as_bytes()[..loss.len().min(usize::from(u8::MAX))];
+        let sentence = &loss.as_bytes()[..loss.floor_char_boundary(usize::from(u8::MAX))];
         let told = [&[LOST, sentence.len() as u8], sentence].concat();
         for out in locked(&self.outs).iter_mut() {
             let _ = out.write_all(&told);

@@ -303,6 +303,25 @@ impl Run {
         Ok(())
     }
 
+    /// Has so many devices train the run from now on.
+    pub(crate) fn train_on(&self, devices: usize) -> Result<()> {
+        let plan = self.plan()?;
+        if plan.run.devices == devices {
+            return Ok(());
+        }
+        let mut other = plan;
+        other.run.share_among(devices).map_err(|rows| {
+            AppError::invalid(format!(
+                "{rows} rows in a step can’t be shared by {devices} devices"
+            ))
+            .with_hint("take a number that divides the rows")
+            .with_field("devices")
+        })?;
+        let _lock = self.lock()?;
+        let text = self.changed_plan(&other, "so many devices train it now")?;
+        Ok(replace_file(&self.plan_file(), text.as_bytes())?)
+    }
+
     /// The plan's file with another plan, and the reason beside each value that is new.
     pub(crate) fn changed_plan(&self, plan: &AnyPlan, why: &str) -> Result<String> {
         run_file::with_plan(&self.plan_text()?, plan, why)

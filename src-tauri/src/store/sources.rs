@@ -99,6 +99,25 @@ pub(crate) fn check(run: &Run, plan: &AnyPlan, insists: bool) -> Result<Vec<Stri
     Ok(reported)
 }
 
+/// One sum for all files of a run, by what they are for it: the same where all files are. Those that a run noted and that have the
+/// same length and time are not read.
+pub(crate) fn sum(run: &Run, plan: &AnyPlan) -> Result<String> {
+    let now = plan.task.sources();
+    let sources = match read(&run.sources_file())? {
+        Noted::Files(known) => compare(&known, &now)?.1,
+        Noted::Nothing | Noted::Damaged(_) => note(&now)?,
+    };
+    let mut sum = Sha256::new();
+    for (place, source) in &sources {
+        sum.update(format!("{place}\0{}\0", source.sha256));
+    }
+    Ok(sum
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
+}
+
 /// What `sources.json` says, if it is there.
 pub(crate) fn read(file: &Path) -> Result<Noted> {
     let text = match SOURCES.read_text_if_there(file, "read the sources") {

@@ -164,6 +164,16 @@ impl<'a, K: Kind> Resolver<'a, K> {
         });
     }
 
+    /// Replaces the reason of a field whose value was changed after it was noted.
+    fn note_again(&mut self, field: &str, value: usize, why: &str) {
+        self.note(field, &value.to_string(), why, true);
+        let noted = self.reasons.pop();
+        let before = self.reasons.iter_mut().find(|it| it.field == field);
+        if let (Some(noted), Some(before)) = (noted, before) {
+            *before = noted;
+        }
+    }
+
     /// Chooses what is shown between steps.
     pub fn choose_samples<T>(&mut self, choose: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.reasons.len();
@@ -219,7 +229,8 @@ impl<'a, K: Kind> Resolver<'a, K> {
         let (task, mut basis) = K::resolve(self);
         self.usual = std::mem::take(&mut basis.usual);
         self.unread = task.unread();
-        let batch = self.batch(&basis);
+        let mut batch = self.batch(&basis);
+        let devices = self.devices(&mut batch);
         let steps = self.steps(&basis, &batch);
         let of_muon = self.optimizer_kind().value == OptimizerKind::Muon;
         let learning_rate = self.take("learning_rate", &request.learning_rate, || match of_muon {
@@ -265,6 +276,7 @@ impl<'a, K: Kind> Resolver<'a, K> {
             memory_fallback,
             avoid_kernels,
             device,
+            devices,
             strict,
             seed,
             evaluate,

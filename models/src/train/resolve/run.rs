@@ -9,10 +9,11 @@ use crate::{
     optim::muon::MAX_STEPS as MAX_STEPS_OF_MUON,
     train::{
         defaults,
-        fields::{MAX_ACCUMULATE, MAX_ROWS, MAX_STEPS},
+        fields::{MAX_ACCUMULATE, MAX_DEVICES, MAX_ROWS, MAX_STEPS},
         kind::{Basis, Kind},
         plan::*,
         request::{MuonRequest, OptimizerKind},
+        tree::is_in,
     },
 };
 
@@ -80,6 +81,58 @@ impl<K: Kind> Resolver<'_, K> {
             length,
             accumulate: accumulate.min(MAX_ACCUMULATE),
         }
+    }
+
+    /// How many devices share a step. A batch is split so that each has as many.
+    pub(super) fn devices(&mut self, batch: &mut BatchPlan) -> usize {
+        let asked = self.request.run.devices;
+        let Some(devices) = asked.filter(|devices| *devices != 1) else {
+            return 1;
+        };
+        self.counted("devices", devices, MAX_DEVICES);
+        let devices = devices.clamp(1, MAX_DEVICES);
+        let devices = self.take("devices", &Some(devices), || Chosen::new(devices, ""));
+        if !K::SHARES_STEPS || is_in("batch.accumulate", self.unread) {
+            let problem = format!("is {devices}, and such a run trains on one device only");
+            self.problem("devices", problem);
+        } else if batch.normalized {
+            let problem = format!(
+                "is {devices}, and the rows of a batch are normalized together, which devices can’t share; choose one device"
+            );
+            self.problem("devices", problem);
+        }
+        let before = batch.clone();
+        // What nobody asked for is made to fit.
+        if self.request.run.batch.accumulate.is_none()
+            && !(batch.rows * batch.accumulate).is_multiple_of(devices)
+        {
+            batch.accumulate = batch
+                .accumulate
+                .next_multiple_of(devices)
+                .min(MAX_ACCUMULATE);
+        }
+        if let Err(rows) = batch.share_among(devices) {
+            let problem = format!(
+                "gives {rows} rows in a step, which can’t be shared by {devices} devices; make `batch` a multiple of {devices}"
+            );
+            self.problem("batch.rows", problem);
+        }
+        if before.rows != batch.rows {
+            self.note_again(
+                "batch.rows",
+                batch.rows,
+                &format!("{devices} devices share a step: each batch is one of theirs"),
+            );
+        }
+        if before.accumulate != batch.accumulate {
+            let rows = counted((batch.rows * batch.accumulate) as u64, "row");
+            self.note_again(
+                "batch.accumulate",
+                batch.accumulate,
+                &format!("so that an update sees {rows}, and each device as many batches"),
+            );
+        }
+        devices
     }
 
     pub(super) fn steps(&mut self, basis: &Basis, batch: &BatchPlan) -> usize {

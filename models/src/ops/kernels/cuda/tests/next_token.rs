@@ -13,7 +13,7 @@ use crate::{
         initial::InitialWeights,
         lora::{self, LoraConfig, Targets},
     },
-    ops::kernels,
+    ops::{kernels, testing::normal},
 };
 
 /// Weights that are kept in the dtype they are computed in, as of a model that chats.
@@ -46,20 +46,19 @@ fn decoder(changes: &Json, adapters: bool, dtype: DType, device: &Device) -> Dec
             targets: Targets::Named(targets.map(Into::into).into()),
             layers: None,
         };
-        lora::attach(&mut decoder, &config, &mut Random(7)).unwrap();
+        lora::attach(&mut decoder, &config, &mut Random(device.clone(), 7)).unwrap();
     }
     decoder
 }
 
 /// Adapters that change what a model says: usually the second half begins at zero.
-struct Random(u64);
+struct Random(Device, u64);
 
 impl Weights for Random {
     fn tensor(&mut self, request: &WeightRequest) -> Result<Tensor> {
-        self.0 += 1;
-        let device = device();
-        let values = crate::ops::testing::normal(self.0, request.shape);
-        Ok((values.to_dtype(DType::F32)?.to_device(&device)? * 0.1)?)
+        self.1 += 1;
+        let values = normal(self.1, request.shape).to_dtype(DType::F32)?;
+        Ok((values.to_device(&self.0)? * 0.1)?)
     }
 }
 

@@ -1,0 +1,278 @@
+//! How the ranks of a launch begin with a run: rank 0 says which run it is and what its plan is, all watch each other, and a group
+//! connects their devices.
+//!
+//! Rank 0 alone resolves a plan, so that no default can differ. What could differ is compared: the version of the program and the
+//! data. Deliberately absent: what is trained, and how the programs were started.
+
+use std::{path::PathBuf, sync::Arc};
+
+use models::{
+    device::{Device, DeviceKind, FoundDevice},
+    tasks::AnyPlan,
+    train::{
+        group::{Group, Together},
+        nccl,
+        share::Share,
+    },
+};
+use serde::{Deserialize, Serialize};
+
+use super::{launch::Launch, store::Store, watch::Watch};
+use crate::wire::error::{AppError, Result};
+
+/// Under which name the store has the folder of the run.
+const FOLDER: &str = "folder";
+
+/// What rank 0 says of a run before anybody begins with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Begun {
+    /// The version of the program.
+    pub(crate) version: String,
+    /// The folder of the run, the same for all ranks.
+    pub(crate) folder: PathBuf,
+    pub(crate) plan: AnyPlan,
+    /// The sum of the sums of all files that it learns from and starts from.
+    pub(crate) data: String,
+    /// The step of the checkpoint to resume from.
+    pub(crate) newest: Option<usize>,
+    /// To continue although data, model or settings are not what they were.
+    pub(crate) force: bool,
+}
+
+/// The ranks of a launch that know each other, and train the same run.
+pub(crate) struct Meeting {
+    launch: Launch,
+    store: Store,
+    watch: Arc<Watch>,
+    /// What they train.
+    pub(crate) begun: Begun,
+}
+
+impl Meeting {
+    /// Meets the other ranks. `say` is what rank 0 says, which is what all others hear.
+    pub(crate) fn begin(launch: Launch, say: impl FnOnce() -> Result<Begun>) -> Result<Self> {
+        let mut store = Store::connect(&launch)?;
+        let begun = hear_of_run(&mut store, say)?;
+        if launch.rank == 0 {
+            store.leave(FOLDER, begun.folder.to_string_lossy().as_bytes())?;
+        }
+        let watch = Arc::new(Watch::begin(&launch, &mut store)?);
+        let mut meeting = Self {
+            launch,
+            store,
+            watch,
+            begun,
+        };
+        let same = meeting.same_version();
+        meeting.or_said(same)?;
+        Ok(meeting)
+    }
+
+    fn same_version(&mut self) -> Result<()> {
+        let (own, theirs) = (env!("CARGO_PKG_VERSION"), &self.begun.version);
+        match own == theirs {
+            true => Ok(()),
+            false => Err(AppError::failed(format!(
+                "rank {} has version {own}, and rank 0 has {theirs}",
+                self.launch.rank
+            ))
+            .with_hint("install the same version on all machines")),
+        }
+    }
+
+    /// Tells all others of a failure before they are connected.
+    pub(crate) fn or_said<T>(&self, own: Result<T>) -> Result<T> {
+        own.inspect_err(|error| {
+            let (rank, message) = (self.launch.rank, &error.message);
+            self.watch.fail(format!("rank {rank} failed: {message}"));
+        })
+    }
+
+    /// Which card of this machine is this rank’s.
+    pub(crate) fn card(&self, found: &[FoundDevice]) -> Result<usize> {
+        card(&self.launch, found)
+    }
+
+    /// Connects the devices of all ranks, and sees that sums come out right.
+    pub(crate) fn connect(&mut self, device: &Device) -> Result<Together> {
+        let group = self.group(device);
+        let mut together = Together::new(self.or_said(group)?);
+        together.try_sum(device)?;
+        Ok(together)
+    }
+
+    fn group(&mut self, device: &Device) -> Result<Box<dyn Group>> {
+        let watch = self.watch.clone();
+        let lost: nccl::Lost = Box::new(move || watch.lost());
+        #[cfg(debug_assertions)]
+        if device.is_cpu() && super::plain::is_allowed() {
+            return super::plain::join(&self.launch, &mut self.store, lost);
+        }
+        let share = Share {
+            rank: self.launch.rank,
+            world: self.launch.world,
+        };
+        let identifier = self.store.share("nccl", || Ok(nccl::identifier()?))?;
+        Ok(nccl::join(share, &identifier, device, lost)?)
+    }
+}
+
+fn card(launch: &Launch, found: &[FoundDevice]) -> Result<usize> {
+    let is_card = |it: &&FoundDevice| it.kind == DeviceKind::Cuda && it.is_usable();
+    let (cards, local) = (found.iter().filter(is_card).count(), launch.local_rank);
+    match cards {
+        // A launcher that gives each rank a card of its own shows it that one alone.
+        1 if !launch.is_own() => Ok(0),
+        _ if local < cards => Ok(local),
+        _ => Err(AppError::failed(format!(
+            "{} devices were asked for, and this machine has {cards}",
+            local + 1
+        ))),
+    }
+}
+
+/// Which run it is, as rank 0 says.
+pub(crate) fn hear_of_run(store: &mut Store, say: impl FnOnce() -> Result<Begun>) -> Result<Begun> {
+    let failed = |error: serde_json::Error| {
+        AppError::failed(format!(
+            "what rank 0 says of the run can’t be read: {error}"
+        ))
+    };
+    let said = store.share("run", || serde_json::to_vec(&say()?).map_err(failed))?;
+    serde_json::from_slice(&said).map_err(failed)
+}
+
+/// The folder of the run that the same ranks trained before they failed, where their launcher started them again.
+pub(crate) fn run_before(launch: &Launch) -> Result<Option<PathBuf>> {
+    if !(launch.is_again && launch.has_store) {
+        return Ok(None);
+    }
+    let left = Store::connect(launch)?.left(FOLDER)?;
+    let folder = left.and_then(|bytes| String::from_utf8(bytes).ok());
+    Ok(folder.map(PathBuf::from))
+}
+
+/// What all ranks have done without an error, as each hears of all others.
+pub(crate) fn agreed<T>(together: Option<&mut Together>, own: Result<T>) -> Result<T> {
+    let Some(together) = together else {
+        return own;
+    };
+    let told = together.tell(own.as_ref().err().map(|error| error.message.as_str()));
+    // What happened here says more than that it did.
+    let own = own?;
+    told?;
+    Ok(own)
+}
+
+/// An error where so many devices can’t train a run together: it is not on a card of NVIDIA, this is no Linux, the library is
+/// missing, or there are too few, where this program would start them itself.
+pub(crate) fn refuse(
+    devices: usize,
+    device: &FoundDevice,
+    found: &[FoundDevice],
+    starts_them: bool,
+) -> Result<()> {
+    if devices <= 1 {
+        return Ok(());
+    }
+    #[cfg(debug_assertions)]
+    if device.kind == DeviceKind::Cpu && super::plain::is_allowed() {
+        return Ok(());
+    }
+    let refused = |message: String, hint: Option<&str>| {
+        let error = AppError::invalid(message).with_field("devices");
+        Err(match hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        })
+    };
+    if cfg!(windows) {
+        let message = "several devices need CUDA and NCCL on Linux".to_owned();
+        return refused(message, Some("choose one device"));
+    }
+    if device.kind != DeviceKind::Cuda {
+        let message = format!(
+            "several devices need CUDA and NCCL; this run is on {}",
+            match device.kind {
+                DeviceKind::Cpu => "the CPU".to_owned(),
+                kind => kind.to_string(),
+            }
+        );
+        return refused(
+            message,
+            Some("choose one device, or a Linux machine with NVIDIA cards"),
+        );
+    }
+    if device.ordinal != 0 {
+        let message = format!(
+            "`device` is {}, and {devices} devices begin with the first",
+            device.setting()
+        );
+        return refused(message, Some("set `device` to cuda"));
+    }
+    let cards = found
+        .iter()
+        .filter(|it| it.kind == DeviceKind::Cuda && it.is_usable())
+        .count();
+    if starts_them && cards < devices {
+        return refused(
+            format!("{devices} devices were asked for, and this machine has {cards}"),
+            None,
+        );
+    }
+    // Another program beside this one computes, where this one has no CUDA.
+    match nccl::problem().filter(|_| cfg!(feature = "cuda")) {
+        None => Ok(()),
+        Some(problem) => match problem.split_once("; ") {
+            Some((message, hint)) => refused(message.to_owned(), Some(hint)),
+            None => refused(problem, None),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(not(windows))]
+    fn devices_that_can_t_be_had_are_refused_with_the_numbers() {
+        let card = |ordinal| FoundDevice::named(DeviceKind::Cuda, ordinal, "H200");
+        let metal = FoundDevice::named(DeviceKind::Metal, 0, "M3");
+        let found = [card(0), card(1)];
+        let of = |devices, device: &FoundDevice| {
+            let refused = refuse(devices, device, &found, true).unwrap_err();
+            assert_eq!(refused.field.as_deref(), Some("devices"));
+            (refused.message, refused.hint)
+        };
+        let on_metal = "several devices need CUDA and NCCL; this run is on Metal".to_owned();
+        let elsewhere = "choose one device, or a Linux machine with NVIDIA cards".to_owned();
+        assert_eq!(of(2, &metal), (on_metal, Some(elsewhere)));
+        let few = "4 devices were asked for, and this machine has 2".to_owned();
+        assert_eq!(of(4, &card(0)), (few, None));
+        let second = "`device` is cuda:1, and 2 devices begin with the first".to_owned();
+        assert_eq!(of(2, &card(1)).0, second);
+        assert!(refuse(1, &metal, &found, true).is_ok());
+    }
+
+    #[test]
+    fn a_rank_has_the_card_of_its_number_or_the_only_one_that_it_sees() {
+        let of = |local_rank, count, is_own| {
+            let by = if is_own { "anneal" } else { "srun" };
+            let launch = Launch {
+                by,
+                local_rank,
+                ..crate::ranks::tests::launch(local_rank, 8, 1)
+            };
+            let cards: Vec<_> = (0..count)
+                .map(|it| FoundDevice::named(DeviceKind::Cuda, it, "H200"))
+                .collect();
+            card(&launch, &cards).map_err(|error| error.message)
+        };
+        assert_eq!(of(1, 2, true), Ok(1));
+        assert_eq!(of(3, 1, false), Ok(0));
+        let few = Err("4 devices were asked for, and this machine has 2".to_owned());
+        assert_eq!(of(3, 2, false), few);
+        assert!(of(1, 1, true).is_err());
+    }
+}

@@ -1,0 +1,241 @@
+//! A run on several devices, as several real processes that sum over a connection: test builds can do that on the processor.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::TcpListener,
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    app::{App, Output},
+    train::{losses, tiny as with_two_rows},
+};
+
+const SHORT: &str = "steps: 8\nsave: {every: 4}\nsample: {every: 0}\n";
+const LONG: &str = "steps: 4000\nsave: {every: 20}\nsample: {every: 0}\n";
+/// A rank that is gone has to be missed sooner.
+const NOTICED: Duration = Duration::from_secs(10);
+
+/// A run whose step has rows for several.
+fn tiny(more: &str) -> App {
+    let app = with_two_rows(more);
+    let text = fs::read_to_string(app.folder().join("run.yaml")).unwrap();
+    app.file("run.yaml", &text.replace("rows: 2", "rows: 8"));
+    app
+}
+
+/// The program, which may have ranks on the processor.
+fn ranked(app: &App, typed: &str) -> Command {
+    let mut command = app.command(&typed.split(' ').collect::<Vec<_>>());
+    command.env("ANNEAL_RANKS_ON_CPU", "1");
+    command
+}
+
+fn run(app: &App, typed: &str) -> Output {
+    app.run_command(ranked(app, typed), "")
+}
+
+fn close(one: &BTreeMap<u64, String>, other: &BTreeMap<u64, String>, steps: usize) {
+    assert_eq!((one.len(), other.len()), (steps, steps));
+    for (step, loss) in one {
+        let number = |text: &String| text.parse::<f64>().unwrap();
+        let far = (number(loss) - number(&other[step])).abs();
+        assert!(far < 1e-4, "step {step}: {loss} and {}", other[step]);
+    }
+}
+
+#[test]
+fn two_and_four_ranks_learn_what_one_learns_and_each_says_so_once() {
+    let one = losses(&tiny(SHORT).anneal("train run.yaml --json").stdout);
+    for ranks in [2, 4] {
+        let app = tiny(SHORT);
+        let trained = run(&app, &format!("train run.yaml --json --gpus {ranks}"));
+        trained.ended(0);
+        close(&one, &losses(&trained.stdout), 8);
+        let shown = app.anneal("runs show animals").stdout;
+        for line in [
+            format!("  accumulate: {ranks} "),
+            format!("devices: {ranks} "),
+        ] {
+            assert!(shown.contains(&line), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_ranks() {
+    let whole = losses(&tiny(SHORT).anneal("train run.yaml --json").stdout);
+    let app = tiny(&SHORT.replace(
+        "steps: 8",
+        "steps: 8\nschedule: {kind: constant, warmup_steps: 0}",
+    ));
+    let constant = losses(&app.anneal("train run.yaml --json").stdout);
+    assert_ne!(whole, constant);
+    let app = tiny(&SHORT.replace(
+        "steps: 8",
+        "steps: 4\nschedule: {kind: constant, warmup_steps: 0}",
+    ));
+    let begun = run(&app, "train run.yaml --json --gpus 2");
+    let plan = fs::read_dir(app.home().join("runs")).unwrap().next();
+    let plan = plan.unwrap().unwrap().path().join("run.yaml");
+    let longer = fs::read_to_string(&plan)
+        .unwrap()
+        .replace("steps: 4 ", "steps: 8 ");
+    fs::write(&plan, longer).unwrap();
+    let ended = run(&app, "train --resume animals --json --gpus 4");
+    ended.ended(0).shows("`devices` was 2, and is 4");
+    close(&constant, &losses(&(begun.stdout + &ended.stdout)), 8);
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_the_run_with_a_sentence_and_it_resumes() {
+    let app = tiny(LONG);
+    let mut first = ranked(&app, "train run.yaml --json --gpus 2")
+        .spawn()
+        .unwrap();
+    let id = saved(&mut first, 20);
+    let killed = Instant::now();
+    kill(rank_1(&id));
+    let mut said = String::new();
+    first
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(1));
+    assert!(killed.elapsed() < NOTICED, "{:?}", killed.elapsed());
+    assert!(said.contains("rank 1 on "), "{said}");
+    assert!(
+        said.contains(" is gone; the run ends, and goes on from step "),
+        "{said}"
+    );
+
+    let plan = app.home().join("runs").join(&id).join("run.yaml");
+    let shorter = fs::read_to_string(&plan)
+        .unwrap()
+        .replace("steps: 4000", "steps: 400");
+    fs::write(&plan, shorter).unwrap();
+    run(&app, "train --resume animals")
+        .ended(0)
+        .notes("resumed at step ");
+}
+
+#[test]
+fn ranks_that_a_launcher_starts_train_one_run_and_only_the_first_speaks() {
+    let one = losses(&tiny(SHORT).anneal("train run.yaml --json").stdout);
+    let app = tiny(SHORT);
+    let port = TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let rank = |rank: &str| {
+        let mut command = ranked(&app, "train run.yaml --json");
+        command
+            .env("OMPI_COMM_WORLD_RANK", rank)
+            .env("OMPI_COMM_WORLD_SIZE", "2")
+            .env("OMPI_COMM_WORLD_LOCAL_RANK", rank)
+            .env("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
+            .env("MASTER_PORT", port.to_string());
+        command
+    };
+    let other = rank("1").spawn().unwrap();
+    let first = app.run_command(rank("0"), "");
+    first.ended(0);
+    close(&one, &losses(&first.stdout), 8);
+    let other = other.wait_with_output().unwrap();
+    assert_eq!(
+        (other.status.code(), &other.stdout[..]),
+        (Some(0), &b""[..])
+    );
+    assert_eq!(fs::read_dir(app.home().join("runs")).unwrap().count(), 1);
+}
+
+#[test]
+fn without_cards_several_devices_are_refused_with_what_helps() {
+    let app = tiny(SHORT);
+    for typed in [
+        "train run.yaml --gpus 2",
+        "train run.yaml --gpus 2 --plan",
+        "train run.yaml --set devices=2 --plan",
+    ] {
+        app.anneal(typed)
+            .ended(2)
+            .notes("several devices need CUDA and NCCL; this run is on the CPU")
+            .notes("choose one device, or a Linux machine with NVIDIA cards");
+    }
+    // One is no group.
+    app.anneal("train run.yaml --gpus 1").ended(0);
+    let refused = run(&app, "train run.yaml --gpus 3");
+    refused
+        .ended(2)
+        .notes("8 rows in a step, which can’t be shared by 3 devices");
+}
+
+#[test]
+fn what_one_process_is_enough_for_is_refused_under_a_launcher() {
+    let app = App::new();
+    let mut command = app.command(&["chat", "animals"]);
+    command.envs([
+        ("RANK", "0"),
+        ("WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "127.0.0.1"),
+    ]);
+    app.run_command(command, "")
+        .ended(2)
+        .notes("one process is enough for `anneal chat`");
+}
+
+/// The id of a run, once it has saved a step. What it says after that is read, so that it is not held up.
+fn saved(child: &mut Child, step: u64) -> String {
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut id = None;
+    for line in lines.by_ref() {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        id = id.or(event["run"].as_str().map(str::to_owned));
+        if event["kind"] == "saved" && event["step"] == step {
+            break;
+        }
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+    id.unwrap()
+}
+
+/// The engine of rank 1 of a run.
+fn rank_1(id: &str) -> i32 {
+    let is_it = |folder: &std::path::Path| {
+        let environment = fs::read(folder.join("environ")).unwrap_or_default();
+        let links = fs::read_dir(folder.join("fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut files = links.filter_map(|link| fs::read_link(link.path()).ok());
+        environment
+            .split(|byte| *byte == 0)
+            .any(|it| it == b"RANK=1")
+            && files.any(|file| file.ends_with(format!("{id}/rank-1.log")))
+    };
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut found = processes.map(|it| it.path()).filter(|it| is_it(it));
+    let folder = found.next().unwrap();
+    folder
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+fn kill(process: i32) {
+    let killed = Command::new("kill")
+        .args(["-9", &process.to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+}
