@@ -8,9 +8,9 @@
 //!
 //! The work of `lora` is that of `tests/peers/peer_lora.py`: rank 8 on all seven projections, every position a target,
 //! a step being forward, loss, backward, clip and AdamW, taken by the loop of every run; `full` is that of all weights. With
-//! `--recorded 0` a GPU plays no recorded pass. FOLDER is a model in the layout of the Hub, or a file
-//! `config.json` alone, from which random weights are drawn. Without words, both are measured at the shape of
-//! SmolLM2-135M.
+//! `--recorded 0` a GPU plays no recorded pass, and with `--avoid next_token` it reads a token of an answer the ordinary way. FOLDER is
+//! a model in the layout of the Hub, or a file `config.json` alone, from which random weights are drawn. Without words, both are
+//! measured at the shape of SmolLM2-135M.
 
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -224,6 +224,8 @@ fn generate(folder: Option<&Path>, options: &Options) -> models::Result<Json> {
     let (prompt, tokens) = (options.number("prompt", 32), options.number("tokens", 128));
     let device = options.device()?;
     let decoder = options.decoder(folder, &device, false)?;
+    let avoided: Vec<String> = options.0.get("avoid").into_iter().cloned().collect();
+    let _avoided = models::ops::kernels::avoid(&avoided)?;
     let mut rates = Vec::new();
     let mut written: Vec<u32> = Vec::new();
     for _ in 0..options.number("rounds", 3) + 1 {
