@@ -386,7 +386,7 @@ fn what_another_program_fetched_is_here() {
     std::os::unix::fs::symlink(format!("../../blobs/{blob}"), link).unwrap();
     #[cfg(windows)]
     fs::copy(root.join("blobs").join(&blob), link).unwrap();
-    let words = "maker/old  model  42 B  01234567  main  1 files";
+    let words = "maker/old  model  42 B  01234567  main  1 file";
     app.run(&["hub", "list"]).check(0, &[words]);
 }
 

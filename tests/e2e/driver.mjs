@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 /** How long anything may take, in milliseconds. A machine that also compiles is slow. */
-const PATIENCE = 60_000;
+const TIMEOUT = 60_000;
 /** How long the driver may take for one call. */
 const CALL = 15_000;
 
@@ -151,13 +151,13 @@ export class Window {
 
 /** Asks again and again until the answer is something. */
 export async function until(ask, what) {
-  const end = Date.now() + PATIENCE;
+  const end = Date.now() + TIMEOUT;
   for (;;) {
     const answer = await Promise.resolve()
       .then(ask)
       .catch(() => undefined);
     if (answer) return answer;
-    assert.ok(Date.now() < end, `waited ${PATIENCE / 1000} s until ${what}`);
+    assert.ok(Date.now() < end, `waited ${TIMEOUT / 1000} s until ${what}`);
     await new Promise((done) => setTimeout(done, 100));
   }
 }

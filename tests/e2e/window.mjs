@@ -16,9 +16,9 @@ import { photo, photos } from "./pictures.mjs";
 /** Keys, as the driver's protocol writes them. */
 const [TAB, ENTER, CONTROL, UP, RIGHT, DOWN] = ["\uE004", "\uE007", "\uE009", "\uE013", "\uE014", "\uE015"];
 
-const PATIENCE = { timeout: 240_000 };
+const TIMEOUT = { timeout: 240_000 };
 
-test("a newcomer starts a first model, watches it, and talks to it", PATIENCE, async (journey) => {
+test("a newcomer starts a first model, watches it, and talks to it", TIMEOUT, async (journey) => {
   const window = await opened(journey);
   await window.find("//p[contains(., 'Ready to train on')]");
   await window.find("//h1[contains(., 'Welcome to Anneal')]");
@@ -55,7 +55,7 @@ test("a newcomer starts a first model, watches it, and talks to it", PATIENCE, a
   await window.click("//dialog//button[. = 'Cancel']");
 });
 
-test("data is added, trained on through a pause and the death of its engine, and compared with the model it came from", PATIENCE, async (journey) => {
+test("data is added, trained on through a pause and the death of its engine, and compared with the model it came from", TIMEOUT, async (journey) => {
   const home = newHome();
   makeBaseModel(home);
   const window = await opened(journey, home);
@@ -105,7 +105,7 @@ test("data is added, trained on through a pause and the death of its engine, and
   await window.picture("side-by-side");
 });
 
-test("a run outlives its window, and the death of its app", PATIENCE, async (journey) => {
+test("a run outlives its window, and the death of its app", TIMEOUT, async (journey) => {
   const window = await opened(journey);
   await window.click("//button[. = 'Start' and not(@disabled)]");
   await until(async () => (await step(window)) > 10, "steps are done");
@@ -131,7 +131,7 @@ test("a run outlives its window, and the death of its app", PATIENCE, async (jou
   await badge(window, "Stopped");
 });
 
-test("a model comes from the Hub, through a pause, and is talked to", PATIENCE, async (journey) => {
+test("a model comes from the Hub, through a pause, and is talked to", TIMEOUT, async (journey) => {
   const home = newHome();
   makeBaseModel(home);
   const hub = await serveModel("maker/tiny", join(home, "models", "tiny"));
@@ -157,7 +157,7 @@ test("a model comes from the Hub, through a pause, and is talked to", PATIENCE, 
   await window.find("//*[contains(., 'in the shared cache')]");
 });
 
-test("a device is checked once by itself, and measured when somebody asks", PATIENCE, async (journey) => {
+test("a device is checked once by itself, and measured when somebody asks", TIMEOUT, async (journey) => {
   const window = await opened(journey);
   await window.goTo("Device");
   await window.find("//section//strong[contains(., 'Ready to train on')]");
@@ -173,7 +173,7 @@ test("a device is checked once by itself, and measured when somebody asks", PATI
   await window.picture("measured");
 });
 
-test("a file that can't be read is said to be so, and nothing else breaks", PATIENCE, async (journey) => {
+test("a file that can't be read is said to be so, and nothing else breaks", TIMEOUT, async (journey) => {
   const home = newHome();
   const file = join(home, "questions.csv");
   writeFileSync(file, Buffer.from("question,answer\nWo liegt K\xf6ln?,Am Rhein\n", "latin1"));
@@ -189,7 +189,7 @@ test("a file that can't be read is said to be so, and nothing else breaks", PATI
   }
 });
 
-test("a file in another encoding is added, read rightly with one click, trained on", PATIENCE, async (journey) => {
+test("a file in another encoding is added, read rightly with one click, trained on", TIMEOUT, async (journey) => {
   const home = newHome();
   makeBaseModel(home);
   const file = join(home, "fragen.csv");
@@ -214,7 +214,7 @@ test("a file in another encoding is added, read rightly with one click, trained 
   await window.click("//dialog//button[. = 'Close']");
 });
 
-test("the keyboard alone leads from the first start to a finished run", PATIENCE, async (journey) => {
+test("the keyboard alone leads from the first start to a finished run", TIMEOUT, async (journey) => {
   const window = await opened(journey);
   await window.find("//h1[contains(., 'Welcome to Anneal')]");
   const rows = Array.from({ length: 12 }, (_, row) => JSON.stringify({ prompt: `Say ${row}.`, completion: `It is ${row}.` }));
@@ -247,7 +247,7 @@ test("the keyboard alone leads from the first start to a finished run", PATIENCE
   await window.picture("by-keyboard");
 });
 
-test("puzzles are made, learned for a few steps, and one is solved step by step", PATIENCE, async (journey) => {
+test("puzzles are made, learned for a few steps, and one is solved step by step", TIMEOUT, async (journey) => {
   const window = await opened(journey);
   await window.goTo("Train");
   await window.click("//label[contains(., 'Puzzles')]");
@@ -282,7 +282,7 @@ test("puzzles are made, learned for a few steps, and one is solved step by step"
   await window.picture("puzzle-data");
 });
 
-test("a labelled file becomes probes beside what its words say, which shade an answer", PATIENCE, async (journey) => {
+test("a labelled file becomes probes beside what its words say, which shade an answer", TIMEOUT, async (journey) => {
   const home = newHome();
   makeBaseModel(home);
   const file = join(home, "moods.jsonl");
@@ -320,7 +320,7 @@ test("a labelled file becomes probes beside what its words say, which shade an a
   await window.picture("probes-shade");
 });
 
-test("a folder of photos is looked at, learned from, and a new photo is classified with what speaks for it", PATIENCE, async (journey) => {
+test("a folder of photos is looked at, learned from, and a new photo is classified with what speaks for it", TIMEOUT, async (journey) => {
   const home = newHome();
   const folder = join(home, "weather");
   photos(folder, 40);

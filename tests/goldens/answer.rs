@@ -25,7 +25,7 @@ use models::{
         tokenizer::Tokenizer,
     },
     tasks::{AnyPlan, TaskPlan, language::Language},
-    train::{Kind, Place, TrainPlan, task::Task},
+    train::{Kind, RunPlace, TrainPlan, task::Task},
 };
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -134,7 +134,7 @@ fn batches(plan: &Path, count: usize) -> Result<Json, Box<dyn Error>> {
     let TaskPlan::Language(task) = task else {
         return Err("the plan is not about language".into());
     };
-    let mut task = Language::open(&TrainPlan { run, task }, &Place::bare(&Device::Cpu))?;
+    let mut task = Language::open(&TrainPlan { run, task }, &RunPlace::bare(&Device::Cpu))?;
     let next = || -> models::Result<Json> {
         let batch = task.next_batch()?;
         Ok(json!({

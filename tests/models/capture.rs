@@ -466,7 +466,7 @@ fn rows_that_cannot_be_used_are_named_and_never_zero() {
         .to_string();
     assert!(
         refused.starts_with(
-            "5 of 9 rows can't be used: line 2: `text` is empty; line 3: `label` is missing"
+            "5 of 9 rows can’t be used: line 2: `text` is empty; line 3: `label` is missing"
         ),
         "{refused}"
     );

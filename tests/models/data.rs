@@ -138,7 +138,7 @@ fn blank_lines_are_no_rows_where_bad_ones_are_counted() {
     let rows = b"{\"prompt\": \"Q\", \"completion\": \"A\"}\n\n{\"prompt\": 7}\n   \n\n{\"prompt\": 8}\n\n";
     let dataset = opened("a.jsonl", rows, plain()).unwrap();
     let refused = dataset.check_problems(false).unwrap_err().to_string();
-    assert!(refused.contains("2 of 3 rows can't be used"), "{refused}");
+    assert!(refused.contains("2 of 3 rows can’t be used"), "{refused}");
     // Lines are told as an editor counts them.
     assert!(
         refused.contains("line 3") && refused.contains("line 6"),

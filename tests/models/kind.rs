@@ -23,7 +23,7 @@ use models::{
         estimate::{Estimate, MemoryGroup, MemoryPart, program_bytes},
         exhibit::Exhibit,
         forecast::{Forecast, trial},
-        kind::{Basis, Place, Subject},
+        kind::{Basis, RunPlace, Subject},
         memory_fallback::{Allowed, next_fallback},
         plan::Chosen,
         resolve,
@@ -133,7 +133,7 @@ impl Kind for Line {
         Ok(read.map_or(0, Vec::len))
     }
 
-    fn open(plan: &TrainPlan<LineRequest>, place: &Place) -> Result<LineTask> {
+    fn open(plan: &TrainPlan<LineRequest>, place: &RunPlace) -> Result<LineTask> {
         let at = place.device;
         let mut parameters = Parameters::default();
         let zeros = Tensor::zeros((1, 2), DType::F32, at)?;
@@ -360,9 +360,9 @@ fn try_from_newest<K: Kind>(
     folder: &Path,
     observer: &mut dyn Observer,
 ) -> Result<K::Task> {
-    let place = Place {
+    let place = RunPlace {
         folder,
-        ..Place::bare(&Device::Cpu)
+        ..RunPlace::bare(&Device::Cpu)
     };
     let mut task = K::open(plan, &place)?;
     let checkpoints = Checkpoints::new(folder, plan.run.save.keep_last);
@@ -464,7 +464,7 @@ fn a_kind_known_only_here_is_tried_and_tells_what_happens() {
     assert_eq!(steps, [0, 10, 25, 40, 50, 80, 100, 120, 160, 200]);
 
     let needed = |rows: usize, length: usize| 1000 * (rows * length) as u64;
-    let mut task = Line::open(&plan, &Place::bare(&Device::Cpu)).unwrap();
+    let mut task = Line::open(&plan, &RunPlace::bare(&Device::Cpu)).unwrap();
     let mut save = |_: &mut TrainState, _: &LineTask| Ok(None);
     let tried = trial(&plan, &mut task, &needed, 0.0, &mut save, &|| false)
         .unwrap()

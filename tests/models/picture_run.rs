@@ -22,7 +22,7 @@ use models::{
         },
     },
     train::{
-        Kind, Observer, Place, Problems, Resolved, Task, TrainEvent, TrainPlan, TrainRequest,
+        Kind, Observer, Problems, Resolved, RunPlace, Task, TrainEvent, TrainPlan, TrainRequest,
         exhibit::Exhibit, resolve, state::read_saved,
     },
 };
@@ -180,9 +180,9 @@ fn a_second_pass_decodes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let data = stripes(folder.path(), 26, 12);
     let plan = plan_of(&data, json!({}));
-    let place = Place {
+    let place = RunPlace {
         folder: &folder.path().join("run"),
-        ..Place::bare(&Device::Cpu)
+        ..RunPlace::bare(&Device::Cpu)
     };
     let mut task = Picture::open(&plan, &place).unwrap();
     // Without the files, nothing can be decoded.
@@ -457,9 +457,9 @@ fn all_of_another_network_learns_on_with_its_norms_as_they_are() {
         "picture": {"method": "fine_tune", "recipe": null, "flip": "none"}});
     let plan = plan_of(&data, changes);
     assert!(!plan.run.batch.normalized);
-    let place = Place {
+    let place = RunPlace {
         folder: folder.path(),
-        ..Place::bare(&Device::Cpu)
+        ..RunPlace::bare(&Device::Cpu)
     };
     let before = Picture::open(&plan, &place).unwrap();
     let after = run_from_newest::<Picture>(&plan, &folder.path().join("run"), &mut Vec::new());
@@ -555,8 +555,8 @@ fn classes_that_are_called_as_digits_are_not_mirrored() {
         plan.task.picture.flip,
         models::tasks::picture::augment::Flip::None
     );
-    let place = Place::bare(&Device::Cpu);
-    let place = Place {
+    let place = RunPlace::bare(&Device::Cpu);
+    let place = RunPlace {
         folder: folder.path(),
         ..place
     };

@@ -6,7 +6,7 @@ use models::tasks::probe::{
     calibration,
     classes::classes,
     features::Features,
-    lbfgs::{self, Fit, Label, Options},
+    lbfgs::{self, Label, LinearClassifier, Options},
     newton,
     precondition::Gram,
     ranking::{Confusion, Ranking},
@@ -148,7 +148,7 @@ fn exactly(standard: &Standard, rows: &[f32]) -> Vec<f64> {
     rows.iter().enumerate().map(number).collect()
 }
 
-fn score(fit: &Fit, row: &[f64]) -> f64 {
+fn score(fit: &LinearClassifier, row: &[f64]) -> f64 {
     let terms = row.iter().zip(&fit.weights).map(|(x, w)| x * w);
     terms.sum::<f64>() + fit.bias
 }
@@ -158,7 +158,7 @@ fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-fn square(fit: &Fit) -> f64 {
+fn square(fit: &LinearClassifier) -> f64 {
     fit.weights.iter().map(|it| it * it).sum()
 }
 
@@ -171,7 +171,7 @@ fn weights_of(positive: &[bool], case: &Value) -> [f64; 2] {
 
 /// Compares a fit with the reference: weights and bias within 1e-4, probabilities within 1e-5, the objective within 1e-9 of itself.
 #[track_caller]
-fn compare(what: &str, fit: &Fit, (rows, label): (&[f64], Label<'_>), case: &Value) {
+fn compare(what: &str, fit: &LinearClassifier, (rows, label): (&[f64], Label<'_>), case: &Value) {
     assert!(fit.converged, "{what}: {fit:?}");
     for (at, expected) in case["weights"].as_array().unwrap().iter().enumerate() {
         close(

@@ -11,7 +11,7 @@ use models::{
         probe::{
             capture_prompt::PromptRequest,
             folder::Probes,
-            live::{Live, TokenScores, Way},
+            live::{Live, ReadFrom, TokenScores},
             states::Position,
         },
     },
@@ -113,8 +113,16 @@ fn a_token_scores_as_its_state_does_directly_and_after_what_follows() {
     let direct = probes(&model, &folder, None, Position::Last);
     let suffix = probes(&model, &folder, Some(SUFFIX), Position::Last);
     let (live, heard) = live(&model, &[direct.clone(), suffix.clone()]);
-    let ways: Vec<Way> = live.probes().iter().map(|it| it.way).collect();
-    assert_eq!(ways, [Way::Direct, Way::Direct, Way::Suffix, Way::Suffix]);
+    let ways: Vec<ReadFrom> = live.probes().iter().map(|it| it.way).collect();
+    assert_eq!(
+        ways,
+        [
+            ReadFrom::Direct,
+            ReadFrom::Direct,
+            ReadFrom::Suffix,
+            ReadFrom::Suffix
+        ]
+    );
     answers(&model, Some(live));
 
     let follows = model.tokenizer.encode(SUFFIX, false).unwrap();

@@ -8,7 +8,7 @@ use models::{
     random::Random,
     tasks::probe::{
         features::Features,
-        lbfgs::{self, Fit, Label, Options},
+        lbfgs::{self, Label, LinearClassifier, Options},
         precondition::Gram,
         ranking::Ranking,
         scale::Standard,
@@ -59,7 +59,7 @@ fn measure(rows: usize, width: usize, classes: usize, c: f64) {
         weights: [1.0; 2],
     };
     let labels: Vec<Label<'_>> = positive.iter().map(|it| label(it)).collect();
-    let say = |name: &str, seconds: f64, fits: &[Fit]| {
+    let say = |name: &str, seconds: f64, fits: &[LinearClassifier]| {
         let most = fits.iter().map(|it| it.iterations).max().unwrap();
         let sum: usize = fits.iter().map(|it| it.iterations).sum();
         let solved = fits.iter().filter(|it| it.converged).count();

@@ -14,7 +14,7 @@ use models::{
         request::{PuzzlePlan, PuzzleRequest},
         sudoku::Sudoku,
     },
-    train::{Kind, Observer, Place, Task, TrainPlan, TrainRequest, exhibit::Exhibit, resolve},
+    train::{Kind, Observer, RunPlace, Task, TrainPlan, TrainRequest, exhibit::Exhibit, resolve},
 };
 use serde_json::{Value as Json, json};
 
@@ -91,7 +91,7 @@ fn a_run_of_puzzles_resumes_after_a_kill_to_the_same_bits() {
 fn held_out_puzzles_are_those_of_the_folder_and_are_measured_by_how_many_are_solved() {
     let folder = tempfile::tempdir().unwrap();
     let plan = plan(folder.path(), json!({}));
-    let mut task = Puzzle::open(&plan, &Place::bare(&Device::Cpu)).unwrap();
+    let mut task = Puzzle::open(&plan, &RunPlace::bare(&Device::Cpu)).unwrap();
     let measured = task.evaluate(0, &|| true).unwrap().unwrap();
     assert_eq!(measured.targets, 10);
     let names: Vec<&str> = measured.metrics.iter().map(|it| it.name.as_str()).collect();

@@ -11,13 +11,13 @@ use models::{
     checkpoint::keep::Checkpoints,
     tasks::puzzle::{
         Puzzle, PuzzleTask, make,
-        maze::Way,
+        maze::PathLengths,
         question::Held,
         request::PuzzlePlan,
         solve::{Effort, Solved, Solver, Thinking},
         source::{Choice, PuzzleSet},
     },
-    train::{Kind, Place, Task, TrainPlan},
+    train::{Kind, RunPlace, Task, TrainPlan},
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -188,7 +188,7 @@ fn votes_are_of_the_puzzle_itself_turned_back_and_probabilities_stay_such() {
 fn the_count_of_solved_puzzles_is_that_of_the_run() {
     let trained = Trained::new();
     let saved = trained.folder.path().join("run");
-    let mut task: PuzzleTask = Puzzle::open(&trained.plan, &Place::bare(&Device::Cpu)).unwrap();
+    let mut task: PuzzleTask = Puzzle::open(&trained.plan, &RunPlace::bare(&Device::Cpu)).unwrap();
     let newest = Checkpoints::new(&saved, 2).newest().unwrap().unwrap();
     task.load(&newest.path).unwrap();
     let measured = task.evaluate(0, &|| true).unwrap().unwrap();
@@ -421,7 +421,7 @@ fn a_path_that_is_given_is_held_to_the_shortest() {
         let answer = wide(answer);
         let way = models::tasks::puzzle::maze::way(&maze, &answer).unwrap();
         let shortest = 10;
-        assert_eq!(way, Way { length, shortest });
+        assert_eq!(way, PathLengths { length, shortest });
         assert_eq!(
             models::tasks::puzzle::maze::loose(&maze, &answer).len(),
             loose

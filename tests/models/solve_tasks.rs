@@ -9,7 +9,7 @@ use models::{
         learned::TASKS,
         solve::{Effort, Thinking},
     },
-    train::{Kind, Place, Task},
+    train::{Kind, RunPlace, Task},
 };
 
 use crate::solve::{Trained, USUAL, open};
@@ -52,7 +52,7 @@ fn a_task_that_was_learned_from_is_answered_by_the_votes_of_its_looks() {
 #[test]
 fn a_task_is_answered_with_the_vectors_that_it_learned_with() {
     let trained = Trained::tasks();
-    let mut task: PuzzleTask = Puzzle::open(&trained.plan, &Place::bare(&Device::Cpu)).unwrap();
+    let mut task: PuzzleTask = Puzzle::open(&trained.plan, &RunPlace::bare(&Device::Cpu)).unwrap();
     task.load(&trained.newest()).unwrap();
     let measured = task.evaluate(0, &|| true).unwrap().unwrap();
     let value = |name: &str| {

@@ -31,7 +31,7 @@ use serde_json::json;
 /// The tokens of a window.
 const WINDOW: usize = 512;
 /// The tokens that are looked at, at most.
-const MOST: usize = 2048;
+const MAX: usize = 2048;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::new(fs::File::create(logits)?);
     let first = tokens
         .first()
-        .map_or(&[][..], |it| &it[..it.len().min(MOST)]);
+        .map_or(&[][..], |it| &it[..it.len().min(MAX)]);
     let start = Instant::now();
     for part in first.chunks(WINDOW) {
         let hidden = decoder.hidden(None, Input::new(part, 1), None, false)?;

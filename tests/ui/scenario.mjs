@@ -6,13 +6,13 @@ import { test } from "node:test";
 import { open } from "./stage.mjs";
 
 /** How long anything may take, in milliseconds. A machine that also compiles is slow. */
-const PATIENCE = 30_000;
+const TIMEOUT = 30_000;
 
 /** Opens a page, does something on it, and demands that nothing went wrong meanwhile. */
 export function scenario(sentence, route, act, options) {
-  test(sentence, { timeout: 6 * PATIENCE }, async () => {
+  test(sentence, { timeout: 6 * TIMEOUT }, async () => {
     const { page, faults, close } = await open(route, options);
-    page.setDefaultTimeout(PATIENCE);
+    page.setDefaultTimeout(TIMEOUT);
     try {
       await act(page);
       assert.deepEqual(faults, []);
@@ -39,7 +39,7 @@ export async function shows(locator, words) {
 
 /** Asks again and again until the answer is as wanted, and returns it. */
 export async function until(ask, isGood) {
-  const end = Date.now() + PATIENCE;
+  const end = Date.now() + TIMEOUT;
   for (;;) {
     const answer = await ask();
     if (isGood(answer)) return answer;

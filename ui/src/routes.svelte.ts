@@ -28,7 +28,7 @@ export type Route =
   | { page: "settings" };
 
 /** How many pages Back can reach. */
-const MOST = 100;
+const MAX = 100;
 
 /** `visit` grows with each change of page, so that going to a page again begins it anew. */
 export const route = $state<{ now: Route; visit: number }>({ now: { page: "home" }, visit: 0 });
@@ -37,7 +37,7 @@ export const route = $state<{ now: Route; visit: number }>({ now: { page: "home"
 export const trail = $state<{ back: Route[]; forward: Route[] }>({ back: [], forward: [] });
 
 export function go(to: Route) {
-  trail.back = [...trail.back, route.now].slice(-MOST);
+  trail.back = [...trail.back, route.now].slice(-MAX);
   trail.forward = [];
   show(to);
 }

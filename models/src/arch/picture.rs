@@ -185,7 +185,7 @@ pub enum Mode {
 }
 
 /// What a pass through a network said.
-pub struct Seen {
+pub struct Output {
     /// The scores of the classes: [b, v], f32.
     pub scores: Value,
     /// Mean and variance of the batch at each norm, by its name: [2, c].
@@ -202,7 +202,7 @@ pub struct Network {
 }
 
 /// The fewest places of a map.
-const LEAST_PLACES: usize = 9;
+const MIN_PLACES: usize = 9;
 
 /// The share of the batch in a running mean, as in PyTorch.
 pub const MOMENTUM: f64 = 0.1;
@@ -296,7 +296,7 @@ impl Network {
     }
 
     /// Scores of pictures [b, h, w, c].
-    pub fn see(&self, tape: Option<&Tape>, pictures: &Tensor, mode: Mode) -> Result<Seen> {
+    pub fn see(&self, tape: Option<&Tape>, pictures: &Tensor, mode: Mode) -> Result<Output> {
         let pictures = Value::constant(pictures.to_dtype(self.dtype)?);
         self.go_on(tape, 0, self.steps.len(), pictures, mode)
     }
@@ -322,7 +322,7 @@ impl Network {
         last: usize,
         value: Value,
         mode: Mode,
-    ) -> Result<Seen> {
+    ) -> Result<Output> {
         let last_use = self.last_use();
         let mut values: Vec<Option<Value>> = vec![None; after];
         values.push(Some(value));
@@ -352,7 +352,7 @@ impl Network {
         }
         let scores = values.pop().flatten();
         let scores = scores.ok_or_else(|| Error::Data("a network without steps".to_owned()))?;
-        Ok(Seen {
+        Ok(Output {
             scores: convert(&scores, DType::F32)?,
             moments,
         })
@@ -366,10 +366,10 @@ impl Network {
         let later = |at: usize| self.steps.get(at..).unwrap_or_default().iter();
         let passed_by = |at: usize| later(at).any(|step| step.reads().any(|it| it < at));
         let has_places = |at: usize| match self.written[at] {
-            Written::Picture([height, width, _]) => height * width >= LEAST_PLACES,
+            Written::Picture([height, width, _]) => height * width >= MIN_PLACES,
             Written::Tokens([height, width, _]) => {
                 let is_mixed = |step: &Step| matches!(step.layer, Layer::Attention { .. });
-                height * width >= LEAST_PLACES && later(at).any(is_mixed)
+                height * width >= MIN_PLACES && later(at).any(is_mixed)
             }
             Written::Row(_) => false,
         };

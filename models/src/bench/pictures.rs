@@ -21,7 +21,7 @@ use crate::{
         source::PictureSet,
         task::PictureTask,
     },
-    train::{Facts, Kind, Place, TrainPlan, TrainRequest, resolve, try_steps},
+    train::{Facts, Kind, RunPlace, TrainPlan, TrainRequest, resolve, try_steps},
 };
 
 pub(super) static STEP: Workload = Workload {
@@ -106,7 +106,7 @@ fn learn(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
     let estimate = Picture::estimate(&plan, &plan.task.picture.net(None));
     let estimated_bytes = estimate.bytes();
     refuse_what_does_not_fit(estimated_bytes, place)?;
-    let mut task = PictureTask::new(&plan, &Place::bare(&place.device), set)?;
+    let mut task = PictureTask::new(&plan, &RunPlace::bare(&place.device), set)?;
     Ok(Work {
         step: StepWork {
             amount: plan.run.batch.rows as f64,

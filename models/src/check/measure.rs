@@ -6,7 +6,7 @@ use candle_core::{DType, Device};
 
 use super::{
     CheckCase, CheckRow, Fallback, FaultKind, GENERATION, MEMORY, TRAINING, Verdict,
-    trial::{Named, Operation, Place, Run, Tolerance},
+    trial::{Named, Operation, Run, Setup, Tolerance},
 };
 use crate::{Error, Result, device::dtype::Dtype, ops::kernels};
 
@@ -43,7 +43,7 @@ pub(super) fn row(
     let dtype = DType::from(case.dtype);
     let tolerance = operation.tolerance.of(case.dtype);
     let reference = kernels::without(|| reference(&operation, dtype))?;
-    let place = Place::device(device, dtype);
+    let place = Setup::device(device, dtype);
     let mut row = CheckRow::of(case, tolerance);
     if let Some(problem) = kernels::problem(case.operation, device, dtype) {
         // What is tried below would be the composition, which is the fallback.
@@ -75,7 +75,7 @@ pub(super) fn row(
             case, &operation, &reference, &place, fault,
         )?);
     } else if let Some(device_millis) = row.device_millis.filter(|_| !device.is_cpu()) {
-        let cpu_millis = millis(&operation, &Place::device(&Device::Cpu, DType::F32))?;
+        let cpu_millis = millis(&operation, &Setup::device(&Device::Cpu, DType::F32))?;
         row.cpu_millis = Some(cpu_millis);
         // A small model says nothing of speed: a device spends its time on starting one operation after another.
         let says_speed = ![TRAINING, GENERATION].contains(&case.operation);
@@ -95,7 +95,7 @@ pub(super) fn fallback(
 ) -> Result<Fallback> {
     let dtype = DType::from(case.dtype);
     let reference = kernels::without(|| reference(operation, dtype))?;
-    let place = Place::device(device, dtype);
+    let place = Setup::device(device, dtype);
     composed_or_cpu(case, operation, &reference, &place, fault)
 }
 
@@ -104,7 +104,7 @@ fn composed_or_cpu(
     case: &CheckCase,
     operation: &Operation,
     reference: &Reference,
-    place: &Place,
+    place: &Setup,
     fault: Option<FaultKind>,
 ) -> Result<Fallback> {
     let own = kernels::NAMES.contains(&case.operation);
@@ -128,7 +128,7 @@ fn is_slow(device_millis: f64, cpu_millis: f64) -> bool {
 }
 
 fn reference(operation: &Operation, rounded: DType) -> Result<Reference> {
-    let place = Place::reference(rounded);
+    let place = Setup::reference(rounded);
     let numbers = |run: &Run| run()?.iter().map(numbers).collect::<Result<_>>();
     let trials = operation.trials.iter();
     trials
@@ -140,7 +140,7 @@ fn reference(operation: &Operation, rounded: DType) -> Result<Reference> {
 fn compare(
     operation: &Operation,
     reference: &Reference,
-    place: &Place,
+    place: &Setup,
     fault: Option<FaultKind>,
 ) -> Result<Worst> {
     let mut worst = Worst {
@@ -233,7 +233,7 @@ fn numbers(result: &Named) -> Result<Vec<f32>> {
 }
 
 /// The median time of the last trial, in milliseconds, after one that is not counted.
-fn millis(operation: &Operation, place: &Place) -> Result<f64> {
+fn millis(operation: &Operation, place: &Setup) -> Result<f64> {
     let Some(trial) = operation.trials.last() else {
         return Ok(0.0);
     };
@@ -274,7 +274,7 @@ impl Tolerance {
 /// What an operation computes on the CPU in f32, as bits. Without the largest trial, to be quick.
 #[cfg(test)]
 pub(super) fn bits_on_the_cpu(operation: &Operation) -> Vec<u32> {
-    let place = Place::device(&Device::Cpu, DType::F32);
+    let place = Setup::device(&Device::Cpu, DType::F32);
     let [trials @ .., _] = operation.trials.as_slice() else {
         return Vec::new();
     };

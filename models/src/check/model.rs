@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
 
-use super::trial::{Named, Operation, Place, StepTrial};
+use super::trial::{Named, Operation, Setup, StepTrial};
 use crate::{
     Result,
     arch::{
@@ -98,7 +98,7 @@ impl Weights for Rounded {
 }
 
 /// Two layers, with norms of queries and keys, and two heads for each head of keys.
-fn decoder(place: &Place, learns: bool) -> Result<Decoder> {
+fn decoder(place: &Setup, learns: bool) -> Result<Decoder> {
     let config = DecoderConfig::from_json(&json!({
         "model_type": "qwen3",
         "vocab_size": VOCABULARY,

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::trial::{Named, Operation, Place, Run, StepTrial, normal};
+use super::trial::{Named, Operation, Run, Setup, StepTrial, normal};
 use crate::{
     Result,
     optim::{
@@ -108,7 +108,7 @@ pub(super) fn norm_of_gradients() -> Result<Operation> {
 
 fn operation(
     longest_sum: usize,
-    prepare: impl Fn(&Place, Weights) -> Result<Run> + Clone + 'static,
+    prepare: impl Fn(&Setup, Weights) -> Result<Run> + Clone + 'static,
 ) -> Result<Operation> {
     let trials = [ONE, ODD, LARGE].map(|weights| {
         let shapes: Vec<String> = weights
@@ -121,7 +121,7 @@ fn operation(
     Operation::of(longest_sum, trials.into())
 }
 
-fn steps_of(rule: Rule, place: &Place, weights: Weights) -> Result<Run> {
+fn steps_of(rule: Rule, place: &Setup, weights: Weights) -> Result<Run> {
     let parameters = parameters(place, weights)?;
     let gradients = (0..STEPS).map(|step| gradients(place, weights, &format!("step {step}")));
     let gradients: Vec<Gradients> = gradients.collect::<Result<_>>()?;
@@ -134,7 +134,7 @@ fn steps_of(rule: Rule, place: &Place, weights: Weights) -> Result<Run> {
     }))
 }
 
-fn parameters(place: &Place, weights: Weights) -> Result<Parameters> {
+fn parameters(place: &Setup, weights: Weights) -> Result<Parameters> {
     let mut parameters = Parameters::default();
     for (name, shape) in weights {
         let tensor = normal(name, shape)?.to_device(&place.device)?;
@@ -143,7 +143,7 @@ fn parameters(place: &Place, weights: Weights) -> Result<Parameters> {
     Ok(parameters)
 }
 
-fn gradients(place: &Place, weights: Weights, purpose: &str) -> Result<Gradients> {
+fn gradients(place: &Setup, weights: Weights, purpose: &str) -> Result<Gradients> {
     let mut gradients = Gradients::default();
     for (name, shape) in weights {
         let tensor = normal(&format!("{purpose} {name}"), shape)?;

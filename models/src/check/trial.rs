@@ -50,7 +50,7 @@ pub(super) struct StepTrial {
 }
 
 /// Brings the inputs to a place.
-type Prepare = Box<dyn Fn(&Place) -> Result<Run>>;
+type Prepare = Box<dyn Fn(&Setup) -> Result<Run>>;
 
 /// Computes all results once more.
 pub(super) type Run = Box<dyn Fn() -> Result<Vec<Named>>>;
@@ -63,7 +63,7 @@ pub(super) struct Named {
 
 /// Where and in what something is computed.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct Setup {
     pub(super) device: Device,
     /// What activations are computed in.
     pub(super) compute: DType,
@@ -188,7 +188,7 @@ impl Input {
     }
 
     /// The numbers at a place, laid out as they should be.
-    fn at(&self, place: &Place) -> Result<Tensor> {
+    fn at(&self, place: &Setup) -> Result<Tensor> {
         let (rounded, dtype) = match self.kept {
             Kept::Compute => (place.rounded, place.compute),
             Kept::Master => (DType::F32, DType::F32),
@@ -221,7 +221,7 @@ impl Input {
     }
 }
 
-impl Place {
+impl Setup {
     /// The CPU in f32, with numbers rounded as on the device.
     pub(super) fn reference(rounded: DType) -> Self {
         Self {
@@ -247,7 +247,7 @@ impl StepTrial {
     /// A try of something that is no single operation.
     pub(super) fn of(
         what: impl Into<String>,
-        prepare: impl Fn(&Place) -> Result<Run> + 'static,
+        prepare: impl Fn(&Setup) -> Result<Run> + 'static,
     ) -> Self {
         Self {
             what: what.into(),

@@ -105,7 +105,7 @@ impl Encoded {
         };
         for token_row in token_rows {
             encoded.truncated += usize::from(token_row.is_truncated());
-            if token_row.learned_tokens() > 0 {
+            if token_row.target_tokens() > 0 {
                 encoded.rows.push(token_row);
                 continue;
             }
@@ -212,7 +212,7 @@ pub fn encode_chat(
             let located = tokenizer.encode_located(&rendered.text)?;
             let learned = match learn {
                 Learn::All => vec![true; located.tokens.len()],
-                Learn::Assistant => learned_tokens(rendered, &located, tokenizer, template),
+                Learn::Assistant => target_tokens(rendered, &located, tokenizer, template),
             };
             Ok(TokenRow::cut(located.tokens, learned, max_length))
         })
@@ -226,7 +226,7 @@ impl TokenRow {
     }
 
     /// How many tokens the model is taught to say. The first token of a row is never one: nothing comes before it.
-    pub fn learned_tokens(&self) -> usize {
+    pub fn target_tokens(&self) -> usize {
         self.learned.iter().skip(1).filter(|&&it| it).count()
     }
 
@@ -246,7 +246,7 @@ impl TokenRow {
 ///
 /// A token that is only partly the assistant's counts as its. A turn reaches to the special token that ends it: a stop
 /// token that directly follows belongs to it, and white space after the last special one inside does not.
-fn learned_tokens(
+fn target_tokens(
     rendered: &Rendered,
     located: &Located,
     tokenizer: &Tokenizer,

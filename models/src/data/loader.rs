@@ -375,7 +375,7 @@ impl Batch {
     }
 
     /// How many tokens are learned: the number a loss is the mean of.
-    pub fn learned_tokens(&self) -> usize {
+    pub fn target_tokens(&self) -> usize {
         self.targets
             .iter()
             .filter(|&&target| target != super::pack::IGNORE)

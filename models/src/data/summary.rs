@@ -13,7 +13,7 @@ pub struct LengthSummary {
     /// All their tokens.
     pub tokens: usize,
     /// Of these, how many are learned, after rows are cut.
-    pub learned_tokens: usize,
+    pub target_tokens: usize,
     /// How many rows are longer than the length they are cut to.
     pub truncated: usize,
     /// The shortest row.
@@ -87,7 +87,7 @@ impl LengthSummary {
         Self {
             rows: rows.len(),
             tokens,
-            learned_tokens: rows.iter().map(TokenRow::learned_tokens).sum(),
+            target_tokens: rows.iter().map(TokenRow::target_tokens).sum(),
             truncated: rows.iter().filter(|row| row.is_truncated()).count(),
             shortest,
             longest,
@@ -180,7 +180,7 @@ mod tests {
             (1, 100, 50.5)
         );
         // Each of the 100 rows loses its first token, and ten are cut to 90.
-        assert_eq!(summary.learned_tokens, 5050 - 55 - 100);
+        assert_eq!(summary.target_tokens, 5050 - 55 - 100);
         assert_eq!(
             summary.histogram.iter().map(|bin| bin.rows).sum::<usize>(),
             100

@@ -151,7 +151,7 @@ fn code(number: f32, least: i32, most: i32) -> i32 {
 
 /// How the numbers of a group become `scale` · code - `offset`.
 #[derive(Clone, Copy, Default)]
-struct Fit {
+struct ScaleAndOffset {
     scale: f32,
     offset: f32,
 }
@@ -160,13 +160,13 @@ struct Fit {
 ///
 /// For codes that were tried, the scale and offset with the least weighted square error follow from two equations; an offset is
 /// never below 0.
-fn fit(x: &[f32; SMALL], most: i32, widest: f32, tries: u8) -> Fit {
+fn fit(x: &[f32; SMALL], most: i32, widest: f32, tries: u8) -> ScaleAndOffset {
     let mean_square = x.iter().map(|x| x * x).sum::<f32>() / SMALL as f32;
     let weights = x.map(|x| mean_square.sqrt() + x.abs());
     let (least, largest) = range(x);
     let least = least.min(0.0);
     if largest <= least {
-        return Fit {
+        return ScaleAndOffset {
             scale: 0.0,
             offset: -least,
         };
@@ -185,7 +185,7 @@ fn fit(x: &[f32; SMALL], most: i32, widest: f32, tries: u8) -> Fit {
     };
     let span = largest - least;
     let scale = span / most as f32;
-    let mut best = Fit {
+    let mut best = ScaleAndOffset {
         scale,
         offset: -least,
     };
@@ -210,7 +210,7 @@ fn fit(x: &[f32; SMALL], most: i32, widest: f32, tries: u8) -> Fit {
         let error = error(&tried, scale, least);
         if error < best_error {
             best_error = error;
-            best = Fit {
+            best = ScaleAndOffset {
                 scale,
                 offset: -least,
             };
@@ -222,11 +222,11 @@ fn fit(x: &[f32; SMALL], most: i32, widest: f32, tries: u8) -> Fit {
 /// What Q4_K and Q5_K have in common: the two halves, the twelve bytes of scales and offsets, and the codes.
 fn scaled_groups(x: &[f32], most: i32, widest: f32, tries: u8, to: &mut [u8]) -> [u8; LARGE] {
     let (groups, _) = x.as_chunks::<SMALL>();
-    let mut fits = [Fit::default(); LARGE / SMALL];
+    let mut fits = [ScaleAndOffset::default(); LARGE / SMALL];
     for (to, group) in fits.iter_mut().zip(groups) {
         *to = fit(group, most, widest, tries);
     }
-    let largest = |of: fn(&Fit) -> f32| fits.iter().map(of).fold(0.0f32, f32::max);
+    let largest = |of: fn(&ScaleAndOffset) -> f32| fits.iter().map(of).fold(0.0f32, f32::max);
     let (scale, offset) = (largest(|it| it.scale), largest(|it| it.offset));
     let six_bits = |number: f32, largest: f32| code(63.0 * inverse(largest) * number, 0, 63) as u8;
     let (halves, packed) = to.split_at_mut(4);

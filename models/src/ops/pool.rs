@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The most places of a window, whose numbers are kept in a byte.
-const MOST_PLACES: usize = 256;
+const MAX_PLACES: usize = 256;
 
 /// The largest number of each window of each channel: [n, h, w, c] -> [n, h', w', c].
 ///
@@ -29,9 +29,9 @@ pub fn max_pool(x: &Value, window: Geometry) -> Result<Value> {
     let Geometry {
         kernel, padding, ..
     } = window;
-    if kernel * kernel > MOST_PLACES || padding >= kernel {
+    if kernel * kernel > MAX_PLACES || padding >= kernel {
         return Err(Error::Data(format!(
-            "a window of {kernel} with padding {padding}, which may have at most {MOST_PLACES} places and less padding than \
+            "a window of {kernel} with padding {padding}, which may have at most {MAX_PLACES} places and less padding than \
              its side"
         )));
     }

@@ -89,7 +89,7 @@ pub struct Rope {
 }
 
 /// The last position that is remembered: of 64 pairs, all of them are 64 MiB.
-const MOST_KNOWN: u32 = 1 << 17;
+const MAX_KNOWN: u32 = 1 << 17;
 
 /// Cosines and sines of the first positions, each [.., r/2], which every pass asks for again: of a text within the original context,
 /// and of a longer one. Clones share them.
@@ -232,10 +232,10 @@ impl Rope {
         let [cosines, sines] = &mut known[usize::from(is_long)];
         let numbers = |table: &mut Vec<f32>, of: fn(f64) -> f64| {
             let known = (table.len() / pairs.max(1)) as u32;
-            table.extend((known..=longest.min(MOST_KNOWN)).flat_map(|it| row(it, of)));
+            table.extend((known..=longest.min(MAX_KNOWN)).flat_map(|it| row(it, of)));
             let mut numbers = Vec::with_capacity(positions.len() * pairs);
             for position in positions {
-                match *position <= MOST_KNOWN {
+                match *position <= MAX_KNOWN {
                     true => {
                         numbers.extend_from_slice(&table[*position as usize * pairs..][..pairs])
                     }

@@ -13,7 +13,7 @@
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, Part, Update, Way, flat::Form, numbers::change_together, rule::Kept};
+use super::{Backend, Group, Part, Update, flat::Form, numbers::change_together, rule::Kept};
 use crate::{
     Error, Result,
     ops::kernels::{self, Kernel},
@@ -93,11 +93,11 @@ impl AdamW {
     pub(super) fn step(&self, group: &mut Group, parts: &[Part], update: Update) -> Result<()> {
         let factors = self.factors(group.weight_decay, update);
         match group.way(Kernel::Adamw) {
-            Way::InPlace => step_in_place(factors, group, parts),
+            Backend::InPlace => step_in_place(factors, group, parts),
             #[cfg(feature = "cuda")]
-            Way::OnCuda => step_on_cuda(factors, group, parts),
-            Way::OnMetal => step_on_metal(factors, group, parts),
-            Way::Composed => step_composed(factors, group, parts),
+            Backend::OnCuda => step_on_cuda(factors, group, parts),
+            Backend::OnMetal => step_on_metal(factors, group, parts),
+            Backend::Composed => step_composed(factors, group, parts),
         }
     }
 

@@ -20,7 +20,7 @@ use candle_core::{D, DType, Device, Tensor};
 use rayon::prelude::*;
 
 use super::{
-    Group, Part, Update, Way,
+    Backend, Group, Part, Update,
     adamw::{self, AdamW, Factors},
     flat::{self, BLOCK, Form},
     numbers::{CHUNK, lend, numbers},
@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Weights with fewer numbers keep f32: there is nothing to gain.
-const LEAST: usize = 4096;
+const MIN: usize = 4096;
 
 /// What is kept for each parameter, by the names it is saved under.
 pub(super) const STATE: &[Kept] = &[
@@ -58,14 +58,14 @@ pub fn state_bytes(weights: u64) -> u64 {
 /// Whether the two numbers of these weights are kept in 8 bits. Those of tables and heads are not: a row that is rarely seen has
 /// gradients of another size than those beside it (section 3 of the paper).
 pub(super) fn takes(parameter: &Parameter) -> bool {
-    let is_large = parameter.tensor().elem_count() >= LEAST;
+    let is_large = parameter.tensor().elem_count() >= MIN;
     is_large && !parameter.is_embedding() && !parameter.is_head()
 }
 
 pub(super) fn step(adamw: &AdamW, group: &Group, parts: &[Part], update: Update) -> Result<()> {
     let factors = adamw.factors(group.weight_decay, update);
     match group.way(Kernel::Adamw) {
-        Way::InPlace => step_in_place(factors, group, parts),
+        Backend::InPlace => step_in_place(factors, group, parts),
         _ => step_composed(factors, group, parts),
     }
 }

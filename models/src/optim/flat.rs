@@ -37,7 +37,7 @@ impl Form {
 pub(super) struct Flat {
     pub(super) slices: Vec<Slice>,
     /// Behind the last.
-    end: Place,
+    end: Extent,
     device: Device,
 }
 
@@ -46,17 +46,17 @@ pub(super) struct Flat {
 pub(super) struct Slice {
     pub(super) name: String,
     pub(super) shape: Vec<usize>,
-    pub(super) place: Place,
+    pub(super) place: Extent,
 }
 
 /// Which numbers and which blocks are a parameter's.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Place {
+pub(super) struct Extent {
     numbers: Range<usize>,
     blocks: Range<usize>,
 }
 
-impl Place {
+impl Extent {
     /// The place behind it, of so many numbers.
     fn next(&self, count: usize) -> Self {
         let (number, block) = (self.numbers.end, self.blocks.end);
@@ -87,7 +87,7 @@ impl Flat {
     pub(super) fn new<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Result<Self> {
         let mut flat = Self {
             slices: Vec::new(),
-            end: Place::default(),
+            end: Extent::default(),
             device: Device::Cpu,
         };
         for parameter in parameters {

@@ -33,7 +33,7 @@ use crate::{
     parameters::{Parameter, Parameters},
     tape::Gradients,
 };
-use flat::{Flat, Form, Place, refuse_extra};
+use flat::{Extent, Flat, Form, refuse_extra};
 use muon::Muon;
 pub use rule::{OwnRule, OwnRules, Rule};
 
@@ -89,7 +89,7 @@ struct Part {
     /// f32 and contiguous, in the weight's shape.
     gradient: Tensor,
     /// Where its state lies in the group's vectors.
-    place: Place,
+    place: Extent,
     /// Of a table: the rows that were used, where that was noted.
     rows: Option<Vec<u32>>,
 }
@@ -287,7 +287,7 @@ impl Optimizer {
 }
 
 /// How a step is computed.
-enum Way {
+enum Backend {
     /// In one pass over each parameter, on all cores.
     InPlace,
     /// In one launch for all parameters.
@@ -305,20 +305,20 @@ impl Group {
     }
 
     /// How a rule with this kernel is computed here.
-    fn way(&self, kernel: Kernel) -> Way {
+    fn way(&self, kernel: Kernel) -> Backend {
         if !kernels::enabled(kernel) {
-            return Way::Composed;
+            return Backend::Composed;
         }
         if kernels::metal::serves(kernel, &self.state.iter().collect::<Vec<_>>()) {
-            return Way::OnMetal;
+            return Backend::OnMetal;
         }
         #[cfg(feature = "cuda")]
         if self.flat.device().is_cuda() {
-            return Way::OnCuda;
+            return Backend::OnCuda;
         }
         match self.is_on_cpu() {
-            true => Way::InPlace,
-            false => Way::Composed,
+            true => Backend::InPlace,
+            false => Backend::Composed,
         }
     }
 

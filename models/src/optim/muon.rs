@@ -29,7 +29,7 @@ use crate::{Error, Result, parameters::Parameter};
 /// a, b, c: the steepest rise from 0 that still ends near 1.
 const FACTORS: [f64; 3] = [3.4445, -4.7750, 2.0315];
 /// What keeps a gradient of 0 from a division by it.
-const LEAST_NORM: f32 = 1e-7;
+const MIN_NORM: f32 = 1e-7;
 /// The most steps of Newton and Schulz. Five are usual, and after ten nothing changes but rounding.
 pub const MAX_STEPS: usize = 100;
 
@@ -120,7 +120,7 @@ fn orthogonal(matrix: &Tensor, steps: usize) -> Result<Tensor> {
         true => matrix.t()?.contiguous()?,
         false => matrix.contiguous()?,
     };
-    let norm = x.sqr()?.sum_all()?.sqrt()?.maximum(LEAST_NORM)?;
+    let norm = x.sqr()?.sum_all()?.sqrt()?.maximum(MIN_NORM)?;
     x = x.broadcast_div(&norm)?;
     let [a, b, c] = FACTORS;
     for _ in 0..steps {

@@ -13,7 +13,7 @@
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::{Group, Part, Update, Way, numbers::change_together, rule::Kept};
+use super::{Backend, Group, Part, Update, numbers::change_together, rule::Kept};
 use crate::{Error, Result, ops::kernels::Kernel};
 
 /// The settings of SGD.
@@ -61,10 +61,10 @@ impl Sgd {
     pub(super) fn step(&self, group: &mut Group, parts: &[Part], update: Update) -> Result<()> {
         let factors = self.factors(group.weight_decay, update);
         match group.way(Kernel::Sgd) {
-            Way::InPlace => step_in_place(factors, group, parts),
+            Backend::InPlace => step_in_place(factors, group, parts),
             #[cfg(feature = "cuda")]
-            Way::OnCuda => step_on_cuda(factors, group, parts),
-            Way::OnMetal | Way::Composed => step_composed(factors, group, parts),
+            Backend::OnCuda => step_on_cuda(factors, group, parts),
+            Backend::OnMetal | Backend::Composed => step_composed(factors, group, parts),
         }
     }
 

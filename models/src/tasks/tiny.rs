@@ -9,7 +9,7 @@ use candle_core::Device;
 use crate::{
     Error, Result,
     device::{Checked, Choice},
-    train::{Facts, Kind, Place, Task, TrainRequest, resolve, try_steps},
+    train::{Facts, Kind, RunPlace, Task, TrainRequest, resolve, try_steps},
 };
 
 /// Batches that are taken: the first is made when it is asked for, the next may be made ahead of it.
@@ -56,7 +56,7 @@ pub fn try_tiny<K: Kind>(place: &TinyPlace) -> Result<Option<f64>> {
             checked: place.checked.clone(),
         };
         let plan = resolve::<K>(&request, &facts)?.plan;
-        let place = Place {
+        let place = RunPlace {
             device: place.device,
             learned_from: None,
             folder: place.folder,

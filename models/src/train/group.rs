@@ -55,9 +55,9 @@ pub trait Group {
 /// What is made of a number of each rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduction {
-    /// Their sum.
+    /// All of them added up.
     Sum,
-    /// The largest.
+    /// The largest of them.
     Max,
 }
 
@@ -107,7 +107,7 @@ impl Group for OnHost {
 
 /// What whoever watches a run wants of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Wishes {
+pub(super) struct GroupControl {
     pub(super) stop: bool,
     pub(super) pause: bool,
 }
@@ -139,7 +139,7 @@ impl Together {
     /// Tells all ranks what failed here, in a sentence, if anything did, and waits for what they say. An error if any failed.
     pub fn tell(&mut self, failure: Option<&str>) -> Result<()> {
         let failure = failure.map(|sentence| (ENDS, sentence));
-        let told = self.exchange(Wishes::default(), failure, 0, String::new);
+        let told = self.exchange(GroupControl::default(), failure, 0, String::new);
         told.map(drop)
     }
 
@@ -174,12 +174,12 @@ impl Together {
             hash = stable_hash(hash, &bytes);
         }
         let differ = || "the ranks begin with other weights or at other steps".to_owned();
-        self.exchange(Wishes::default(), None, hash, differ)
+        self.exchange(GroupControl::default(), None, hash, differ)
             .map(drop)
     }
 
-    /// The wishes of all ranks. An error when their weights are no longer the same.
-    pub(super) fn wishes(&mut self, own: Wishes, step: usize) -> Result<Wishes> {
+    /// What all ranks want: one that wants a stop or a pause speaks for all. An error when their weights are no longer the same.
+    pub(super) fn control(&mut self, own: GroupControl, step: usize) -> Result<GroupControl> {
         let differ = || format!("the ranks no longer agree after step {step}");
         self.exchange(own, None, self.last_norm, differ)
     }
@@ -190,7 +190,7 @@ impl Together {
             0 => find()?,
             _ => 0,
         };
-        self.exchange(Wishes::default(), None, 0, String::new)?;
+        self.exchange(GroupControl::default(), None, 0, String::new)?;
         let sums = self.group.sum(vec![found as f64])?;
         Ok(sums.first().map_or(found, |sum| *sum as usize))
     }
@@ -220,7 +220,7 @@ impl Together {
             .iter()
             .fold(0, |hash, name| stable_hash(hash, name.as_bytes()));
         let differ = || "the ranks have gradients of other weights".to_owned();
-        self.exchange(Wishes::default(), None, hash, differ)?;
+        self.exchange(GroupControl::default(), None, hash, differ)?;
         let mut tensors = vec![loss];
         tensors.extend(names.iter().filter_map(|name| gradients.remove(name)));
         let mut sums = self.group.sum_tensors(tensors)?.into_iter();
@@ -243,7 +243,7 @@ impl Together {
             Err(error) if self.told || matches!(error, Error::Peer(_)) => Err(error),
             Err(error) => Err(self.fail(error, ENDS)),
             Ok(outcome) => {
-                let end = self.exchange(Wishes::default(), None, 0, String::new);
+                let end = self.exchange(GroupControl::default(), None, 0, String::new);
                 end.map(|_| outcome)
             }
         }
@@ -252,7 +252,12 @@ impl Together {
     /// Tells all ranks that this one failed. The error comes back.
     fn fail(&mut self, error: Error, how: i32) -> Error {
         let sentence = error.to_string();
-        match self.exchange(Wishes::default(), Some((how, &sentence)), 0, String::new) {
+        match self.exchange(
+            GroupControl::default(),
+            Some((how, &sentence)),
+            0,
+            String::new,
+        ) {
             // Who could have tried again does not, where another has ended.
             Err(end @ Error::Peer(_)) if how == RAN_OUT && self.told => end,
             // That the others can’t be told any more says less than what happened here.
@@ -260,19 +265,19 @@ impl Together {
         }
     }
 
-    /// Tells all ranks what this one wishes or met, and hears the same of them. `check` has to be the same everywhere, or
+    /// Tells all ranks what this one wants or met, and hears the same of them. `check` has to be the same everywhere, or
     /// `differ` says what is not.
     fn exchange(
         &mut self,
-        wishes: Wishes,
+        control: GroupControl,
         failure: Option<(i32, &str)>,
         check: u64,
         differ: impl FnOnce() -> String,
-    ) -> Result<Wishes> {
+    ) -> Result<GroupControl> {
         let Share { rank, world } = self.share();
         let mut words = [0; WORDS];
-        words[STOP] = i32::from(wishes.stop);
-        words[PAUSE] = i32::from(wishes.pause);
+        words[STOP] = i32::from(control.stop);
+        words[PAUSE] = i32::from(control.pause);
         if let Some((how, _)) = failure {
             words[FAILED] = how;
             // The largest is that of the first rank which failed.
@@ -296,7 +301,7 @@ impl Together {
             self.told = true;
             return Err(Error::Peer(differ()));
         }
-        Ok(Wishes {
+        Ok(GroupControl {
             stop: found[STOP] > 0,
             pause: found[PAUSE] > 0,
         })

@@ -140,7 +140,7 @@ pub trait Kind: Sized + 'static {
     }
 
     /// Opens the model and the data of a plan.
-    fn open(plan: &TrainPlan<Self::Plan>, place: &Place) -> Result<Self::Task>;
+    fn open(plan: &TrainPlan<Self::Plan>, place: &RunPlace) -> Result<Self::Task>;
 
     /// What a person can still do about memory when a run has nothing left to give up: `start it with shorter rows`.
     fn smaller(_plan: &Self::Plan) -> Option<String> {
@@ -170,7 +170,7 @@ pub struct Tiny {
 
 /// Where a run is carried out.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct RunPlace<'a> {
     /// Where it computes.
     pub device: &'a Device,
     /// The newest checkpoint, where what was made from the data at the beginning of the run is to be taken from there.
@@ -179,7 +179,7 @@ pub struct Place<'a> {
     pub folder: &'a Path,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RunPlace<'a> {
     /// A run that is new and has no folder of its own: what is made on the way goes where the process is.
     pub fn bare(device: &'a Device) -> Self {
         Self {

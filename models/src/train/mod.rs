@@ -35,7 +35,7 @@ mod unused_memory;
 use std::time::Instant;
 
 pub use event::{Observer, TrainEvent};
-pub use kind::{Kind, Place};
+pub use kind::{Kind, RunPlace};
 pub use plan::{Facts, Problem, Problems, Reason, Resolved, RunPlan, TrainPlan};
 pub use request::{RunRequest, TrainRequest};
 pub use resolve::resolve;
@@ -100,16 +100,16 @@ fn train_to_end<T: Task>(
     }
 
     while state.progress.is_unmeasured || state.progress.step < plan.steps {
-        let mut wishes = state.wishes(observer)?;
-        if wishes.pause && !wishes.stop {
-            wishes = saver.pause(task, state, observer)?;
+        let mut control = state.control(observer)?;
+        if control.pause && !control.stop {
+            control = saver.pause(task, state, observer)?;
         }
         if let Some(scarce) = observer.scarce_memory() {
             yield_memory(task, state, &mut saver, scarce, observer)?;
             // That takes long. Several ranks hear of it in their next exchange.
-            wishes.stop |= state.together.is_none() && observer.should_stop();
+            control.stop |= state.together.is_none() && observer.should_stop();
         }
-        if wishes.stop {
+        if control.stop {
             return stop(task, state, &mut saver, shown, observer);
         }
         if state.progress.is_unmeasured {

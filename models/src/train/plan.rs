@@ -213,12 +213,12 @@ fn is_off(switch: &bool) -> bool {
 
 impl BatchPlan {
     /// Rows that a batch has at least, where what they are together matters.
-    pub const LEAST_NORMALIZED: usize = 16;
+    pub const MIN_NORMALIZED: usize = 16;
 
     /// The fewest rows at once that a run may be halved to.
     pub fn least_rows(&self) -> usize {
         match self.normalized {
-            true => Self::LEAST_NORMALIZED.min(self.rows),
+            true => Self::MIN_NORMALIZED.min(self.rows),
             false => 1,
         }
     }

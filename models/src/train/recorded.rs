@@ -20,13 +20,13 @@ use crate::{
 };
 
 /// Forms that are kept recorded: their activations share memory, but each keeps its gradients. Others are launched.
-const MOST_FORMS: usize = 8;
+const MAX_FORMS: usize = 8;
 
 /// Forms that are remembered to have come once.
-const MOST_SEEN: usize = 512;
+const MAX_SEEN: usize = 512;
 
 /// Micro-batches of a step that are recorded together. More would be a graph that takes seconds to make.
-const MOST_MICRO_BATCHES: usize = 16;
+const MAX_MICRO_BATCHES: usize = 16;
 
 /// What was recorded in a run.
 #[derive(Default)]
@@ -65,7 +65,7 @@ impl Drop for RecordedPasses {
 impl RecordedPasses {
     /// Whether a step of so many micro-batches may be recorded.
     pub(super) fn takes(&self, micro_batches: usize) -> bool {
-        self.given_up.is_none() && micro_batches <= MOST_MICRO_BATCHES
+        self.given_up.is_none() && micro_batches <= MAX_MICRO_BATCHES
     }
 
     /// Loss and gradients of these passes, one for each micro-batch, where they can be recorded. They are good until the next step.
@@ -93,11 +93,11 @@ impl RecordedPasses {
             pass.graph.play()?;
             return Ok(Some((pass.loss.clone(), pass.gradients.clone())));
         }
-        if self.passes.len() == MOST_FORMS {
+        if self.passes.len() == MAX_FORMS {
             return Ok(None);
         }
         let work = || launched(micro_batches, loss_scale);
-        if self.seen.len() == MOST_SEEN {
+        if self.seen.len() == MAX_SEEN {
             self.seen.clear();
         }
         if self.seen.insert(stable_hash(0, form.as_bytes())) {

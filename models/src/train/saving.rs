@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    Observer, RunPlan, Task, TrainEvent, TrainState, group::Wishes, unused_memory::device_of,
+    Observer, RunPlan, Task, TrainEvent, TrainState, group::GroupControl, unused_memory::device_of,
 };
 use crate::{
     Error, Result,
@@ -49,20 +49,20 @@ impl<'a> Saver<'a> {
         task: &mut T,
         state: &mut TrainState,
         observer: &mut dyn Observer,
-    ) -> Result<Wishes> {
+    ) -> Result<GroupControl> {
         self.save_if_new(task, state, observer)?;
         let step = state.progress.step;
         let why = observer.why_pause();
         observer.event(TrainEvent::Paused { step, why });
-        let mut wishes = state.wishes(observer)?;
-        while wishes.pause && !wishes.stop {
+        let mut control = state.control(observer)?;
+        while control.pause && !control.stop {
             thread::sleep(PAUSE_LOOK);
-            wishes = state.wishes(observer)?;
+            control = state.control(observer)?;
         }
-        if !wishes.stop {
+        if !control.stop {
             observer.event(TrainEvent::Continued { step });
         }
-        Ok(wishes)
+        Ok(control)
     }
 
     /// Saves, unless this very step was saved a moment ago.

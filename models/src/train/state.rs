@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json};
 use super::recorded::RecordedPasses;
 use super::{
     event::Observer,
-    group::{Together, Wishes},
+    group::{GroupControl, Together},
     loss_scale::LossScale,
     plan::{OptimizerPlan, RunPlan, TrainPlan},
     request::OptimizerKind,
@@ -196,13 +196,13 @@ impl TrainState {
     }
 
     /// What is wished of the run, on any of its ranks.
-    pub(super) fn wishes(&mut self, observer: &dyn Observer) -> Result<Wishes> {
-        let own = Wishes {
+    pub(super) fn control(&mut self, observer: &dyn Observer) -> Result<GroupControl> {
+        let own = GroupControl {
             pause: observer.should_pause(),
             stop: observer.should_stop(),
         };
         match &mut self.together {
-            Some(together) => together.wishes(own, self.progress.step),
+            Some(together) => together.control(own, self.progress.step),
             None => Ok(own),
         }
     }

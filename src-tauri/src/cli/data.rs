@@ -214,7 +214,7 @@ fn lengths(lengths: &LengthSummary, is_stream: bool) -> Vec<String> {
             counted(lengths.tokens as u64, "token"),
             counted(lengths.rows as u64, "row")
         ),
-        format!("{} of them learned", number(lengths.learned_tokens)),
+        format!("{} of them trained on", number(lengths.target_tokens)),
         format!(
             "a row has {} to {}, {:.0} on average",
             number(lengths.shortest),

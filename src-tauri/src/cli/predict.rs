@@ -9,7 +9,7 @@ use console::{Color, style};
 use models::{
     device::RequestedDevice,
     figures::counted,
-    tasks::picture::classifier::{MOST_TOLD, Ranked},
+    tasks::picture::classifier::{MAX_RANKED, Ranked},
     train::exhibit::HeatMap,
 };
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub(super) struct Arguments {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Name so many of the most probable classes of each.
-    #[arg(long, value_name = "CLASSES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MOST_TOLD as i64))]
+    #[arg(long, value_name = "CLASSES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MAX_RANKED as i64))]
     top: u8,
     /// Show which places of a picture speak for its class.
     #[arg(long)]

@@ -392,7 +392,7 @@ fn verdict_of_votes(solved: &Solved) -> String {
 
 #[cfg(test)]
 mod tests {
-    use models::tasks::puzzle::{grid::Shape, maze::Way, solve::Voted};
+    use models::tasks::puzzle::{grid::Shape, maze::PathLengths, solve::Voted};
 
     use super::*;
 
@@ -452,7 +452,7 @@ mod tests {
     fn the_verdict_on_a_maze_says_how_long_the_path_is_beside_the_shortest() {
         let of = |solved_at, length| {
             let shortest = 8;
-            let way = Some(Way { length, shortest });
+            let way = Some(PathLengths { length, shortest });
             let solved = Solved {
                 solved_at,
                 way,

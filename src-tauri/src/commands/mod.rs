@@ -66,11 +66,11 @@ pub(crate) struct App {
     /// What is odd about the settings.
     warnings: Vec<String>,
     /// The models that are open to be talked to.
-    chats: [Place<OpenModel>; CHAT_PLACES],
+    chats: [ModelSlot<OpenModel>; CHAT_PLACES],
     /// The puzzle model that is open.
-    solver: Place<OpenSolver>,
+    solver: ModelSlot<OpenSolver>,
     /// The classifier of pictures that is open.
-    classifier: Place<OpenClassifier>,
+    classifier: ModelSlot<OpenClassifier>,
     /// What other programs ask, while it is switched on.
     server: Mutex<Option<Server>>,
     /// How often a set of puzzles was asked for, or its end: one that began before ends.
@@ -114,13 +114,13 @@ pub(crate) enum Leaving {
 }
 
 /// A model that is open to be asked.
-struct Place<M> {
+struct ModelSlot<M> {
     model: Mutex<Option<M>>,
     /// Whether what it does should end.
     stop: AtomicBool,
 }
 
-impl<M> Default for Place<M> {
+impl<M> Default for ModelSlot<M> {
     fn default() -> Self {
         Self {
             model: Mutex::default(),
@@ -144,8 +144,8 @@ impl App {
             known: Mutex::default(),
             warnings,
             chats: Default::default(),
-            solver: Place::default(),
-            classifier: Place::default(),
+            solver: ModelSlot::default(),
+            classifier: ModelSlot::default(),
             server: Mutex::default(),
             builds_asked: AtomicU32::default(),
             follower: Arc::default(),
@@ -233,7 +233,7 @@ impl App {
         }
     }
 
-    fn place(&self, place: u32) -> Result<&Place<OpenModel>> {
+    fn place(&self, place: u32) -> Result<&ModelSlot<OpenModel>> {
         let found = self.chats.get(place as usize);
         found.ok_or_else(|| AppError::invalid(format!("there is no place {place} for a model")))
     }

@@ -13,12 +13,12 @@ const SEEN_FOR: std::time::Duration = std::time::Duration::from_secs(30);
 /// What the engines saw when they were last asked, and why one could not be.
 #[derive(Default)]
 pub(crate) struct Devices {
-    seen: Mutex<Option<Seen>>,
+    seen: Mutex<Option<DeviceSnapshot>>,
 }
 
 /// What the engines saw, and when.
 #[derive(Debug, Clone)]
-struct Seen {
+struct DeviceSnapshot {
     devices: Vec<FoundDevice>,
     problems: Vec<String>,
     at: Instant,
@@ -28,7 +28,7 @@ impl Devices {
     /// Devices that are made up for a test.
     #[cfg(all(test, unix, feature = "gui"))]
     pub(crate) fn of_test(devices: Vec<FoundDevice>) -> Self {
-        let seen = Seen {
+        let seen = DeviceSnapshot {
             devices,
             problems: Vec::new(),
             at: Instant::now(),
@@ -60,14 +60,14 @@ impl Devices {
         }
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> DeviceSnapshot {
         let mut seen = locked(&self.seen);
         if let Some(seen) = seen.as_ref() {
             return seen.clone();
         }
         let (devices, problems) = engine::devices();
         let at = Instant::now();
-        seen.insert(Seen {
+        seen.insert(DeviceSnapshot {
             devices,
             problems,
             at,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Hub,
-    fetch::{Fetched, FileProgress, Patience, Place, RESERVE, Watch, fetch, no_room},
+    fetch::{Fetched, FileProgress, RESERVE, Timeouts, Transfer, Watch, fetch, no_room},
     http::Http,
     needed::RemoteFile,
     pace::Pace,
@@ -265,7 +265,7 @@ impl Hub {
         &self,
         wanted: &Wanted,
         progress: &Arc<Progress>,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Result<Ended> {
         let (http, cache) = (self.http()?, self.cache()?.clone());
         let missing = wanted.missing_bytes(&cache);
@@ -280,7 +280,7 @@ impl Hub {
         }
         let folder = cache.repository(wanted.kind, &wanted.id);
         let (work, into, watched) = (wanted.clone(), folder.clone(), progress.clone());
-        let ended = wait(async move { fetch_all(&http, &into, &work, &watched, patience).await })?;
+        let ended = wait(async move { fetch_all(&http, &into, &work, &watched, timeouts).await })?;
         match self.noted(ended)? {
             Fetched::Stopped => Ok(Ended::Stopped),
             Fetched::Whole => {
@@ -296,9 +296,9 @@ async fn fetch_all(
     folder: &RepositoryFolder,
     wanted: &Wanted,
     progress: &Progress,
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Result<Fetched> {
-    let place = Place {
+    let place = Transfer {
         http,
         wanted,
         folder,
@@ -312,7 +312,7 @@ async fn fetch_all(
             let watch = Watch {
                 progress: file_progress,
                 stop: &progress.stop,
-                patience,
+                timeouts,
             };
             fetched.push(fetch_one(&place, file, watch));
         }
@@ -336,7 +336,7 @@ async fn fetch_all(
 }
 
 /// Fetches a file unless it is here, and gives it its name.
-async fn fetch_one(place: &Place<'_>, file: &RemoteFile, watch: Watch<'_>) -> Result<()> {
+async fn fetch_one(place: &Transfer<'_>, file: &RemoteFile, watch: Watch<'_>) -> Result<()> {
     let (folder, commit) = (place.folder, &place.wanted.commit);
     if !folder.has(commit, &file.path) {
         if fetch(place, file, &watch).await? == Fetched::Stopped {

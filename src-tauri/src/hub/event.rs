@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{
     Hub,
     download::{Ended, Progress, Wanted},
-    fetch::Patience,
+    fetch::Timeouts,
 };
 use crate::wire::error::{AppError, Result};
 
@@ -60,7 +60,7 @@ impl Hub {
     pub(crate) fn download_telling(
         &self,
         wanted: &Wanted,
-        patience: Patience,
+        timeouts: Timeouts,
         tell: &mut dyn FnMut(HubEvent),
         stop: &dyn Fn() -> bool,
     ) -> Result<Ended> {
@@ -80,7 +80,7 @@ impl Hub {
             let (hub, watched) = (self, &progress);
             let download = scope.spawn(move || {
                 let _line = line;
-                hub.download(wanted, watched, patience)
+                hub.download(wanted, watched, timeouts)
             });
             let mut retrying = None;
             while is_over.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {

@@ -56,7 +56,7 @@ const LOCK: Duration = Duration::from_millis(250);
 pub(super) const RESERVE: u64 = 64 << 20;
 
 /// Where a file comes from and goes to.
-pub(super) struct Place<'a> {
+pub(super) struct Transfer<'a> {
     pub(super) http: &'a Http,
     pub(super) wanted: &'a Wanted,
     pub(super) folder: &'a RepositoryFolder,
@@ -73,7 +73,7 @@ pub(super) struct FileProgress {
 
 /// How often a file is tried that gives nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum Timeouts {
     /// A number of times in a row.
     Short,
     /// Until somebody stops it, as long as it is the network that is not there.
@@ -85,7 +85,7 @@ pub(super) struct Watch<'a> {
     pub(super) progress: &'a Arc<FileProgress>,
     /// Whether to leave it at that.
     pub(super) stop: &'a Arc<AtomicBool>,
-    pub(super) patience: Patience,
+    pub(super) timeouts: Timeouts,
 }
 
 impl Watch<'_> {
@@ -95,9 +95,9 @@ impl Watch<'_> {
 
     /// Whether to try again after so many failures in a row.
     fn is_patient(&self, failures: usize, is_network: bool) -> bool {
-        match self.patience {
-            Patience::Short => failures < TRIES,
-            Patience::Endless => is_network || failures < TRIES,
+        match self.timeouts {
+            Timeouts::Short => failures < TRIES,
+            Timeouts::Endless => is_network || failures < TRIES,
         }
     }
 }
@@ -111,7 +111,7 @@ pub(super) enum Fetched {
 
 /// Brings a file into the cache's blobs.
 pub(super) async fn fetch(
-    place: &Place<'_>,
+    place: &Transfer<'_>,
     file: &RemoteFile,
     watch: &Watch<'_>,
 ) -> Result<Fetched> {
@@ -174,7 +174,7 @@ pub(super) async fn fetch(
 
 /// Takes the lock of a file. None when the file is whole, or nobody wants it any more.
 async fn lock(
-    place: &Place<'_>,
+    place: &Transfer<'_>,
     file: &RemoteFile,
     blob: &Path,
     watch: &Watch<'_>,
@@ -455,7 +455,7 @@ fn ended(action: &str, missing: u64) -> Trouble {
     Trouble::network(AppError::failed(words))
 }
 
-fn damaged(place: &Place<'_>, file: &RemoteFile) -> AppError {
+fn damaged(place: &Transfer<'_>, file: &RemoteFile) -> AppError {
     AppError::failed(format!(
         "could not fetch `{}` of `{}`: what arrived twice is not what the Hub lists, so it was thrown away",
         file.path, place.wanted.id

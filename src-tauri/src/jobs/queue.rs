@@ -69,7 +69,7 @@ struct Going {
 }
 
 /// The machine without a run, until it is dropped.
-pub(crate) struct Turn {
+pub(crate) struct Reservation {
     shared: Arc<Shared>,
 }
 
@@ -235,7 +235,7 @@ impl Queue {
         &self,
         waits: &mut dyn FnMut(&Run),
         stop: &dyn Fn() -> bool,
-    ) -> Option<Turn> {
+    ) -> Option<Reservation> {
         {
             let mut line = self.shared.line();
             if line.turn.is_some() || line.closed {
@@ -243,7 +243,7 @@ impl Queue {
             }
             line.turn = Some(line.waiting.len());
         }
-        let turn = Turn {
+        let turn = Reservation {
             shared: self.shared.clone(),
         };
         let mut waits_for = None;
@@ -370,7 +370,7 @@ impl Drop for Queue {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.shared.line().turn = None;
         self.shared.changed.notify_all();

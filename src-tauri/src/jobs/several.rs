@@ -11,7 +11,7 @@ use models::{
 
 use super::{
     choose,
-    train::{Wishes, train_on},
+    train::{RunControl, train_on},
 };
 use crate::{
     ranks::{
@@ -60,7 +60,7 @@ pub(super) fn meet(
 }
 
 /// Trains as a rank above 0, until all ranks are done or stop.
-pub(super) fn follow(launch: Launch, wishes: Wishes) -> Result<()> {
+pub(super) fn follow(launch: Launch, control: RunControl) -> Result<()> {
     let rank = launch.rank;
     let unsaid = || Err(AppError::failed("only rank 0 says which run it is"));
     let mut meeting = Meeting::begin(launch, unsaid)?;
@@ -79,7 +79,7 @@ pub(super) fn follow(launch: Launch, wishes: Wishes) -> Result<()> {
         step,
         path: Checkpoints::new(&run.checkpoints(), 1).path(step),
     });
-    let mut observer = Silent { wishes };
+    let mut observer = Silent { control };
     let trained = train_on(
         begun.plan,
         newest,
@@ -143,17 +143,17 @@ pub(super) fn ended(sentence: String, checkpoints: &Checkpoints) -> AppError {
 
 /// Hears what is wished of this rank, which all ranks then do, and tells nobody what happens.
 struct Silent<'a> {
-    wishes: Wishes<'a>,
+    control: RunControl<'a>,
 }
 
 impl Observer for Silent<'_> {
     fn event(&mut self, _: TrainEvent) {}
 
     fn should_stop(&self) -> bool {
-        (self.wishes.stop)()
+        (self.control.stop)()
     }
 
     fn should_pause(&self) -> bool {
-        (self.wishes.pause)()
+        (self.control.pause)()
     }
 }

@@ -21,7 +21,7 @@ use models::{
         self, Kind, Observer, RunPlan, Task, TrainEvent, TrainPlan, TrainState,
         forecast::{self, Forecast},
         group::Together,
-        kind::Place,
+        kind::RunPlace,
         state::{read_saved, save_piece},
         tree::Part,
     },
@@ -49,7 +49,7 @@ const MAX_SAVED_BYTES: u64 = 2 << 30;
 
 /// What the app wants of the run.
 #[derive(Clone, Copy)]
-pub(super) struct Wishes<'a> {
+pub(super) struct RunControl<'a> {
     pub(super) pause: &'a dyn Fn() -> bool,
     pub(super) why_pause: &'a dyn Fn() -> Option<String>,
     pub(super) stop: &'a dyn Fn() -> bool,
@@ -60,7 +60,11 @@ pub(super) struct Wishes<'a> {
 /// Trains a run from its newest checkpoint, if it has one, until it is done or asked to stop.
 ///
 /// Every event is on disk before it is shown.
-pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wishes) -> Result<()> {
+pub(super) fn train(
+    run: &Run,
+    show: &mut dyn FnMut(RecordedEvent),
+    control: RunControl,
+) -> Result<()> {
     let lock = run.lock()?;
     let record = Record::open(&run.events_file())?;
     let mut observer = Recorder {
@@ -73,7 +77,7 @@ pub(super) fn train(run: &Run, show: &mut dyn FnMut(RecordedEvent), wishes: Wish
             step: run.state().map_or(0, |state| state.step),
             problem: None,
         }),
-        wishes,
+        control,
         watchdog: Watchdog::new(),
         pressure: PressureWatch::default(),
         pace: Pace::new(),
@@ -110,7 +114,7 @@ fn try_steps_of<K: Kind>(
 ) -> Result<Option<Forecast>> {
     let started = Instant::now();
     let device = device::open(&choose(plan.run.device, plan.run.strict)?)?;
-    let place = Place {
+    let place = RunPlace {
         device: &device,
         learned_from: None,
         folder,
@@ -154,7 +158,7 @@ fn train_locked(run: &Run, observer: &mut Recorder) -> Result<()> {
         observer.event(TrainEvent::Warned { message });
     }
     let whole = run.plan()?;
-    let force = observer.wishes.force;
+    let force = observer.control.force;
     let plan = &whole.run;
     let newest = newest(&checkpoints(run, plan), observer)?;
     let last_event = observer.writer.get_mut().record.last_event();
@@ -204,7 +208,7 @@ pub(super) fn train_on(
         .as_ref()
         .filter(|_| force)
         .map(|it| it.path.as_path());
-    let place = Place {
+    let place = RunPlace {
         device: &device,
         learned_from,
         folder,
@@ -323,7 +327,7 @@ fn newest(checkpoints: &Checkpoints, observer: &mut Recorder) -> Result<Option<C
 /// Writes what happens to disk, then shows it.
 struct Recorder<'a> {
     writer: RefCell<Writer<'a>>,
-    wishes: Wishes<'a>,
+    control: RunControl<'a>,
     watchdog: Watchdog,
     pressure: PressureWatch,
     pace: Pace,
@@ -420,17 +424,17 @@ impl Observer for Recorder<'_> {
 
     fn should_stop(&self) -> bool {
         self.watchdog.touch();
-        (self.wishes.stop)()
+        (self.control.stop)()
     }
 
     fn should_pause(&self) -> bool {
         self.watchdog.touch();
         let is_written = self.writer.borrow_mut().write();
-        !is_written || (self.wishes.pause)()
+        !is_written || (self.control.pause)()
     }
 
     fn why_pause(&self) -> Option<String> {
-        (self.wishes.why_pause)()
+        (self.control.why_pause)()
     }
 
     fn scarce_memory(&mut self) -> Option<Scarce> {

@@ -16,11 +16,11 @@ const TIMES_LONGEST: u32 = 20;
 
 /// Watches as long as it lives.
 pub(super) struct Watchdog {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Silence>>,
 }
 
 /// Counted rather than timed: a machine that slept, or a process that was stopped, did not hang.
-struct Seen {
+struct Silence {
     quiet_looks: u32,
     longest_looks: u32,
 }
@@ -28,12 +28,12 @@ struct Seen {
 impl Watchdog {
     /// Begins to watch.
     pub(super) fn new() -> Self {
-        let seen = Arc::new(Mutex::new(Seen {
+        let seen = Arc::new(Mutex::new(Silence {
             quiet_looks: 0,
             longest_looks: 0,
         }));
-        let (watched, patience) = (Arc::downgrade(&seen), patience());
-        let look = Duration::from_secs(1).min(patience / 4);
+        let (watched, timeout) = (Arc::downgrade(&seen), timeout());
+        let look = Duration::from_secs(1).min(timeout / 4);
         thread::spawn(move || {
             while let Some(seen) = watched.upgrade() {
                 let (quiet, longest) = {
@@ -42,7 +42,7 @@ impl Watchdog {
                     (look * seen.quiet_looks, look * seen.longest_looks)
                 };
                 drop(seen);
-                if quiet > patience.max(longest * TIMES_LONGEST) {
+                if quiet > timeout.max(longest * TIMES_LONGEST) {
                     let seconds = quiet.as_secs();
                     log(&format!(
                         "nothing happened in the run for {seconds} s; it hangs"
@@ -64,7 +64,7 @@ impl Watchdog {
 }
 
 /// Tests wait less.
-fn patience() -> Duration {
+fn timeout() -> Duration {
     let asked = std::env::var("ANNEAL_HANG_SECONDS").ok();
     let asked = asked.filter(|_| cfg!(debug_assertions));
     let seconds = asked.and_then(|seconds| seconds.parse().ok());

@@ -53,7 +53,7 @@ pub(super) const BEAT: Duration = Duration::from_secs(1);
 
 /// Whether what is running should wait or end, and whether nobody is there to ask for more.
 #[derive(Debug, Default)]
-struct Wishes {
+struct ControlState {
     pause: AtomicBool,
     /// Why it should wait, if nobody asked for it.
     why_pause: Mutex<Option<String>>,
@@ -61,7 +61,7 @@ struct Wishes {
     leave: AtomicBool,
 }
 
-impl Wishes {
+impl ControlState {
     fn stop(&self) -> bool {
         self.stop.load(Ordering::SeqCst) || self.leave.load(Ordering::SeqCst)
     }
@@ -99,11 +99,11 @@ pub(crate) fn run() -> Result<()> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         devices: device::detect::detect(),
     });
-    let wishes = Arc::new(Wishes::default());
+    let control = Arc::new(ControlState::default());
     let (sender, asks) = mpsc::channel();
     {
-        let wishes = wishes.clone();
-        thread::spawn(move || read(&sender, &wishes));
+        let control = control.clone();
+        thread::spawn(move || read(&sender, &control));
     }
     thread::spawn(|| {
         loop {
@@ -114,7 +114,7 @@ pub(crate) fn run() -> Result<()> {
     let engine = thread::Builder::new()
         .name("engine".to_owned())
         .stack_size(STACK_BYTES)
-        .spawn(move || work(&asks, &wishes));
+        .spawn(move || work(&asks, &control));
     let engine =
         engine.map_err(|error| AppError::failed(format!("could not start the engine: {error}")))?;
     engine
@@ -123,19 +123,19 @@ pub(crate) fn run() -> Result<()> {
 }
 
 /// Passes asks on in order, and hears a stop at once.
-fn read(asks: &Sender<Ask>, wishes: &Wishes) {
+fn read(asks: &Sender<Ask>, control: &ControlState) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
             Ok(Ask::Pause { why }) => {
-                *locked(&wishes.why_pause) = why;
-                wishes.pause.store(true, Ordering::SeqCst);
+                *locked(&control.why_pause) = why;
+                control.pause.store(true, Ordering::SeqCst);
             }
-            Ok(Ask::Continue) => wishes.pause.store(false, Ordering::SeqCst),
-            Ok(Ask::Stop) => wishes.stop.store(true, Ordering::SeqCst),
+            Ok(Ask::Continue) => control.pause.store(false, Ordering::SeqCst),
+            Ok(Ask::Stop) => control.stop.store(true, Ordering::SeqCst),
             Ok(ask) => {
-                wishes.pause.store(false, Ordering::SeqCst);
-                wishes.stop.store(false, Ordering::SeqCst);
+                control.pause.store(false, Ordering::SeqCst);
+                control.stop.store(false, Ordering::SeqCst);
                 if asks.send(ask).is_err() {
                     break;
                 }
@@ -145,14 +145,14 @@ fn read(asks: &Sender<Ask>, wishes: &Wishes) {
             }),
         }
     }
-    wishes.leave.store(true, Ordering::SeqCst);
+    control.leave.store(true, Ordering::SeqCst);
 }
 
-fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
+fn work(asks: &Receiver<Ask>, control: &ControlState) {
     let mut open = None;
     for ask in asks {
         let trains = matches!(ask, Ask::Train { .. });
-        let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut open, wishes)));
+        let done = panic::catch_unwind(AssertUnwindSafe(|| obey(ask, &mut open, control)));
         send(&match done {
             Ok(Ok(())) => Reply::Done,
             Ok(Err(error)) => Reply::Refused { error },
@@ -169,26 +169,26 @@ fn work(asks: &Receiver<Ask>, wishes: &Wishes) {
     }
 }
 
-fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
+fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()> {
     match ask {
         Ask::Train { folder, force } => {
             // A run needs the memory that a model to talk to may hold.
             *open = None;
             let mut show = |event| send(&Reply::Happened { event });
-            let wishes = train::Wishes {
-                pause: &|| wishes.pause.load(Ordering::SeqCst),
-                why_pause: &|| locked(&wishes.why_pause).clone(),
-                stop: &|| wishes.stop(),
+            let control = train::RunControl {
+                pause: &|| control.pause.load(Ordering::SeqCst),
+                why_pause: &|| locked(&control.why_pause).clone(),
+                stop: &|| control.stop(),
                 force,
             };
             match of_environment()? {
-                Some(launch) if launch.rank > 0 => several::follow(launch, wishes),
-                _ => train::train(&Run::at(folder), &mut show, wishes),
+                Some(launch) if launch.rank > 0 => several::follow(launch, control),
+                _ => train::train(&Run::at(folder), &mut show, control),
             }
         }
         Ask::Try { plan, folder } => {
             *open = None;
-            if let Some(forecast) = train::try_steps(*plan, &folder, &|| wishes.stop())? {
+            if let Some(forecast) = train::try_steps(*plan, &folder, &|| control.stop())? {
                 send(&Reply::Tried { forecast });
             }
             Ok(())
@@ -197,19 +197,19 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
         | Ask::Watch { .. }
         | Ask::Steer { .. }
         | Ask::Answer { .. }
-        | Ask::Complete { .. } => talk(ask, open, wishes),
+        | Ask::Complete { .. } => talk(ask, open, control),
         Ask::OpenSolver { .. }
         | Ask::ReadPuzzle { .. }
         | Ask::Solve { .. }
-        | Ask::CountSolved { .. } => solve(ask, open, wishes),
+        | Ask::CountSolved { .. } => solve(ask, open, control),
         Ask::OpenClassifier { .. } | Ask::Predict { .. } => classify(ask, open),
         Ask::Capture { .. } | Ask::ApplyProbes { .. } => {
             *open = None;
-            read_states(ask, wishes)
+            read_states(ask, control)
         }
         Ask::Check { .. } | Ask::CheckFallback { .. } | Ask::TryKind { .. } | Ask::Bench { .. } => {
             *open = None;
-            try_device(ask, wishes)
+            try_device(ask, control)
         }
         Ask::Examine {
             folder,
@@ -219,7 +219,7 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
             let model = chat::open_model(&folder, &choose(device, false)?, &Checked::default())?;
             let mut progress = |count| {
                 send(&Reply::Examined { count });
-                wishes.flow()
+                control.flow()
             };
             let examination = starter::examine(&model, &questions, &mut progress)?;
             send(&Reply::Passed { examination });
@@ -231,7 +231,7 @@ fn obey(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
 }
 
 /// Does what is asked of a model that writes.
-fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
+fn talk(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()> {
     match ask {
         Ask::OpenChat {
             folder,
@@ -268,7 +268,7 @@ fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
                         piece: piece.to_owned(),
                     });
                 }
-                wishes.flow()
+                control.flow()
             };
             let said = chat.answer(prompt, &settings, plain, &mut show)?;
             send(&Reply::Answered { said });
@@ -278,7 +278,7 @@ fn talk(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
                 if drafted.is_token || !drafted.piece.is_empty() {
                     send(&Reply::Drafted { drafted });
                 }
-                wishes.flow()
+                control.flow()
             };
             let completed = talking(open)?.complete(*completion, &mut show)?;
             send(&Reply::Completed { completed });
@@ -297,9 +297,9 @@ fn talking(open: &mut Option<Open>) -> Result<&mut Chat> {
 }
 
 /// Does what is asked of the hidden states of a model.
-fn read_states(ask: Ask, wishes: &Wishes) -> Result<()> {
+fn read_states(ask: Ask, control: &ControlState) -> Result<()> {
     let mut tell = |reply| send(&reply);
-    let flow = || wishes.flow();
+    let flow = || control.flow();
     match ask {
         Ask::Capture {
             folder,
@@ -345,7 +345,7 @@ fn read_states(ask: Ask, wishes: &Wishes) -> Result<()> {
 }
 
 /// Does what is asked of a model that solves puzzles.
-fn solve(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
+fn solve(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()> {
     if let Ask::OpenSolver {
         folder,
         device,
@@ -366,7 +366,7 @@ fn solve(ask: Ask, open: &mut Option<Open>, wishes: &Wishes) -> Result<()> {
     }
     match open {
         Some(Open::Solver(solver)) => {
-            solve_and_count(ask, solver, &mut |reply| send(&reply), &|| wishes.flow())
+            solve_and_count(ask, solver, &mut |reply| send(&reply), &|| control.flow())
         }
         _ => Err(AppError::failed("no puzzle model is open")),
     }
@@ -404,7 +404,7 @@ fn classify(ask: Ask, open: &mut Option<Open>) -> Result<()> {
 }
 
 /// Does what the device check and the benchmark ask.
-fn try_device(ask: Ask, wishes: &Wishes) -> Result<()> {
+fn try_device(ask: Ask, control: &ControlState) -> Result<()> {
     match ask {
         Ask::Check {
             group,
@@ -414,7 +414,7 @@ fn try_device(ask: Ask, wishes: &Wishes) -> Result<()> {
         } => {
             let mut report = |row| {
                 send(&Reply::Checked { row });
-                wishes.flow()
+                control.flow()
             };
             check::check(&group, from, device, fault.as_ref(), &mut report)
         }
@@ -445,7 +445,7 @@ fn try_device(ask: Ask, wishes: &Wishes) -> Result<()> {
             avoid_kernels,
             seconds,
         } => {
-            let stop = || wishes.stop();
+            let stop = || control.stop();
             let row = bench::measure(case, device, avoid_kernels, seconds, &stop)?;
             send(&Reply::Measured { row: Box::new(row) });
             Ok(())

@@ -9,7 +9,7 @@ import { puzzlesMeasured, puzzlesShown } from "./solve";
 /** An event's number is its step times this, and what is told is whole steps. */
 const PER_STEP = 4;
 /** The most steps of a message, and the time between two, as the app does it. */
-const MOST = 5000;
+const MAX = 5000;
 const PACE = 33;
 /** Once, the loss was not finite here, and the run went back 12 steps. */
 const ROLLED_BACK_AT = 212;
@@ -62,7 +62,7 @@ export function follow(look: () => RunView | undefined, after: number, channel: 
     if (me !== follower) return;
     const run = look();
     if (!run) return;
-    const to = Math.min(Math.floor(last / PER_STEP) + MOST, run.step);
+    const to = Math.min(Math.floor(last / PER_STEP) + MAX, run.step);
     const events = eventsAfter(run, last, to);
     const state = `${run.status} ${run.step} ${run.steps} ${run.name} ${run.status === "running" || run.changed}`;
     if (events.steps.length > 0 || state !== told) {

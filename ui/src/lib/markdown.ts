@@ -18,7 +18,7 @@ const ALLOWED = {
 };
 
 /** Text that would take a reader of Markdown long, or too deep, is shown as it is. */
-const MOST = { lineLength: 8000, wordLength: 1000, markers: 32, run: 256, cells: 10_000, delimiters: 3000 };
+const MAX = { lineLength: 8000, wordLength: 1000, markers: 32, run: 256, cells: 10_000, delimiters: 3000 };
 
 /** What emphasis, links and code are made with. */
 const DELIMITERS = "*_~[!`";
@@ -132,7 +132,7 @@ export function isWild(text: string): boolean {
     if (fence !== "" || mark !== "") {
       if (fence === "") fence = mark;
       else if (mark.startsWith(fence)) fence = "";
-      if (fence.length > MOST.run) return true;
+      if (fence.length > MAX.run) return true;
       continue;
     }
     // Each paragraph and each item is read by itself.
@@ -143,14 +143,14 @@ export function isWild(text: string): boolean {
     lines += 1;
     delimiters += found.delimiters;
     widest = Math.max(widest, found.columns);
-    if (found.isWild || delimiters > MOST.delimiters || lines * widest > MOST.cells) return true;
+    if (found.isWild || delimiters > MAX.delimiters || lines * widest > MAX.cells) return true;
   }
   return false;
 }
 
 function marksOf(line: string): { isWild: boolean; delimiters: number; columns: number } {
   let [markers, indent, run, word, columns, delimiters] = [0, 0, 0, 0, 0, 0];
-  let [isLead, isWild, last] = [true, line.length > MOST.lineLength, ""];
+  let [isLead, isWild, last] = [true, line.length > MAX.lineLength, ""];
   for (const letter of line) {
     const isDelimiter = DELIMITERS.includes(letter);
     // What a quote or an item of a list begins with, before any words.
@@ -161,10 +161,10 @@ function marksOf(line: string): { isWild: boolean; delimiters: number; columns: 
     if (letter === "|") columns += 1;
     run = isDelimiter && letter === last ? run + 1 : 1;
     word = /[!-~]/.test(letter) ? word + 1 : 0;
-    if (run > MOST.run || word > MOST.wordLength) isWild = true;
+    if (run > MAX.run || word > MAX.wordLength) isWild = true;
     last = letter;
   }
-  if (markers > MOST.markers || indent > 4 * MOST.markers) isWild = true;
+  if (markers > MAX.markers || indent > 4 * MAX.markers) isWild = true;
   return { isWild, delimiters, columns };
 }
 

@@ -76,23 +76,23 @@ pub struct NetConfig {
 }
 
 /// The most classes that a network may tell apart: the largest set in use has 21,841.
-const MOST_CLASSES: usize = 100_000;
+const MAX_CLASSES: usize = 100_000;
 /// The longest side of its pictures.
-const MOST_PIXELS: usize = 4096;
+const MAX_PIXELS: usize = 4096;
 
 impl NetConfig {
     /// What no network can be, if something is.
     pub fn problem(&self) -> Option<String> {
-        if !(2..=MOST_CLASSES).contains(&self.classes) {
+        if !(2..=MAX_CLASSES).contains(&self.classes) {
             return Some(format!(
-                "has {} classes, and a network tells 2 to {MOST_CLASSES} apart",
+                "has {} classes, and a network tells 2 to {MAX_CLASSES} apart",
                 self.classes
             ));
         }
-        if self.sides.iter().any(|it| !(1..=MOST_PIXELS).contains(it)) {
+        if self.sides.iter().any(|it| !(1..=MAX_PIXELS).contains(it)) {
             let [height, width] = self.sides;
             return Some(format!(
-                "is for pictures of {width} x {height} pixels, and sides are 1 to {MOST_PIXELS} pixels long"
+                "is for pictures of {width} x {height} pixels, and sides are 1 to {MAX_PIXELS} pixels long"
             ));
         }
         if !matches!(self.channels, 1 | 3) {

@@ -37,13 +37,13 @@ pub(super) const POSITIONS: &str = "pos_embed";
 pub(super) const DEVIATION: f64 = 0.02;
 
 /// The widest token: that of the largest ViT in use, of 22 billion weights, has 6,144.
-const MOST_WIDTH: usize = 8192;
+const MAX_WIDTH: usize = 8192;
 /// The most layers: that one has 48.
-const MOST_LAYERS: usize = 256;
+const MAX_LAYERS: usize = 256;
 /// The widest feed-forward part: that one has 24,576.
-const MOST_HIDDEN: usize = 1 << 16;
+const MAX_HIDDEN: usize = 1 << 16;
 /// The most patches of a picture: 256 by 256.
-const MOST_PATCHES: usize = 1 << 16;
+const MAX_PATCHES: usize = 1 << 16;
 
 /// The sizes of a ViT.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -67,10 +67,10 @@ impl Transformer {
     /// What no ViT for pictures of this height and width can be, if something is.
     pub(super) fn problem(&self, sides: [usize; 2]) -> Option<String> {
         let sizes = [
-            ("numbers in a token", self.width, MOST_WIDTH),
-            ("layers", self.layers, MOST_LAYERS),
-            ("heads", self.heads, MOST_WIDTH),
-            ("numbers in a feed-forward part", self.hidden, MOST_HIDDEN),
+            ("numbers in a token", self.width, MAX_WIDTH),
+            ("layers", self.layers, MAX_LAYERS),
+            ("heads", self.heads, MAX_WIDTH),
+            ("numbers in a feed-forward part", self.hidden, MAX_HIDDEN),
         ];
         let is_odd = |it: &&(&str, usize, usize)| !(1..=it.2).contains(&it.1);
         if let Some((what, size, most)) = sizes.iter().find(is_odd) {
@@ -90,9 +90,9 @@ impl Transformer {
             ));
         }
         let patches = (height / patch) * (width / patch);
-        if patches > MOST_PATCHES {
+        if patches > MAX_PATCHES {
             return Some(format!(
-                "cuts a picture into {patches} patches, and {MOST_PATCHES} are the most"
+                "cuts a picture into {patches} patches, and {MAX_PATCHES} are the most"
             ));
         }
         let is_sound = self.epsilon.is_finite() && (0.0..=0.1).contains(&self.epsilon);

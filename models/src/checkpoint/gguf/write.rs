@@ -127,9 +127,9 @@ impl GgufPlan {
         weights.parts(name, shape, |numbers| {
             let rows = numbers.dim(0)?.max(1);
             let numbers: Vec<f32> = self.changed(name, numbers)?.flatten_all()?.to_vec1()?;
-            if *of == TensorType::F16 && numbers.iter().any(|it| it.abs() > MOST_F16) {
+            if *of == TensorType::F16 && numbers.iter().any(|it| it.abs() > MAX_F16) {
                 let problem = format!(
-                    "`{name}` has a number beyond {MOST_F16}, which F16 does not hold; export it as BF16"
+                    "`{name}` has a number beyond {MAX_F16}, which F16 does not hold; export it as BF16"
                 );
                 return Err(Error::Data(problem));
             }
@@ -163,7 +163,7 @@ impl GgufPlan {
 }
 
 /// The largest number of F16.
-const MOST_F16: f32 = 65_504.0;
+const MAX_F16: f32 = 65_504.0;
 
 /// Whether this weight takes a scale of scores that llama.cpp has no key for: the norm of queries, or queries where there is none.
 fn takes_query_factor(family: &Family, name: &str) -> bool {

@@ -212,8 +212,8 @@ pub fn inference_bytes(
 /// What is told of a sum: no more than an exbibyte, of which a dozen still are a sum. Sizes that a config and a request may have
 /// make more than that together, and none of it fits anywhere.
 fn shown(sum: u128) -> u64 {
-    const MAX_TOLD: u64 = 1 << 60;
-    u64::try_from(sum).unwrap_or(MAX_TOLD).min(MAX_TOLD)
+    const LARGEST: u64 = 1 << 60;
+    u64::try_from(sum).unwrap_or(LARGEST).min(LARGEST)
 }
 
 /// What a step keeps for its backward pass, when that begins and when it is at the first layer.

@@ -34,7 +34,7 @@ use crate::{
         estimate::Estimate,
         fields::Field,
         fit::Measure,
-        kind::{Basis, Kind, Place, Subject, Tiny},
+        kind::{Basis, Kind, RunPlace, Subject, Tiny},
         resolve::Resolver,
     },
 };
@@ -219,7 +219,7 @@ impl Kind for Language {
         read.outlines.warnings(&read.text, plan)
     }
 
-    fn open(plan: &TrainPlan<LanguagePlan>, place: &Place) -> Result<LanguageTask> {
+    fn open(plan: &TrainPlan<LanguagePlan>, place: &RunPlace) -> Result<LanguageTask> {
         let data = &plan.task.data;
         let tokenizer = match (&plan.task.model, &plan.task.scratch, place.learned_from) {
             (Some(model), ..) => TokenizerFrom::Folder(model),

@@ -78,7 +78,7 @@ impl LanguageTask {
 
     /// The sum of the losses of a batch, and its targets. Nothing is recorded.
     fn measure(&self, batch: &Batch) -> Result<(f64, usize)> {
-        let targets = batch.learned_tokens();
+        let targets = batch.target_tokens();
         let loss = self
             .model
             .network
@@ -100,7 +100,7 @@ impl Task for LanguageTask {
 
     fn size(&self, batch: &Batch) -> BatchSize {
         BatchSize {
-            targets: batch.learned_tokens(),
+            targets: batch.target_tokens(),
             units: batch.tokens.len() - batch.padding,
         }
     }

@@ -90,7 +90,7 @@ fn by_colours(set: &PictureSet, measured: &[usize]) -> usize {
     let (mut asked, _) = colours(set, measured);
     standard.apply(&mut asked);
     let answers = asked.chunks_exact(width).map(|row| {
-        let score = |fit: &lbfgs::Fit| {
+        let score = |fit: &lbfgs::LinearClassifier| {
             let products = fit.weights.iter().zip(row).map(|(w, x)| w * f64::from(*x));
             products.sum::<f64>() + fit.bias
         };

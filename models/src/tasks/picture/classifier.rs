@@ -38,7 +38,7 @@ use crate::{
 /// The file of a checkpoint that says what the network is and what it is shown.
 pub const CLASSIFIER: &str = "classifier.json";
 /// How many classes are told, the most probable first.
-pub const MOST_TOLD: usize = 5;
+pub const MAX_RANKED: usize = 5;
 
 /// What a network is shown of a picture.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -354,7 +354,7 @@ pub struct Ranked {
 /// What a network said of a picture.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The most probable classes, at most [`MOST_TOLD`], the most probable first.
+    /// The most probable classes, at most [`MAX_RANKED`], the most probable first.
     pub ranked: Vec<Ranked>,
     /// The picture as the network was shown it.
     pub seen: Picture,
@@ -425,7 +425,7 @@ impl Classifier {
         let mut order: Vec<u32> = (0..all.len() as u32).collect();
         // Of equally probable ones, the first.
         order.sort_by(|a, b| all[*b as usize].total_cmp(&all[*a as usize]));
-        order.truncate(MOST_TOLD);
+        order.truncate(MAX_RANKED);
         let numbers = self.about.view.plain(
             &vec![seen.pixels.as_slice(); order.len()],
             seen.shape,

@@ -25,9 +25,9 @@ pub const NEAR_BITS: u32 = 6;
 /// A class with so many times fewer pictures than another is learned badly.
 pub const IMBALANCE: usize = 5;
 /// So many of each finding are named.
-pub const MOST_SHOWN: usize = 100;
+pub const MAX_SHOWN: usize = 100;
 /// Near ones are looked for up to so many pictures: what is compared grows with the square of them.
-pub const MOST_COMPARED: usize = 200_000;
+pub const MAX_COMPARED: usize = 200_000;
 
 /// Parts of a hash. Of one more than [`NEAR_BITS`], two near hashes have one in common.
 const BANDS: u32 = NEAR_BITS + 1;
@@ -39,7 +39,7 @@ const POINTS: Shape = Shape::new(8, 9, 1);
 pub struct Findings<T> {
     /// How many there are.
     pub count: usize,
-    /// The first [`MOST_SHOWN`] of them.
+    /// The first [`MAX_SHOWN`] of them.
     pub shown: Vec<T>,
 }
 
@@ -55,7 +55,7 @@ impl<T> Default for Findings<T> {
 impl<T> Findings<T> {
     fn add(&mut self, finding: impl FnOnce() -> T) {
         self.count += 1;
-        if self.shown.len() < MOST_SHOWN {
+        if self.shown.len() < MAX_SHOWN {
             self.shown.push(finding());
         }
     }
@@ -198,7 +198,7 @@ pub fn examine(set: &PictureSet) -> Checkup {
         }
     }
     let is_large = set.shape.height.min(set.shape.width) >= TINY_SIDE;
-    let near = (is_large && different.len() <= MOST_COMPARED).then(|| {
+    let near = (is_large && different.len() <= MAX_COMPARED).then(|| {
         let mut near = Findings::default();
         near_pairs(&hashes(set, &different), |one, other, bits| {
             pair(different[one], different[other], Some(bits), &mut near);

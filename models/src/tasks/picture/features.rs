@@ -21,7 +21,7 @@ use crate::{
     random::stable_hash,
     tasks::probe::{
         features::Features as Rows,
-        lbfgs::{self, Fit, Options},
+        lbfgs::{self, LinearClassifier, Options},
         scale::Standard,
     },
     train::task::Metric,
@@ -54,7 +54,7 @@ pub(super) struct Features {
 
 /// What was learned: a head for features as they are.
 pub(super) struct Head {
-    fits: Vec<Fit>,
+    fits: Vec<LinearClassifier>,
 }
 
 /// What came of the five parts.
@@ -139,9 +139,9 @@ impl Features {
         let features = Rows::Dense(&rows, self.width);
         let weights = vec![1.0; classes];
         let fits = lbfgs::multinomial(features, &self.labels, &weights, c, None, options);
-        let fold = |fit: Fit| {
+        let fold = |fit: LinearClassifier| {
             let (weights, bias) = standard.fold_back(&fit.weights, fit.bias);
-            Fit {
+            LinearClassifier {
                 weights,
                 bias,
                 ..fit
@@ -234,7 +234,7 @@ impl Chosen {
 
 impl Head {
     fn answer(&self, row: &[f32]) -> u32 {
-        let score = |fit: &Fit| {
+        let score = |fit: &LinearClassifier| {
             let products = fit.weights.iter().zip(row).map(|(w, x)| w * f64::from(*x));
             products.sum::<f64>() + fit.bias
         };

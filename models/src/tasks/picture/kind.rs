@@ -26,7 +26,7 @@ use crate::{
         TrainPlan, TrainRequest, defaults,
         estimate::Estimate,
         fields::Field,
-        kind::{Basis, Kind, Place, Subject, Tiny},
+        kind::{Basis, Kind, RunPlace, Subject, Tiny},
         resolve::Resolver,
     },
 };
@@ -169,7 +169,7 @@ impl Kind for Picture {
         Ok(read.warnings.clone())
     }
 
-    fn open(plan: &TrainPlan<PicturePlan>, place: &Place) -> Result<PictureTask> {
+    fn open(plan: &TrainPlan<PicturePlan>, place: &RunPlace) -> Result<PictureTask> {
         PictureTask::open(plan, place)
     }
 

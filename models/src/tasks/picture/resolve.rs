@@ -29,10 +29,10 @@ const EVALUATED: usize = 2000;
 const STEPS_OF_EPOCH: usize = 16;
 /// The smallest batch that is chosen.
 const FEWEST_ROWS: usize = 32;
-/// A run sees so many pictures at least, each of them at most [`MOST_EPOCHS`] times.
+/// A run sees so many pictures at least, each of them at most [`MAX_EPOCHS`] times.
 const FEWEST_SEEN: f64 = 30_000.0;
 /// See [`FEWEST_SEEN`].
-const MOST_EPOCHS: f64 = 60.0;
+const MAX_EPOCHS: f64 = 60.0;
 /// Pictures of every class with which learning all of a network may gain over a head alone.
 const ENOUGH_TO_FINE_TUNE: usize = 50;
 /// The recipe of what starts from a published network.
@@ -175,7 +175,7 @@ impl Length {
             }
             _ => (recipe.rows, of(recipe)),
         };
-        let more = (FEWEST_SEEN / pictures.max(1) as f64).min(MOST_EPOCHS);
+        let more = (FEWEST_SEEN / pictures.max(1) as f64).min(MAX_EPOCHS);
         let (epochs, why_epochs) = match more > recipe.epochs && pictures > 0 {
             true => (more.ceil(), "few pictures are seen more often".to_owned()),
             false => (recipe.epochs, of(recipe)),

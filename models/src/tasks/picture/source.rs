@@ -22,7 +22,7 @@ use super::{
     pixels::{Picture, Shape},
     resize::{CropMode, Filter},
     split,
-    store::{self, Contents, Pixels, Stored, Wish},
+    store::{self, Contents, Pixels, Preparation, Stored},
 };
 use crate::{Error, Result, figures::counted, limits, random::Random};
 
@@ -171,7 +171,7 @@ impl PictureSet {
             contents,
             problems,
         } = merge(all)?;
-        let wish = Wish {
+        let wish = Preparation {
             side: choice.side,
             usual_side: choice.usual_side,
             short_side: choice.short_side,

@@ -37,7 +37,7 @@ pub const DEFAULT_SIDE: usize = 128;
 /// Pictures of one size stay as they are up to so many pixels, as many as 256 x 256 have.
 pub const MAX_KEPT_PIXELS: usize = 256 * 256;
 /// So many of ten pictures have one size, for the rest to be scaled to it.
-const MOST_OF_TEN: usize = 9;
+const COMMON_OF_TEN: usize = 9;
 /// Files that are read and decoded before their pixels are written.
 const AT_ONCE: usize = 128;
 /// Raised when the same pictures become other pixels than they did.
@@ -71,7 +71,7 @@ enum Raw<'a> {
 
 /// What is done with every picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct Preparation {
     pub(super) side: Option<usize>,
     pub(super) usual_side: Option<usize>,
     pub(super) short_side: Option<usize>,
@@ -200,7 +200,7 @@ impl Look {
 
 impl Target {
     /// What all of these become.
-    fn of(looks: &[Result<Look, String>], wish: &Wish) -> Result<Self> {
+    fn of(looks: &[Result<Look, String>], wish: &Preparation) -> Result<Self> {
         let mut sizes: HashMap<(usize, usize), usize> = HashMap::new();
         let mut channels = 1;
         for look in looks.iter().flatten() {
@@ -218,7 +218,7 @@ impl Target {
         let most_kept = wish.usual_side.map_or(MAX_KEPT_PIXELS, |side| side * side);
         let usual_side = wish.usual_side.unwrap_or(DEFAULT_SIDE);
         let is_small = height * width <= most_kept;
-        let is_common = height == width && count * 10 >= all * MOST_OF_TEN;
+        let is_common = height == width && count * 10 >= all * COMMON_OF_TEN;
         let (height, width) = match wish.side {
             Some(side) => (side, side),
             None if is_small && (count == all || is_common) => (height, width),
@@ -281,7 +281,11 @@ impl Target {
 }
 
 /// Reads all pictures and makes them one size. `cache` is the folder for files of pixels.
-pub(super) fn build(contents: Vec<Contents>, wish: &Wish, cache: Option<&Path>) -> Result<Stored> {
+pub(super) fn build(
+    contents: Vec<Contents>,
+    wish: &Preparation,
+    cache: Option<&Path>,
+) -> Result<Stored> {
     check_wish(wish)?;
     let mut looks: Vec<Result<Look, String>> = Vec::new();
     for part in &contents {
@@ -323,7 +327,7 @@ pub(super) fn build(contents: Vec<Contents>, wish: &Wish, cache: Option<&Path>) 
     })
 }
 
-fn check_wish(wish: &Wish) -> Result<()> {
+fn check_wish(wish: &Preparation) -> Result<()> {
     let refused = |field: &str, problem: String| Err(Error::setting(field, problem));
     for (field, side) in [
         ("data.side", wish.side),

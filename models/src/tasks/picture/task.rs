@@ -37,7 +37,7 @@ use crate::{
     tape::{Tape, Value},
     tasks::probe::lbfgs::Options,
     train::{
-        Place, TrainPlan,
+        RunPlace, TrainPlan,
         exhibit::Exhibit,
         plan::RunPlan,
         request::OptimizerKind,
@@ -96,7 +96,7 @@ pub struct PictureTask {
 }
 
 impl PictureTask {
-    pub(super) fn open(plan: &TrainPlan<PicturePlan>, place: &Place) -> Result<Self> {
+    pub(super) fn open(plan: &TrainPlan<PicturePlan>, place: &RunPlace) -> Result<Self> {
         let (run, task) = (&plan.run, &plan.task);
         let settings = &task.picture;
         let choice = Choice {
@@ -116,7 +116,7 @@ impl PictureTask {
     }
 
     /// A run on pictures that were read.
-    pub fn new(plan: &TrainPlan<PicturePlan>, place: &Place, set: PictureSet) -> Result<Self> {
+    pub fn new(plan: &TrainPlan<PicturePlan>, place: &RunPlace, set: PictureSet) -> Result<Self> {
         let (run, settings) = (&plan.run, &plan.task.picture);
         if set.classes.len() != settings.classes {
             return Err(Error::Data(format!(
@@ -482,7 +482,7 @@ impl Task for PictureTask {
 }
 
 /// The network of a plan, before it has learned.
-fn network(plan: &TrainPlan<PicturePlan>, place: &Place) -> Result<Network> {
+fn network(plan: &TrainPlan<PicturePlan>, place: &RunPlace) -> Result<Network> {
     let (settings, seed) = (&plan.task.picture, plan.run.seed);
     let dtype = plan.run.dtype.compute.into();
     match &plan.task.model {

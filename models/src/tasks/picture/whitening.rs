@@ -14,7 +14,7 @@ const EPSILON: f64 = 5e-4;
 /// Pictures that are enough to know the covariance.
 pub(super) const PICTURES: usize = 5000;
 /// Turns after which a matrix of some dozen rows is diagonal to the last digit.
-const MOST_SWEEPS: usize = 60;
+const MAX_SWEEPS: usize = 60;
 
 /// The weights [2 d, c, k, k] of pictures as a network is shown them, [n, h, w, c] of `shape`, with d = c k k.
 pub(super) fn weights(pictures: &[f32], shape: Shape, side: usize) -> Result<Tensor> {
@@ -96,7 +96,7 @@ fn eigen(mut matrix: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
                 .collect()
         })
         .collect();
-    for _ in 0..MOST_SWEEPS {
+    for _ in 0..MAX_SWEEPS {
         let mut left = 0.0;
         for p in 0..size {
             for q in p + 1..size {

@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use super::{features::Features, lbfgs::Fit, ranking::Ranking};
+use super::{features::Features, lbfgs::LinearClassifier, ranking::Ranking};
 use crate::{
     ops::kernels::cpu::product::{Matrix, Output, Size, multiply_on_threads},
     random::Random,
@@ -73,7 +73,7 @@ pub fn fit(
     validation_labels: &[&[bool]],
     (recipe, seed): (Recipe, u64),
     tell: &mut dyn FnMut(usize) -> bool,
-) -> Vec<Fit> {
+) -> Vec<LinearClassifier> {
     let Features::Dense(rows, d) = train else {
         return Vec::new();
     };
@@ -112,7 +112,7 @@ pub fn fit(
             break;
         }
     }
-    let fit = |it: Best| Fit {
+    let fit = |it: Best| LinearClassifier {
         weights: it.weights[..d].iter().map(|x| f64::from(*x)).collect(),
         bias: f64::from(it.weights[d]),
         objective: f64::NAN,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     adamw::{self, Recipe},
     features::Features,
-    lbfgs::{self, Fit, Label, Options, balanced},
+    lbfgs::{self, Label, LinearClassifier, Options, balanced},
     mean_difference,
     precondition::Gram,
     ranking::{Ranking, standard_error},
@@ -85,7 +85,7 @@ pub struct Fitted {
     /// C.
     pub c: f64,
     /// The classifier of the features.
-    pub fit: Fit,
+    pub fit: LinearClassifier,
     /// The AUC on validation rows.
     pub validation: f64,
     /// Scores of validation rows.
@@ -97,7 +97,7 @@ pub struct Fitted {
 /// A fit with its scores of validation rows.
 struct Candidate {
     c: f64,
-    fit: Fit,
+    fit: LinearClassifier,
     auc: f64,
     scores: Vec<f32>,
 }
@@ -172,7 +172,7 @@ fn path(parts: Parts<'_>, truths: &[Truth], choices: &Choices) -> Vec<Vec<Candid
         .then(|| Gram::of(train))
         .flatten();
     let spread = spread(truths);
-    let mut before: Option<Vec<Fit>> = None;
+    let mut before: Option<Vec<LinearClassifier>> = None;
     let mut all = Vec::new();
     for &c in &choices.penalties {
         let label = |truth| label_of(truth, c, choices.balanced);
@@ -203,7 +203,7 @@ fn spread(truths: &[Truth]) -> f64 {
     super::classes::mean(&spreads).unwrap_or(0.25).max(1e-4)
 }
 
-fn means(parts: Parts<'_>, truths: &[Truth]) -> Vec<Fit> {
+fn means(parts: Parts<'_>, truths: &[Truth]) -> Vec<LinearClassifier> {
     let Features::Dense(rows, width) = parts.0[0] else {
         return Vec::new();
     };
@@ -212,7 +212,12 @@ fn means(parts: Parts<'_>, truths: &[Truth]) -> Vec<Fit> {
 }
 
 /// Fits with their scores of validation rows.
-fn judged(parts: Parts<'_>, truths: &[Truth], c: f64, fits: Vec<Fit>) -> Vec<Candidate> {
+fn judged(
+    parts: Parts<'_>,
+    truths: &[Truth],
+    c: f64,
+    fits: Vec<LinearClassifier>,
+) -> Vec<Candidate> {
     let scores = parts.0[1].scores_of(fits.iter().map(|it| (&it.weights[..], it.bias)));
     let each = fits.into_par_iter().zip(scores).zip(truths);
     each.map(|((fit, scores), truth)| Candidate {

@@ -24,7 +24,7 @@ use crate::{
         TrainPlan, TrainRequest,
         estimate::Estimate,
         fields::Field,
-        kind::{Basis, Kind, Place, Subject},
+        kind::{Basis, Kind, RunPlace, Subject},
         resolve::Resolver,
     },
 };
@@ -153,7 +153,7 @@ impl Kind for Probe {
         })
     }
 
-    fn open(plan: &TrainPlan<ProbePlan>, place: &Place) -> Result<ProbeTask> {
+    fn open(plan: &TrainPlan<ProbePlan>, place: &RunPlace) -> Result<ProbeTask> {
         ProbeTask::open(plan, place)
     }
 

@@ -56,7 +56,7 @@ impl Default for Options {
 
 /// A linear classifier of one label: its score of a row x is w·x + b.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fit {
+pub struct LinearClassifier {
     /// w: [d].
     pub weights: Vec<f64>,
     /// b.
@@ -97,10 +97,10 @@ pub fn balanced(positive: &[bool]) -> [f64; 2] {
 pub fn logistic(
     features: Features<'_>,
     labels: &[Label<'_>],
-    start: Option<&[Fit]>,
+    start: Option<&[LinearClassifier]>,
     preconditioner: Option<&Preconditioner>,
     options: Options,
-) -> Vec<Fit> {
+) -> Vec<LinearClassifier> {
     let problem = |(at, label): (usize, &Label<'_>)| {
         let sign = |&positive: &bool| if positive { 1.0 } else { -1.0 };
         let loss = Loss::Logistic {
@@ -122,9 +122,9 @@ pub fn multinomial(
     classes: &[u32],
     weights: &[f64],
     c: f64,
-    start: Option<&[Fit]>,
+    start: Option<&[LinearClassifier]>,
     options: Options,
-) -> Vec<Fit> {
+) -> Vec<LinearClassifier> {
     let loss = Loss::Softmax {
         classes,
         weights: weights.to_vec(),
@@ -202,7 +202,7 @@ impl<'a> Problem<'a> {
         c: f64,
         features: Features<'_>,
         columns: usize,
-        start: Option<&[Fit]>,
+        start: Option<&[LinearClassifier]>,
     ) -> Self {
         let width = features.width();
         let size = columns * (width + 1);
@@ -230,9 +230,9 @@ impl<'a> Problem<'a> {
         }
     }
 
-    fn fits(self) -> Vec<Fit> {
+    fn fits(self) -> Vec<LinearClassifier> {
         let gradient = largest(&self.gradient);
-        let fit = |column: usize| Fit {
+        let fit = |column: usize| LinearClassifier {
             weights: self.unknowns[column * self.width..][..self.width].to_vec(),
             bias: self.unknowns[self.columns * self.width + column],
             objective: self.value,
@@ -396,7 +396,7 @@ impl<'a> Problem<'a> {
 }
 
 /// Numbers that all problems share, allocated once.
-struct Room {
+struct Workspace {
     directions: Vec<f32>,
     along: Vec<f32>,
     residuals: Vec<f32>,
@@ -415,7 +415,7 @@ fn minimize(
     if columns == 0 || n == 0 || d == 0 {
         return;
     }
-    let mut room = Room {
+    let mut room = Workspace {
         directions: vec![0.0; columns * d],
         along: vec![0.0; columns * n],
         residuals: vec![0.0; columns * n],
@@ -454,7 +454,7 @@ fn minimize(
 }
 
 /// Scores, objective and gradient from the unknowns alone.
-fn refresh(features: Features<'_>, problems: &mut [Problem<'_>], room: &mut Room) {
+fn refresh(features: Features<'_>, problems: &mut [Problem<'_>], room: &mut Workspace) {
     let (n, d) = (features.rows(), features.width());
     let k = problems[0].columns;
     let unknowns = problems.iter().flat_map(|it| it.weights());
@@ -501,7 +501,7 @@ fn iterate(
     problems: &mut [&mut Problem<'_>],
     preconditioner: Option<&Preconditioner>,
     options: Options,
-    room: &mut Room,
+    room: &mut Workspace,
 ) {
     let (n, d, k) = (features.rows(), features.width(), problems[0].columns);
     let columns = problems.len() * k;

@@ -32,7 +32,7 @@ pub const NEW: f32 = 0.3;
 /// How a token is shown to a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum ReadFrom {
     /// Its own state.
     Direct,
     /// The state of the last token of what follows a text when the probe learns.
@@ -53,7 +53,7 @@ pub struct LiveProbe {
     /// Scores to probabilities, where that was fitted.
     pub scale: Option<Scale>,
     /// How it is asked.
-    pub way: Way,
+    pub way: ReadFrom,
 }
 
 /// What probes say of a token.
@@ -145,8 +145,8 @@ impl Live {
         for (folder, probes) in folders.iter().enumerate() {
             let after = follows(model, probes)?;
             let way = match after.is_empty() {
-                true => Way::Direct,
-                false => Way::Suffix,
+                true => ReadFrom::Direct,
+                false => ReadFrom::Suffix,
             };
             let sites = SiteProbes::of(decoder, probes, live.probes.len())?;
             let kept = |it: &Kept| LiveProbe {
@@ -161,8 +161,8 @@ impl Live {
             live.probes
                 .extend(chosen.map(|it| kept(&probes.about.probes[it])));
             match way {
-                Way::Direct => live.direct.extend(sites),
-                Way::Suffix => live.after.push((after, sites)),
+                ReadFrom::Direct => live.direct.extend(sites),
+                ReadFrom::Suffix => live.after.push((after, sites)),
             }
         }
         Ok(live)

@@ -1,10 +1,10 @@
 //! The difference of two means as a classifier: no training, and the direction that steering wants (Marks and Tegmark, 2023).
 
-use super::lbfgs::Fit;
+use super::lbfgs::LinearClassifier;
 
 /// The mean of the positive rows less that of the others, of rows [n, d], with a bias halfway between. `None` where one of both is
 /// absent.
-pub fn fit(rows: &[f32], width: usize, positive: &[bool]) -> Option<Fit> {
+pub fn fit(rows: &[f32], width: usize, positive: &[bool]) -> Option<LinearClassifier> {
     let mut sums = [vec![0.0; width], vec![0.0; width]];
     let mut counts = [0.0; 2];
     for (row, &positive) in rows.chunks(width.max(1)).zip(positive) {
@@ -22,7 +22,7 @@ pub fn fit(rows: &[f32], width: usize, positive: &[bool]) -> Option<Fit> {
     let both = no.iter().zip(&yes).map(|(a, b)| (mean(*a, 0), mean(*b, 1)));
     let weights: Vec<f64> = both.clone().map(|(a, b)| b - a).collect();
     let bias = both.map(|(a, b)| (a - b) * (a + b) / 2.0).sum();
-    Some(Fit {
+    Some(LinearClassifier {
         weights,
         bias,
         objective: 0.0,

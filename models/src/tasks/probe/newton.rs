@@ -2,7 +2,7 @@
 //!
 //! Deliberately absent: sharing among labels, since every label has a Hessian of its own.
 
-use super::lbfgs::Fit;
+use super::lbfgs::LinearClassifier;
 use crate::{Error, Result};
 
 /// Steps after which it is given up.
@@ -20,7 +20,7 @@ pub fn minimize(
     positive: &[bool],
     weights: [f64; 2],
     c: f64,
-) -> Result<Fit> {
+) -> Result<LinearClassifier> {
     if width > WIDEST {
         return Err(Error::Data(format!(
             "Newton’s steps are for rows of at most {WIDEST} numbers, and these have {width}; use the solver `exact`"
@@ -28,7 +28,7 @@ pub fn minimize(
     }
     let size = width + 1;
     let mut unknowns = vec![0.0; size];
-    let mut fit = Fit {
+    let mut fit = LinearClassifier {
         weights: Vec::new(),
         bias: 0.0,
         objective: f64::INFINITY,

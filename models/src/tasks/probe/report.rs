@@ -293,7 +293,7 @@ impl Figures {
 
 impl Extremes {
     /// How many of each kind are kept.
-    pub const MOST: usize = 20;
+    pub const MAX: usize = 20;
 
     /// Of scores of these rows.
     pub fn of(rows: &[usize], scores: &[f32], positive: &[bool], threshold: f32) -> Self {
@@ -317,6 +317,6 @@ impl Extremes {
 /// The rows of which something is largest; of equal ones the first.
 fn first(mut rows: Vec<Scored>, of: impl Fn(&Scored) -> f32) -> Vec<Scored> {
     rows.sort_by(|a, b| of(b).total_cmp(&of(a)));
-    rows.truncate(Extremes::MOST);
+    rows.truncate(Extremes::MAX);
     rows
 }

@@ -30,7 +30,7 @@ use crate::{
     tape::{Tape, Value},
     tasks::language::model::LanguageModel,
     train::{
-        Place, Task, TrainPlan,
+        RunPlace, Task, TrainPlan,
         task::{BatchSize, Evaluation, Metric, OwnStep},
     },
 };
@@ -71,7 +71,7 @@ struct Learning {
 
 impl ProbeTask {
     /// Before the first step. Neither model nor states are opened before they are needed.
-    pub fn open(plan: &TrainPlan<ProbePlan>, place: &Place) -> Result<Self> {
+    pub fn open(plan: &TrainPlan<ProbePlan>, place: &RunPlace) -> Result<Self> {
         let (run, task) = (&plan.run, &plan.task);
         let captured = folder_of_states(&task.data.files);
         let others = task.probe.sites.len() + 1;

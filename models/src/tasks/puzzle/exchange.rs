@@ -29,7 +29,7 @@ use crate::{
         pytorch::{self, TorchFile},
         tensors::read_tensors,
     },
-    limits::{IDENTIFIERS as MOST_IDENTIFIERS, TORCH_CONFIG},
+    limits::{IDENTIFIERS as MAX_IDENTIFIERS, TORCH_CONFIG},
 };
 
 /// What stands before the names, from the outside in.
@@ -320,8 +320,7 @@ fn compare(
 /// The names of the puzzles of a data set, where it has them.
 fn identifiers(folder: &Path) -> Result<Option<Vec<String>>> {
     let path = folder.join(IDENTIFIERS);
-    let Some(text) = MOST_IDENTIFIERS.read_text_if_there(&path, "read the names of puzzles")?
-    else {
+    let Some(text) = MAX_IDENTIFIERS.read_text_if_there(&path, "read the names of puzzles")? else {
         return Ok(None);
     };
     let names = serde_json::from_str(&text);

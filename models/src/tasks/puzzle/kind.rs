@@ -27,7 +27,7 @@ use crate::{
         TrainPlan, TrainRequest, defaults,
         estimate::Estimate,
         fields::Field,
-        kind::{Basis, Kind, Place, Subject, Tiny},
+        kind::{Basis, Kind, RunPlace, Subject, Tiny},
         resolve::Resolver,
     },
 };
@@ -159,7 +159,7 @@ impl Kind for Puzzle {
         Ok(StartWeights::open(file, &task.trm, task.folder(), &Device::Cpu)?.notes)
     }
 
-    fn open(plan: &TrainPlan<PuzzlePlan>, place: &Place) -> Result<PuzzleTask> {
+    fn open(plan: &TrainPlan<PuzzlePlan>, place: &RunPlace) -> Result<PuzzleTask> {
         let data = &plan.task.data;
         let puzzles = PuzzleSet::read(&data.files, &Choice::of(data, plan.run.seed))?;
         PuzzleTask::new(plan, puzzles, place.device)

@@ -49,7 +49,7 @@ pub struct Judgement {
 /// The way of an answer, in steps from the start to the goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "specta", derive(specta::Type))]
-pub struct Way {
+pub struct PathLengths {
     /// Of its path. Nothing where the answer is no path.
     pub length: Option<usize>,
     /// Of the shortest one there is.
@@ -156,12 +156,12 @@ pub fn judge(maze: &[u32], answer: &[u32]) -> Judgement {
 }
 
 /// How long the path of an answer is, beside the shortest way. Nothing where a maze has no way.
-pub fn way(maze: &[u32], answer: &[u32]) -> Option<Way> {
+pub fn way(maze: &[u32], answer: &[u32]) -> Option<PathLengths> {
     let size = maze.len().isqrt();
     let (start, goal) = (only(maze, START)?, only(maze, GOAL)?);
     let (shortest, _) = distances(size, start, |cell| maze[cell] != WALL)[goal]?;
     let marked = answer.iter().filter(|it| **it == PATH).count();
-    Some(Way {
+    Some(PathLengths {
         length: judge(maze, answer).is_path.then_some(marked + 1),
         shortest,
     })

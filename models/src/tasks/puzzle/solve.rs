@@ -22,7 +22,7 @@ use super::{
     grid::Shape,
     halting::{Carry, NO_LABEL, Row},
     learned::Learned,
-    maze::{self, Way},
+    maze::{self, PathLengths},
     question::{Held, Question, Reader},
 };
 use crate::{
@@ -104,7 +104,7 @@ pub struct Solved {
     /// Looks that were thought about.
     pub looks: usize,
     /// The way that was found, of a maze.
-    pub way: Option<Way>,
+    pub way: Option<PathLengths>,
     /// The answers with the most votes, of a task of ARC.
     pub answers: Vec<Voted>,
     /// What a person should know.

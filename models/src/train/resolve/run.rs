@@ -424,7 +424,7 @@ fn fewer(
 ) -> Chosen<usize> {
     let (least, why) = match is_normalized {
         true => (
-            BatchPlan::LEAST_NORMALIZED.min(usual),
+            BatchPlan::MIN_NORMALIZED.min(usual),
             format!("{why}; it changes what batch norm sees"),
         ),
         false => (1, why),

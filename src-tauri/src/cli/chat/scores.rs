@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use console::style;
 use models::{
     figures::counted,
-    tasks::probe::live::{Course, LiveProbe, Way},
+    tasks::probe::live::{Course, LiveProbe, ReadFrom},
 };
 use serde_json::{Value, json};
 
@@ -45,8 +45,8 @@ pub(super) fn watch(
             continue;
         };
         let how = match first.way {
-            Way::Direct => "asked of the state of each token itself",
-            Way::Suffix => {
+            ReadFrom::Direct => "asked of the state of each token itself",
+            ReadFrom::Suffix => {
                 "which learned from the last token of what followed a text: that is read after each token of an answer, which takes time"
             }
         };

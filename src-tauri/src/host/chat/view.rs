@@ -7,7 +7,7 @@ use models::{
     generate::Ended,
     tasks::probe::{
         folder::AboutProbes,
-        live::{LiveProbe, Way},
+        live::{LiveProbe, ReadFrom},
         steer::{How, Steered},
     },
 };
@@ -208,7 +208,7 @@ impl LiveProbeView {
                 scale: it.scale,
                 shift: it.shift,
             }),
-            reads_suffix: probe.way == Way::Suffix,
+            reads_suffix: probe.way == ReadFrom::Suffix,
         }
     }
 }

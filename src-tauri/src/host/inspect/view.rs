@@ -106,7 +106,7 @@ pub(crate) struct CountView {
     template: Option<String>,
     rows: usize,
     tokens: usize,
-    learned_tokens: usize,
+    target_tokens: usize,
     shortest: usize,
     longest: usize,
     #[specta(type = Number)]
@@ -259,7 +259,7 @@ impl From<&Counted> for CountView {
             template: content.template,
             rows: lengths.rows,
             tokens: lengths.tokens,
-            learned_tokens: lengths.learned_tokens,
+            target_tokens: lengths.target_tokens,
             shortest: lengths.shortest,
             longest: lengths.longest,
             mean: lengths.mean,

@@ -3,7 +3,7 @@
 use models::tasks::puzzle::{
     arc::{Pair, Task},
     board::Board,
-    maze::Way,
+    maze::PathLengths,
     question::Question,
     solve::{Solved, SolvedAfter, Thinking, Voted},
 };
@@ -119,7 +119,7 @@ pub(crate) struct SolvedView {
     /// Looks that were thought about.
     looks: usize,
     /// The way that was found, of a maze.
-    way: Option<Way>,
+    way: Option<PathLengths>,
     /// The answers with the most votes, of a task of ARC.
     answers: Vec<VotedView>,
     /// What a person should know.

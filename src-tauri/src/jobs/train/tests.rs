@@ -93,13 +93,13 @@ fn train_until(run: &Run, step: usize, force: bool) -> Result<Vec<TrainEvent>> {
         }
         events.push(recorded.event);
     };
-    let wishes = Wishes {
+    let control = RunControl {
         pause: &|| false,
         why_pause: &|| None,
         stop: &|| done.get() >= step,
         force,
     };
-    train(run, &mut show, wishes)?;
+    train(run, &mut show, control)?;
     Ok(events)
 }
 

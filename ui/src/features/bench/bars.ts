@@ -44,7 +44,7 @@ export interface Group {
 }
 
 /** More words than these run into each other below a short bar. */
-const MOST_TICKS = 3;
+const MAX_TICKS = 3;
 
 /** The colours of devices, which are named beside each bar as well. */
 export const COLOURS = ["--bronze", "--blue", "--purple", "--steel"];
@@ -91,10 +91,10 @@ export function groupsOf(devices: BenchDeviceView[]): Group[] {
 function groupOf({ workload, title, about, cases }: Cases<{ row: BenchRowView; device: number }>, names: string[]): Group {
   const unit = cases[0]?.of.row.unit ?? "tokens";
   const most = Math.max(0, ...cases.map(({ of: { row } }) => row.measured?.highPerSecond ?? row.measured?.perSecond ?? 0));
-  const step = roundStep(most, MOST_TICKS);
+  const step = roundStep(most, MAX_TICKS);
   const top = most > 0 ? Math.ceil(most / step) * step : 1;
   const measure = measureOf(unit, most);
-  const values = ticks(0, top, MOST_TICKS);
+  const values = ticks(0, top, MAX_TICKS);
   const words = axisWords(values, measure);
   const bars = cases.map(({ detail, of: { row, device } }): Bar => {
     const { measured, problem } = row;

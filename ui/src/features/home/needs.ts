@@ -13,12 +13,12 @@ export interface Need {
 }
 
 /** As many as are shown; all of them are on the page of runs. */
-const MOST = 4;
+const MAX = 4;
 
 export function needsOf(runs: RunView[], offered: RunView[]): Need[] {
   const ids = new Set(offered.map(({ id }) => id));
   const open = runs.filter(({ id, status, place, started }) => !ids.has(id) && place === null && started !== null && ["failed", "interrupted", "stopped"].includes(status));
-  return [...offered.map((run) => ({ run, text: textOf(run), offered: true })), ...open.map((run) => ({ run, text: textOf(run), offered: false }))].slice(0, MOST);
+  return [...offered.map((run) => ({ run, text: textOf(run), offered: true })), ...open.map((run) => ({ run, text: textOf(run), offered: false }))].slice(0, MAX);
 }
 
 function textOf({ status, step, steps, problem, saved }: RunView): string {

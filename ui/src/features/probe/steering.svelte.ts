@@ -4,7 +4,7 @@ import { api, type LeadView, type SteerView } from "../../api";
 
 /** How far it is led at first, and at most, in multiples of how long states usually are. */
 export const FIRST = 0.1;
-export const MOST = 0.5;
+export const MAX = 0.5;
 
 /** Where a model is hardly itself any more, and where it is a little less so: how many times its perplexity grows. */
 const MUCH = 2;

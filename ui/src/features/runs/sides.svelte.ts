@@ -28,7 +28,7 @@ export interface Side {
 }
 
 /** More than this can't be told apart. */
-export const MOST = 6;
+export const MAX = 6;
 const COLOURS = ["--bronze", "--blue", "--purple", "--straw", "--ink", "--steel"];
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3], [4, 2], [12, 3, 2, 3, 2, 3]];
 const MARKS: Mark[] = COLOURS.map((colour, at) => ({ colour, dash: DASHES[at] ?? [], shape: SHAPES[at] ?? "circle" }));

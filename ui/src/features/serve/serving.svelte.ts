@@ -3,7 +3,7 @@
 import { api, type RequestEntry, type ServerView } from "../../api";
 
 /** How many of the newest requests are shown. */
-const MOST = 200;
+const MAX = 200;
 
 class Serving {
   /** Nothing while it is off. */
@@ -41,7 +41,7 @@ class Serving {
     if (!server) return;
     const known = this.entries[0]?.number ?? 0;
     const fresh = server.entries.filter(({ number }) => number > known);
-    if (fresh.length > 0) this.entries = [...fresh.reverse(), ...this.entries].slice(0, MOST);
+    if (fresh.length > 0) this.entries = [...fresh.reverse(), ...this.entries].slice(0, MAX);
   }
 }
 

@@ -13,7 +13,7 @@ const EDGE = 28;
 const CAPTION = 22;
 const COLUMNS = 4;
 /** The most grids of a picture: of more steps, those that changed most. */
-const MOST = 12;
+const MAX = 12;
 
 interface Frame {
   title: string;
@@ -26,7 +26,7 @@ interface Frame {
 export function framesOf(puzzle: readonly number[], thoughts: readonly ThinkingView[]): Frame[] {
   const steps = thoughts.map((thinking, at) => ({ thinking, step: at + 1 }));
   const telling = steps.filter(({ thinking, step }) => thinking.changed.length > 0 || step === 1);
-  const most = [...telling].sort((a, b) => b.thinking.changed.length - a.thinking.changed.length).slice(0, MOST - 2);
+  const most = [...telling].sort((a, b) => b.thinking.changed.length - a.thinking.changed.length).slice(0, MAX - 2);
   const last = telling.at(-1);
   const kept = telling.filter((each) => most.includes(each) || each === last);
   return [

@@ -8,7 +8,7 @@ export const LONGER = [1, 2, 4, 8];
 /** How many looks vote. */
 export const VOTES = 8;
 /** How many changes can be taken back. */
-const MOST_PAST = 200;
+const MAX_PAST = 200;
 
 export class Solving {
   /** What the puzzle was before each change. */
@@ -88,7 +88,7 @@ export class Solving {
 
   /** Notes how the puzzle is, so that it can be again. */
   keep() {
-    this.#past = [...this.#past, this.cells].slice(-MOST_PAST);
+    this.#past = [...this.#past, this.cells].slice(-MAX_PAST);
   }
 
   undo() {

@@ -10,7 +10,7 @@ use crate::{
 
 /// Threads of a block that adds up, and the most packs of channels that it has.
 const THREADS: usize = 256;
-const MOST_PACKS: usize = 32;
+const MAX_PACKS: usize = 32;
 /// Rows that a thread reads at once.
 const AT_ONCE: usize = 2;
 /// Blocks that are enough for every GPU, and rows of a thread that are worth one.
@@ -165,7 +165,7 @@ impl Shares {
 
 /// Blocks that all channels of a row need, and the rows that a block has at a time.
 fn lanes(width: usize) -> (usize, usize) {
-    let packs = (width / PACK).clamp(1, MOST_PACKS);
+    let packs = (width / PACK).clamp(1, MAX_PACKS);
     (width.div_ceil(packs * PACK), THREADS / packs)
 }
 

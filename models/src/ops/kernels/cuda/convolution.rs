@@ -28,7 +28,7 @@ const STAGES: usize = 3;
 /// Blocks that are enough for every GPU.
 const BLOCKS: usize = 264;
 /// The most numbers that whole numbers of 32 bits count.
-const MOST: usize = 1 << 31;
+const MAX: usize = 1 << 31;
 /// Bytes of patches at a time.
 const PATCHES: usize = 256 << 20;
 
@@ -41,8 +41,8 @@ pub(crate) fn forward(
 ) -> Result<Tensor> {
     let y = output(&shape.of_output(), x.dtype(), x)?;
     if in_tiles(&[x, weight], shape)? {
-        let rows = weight_rows(weight, shape, Way::Forward)?;
-        if cudnn::compute(Way::Forward, x, &rows, &y, shape)? {
+        let rows = weight_rows(weight, shape, PassDirection::Forward)?;
+        if cudnn::compute(PassDirection::Forward, x, &rows, &y, shape)? {
             return with_bias(y, bias);
         }
         let bias = bias.map(|it| it.to_dtype(DType::F32)?.contiguous());
@@ -57,7 +57,7 @@ pub(crate) fn forward(
             .launch(places.div_ceil(PLACES) * outputs.div_ceil(width), THREADS)?;
         return Ok(y);
     }
-    let rows = weight_rows(weight, shape, Way::Forward)?;
+    let rows = weight_rows(weight, shape, PassDirection::Forward)?;
     for part in parts(x, shape) {
         let (patches, y) = (part.patches(x)?, part.outputs(&y)?);
         multiply(
@@ -81,12 +81,12 @@ pub(crate) fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> R
     if in_tiles(&[gradient, weight], shape)? {
         // cuDNN takes the rows as they are, and the products of tiles others, which are made only then.
         if cudnn::is_found() {
-            let rows = weight_rows(weight, shape, Way::Forward)?;
-            if cudnn::compute(Way::Back, gradient, &rows, &dx, shape)? {
+            let rows = weight_rows(weight, shape, PassDirection::Forward)?;
+            if cudnn::compute(PassDirection::Back, gradient, &rows, &dx, shape)? {
                 return Ok(dx);
             }
         }
-        let rows = weight_rows(weight, shape, Way::Back)?;
+        let rows = weight_rows(weight, shape, PassDirection::Back)?;
         let stride = shape.geometry.stride;
         // Of all classes of places the first has most.
         let places = shape.pictures * height.div_ceil(stride) * width.div_ceil(stride);
@@ -104,7 +104,7 @@ pub(crate) fn to_picture(gradient: &Tensor, weight: &Tensor, shape: &Shape) -> R
             )?;
         return Ok(dx);
     }
-    let rows = weight_rows(weight, shape, Way::Forward)?;
+    let rows = weight_rows(weight, shape, PassDirection::Forward)?;
     for part in parts(gradient, shape) {
         let patches = output(&part.of_patches(), gradient.dtype(), gradient)?;
         let Size { m, n, k, batch } = part.size();
@@ -188,7 +188,7 @@ fn in_tiles(tensors: &[&Tensor], shape: &Shape) -> Result<bool> {
     let is_whole = shape.channels.iter().all(|it| it.is_multiple_of(PACK));
     let [places, pixels] = [shape.to, shape.from].map(|it| it[0] * it[1] * shape.pictures);
     let numbers = (places * shape.channels[1]).max(pixels * shape.channels[0]);
-    let fits = is_narrow && is_whole && numbers < MOST;
+    let fits = is_narrow && is_whole && numbers < MAX;
     Ok(fits && in_packs(tensors)? && multiplies_tiles(tensors[0])?)
 }
 
@@ -204,7 +204,7 @@ fn tile_bytes(high: usize, wide: usize) -> usize {
 
 /// Which way a convolution goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Way {
+pub(super) enum PassDirection {
     /// From pictures.
     Forward,
     /// From the gradient to that of pictures.
@@ -212,12 +212,12 @@ pub(super) enum Way {
 }
 
 /// The weight [o, c, k, k] in the rows of a product: forward [o, k k c], filled up to whole packs, back [c, k k o].
-fn weight_rows(weight: &Tensor, shape: &Shape, way: Way) -> Result<Tensor> {
+fn weight_rows(weight: &Tensor, shape: &Shape, way: PassDirection) -> Result<Tensor> {
     let [channels, outputs] = shape.channels;
     let taps = shape.geometry.kernel * shape.geometry.kernel;
     let (rows, columns) = match way {
-        Way::Forward => (outputs, columns(shape)),
-        Way::Back => (channels, taps * outputs),
+        PassDirection::Forward => (outputs, columns(shape)),
+        PassDirection::Back => (channels, taps * outputs),
     };
     let turned = output((rows, columns), weight.dtype(), weight)?;
     Launch::of_module(&PICTURES, "weight_rows", weight)?
@@ -228,7 +228,7 @@ fn weight_rows(weight: &Tensor, shape: &Shape, way: Way) -> Result<Tensor> {
             outputs,
             channels,
             taps,
-            usize::from(way == Way::Back),
+            usize::from(way == PassDirection::Back),
         ])
         .for_each(rows * columns)?;
     Ok(turned)

@@ -19,11 +19,11 @@ use candle_core::{
 };
 use libloading::Library;
 
-use super::{address, broken, convolution::Way, device, output};
+use super::{address, broken, convolution::PassDirection, device, output};
 use crate::{Error, Result, cudnn, ops::convolution::Shape};
 
 /// The most memory that a convolution may need beside its tensors.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_BYTES: usize = 256 << 20;
 
 // Numbers of cuDNN's header.
 const SUCCESS: c_int = 0;
@@ -126,7 +126,7 @@ pub(super) fn is_found() -> bool {
 }
 
 /// What a way depends on: the convolution, the dtype, and the GPU.
-type Key = (Way, Shape, DType, usize);
+type Key = (PassDirection, Shape, DType, usize);
 
 /// How a convolution is computed.
 #[derive(Clone, Copy)]
@@ -180,7 +180,7 @@ fn state() -> MutexGuard<'static, State> {
 /// All are bf16 or f16. Whether it was computed.
 #[allow(unsafe_code)]
 pub(super) fn compute(
-    way: Way,
+    way: PassDirection,
     from: &Tensor,
     rows: &Tensor,
     to: &Tensor,
@@ -206,13 +206,13 @@ pub(super) fn compute(
     let to = address(to)? as *mut c_void;
     let (one, zero) = (1.0f32, 0.0f32);
     let (function, first, second, last) = match way {
-        Way::Forward => (
+        PassDirection::Forward => (
             functions.forward,
             (plan.x, from),
             (plan.weight, rows),
             plan.y,
         ),
-        Way::Back => (functions.back, (plan.weight, rows), (plan.y, from), plan.x),
+        PassDirection::Back => (functions.back, (plan.weight, rows), (plan.y, from), plan.x),
     };
     // Safety: descriptors are those of tensors of these sizes, whose memory the stream keeps until the work is done.
     let status = unsafe {
@@ -243,7 +243,7 @@ pub(super) fn compute(
 fn plan(
     functions: &Functions,
     handle: Handle,
-    way: Way,
+    way: PassDirection,
     shape: &Shape,
     dtype: DType,
 ) -> Result<Option<Plan>> {
@@ -252,8 +252,8 @@ fn plan(
     let mut suggestions = [Suggestion::NONE; SUGGESTIONS];
     let Plan { x, weight, y, .. } = plan;
     let (suggest, [from, with, to]) = match way {
-        Way::Forward => (functions.suggest_forward, [x, weight, y]),
-        Way::Back => (functions.suggest_back, [weight, y, x]),
+        PassDirection::Forward => (functions.suggest_forward, [x, weight, y]),
+        PassDirection::Back => (functions.suggest_back, [weight, y, x]),
     };
     let most = SUGGESTIONS as c_int;
     let suggested = suggestions.as_mut_ptr();
@@ -276,7 +276,7 @@ fn plan(
         it.status == SUCCESS
             && it.determinism == DETERMINISTIC
             && it.math == TENSOR_OP_MATH
-            && it.memory <= MOST_BYTES
+            && it.memory <= MAX_BYTES
     });
     Ok(wanted.map(|it| Plan {
         algorithm: it.algorithm,

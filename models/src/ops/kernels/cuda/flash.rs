@@ -29,7 +29,7 @@ const HEAD_THREADS: usize = 8;
 const ENOUGH_BLOCKS: usize = 384;
 
 /// The widest heads.
-const MOST_WIDTH: usize = 128;
+const MAX_WIDTH: usize = 128;
 
 /// Whether it serves heads like these: q [b, t, h, e], and e of the keys too.
 pub(super) fn serves(q: &Tensor, scoring: Scoring) -> Result<bool> {
@@ -37,7 +37,7 @@ pub(super) fn serves(q: &Tensor, scoring: Scoring) -> Result<bool> {
     let fits = matches!(q.dtype(), DType::BF16 | DType::F16)
         && scoring.soft_cap.is_none()
         && width.is_multiple_of(PACK)
-        && width <= MOST_WIDTH;
+        && width <= MAX_WIDTH;
     Ok(fits && multiplies_tiles(q)?)
 }
 

@@ -5,11 +5,11 @@
 
 #include "packs.cuh"
 
-constexpr int MOST_WARPS = 32;
+constexpr int MAX_WARPS = 32;
 
 // The sum (or the largest) of `value` over the threads of a block, known to all of them.
 template <bool LARGEST> __device__ float over_block(float value) {
-    __shared__ float of_warp[MOST_WARPS];
+    __shared__ float of_warp[MAX_WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = (blockDim.x + 31) / 32;
     for (int step = 16; step > 0; step /= 2) {
         const float other = __shfl_xor_sync(0xffffffff, value, step);
@@ -538,10 +538,10 @@ __device__ void cross_entropy(const float* logits, const uint32_t* targets, cons
 
 // Tensors that are copied into others, each by the blocks of one row of the grid.
 struct Pieces {
-    static constexpr int MOST = 8;
-    const float* from[MOST];
-    void* to[MOST];
-    uint64_t counts[MOST], pieces;
+    static constexpr int MAX = 8;
+    const float* from[MAX];
+    void* to[MAX];
+    uint64_t counts[MAX], pieces;
 };
 
 template <typename T> __device__ void convert_pieces(const Pieces& pieces) {

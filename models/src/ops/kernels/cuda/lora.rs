@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Layers that are computed together at most.
-pub(crate) const MOST_LAYERS: usize = Pieces::MOST / 2;
+pub(crate) const MAX_LAYERS: usize = Pieces::MAX / 2;
 
 /// Whether these layers are computed here: without dropout, by weights that are numbers.
 pub(crate) fn serves(x: &Value, layers: &[AdaptedLinear]) -> bool {
@@ -56,7 +56,7 @@ pub(crate) fn serves(x: &Value, layers: &[AdaptedLinear]) -> bool {
     (all_learn || none_learns)
         && serves_tensors(Kernel::Lora, &[x.tensor()])
         && matches!(x.tensor().dtype(), DType::BF16 | DType::F16)
-        && layers.len() <= MOST_LAYERS
+        && layers.len() <= MAX_LAYERS
         && layers.iter().all(is_served)
 }
 

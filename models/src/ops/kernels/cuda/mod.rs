@@ -184,9 +184,9 @@ unsafe impl DeviceRepr for PictureShape {}
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Pieces {
-    from: [u64; Pieces::MOST],
-    to: [u64; Pieces::MOST],
-    counts: [u64; Pieces::MOST],
+    from: [u64; Pieces::MAX],
+    to: [u64; Pieces::MAX],
+    counts: [u64; Pieces::MAX],
     pieces: u64,
 }
 
@@ -196,12 +196,12 @@ unsafe impl DeviceRepr for Pieces {}
 
 impl Pieces {
     /// The most that one launch takes.
-    const MOST: usize = 8;
+    const MAX: usize = 8;
 
     /// Adds a pair of tensors of one length.
     fn add(&mut self, from: &Tensor, to: &Tensor) -> Result<()> {
         let at = self.pieces as usize;
-        if at == Self::MOST || from.elem_count() != to.elem_count() {
+        if at == Self::MAX || from.elem_count() != to.elem_count() {
             return Err(broken("pieces that are too many, or of two lengths"));
         }
         self.from[at] = address(from)?;

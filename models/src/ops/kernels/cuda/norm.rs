@@ -16,12 +16,12 @@ use crate::{
 const TILE: usize = 32;
 
 /// The widest row that a warp keeps in registers, as in `kernels.cu`, and the warps of a block.
-const MOST_WIDTH: usize = 32 * 8 * PACK;
+const MAX_WIDTH: usize = 32 * 8 * PACK;
 const WARPS: usize = 4;
 
 /// Whether a warp takes a row of these tensors by whole packs.
 fn in_registers(width: usize, tensors: &[&Tensor]) -> Result<bool> {
-    Ok(width.is_multiple_of(PACK) && width <= MOST_WIDTH && in_packs(tensors)?)
+    Ok(width.is_multiple_of(PACK) && width <= MAX_WIDTH && in_packs(tensors)?)
 }
 
 /// See [`rms_norm`](crate::ops::norm::rms_norm).
@@ -124,8 +124,8 @@ struct ResidualNorm {
 
 impl ResidualNorm {
     /// Numbers that a warp, or rows that a block, keeps in registers.
-    const MOST_WIDTH: usize = 1024;
-    const MOST_LINES: usize = 128;
+    const MAX_WIDTH: usize = 1024;
+    const MAX_LINES: usize = 128;
     const WARPS: usize = 4;
     /// Columns of a block, and its threads.
     const COLUMNS: usize = 64;
@@ -144,11 +144,11 @@ impl ResidualNorm {
             Launch::of(&format!("residual_norm_{name}{back}"), tensors[0])?.tensors(&tensors)
         };
         match self.along {
-            Along::Last if packs && width <= Self::MOST_WIDTH => start("rows")?
+            Along::Last if packs && width <= Self::MAX_WIDTH => start("rows")?
                 .whole(&[lines, width])
                 .numbers(&[epsilon])
                 .launch(lines.div_ceil(Self::WARPS), Self::WARPS * 32),
-            Along::First if packs && lines <= Self::MOST_LINES => start("columns")?
+            Along::First if packs && lines <= Self::MAX_LINES => start("columns")?
                 .whole(&[lines, width])
                 .numbers(&[epsilon])
                 .launch(width.div_ceil(Self::COLUMNS), Self::THREADS),

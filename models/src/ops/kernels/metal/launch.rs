@@ -12,7 +12,7 @@ const VECTOR_BYTES: usize = 16;
 const LANES: usize = 4;
 
 /// The most groups along a dimension. Kernels go on with what is left, so that fewer are enough.
-pub(super) const MOST_GROUPS: usize = 65_535;
+pub(super) const MAX_GROUPS: usize = 65_535;
 
 /// The kernel of this name.
 pub(super) fn text(name: &str) -> Result<&'static Text> {
@@ -109,7 +109,7 @@ impl Launch {
     /// A thread for each column, or for each vector of columns, in each part of the rows.
     pub(super) fn for_columns(self, width: usize, parts: usize) -> Result<()> {
         let groups = self.groups_of(width);
-        match groups.max(parts) <= MOST_GROUPS {
+        match groups.max(parts) <= MAX_GROUPS {
             true => self.groups([groups, parts]),
             // Here a group has its own place, and goes on with no other.
             false => Err(broken(format!(
@@ -166,7 +166,7 @@ impl Launch {
             storage,
             tensors: &self.tensors,
             values: &self.values,
-            groups: groups.map(|it| it.min(MOST_GROUPS)),
+            groups: groups.map(|it| it.min(MAX_GROUPS)),
         })
     }
 }

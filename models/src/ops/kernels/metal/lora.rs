@@ -7,7 +7,7 @@ use candle_core::Tensor;
 
 use super::{
     in_dtype,
-    launch::{Launch, MOST_GROUPS},
+    launch::{Launch, MAX_GROUPS},
     output_like, side_by_side,
 };
 use crate::{
@@ -32,7 +32,7 @@ const GROUP_ROWS: usize = 4;
 /// Whether a layer with this input is computed here.
 pub(crate) fn serves(x: &Tensor) -> bool {
     let rows = x.elem_count() / x.dims().last().copied().unwrap_or(1).max(1);
-    super::serves(KERNEL, &[x]) && rows <= GROUP_ROWS * MOST_GROUPS
+    super::serves(KERNEL, &[x]) && rows <= GROUP_ROWS * MAX_GROUPS
 }
 
 /// See [`linear_with_adapter`](crate::ops::lora::linear_with_adapter).

@@ -7,7 +7,7 @@ use crate::{Result, ops::feed_forward::Along, tape::Value};
 
 /// Rows that a part of the gradient of a weight sums up at least, and the most parts.
 const PART_ROWS: usize = 32;
-const MOST_PARTS: usize = 64;
+const MAX_PARTS: usize = 64;
 
 /// See [`rms_norm`](crate::ops::norm::rms_norm).
 pub(crate) fn rms_norm(
@@ -111,7 +111,7 @@ fn summed(parts: &Tensor, dtype: DType) -> Result<Tensor> {
 
 /// In how many parts the rows are summed up.
 fn parts(rows: usize) -> usize {
-    rows.div_ceil(PART_ROWS).clamp(1, MOST_PARTS)
+    rows.div_ceil(PART_ROWS).clamp(1, MAX_PARTS)
 }
 
 /// See [`residual_norm`](crate::ops::norm::residual_norm).

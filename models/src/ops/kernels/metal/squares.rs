@@ -10,7 +10,7 @@ const SLOTS: usize = 24;
 
 /// Numbers that a group of threads sums up at least, and the most groups that share a tensor.
 const GROUP: usize = 1 << 14;
-const MOST_GROUPS: usize = 256;
+const MAX_GROUPS: usize = 256;
 
 /// Σ x² over all numbers of tensors that are f32 and contiguous: a single number.
 pub(crate) fn squared_sum(tensors: &[Tensor]) -> Result<Tensor> {
@@ -18,7 +18,7 @@ pub(crate) fn squared_sum(tensors: &[Tensor]) -> Result<Tensor> {
         return Err(broken("a norm of no gradients"));
     };
     let largest = |it: &[Tensor]| it.iter().map(Tensor::elem_count).max().unwrap_or_default();
-    let groups = |it: &[Tensor]| largest(it).div_ceil(GROUP).clamp(1, MOST_GROUPS);
+    let groups = |it: &[Tensor]| largest(it).div_ceil(GROUP).clamp(1, MAX_GROUPS);
     let all = tensors
         .chunks(SLOTS)
         .map(|it| SLOTS * groups(it))

@@ -32,13 +32,13 @@ use crate::{
 };
 
 /// The most scores that are kept of the model: 128 MiB.
-const MOST_SCORES: usize = 1 << 25;
+const MAX_SCORES: usize = 1 << 25;
 /// The longest row that is compared, in tokens.
 const ROW_TOKENS: usize = 512;
 /// The most tokens that are compared.
-const MOST_TOKENS: usize = 2_048;
+const MAX_TOKENS: usize = 2_048;
 /// How far scores may be apart where nothing is rounded, as a share of the largest one.
-const MOST_APART: f64 = 1e-4;
+const MAX_DIFFERENCE: f64 = 1e-4;
 
 /// Texts that are compared where there are none of the run's own, and all of which have to become the same tokens.
 const TEXTS: [&str; 12] = [
@@ -134,14 +134,14 @@ impl Sample {
             row.tokens.truncate(tokens);
             row.learned.truncate(tokens);
         }
-        sample.rows.retain(|row| row.learned_tokens() > 0);
+        sample.rows.retain(|row| row.target_tokens() > 0);
         sample
     }
 
     fn of(what: &'static str, rows: Vec<TokenRow>) -> Option<Self> {
-        let mut left = MOST_TOKENS;
+        let mut left = MAX_TOKENS;
         let mut chosen = Vec::new();
-        for row in rows.into_iter().filter(|row| row.learned_tokens() > 0) {
+        for row in rows.into_iter().filter(|row| row.target_tokens() > 0) {
             left = match left.checked_sub(row.tokens.len()) {
                 Some(left) => left,
                 None => break,
@@ -180,7 +180,7 @@ impl Reference {
         let LanguageModel {
             network, tokenizer, ..
         } = LanguageModel::open(folder, kept_in(storage), &Device::Cpu)?;
-        let most = (MOST_SCORES / network.vocab_size().max(1)).max(1);
+        let most = (MAX_SCORES / network.vocab_size().max(1)).max(1);
         let mut reference = Self {
             tokenizer,
             scale: f64::MIN_POSITIVE,
@@ -188,7 +188,7 @@ impl Reference {
         };
         let mut seen = 0;
         for row in &sample.rows {
-            if seen + row.learned_tokens() > most && seen > 0 {
+            if seen + row.target_tokens() > most && seen > 0 {
                 break;
             }
             let (scores, targets) = scores(&network, row)?;
@@ -333,7 +333,7 @@ fn check(format: Format, compared: &Compared) -> Result<()> {
     let is_near = compared.divergence <= most
         && compared.loss_after.is_finite()
         && compared.apart.is_finite();
-    if is_near && (!is_exact || compared.apart <= MOST_APART) {
+    if is_near && (!is_exact || compared.apart <= MAX_DIFFERENCE) {
         return Ok(());
     }
     Err(Error::Data(format!(

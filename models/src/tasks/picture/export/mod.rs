@@ -101,7 +101,7 @@ const PICTURES: usize = 8;
 /// The seed of those pictures.
 const SEED: u64 = 8;
 /// How far scores may be apart, as a share of the largest one.
-const MOST_APART: f64 = 1e-4;
+const MAX_DIFFERENCE: f64 = 1e-4;
 
 /// How what was written was compared with the network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -296,11 +296,11 @@ fn check(found: &Tensor, expected: &Tensor) -> Result<f64> {
         true => differences.fold(0.0, f64::max) / largest.fold(f64::MIN_POSITIVE, f64::max),
         false => f64::INFINITY,
     };
-    match apart <= MOST_APART {
+    match apart <= MAX_DIFFERENCE {
         true => Ok(apart),
         // Infinity by infinity is here too.
         false => Err(Error::Data(format!(
-            "scores from what was written are {apart:.1e} of the largest one away from those of the network for {}, and {MOST_APART:.0e} \
+            "scores from what was written are {apart:.1e} of the largest one away from those of the network for {}, and {MAX_DIFFERENCE:.0e} \
              is the most: it was not kept",
             counted(PICTURES as u64, "picture")
         ))),

@@ -24,7 +24,7 @@ const POINTS: usize = 16;
 /// Numbers of transformed tiles, in and out, that are there at once on a thread.
 const ON_A_THREAD: usize = 1 << 19;
 /// The fewest tiles in a product.
-const LEAST_TILES: usize = 64;
+const MIN_TILES: usize = 64;
 /// Tiles of a block that one thread transforms for the gradient of a weight.
 const TILES_OF_BLOCK: usize = 128;
 /// Tiles that such a gradient is summed over at once, by all threads.
@@ -87,7 +87,7 @@ pub(super) fn forward(
 ) {
     let tiles = Tiles::of(shape);
     let [channels, out] = shape.channels;
-    let lines = tiles.lines_of((ON_A_THREAD / (POINTS * (channels + out))).max(LEAST_TILES));
+    let lines = tiles.lines_of((ON_A_THREAD / (POINTS * (channels + out))).max(MIN_TILES));
     let mut rest = y;
     let mut tasks = Vec::new();
     for first in (0..tiles.lines()).step_by(lines) {

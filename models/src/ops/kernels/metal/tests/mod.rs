@@ -36,7 +36,7 @@ use crate::{
 use stand_in::Launches;
 
 /// The most bytes that Metal takes by value.
-const MOST_VALUES: usize = 4096;
+const MAX_VALUES: usize = 4096;
 
 /// Checks in each dtype, with an error of `tolerance` in f32 and of a few roundings in the others, and that just these kernels
 /// were launched.
@@ -407,7 +407,7 @@ fn every_text_is_of_the_kernel_and_storage_that_the_table_says() {
                 let right = match binding {
                     Binding::Read => line.contains("device") && line.contains(" const& "),
                     Binding::Write => line.contains("device") && !line.contains(" const& "),
-                    Binding::Values(size) => line.contains("constant") && *size <= MOST_VALUES,
+                    Binding::Values(size) => line.contains("constant") && *size <= MAX_VALUES,
                 };
                 assert!(right, "{storage} {}, slot {slot}: {line}", text.name);
             }
