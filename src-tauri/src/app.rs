@@ -3,7 +3,7 @@
 mod first_check;
 mod menu;
 mod notify;
-mod place;
+pub(crate) mod place;
 mod single;
 mod watch;
 

@@ -1,6 +1,6 @@
 //! No file brings the program down: the readers of this crate, as `tests/models/hostile.rs` has those of the other.
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 use models::{
     device::{Checked, Choice, DeviceKind, FoundDevice},
@@ -14,7 +14,10 @@ use models::{
 
 use crate::{
     fuzz::{self, Read, Reader},
-    hub, serve,
+    host::solve::puzzle_text,
+    hub,
+    ranks::{store::testing as rendezvous, watch},
+    serve,
     store::{
         self, benchmarks,
         checks::CheckReport,
@@ -146,6 +149,10 @@ fn readers(work: &Path) -> Vec<Reader> {
     readers.extend(of_lists(work));
     readers.extend(of_the_hub(work));
     readers.push(of_clients(work));
+    readers.extend(of_ranks(work));
+    readers.push(of_puzzles(work));
+    #[cfg(feature = "gui")]
+    readers.push(of_the_window(work));
     readers
 }
 
@@ -424,6 +431,63 @@ fn of_clients(work: &Path) -> Reader {
         work.join("request.json"),
         vec![chat.into(), text.into()],
         Box::new(|file| serve::read_request(&fs::read(file).unwrap())),
+    )
+}
+
+/// What the processes of one run say to one another.
+fn of_ranks(work: &Path) -> [Reader; 2] {
+    const SECRET: [u8; 16] = [7; 16];
+    let introduced = [&SECRET[..], &1u32.to_le_bytes(), &[4], b"host"].concat();
+    let reading = |read: fn(&[u8]) -> io::Result<()>| -> Read {
+        Box::new(move |file| read(&fs::read(file).unwrap()).map_err(|error| error.to_string()))
+    };
+    let introduction = |mut bytes: &[u8]| watch::introduction(&mut bytes, SECRET).map(drop);
+    [
+        Reader::small(
+            "ranks_store",
+            3,
+            None,
+            work.join("ranks/store"),
+            vec![rendezvous::said()],
+            reading(rendezvous::answer_all),
+        ),
+        Reader::small(
+            "ranks_watch",
+            1,
+            None,
+            work.join("ranks/watch"),
+            vec![introduced],
+            reading(introduction),
+        ),
+    ]
+}
+
+/// The file of a puzzle to solve. The engine, which `tests/models` has, reads what is in it.
+fn of_puzzles(work: &Path) -> Reader {
+    let puzzle = b"1..4\n..3.\n.2..\n4..1\n".to_vec();
+    let most = Some(limits::PUZZLE);
+    Reader::small(
+        "puzzle_file",
+        1,
+        most,
+        work.join("puzzle/a.txt"),
+        vec![puzzle],
+        reading(puzzle_text),
+    )
+}
+
+/// Where the window was.
+#[cfg(feature = "gui")]
+fn of_the_window(work: &Path) -> Reader {
+    let place = br#"{"x": -8, "y": 20, "width": 1280, "height": 800, "maximized": false}"#.to_vec();
+    let most = Some(JSON_FILE);
+    Reader::small(
+        "window_place",
+        1,
+        most,
+        work.join("window/window.json"),
+        vec![place],
+        reading(crate::app::place::read),
     )
 }
 

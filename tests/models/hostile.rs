@@ -29,6 +29,7 @@ use models::{
 use serde_json::Value;
 
 use crate::{
+    checkpoints_hostile,
     fuzz::{self, Read, Reader},
     gguf_files, pictures_hostile, probe_import, probes_hostile, puzzles_hostile, states_exchange,
 };
@@ -48,9 +49,8 @@ fn a_file_above_its_limit_is_refused_by_its_size() {
     fuzz::check_largest(readers);
 }
 
-/// Limits of bytes that are not those of a whole file, and the two of files that no reader here has: votes, puzzles to solve.
-const PARTS: [Limit; 18] = [
-    limits::VOTES,
+/// Limits of bytes that are not those of a whole file, and the one of a puzzle to solve, whose file the app reads.
+const PARTS: [Limit; 17] = [
     limits::PUZZLE,
     limits::TOKEN,
     limits::RENDERED,
@@ -88,6 +88,7 @@ fn readers(work: &Path) -> Vec<Reader> {
     readers.extend(states_exchange::readers(work));
     readers.extend(probe_import::readers(work));
     readers.extend(probes_hostile::readers(work));
+    readers.extend(checkpoints_hostile::readers(work));
     readers.push(of_overrides(work));
     readers
 }

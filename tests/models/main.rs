@@ -12,6 +12,7 @@ mod batches;
 mod capture;
 mod check;
 mod checkpoint;
+mod checkpoints_hostile;
 mod columns;
 mod config;
 mod data;

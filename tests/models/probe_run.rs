@@ -32,14 +32,14 @@ use crate::{
 };
 
 /// A model, labelled texts, and what a run of them is asked.
-struct Made {
+pub(crate) struct Made {
     model: TempDir,
     folder: TempDir,
     data: PathBuf,
 }
 
 impl Made {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self {
             model: capture::model(json!({})),
@@ -68,7 +68,7 @@ impl Made {
         resolve::<Probe>(&request, &facts)
     }
 
-    fn plan(&self, more: Json) -> TrainPlan<ProbePlan> {
+    pub(crate) fn plan(&self, more: Json) -> TrainPlan<ProbePlan> {
         self.resolve(more).unwrap().plan
     }
 }

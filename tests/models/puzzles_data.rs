@@ -22,7 +22,7 @@ use models::{
         source::{Choice, PuzzleSet, places},
         sudoku::Sudoku,
     },
-    train::{Kind, Place, Task, TrainRequest},
+    train::{Kind, RunPlace, Task, TrainRequest},
 };
 use serde_json::{Value as Json, json};
 
@@ -71,15 +71,17 @@ fn sudoku(folder: &Path, size: usize, count: usize, held_out: usize) -> PathBuf 
     folder.to_owned()
 }
 
+/// A task of ARC whose inputs are half of one colour.
+pub(crate) fn task(colour: u8) -> Json {
+    let pair = |size: usize| {
+        let line = vec![colour; size];
+        json!({"input": [line, vec![0; size]], "output": [line]})
+    };
+    json!({"train": [pair(2), pair(3), pair(4)], "test": [pair(5), pair(6)]})
+}
+
 /// Four small tasks, one of which is measured with.
 pub(crate) fn tasks(folder: &Path) -> PathBuf {
-    let task = |colour: u8| {
-        let pair = |size: usize| {
-            let line = vec![colour; size];
-            json!({"input": [line, vec![0; size]], "output": [line]})
-        };
-        json!({"train": [pair(2), pair(3), pair(4)], "test": [pair(5), pair(6)]})
-    };
     fs::create_dir_all(folder).unwrap();
     let write = |name: &str, tasks: Json| fs::write(folder.join(name), tasks.to_string()).unwrap();
     write(
@@ -88,6 +90,16 @@ pub(crate) fn tasks(folder: &Path) -> PathBuf {
     );
     write(arc_files::TEST, json!({"d": task(4)}));
     folder.to_owned()
+}
+
+/// What makes a run on [`tasks`] as small as it can be.
+pub(crate) fn tiny_run() -> Json {
+    json!({
+        "data": {"augmentations": 3, "evaluate_puzzles": 5},
+        "trm": {"mlp_t": false, "pos_encodings": "rope", "hidden_size": 8, "num_heads": 1, "L_layers": 1,
+            "H_cycles": 1, "L_cycles": 1, "halt_max_steps": 2, "puzzle_emb_len": 1},
+        "batch": {"rows": 2, "accumulate": 1},
+    })
 }
 
 /// Arrays that NumPy wrote: see `tests/goldens/puzzle_arrays.py`.
@@ -300,7 +312,7 @@ fn a_run_on_mazes_resumes_and_measures_paths() {
     let plan = plan_of(&folder.path().join("data"), json!({}));
     assert_eq!((plan.task.trm.vocab_size, plan.task.trm.seq_len), (6, 36));
     check_resume(&plan, folder.path());
-    let mut task = Puzzle::open(&plan, &Place::bare(&Device::Cpu)).unwrap();
+    let mut task = Puzzle::open(&plan, &RunPlace::bare(&Device::Cpu)).unwrap();
     let measured = task.evaluate(0, &|| true).unwrap().unwrap();
     let names: Vec<&str> = measured
         .metrics
@@ -315,13 +327,7 @@ fn a_run_on_mazes_resumes_and_measures_paths() {
 fn a_run_on_tasks_of_arc_resumes_votes_and_writes_what_is_handed_in() {
     let folder = tempfile::tempdir().unwrap();
     let data = tasks(&folder.path().join("data"));
-    let changes = json!({
-        "data": {"augmentations": 3, "evaluate_puzzles": 5},
-        "trm": {"mlp_t": false, "pos_encodings": "rope", "hidden_size": 8, "num_heads": 1, "L_layers": 1,
-            "H_cycles": 1, "L_cycles": 1, "halt_max_steps": 2, "puzzle_emb_len": 1},
-        "batch": {"rows": 2, "accumulate": 1},
-    });
-    let plan = plan_of(&data, changes);
+    let plan = plan_of(&data, tiny_run());
     assert_eq!(
         (plan.task.trm.num_puzzle_identifiers, plan.task.trm.seq_len),
         (17, 900)
@@ -347,7 +353,7 @@ fn a_run_on_tasks_of_arc_resumes_votes_and_writes_what_is_handed_in() {
     // What was voted before the kill counts after it.
     assert_eq!(file("straight", "votes.json"), file("killed", "votes.json"));
 
-    let mut task = Puzzle::open(&plan, &Place::bare(&Device::Cpu)).unwrap();
+    let mut task = Puzzle::open(&plan, &RunPlace::bare(&Device::Cpu)).unwrap();
     task.load(&newest("straight")).unwrap();
     assert_eq!(task.held_out_batches(), 3);
     let measured = task.evaluate(0, &|| true).unwrap().unwrap();

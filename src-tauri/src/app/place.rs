@@ -5,11 +5,14 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tauri::{PhysicalPosition, PhysicalSize, WebviewWindow};
 
-use crate::store::{limits::JSON_FILE, write_json};
+use crate::{
+    store::{limits::JSON_FILE, write_json},
+    wire::error::{AppError, Result},
+};
 
 /// A window's place, in pixels of the screen.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Place {
+pub(crate) struct WindowPlace {
     x: i32,
     y: i32,
     width: u32,
@@ -19,10 +22,7 @@ struct Place {
 
 /// Puts the window where it was. One that would lie outside every screen keeps the place it has.
 pub(super) fn restore(window: &WebviewWindow, path: &Path) {
-    let text = JSON_FILE
-        .read(path, "read the window’s place")
-        .unwrap_or_default();
-    let Ok(place) = serde_json::from_slice::<Place>(&text) else {
+    let Ok(place) = read(path) else {
         return;
     };
     let _ = window.set_size(PhysicalSize::new(place.width, place.height));
@@ -42,6 +42,12 @@ pub(super) fn restore(window: &WebviewWindow, path: &Path) {
     }
 }
 
+/// Reads where the window was.
+pub(crate) fn read(path: &Path) -> Result<WindowPlace> {
+    let text = JSON_FILE.read(path, "read the window’s place")?;
+    serde_json::from_slice(&text).map_err(|error| AppError::failed(error.to_string()))
+}
+
 /// Writes down where the window is. That it could not is no reason to keep it open.
 pub(super) fn remember(window: &WebviewWindow, path: &Path) {
     let (Ok(at), Ok(size), Ok(maximized)) = (
@@ -55,7 +61,7 @@ pub(super) fn remember(window: &WebviewWindow, path: &Path) {
     if size.width == 0 || size.height == 0 {
         return;
     }
-    let place = Place {
+    let place = WindowPlace {
         x: at.x,
         y: at.y,
         width: size.width,

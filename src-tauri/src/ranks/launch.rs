@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::wire::error::{AppError, Result};
 
 /// How long the others are waited for under a launcher: another node may still fetch the image that this one has.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 /// The same where this program started all of them.
-const OWN_PATIENCE: Duration = Duration::from_secs(60);
+const OWN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most ranks. Each may open four connections to rank 0.
 const MAX_RANKS: usize = 4096;
 /// The port where a launcher names none, as torchrun has it.
@@ -56,7 +56,7 @@ pub(crate) struct Launch {
     /// Whether the launcher started the same ranks before, and they failed.
     pub(crate) is_again: bool,
     /// How long others are waited for.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 impl Launch {
@@ -79,7 +79,7 @@ pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Launch
     let Some(place) = variables.place()? else {
         return Ok(None);
     };
-    let Place {
+    let LaunchedProcess {
         by,
         rank,
         world,
@@ -125,7 +125,7 @@ pub(crate) fn read(get: &dyn Fn(&str) -> Option<String>) -> Result<Option<Launch
         prefix: variables.prefix(&variables.restart()),
         lasting: variables.prefix("all"),
         is_again: variables.restart() != "0",
-        patience: if is_own { OWN_PATIENCE } else { PATIENCE },
+        timeout: if is_own { OWN_TIMEOUT } else { TIMEOUT },
     }))
 }
 
@@ -137,7 +137,7 @@ struct Variables<'a> {
 }
 
 /// What a launcher says of a process.
-struct Place {
+struct LaunchedProcess {
     by: &'static str,
     rank: usize,
     world: Option<usize>,
@@ -157,9 +157,9 @@ impl Variables<'_> {
         self.text(name).map(read).transpose()
     }
 
-    fn place(&self) -> Result<Option<Place>> {
+    fn place(&self) -> Result<Option<LaunchedProcess>> {
         if let Some(rank) = self.number("RANK")? {
-            return Ok(Some(Place {
+            return Ok(Some(LaunchedProcess {
                 by: "torchrun",
                 rank,
                 world: self.number("WORLD_SIZE")?,
@@ -168,7 +168,7 @@ impl Variables<'_> {
             }));
         }
         if let Some(rank) = self.number("OMPI_COMM_WORLD_RANK")? {
-            return Ok(Some(Place {
+            return Ok(Some(LaunchedProcess {
                 by: "mpirun",
                 rank,
                 world: self.number("OMPI_COMM_WORLD_SIZE")?,
@@ -182,7 +182,7 @@ impl Variables<'_> {
             return Ok(None);
         };
         let of_step = self.number("SLURM_STEP_NUM_TASKS")?;
-        Ok(Some(Place {
+        Ok(Some(LaunchedProcess {
             by: SRUN,
             rank,
             world: of_step.or(self.number("SLURM_NTASKS")?),

@@ -88,7 +88,7 @@ mod tests {
             prefix: "/anneal/run/0/secret/".to_owned(),
             lasting: "/anneal/run/all/secret/".to_owned(),
             is_again: false,
-            patience: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
         }
     }
 }

@@ -52,11 +52,11 @@ pub(crate) struct Store {
     prefix: String,
     lasting: String,
     rank: usize,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Store {
-    /// Connects, and tries again until the launch’s patience is over: who serves may not listen yet.
+    /// Connects, and tries again until the launch’s time is up: who serves may not listen yet.
     pub(crate) fn connect(launch: &Launch) -> Result<Self> {
         let started = Instant::now();
         let stream = loop {
@@ -65,8 +65,8 @@ impl Store {
                 Err(error) => error,
             };
             // What answers, and is no store, will not become one.
-            if started.elapsed() > launch.patience || error.kind() == ErrorKind::InvalidData {
-                let (place, time) = (launch.place(), words(launch.patience));
+            if started.elapsed() > launch.timeout || error.kind() == ErrorKind::InvalidData {
+                let (place, time) = (launch.place(), words(launch.timeout));
                 let message = match error.kind() {
                     ErrorKind::InvalidData => format!("what answers on {place} is not rank 0"),
                     _ => format!("rank 0 did not answer on {place} within {time}: {error}"),
@@ -81,7 +81,7 @@ impl Store {
             prefix: launch.prefix.clone(),
             lasting: launch.lasting.clone(),
             rank: launch.rank,
-            patience: launch.patience,
+            timeout: launch.timeout,
         })
     }
 
@@ -102,7 +102,7 @@ impl Store {
             _ => self.wait(&name),
         };
         shared.map_err(|error| {
-            let time = words(self.patience);
+            let time = words(self.timeout);
             let hint = "look at the log of rank 0 on its machine";
             let late = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
             match late {
@@ -165,7 +165,7 @@ fn greet(launch: &Launch) -> io::Result<TcpStream> {
     if take(&mut stream)? != number {
         return Err(ErrorKind::InvalidData.into());
     }
-    stream.set_read_timeout(Some(launch.patience))?;
+    stream.set_read_timeout(Some(launch.timeout))?;
     Ok(stream)
 }
 
@@ -281,41 +281,43 @@ impl Shared {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(HELLO))?;
         stream.set_write_timeout(Some(HELLO))?;
-        if take(&mut stream)? != [VALIDATE] || take(&mut stream)? != MAGIC.to_le_bytes() {
-            return Err(ErrorKind::InvalidData.into());
-        }
+        greeted(&mut stream)?;
         // What a rank does between two words may take long, such as reading a model.
         stream.set_read_timeout(None)?;
         loop {
-            match take(&mut stream)? {
-                [PING] => {
-                    let number: [u8; 4] = take(&mut stream)?;
-                    stream.write_all(&number)?;
-                }
-                [SET] => {
-                    let key = take_sized(&mut stream, MAX_KEY_BYTES)?;
-                    let value = take_sized(&mut stream, MAX_VALUE_BYTES)?;
-                    self.set(key, value)?;
-                }
-                [GET] => {
-                    let key = take_sized(&mut stream, MAX_KEY_BYTES)?;
-                    let value = locked(&self.values).get(&key).cloned();
-                    stream.write_all(&sized(&value.unwrap_or_default()))?;
-                }
-                [word @ (CHECK | WAIT)] => {
-                    // Ours ask for one key at a time.
-                    if take(&mut stream)? != 1u64.to_le_bytes() {
-                        return Err(ErrorKind::InvalidData.into());
-                    }
-                    let key = take_sized(&mut stream, MAX_KEY_BYTES)?;
-                    let is_there = locked(&self.values).contains_key(&key);
-                    if word == WAIT {
-                        self.wait(&key)?;
-                    }
-                    stream.write_all(&[u8::from(word == CHECK && !is_there)])?;
-                }
-                _ => return Err(ErrorKind::InvalidData.into()),
+            self.answer_word(&mut stream)?;
+        }
+    }
+
+    fn answer_word(&self, stream: &mut (impl Read + Write)) -> io::Result<()> {
+        match take(stream)? {
+            [PING] => {
+                let number: [u8; 4] = take(stream)?;
+                stream.write_all(&number)
             }
+            [SET] => {
+                let key = take_sized(stream, MAX_KEY_BYTES)?;
+                let value = take_sized(stream, MAX_VALUE_BYTES)?;
+                self.set(key, value)
+            }
+            [GET] => {
+                let key = take_sized(stream, MAX_KEY_BYTES)?;
+                let value = locked(&self.values).get(&key).cloned();
+                stream.write_all(&sized(&value.unwrap_or_default()))
+            }
+            [word @ (CHECK | WAIT)] => {
+                // Ours ask for one key at a time.
+                if take(stream)? != 1u64.to_le_bytes() {
+                    return Err(ErrorKind::InvalidData.into());
+                }
+                let key = take_sized(stream, MAX_KEY_BYTES)?;
+                let is_there = locked(&self.values).contains_key(&key);
+                if word == WAIT {
+                    self.wait(&key)?;
+                }
+                stream.write_all(&[u8::from(word == CHECK && !is_there)])
+            }
+            _ => Err(ErrorKind::InvalidData.into()),
         }
     }
 
@@ -340,6 +342,14 @@ impl Shared {
             values = waited.map_or_else(|poisoned| poisoned.into_inner().0, |it| it.0);
         }
         Ok(())
+    }
+}
+
+/// Whether a connection begins as one of this protocol.
+fn greeted(stream: &mut impl Read) -> io::Result<()> {
+    match take(stream)? == [VALIDATE] && take(stream)? == MAGIC.to_le_bytes() {
+        true => Ok(()),
+        false => Err(ErrorKind::InvalidData.into()),
     }
 }
 
@@ -376,6 +386,71 @@ pub(super) fn words(time: Duration) -> String {
     match time.as_secs() {
         minutes if minutes >= 120 => format!("{} min", minutes / 60),
         seconds => format!("{seconds} s"),
+    }
+}
+
+/// All that a rank says on one connection, as [`said`] writes it, in its answers to itself.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// What the other end says. What it would hear is thrown away.
+    struct Heard<'a>(&'a [u8]);
+
+    impl Read for Heard<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0.read(buffer)
+        }
+    }
+
+    impl Write for Heard<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A rank that sets a value, and asks for it in each way.
+    pub(crate) fn said() -> Vec<u8> {
+        let one = 1u64.to_le_bytes();
+        let (key, value) = (sized(b"a key"), sized(b"a value"));
+        let parts: [&[u8]; 14] = [
+            &[VALIDATE],
+            &MAGIC.to_le_bytes(),
+            &[PING],
+            b"1234",
+            &[SET],
+            &key,
+            &value,
+            &[GET],
+            &key,
+            &[CHECK],
+            &one,
+            &key,
+            &[WAIT],
+            &[&one[..], &key].concat(),
+        ];
+        parts.concat()
+    }
+
+    /// Answers everything that somebody says. Waits for nothing. The end of the connection is no error.
+    pub(crate) fn answer_all(said: &[u8]) -> io::Result<()> {
+        let shared = Shared {
+            values: Mutex::default(),
+            changed: Condvar::new(),
+            connections: AtomicUsize::new(0),
+            world: 2,
+            ends: Arc::new(AtomicBool::new(true)),
+        };
+        let mut heard = Heard(said);
+        greeted(&mut heard)?;
+        while !heard.0.is_empty() {
+            shared.answer_word(&mut heard)?;
+        }
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@
 //! 0.
 
 use std::{
-    io::{self, ErrorKind, Write},
+    io::{self, ErrorKind, Read, Write},
     net::{TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
@@ -45,11 +45,11 @@ const LOST: u8 = b'L';
 
 /// Watches the other ranks until it is dropped, which tells them that this one leaves on purpose.
 pub(crate) struct Watch {
-    seen: Arc<Seen>,
+    seen: Arc<SharedWatch>,
 }
 
 /// What all threads of a watch share.
-struct Seen {
+struct SharedWatch {
     /// The first loss, in words.
     lost: Mutex<Option<String>>,
     /// The ends of the connections that this rank writes to.
@@ -65,13 +65,13 @@ struct Arrived {
 }
 
 impl Watch {
-    /// Connects all ranks of a launch to rank 0, which waits for them as long as the launch’s patience.
+    /// Connects all ranks of a launch to rank 0, which waits for them as long as the launch says.
     pub(crate) fn begin(launch: &Launch, store: &mut Store) -> Result<Self> {
         let failed = |error: io::Error| {
             AppError::failed(format!("the ranks can’t watch each other: {error}"))
         };
         let watch = Self {
-            seen: Arc::new(Seen {
+            seen: Arc::new(SharedWatch {
                 lost: Mutex::default(),
                 outs: Mutex::default(),
                 leaves: AtomicBool::new(false),
@@ -151,7 +151,7 @@ impl Drop for Watch {
     }
 }
 
-impl Seen {
+impl SharedWatch {
     /// Remembers a loss, unless another was first, and passes it on.
     fn report(&self, loss: String) {
         let mut lost = locked(&self.lost);
@@ -193,10 +193,15 @@ fn hear(stream: &mut TcpStream, who: &str) -> Option<String> {
 
 /// What rank 0 says of a loss, as letters that can’t move a cursor.
 fn sentence(stream: &mut TcpStream) -> Option<String> {
-    let [length] = take(stream).ok()?;
+    short_text(stream).ok()
+}
+
+/// A text after a byte of its length.
+fn short_text(stream: &mut impl Read) -> io::Result<String> {
+    let [length] = take(stream)?;
     let mut bytes = vec![0; usize::from(length)];
-    io::Read::read_exact(stream, &mut bytes).ok()?;
-    Some(readable(&bytes))
+    stream.read_exact(&mut bytes)?;
+    Ok(readable(&bytes))
 }
 
 fn readable(bytes: &[u8]) -> String {
@@ -216,7 +221,7 @@ fn arrivals(launch: &Launch, listener: TcpListener, secret: [u8; 16]) -> Result<
     let mut here: Vec<Option<Arrived>> = (0..launch.world).map(|_| None).collect();
     let count = |here: &[Option<Arrived>]| 1 + here.iter().flatten().count();
     while count(&here) < launch.world {
-        let left = launch.patience.saturating_sub(started.elapsed());
+        let left = launch.timeout.saturating_sub(started.elapsed());
         match arriving.recv_timeout(left) {
             // The first of a number is it.
             Ok(arrived) => {
@@ -246,7 +251,7 @@ fn nobody_came(launch: &Launch, here: usize, missing: &[usize]) -> AppError {
         [_] => ("rank", "is missing"),
         _ => ("ranks", "are missing"),
     };
-    let (world, time) = (launch.world, words(launch.patience));
+    let (world, time) = (launch.world, words(launch.timeout));
     let numbers = numbers.join(", ");
     AppError::failed(format!(
         "{here} of {world} ranks came within {time}; {who} {numbers} {whose}"
@@ -286,18 +291,20 @@ fn introduced(mut stream: TcpStream, secret: [u8; 16]) -> io::Result<Arrived> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(HELLO))?;
-    if take(&mut stream)? != secret {
+    let (rank, host) = introduction(&mut stream, secret)?;
+    Ok(Arrived { rank, host, stream })
+}
+
+/// The rank and the host of whoever knows the secret.
+pub(crate) fn introduction(
+    stream: &mut impl Read,
+    secret: [u8; 16],
+) -> io::Result<(usize, String)> {
+    if take(stream)? != secret {
         return Err(ErrorKind::PermissionDenied.into());
     }
-    let rank = u32::from_le_bytes(take(&mut stream)?) as usize;
-    let [length] = take(&mut stream)?;
-    let mut host = vec![0; usize::from(length)];
-    io::Read::read_exact(&mut stream, &mut host)?;
-    Ok(Arrived {
-        rank,
-        host: readable(&host),
-        stream,
-    })
+    let rank = u32::from_le_bytes(take(stream)?) as usize;
+    Ok((rank, short_text(stream)?))
 }
 
 #[cfg(test)]
