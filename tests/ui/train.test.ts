@@ -160,6 +160,19 @@ describe("the form", () => {
     expect(await draft.start()).toBeUndefined();
   });
 
+  test("shows a mistake no longer once something changed, and still can't be started with it", async () => {
+    draft.enter({ model: "/m", "data.files": "[/a.jsonl]", learning_rate: "20" });
+    await waitFor(() => expect(draft.problemAt("learning_rate")).toBeDefined());
+    draft.change({ learning_rate: "2" });
+    expect(draft.pending).toBe(true);
+    expect(draft.problems).toEqual([]);
+    expect(draft.problemAt("learning_rate")).toBeUndefined();
+    expect(draft.found).toHaveLength(1);
+    expect(draft.ready).toBe(false);
+    draft.change({ learning_rate: "20" });
+    await waitFor(() => expect(draft.problemAt("learning_rate")).toBeDefined());
+  });
+
   test("a trial of what was asked before is not shown for what is asked now", async () => {
     draft.enter({ model: "/m", "data.files": "[/a.jsonl]" });
     await waitFor(() => expect(draft.ready).toBe(true));
