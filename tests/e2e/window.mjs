@@ -150,7 +150,7 @@ test("a model comes from the Hub, through a pause, and is talked to", PATIENCE, 
   await window.find("//h1[contains(., 'Activity')]");
   await window.picture("hub-paused");
   await window.click("//button[. = 'Resume']");
-  await window.click("//button[contains(., 'Talk')]");
+  await window.click("//button[contains(., 'Chat')]");
   await say(window, "Say 3.");
   await answered(window, 1);
   await window.goTo("Models");
@@ -379,7 +379,7 @@ function newHome() {
   return mkdtempSync(join(tmpdir(), "anneal-window-"));
 }
 
-/** A model to start from, trained from nothing for a moment, where the app keeps its models. */
+/** A model to start from, trained from scratch for a moment, where the app keeps its models. */
 function makeBaseModel(home) {
   const folder = mkdtempSync(join(tmpdir(), "anneal-base-"));
   const data = join(folder, "talk.jsonl");

@@ -189,15 +189,15 @@ describe("a list of downloads", () => {
     expect(files.getByText("4.0 MB of 10 MB")).toBeTruthy();
   });
 
-  test("leads on from what is here: to a talk, to training, and to the data", async () => {
+  test("leads on from what is here: to a chat, to training, and to the data", async () => {
     const { rerender } = render(DownloadList, { downloads: [download({ state: "done", path: "/cache/small" })] });
-    await userEvent.click(button("Talk to maker/small"));
+    await userEvent.click(button("Chat with maker/small"));
     expect(route.now).toEqual({ page: "chat", name: "/cache/small", title: "maker/small" });
     await userEvent.click(button("Train maker/small"));
     expect(route.now).toEqual({ page: "train", filled: { model: "/cache/small" } });
     // A single file is no model.
     await rerender({ downloads: [download({ state: "done", path: "/cache/small", part: "small-q4.gguf", usable: false })] });
-    expect(screen.queryByRole("button", { name: /^Talk/ })).toBeNull();
+    expect(screen.queryByRole("button", { name: /^Chat/ })).toBeNull();
     vi.spyOn(api, "dataSets").mockResolvedValue([{ id: "other", path: "/other" }, { id: "sums", path: "/cache/sums" }] as never);
     await rerender({ downloads: [download({ kind: "data", id: "maker/sums", state: "done", path: "/cache/sums", part: "train" })] });
     await userEvent.click(button("Open maker/sums, train in Data"));
@@ -304,11 +304,11 @@ describe("the account", () => {
     vi.mocked(api.hub).mockResolvedValue({ ...hub, tokenPlace: user.tokenPlace, endpoint: "https://hub.example.org" });
     const { refuse } = held(vi.spyOn(api, "hubUser"));
     render(HuggingFace);
-    await screen.findByText(/Asking whose it is/);
+    await screen.findByText(/Checking whose it is/);
     expect(screen.getByText("/cache")).toBeTruthy();
     expect(screen.getByText("https://hub.example.org")).toBeTruthy();
     refuse(refused("offline", "There is no network."));
-    await screen.findByText(/can’t be asked now\. There is no network\./);
+    await screen.findByText(/Can’t check whose it is\. There is no network\./);
     expect(screen.queryByRole("alert")).toBeNull();
     vi.mocked(api.hubUser).mockResolvedValue(user);
     await userEvent.click(button("Try again"));

@@ -61,8 +61,8 @@ describe("what a run is asked for", () => {
 
 describe("words", () => {
   test("call fields as the form calls them", () => {
-    const text = sentence("`batch.rows` is 0, and has to be at least 1", [{ name: "batch.rows", label: "Rows at once" }]);
-    expect(text).toBe("“Rows at once” is 0, and has to be at least 1.");
+    const text = sentence("`batch.rows` is 0, and has to be at least 1", [{ name: "batch.rows", label: "Batch size" }]);
+    expect(text).toBe("“Batch size” is 0, and has to be at least 1.");
   });
 
   test("say what is wrong after the name of its field, and what it takes", () => {
