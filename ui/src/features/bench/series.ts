@@ -2,6 +2,7 @@
 
 import type { BenchRowView, BenchUnit, BenchView } from "../../api";
 import { shortNames } from "./bars";
+import { counted } from "../../lib/format";
 
 /** One device in one dtype, at the rows where it is fastest now. */
 export interface Series {
@@ -44,7 +45,7 @@ export function seriesOf(benches: BenchView[], workload: string): Series[] {
         const same = bench.devices.find(({ name, setting }) => name === on.name && setting === on.setting);
         return same?.rows.find((row) => isSame(row, best))?.measured?.perSecond ?? NaN;
       });
-      const name = [names[device], dtype, best.rows === null ? null : `${best.rows} rows`].filter(Boolean).join(", ");
+      const name = [names[device], dtype, best.rows === null ? null : counted(best.rows, "row")].filter(Boolean).join(", ");
       return [{ name, device, dtype: at, unit: best.unit, values }];
     });
   });

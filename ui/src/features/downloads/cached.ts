@@ -1,7 +1,7 @@
 // The shared cache as the page shows it.
 
 import type { CachedRevisionView, CachedView, RunView } from "../../api";
-import { count } from "../../lib/format";
+import { count, counted } from "../../lib/format";
 
 /** The largest first: who comes here mostly wants space. */
 export function largestFirst(cached: CachedView[]): CachedView[] {
@@ -13,8 +13,8 @@ export function contents(cached: CachedView[]): string {
   const models = cached.filter(({ kind }) => kind === "model").length;
   const sets = cached.length - models;
   const parts = [];
-  if (models > 0) parts.push(`${count(models)} ${models === 1 ? "model" : "models"}`);
-  if (sets > 0) parts.push(`${count(sets)} data ${sets === 1 ? "set" : "sets"}`);
+  if (models > 0) parts.push(counted(models, "model"));
+  if (sets > 0) parts.push(counted(sets, "data set"));
   return parts.join(" and ");
 }
 
@@ -31,7 +31,7 @@ export function adapterWords(runs: RunView[]): string {
   const NAMED = 3;
   const names = runs.slice(0, NAMED).map(({ name }) => `“${name}”`).join(", ");
   const more = runs.length > NAMED ? ` and ${count(runs.length - NAMED)} more` : "";
-  return `${runs.length === 1 ? "A run" : `${count(runs.length)} runs`} learned an adapter for it, and can’t answer without it: ${names}${more}.`;
+  return `${runs.length === 1 ? "A run" : counted(runs.length, "run")} learned an adapter for it, and can’t answer without it: ${names}${more}.`;
 }
 
 /** The runs whose adapter is nothing without the model that lies there. */
