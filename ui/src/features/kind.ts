@@ -48,6 +48,8 @@ export interface Kind {
   uses: Use[];
   /** How a finished run goes on in another that begins with what it found, where more steps of its own would find nothing. */
   further?: (run: RunView) => Further | undefined;
+  /** Whether what a run learned is nothing without the model it began with. */
+  needsBase?: (run: RunView) => boolean;
   /** Whether what it learns can be written for other programs. */
   canExport?: boolean;
 }

@@ -3,6 +3,7 @@
 import type { BenchRowView, BenchUnit, BenchView } from "../../api";
 import { shortNames } from "./bars";
 import { counted } from "../../lib/format";
+import { workFirst } from "./rates";
 
 /** One device in one dtype, at the rows where it is fastest now. */
 export interface Series {
@@ -25,9 +26,10 @@ export function comparable(kept: BenchView[], { size, devices }: BenchView): Ben
   return kept.filter(fits).sort((a, b) => a.time.localeCompare(b.time));
 }
 
-/** The workloads of a benchmark, in order, by name. */
+/** The workloads of a benchmark, by name: work first. */
 export function workloadsOf({ devices }: BenchView): [string, string][] {
-  return [...new Map(devices.flatMap(({ rows }) => rows).map(({ workload, title }) => [workload, title]))];
+  const rows = workFirst(devices.flatMap(({ rows }) => rows), ({ unit }) => unit);
+  return [...new Map(rows.map(({ workload, title }) => [workload, title]))];
 }
 
 /** The rates of a workload in benchmarks, which are in order, for what the last of them measured. */

@@ -2,6 +2,7 @@
 
 import type { CachedRevisionView, CachedView, RunView } from "../../api";
 import { count, counted } from "../../lib/format";
+import { kindOfRun } from "../runs/series";
 
 /** The largest first: who comes here mostly wants space. */
 export function largestFirst(cached: CachedView[]): CachedView[] {
@@ -26,15 +27,15 @@ export function titleOf({ names, commit }: CachedRevisionView): string {
   return names.length > 0 ? names.join(", ") : shortCommit(commit);
 }
 
-/** What can't answer without a model, in words: of many runs, the first are named. */
-export function adapterWords(runs: RunView[]): string {
+/** What can't be used without a model, in words: of many runs, the first are named. */
+export function neededWords(runs: RunView[]): string {
   const NAMED = 3;
   const names = runs.slice(0, NAMED).map(({ name }) => `“${name}”`).join(", ");
   const more = runs.length > NAMED ? ` and ${count(runs.length - NAMED)} more` : "";
-  return `${runs.length === 1 ? "A run" : counted(runs.length, "run")} learned an adapter for it, and can’t answer without it: ${names}${more}.`;
+  return runs.length === 1 ? `${names} can’t be used without it.` : `${count(runs.length)} runs can’t be used without it: ${names}${more}.`;
 }
 
-/** The runs whose adapter is nothing without the model that lies there. */
-export function adaptersFor(runs: RunView[], { path }: { path: string }): RunView[] {
-  return runs.filter(({ method, base }) => method === "lora" && base === path);
+/** The runs that are nothing without the model that lies there. */
+export function needing(runs: RunView[], { path }: { path: string }): RunView[] {
+  return runs.filter((run) => run.base === path && kindOfRun(run).needsBase?.(run));
 }
