@@ -76,6 +76,8 @@ describe("words", () => {
   test("write values as people do", () => {
     expect([typed("true"), typed("0.0002"), typed("1.0e-8"), typed("{}"), typed("[0, 1, 2, 3]"), typed("[q_proj, v_proj]")]).toEqual(["on", "2e-4", "1e-8", "none", "0 to 3", "q_proj, v_proj"]);
     expect([shown("steps", "12000", form), shown("device", "cuda:1", form), shown("method", "lora", form)]).toEqual(["12,000", "CUDA 1", "Adapter (LoRA)"]);
+    const sites = ["embed", ...Array.from({ length: 24 }, (_, at) => `block.${at}`)];
+    expect(shown("probe.sites", writtenList(sites), form)).toBe("embed, block.0 … block.23 (25)");
   });
 
   test("say after what and when a run would begin", async () => {
