@@ -182,6 +182,73 @@ describe("a person in the window", { concurrency: 2 }, () => {
     assert.deepEqual(await asked(page, "setSetting"), [["theme", "dark"]]);
   });
 
+  for (const [name, more] of [["the window", ""], ["the window of the settings", "&window=settings"]]) {
+    test(`${name} is in place before its program has come, and nothing moves when it does`, async () => {
+      /** Where the parts stand, and their colours. */
+      const parts = (page) =>
+        page.evaluate(() =>
+          [".sidebar", ".header"].map((part) => {
+            const it = document.querySelector(part);
+            const { x, y, width, height } = it?.getBoundingClientRect() ?? {};
+            return it === null || width === 0 ? null : [part, x, y, width, height, getComputedStyle(it).backgroundColor];
+          }),
+        );
+      for (const [width, theme] of [[1280, "light"], [900, "dark"]]) {
+        let before;
+        const early = async (page, go) => {
+          await page.setViewportSize({ width, height: 640 });
+          await page.emulateMedia({ colorScheme: theme });
+          let release;
+          const released = new Promise((done) => (release = done));
+          await page.route(/assets.*\.js/, (request) => released.then(() => request.continue()));
+          await go();
+          await page.locator(".header").waitFor();
+          before = await parts(page);
+          release();
+        };
+        const { page, faults, close } = await open({ page: "home" }, { more, early });
+        assert.deepEqual(await parts(page), before);
+        assert.equal(before[0] === null, more !== "", "only the window of the settings has no sidebar");
+        assert.equal(await page.locator(".window").count(), 1);
+        assert.deepEqual(faults, []);
+        await page.unrouteAll();
+        close();
+      }
+    });
+  }
+
+  scenario("the theme that was chosen is there from the first moment", { page: "settings" }, async (page) => {
+    await page.getByRole("radio", { name: "Dark" }).check({ force: true });
+    await until(() => page.evaluate(() => localStorage.getItem("theme")), (theme) => theme === "dark");
+    await page.route(/assets.*\.js/, () => {});
+    await page.goto(page.url().replace("visit=", "visit=again"), { waitUntil: "commit" });
+    await page.locator(".header").waitFor();
+    assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), "rgb(26, 25, 24)");
+    await page.unroute(/assets.*\.js/);
+  });
+
+  test("who wants less motion sees none", async () => {
+    const moving = (page) =>
+      page.evaluate(() =>
+        [...document.querySelectorAll("*")].flatMap((it) =>
+          ["", "::before", "::after"].flatMap((part) => {
+            const { animationName, animationDuration, transitionDuration } = getComputedStyle(it, part || null);
+            const seconds = [animationName === "none" ? "0s" : animationDuration, transitionDuration].flatMap((all) => all.split(",").map(parseFloat));
+            return Math.max(...seconds) > 0.01 ? [`${it.localName}.${it.className}${part}`] : [];
+          }),
+        ),
+      );
+    for (const route of [{ page: "home" }, { page: "train" }, going, { page: "chat", conversation: "2026-11-21-parcel" }, { page: "bench" }]) {
+      const { page, close } = await open(route);
+      assert.deepEqual(await moving(page), [], route.page);
+      if (route.page === "train") {
+        await page.emulateMedia({ reducedMotion: "no-preference" });
+        assert.notDeepEqual(await moving(page), []);
+      }
+      close();
+    }
+  });
+
   test("all of this happens under the rules of the real window", async () => {
     const { page, faults, close } = await open({ page: "home" });
     const colour = await page.evaluate(() => {

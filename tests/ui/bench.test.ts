@@ -110,6 +110,10 @@ describe("benchmarks over time", () => {
     const like = comparable(kept, kept[0]!);
     expect(like.map(({ time }) => time.slice(8, 10))).toEqual(["01", "10", "21"]);
     expect(workloadsOf(kept[0]!)).toEqual([["lora_step", "LoRA step"]]);
+    const limit = row({ workload: "matmul", title: "Matrix product", unit: "operations" });
+    const both = [device("Metal", "metal", [limit, row({ workload: "look", title: "Look", unit: "pictures" })])];
+    expect(workloadsOf(bench("2026-11-21T08:00:00Z", both)).map(([name]) => name)).toEqual(["look", "matmul"]);
+    expect(groupsOf(both).map(({ workload }) => workload)).toEqual(["look", "matmul"]);
     expect(seriesOf(like, "lora_step").map(({ name, values }) => [name, values])).toEqual([
       ["Metal, f32, 4 rows", [100, 110, 120]],
       ["Metal, bf16, 4 rows", [140, NaN, 168]],

@@ -19,8 +19,8 @@ const buttons = (...names: string[]) => createRawSnippet(() => ({ render: () => 
 describe("a choice of a few", () => {
   const options = [
     { value: "lora", text: "Adapter" },
-    { value: "full", text: "All weights", disabled: true },
-    { value: "scratch", text: "From nothing" },
+    { value: "full", text: "Full fine-tune", disabled: true },
+    { value: "scratch", text: "From scratch" },
   ];
 
   test("is a group of radio buttons with a name, and tells what was chosen", async () => {
@@ -28,24 +28,24 @@ describe("a choice of a few", () => {
     render(Segmented, { label: "How", options, value: "lora", onchange });
     expect(screen.getByRole("group", { name: "How" })).toBeTruthy();
     const adapter = screen.getByRole<HTMLInputElement>("radio", { name: "Adapter" });
-    const nothing = screen.getByRole<HTMLInputElement>("radio", { name: "From nothing" });
-    expect([adapter.checked, nothing.checked]).toEqual([true, false]);
-    await userEvent.click(nothing);
+    const scratch = screen.getByRole<HTMLInputElement>("radio", { name: "From scratch" });
+    expect([adapter.checked, scratch.checked]).toEqual([true, false]);
+    await userEvent.click(scratch);
     expect(onchange.mock.calls).toEqual([["scratch"]]);
-    expect([adapter.checked, nothing.checked]).toEqual([false, true]);
+    expect([adapter.checked, scratch.checked]).toEqual([false, true]);
   });
 
   test("does not let what can't be chosen be chosen", async () => {
     const onchange = vi.fn();
     render(Segmented, { label: "How", options, value: "lora", onchange });
-    await userEvent.click(screen.getByRole("radio", { name: "All weights" }));
+    await userEvent.click(screen.getByRole("radio", { name: "Full fine-tune" }));
     expect(onchange).not.toHaveBeenCalled();
   });
 
   test("shows another value when it is given one", async () => {
     const { rerender } = render(Segmented, { label: "How", options, value: "lora" });
     await rerender({ value: "scratch" });
-    expect(screen.getByRole<HTMLInputElement>("radio", { name: "From nothing" }).checked).toBe(true);
+    expect(screen.getByRole<HTMLInputElement>("radio", { name: "From scratch" }).checked).toBe(true);
   });
 });
 

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 
 import { api, type CachedRevisionView, type CachedView, type DownloadFileView, type DownloadView, type HubView, type News, type RunView } from "../../ui/src/api";
 import Sidebar from "../../ui/src/components/Sidebar.svelte";
-import { adaptersFor, contents, largestFirst, titleOf } from "../../ui/src/features/downloads/cached";
+import { contents, largestFirst, neededWords, needing, titleOf } from "../../ui/src/features/downloads/cached";
 import DeleteCached from "../../ui/src/features/downloads/DeleteCached.svelte";
 import Downloads from "../../ui/src/features/downloads/Downloads.svelte";
 import DownloadList from "../../ui/src/features/downloads/DownloadList.svelte";
@@ -189,15 +189,15 @@ describe("a list of downloads", () => {
     expect(files.getByText("4.0 MB of 10 MB")).toBeTruthy();
   });
 
-  test("leads on from what is here: to a talk, to training, and to the data", async () => {
+  test("leads on from what is here: to a chat, to training, and to the data", async () => {
     const { rerender } = render(DownloadList, { downloads: [download({ state: "done", path: "/cache/small" })] });
-    await userEvent.click(button("Talk to maker/small"));
+    await userEvent.click(button("Chat with maker/small"));
     expect(route.now).toEqual({ page: "chat", name: "/cache/small", title: "maker/small" });
     await userEvent.click(button("Train maker/small"));
     expect(route.now).toEqual({ page: "train", filled: { model: "/cache/small" } });
     // A single file is no model.
     await rerender({ downloads: [download({ state: "done", path: "/cache/small", part: "small-q4.gguf", usable: false })] });
-    expect(screen.queryByRole("button", { name: /^Talk/ })).toBeNull();
+    expect(screen.queryByRole("button", { name: /^Chat/ })).toBeNull();
     vi.spyOn(api, "dataSets").mockResolvedValue([{ id: "other", path: "/other" }, { id: "sums", path: "/cache/sums" }] as never);
     await rerender({ downloads: [download({ kind: "data", id: "maker/sums", state: "done", path: "/cache/sums", part: "train" })] });
     await userEvent.click(button("Open maker/sums, train in Data"));
@@ -216,8 +216,9 @@ describe("the shared cache", () => {
 
   test("knows which runs are nothing without a model in it", () => {
     const { path } = revision();
-    const runs = [{ name: "a", method: "lora", base: path }, { name: "b", method: "full", base: path }, { name: "c", method: "lora", base: "/other" }] as RunView[];
-    expect(adaptersFor(runs, revision()).map(({ name }) => name)).toEqual(["a"]);
+    const runs = [{ name: "a", method: "lora", base: path }, { name: "b", method: "full", base: path }, { name: "c", method: "lora", base: "/other" }, { name: "d", task: "probe", method: "", base: path }] as RunView[];
+    expect(needing(runs, revision()).map(({ name }) => name)).toEqual(["a", "d"]);
+    expect(neededWords(runs)).toBe("4 runs can’t be used without it: “a”, “b”, “c” and 1 more.");
   });
 
   test("deletes a revision only after saying exactly what that frees", async () => {
@@ -237,11 +238,11 @@ describe("the shared cache", () => {
   });
 
   test("says so when deleting frees nothing, and which runs would be left without their model", () => {
-    const adapters = [{ name: "Support tone" }] as RunView[];
-    render(DeleteCached, { repository: repository("maker/small", MB), revision: revision({ freedBytes: 0 }), adapters, onclose: vi.fn(), onremove: vi.fn() });
+    const needed = [{ name: "Support tone" }] as RunView[];
+    render(DeleteCached, { repository: repository("maker/small", MB), revision: revision({ freedBytes: 0 }), needed, onclose: vi.fn(), onremove: vi.fn() });
     const { textContent } = screen.getByRole("dialog", { hidden: true });
     expect(textContent).toMatch(/frees nothing: all of its files belong to another revision/);
-    expect(textContent).toMatch(/A run learned an adapter for it.*“Support tone”/s);
+    expect(textContent).toMatch(/“Support tone” can’t be used without it\./);
   });
 
   test("is looked at again when a download is done, and not before", async () => {
@@ -304,11 +305,11 @@ describe("the account", () => {
     vi.mocked(api.hub).mockResolvedValue({ ...hub, tokenPlace: user.tokenPlace, endpoint: "https://hub.example.org" });
     const { refuse } = held(vi.spyOn(api, "hubUser"));
     render(HuggingFace);
-    await screen.findByText(/Asking whose it is/);
+    await screen.findByText(/Checking whose it is/);
     expect(screen.getByText("/cache")).toBeTruthy();
     expect(screen.getByText("https://hub.example.org")).toBeTruthy();
     refuse(refused("offline", "There is no network."));
-    await screen.findByText(/can’t be asked now\. There is no network\./);
+    await screen.findByText(/Can’t check whose it is\. There is no network\./);
     expect(screen.queryByRole("alert")).toBeNull();
     vi.mocked(api.hubUser).mockResolvedValue(user);
     await userEvent.click(button("Try again"));

@@ -8,9 +8,12 @@ import { api, type ComparedView, type ExportView, type OfferView } from "../../u
 import Export from "../../ui/src/features/export/Export.svelte";
 import { fidelityOf, figuresOf } from "../../ui/src/features/export/fidelity";
 import { audienceOf, firstOf, suggestedName, wordsOf } from "../../ui/src/features/export/formats";
+import Results from "../../ui/src/features/home/Results.svelte";
 import Models from "../../ui/src/features/models/Models.svelte";
 import Actions from "../../ui/src/features/runs/Actions.svelte";
+import RunMenu from "../../ui/src/features/runs/RunMenu.svelte";
 import { whole } from "../../ui/src/lib/words";
+import { route } from "../../ui/src/routes.svelte";
 import { install } from "./fake";
 import { held, refused } from "./made";
 
@@ -269,6 +272,20 @@ describe("an export is offered", () => {
     render(Actions, { run: await api.run(TONE), place: null, onerror: vi.fn() });
     await userEvent.click(screen.getByRole("button", { name: "More" }));
     expect(screen.queryByRole("menuitem", { name: "Export…" })).toBeNull();
+  });
+
+  test("beside whatever else can be done with a run, in the same order everywhere", async () => {
+    const view = await api.run(TONE);
+    const { unmount } = render(RunMenu, { run: view, text: "More", onerror: vi.fn(), onrenamed: vi.fn(), ondeleted: vi.fn() });
+    await userEvent.click(screen.getByRole("button", { name: "More" }));
+    expect(screen.getAllByRole("menuitem").slice(0, 4).map((item) => item.textContent?.trim())).toEqual(["Chat", "Serve", "Export…", "Same settings again"]);
+    await userEvent.click(screen.getByRole("menuitem", { name: "Serve" }));
+    expect(route.now).toEqual({ page: "serve", name: TONE });
+    unmount();
+    render(Results, { runs: [view] });
+    expect(screen.getAllByRole("button", { name: /: Support tone$/ }).map((button) => button.textContent)).toEqual(["Chat", "Serve", "Export"]);
+    await userEvent.click(screen.getByRole("button", { name: "Export: Support tone" }));
+    expect(await screen.findByRole("dialog", { name: "Export “Support tone”" })).toBeTruthy();
   });
 
   test("of a run that was stopped, in its menu", async () => {

@@ -32,7 +32,7 @@ describe("words", () => {
     expect(named("gpt2")).toEqual({ maker: "", name: "gpt2" });
     expect(sentence("there is no `config.json`")).toBe("There is no “config.json”.");
     expect(sentence("")).toBe("");
-    expect(canDo(true, false)).toMatch(/talked to, but not trained/);
+    expect(canDo(true, false)).toMatch(/chat, not for training/);
     expect(canDo(false, false)).toMatch(/neither/);
   });
 });
@@ -174,7 +174,8 @@ describe("the list of the Hub", () => {
     render(Hub, { kind: "data" });
     await screen.findByText("Can’t reach Hugging Face");
     expect(screen.queryByRole("alert")).toBeNull();
-    expect(screen.getByText(/No answer from “huggingface.co” after 10 s. Check the connection/)).toBeTruthy();
+    expect(screen.getByText("Check the connection.")).toBeTruthy();
+    expect(screen.getByText(/No answer from “huggingface.co” after 10 s/).closest("details")?.open).toBe(false);
     await userEvent.click(screen.getByRole("button", { name: "Try again" }));
     await screen.findByRole("button", { name: /gsm8k/ });
     expect(ask).toHaveBeenCalledTimes(2);
@@ -225,7 +226,7 @@ describe("the page of a repository", () => {
     const dialog = screen.getByRole("dialog", { hidden: true });
     expect(dialog.textContent).toMatch(/can run programs on this machine/);
     expect(start).not.toHaveBeenCalled();
-    await userEvent.click(within(dialog).getByRole("button", { name: "Download it all the same", hidden: true }));
+    await userEvent.click(within(dialog).getByRole("button", { name: "Download anyway", hidden: true }));
     expect(start.mock.lastCall?.[0].files).toEqual(["pytorch_model.bin"]);
     const harmless = screen.getByRole<HTMLButtonElement>("button", { name: "Download config.json" });
     await waitFor(() => expect(harmless.disabled).toBe(false));

@@ -295,10 +295,10 @@ describe("a person", { concurrency: 2 }, () => {
     const [[earlier, later]] = await asked(page, "compareBenchmarks");
     assert.ok(earlier < later, "the older one comes first, whichever is shown");
     await button(page, "Export…").click();
-    await page.getByRole("status").filter({ hasText: /Written to .*-apple-m3-max-medium\.json/ }).waitFor();
+    await page.getByRole("status").filter({ hasText: /saved\..*-apple-m3-max-medium\.json/s }).waitFor();
     assert.equal((await asked(page, "exportBenchmark"))[0][0], later);
     await button(page, "Save as picture").click();
-    await page.getByRole("status").filter({ hasText: /Written to .*-apple-m3-max-medium\.png/ }).waitFor();
+    await page.getByRole("status").filter({ hasText: /saved\..*-apple-m3-max-medium\.png/s }).waitFor();
     const [[path, bytes]] = await asked(page, "savePicture");
     assert.match(path, /\.png$/);
     assert.deepEqual(bytes.slice(0, 8), [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);

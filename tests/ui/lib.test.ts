@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 
-import { bytes, count, day, duration, loss, short, toneOf } from "../../ui/src/lib/format";
+import { bytes, count, counted, day, duration, loss, short, toneOf } from "../../ui/src/lib/format";
 import { countBelow } from "../../ui/src/lib/ordered";
 import { ranked } from "../../ui/src/lib/ranked";
 import { decimals, logTicks, roundRange, ticks } from "../../ui/src/lib/scale";
@@ -18,6 +18,11 @@ describe("numbers are read by people", () => {
   test("a time has the two units that matter, and none when it is not known", () => {
     expect([0.4, 59, 61, 3599, 3600, 90_000].map(duration)).toEqual(["0 s", "59 s", "1 min", "59 min", "1 h 0 min", "25 h 0 min"]);
     expect([NaN, Infinity].map(duration)).toEqual(["–", "–"]);
+  });
+
+  test("a number agrees with what it counts", () => {
+    expect([counted(0, "row"), counted(1, "row"), counted(2000, "row")]).toEqual(["0 rows", "1 row", "2,000 rows"]);
+    expect([counted(1, "class", "classes"), counted(2, "class", "classes")]).toEqual(["1 class", "2 classes"]);
   });
 
   test("a loss keeps what can be told apart, however small", () => {

@@ -19,7 +19,7 @@ const looks = [
   { width: 1280, height: 800, theme: "light", rules: { runOnly: { type: "tag", values: tags }, rules: contrast } },
   // A theme changes nothing but colours.
   { width: 1280, height: 800, theme: "dark", rules: { runOnly: { type: "rule", values: ["color-contrast"] } } },
-  { width: 900, height: 640, theme: "dark" },
+  { width: 900, height: 640, theme: "dark", rules: { runOnly: { type: "rule", values: ["color-contrast"] } } },
   // The smallest window at twice the size.
   { width: 450, height: 320, theme: "light" },
 ];
@@ -93,14 +93,18 @@ function odd(page) {
       ["a straight apostrophe", /[a-z]'[a-z]/i],
       ["one of several", /(?<![\d.,])1 (passes|steps|rows|tokens|runs|files|models|cores|epochs|checkpoints|downloads)\b/i],
     ];
-    const found = [];
+    const said = [];
     const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let text = texts.nextNode(); text; text = texts.nextNode()) {
-      const words = text.textContent.trim();
-      if (text.parentElement.closest(others)) continue;
-      for (const [what, pattern] of wrong) if (pattern.test(words)) found.push(`${what}: ${words.slice(0, 80)}`);
+      if (!text.parentElement.closest(others)) said.push(text.textContent.trim());
     }
-    return found;
+    for (const name of ["title", "aria-label", "aria-valuetext", "placeholder", "alt"]) {
+      for (const it of document.body.querySelectorAll(`[${name}]`)) {
+        // What quotes others in full is not said by the app either.
+        if (!it.closest(others) && !it.querySelector("[translate=no]")) said.push(it.getAttribute(name));
+      }
+    }
+    return said.flatMap((words) => wrong.filter(([, pattern]) => pattern.test(words)).map(([what]) => `${what}: ${words.slice(0, 80)}`));
   });
 }
 

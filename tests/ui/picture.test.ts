@@ -171,7 +171,7 @@ describe("the pictures of a data set", () => {
 });
 
 describe("the form of pictures", () => {
-  test("learns from nothing, or from a network that it asks for", async () => {
+  test("learns from scratch, or from a network that it asks for", async () => {
     expect([methodOf({}), methodOf({ model: "/m" }), methodOf({ model: "/m", "picture.method": "scratch" })]).toEqual(["scratch", "features", "scratch"]);
     render(Train, { filled: { task: "picture" } });
     expect(screen.getByRole("button", { name: "Add folder…" })).toBeTruthy();

@@ -44,8 +44,8 @@ after(async () => {
 const idle = [];
 let opened = 0;
 
-/** Opens a page of the window; `faults` collects what goes wrong in it. */
-export async function open(route, { scene = "full", more = "" } = {}) {
+/** Opens a page of the window, or has `early` go to it; `faults` collects what goes wrong in it. */
+export async function open(route, { scene = "full", more = "", early } = {}) {
   const page = idle.pop() ?? (await browser.newPage({ locale: "en-US" }));
   const faults = [];
   const fail = (error) => faults.push(`error: ${error.message}`);
@@ -57,12 +57,14 @@ export async function open(route, { scene = "full", more = "" } = {}) {
   await page.setViewportSize({ width: 1280, height: 800 });
   await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
   opened += 1;
-  await page.goto(`${address}/?scene=${scene}${more}&visit=${opened}#${encodeURIComponent(JSON.stringify(route))}`);
+  const where = `${address}/?scene=${scene}${more}&visit=${opened}#${encodeURIComponent(JSON.stringify(route))}`;
+  await (early ? early(page, () => page.goto(where, { waitUntil: "commit" })) : page.goto(where));
   await settled(page);
   const close = () => {
     page.off("pageerror", fail);
     page.off("console", hear);
-    idle.push(page);
+    // What it keeps is not for the next.
+    page.evaluate(() => localStorage.clear()).then(() => idle.push(page), () => undefined);
   };
   return { page, faults, close };
 }

@@ -61,8 +61,8 @@ describe("what a run is asked for", () => {
 
 describe("words", () => {
   test("call fields as the form calls them", () => {
-    const text = sentence("`batch.rows` is 0, and has to be at least 1", [{ name: "batch.rows", label: "Rows at once" }]);
-    expect(text).toBe("“Rows at once” is 0, and has to be at least 1.");
+    const text = sentence("`batch.rows` is 0, and has to be at least 1", [{ name: "batch.rows", label: "Batch size" }]);
+    expect(text).toBe("“Batch size” is 0, and has to be at least 1.");
   });
 
   test("say what is wrong after the name of its field, and what it takes", () => {
@@ -76,6 +76,8 @@ describe("words", () => {
   test("write values as people do", () => {
     expect([typed("true"), typed("0.0002"), typed("1.0e-8"), typed("{}"), typed("[0, 1, 2, 3]"), typed("[q_proj, v_proj]")]).toEqual(["on", "2e-4", "1e-8", "none", "0 to 3", "q_proj, v_proj"]);
     expect([shown("steps", "12000", form), shown("device", "cuda:1", form), shown("method", "lora", form)]).toEqual(["12,000", "CUDA 1", "Adapter (LoRA)"]);
+    const sites = ["embed", ...Array.from({ length: 24 }, (_, at) => `block.${at}`)];
+    expect(shown("probe.sites", writtenList(sites), form)).toBe("embed, block.0 … block.23 (25)");
   });
 
   test("say after what and when a run would begin", async () => {
@@ -158,6 +160,19 @@ describe("the form", () => {
     expect(draft.ready).toBe(false);
     expect(draft.more).toBe(true);
     expect(await draft.start()).toBeUndefined();
+  });
+
+  test("shows a mistake no longer once something changed, and still can't be started with it", async () => {
+    draft.enter({ model: "/m", "data.files": "[/a.jsonl]", learning_rate: "20" });
+    await waitFor(() => expect(draft.problemAt("learning_rate")).toBeDefined());
+    draft.change({ learning_rate: "2" });
+    expect(draft.pending).toBe(true);
+    expect(draft.problems).toEqual([]);
+    expect(draft.problemAt("learning_rate")).toBeUndefined();
+    expect(draft.found).toHaveLength(1);
+    expect(draft.ready).toBe(false);
+    draft.change({ learning_rate: "20" });
+    await waitFor(() => expect(draft.problemAt("learning_rate")).toBeDefined());
   });
 
   test("a trial of what was asked before is not shown for what is asked now", async () => {

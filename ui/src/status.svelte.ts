@@ -53,9 +53,10 @@ export async function lookAtDownloads(): Promise<void> {
   if (told === before) app.downloads = downloads;
 }
 
-/** Has the page look light or dark. */
+/** Has the page look light or dark, and begin so the next time. */
 export function wear(theme: SettingsView["theme"]) {
   document.documentElement.dataset.theme = theme;
+  localStorage.setItem("theme", theme);
 }
 
 /** Takes in what was dropped or picked: models are added, data is added, a run file fills the form. Goes to the page of the last. */

@@ -46,7 +46,7 @@ export const offline = scene === "offline" ? "Switched off by the variable HF_HU
 
 /** Where the Hub can't be asked, refuses. */
 export function mayBeOffline() {
-  if (offline !== null) refuse(offline, "unset it and start Anneal again", null, "offline");
+  if (offline !== null) refuse("the Hub is not asked, because the variable HF_HUB_OFFLINE says so", "models and data on this machine still work", null, "offline");
 }
 
 /** A value as a file of JSON has it, where a word can be any, and objects of a list have the names of all. */

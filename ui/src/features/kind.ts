@@ -48,6 +48,8 @@ export interface Kind {
   uses: Use[];
   /** How a finished run goes on in another that begins with what it found, where more steps of its own would find nothing. */
   further?: (run: RunView) => Further | undefined;
+  /** Whether what a run learned is nothing without the model it began with. */
+  needsBase?: (run: RunView) => boolean;
   /** Whether what it learns can be written for other programs. */
   canExport?: boolean;
 }
@@ -136,6 +138,10 @@ export interface Further {
 export interface Use {
   /** As the app names it: `chat`. */
   name: string;
+  /** What the app has to name for it, where that is another use. */
+  takes?: string;
+  /** Whether it is less likely wanted: the page of a run has it in its menu. */
+  aside?: boolean;
   /** On its button; while the run is still in progress, if it can be done then; and in a row of many, of whose name it is said. */
   text: string;
   early?: string;

@@ -6,6 +6,11 @@ export function count(number: number): string {
   return whole.format(number);
 }
 
+/** A number and what it counts: 1 row, 2,000 rows. Other plurals are given. */
+export function counted(number: number, one: string, many = `${one}s`): string {
+  return `${count(number)} ${number === 1 ? one : many}`;
+}
+
 export function loss(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
   return value >= 0.01 ? value.toFixed(3) : value.toPrecision(2);

@@ -2,7 +2,7 @@
 
 import type { BenchDeviceView, BenchRowView } from "../../api";
 import { roundStep, ticks } from "../../lib/scale";
-import { axisWords, measureOf, rate } from "./rates";
+import { axisWords, measureOf, rate, workFirst } from "./rates";
 
 /** The cases of a workload, without what they have in common. */
 export interface Cases<T> {
@@ -79,17 +79,15 @@ export function byWorkload<T>(all: T[], rowOf: (one: T) => BenchRowView): Cases<
   });
 }
 
-/** All workloads: first those that count tokens, which is what people do, then those that say what could be done. */
+/** All workloads: first those that count what people do, then those that say what could be done. */
 export function groupsOf(devices: BenchDeviceView[]): Group[] {
   const all = devices.flatMap(({ rows }, device) => rows.map((row) => ({ row, device })));
   const names = shortNames(devices);
-  const groups = byWorkload(all, ({ row }) => row).map((cases) => groupOf(cases, names));
-  const isTokens = ({ unit }: Group) => unit === "tokens/s";
-  return [...groups.filter(isTokens), ...groups.filter((group) => !isTokens(group))];
+  return workFirst(byWorkload(all, ({ row }) => row), ({ cases }) => cases[0]?.of.row.unit).map((cases) => groupOf(cases, names));
 }
 
 function groupOf({ workload, title, about, cases }: Cases<{ row: BenchRowView; device: number }>, names: string[]): Group {
-  const unit = cases[0]?.of.row.unit ?? "tokens";
+  const unit = cases[0]?.of.row.unit;
   const most = Math.max(0, ...cases.map(({ of: { row } }) => row.measured?.highPerSecond ?? row.measured?.perSecond ?? 0));
   const step = roundStep(most, MAX_TICKS);
   const top = most > 0 ? Math.ceil(most / step) * step : 1;

@@ -18,8 +18,18 @@ const PLAIN: Record<BenchUnit, Measure> = {
   bytes: { by: 1e9, name: "GB/s" },
 };
 
+/** What these count is what a machine could do at most; what the others count is work. */
+const LIMITS: readonly BenchUnit[] = ["operations", "bytes"];
+
+/** Work first, which is what people do; within each, as they were. */
+export function workFirst<T>(all: T[], unitOf: (one: T) => BenchUnit | undefined): T[] {
+  const isLimit = (one: T) => LIMITS.some((unit) => unit === unitOf(one));
+  return [...all.filter((one) => !isLimit(one)), ...all.filter(isLimit)];
+}
+
 /** How rates up to `most` are measured. */
-export function measureOf(unit: BenchUnit, most: number): Measure {
+export function measureOf(unit: BenchUnit | undefined, most: number): Measure {
+  if (unit === undefined) return { by: 1, name: "" };
   return unit === "operations" && most >= 1e12 ? { by: 1e12, name: "TFLOP/s" } : PLAIN[unit];
 }
 
@@ -30,7 +40,7 @@ function figures(value: number): string {
 }
 
 /** A rate with its unit: `41,234 tokens/s`, `1.24 TFLOP/s`, `38.1 GB/s`. */
-export function rate(perSecond: number | null, unit: BenchUnit): string {
+export function rate(perSecond: number | null, unit: BenchUnit | undefined): string {
   if (perSecond === null) return "–";
   const { by, name } = measureOf(unit, perSecond);
   return `${figures(perSecond / by)} ${name}`;

@@ -2,6 +2,8 @@
 
 import type { BenchRowView, BenchUnit, BenchView } from "../../api";
 import { shortNames } from "./bars";
+import { counted } from "../../lib/format";
+import { workFirst } from "./rates";
 
 /** One device in one dtype, at the rows where it is fastest now. */
 export interface Series {
@@ -24,9 +26,10 @@ export function comparable(kept: BenchView[], { size, devices }: BenchView): Ben
   return kept.filter(fits).sort((a, b) => a.time.localeCompare(b.time));
 }
 
-/** The workloads of a benchmark, in order, by name. */
+/** The workloads of a benchmark, by name: work first. */
 export function workloadsOf({ devices }: BenchView): [string, string][] {
-  return [...new Map(devices.flatMap(({ rows }) => rows).map(({ workload, title }) => [workload, title]))];
+  const rows = workFirst(devices.flatMap(({ rows }) => rows), ({ unit }) => unit);
+  return [...new Map(rows.map(({ workload, title }) => [workload, title]))];
 }
 
 /** The rates of a workload in benchmarks, which are in order, for what the last of them measured. */
@@ -44,7 +47,7 @@ export function seriesOf(benches: BenchView[], workload: string): Series[] {
         const same = bench.devices.find(({ name, setting }) => name === on.name && setting === on.setting);
         return same?.rows.find((row) => isSame(row, best))?.measured?.perSecond ?? NaN;
       });
-      const name = [names[device], dtype, best.rows === null ? null : `${best.rows} rows`].filter(Boolean).join(", ");
+      const name = [names[device], dtype, best.rows === null ? null : counted(best.rows, "row")].filter(Boolean).join(", ");
       return [{ name, device, dtype: at, unit: best.unit, values }];
     });
   });

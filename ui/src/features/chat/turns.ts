@@ -2,6 +2,7 @@
 
 import type { AnswerView, MessageView, Turn as KeptTurn } from "../../api";
 import type { Scored } from "../probe/live";
+import { count, counted } from "../../lib/format";
 
 /** What one model wrote. */
 export interface Side {
@@ -94,7 +95,7 @@ const FEW = 10;
 
 /** `54 tokens · 61 a second · first after 0.14 s`, with why it ended where that is not the model’s own end. */
 export function wordsOf({ tokens, tokensPerSecond, firstSeconds, cut }: AnswerView): string {
-  const words = [tokens === 1 ? "1 token" : `${tokens.toLocaleString("en-US")} tokens`];
+  const words = [counted(tokens, "token")];
   if (tokens >= FEW && tokensPerSecond) words.push(`${tokensPerSecond < 10 ? tokensPerSecond.toFixed(1) : Math.round(tokensPerSecond)} a second`);
   if (tokens >= FEW && firstSeconds !== null) words.push(`first after ${firstSeconds.toFixed(firstSeconds < 10 ? 2 : 0)} s`);
   if (cut) words.push(cut);
@@ -104,5 +105,5 @@ export function wordsOf({ tokens, tokensPerSecond, firstSeconds, cut }: AnswerVi
 /** What was left out of a conversation that is longer than the model can read. */
 export function forgottenWords(turns: number): string {
   if (turns === 0) return "";
-  return turns === 1 ? "The oldest turn no longer fits the context." : `The ${turns.toLocaleString("en-US")} oldest turns no longer fit the context.`;
+  return turns === 1 ? "The oldest turn no longer fits the context." : `The ${count(turns)} oldest turns no longer fit the context.`;
 }

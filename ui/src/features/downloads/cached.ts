@@ -1,7 +1,8 @@
 // The shared cache as the page shows it.
 
 import type { CachedRevisionView, CachedView, RunView } from "../../api";
-import { count } from "../../lib/format";
+import { count, counted } from "../../lib/format";
+import { kindOfRun } from "../runs/series";
 
 /** The largest first: who comes here mostly wants space. */
 export function largestFirst(cached: CachedView[]): CachedView[] {
@@ -13,8 +14,8 @@ export function contents(cached: CachedView[]): string {
   const models = cached.filter(({ kind }) => kind === "model").length;
   const sets = cached.length - models;
   const parts = [];
-  if (models > 0) parts.push(`${count(models)} ${models === 1 ? "model" : "models"}`);
-  if (sets > 0) parts.push(`${count(sets)} data ${sets === 1 ? "set" : "sets"}`);
+  if (models > 0) parts.push(counted(models, "model"));
+  if (sets > 0) parts.push(counted(sets, "data set"));
   return parts.join(" and ");
 }
 
@@ -26,15 +27,15 @@ export function titleOf({ names, commit }: CachedRevisionView): string {
   return names.length > 0 ? names.join(", ") : shortCommit(commit);
 }
 
-/** What can't answer without a model, in words: of many runs, the first are named. */
-export function adapterWords(runs: RunView[]): string {
+/** What can't be used without a model, in words: of many runs, the first are named. */
+export function neededWords(runs: RunView[]): string {
   const NAMED = 3;
   const names = runs.slice(0, NAMED).map(({ name }) => `“${name}”`).join(", ");
   const more = runs.length > NAMED ? ` and ${count(runs.length - NAMED)} more` : "";
-  return `${runs.length === 1 ? "A run" : `${count(runs.length)} runs`} learned an adapter for it, and can’t answer without it: ${names}${more}.`;
+  return runs.length === 1 ? `${names} can’t be used without it.` : `${count(runs.length)} runs can’t be used without it: ${names}${more}.`;
 }
 
-/** The runs whose adapter is nothing without the model that lies there. */
-export function adaptersFor(runs: RunView[], { path }: { path: string }): RunView[] {
-  return runs.filter(({ method, base }) => method === "lora" && base === path);
+/** The runs that are nothing without the model that lies there. */
+export function needing(runs: RunView[], { path }: { path: string }): RunView[] {
+  return runs.filter((run) => run.base === path && kindOfRun(run).needsBase?.(run));
 }

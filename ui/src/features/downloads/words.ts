@@ -1,7 +1,7 @@
 // Downloads in words: how far they are, how fast, and what they wait for.
 
 import type { DownloadState, DownloadView } from "../../api";
-import { bytes, count, duration } from "../../lib/format";
+import { bytes, count, counted, duration } from "../../lib/format";
 import { nameOf } from "../../lib/paths";
 
 /** What a state is called. What is running shows it by its rate. */
@@ -69,7 +69,7 @@ export function gistOf(downloads: DownloadView[]): Gist | undefined {
   const sum = (of: (download: DownloadView) => number) => spokenOf.reduce((total, download) => total + of(download), 0);
   const all = { doneBytes: sum((it) => it.doneBytes), totalBytes: sum((it) => it.totalBytes) };
   return {
-    title: spokenOf.length === 1 ? nameOf(first.id) : `${count(spokenOf.length)} downloads`,
+    title: spokenOf.length === 1 ? nameOf(first.id) : counted(spokenOf.length, "download"),
     amount: amount(all),
     pace: isHeld ? (held.length === 1 ? STATES[first.state] : heldWords(held)) : paceOf(coming),
     done: share(all),

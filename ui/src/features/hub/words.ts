@@ -49,7 +49,7 @@ export const sentence = (text: string): string => whole(text.replace(/`([^`]*)`/
 
 /** What Anneal can do with a model. */
 export function canDo(canTalk: boolean, canTrain: boolean): string {
-  if (canTalk && canTrain) return "It can be talked to and trained.";
-  if (canTalk) return "It can be talked to, but not trained.";
-  return canTrain ? "It can be trained, but not talked to." : "It can be neither talked to nor trained.";
+  if (canTalk && canTrain) return "Works for chat and training.";
+  if (canTalk) return "Works for chat, not for training.";
+  return canTrain ? "Works for training, not for chat." : "Works for neither chat nor training.";
 }

@@ -59,7 +59,7 @@ export const form: KindForm = {
     "data.learn",
     "data.files",
   ],
-  lighter: "Fewer rows at once, shorter rows, an adapter or a smaller model need less.",
+  lighter: "A smaller batch, shorter sequences, an adapter or a smaller model need less memory.",
   method: methodOf,
   belongs,
   home(field, filled) {

@@ -30,6 +30,9 @@ export const tiles: Tile[] = [
   },
 ];
 
+/** An adapter is nothing by itself. */
+export const needsBase = ({ method }: RunView) => method === "lora";
+
 /** The held-out questions that were answered word for word after the last step. */
 function answers({ metrics }: RunView): { right: number; of: number } | undefined {
   const found = metrics.find(({ name }) => name === "right_answers");

@@ -1,7 +1,7 @@
 // What is wrong with pictures, in words.
 
 import type { ClassView, FindingKind, FindingView, FoundPicturesView, PicturePartView, PictureView } from "../../api";
-import { count } from "../../lib/format";
+import { count, counted } from "../../lib/format";
 import { quoted } from "../../lib/words";
 
 /** What each finding is called, what it means, and what to do about it. */
@@ -17,8 +17,8 @@ const FINDINGS: Record<FindingKind, { one: string; many: string; text: string }>
 
 export function titleOf({ kind, count: found }: FindingView): string {
   const { one, many } = FINDINGS[kind];
-  const counted = kind === "unread" ? `${count(found)} ${found === 1 ? "picture" : "pictures"}` : count(found);
-  return `${counted} ${found === 1 ? one : many}`;
+  const pictures = kind === "unread" ? counted(found, "picture") : count(found);
+  return `${pictures} ${found === 1 ? one : many}`;
 }
 
 export const textOf = ({ kind }: FindingView): string => FINDINGS[kind].text;
@@ -37,7 +37,7 @@ export function aboutOf({ kind }: FindingView, { problem }: FoundPicturesView, {
 
 /** A class that has too few pictures beside another. */
 export function imbalanceText([largest, smallest]: [ClassView, ClassView]): string {
-  return `${largest.name} has ${count(largest.train)} pictures, ${smallest.name} ${count(smallest.train)}. The smaller class will be learned badly: add pictures of it.`;
+  return `${largest.name} has ${counted(largest.train, "picture")}, ${smallest.name} ${count(smallest.train)}. The smaller class will be learned badly: add pictures of it.`;
 }
 
 export const allOf = ({ train, heldOut, test }: ClassView): number => train + heldOut + test;

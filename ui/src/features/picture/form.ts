@@ -25,7 +25,7 @@ export const RECIPES: readonly { value: string; text: string; about: string }[] 
   { value: "airbench94", text: "Fast", about: "airbench94: right on 94 % of CIFAR-10 after ten passes." },
   { value: "small", text: "Small", about: "Three convolutions: minutes on any computer." },
   { value: "seed", text: "Plain", about: "A small network with SGD and momentum, batches of 128, as it is often taught." },
-  { value: "resnet18", text: "ResNet-18", about: "Better and slower, in fifteen passes. Wants a GPU." },
+  { value: "resnet18", text: "ResNet-18", about: "Better and slower, in fifteen passes. Needs a GPU." },
   { value: "resnet18-long", text: "ResNet-18, long", about: "The best here, in 200 passes. Needs a GPU." },
 ];
 
@@ -59,7 +59,7 @@ export const form: KindForm = {
   paths: ["model"],
   labels: { "picture.recipe": "Recipe" },
   telling: ["device", "dtype.compute", "batch.rows", "batch.accumulate", "picture.architecture", "picture.side", "picture.flip", "learning_rate", "steps"],
-  lighter: "Fewer pictures at once, smaller ones or a smaller network need less.",
+  lighter: "A smaller batch, smaller pictures or a smaller network need less memory.",
   source: { pick: "folder", add: "Add folder…", none: "Pictures come in a folder that has a folder for each class, such as roses and tulips." },
   // It stands in a section of its own.
   method: () => "",

@@ -1,7 +1,7 @@
 // What is said of a run of pictures.
 
 import type { RunView } from "../../api";
-import { count } from "../../lib/format";
+import { count, counted } from "../../lib/format";
 import { interval, intervalText, metricOf, percent } from "../../lib/share";
 import type { Figure } from "../kind";
 
@@ -85,7 +85,7 @@ export function moreOf(run: RunView): { points: { name: string; value: number }[
   const factor = half < 1 ? Math.min(Math.max((1 - all) / (1 - half), 0), 1) : 1;
   const twice = 1 - (1 - all) * factor;
   const gain = Math.round(100 * (twice - all));
-  const text = gain >= 1 ? `Probably: twice as many would add about ${gain} ${gain === 1 ? "point" : "points"}.` : "Hardly: twice as many would add less than a point.";
+  const text = gain >= 1 ? `Probably: twice as many would add about ${counted(gain, "point")}.` : "Hardly: twice as many would add less than a point.";
   const points = [
     { name: "a quarter", value: quarter },
     { name: "half", value: half },

@@ -20,7 +20,7 @@ export const form: KindForm = {
   labels: {},
   telling: ["device", "dtype.compute", "probe.position", "probe.suffix", "probe.sites", "steps"],
   unit: "none",
-  lighter: "A smaller model needs less.",
+  lighter: "A smaller model needs less memory.",
   method: () => "",
   belongs: (field: string) => !OF_GRADIENTS.some((section) => field === section || field.startsWith(`${section}.`)),
   home: () => undefined,

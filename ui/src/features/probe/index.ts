@@ -7,6 +7,7 @@ import ProbeSign from "./ProbeSign.svelte";
 export const task = "probe";
 export const unit = "texts";
 export const hasGradients = false;
+export const needsBase = () => true;
 export const shown = { title: "Sites", none: "Each place in the model is learned by itself once the texts are read." };
 
 export const tiles: Tile[] = [

@@ -4,6 +4,7 @@ import type { Shown } from "../kind";
 import type { Exhibit } from "../../api";
 import type { Shape } from "../../components/board";
 import { extent } from "../../components/cells";
+import { counted } from "../../lib/format";
 
 export type PuzzleShown = Extract<Exhibit, { kind: "puzzle" }>;
 
@@ -24,7 +25,7 @@ export function givenOf({ given, drawn }: PuzzleShown): boolean[] {
 /** What a puzzle is like, in a few words. */
 export function aboutOf(puzzle: PuzzleShown): string {
   const target = cellsOf(puzzle.target);
-  if (puzzle.drawn === "maze") return `${target.filter((cell) => cell === "o").length + 1} steps`;
+  if (puzzle.drawn === "maze") return counted(target.filter((cell) => cell === "o").length + 1, "step");
   if (puzzle.drawn === "colours") {
     const { rows, columns } = extent(target, puzzle.columns);
     return `${rows} × ${columns}`;

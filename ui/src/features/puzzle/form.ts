@@ -23,7 +23,7 @@ export const form: KindForm = {
   labels: { recipe: "Start from", trm: "Model", table: "Puzzle vectors" },
   telling: ["device", "dtype.compute", "batch.rows", "batch.accumulate", "recipe", "trm.hidden_size", "trm.halt_max_steps", "ema", "learning_rate", "steps"],
   unit: "steps",
-  lighter: "Fewer puzzles at once or a smaller model need less.",
+  lighter: "A smaller batch or a smaller model needs less memory.",
   method: () => "",
   belongs: (field: string) => !READING.includes(field),
   home: (field: string, filled: Filled) => (READING.includes(field) && !(field in filled) ? "data.files" : undefined),

@@ -1,6 +1,7 @@
 // What is said of puzzles.
 
 import type { Board, PuzzleView } from "../../api";
+import { counted } from "../../lib/format";
 
 /** What the grids of a set are called. */
 export const TITLES: Record<Board["kind"], string> = { sudoku: "Sudoku", maze: "Mazes", arc: "ARC tasks" };
@@ -13,7 +14,7 @@ const NONE = 2;
 /** What is said below a puzzle: of a maze how long its path is, of a task how large its grids are. */
 export function about({ kind, columns, blank }: Board, { cells, solution }: PuzzleView): string {
   if (kind === "sudoku") return `${cells.filter((cell) => cell !== blank).length} given`;
-  if (kind === "maze") return `${solution.filter((cell) => cell === PATH).length + 1} steps`;
+  if (kind === "maze") return counted(solution.filter((cell) => cell === PATH).length + 1, "step");
   const size = (of: number[]) => {
     const filled = of.flatMap((cell, at) => (cell >= NONE ? [at] : []));
     return `${Math.max(0, ...filled.map((at) => Math.floor(at / columns) + 1))} × ${Math.max(0, ...filled.map((at) => (at % columns) + 1))}`;

@@ -1,7 +1,7 @@
 // What happened in a run, with what happens often put together.
 
 import type { EventsView } from "../../api";
-import { count } from "../../lib/format";
+import { count, counted } from "../../lib/format";
 import { day } from "./when";
 
 export type Sentence = EventsView["sentences"][number];
@@ -34,5 +34,5 @@ export function entriesOf(sentences: Sentence[]): Entry[] {
 }
 
 function textOf([last, ...earlier]: Sentence[]): string {
-  return `Saved ${earlier.length === 1 ? "twice" : `${count(earlier.length + 1)} times`}, last at step ${count(last?.step ?? 0)}.`;
+  return `Saved ${earlier.length === 1 ? "twice" : `${counted(earlier.length + 1, "time")}`}, last at step ${count(last?.step ?? 0)}.`;
 }

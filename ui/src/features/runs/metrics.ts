@@ -1,5 +1,5 @@
 // What a run can be looked at by: its lines, and how their values are written. A series or a measure that has no look of its
-// own here is drawn all the same.
+// own here is drawn anyway.
 
 import type { Line } from "../../components/paint";
 import { bytes, count, loss } from "../../lib/format";

@@ -47,4 +47,10 @@ export const rateOf = (run: RunView): number | null => run.unitsPerSecond;
 export const canExport = (run: RunView): boolean => run.saved && kindOfRun(run).canExport === true;
 
 /** What can be done with what it has learned so far. */
-export const usesOf = (run: RunView): Use[] => (run.saved ? kindOfRun(run).uses.filter(({ name, early }) => run.uses.includes(name) && (early !== undefined || run.status === "finished")) : []);
+export const usesOf = (run: RunView): Use[] => (run.saved ? kindOfRun(run).uses.filter(({ name, takes = name, early }) => run.uses.includes(takes) && (early !== undefined || run.status === "finished")) : []);
+
+/** The same with the export, for which a page has a dialog: what is offered wherever a run is. */
+export const offersOf = (run: RunView, onexport: () => void): Use[] => [
+  ...usesOf(run),
+  ...(canExport(run) ? [{ name: "export", text: "Export…", short: "Export", open: onexport }] : []),
+];

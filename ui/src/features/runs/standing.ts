@@ -1,7 +1,7 @@
 // What a run is doing, in words.
 
 import type { RunView } from "../../api";
-import { count, duration } from "../../lib/format";
+import { count, counted, duration } from "../../lib/format";
 
 /** What a run is doing; a run that waits is in a line, and one that never began did nothing yet. */
 export type Standing = RunView["status"] | "waiting" | "new";
@@ -31,7 +31,7 @@ export function ordinal(place: number): string {
 
 /** What is said aloud when a run ends, or does something else than before. */
 export function announcement(run: RunView, stands: Standing): string {
-  if (stands === "finished") return `${run.name} is finished: all ${count(run.steps)} steps are done.`;
+  if (stands === "finished") return `${run.name} is finished: all ${counted(run.steps, "step")} are done.`;
   if (stands === "failed") return `${run.name} failed. ${run.problem ?? ""}`;
   if (stands === "waiting") return `${run.name} waits.`;
   return `${run.name} is ${stands === "new" ? "not started" : stands} at step ${count(run.step)}.`;
@@ -47,5 +47,5 @@ export function progressAloud(run: RunView): string {
 export function dataOf({ data }: RunView): string {
   const [first = "", second, ...more] = data;
   if (second === undefined) return first;
-  return more.length === 0 ? `${first} and ${second}` : `${first} and ${count(more.length + 1)} more files`;
+  return more.length === 0 ? `${first} and ${second}` : `${first} and ${counted(more.length + 1, "more file")}`;
 }

@@ -2,6 +2,7 @@
 
 import type { Board } from "../../api";
 import { placeOf, shapeOf } from "../../components/board";
+import { counted } from "../../lib/format";
 
 /** What may stand between the cells of a puzzle that is pasted. */
 const BETWEEN = /[\s|+\-─│┼━┃╋,;]/g;
@@ -44,7 +45,7 @@ export function pasted(board: Board, text: string): { cells: number[] } | { prob
   const wanted = board.rows * board.columns;
   const cells = letters.map((letter) => symbolOf(board, letter));
   const strange = cells.findIndex((cell) => cell === undefined);
-  if (letters.length !== wanted) return { problem: `The text has ${letters.length} ${letters.length === 1 ? "cell" : "cells"}, and this grid has ${wanted}. Use a dot or 0 for an empty cell.` };
+  if (letters.length !== wanted) return { problem: `The text has ${counted(letters.length, "cell")}, and this grid has ${wanted}. Use a dot or 0 for an empty cell.` };
   if (strange >= 0) {
     const [row, column] = [Math.floor(strange / board.columns) + 1, (strange % board.columns) + 1];
     const most = board.symbols.at(-1) ?? "";

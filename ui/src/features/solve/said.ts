@@ -1,7 +1,7 @@
 // What came of a puzzle, in words.
 
 import type { Board, SolvedView, ThinkingView } from "../../api";
-import { count } from "../../lib/format";
+import { count, counted } from "../../lib/format";
 
 export interface Outcome {
   title: string;
@@ -9,7 +9,6 @@ export interface Outcome {
   good: boolean;
 }
 
-const counted = (number: number, what: string) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 
 /** How long it took, in words. */
 export function timeOf(millis: number): string {

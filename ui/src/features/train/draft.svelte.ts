@@ -83,9 +83,11 @@ export class Draft {
   readonly set = $derived(setOf(this.filled, this.sets ?? []));
   readonly measure = $derived(this.measured?.key === this.key ? this.measured.view : undefined);
   readonly memory = $derived(this.plan?.estimate ? memoryOf(this.plan.estimate, this.measure?.peakBytes) : undefined);
-  /** What is wrong, without what is only not chosen yet. */
-  readonly problems = $derived((this.plan?.problems ?? []).filter(({ field }) => !this.needs.some((need) => need.field === field)));
-  readonly ready = $derived(this.needs.length === 0 && this.problems.length === 0 && (this.plan?.choices.length ?? 0) > 0);
+  /** What the last plan found wrong, without what is only not chosen yet. */
+  readonly found = $derived((this.plan?.problems ?? []).filter(({ field }) => !this.needs.some((need) => need.field === field)));
+  /** What is wrong, as far as the last plan is about what the form says now. */
+  readonly problems = $derived(this.pending ? [] : this.found);
+  readonly ready = $derived(this.needs.length === 0 && this.found.length === 0 && (this.plan?.choices.length ?? 0) > 0);
   readonly lengthUnit = $derived(unitOf(this.filled, this.unit));
 
   /** The folded settings of the method, with those of a run file that the form doesn't know. */
@@ -146,7 +148,7 @@ export class Draft {
     this.change({});
   }
 
-  /** Whether a setting has a meaning beside the others. What was filled in all the same stays in sight. */
+  /** Whether a setting has a meaning beside the others. What was filled in anyway stays in sight. */
   #has({ name, needs, task }: Field): boolean {
     // Its parts are settings of their own.
     if (FIELDS.some((field) => field.name.startsWith(`${name}.`))) return false;

@@ -10,6 +10,9 @@ import { readList } from "./filled";
 /** What a field is called. The first that names it counts. */
 export type Names = Pick<Field, "name" | "label">[];
 
+/** More names than these are not all read. */
+const MOST_NAMES = 8;
+
 /** What a field is called, if it is one. */
 function knownLabel(field: string, names: Names): string | undefined {
   return [...names, ...FIELDS].find(({ name }) => name === field)?.label;
@@ -26,7 +29,10 @@ export function shown(field: string, value: string, { paths }: KindForm): string
   if (paths.includes(field)) return nameOf(value);
   if (/^cuda(:\d+)?$/.test(value)) return value.replace("cuda", "CUDA").replace(":", " ");
   if (field !== "seed" && field !== "name" && /^\d+$/.test(value)) return count(Number(value));
-  return typed(value, field);
+  const text = typed(value, field);
+  // Of many names the first and the last say enough.
+  const items = value.startsWith("[") && text.includes(", ") ? readList(value) : [];
+  return items.length > MOST_NAMES ? `${items[0]}, ${items[1]} … ${items.at(-1)} (${items.length})` : text;
 }
 
 /** Which numbers a field takes: a sentence. */
