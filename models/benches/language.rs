@@ -36,7 +36,7 @@ use models::{
     tape::{FixedPass, Tape, Value},
     tasks::language::{Language, LanguageFacts, LanguagePlan, LanguageRequest, plan::DataFacts},
     train::{
-        Facts, TrainPlan, TrainRequest, resolve,
+        Facts, TrainPlan, TrainRequest, TrainState, resolve,
         task::{BatchSize, Task},
         try_steps,
     },
@@ -122,7 +122,8 @@ fn learn(work: &str, folder: Option<&Path>, options: &Options) -> models::Result
     let plan = task.plan.clone();
     let seen = task.draw();
     let first_loss = task.measure(&seen)?;
-    let mut millis = try_steps(&plan, &mut task, warm_up + steps, &|| false)?;
+    let mut state = TrainState::new(&plan, &task)?;
+    let mut millis = try_steps(&plan.run, &mut task, &mut state, warm_up + steps, &|| false)?;
     let last_loss = task.measure(&seen)?;
     let mut millis = millis.split_off(warm_up);
     let middle = median(&mut millis);

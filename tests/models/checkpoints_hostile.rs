@@ -51,7 +51,7 @@ pub(crate) fn readers(work: &Path) -> Vec<Reader> {
         "batch": {"rows": 4}, "steps": 2, "save": {"every": 1}, "evaluate": {"every": 0}});
     let picture = picture_run::plan_of(&stripes, changes);
     let made = probe_run::Made::new();
-    let probe = made.plan(json!({"probe": {"sites": ["embed", "block.0"]}}));
+    let probe = made.plan(json!({"probe": {"sites": ["embed", "block.0"]}, "save": {"every": 1}}));
 
     let mut readers = of_run::<Puzzle>(work, &puzzle, &OF_PUZZLES);
     let checkpoint = readers[0].file.parent().unwrap().to_owned();
@@ -68,6 +68,7 @@ where
     TrainPlan<K::Plan>: Clone + 'static,
 {
     let run = work.join(files[0].0).join("run");
+    fs::create_dir_all(&run).unwrap();
     run_from_newest::<K>(plan, &run, &mut Vec::new());
     let place = RunPlace {
         folder: &run,
@@ -80,9 +81,9 @@ where
             let task = &mut *task.borrow_mut();
             let mut state = TrainState::new(&plan, task)?;
             state.restore(task, file.parent().unwrap_or(file))?;
-            try_steps(&plan, task, 1, &|| false).map(drop)
+            try_steps(&plan.run, task, &mut state, 1, &|| false).map(drop)
         };
-        in_copy(work, &newest(&run), *file, continues)
+        in_copy(work, &newest_with(&run, file.2), *file, continues)
     };
     files.iter().map(reader).collect()
 }
@@ -123,8 +124,11 @@ fn of_solver(work: &Path, checkpoint: &Path) -> Vec<Reader> {
     readers
 }
 
-fn newest(run: &Path) -> PathBuf {
-    Checkpoints::new(run, 1).newest().unwrap().unwrap().path
+/// The newest checkpoint of a run that has this file: that of a study which is done has no half of one.
+fn newest_with(run: &Path, file: &str) -> PathBuf {
+    let checkpoints = Checkpoints::new(run, 1).whole().unwrap().into_iter().rev();
+    let mut paths = checkpoints.map(|it| it.path);
+    paths.find(|it| it.join(file).is_file()).unwrap()
 }
 
 /// A reader of one file in a copy of a folder.

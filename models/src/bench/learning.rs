@@ -23,7 +23,7 @@ use crate::{
         Language, LanguageFacts, LanguagePlan, LanguageRequest, plan::DataFacts, request::Method,
     },
     train::{
-        Facts, Kind, TrainPlan, TrainRequest, resolve,
+        Facts, Kind, TrainPlan, TrainRequest, TrainState, resolve,
         task::{BatchSize, Evaluation, Task},
         try_steps,
     },
@@ -110,7 +110,10 @@ fn learn(case: &BenchCase, place: &BenchDevice, method: Method) -> Result<Work> 
                 random: Random::for_purpose(1, "tokens"),
                 plan: plan.clone(),
             };
-            try_steps(&plan, &mut task, Clock::most(), &|| clock.is_over())
+            let mut state = TrainState::new(&plan, &task)?;
+            try_steps(&plan.run, &mut task, &mut state, Clock::most(), &|| {
+                clock.is_over()
+            })
         }),
     })
 }

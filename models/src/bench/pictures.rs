@@ -21,7 +21,7 @@ use crate::{
         source::PictureSet,
         task::PictureTask,
     },
-    train::{Facts, Kind, RunPlace, TrainPlan, TrainRequest, resolve, try_steps},
+    train::{Facts, Kind, RunPlace, TrainPlan, TrainRequest, TrainState, resolve, try_steps},
 };
 
 pub(super) static STEP: Workload = Workload {
@@ -116,7 +116,10 @@ fn learn(case: &BenchCase, place: &BenchDevice) -> Result<Work> {
         },
         config: config(&plan),
         steps: Box::new(move |clock| {
-            try_steps(&plan, &mut task, Clock::most(), &|| clock.is_over())
+            let mut state = TrainState::new(&plan, &task)?;
+            try_steps(&plan.run, &mut task, &mut state, Clock::most(), &|| {
+                clock.is_over()
+            })
         }),
     })
 }

@@ -9,7 +9,7 @@ use candle_core::Device;
 use crate::{
     Error, Result,
     device::{Checked, Choice},
-    train::{Facts, Kind, RunPlace, Task, TrainRequest, resolve, try_steps},
+    train::{Facts, Kind, RunPlace, Task, TrainRequest, TrainState, resolve, try_steps},
 };
 
 /// Batches that are taken: the first is made when it is asked for, the next may be made ahead of it.
@@ -72,7 +72,8 @@ pub fn try_tiny<K: Kind>(place: &TinyPlace) -> Result<Option<f64>> {
     })?;
     part("forward pass", || is_finite(&mut task))?;
     part("training step", || {
-        try_steps(&plan, &mut task, STEPS, &|| false)?;
+        let mut state = TrainState::new(&plan, &task)?;
+        try_steps(&plan.run, &mut task, &mut state, STEPS, &|| false)?;
         is_finite(&mut task)
     })?;
     Ok(Some(started.elapsed().as_secs_f64() * 1e3))

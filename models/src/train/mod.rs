@@ -47,7 +47,6 @@ use look::{look, sample};
 use rejected_step::{message_for_taken, roll_back};
 use saving::Saver;
 use step::{Attempt, Learned, learn, step};
-use tree::Part;
 use unused_memory::{memory_of, yield_memory};
 
 /// How a call of [`train`] ended.
@@ -164,23 +163,24 @@ fn stop<T: Task>(
 
 /// Takes a few steps to see how long they take, in milliseconds each. Saves nothing and measures nothing else.
 /// [`forecast::trial`] measures more.
-pub fn try_steps<T: Task, P: Part>(
-    whole_plan: &TrainPlan<P>,
+pub fn try_steps<T: Task>(
+    plan: &RunPlan,
     task: &mut T,
+    state: &mut TrainState,
     steps: usize,
     stop: &dyn Fn() -> bool,
 ) -> Result<Vec<f64>> {
-    let plan = &whole_plan.run;
     let _avoided = kernels::avoid(&plan.avoid_kernels)?;
-    let mut state = TrainState::new(whole_plan, task)?;
     let mut millis = Vec::new();
     for _ in 0..steps {
         if stop() {
             break;
         }
         let started = Instant::now();
-        // A step that could not be taken took its time all the same.
-        let _ = learn(plan, task, &mut state)?;
+        if task.own_step(state.progress.step, &|| !stop())?.is_none() {
+            // A step that could not be taken took its time all the same.
+            let _ = learn(plan, task, state)?;
+        }
         state.progress.step += 1;
         millis.push(started.elapsed().as_secs_f64() * 1e3);
     }
