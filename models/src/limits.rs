@@ -123,6 +123,9 @@ limits! {
     /// A row of a table of puzzles.
     PUZZLE_ROW = "a row of a table of puzzles", 64 << 10, "bytes",
         "a maze of 64 by 64 with its way has 8 kB, and a row is held in memory to find its columns";
+    /// Looks of a task.
+    LOOKS = "other looks of a task of ARC", 10_000, "looks",
+        "runs have a thousand, each with a vector of its own, and all are drawn again wherever a task is asked";
     /// Cells of a puzzle of arrays.
     PUZZLE_CELLS = "cells of a puzzle in arrays", 1 << 16, "cells",
         "those of ARC have 900, and a model attends from each to each";

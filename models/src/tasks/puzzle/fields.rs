@@ -1,6 +1,7 @@
 //! The fields that only runs of puzzles have, as a person meets them.
 
 use super::Puzzle;
+use crate::limits::LOOKS;
 use crate::train::{
     Kind,
     fields::{
@@ -49,7 +50,7 @@ pub const FIELDS: &[Field] = &[
     of("Data", "data.augment", "Augment", Flag, "Show each puzzle in another look each time: other digits, other orders of rows and columns.").advanced(),
     of("Data", "data.subsample_size", "Rows drawn", Count, "Learn from so many random rows of each table. 0 is all.").advanced(),
     of("Data", "data.min_difficulty", "Least rating", Count, "Learn only from rows of tables that are rated so or higher.").advanced(),
-    of("Data", "data.augmentations", "Looks of a task", Count, "How many other looks of each task of ARC there are, each with a vector of its own.").at_most(10_000.0).advanced(),
+    of("Data", "data.augmentations", "Looks of a task", Count, "How many other looks of each task of ARC there are, each with a vector of its own.").at_most(LOOKS.most as f64).advanced(),
     of("Data", "data.evaluate_puzzles", "Puzzles to measure with", Count, "How many held-out puzzles are measured during the run, always the same. 0 is all.").advanced(),
     of("Data", "data.evaluate_at_end", "Puzzles to measure at the end", Count, "How many held-out puzzles are measured when all steps are done. 0 is all. Each look of a task of ARC is one.").advanced(),
 ];

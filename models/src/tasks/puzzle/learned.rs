@@ -70,6 +70,9 @@ impl Learned {
             ))),
             None => Err(damaged(format!("task {} has no vector", task.name))),
         };
+        if let Some(too_many) = limits::LOOKS.exceeded(written.augmentations as u64) {
+            return Err(damaged(format!("its field augmentations {too_many}")));
+        }
         Ok(Some(Self {
             augmentations: written.augmentations,
             seed: written.seed,
