@@ -331,6 +331,7 @@ impl Task for ProbeTask {
 
     fn load(&mut self, folder: &Path) -> Result<()> {
         self.saved = folder.join(LEARNED).is_file().then(|| folder.to_owned());
+        self.learning = None;
         Ok(())
     }
 }
