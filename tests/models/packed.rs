@@ -1,16 +1,19 @@
 //! Models whose weights bitsandbytes or MLX packed into few bits: they compute what those programs say, and what is packed otherwise is
 //! refused by its name. `tests/goldens/packed.py` wrote them.
 
-use std::fs;
+use std::{collections::HashMap, fs};
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use models::{
     arch::decoder::Input,
     checkpoint::{
-        folder::{CONFIG, ModelFolder, read_json},
+        folder::{CONFIG, ModelFolder, WEIGHTS, read_json},
         load::{LoadDtypes, load_decoder},
         merged::MergedWeights,
+        save::write_safetensors,
+        tensors::read_tensors,
     },
+    limits,
 };
 use serde_json::{Value as Json, json};
 
@@ -114,5 +117,34 @@ fn what_is_packed_otherwise_is_refused_by_its_name() {
         "nf4",
         |it| it["quantization_config"] = Json::Null,
         "holds values of dtype U8",
+    );
+}
+
+#[test]
+fn a_state_beside_a_weight_is_not_read_past_its_limit() {
+    let folder = changed("nf4", |_| ());
+    let path = folder.path().join(WEIGHTS);
+    let mut tensors = read_tensors(&path).unwrap();
+    let is_state = |name: &&String| name.ends_with(".quant_state.bitsandbytes__nf4");
+    let name = tensors.keys().find(is_state).unwrap().clone();
+    // Spaces before the JSON are JSON: only the length is wrong.
+    let state: Vec<u8> = tensors[&name].to_vec1().unwrap();
+    let mut long = vec![b' '; limits::PACKED_STATE.most as usize + 1 - state.len()];
+    long.extend(state);
+    let mut check = |length: usize, is_read: bool| {
+        let state = Tensor::from_slice(&long[long.len() - length..], length, &Device::Cpu);
+        tensors.insert(name.clone(), state.unwrap());
+        write_safetensors(&path, &tensors, HashMap::new()).unwrap();
+        let loaded = ModelFolder::open(folder.path())
+            .and_then(|it| load_decoder(&it, LoadDtypes::F32, false, &Device::Cpu));
+        let error = loaded.err().map(|it| it.to_string());
+        assert_eq!(error.is_none(), is_read, "{error:?}");
+        error.unwrap_or_default()
+    };
+    check(long.len() - 1, true);
+    let refused = check(long.len(), false);
+    assert!(
+        refused.contains("its state is 65,537, and 65,536 bytes are the most"),
+        "{refused}"
     );
 }
