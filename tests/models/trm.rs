@@ -441,6 +441,18 @@ fn no_number_of_places_leaves_as_many_as_a_vector_of_a_puzzle_takes() {
 }
 
 #[test]
+fn heads_that_can_not_be_turned_in_pairs_are_refused() {
+    let odd = |mlp_t| TrmConfig {
+        num_heads: config(mlp_t).hidden_size,
+        ..config(mlp_t)
+    };
+    let refused = odd(false).check().unwrap_err().to_string();
+    assert!(refused.contains("makes heads of 1 of"), "{refused}");
+    // Nothing is turned along the grid where no layer attends.
+    odd(true).check().unwrap();
+}
+
+#[test]
 fn the_norm_along_97_places_is_that_of_the_reference() {
     let golden = &golden()["wide"];
     let model = model(TrmConfig {

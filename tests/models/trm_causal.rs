@@ -206,8 +206,12 @@ fn a_shape_that_no_recursive_language_model_has_is_refused_by_its_field() {
             "`hidden_size` is \"wide\", and has to be a whole number",
         ),
         (
+            json!({"H_cycles": 60, "L_cycles": 1, "halt_max_steps": 100}),
+            "`H_cycles` with the steps and layers makes 24000 layers",
+        ),
+        (
             json!({"H_cycles": 1000, "L_cycles": 1000}),
-            "`H_cycles` with the steps and layers makes 2002000 layers",
+            "`H_cycles` is 1000: with 1000 low cycles and 2 layers it makes 2002000 layers of a step of thinking",
         ),
         (
             json!({"pos_encodings": "alibi"}),

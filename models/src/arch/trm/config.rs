@@ -9,6 +9,8 @@ use crate::{Error, Result, arch::Initial};
 const MULTIPLE: usize = 256;
 /// The most places before the cells.
 const MAX_PLACES: usize = 1 << 12;
+/// The most layers that are computed one after another in a step of thinking: six times those of the largest published model.
+const MAX_DEPTH: usize = 1 << 8;
 /// The head starts by never wanting to halt.
 const HALT_AT_FIRST: f64 = -5.0;
 
@@ -152,6 +154,19 @@ impl TrmConfig {
         all
     }
 
+    /// Refuses more layers in a step of thinking than anybody waits for. Each size is within its own limit.
+    fn check_depth(&self) -> Result<()> {
+        let depth = self.h_cycles * (self.l_cycles + 1) * self.l_layers;
+        if depth <= MAX_DEPTH {
+            return Ok(());
+        }
+        let problem = format!(
+            "is {}: with {} low cycles and {} layers it makes {depth} layers of a step of thinking, and {MAX_DEPTH} are the most",
+            self.h_cycles, self.l_cycles, self.l_layers
+        );
+        Err(Error::setting("H_cycles", problem))
+    }
+
     /// Refuses what no model can be, by the names of the settings.
     pub fn check(&self) -> Result<()> {
         let positive = [
@@ -175,6 +190,16 @@ impl TrmConfig {
                 return Err(Error::setting(name, problem));
             }
         }
+        let (heads, width) = (self.num_heads, self.head_width());
+        let turns = self.pos_encodings == Positions::Rope && !self.mlp_t;
+        if turns && !width.is_multiple_of(2) {
+            let problem = format!(
+                "is {heads}, which makes heads of {width} of {} numbers; rotary positions turn pairs, so a head has to have an even width",
+                self.hidden_size
+            );
+            return Err(Error::setting("num_heads", problem));
+        }
+        self.check_depth()?;
         let places = self.puzzle_places();
         if places > MAX_PLACES {
             let problem = format!("is {places}, and has to be at most {MAX_PLACES}");

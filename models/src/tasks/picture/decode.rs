@@ -144,10 +144,11 @@ fn opened(bytes: &[u8]) -> Result<impl ImageDecoder, String> {
         return Err(format!("has {width} x {height} pixels, which {problem}"));
     }
     // A progressive JPEG is held whole as numbers of two bytes before the first pixel of it is made.
-    // Of a GIF, the colour of each pixel is held as its place in the table.
+    // Of a GIF, the colour of each pixel is held as its place in the table; of a WebP, each pixel with its alpha beside the result.
     let held = match format {
         ImageFormat::Jpeg if is_progressive(bytes) => pixels * 6,
         ImageFormat::Gif => pixels,
+        ImageFormat::WebP => pixels * 4,
         _ => 0,
     };
     let needed = decoder.total_bytes().saturating_add(held);

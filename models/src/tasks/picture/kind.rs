@@ -100,7 +100,12 @@ impl Kind for Picture {
         let is_vit = plan.picture.architecture == Architecture::Vit;
         let published = plan.model.as_ref().filter(|_| is_vit);
         let published = published.map(|it| Published::open(it)).transpose()?;
-        Ok(plan.picture.net(published.as_ref().map(|it| &it.net)))
+        let net = plan.picture.net(published.as_ref().map(|it| &it.net));
+        // A person can have changed the sizes of a plan that was made here.
+        match net.problem() {
+            Some(problem) => Err(Error::setting("picture", problem)),
+            None => Ok(net),
+        }
     }
 
     fn estimate(plan: &TrainPlan<PicturePlan>, shape: &NetConfig) -> Estimate {

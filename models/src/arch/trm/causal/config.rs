@@ -118,14 +118,6 @@ impl CausalTrmConfig {
 
     /// Whether the sizes fit together. Each is within its own limit, so no product of them overflows.
     fn check(&self) -> Result<()> {
-        let width = self.trm.head_width();
-        if self.trm.pos_encodings == Positions::Rope && !width.is_multiple_of(2) {
-            let problem = format!(
-                "is {}, which makes heads of {width} of {} numbers; rotary positions turn pairs, so it has to be even",
-                self.trm.num_heads, self.trm.hidden_size
-            );
-            return Err(Error::setting("num_heads", problem));
-        }
         let layers = self.cached_layers();
         if layers > MAX_CACHED_LAYERS {
             let problem = format!(
