@@ -139,23 +139,28 @@ fn check_faults(wanted: usize) {
         let app = tiny(settings);
         let once = app.folder().join("once");
         fs::create_dir(&once).unwrap();
-        let fault = || match random(12) {
-            0..=2 => format!("abort@{}", 1 + random(STEPS)),
-            3..=5 => format!("nan@{}", 1 + random(STEPS)),
-            6 | 7 => format!("oom@{}", 1 + random(STEPS)),
-            8 => format!("lost@{}", 1 + random(STEPS)),
-            9 => format!("alloc@{}", random(4000)),
-            10 => format!("disk@{}", 1000 + random(20_000)),
-            _ => format!("hang@{}", 1 + random(STEPS)),
+        let faults: Vec<String> = (0..1 + random(3)).map(|_| fault(STEPS)).collect();
+        let ends_engine = |fault: &&String| {
+            let kinds = ["abort", "lost", "hang", "alloc"];
+            kinds.iter().any(|kind| fault.starts_with(kind))
         };
-        let faults: Vec<String> = (0..1 + random(3)).map(|_| fault()).collect();
+        let ends = faults.iter().filter(ends_engine).count();
         let faults = faults.join(",");
-        let mut command = app.command(&["train", "run.yaml"]);
-        command
-            .env("ANNEAL_FAULT", &faults)
-            .env("ANNEAL_FAULT_ONCE", &once)
-            .env("ANNEAL_HANG_SECONDS", "2");
-        let output = app.run_command(command, "");
+        let trained = |arguments: &[&str]| {
+            let mut command = app.command(arguments);
+            command
+                .env("ANNEAL_FAULT", &faults)
+                .env("ANNEAL_FAULT_ONCE", &once)
+                .env("ANNEAL_HANG_SECONDS", "2");
+            app.run_command(command, "")
+        };
+        let mut output = trained(&["train", "run.yaml"]);
+        if output.code == 1 && ends == 3 {
+            // The third end at one checkpoint ends the run, saved. Whoever wants it to continue starts it again.
+            let folder = only_run(&app.home());
+            let run = folder.file_name().unwrap().to_str().unwrap();
+            output = trained(&["train", "--resume", run]);
+        }
         assert_eq!(output.code, 0, "{faults}: {output:?}");
         happened += fs::read_dir(&once).unwrap().count();
         runs += 1;
@@ -183,6 +188,19 @@ fn check_faults(wanted: usize) {
     eprintln!(
         "{happened} faults in {runs} runs; {same} of them arrived at the same weights to the bit"
     );
+}
+
+/// One thing that goes wrong once, at any time of so many steps.
+fn fault(steps: u64) -> String {
+    match random(12) {
+        0..=2 => format!("abort@{}", 1 + random(steps)),
+        3..=5 => format!("nan@{}", 1 + random(steps)),
+        6 | 7 => format!("oom@{}", 1 + random(steps)),
+        8 => format!("lost@{}", 1 + random(steps)),
+        9 => format!("alloc@{}", random(4000)),
+        10 => format!("disk@{}", 1000 + random(20_000)),
+        _ => format!("hang@{}", 1 + random(steps)),
+    }
 }
 
 /// Every start begins at what was saved last, or later.
