@@ -11,6 +11,8 @@ use std::{
     thread,
 };
 
+use serde::{Deserialize, Serialize};
+
 /// What devices and allocators say when memory has run out, in small letters.
 ///
 /// CUDA names its error, and cuBLAS another; Metal refuses a buffer, or says so of a command buffer that failed earlier;
@@ -81,6 +83,17 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// Data whose bytes or columns mean nothing as they were read, and how else they can be read.
+    #[error("{problem}: `{}`", path.display())]
+    Reading {
+        /// What is wrong, with the place in the file when there is one.
+        problem: String,
+        /// What to try.
+        proposal: ReadAs,
+        /// Last in the message, since it may name the user.
+        path: PathBuf,
+    },
+
     /// A file of a model that was cut off or overwritten. What a library said of it is kept apart.
     #[error("{problem}: `{}`", path.display())]
     Damaged {
@@ -134,6 +147,47 @@ pub enum Error {
     Tensor(#[from] candle_core::Error),
 }
 
+/// How else data can be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "specta", derive(specta::Type))]
+#[serde(rename_all = "snake_case")]
+pub enum ReadAs {
+    /// In another encoding, by its label.
+    Encoding(String),
+    /// With these columns as parts of a row, each part with its column. Nothing where only a person can know.
+    Columns(Vec<(String, String)>),
+}
+
+impl ReadAs {
+    /// The setting that it changes, as in a run file.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Encoding(_) => "data.encoding",
+            Self::Columns(_) => "data.columns",
+        }
+    }
+
+    /// What to write into a run file.
+    fn advice(&self) -> String {
+        match self {
+            Self::Encoding(label) => {
+                format!("name the encoding of the text, for example `encoding: {label}`")
+            }
+            Self::Columns(columns) => {
+                let written = match columns.is_empty() {
+                    true => "prompt: COLUMN, completion: COLUMN".to_owned(),
+                    false => columns
+                        .iter()
+                        .map(|(part, column)| format!("{part}: {column}"))
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                };
+                format!("say which column is what, for example `columns: {{{written}}}`")
+            }
+        }
+    }
+}
+
 impl Error {
     /// A setting that can't be served: its name as in a run file, and what is wrong with it.
     pub fn setting(field: impl Into<String>, problem: impl Into<String>) -> Self {
@@ -161,6 +215,15 @@ impl Error {
         Self::Format {
             problem: problem.into(),
             path: path.as_ref().to_owned(),
+        }
+    }
+
+    /// Data that means nothing as it was read, and how else it can be read.
+    pub fn reading(path: &Path, problem: impl Into<String>, proposal: ReadAs) -> Self {
+        Self::Reading {
+            problem: problem.into(),
+            proposal,
+            path: path.to_owned(),
         }
     }
 
@@ -222,6 +285,7 @@ impl Error {
                 "set a smaller `batch.rows`, a smaller `data.max_length`, or `gradient_checkpointing: true`"
                     .to_owned(),
             ),
+            Self::Reading { proposal, .. } => Some(proposal.advice()),
             Self::Damaged { .. } => Some("download the model again".to_owned()),
             Self::NotFinite { .. } => Some("lower the learning rate, or compute in f32".to_owned()),
             _ => None,

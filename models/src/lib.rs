@@ -25,4 +25,4 @@ pub mod tape;
 pub mod tasks;
 pub mod train;
 
-pub use error::{Error, Result, caught, on_a_deep_stack, panic_message};
+pub use error::{Error, ReadAs, Result, caught, on_a_deep_stack, panic_message};

@@ -53,7 +53,7 @@ fn check(name: &str) {
     for case in all.remove(name).unwrap() {
         let dataset = opened(&case.file, case.text.as_bytes(), case.request);
         if let Some(words) = &case.error {
-            check_words(&dataset.unwrap_err().to_string(), words);
+            check_words(&told(&dataset.unwrap_err()), words);
             continue;
         }
         let dataset = dataset.unwrap();
@@ -75,6 +75,11 @@ fn check(name: &str) {
         assert_eq!(dataset.check_problems(true).is_ok(), case.good > 0);
         assert!(dataset.check_problems(false).is_err());
     }
+}
+
+/// What went wrong, and what to try.
+fn told(error: &models::Error) -> String {
+    format!("{error}; {}", error.hint().unwrap_or_default())
 }
 
 #[track_caller]
@@ -177,7 +182,7 @@ fn text_that_is_not_utf_8_is_an_error_with_its_byte_until_the_encoding_is_named(
     ];
     for (bytes, request, words) in refused {
         let error = opened("a.txt", bytes, request).unwrap_err();
-        check_words(&error.to_string(), words);
+        check_words(&told(&error), words);
     }
     for label in ["latin-1", "latin1", "ISO-8859-1", "windows-1252"] {
         let dataset = opened("a.txt", latin, named(label)).unwrap();
@@ -320,7 +325,7 @@ fn trec_needs_its_encoding_named() {
     };
     let bytes = fs::read(&path).unwrap();
     let at = std::str::from_utf8(&bytes).unwrap_err().valid_up_to();
-    let error = open(&request(None)).unwrap_err().to_string();
+    let error = told(&open(&request(None)).unwrap_err());
     assert!(
         error.contains(&format!("not UTF-8 at byte {at}")) && error.contains("latin-1"),
         "{error}"

@@ -34,22 +34,23 @@ describe("data", () => {
   test("that can't be read proposes what would help", () => {
     const all = inspections.map(({ answer }) => answer.inspection as unknown as InspectionView);
     const [sums, questions] = all.filter(({ problem }) => problem !== null);
-    expect(proposalsOf(questions!.problem!, [])).toEqual([{ text: "Read it as Latin-1", change: { encoding: "latin-1" } }]);
+    expect(proposalsOf(questions!.problem!)).toEqual([{ text: "Read it as Latin-1", change: { encoding: "latin-1" } }]);
     expect([sums, questions].map((it) => controlOf(it!.problem!))).toEqual(["columns", "encoding"]);
-    expect(proposalsOf(sums!.problem!, sums!.columns)[0]?.change.columns).toEqual({ prompt: "problem", completion: "solution" });
-    // A column that is not there is no proposal.
-    expect(proposalsOf(sums!.problem!, ["other"])).toEqual([]);
-    const fault = { code: "failed" as const, message: "say which column is what, for example `columns: {prompt: question, completion: the answer}`", hint: null, field: null };
-    expect(proposalsOf(fault, ["question", "the answer"])[0]?.change.columns).toEqual({ prompt: "question", completion: "the answer" });
-    expect(controlOf({ ...fault, message: "No such file" })).toBeUndefined();
+    expect(proposalsOf(sums!.problem!)[0]?.change.columns).toEqual({ prompt: "problem", completion: "solution" });
+    // Where only a person can know, there is a control and no button.
+    const fault = { code: "failed" as const, message: "the columns are `a` and `b`", hint: null, field: "data.columns", proposal: { columns: [] } };
+    expect(proposalsOf(fault)).toEqual([]);
+    expect(controlOf(fault)).toBe("columns");
+    expect(controlOf({ ...fault, message: "No such file", field: null })).toBeUndefined();
   });
 
   test("that can’t be read says so without the words of a run file", () => {
-    const fault = { code: "failed" as const, hint: null, field: null };
-    const unmapped = { ...fault, message: "the columns are `problem` and `solution`, which is none of the layouts known; say which column is what, for example `columns: {prompt: problem, completion: solution}`: `/a/b.jsonl`" };
+    const columns: [string, string][] = [["prompt", "problem"], ["completion", "solution"]];
+    const fault = { code: "failed" as const, hint: "say which column is what, for example `columns: {prompt: problem}`", field: null };
+    const unmapped = { ...fault, message: "the columns are `problem` and `solution`, which is none of the layouts known: `/a/b.jsonl`", proposal: { columns } };
     expect(problemOf(unmapped, ["problem", "solution"])).toMatchObject({ message: "Which column is the prompt?", hint: "The columns are “problem”, “solution”." });
-    const latin = { ...fault, message: "not UTF-8 at byte 3 (0xE9, line 1); if the text has another encoding, name it, for example `encoding: latin-1`: `/a/b.txt`" };
-    expect(problemOf(latin, []).message).toBe("Not UTF-8 at byte 3 (0xE9, line 1).: `/a/b.txt`");
+    const latin = { ...fault, message: "not UTF-8 at byte 3 (0xE9, line 1): `/a/b.txt`", proposal: { encoding: "latin-1" } };
+    expect(problemOf(latin, [])).toEqual({ ...latin, hint: null });
   });
 
   test("is read as its page says while it is counted, and a count that was left is not heard", async () => {

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test, vi } from "vitest";
 
 import { api, type ModelView } from "../../ui/src/api";
 import { problemOf, smallest } from "../../ui/src/features/models/models";
-import { plainly, quoted, withoutPath } from "../../ui/src/lib/words";
+import { quoted, whole, withoutPath } from "../../ui/src/lib/words";
 import { route } from "../../ui/src/routes.svelte";
 import { app, receive } from "../../ui/src/status.svelte";
 import { refused } from "./made";
@@ -41,8 +41,7 @@ describe("words of the app", () => {
   });
 
   test("leave out what only a run file could say", () => {
-    expect(plainly("plain text, one stream; set `rows: lines` to have rows")).toBe("Plain text, one stream.");
-    expect(plainly("conversations in the layout `messages`; not used: `ticket`")).toBe("Conversations in the layout “messages”; not used: “ticket”.");
+    expect(whole("conversations in the layout `messages`; not used: `ticket`")).toBe("Conversations in the layout “messages”; not used: “ticket”.");
   });
 });
 

@@ -15,7 +15,7 @@ use super::{
     row::{Example, Message, Role},
     source::kind,
 };
-use crate::{Error, Result};
+use crate::{Error, ReadAs, Result};
 
 /// A layout of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,7 +157,8 @@ impl Layout {
             mapping.is_empty().then_some((format, columns, Why::Pair))
         };
         let Some((format, columns, why)) = found_layout.or_else(pair) else {
-            return Err(Error::format(path, no_layout(found, format, mapping)));
+            let problem = no_layout(found, format, mapping);
+            return Err(Error::reading(path, problem, proposed(found)));
         };
         let unused: Vec<String> = found
             .iter()
@@ -400,7 +401,7 @@ fn check_mapping(path: &Path, found: &[String], mapping: &BTreeMap<String, Strin
                 "`columns.{part}` names `{column}`, and the columns are {}",
                 listed(found)
             );
-            return Err(Error::format(path, problem));
+            return Err(Error::reading(path, problem, proposed(found)));
         }
     }
     Ok(())
@@ -428,16 +429,11 @@ fn no_layout(
                 .to_owned()
         }
     };
-    let proposal =
-        proposed(found).unwrap_or_else(|| "prompt: COLUMN, completion: COLUMN".to_owned());
-    format!(
-        "the columns are {}, {asked}; say which column is what, for example `columns: {{{proposal}}}`",
-        listed(found)
-    )
+    format!("the columns are {}, {asked}", listed(found))
 }
 
-/// A mapping that could be meant, for the error text.
-fn proposed(found: &[String]) -> Option<String> {
+/// A mapping that could be meant.
+fn proposed(found: &[String]) -> ReadAs {
     let like = |names: &[&str]| {
         names.iter().find_map(|name| {
             found
@@ -446,12 +442,16 @@ fn proposed(found: &[String]) -> Option<String> {
         })
     };
     let text = || like(&LIKE_TEXT).or_else(|| found.first().filter(|_| found.len() == 1));
-    match (like(&LIKE_PROMPT), like(&LIKE_COMPLETION)) {
+    let is = |part: &str, column: &String| (part.to_owned(), column.clone());
+    ReadAs::Columns(match (like(&LIKE_PROMPT), like(&LIKE_COMPLETION)) {
         (Some(prompt), Some(completion)) => {
-            Some(format!("prompt: {prompt}, completion: {completion}"))
+            vec![is("prompt", prompt), is("completion", completion)]
         }
-        _ => text().map(|column| format!("text: {column}")),
-    }
+        _ => text()
+            .map(|column| is("text", column))
+            .into_iter()
+            .collect(),
+    })
 }
 
 /// How a layout was found.

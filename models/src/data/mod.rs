@@ -337,9 +337,7 @@ fn text_reason(rows: TextRows, asked: bool) -> String {
     };
     let why = match asked {
         true => "as asked",
-        false => {
-            "because nothing marks its rows; set `rows: lines` or `rows: paragraphs` to have rows"
-        }
+        false => "because nothing marks its rows",
     };
     format!("{what}, {why}")
 }

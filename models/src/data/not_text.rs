@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::{Error, Result};
+use crate::{Error, ReadAs, Result};
 
 /// What is said of a file that could never be learned from.
 const ONLY_TEXT: &str =
@@ -100,8 +100,8 @@ pub(super) fn check_bytes(path: &Path, bytes: &[u8], encoding: Option<&str>) -> 
     let is_named = |label: &str| label.to_ascii_lowercase().contains("16");
     match (encoding, wide(bytes)) {
         (None, Some(label)) => {
-            let problem = format!("the text is UTF-16; name the encoding: `encoding: {label}`");
-            Err(Error::format(path, problem))
+            let proposal = ReadAs::Encoding(label.to_owned());
+            Err(Error::reading(path, "the text is UTF-16", proposal))
         }
         (Some(label), _) if is_named(label) => Ok(()),
         _ if !binary => Ok(()),
@@ -148,7 +148,8 @@ mod tests {
     fn refused(name: &str, bytes: &[u8], encoding: Option<&str>) -> String {
         let path = Path::new(name);
         let checked = check_name(path).and_then(|()| check_bytes(path, bytes, encoding));
-        checked.unwrap_err().to_string()
+        let error = checked.unwrap_err();
+        format!("{error}; {}", error.hint().unwrap_or_default())
     }
 
     #[test]

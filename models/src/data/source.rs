@@ -22,7 +22,7 @@ use super::{
     not_text,
     parquet::{self, ParquetFile},
 };
-use crate::{Error, Result, limits};
+use crate::{Error, ReadAs, Result, limits};
 
 /// What kind of file holds the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -428,14 +428,8 @@ fn utf8(bytes: Vec<u8>, path: &Path) -> Result<String> {
         let at = error.utf8_error().valid_up_to();
         let bytes = error.as_bytes();
         let line = 1 + bytes[..at].iter().filter(|&&byte| byte == b'\n').count();
-        Error::format(
-            path,
-            format!(
-                "not UTF-8 at byte {at} (0x{:02X}, line {line}); if the text has another encoding, name it, for \
-                 example `encoding: latin-1`",
-                bytes[at]
-            ),
-        )
+        let problem = format!("not UTF-8 at byte {at} (0x{:02X}, line {line})", bytes[at]);
+        Error::reading(path, problem, ReadAs::Encoding("latin-1".to_owned()))
     })
 }
 

@@ -203,10 +203,10 @@ fn marked(segment: &Segment) -> String {
 fn lengths(lengths: &LengthSummary, is_stream: bool) -> Vec<String> {
     let number = |value: usize| count(value as u64);
     if is_stream {
-        return vec![format!(
-            "{}, all learned",
-            counted(lengths.tokens as u64, "token")
-        )];
+        return vec![
+            format!("{}, all learned", counted(lengths.tokens as u64, "token")),
+            "`--rows lines` or `--rows paragraphs` makes rows of it".to_owned(),
+        ];
     }
     let mut lines = vec![
         format!(

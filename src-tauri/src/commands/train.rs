@@ -106,7 +106,10 @@ fn resolve(app: &App, filled: &Filled) -> Result<AnyResolved> {
     let request = run_file::set(AnyRequest::default(), &changes).map_err(|mut error| {
         // On the command line it is a flag; here it is the field that was filled in.
         if let Some(field) = &error.field {
-            let flag = format!("`--set {field}={}`", filled.get(field).map_or("", |it| it));
+            let flag = format!(
+                "`--set {field}={}`",
+                filled.get(&**field).map_or("", |it| it)
+            );
             error.message = error.message.replacen(&flag, &format!("`{field}`"), 1);
         }
         error

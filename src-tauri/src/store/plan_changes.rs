@@ -85,7 +85,7 @@ pub(crate) fn check(
         if average || is_in(field, &shape) || (is_in(field, &order) && !insists) {
             let message = format!("{sentence}, and what was saved does not fit that");
             let hint = format!("put `{field}` back to {was} in the run’s `run.yaml`");
-            let error = AppError::failed(message).with_field(field);
+            let error = AppError::failed(message).with_field(field.as_str());
             return Err(match is_in(field, &order) {
                 true => error.with_hint(hint).unless_forced(),
                 false => error.with_hint(hint + ", or start a new run"),

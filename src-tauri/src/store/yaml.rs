@@ -29,7 +29,7 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, path: &Path) -> Result<T> {
             _ => String::new(),
         };
         let mut error = AppError::invalid(format!("{place}{message}: `{}`", path.display()));
-        error.field = field;
+        error.field = field.map(Box::from);
         error
     })
 }

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use models::train::{Problem, Problems, TrainEvent, fit::Fit};
+use models::{
+    ReadAs,
+    train::{Problem, Problems, TrainEvent, fit::Fit},
+};
 use serde::{Deserialize, Serialize};
 
 /// The result of everything in the app that can fail.
@@ -24,7 +27,11 @@ pub(crate) struct AppError {
     #[cfg_attr(feature = "gui", specta(optional))]
     pub(crate) details: Option<Box<str>>,
     /// The setting at fault, as in a run file, if there is one.
-    pub(crate) field: Option<String>,
+    pub(crate) field: Option<Box<str>>,
+    /// How else data can be read that can't be read as it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "gui", specta(optional))]
+    pub(crate) proposal: Option<Box<ReadAs>>,
     /// Whether the same works when it is forced.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "gui", specta(skip))]
@@ -65,6 +72,7 @@ impl AppError {
             hint: None,
             details: None,
             field: None,
+            proposal: None,
             force_helps: false,
             others: Box::default(),
             fit: None,
@@ -86,7 +94,7 @@ impl AppError {
     }
 
     /// Adds the setting at fault.
-    pub(crate) fn with_field(mut self, field: impl Into<String>) -> Self {
+    pub(crate) fn with_field(mut self, field: impl Into<Box<str>>) -> Self {
         self.field = Some(field.into());
         self
     }
@@ -133,6 +141,10 @@ impl From<models::Error> for AppError {
             models::Error::Setting { field, .. } => {
                 Self::invalid(error.to_string()).with_field(field.clone())
             }
+            models::Error::Reading { proposal, .. } => Self {
+                proposal: Some(Box::new(proposal.clone())),
+                ..Self::failed(error.to_string()).with_field(proposal.field())
+            },
             error if error.is_out_of_memory() => Self {
                 code: Code::OutOfMemory,
                 ..Self::failed(error.to_string())

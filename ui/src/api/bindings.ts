@@ -166,7 +166,7 @@ export const commands = {
 	/**  Deletes a run with everything it learned. Returns the bytes that are free now. */
 	deleteRun: (id: string) => typedError<number, AppError>(__TAURI_INVOKE("delete_run", { id })),
 	/**
-	 *  Opens a run or a model to be talked to, in place of the one that is open at that place. One that does not fit into memory is
+	 *  Opens a run or a model to chat with, in place of the one that is open at that place. One that does not fit into memory is
 	 *  opened only with `force`.
 	 */
 	openChat: (place: number, name: string, force: boolean) => typedError<ChatView, AppError>(__TAURI_INVOKE("open_chat", { place, name, force })),
@@ -320,6 +320,8 @@ export type AppError = {
 	details?: string | null,
 	/**  The setting at fault, as in a run file, if there is one. */
 	field: string | null,
+	/**  How else data can be read that can't be read as it was asked for. */
+	proposal?: ReadAs | null,
 };
 
 /**  What is called positive from a threshold on. */
@@ -526,7 +528,7 @@ export type ChatSettings = {
 	max_tokens: number,
 };
 
-/**  A model that is open to be talked to. */
+/**  A model that is open for chat. */
 export type ChatView = {
 	/**  Whether it answers; otherwise it continues what is said. */
 	answers: boolean,
@@ -747,7 +749,7 @@ export type ConversationFile = {
 	id: string,
 	/**  What the user called it, or how it begins. */
 	title: string,
-	/**  The model or run that is talked to, as `anneal chat` takes it, and how it is shown. */
+	/**  The model or run that is used for chat, as `anneal chat` takes it, and how it is shown. */
 	model: string,
 	modelTitle: string,
 	/**  What sets the scene. */
@@ -944,7 +946,7 @@ export type DownloadView = {
 	files: DownloadFileView[],
 	/**  Why it waits or failed. */
 	problem: AppError | null,
-	/**  Whether a model can be talked to and trained here. */
+	/**  Whether a model can be used for chat and trained here. */
 	usable: boolean,
 	/**  Where it lies, once it is whole: the folder of a model, the first file of data. */
 	path: string | null,
@@ -1223,7 +1225,7 @@ export type FirstRowsView = {
 
 /**  What some use of a model takes of this machine's memory. */
 export type FitView = {
-	/**  `Talk`, `Train an adapter`, `Train all weights`. */
+	/**  `Chat`, `Train an adapter`, `Train all weights`. */
 	name: string,
 	bytes: number,
 	freeBytes: number | null,
@@ -1564,7 +1566,7 @@ export type ModelView = {
 	context: number | null,
 	/**  Whether it was taught to answer; otherwise it continues text. */
 	answers: boolean,
-	/**  Why it can't be trained or talked to. */
+	/**  Why it can't be trained or used for chat. */
 	problem: AppError | null,
 };
 
@@ -1881,6 +1883,13 @@ export type RankedView = {
 	map: HeatMap | null,
 };
 
+/**  How else data can be read. */
+export type ReadAs = 
+/**  In another encoding, by its label. */
+({ encoding: string }) & { columns?: never } | 
+/**  With these columns as parts of a row, each part with its column. Nothing where only a person can know. */
+({ columns: ([string, string])[] }) & { encoding?: never };
+
 /**  Why a field of the plan has its value. */
 export type Reason = {
 	/**  The field, as in a run file: `batch.rows`. */
@@ -1941,7 +1950,7 @@ export type RepositoryView = {
 	context: number | null,
 	/**  Of a model: what Anneal can do with it. */
 	canTrain: boolean,
-	canTalk: boolean,
+	canChat: boolean,
 	/**  Why it can't, or what is odd about it: whole sentences. */
 	notes: string[],
 	/**  Of a model: what using it takes of this machine's memory. */

@@ -12,12 +12,6 @@ export function whole(text: string): string {
   return text === "" || /[.!?:…]$/.test(text) ? words : `${words}.`;
 }
 
-/** A sentence of the app without what only a run file could say: clauses such as "set `rows: lines` to have rows". */
-export function plainly(text: string): string {
-  const clauses = text.split("; ").filter((clause) => !/`[\w.]+: /.test(clause));
-  return whole(clauses.join("; "));
-}
-
 /** What an error says and the path at its end, which may be long and names the user. */
 export function withoutPath(message: string): { text: string; path: string | undefined } {
   const [, text, path] = /^(.*): [`“]((?:\/|[A-Za-z]:\\)[^`”]*)[`”]$/s.exec(message) ?? [];

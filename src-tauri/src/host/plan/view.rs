@@ -145,7 +145,7 @@ impl PlanView {
                 hint: None,
             });
         let first = FieldProblemView {
-            field: error.field.unwrap_or_default(),
+            field: error.field.map(String::from).unwrap_or_default(),
             text: error.message,
             hint: error.hint,
         };
