@@ -1,4 +1,4 @@
-//! Anneal: train models on your own machine and talk to them.
+//! Anneal: train models on your own machine and chat with them.
 //!
 //! The program is two thin shells over one [`host::Host`]. This file only picks the shell.
 

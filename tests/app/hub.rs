@@ -60,7 +60,7 @@ pub(crate) fn spawn(app: &App, server: &Server, words: &str) -> std::process::Ch
     command.stdin(Stdio::null()).spawn().unwrap()
 }
 
-/// A model whose weights are a large file, without anything that could be talked to.
+/// A model whose weights are a large file, without anything that could be used for chat.
 pub(crate) fn model(id: &str, bytes: usize) -> Repository {
     let weights: Vec<u8> = (0..bytes).map(|at| (at * 31 + at / 251) as u8).collect();
     let config = json!({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
@@ -109,7 +109,7 @@ fn a_model_is_found_and_shown_before_anything_is_fetched() {
         "context       2,048 tokens",
         "300 kB in 3 files",
         "Train an adapter",
-        "Talk",
+        "Chat",
     ];
     ask(&app, &server, "hub show Maker/Tiny").check(0, &words);
     let shown = ask_json(&app, &server, "hub show Maker/Tiny");

@@ -32,7 +32,7 @@ fn a_run_is_trained_listed_shown_talked_to_renamed_and_deleted() {
     let app = tiny("steps: 10\nsample: {every: 5, tokens: 4, prompts: [The cat]}\n");
     app.anneal("train run.yaml --quiet")
         .ended(0)
-        .shows("talk to it with `anneal chat DAY-animals-XXXX`");
+        .shows("chat with it in `anneal chat DAY-animals-XXXX`");
 
     let list = app.anneal("runs").stdout;
     assert!(list.contains("DAY-animals-XXXX  finished  10/10"), "{list}");

@@ -42,7 +42,7 @@ test("a newcomer starts a first model, watches it, and talks to it", TIMEOUT, as
   await window.find(`//li[contains(., 'Resumed at step ${stopped}')]`);
   await until(async () => (await step(window)) > stopped, "steps continue");
 
-  // What was saved is talked to while the run is running.
+  // What was saved is used for chat while the run is running.
   await window.click("//button[. = 'Try it now']");
   await say(window, "What is 2 plus 3?");
   await answered(window, 1);
@@ -131,7 +131,7 @@ test("a run outlives its window, and the death of its app", TIMEOUT, async (jour
   await badge(window, "Stopped");
 });
 
-test("a model comes from the Hub, through a pause, and is talked to", TIMEOUT, async (journey) => {
+test("a model comes from the Hub, through a pause, and is used for chat", TIMEOUT, async (journey) => {
   const home = newHome();
   makeBaseModel(home);
   const hub = await serveModel("maker/tiny", join(home, "models", "tiny"));

@@ -46,7 +46,7 @@ describe("a text that two write", () => {
   });
 });
 
-describe("what can be chatted with", () => {
+describe("what can be used for chat", () => {
   const run = (id: string, more: Partial<RunView> = {}) => ({ id, name: id, saved: true, uses: ["chat"], step: 2000, base: "/models/SmolLM2", status: "finished", ...more }) as RunView;
   const model = (name: string, more: Partial<ModelView> = {}) => ({ name, path: `/models/${name}`, answers: true, parameters: 1.7e9, problem: null, ...more }) as ModelView;
 
@@ -118,7 +118,7 @@ describe("a conversation", () => {
     expect(withValue("temperature", 0.6, chosen, own)).toEqual({ seed: 7 });
   });
 
-  test("has a name for what is talked to, and a file name that every system takes", () => {
+  test("has a name for what is used for chat, and a file name that every system takes", () => {
     const runs = [{ id: "2026-11-21-a", name: "Support tone" }] as RunView[];
     expect(titleOf("2026-11-21-a", runs, [])).toBe("Support tone");
     expect(titleOf("/cache/models--Qwen--Qwen3-0.6B/snapshots/da87", [], [])).toBe("Qwen3-0.6B");

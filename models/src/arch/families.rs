@@ -72,6 +72,6 @@ impl Family {
     }
 }
 
-/// Every family that can be trained and talked to.
+/// Every family that can be trained and used for chat.
 pub static FAMILIES: LazyLock<Vec<Family>> =
     LazyLock::new(|| table("families.json", include_str!("families.json")));

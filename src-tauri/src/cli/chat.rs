@@ -1,4 +1,4 @@
-//! `anneal chat`: talk to a model.
+//! `anneal chat`: chat with a model.
 //!
 //! On a terminal, lines are edited and remembered. From a file or a pipe, each line is said in turn, and only the
 //! answers are written, so that a conversation can be scripted.
@@ -53,7 +53,7 @@ const HELP: &str = "\
 /exit                 leave (Ctrl-D does too)
 Ctrl-C stops an answer.";
 
-/// Talk to a model or to what a run has learned.
+/// Chat with a model or the result of a run.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A run, the folder of a model, or the name of one, here or on the Hugging Face Hub.
@@ -115,7 +115,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if !arguments.steer.is_empty() {
         steer::begin(&mut chat, &arguments.steer, arguments.force, host, terminal)?;
     }
-    talk(chat, host, terminal)
+    chat_until_left(chat, host, terminal)
 }
 
 /// Opens a model. Where it would not fit, says how it is opened all the same.
@@ -138,8 +138,12 @@ pub(super) fn say_how_to_force(error: AppError) -> AppError {
     }
 }
 
-/// Talks until the user leaves.
-pub(super) fn talk(mut chat: Conversation, host: &Host, terminal: &Terminal) -> Result<Ended> {
+/// Answers until the user leaves.
+pub(super) fn chat_until_left(
+    mut chat: Conversation,
+    host: &Host,
+    terminal: &Terminal,
+) -> Result<Ended> {
     for warning in chat.model().warnings() {
         terminal.warn(warning);
     }

@@ -39,7 +39,7 @@ const MIN_COMMIT: usize = 7;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  anneal hub search smollm2                         models to talk to, the most used first
+  anneal hub search smollm2                         models to chat with, the most used first
   anneal hub show HuggingFaceTB/SmolLM2-135M        what it is, and what fetching it takes
   anneal hub get HuggingFaceTB/SmolLM2-135M         fetch it, or continue where it was left
   anneal hub get openai/gsm8k --data --split train  rows to learn from

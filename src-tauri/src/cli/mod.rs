@@ -39,7 +39,7 @@ use crate::{
 /// The exit code of a run that was stopped by Ctrl-C after it was saved, as shells have it for an interrupt.
 const STOPPED: u8 = 130;
 
-/// Train models on your own machine and talk to them.
+/// Train models on your own machine and chat with them.
 #[derive(Debug, Parser)]
 #[command(
     name = "anneal",

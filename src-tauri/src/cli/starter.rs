@@ -63,7 +63,7 @@ pub(super) fn run(arguments: Arguments, host: &Host, terminal: &Terminal) -> Res
     if !arguments.no_chat && !terminal.json && io::stdin().is_terminal() {
         terminal.line("");
         let chat = chat::open(&run.id, arguments.device, arguments.force, host)?;
-        return chat::talk(chat, host, terminal);
+        return chat::chat_until_left(chat, host, terminal);
     }
     Ok(Ended::Done)
 }

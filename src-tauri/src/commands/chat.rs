@@ -1,4 +1,4 @@
-//! Talking to models, and the conversations that are kept.
+//! Chats with models, and the conversations that are kept.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Opens a run or a model to be talked to, in place of the one that is open at that place. One that does not fit into memory is
+/// Opens a run or a model to chat with, in place of the one that is open at that place. One that does not fit into memory is
 /// opened only with `force`.
 #[tauri::command(async)]
 #[specta::specta]

@@ -153,7 +153,7 @@ fn wanted_of(app: &App, asked: &WantedView) -> Result<Wanted> {
         false => Wanted::split(&repository, &asked.config, &asked.split)?,
     };
     Ok(Wanted {
-        usable: asked.files.is_empty() && app.host.uses(&repository).can_talk,
+        usable: asked.files.is_empty() && app.host.uses(&repository).can_chat,
         ..wanted
     })
 }

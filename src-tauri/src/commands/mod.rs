@@ -47,7 +47,7 @@ use crate::{
 
 use home::view::News;
 
-/// How many models can be open to be talked to: one, and the one it is compared with.
+/// How many models can be open for chat: one, and the one it is compared with.
 const CHAT_PLACES: usize = 2;
 
 /// A step of a benchmark may take so long; then the app ends without it.
@@ -65,7 +65,7 @@ pub(crate) struct App {
     known: Mutex<HashMap<String, RunProgress>>,
     /// What is odd about the settings.
     warnings: Vec<String>,
-    /// The models that are open to be talked to.
+    /// The models that are open for chat.
     chats: [ModelSlot<OpenModel>; CHAT_PLACES],
     /// The puzzle model that is open.
     solver: ModelSlot<OpenSolver>,

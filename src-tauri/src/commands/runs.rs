@@ -142,15 +142,15 @@ pub(super) fn run_files(app: State<'_, App>, id: String) -> Result<Vec<FileView>
             what: what.to_owned(),
         });
     let checkpoints = run.checkpoint_folders().into_iter().map(|folder| {
-        let talks = if folder.talks {
-            ", the one that is talked to"
+        let for_chat = if folder.is_for_chat {
+            ", the one for chat"
         } else {
             ""
         };
         FileView {
             name: format!("checkpoints/{}", folder.name),
             bytes: folder.bytes,
-            what: format!("a checkpoint: {}{talks}", folder.kept_for),
+            what: format!("a checkpoint: {}{for_chat}", folder.kept_for),
         }
     });
     Ok(known.chain(checkpoints).collect())

@@ -32,7 +32,7 @@ use crate::{
     },
 };
 
-/// A model that is open to be talked to. It is given the whole conversation each time, and reads what is new of it.
+/// A model that is open for chat. It is given the whole conversation each time, and reads what is new of it.
 pub(crate) struct OpenModel {
     engine: Engine,
     answers: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Place {
     pub(crate) in_use: PathBuf,
 }
 
-/// A model that is talked to, with what was said so far.
+/// A model that is used for chat, with what was said so far.
 pub(crate) struct Conversation {
     model: OpenModel,
     settings: ChatSettings,
@@ -81,7 +81,7 @@ pub(crate) struct Conversation {
 }
 
 impl Host {
-    /// Opens what a name means to be talked to: the folder of a model, a run, or a model in the folder of models. One that does
+    /// Opens what a name means to chat with: the folder of a model, a run, or a model in the folder of models. One that does
     /// not fit into memory is opened only with `force`.
     pub(crate) fn open_chat(
         &self,
@@ -101,7 +101,7 @@ impl Host {
     ) -> Result<OpenModel> {
         let folder = self.model_folder(name)?;
         let (place, choice, checked) = self.place_to_open(device)?;
-        let needed = hub::talk_bytes_in(&folder, &choice).filter(|_| !force);
+        let needed = hub::chat_bytes_in(&folder, &choice).filter(|_| !force);
         OpenModel::open(folder, place, checked, needed)
     }
 
@@ -347,7 +347,7 @@ pub(super) fn refuse_what_does_not_fit(
 }
 
 impl Conversation {
-    /// Begins to talk to a model.
+    /// Begins a chat with a model.
     pub(crate) fn new(model: OpenModel) -> Self {
         Self {
             model,

@@ -31,7 +31,7 @@ use crate::{
     wire::error::Result,
 };
 
-/// Tokens of a talk that is long for a small model.
+/// Tokens of a chat that is long for a small model.
 const TALK_TOKENS: usize = 4096;
 /// Rows of a data set of a usual size, and tokens of each: what a model takes depends little on them.
 const USUAL: (usize, usize) = (1000, 512);
@@ -44,7 +44,7 @@ pub(crate) struct Uses {
     /// The longest text it reads, in tokens.
     pub(crate) context: Option<usize>,
     pub(crate) can_train: bool,
-    pub(crate) can_talk: bool,
+    pub(crate) can_chat: bool,
     /// Whole sentences.
     pub(crate) notes: Vec<String>,
     pub(crate) fits: Vec<Fit>,
@@ -92,7 +92,7 @@ impl Host {
         uses.architecture = architecture.map(shown);
         match read {
             _ if has_file(ADAPTER_CONFIG) => uses.notes.push(
-                "It is an adapter, which changes another model. Anneal talks to adapters that lie beside their model.".to_owned(),
+                "It is an adapter, which changes another model. Anneal chats with adapters that lie beside their model.".to_owned(),
             ),
             None if repository.gate.is_some() => {}
             None => uses.notes.push("It has no config.json, which says what a model is.".to_owned()),
@@ -100,7 +100,7 @@ impl Host {
             Some((_, Ok(config))) => {
                 uses.context = Some(config.context());
                 uses.can_train = has_weights && has_file("tokenizer.json");
-                uses.can_talk = uses.can_train;
+                uses.can_chat = uses.can_train;
                 uses.fits = self.fits(&config);
             }
         }
@@ -114,14 +114,14 @@ impl Host {
             uses.notes
                 .push("It has no tokenizer.json, so Anneal can’t read text for it.".to_owned());
         }
-        if uses.can_talk && !repository.answers {
+        if uses.can_chat && !repository.answers {
             uses.notes
                 .push("It continues text: it was not taught to answer.".to_owned());
         }
         uses
     }
 
-    /// What talking and training would take. A use that can't be planned for is left out.
+    /// What chat and training would take. A use that can't be planned for is left out.
     fn fits(&self, config: &NetworkConfig) -> Vec<Fit> {
         let request = DeviceRequest {
             device: self.settings().device,
@@ -140,7 +140,7 @@ impl Host {
         };
         let train = |method| training_bytes(config, method, &choice);
         let fits = [
-            fit("Talk", talk_bytes(config, &choice)),
+            fit("Chat", chat_bytes(config, &choice)),
             fit("Train an adapter", train(Method::Lora)),
             fit("Train all weights", train(Method::Full)),
         ];
@@ -148,18 +148,18 @@ impl Host {
     }
 }
 
-/// What a long talk with the model in a folder takes, if the folder says what it holds.
-pub(super) fn talk_bytes_in(folder: &Path, choice: &Choice) -> Option<u64> {
+/// What a long chat with the model in a folder takes, if the folder says what it holds.
+pub(super) fn chat_bytes_in(folder: &Path, choice: &Choice) -> Option<u64> {
     let base = match folder.join(ADAPTER_CONFIG).is_file() {
         true => PathBuf::from(base_of(folder).ok()?),
         false => folder.to_owned(),
     };
     let config = read_json(&base.join(CONFIG), "read the model’s config").ok()?;
     let config = NetworkConfig::from_json(&config).ok()?;
-    talk_bytes(&config, choice).ok()
+    chat_bytes(&config, choice).ok()
 }
 
-fn talk_bytes(config: &NetworkConfig, choice: &Choice) -> Result<u64> {
+fn chat_bytes(config: &NetworkConfig, choice: &Choice) -> Result<u64> {
     let class = DeviceClass::of(&choice.device, false);
     let storage = choose_dtype(class, Role::Storage, None, &[], false)?.dtype;
     let compute = choose_dtype(class, Role::Compute, None, &[], false)?.dtype;

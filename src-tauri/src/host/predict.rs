@@ -143,7 +143,7 @@ mod tests {
     fn a_run_of_another_kind_is_refused_with_what_can_be_done_with_it() {
         assert!(check_uses("moths", &["predict", "export"]).is_ok());
         for (uses, hint) in [
-            (&["chat"][..], "talk to it with `anneal chat moths`"),
+            (&["chat"][..], "chat with it in `anneal chat moths`"),
             (
                 &["solve"],
                 "have it solve a puzzle with `anneal solve moths --held-out 1`",

@@ -15,7 +15,7 @@ pub(crate) fn by_uses(run: &str, uses: &[&str]) -> String {
         Some(&"solve") => format!("have it solve a puzzle with `anneal solve {run} --held-out 1`"),
         Some(&"probe") => format!("see what it found with `anneal probe show {run}`"),
         Some(&"predict") => format!("ask it what a picture shows with `anneal predict {run} FILE`"),
-        Some(_) => format!("talk to it with `anneal chat {run}`"),
+        Some(_) => format!("chat with it in `anneal chat {run}`"),
         None => format!("see what it measured with `anneal runs show {run}`"),
     }
 }

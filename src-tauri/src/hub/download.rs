@@ -47,7 +47,7 @@ pub(crate) struct Wanted {
     /// What of it, in words: `train of main`. None for what is needed.
     pub(crate) part: Option<String>,
     pub(crate) files: Vec<RemoteFile>,
-    /// Whether a model can be talked to and trained here.
+    /// Whether a model can be used for chat and trained here.
     #[serde(default)]
     pub(crate) usable: bool,
     /// What becomes data to learn from: the name of each part, and its files.

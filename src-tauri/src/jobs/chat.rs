@@ -33,7 +33,7 @@ use models::{
     },
 };
 
-/// A model that is talked to. It remembers no conversation, only what it has read of the last one.
+/// A model that is used for chat. It remembers no conversation, only what it has read of the last one.
 pub(crate) struct Chat {
     model: LanguageModel,
     generator: Generator,

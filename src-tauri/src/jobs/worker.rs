@@ -197,7 +197,7 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
         | Ask::Watch { .. }
         | Ask::Steer { .. }
         | Ask::Answer { .. }
-        | Ask::Complete { .. } => talk(ask, open, control),
+        | Ask::Complete { .. } => chat(ask, open, control),
         Ask::OpenSolver { .. }
         | Ask::ReadPuzzle { .. }
         | Ask::Solve { .. }
@@ -231,7 +231,7 @@ fn obey(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
 }
 
 /// Does what is asked of a model that writes.
-fn talk(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()> {
+fn chat(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()> {
     match ask {
         Ask::OpenChat {
             folder,
@@ -249,11 +249,11 @@ fn talk(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
         }
         Ask::Watch { probes, force } => {
             let tell = |scored| send(&Reply::Scored { scored });
-            let (probes, warnings) = talking(open)?.watch(&probes, force, tell)?;
+            let (probes, warnings) = open_chat(open)?.watch(&probes, force, tell)?;
             send(&Reply::Watching { probes, warnings });
         }
         Ask::Steer { by, force } => {
-            let led = talking(open)?.steer(&by, force)?;
+            let led = open_chat(open)?.steer(&by, force)?;
             send(&Reply::Leading { led });
         }
         Ask::Answer {
@@ -261,7 +261,7 @@ fn talk(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
             settings,
             plain,
         } => {
-            let chat = talking(open)?;
+            let chat = open_chat(open)?;
             let mut show = |piece: &str| {
                 if !piece.is_empty() {
                     send(&Reply::Wrote {
@@ -280,7 +280,7 @@ fn talk(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
                 }
                 control.flow()
             };
-            let completed = talking(open)?.complete(*completion, &mut show)?;
+            let completed = open_chat(open)?.complete(*completion, &mut show)?;
             send(&Reply::Completed { completed });
         }
         _ => {}
@@ -288,11 +288,11 @@ fn talk(ask: Ask, open: &mut Option<Open>, control: &ControlState) -> Result<()>
     Ok(())
 }
 
-/// The model that is open to be talked to.
-fn talking(open: &mut Option<Open>) -> Result<&mut Chat> {
+/// The model that is open for chat.
+fn open_chat(open: &mut Option<Open>) -> Result<&mut Chat> {
     match open {
         Some(Open::Chat(chat)) => Ok(chat),
-        _ => Err(AppError::failed("no model is open to be talked to")),
+        _ => Err(AppError::failed("no model is open for chat")),
     }
 }
 

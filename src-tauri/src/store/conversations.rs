@@ -18,7 +18,7 @@ pub(crate) struct ConversationFile {
     pub(crate) id: String,
     /// What the user called it, or how it begins.
     pub(crate) title: String,
-    /// The model or run that is talked to, as `anneal chat` takes it, and how it is shown.
+    /// The model or run that is used for chat, as `anneal chat` takes it, and how it is shown.
     pub(crate) model: String,
     pub(crate) model_title: String,
     /// What sets the scene.

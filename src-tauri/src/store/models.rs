@@ -23,7 +23,7 @@ use super::{
 };
 use crate::wire::error::{AppError, Result};
 
-/// A model that can be trained further or talked to.
+/// A model that can be trained further or used for chat.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct StoredModel {
     /// How it is called here: its folder below a folder of models, such as `HuggingFaceTB/SmolLM2-135M`, or its file.

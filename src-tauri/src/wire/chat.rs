@@ -1,4 +1,4 @@
-//! What is asked of a model that is talked to, and what it answers.
+//! What is asked of a model that is used for chat, and what it answers.
 
 use std::path::PathBuf;
 

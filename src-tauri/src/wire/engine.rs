@@ -50,7 +50,7 @@ pub(crate) enum Ask {
         /// Where it may write what it saves for a moment.
         folder: PathBuf,
     },
-    /// Open the model in a folder to be talked to.
+    /// Open the model in a folder to chat with.
     OpenChat {
         folder: PathBuf,
         device: RequestedDevice,

@@ -1,4 +1,4 @@
-//! A model that is led along directions of probes while it is talked to.
+//! A model that is led along directions of probes while it is used for chat.
 
 use std::path::Path;
 

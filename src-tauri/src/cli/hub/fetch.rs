@@ -65,7 +65,7 @@ pub(in crate::cli) fn offer(
         AppError { message, ..error }
     })?;
     let uses = host.uses(&repository);
-    if repository.gate.is_none() && !uses.can_talk {
+    if repository.gate.is_none() && !uses.can_chat {
         let notes = uses.notes.join(" ");
         return Err(AppError::invalid(format!(
             "`{id}` is not here, and fetching it would not help: {notes}"

@@ -1,4 +1,4 @@
-//! Talking to a model.
+//! A chat with a model.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::{
     wire::chat::{ChatSettings, Led, Said, SteerBy},
 };
 
-/// A model that is open to be talked to.
+/// A model that is open for chat.
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChatView {

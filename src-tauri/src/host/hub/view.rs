@@ -105,7 +105,7 @@ pub(crate) struct RepositoryView {
     pub(crate) context: Option<u32>,
     /// Of a model: what Anneal can do with it.
     pub(crate) can_train: bool,
-    pub(crate) can_talk: bool,
+    pub(crate) can_chat: bool,
     /// Why it can't, or what is odd about it: whole sentences.
     pub(crate) notes: Vec<String>,
     /// Of a model: what using it takes of this machine's memory.
@@ -128,7 +128,7 @@ pub(crate) struct RepositoryView {
 #[derive(Debug, Clone, PartialEq, Serialize, Type)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FitView {
-    /// `Talk`, `Train an adapter`, `Train all weights`.
+    /// `Chat`, `Train an adapter`, `Train all weights`.
     pub(crate) name: String,
     pub(crate) bytes: u64,
     pub(crate) free_bytes: Option<u64>,
@@ -216,7 +216,7 @@ pub(crate) struct DownloadView {
     pub(crate) files: Vec<DownloadFileView>,
     /// Why it waits or failed.
     pub(crate) problem: Option<AppError>,
-    /// Whether a model can be talked to and trained here.
+    /// Whether a model can be used for chat and trained here.
     pub(crate) usable: bool,
     /// Where it lies, once it is whole: the folder of a model, the first file of data.
     pub(crate) path: Option<String>,
@@ -365,7 +365,7 @@ impl RepositoryView {
             architecture: uses.architecture,
             context: uses.context.map(|tokens| tokens as u32),
             can_train: uses.can_train,
-            can_talk: uses.can_talk,
+            can_chat: uses.can_chat,
             notes: uses.notes,
             fits: uses.fits.into_iter().map(FitView::from).collect(),
         }

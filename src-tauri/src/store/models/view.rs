@@ -30,7 +30,7 @@ pub(crate) struct ModelView {
     context: Option<usize>,
     /// Whether it was taught to answer; otherwise it continues text.
     answers: bool,
-    /// Why it can't be trained or talked to.
+    /// Why it can't be trained or used for chat.
     problem: Option<AppError>,
 }
 

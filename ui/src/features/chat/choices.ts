@@ -1,4 +1,4 @@
-// What can be chatted with: what runs have saved, and models.
+// What can be used for chat: what runs have saved, and models.
 
 import type { ModelView, RunView } from "../../api";
 import { count, day, short } from "../../lib/format";

@@ -4,7 +4,7 @@ import { api, type Conversation, type ConversationView, type SamplingView, type 
 
 /** As it was left on this page. */
 export const kept = $state<{
-  /** What was chatted with last, and in which conversation. */
+  /** What was used for chat last, and in which conversation. */
   last?: { name: string; title?: string; conversation?: string };
   /** What differs from a model’s own way to write answers. */
   sampling: Partial<SamplingView>;

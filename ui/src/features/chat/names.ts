@@ -1,4 +1,4 @@
-// How what is talked to is called.
+// How what is used for chat is called.
 
 import type { ModelView, RunView } from "../../api";
 import { parts } from "../../lib/paths";

@@ -1,4 +1,4 @@
-// The model that is talked to, and beside it the one it came from.
+// The model that is used for chat, and beside it the one it came from.
 
 import { api, type AnswerView, type ChatView, type MessageView, type SamplingView, type ScoredToken, type SteerView } from "../../api";
 import { Probing } from "../probe/probing.svelte";
@@ -25,7 +25,7 @@ export interface Outcome {
 
 export class Pair {
   chat = $state.raw<ChatView>();
-  /** Why it can't be talked to. */
+  /** Why it can't be used for chat. */
   gone = $state.raw<unknown>();
   base = $state.raw<ChatView>();
   baseGone = $state.raw<unknown>();

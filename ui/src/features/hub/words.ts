@@ -48,8 +48,8 @@ export function named(id: string): { maker: string; name: string } {
 export const sentence = (text: string): string => whole(text.replace(/`([^`]*)`/g, "“$1”"));
 
 /** What Anneal can do with a model. */
-export function canDo(canTalk: boolean, canTrain: boolean): string {
-  if (canTalk && canTrain) return "Works for chat and training.";
-  if (canTalk) return "Works for chat, not for training.";
+export function canDo(canChat: boolean, canTrain: boolean): string {
+  if (canChat && canTrain) return "Works for chat and training.";
+  if (canChat) return "Works for chat, not for training.";
   return canTrain ? "Works for training, not for chat." : "Works for neither chat nor training.";
 }
