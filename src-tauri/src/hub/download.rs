@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Hub,
-    fetch::{Fetched, FileProgress, RESERVE, Timeouts, Transfer, Watch, fetch, no_room},
+    fetch::{Fetched, FileProgress, RESERVE, Retries, Transfer, Watch, fetch, no_room},
     http::Http,
     needed::RemoteFile,
     pace::Pace,
@@ -265,7 +265,7 @@ impl Hub {
         &self,
         wanted: &Wanted,
         progress: &Arc<Progress>,
-        timeouts: Timeouts,
+        retries: Retries,
     ) -> Result<Ended> {
         let (http, cache) = (self.http()?, self.cache()?.clone());
         let missing = wanted.missing_bytes(&cache);
@@ -280,7 +280,7 @@ impl Hub {
         }
         let folder = cache.repository(wanted.kind, &wanted.id);
         let (work, into, watched) = (wanted.clone(), folder.clone(), progress.clone());
-        let ended = wait(async move { fetch_all(&http, &into, &work, &watched, timeouts).await })?;
+        let ended = wait(async move { fetch_all(&http, &into, &work, &watched, retries).await })?;
         match self.noted(ended)? {
             Fetched::Stopped => Ok(Ended::Stopped),
             Fetched::Whole => {
@@ -296,7 +296,7 @@ async fn fetch_all(
     folder: &RepositoryFolder,
     wanted: &Wanted,
     progress: &Progress,
-    timeouts: Timeouts,
+    retries: Retries,
 ) -> Result<Fetched> {
     let place = Transfer {
         http,
@@ -312,7 +312,7 @@ async fn fetch_all(
             let watch = Watch {
                 progress: file_progress,
                 stop: &progress.stop,
-                timeouts,
+                retries,
             };
             fetched.push(fetch_one(&place, file, watch));
         }

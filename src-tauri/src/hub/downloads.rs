@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Hub,
     download::{Ended, Look, Progress, Wanted},
-    fetch::Timeouts,
+    fetch::Retries,
 };
 use crate::{
     lock::locked,
@@ -275,7 +275,7 @@ impl Shared {
             let (shared, progress) = (self.clone(), entry.progress.clone());
             let (key, wanted) = (entry.key.clone(), entry.wanted.clone());
             thread::spawn(move || {
-                let ended = shared.hub.download(&wanted, &progress, Timeouts::Endless);
+                let ended = shared.hub.download(&wanted, &progress, Retries::Endless);
                 shared.ended(&key, &wanted, &progress, ended);
             });
         }

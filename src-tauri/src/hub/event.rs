@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{
     Hub,
     download::{Ended, Progress, Wanted},
-    fetch::Timeouts,
+    fetch::Retries,
 };
 use crate::wire::error::{AppError, Result};
 
@@ -60,7 +60,7 @@ impl Hub {
     pub(crate) fn download_telling(
         &self,
         wanted: &Wanted,
-        timeouts: Timeouts,
+        retries: Retries,
         tell: &mut dyn FnMut(HubEvent),
         stop: &dyn Fn() -> bool,
     ) -> Result<Ended> {
@@ -80,7 +80,7 @@ impl Hub {
             let (hub, watched) = (self, &progress);
             let download = scope.spawn(move || {
                 let _line = line;
-                hub.download(wanted, watched, timeouts)
+                hub.download(wanted, watched, retries)
             });
             let mut retrying = None;
             while is_over.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {

@@ -73,9 +73,9 @@ pub(super) struct FileProgress {
 
 /// How often a file is tried that gives nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Timeouts {
+pub(crate) enum Retries {
     /// A number of times in a row.
-    Short,
+    Few,
     /// Until somebody stops it, as long as it is the network that is not there.
     Endless,
 }
@@ -85,7 +85,7 @@ pub(super) struct Watch<'a> {
     pub(super) progress: &'a Arc<FileProgress>,
     /// Whether to leave it at that.
     pub(super) stop: &'a Arc<AtomicBool>,
-    pub(super) timeouts: Timeouts,
+    pub(super) retries: Retries,
 }
 
 impl Watch<'_> {
@@ -95,9 +95,9 @@ impl Watch<'_> {
 
     /// Whether to try again after so many failures in a row.
     fn is_patient(&self, failures: usize, is_network: bool) -> bool {
-        match self.timeouts {
-            Timeouts::Short => failures < TRIES,
-            Timeouts::Endless => is_network || failures < TRIES,
+        match self.retries {
+            Retries::Few => failures < TRIES,
+            Retries::Endless => is_network || failures < TRIES,
         }
     }
 }

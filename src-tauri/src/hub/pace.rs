@@ -8,7 +8,7 @@ use std::{
 /// How far back the rate looks.
 const WINDOW: Duration = Duration::from_secs(8);
 /// A rate from less time than this would jump.
-const MIN: Duration = Duration::from_millis(800);
+const MIN_TIME: Duration = Duration::from_millis(800);
 
 /// The bytes that were there at some moments.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Pace {
     pub(crate) fn bytes_per_second(&self) -> Option<f64> {
         let (&(start, from), &(end, to)) = (self.moments.front()?, self.moments.back()?);
         let time = end - start;
-        (time >= MIN).then(|| (to - from) as f64 / time.as_secs_f64())
+        (time >= MIN_TIME).then(|| (to - from) as f64 / time.as_secs_f64())
     }
 
     /// How long so many bytes will take.

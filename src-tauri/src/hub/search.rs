@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// How many can be asked for at once.
-pub(crate) const MAX: usize = 900;
+pub(crate) const MAX_FOUND: usize = 900;
 
 /// How the tags of data begin that say what it is for.
 const TASKS: &str = "task_categories:";
@@ -94,7 +94,7 @@ impl SortBy {
 impl Hub {
     /// Looks for models or data. The second answer is whether there is more.
     pub(crate) fn search(&self, search: Search) -> Result<(Vec<Found>, bool)> {
-        let (kind, limit) = (search.kind, search.limit.clamp(1, MAX));
+        let (kind, limit) = (search.kind, search.limit.clamp(1, MAX_FOUND));
         let (action, task) = match kind {
             RepositoryKind::Model => {
                 let task = search.task.map(|task| ("pipeline_tag", task));
@@ -116,7 +116,7 @@ impl Hub {
         let wishes = [words, author, task].into_iter().flatten();
         let query: Vec<(&str, String)> = wishes.chain(fixed).collect();
         let found: Vec<Info> = self.ask(&self.http()?, action, &[kind.plural()], &query)?;
-        let more = found.len() > limit && limit < MAX;
+        let more = found.len() > limit && limit < MAX_FOUND;
         // A name that can't be one of the Hub's is nothing to show.
         let found = found.into_iter().take(limit);
         Ok((found.filter_map(|it| it.found(kind)).collect(), more))

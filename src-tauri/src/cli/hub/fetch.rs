@@ -15,7 +15,7 @@ use crate::{
     hub::{
         download::{self, Wanted},
         event::HubEvent,
-        fetch::Timeouts,
+        fetch::Retries,
         needed::warning,
     },
     store::hub_cache::names::{RepositoryId, RepositoryKind},
@@ -96,7 +96,7 @@ fn follow(wanted: &Wanted, host: &Host, terminal: &Terminal) -> Result<download:
     let stop = || interrupts.load(Ordering::SeqCst) > 0;
     let mut tell = |event| show(&event, &bar, &mut last_line, terminal);
     let hub = &host.hub;
-    let ended = hub.download_telling(wanted, Timeouts::Short, &mut tell, &stop);
+    let ended = hub.download_telling(wanted, Retries::Few, &mut tell, &stop);
     bar.finish_and_clear();
     ended.map_err(|error| match &error.hint {
         Some(_) => error,

@@ -13,7 +13,7 @@ use crate::{
         needed::{RemoteFile, warning},
         preview::FirstRows,
         repository::Repository,
-        search::{Found, MAX, Search, SortBy},
+        search::{Found, MAX_FOUND, Search, SortBy},
         splits::Split,
     },
     store::hub_cache::{CachedRepository, CachedRevision, HubCache, names::RepositoryKind},
@@ -279,7 +279,7 @@ impl SearchView {
             author: filled(self.author),
             task: filled(self.task),
             sort: self.sort,
-            limit: (self.limit as usize).min(MAX),
+            limit: (self.limit as usize).min(MAX_FOUND),
         }
     }
 }
