@@ -16,6 +16,7 @@ pub mod error;
 pub mod figures;
 pub mod generate;
 pub mod gguf;
+mod instead;
 pub mod limits;
 pub mod ops;
 pub mod optim;

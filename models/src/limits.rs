@@ -61,7 +61,7 @@ limits! {
     TEMPLATE = "a chat template", 64 << 10, "bytes",
         "the longest of known models have 20 kB; each byte can be a level of nesting, and the time to compile one grows with the square of that";
     /// What a rendered conversation may have.
-    RENDERED = "a text that a chat template makes", 1 << 26, "bytes",
+    RENDERED = "a text that a chat template makes", 32 << 20, "bytes",
         "a conversation of a million words has 6 MB, and a template can double a text in a loop";
     /// A list in a template.
     RENDERED_LIST = "a list that a chat template sorts or joins", 1_000_000, "items",
@@ -69,6 +69,12 @@ limits! {
     /// A width in a template.
     RENDERED_WIDTH = "a width or a count of a filter of a chat template", 10_000, "letters",
         "they are indents and lengths of lines";
+    /// Lists in lists in a template.
+    RENDERED_DEPTH = "lists within lists of a chat template", 100, "levels",
+        "descriptions of tools are some ten deep, and the library uses the stack for each level";
+    /// What a template makes and reads.
+    RENDERED_WORK = "the texts and lists that a chat template makes and reads", 128 << 20, "bytes",
+        "templates read a message some ten times, and one can double a text in a loop";
     /// Instructions of a template.
     FUEL = "the work of a chat template", 2_000_000, "instructions",
         "templates take some hundred for a message, and one can loop for ever";

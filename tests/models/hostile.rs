@@ -32,6 +32,7 @@ use crate::{
     checkpoints_hostile,
     fuzz::{self, Read, Reader},
     gguf_files, pictures_hostile, probe_import, probes_hostile, puzzles_hostile, states_exchange,
+    template::DEMANDING,
 };
 
 #[test]
@@ -50,10 +51,11 @@ fn a_file_above_its_limit_is_refused_by_its_size() {
 }
 
 /// Limits of bytes that are not those of a whole file, and the one of a puzzle to solve, whose file the app reads.
-const PARTS: [Limit; 17] = [
+const PARTS: [Limit; 18] = [
     limits::PUZZLE,
     limits::TOKEN,
     limits::RENDERED,
+    limits::RENDERED_WORK,
     limits::HEADER,
     limits::PACKED_STATE,
     limits::GGUF_TEXT,
@@ -379,8 +381,8 @@ fn of_tokenizers(work: &Path) -> Vec<Reader> {
         name,
         share,
         most: Some(most),
-        megabytes: 256,
-        // As long as the deepest template takes, and a machine that does much else.
+        // What a template may make and read, and as much again, in the time of the deepest one on a busy machine.
+        megabytes: 512,
         seconds: 30.0,
         file,
         samples,
@@ -435,7 +437,7 @@ fn with_templates(config: &Path, templates: &[Vec<u8>]) -> Vec<Vec<u8>> {
     templates.iter().map(with_template).collect()
 }
 
-/// The templates of the goldens.
+/// The templates of the goldens, and those that ask for too much.
 fn templates() -> Vec<Vec<u8>> {
     let golden: Value = serde_json::from_slice(&golden("chat_templates/golden.json")).unwrap();
     let templates = golden["templates"].as_array().unwrap().iter();
@@ -444,7 +446,10 @@ fn templates() -> Vec<Vec<u8>> {
         .map(|it| it.as_bytes().to_vec())
         .collect();
     assert!(!templates.is_empty());
-    templates
+    let demanding = DEMANDING
+        .iter()
+        .map(|(source, _)| source.as_bytes().to_vec());
+    templates.into_iter().chain(demanding).collect()
 }
 
 fn read_tokenizer(file: &Path) -> models::Result<()> {

@@ -335,3 +335,12 @@ fn templates_render_what_transformers_renders_with_the_same_parts_learned() {
     }
     assert!(blocks > 0 && golden.templates.len() > 4);
 }
+
+#[test]
+fn a_pointer_where_a_tokenizer_was_wanted_is_called_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9085657\n";
+    fs::write(folder.path().join("tokenizer.json"), pointer).unwrap();
+    let error = Tokenizer::load(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("is a pointer of Git LFS"), "{error}");
+}

@@ -15,6 +15,7 @@ const MAPS: [Map; 2] = [
         modules: &[
             ("error", &[]),
             ("embedded", &[]),
+            ("instead", &[]),
             ("figures", &[]),
             ("limits", &["figures"]),
             ("random", &[]),
@@ -24,12 +25,17 @@ const MAPS: [Map; 2] = [
             ("parameters", &["tape"]),
             ("ops", &["cudnn", "random", "tape"]),
             ("device", &["cudnn", "embedded"]),
-            ("data", &["embedded", "figures", "gguf", "limits", "random"]),
+            (
+                "data",
+                &["embedded", "figures", "gguf", "instead", "limits", "random"],
+            ),
             ("arch", &["embedded", "ops", "parameters", "random", "tape"]),
             ("optim", &["ops", "parameters", "random", "tape"]),
             (
                 "checkpoint",
-                &["arch", "embedded", "figures", "gguf", "limits", "ops"],
+                &[
+                    "arch", "embedded", "figures", "gguf", "instead", "limits", "ops",
+                ],
             ),
             ("generate", &["arch", "data", "ops", "random"]),
             (

@@ -14,7 +14,7 @@ use crate::{
     Error, Result,
     arch::config::DecoderConfig,
     gguf::{Gguf, Stored},
-    limits,
+    instead, limits,
 };
 
 /// The name of a model's configuration.
@@ -116,7 +116,10 @@ pub fn read_json(path: &Path, action: &'static str) -> Result<Json> {
     let bytes = limits::MODEL_JSON.read(path, action)?;
     serde_json::from_slice(&bytes).map_err(|error| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        Error::damaged(path, format!("{name} is damaged"), error)
+        match instead::found(&bytes) {
+            Some(what) => Error::damaged(path, what, error),
+            None => Error::damaged(path, format!("{name} is damaged"), error),
+        }
     })
 }
 
@@ -276,6 +279,10 @@ mod tests {
             "{error}"
         );
         assert!(error.details().unwrap().contains("EOF"));
+        let page = "<!DOCTYPE html><html>Log in.</html>";
+        fs::write(folder.path().join(CONFIG), page).unwrap();
+        let error = ModelFolder::open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("is a page of a website"), "{error}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use serde::{
     de::{IgnoredAny, MapAccess, Visitor},
 };
 
-use crate::{Error, Result, figures::count, limits};
+use crate::{Error, Result, figures::count, instead, limits};
 
 /// The field that is no tensor.
 const METADATA: &str = "__metadata__";
@@ -72,7 +72,7 @@ impl Header {
             opened => opened.map_err(failed())?,
         };
         let bytes = file.metadata().map_err(failed())?.len();
-        if let Some(what) = other_file(&mut file, bytes).map_err(failed())? {
+        if let Some(what) = other_file(&mut file).map_err(failed())? {
             return Err(Error::Damaged {
                 problem: what.to_owned(),
                 details: format!("the file has {} bytes", count(bytes)),
@@ -150,29 +150,18 @@ impl Header {
 }
 
 /// What a file is that has no weights in it, where its beginning says so, as a sentence. Leaves the file at its start.
-fn other_file(file: &mut File, bytes: u64) -> std::io::Result<Option<&'static str>> {
+fn other_file(file: &mut File) -> std::io::Result<Option<&'static str>> {
     use std::io::Seek;
     let mut start = Vec::new();
-    file.by_ref().take(64.min(bytes)).read_to_end(&mut start)?;
+    let looked_at = instead::LOOKED_AT as u64;
+    file.by_ref().take(looked_at).read_to_end(&mut start)?;
     file.rewind()?;
-    let text = String::from_utf8_lossy(&start).to_ascii_lowercase();
-    let text = text.trim_start_matches('\u{feff}').trim_start();
-    Ok(match text {
-        text if text.starts_with("version https://git-lfs") => Some(
-            "the file is a pointer of Git LFS and holds no weights: Git fetched only the name of the large file; run \
-             `git lfs pull` there, or download the model again",
-        ),
-        text if text.starts_with("<!doctype") || text.starts_with("<html") => Some(
-            "the file is a page of a website and holds no weights: the download was answered with a page, often to log in",
-        ),
-        text if text.starts_with("<?xml") => {
-            Some("the file is an XML message of a server and holds no weights")
-        }
-        text if text.starts_with("pk\u{3}\u{4}") => Some(
+    Ok(match &start[..] {
+        start if start.starts_with(b"PK\x03\x04") => Some(
             "the file is a ZIP archive, as PyTorch’s pickles are, and not safetensors; pickles are not opened",
         ),
-        text if text.starts_with("gguf") => Some("the file is GGUF and not safetensors"),
-        _ => None,
+        start if start.starts_with(b"GGUF") => Some("the file is GGUF and not safetensors"),
+        start => instead::found(start),
     })
 }
 

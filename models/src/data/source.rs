@@ -22,7 +22,7 @@ use super::{
     not_text,
     parquet::{self, ParquetFile},
 };
-use crate::{Error, ReadAs, Result, limits};
+use crate::{Error, ReadAs, Result, instead, limits};
 
 /// What kind of file holds the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,6 +160,16 @@ impl Source {
     /// A file that was read, or the beginning of one. It is text.
     pub(super) fn from_bytes(path: &Path, bytes: Vec<u8>, encoding: Option<&str>) -> Result<Self> {
         not_text::check_bytes(path, &bytes, encoding)?;
+        // A page of the web can be text to learn from, but not where the name promises rows.
+        let what = match ending_of(path).as_str() {
+            "json" | "jsonl" | "ndjson" | "csv" | "tsv" | "tab" | "parquet" => {
+                instead::found(&bytes)
+            }
+            _ => instead::pointer(&bytes),
+        };
+        if let Some(what) = what {
+            return Err(Error::format(path, what));
+        }
         if ending_of(path) == "parquet" {
             let problem =
                 "the name says Parquet, and the file is not one; download or copy it again";
@@ -282,6 +292,8 @@ struct JsonList<'a> {
     /// How many bytes are done.
     at: usize,
     line: u32,
+    /// How many objects were begun: a list can stand on one line.
+    items: usize,
     done: bool,
 }
 
@@ -292,6 +304,7 @@ impl<'a> JsonList<'a> {
             text,
             at: 0,
             line: 1,
+            items: 0,
             done: false,
         };
         list.skip_space();
@@ -317,7 +330,10 @@ impl<'a> JsonList<'a> {
         self.done = true;
         Error::format(
             self.path,
-            format!("the JSON list breaks off at line {}: {what}", self.line),
+            format!(
+                "the JSON list breaks off at line {}, item {}: {what}",
+                self.line, self.items
+            ),
         )
     }
 }
@@ -338,6 +354,7 @@ impl Iterator for JsonList<'_> {
             return more.then(|| Err(self.breaks_off("something follows its closing bracket")));
         }
         let line = self.line;
+        self.items += 1;
         let mut values = serde_json::Deserializer::from_str(self.rest()).into_iter::<Value>();
         let value = match values.next() {
             Some(Ok(value)) => value,

@@ -18,7 +18,7 @@ use tokenizers::{
 };
 
 use super::marks::Marks;
-use crate::{Error, Result, gguf::Gguf, limits};
+use crate::{Error, Result, gguf::Gguf, instead, limits};
 
 mod bytes;
 mod gguf;
@@ -111,6 +111,9 @@ impl Tokenizer {
         }
         let path = folder.join(TOKENIZER);
         let bytes = limits::TOKENIZER.read(&path, READ)?;
+        if let Some(what) = instead::found(&bytes) {
+            return Err(Error::format(&path, what));
+        }
         let mut library = Library::read(bytes)
             .map_err(|error| Error::format(&path, format!("not a tokenizer: {error}")))?;
         library.with_padding(None);

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    fields::OPTIMIZER,
+    fields::{MAX_ACCUMULATE, OPTIMIZER},
     kind::Kind,
     plan::{Facts, RunPlan, TrainPlan},
     request::OptimizerKind,
@@ -125,7 +125,7 @@ pub fn fewer_rows(plan: &RunPlan) -> impl Iterator<Item = usize> {
     let whole = plan.batch.rows * plan.batch.accumulate;
     (plan.batch.least_rows()..=plan.batch.rows)
         .rev()
-        .filter(move |&rows| whole.is_multiple_of(rows))
+        .filter(move |&rows| whole.is_multiple_of(rows) && whole / rows <= MAX_ACCUMULATE)
 }
 
 /// What every way is judged by.

@@ -2,13 +2,27 @@
 //!
 //! Places in a text count characters, white space is Python's, and the empty text is no digit.
 
+use std::collections::HashSet;
+
 use minijinja::{
     Error, ErrorKind, State, Value, filters,
     value::{Kwargs, StringInput, ValueKind, from_args},
 };
 use minijinja_contrib::pycompat;
 
-use super::{MAX_BYTES, MAX_ITEMS, MAX_WIDTH, python, too_long, width};
+use super::{
+    budget::{Cost, MAX_BYTES, MAX_ITEMS, MAX_WIDTH, too_long, too_many, width},
+    python,
+};
+
+/// What a method does with the value that it is of.
+pub(super) fn cost(method: &str) -> Cost {
+    match method {
+        "get" => Cost::Picks,
+        "keys" | "values" | "items" => Cost::Walks,
+        _ => Cost::Reads,
+    }
+}
 
 /// A method of a value.
 pub(super) fn call(
@@ -30,7 +44,7 @@ pub(super) fn call(
         "replace" => replaced(text, from_args(args)?)?.into(),
         "split" => split(text, from_args(args)?)?,
         "rsplit" => rsplit(text, from_args(args)?)?,
-        "splitlines" => splitlines(text, from_args::<(Option<bool>,)>(args)?.0),
+        "splitlines" => splitlines(text, from_args::<(Option<bool>,)>(args)?.0)?,
         "partition" => partition(text, from_args::<(&str,)>(args)?.0, text.find(sole(args)?)),
         "rpartition" => rpartition(text, sole(args)?),
         "removeprefix" => text.strip_prefix(sole(args)?).unwrap_or(text).into(),
@@ -54,7 +68,7 @@ pub(super) fn call(
             (text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase)).into()
         }
         "format" => {
-            check_format(text)?;
+            check_format(text, args)?;
             pycompat::unknown_method_callback(state, value, method, args)?
         }
         _ => pycompat::unknown_method_callback(state, value, method, args)?,
@@ -139,7 +153,7 @@ pub(super) fn format(
     format: StringInput<'_>,
     args: minijinja::value::Rest<Value>,
 ) -> Result<Value, Error> {
-    check_format(format.as_str())?;
+    check_format(format.as_str(), &args)?;
     let mut all = vec![Value::from(format.as_str())];
     all.extend(args.iter().cloned());
     Value::from_function(filters::format).call(state, &all)
@@ -147,17 +161,33 @@ pub(super) fn format(
 
 /// The filter `list`; a text is a list of its letters.
 pub(super) fn list(value: &Value) -> Result<Value, Error> {
-    if let Some(text) = value.as_str() {
-        return Ok(text.chars().map(Value::from).collect());
+    match value.as_str() {
+        Some(text) => gathered(text.chars().map(Value::from)),
+        None => gathered(value.try_iter()?),
     }
-    if value.is_undefined() {
-        return Ok(Value::from(Vec::<Value>::new()));
-    }
-    let items: Vec<Value> = value.try_iter()?.take(MAX_ITEMS + 1).collect();
+}
+
+/// A list of these, unless they are too many.
+fn gathered<T: Into<Value>>(items: impl Iterator<Item = T>) -> Result<Value, Error> {
+    let items: Vec<Value> = items.take(MAX_ITEMS + 1).map(Into::into).collect();
     match items.len() > MAX_ITEMS {
-        true => Err(wrong("a list has too many items")),
+        true => Err(too_many(items.len())),
         false => Ok(Value::from(items)),
     }
+}
+
+/// The filter `split`.
+pub(super) fn split_at(
+    text: &str,
+    between: Option<&str>,
+    most: Option<i64>,
+) -> Result<Value, Error> {
+    split(text, (between, most))
+}
+
+/// The filter `lines`.
+pub(super) fn split_lines(text: &str) -> Result<Value, Error> {
+    splitlines(text, None)
 }
 
 /// The filter `batch`.
@@ -199,8 +229,9 @@ fn every(text: &str, is: impl Fn(char) -> bool) -> bool {
 
 fn stripped<'a>(text: &'a str, args: &[Value], start: bool, end: bool) -> Result<&'a str, Error> {
     let (letters,): (Option<&str>,) = from_args(args)?;
-    let is_cut = |letter: char| match letters {
-        Some(letters) => letters.contains(letter),
+    let letters: Option<HashSet<char>> = letters.map(|it| it.chars().collect());
+    let is_cut = |letter: char| match &letters {
+        Some(letters) => letters.contains(&letter),
         None => is_space(letter),
     };
     let text = if start {
@@ -269,20 +300,20 @@ fn split(text: &str, (between, most): (Option<&str>, Option<i64>)) -> Result<Val
         .unwrap_or(usize::MAX);
     match between {
         Some("") => Err(wrong("the separator is empty")),
-        Some(between) => Ok(text.splitn(most.saturating_add(1), between).collect()),
+        Some(between) => gathered(text.splitn(most.saturating_add(1), between)),
         None => {
-            let mut parts = Vec::new();
             let mut rest = text.trim_start_matches(is_space);
-            while !rest.is_empty() {
-                let end = match parts.len() < most {
+            let mut found = 0;
+            gathered(std::iter::from_fn(|| {
+                let end = match found < most {
                     true => rest.find(is_space).unwrap_or(rest.len()),
                     false => rest.len(),
                 };
                 let (part, after) = rest.split_at(end);
-                parts.push(part);
                 rest = after.trim_start_matches(is_space);
-            }
-            Ok(parts.into_iter().collect())
+                found += 1;
+                (!part.is_empty()).then_some(part)
+            }))
         }
     }
 }
@@ -295,9 +326,8 @@ fn rsplit(text: &str, (between, most): (Option<&str>, Option<i64>)) -> Result<Va
     if between.is_empty() {
         return Err(wrong("the separator is empty"));
     }
-    let mut parts: Vec<&str> = text.rsplitn(most.saturating_add(1), between).collect();
-    parts.reverse();
-    Ok(parts.into_iter().collect())
+    let parts = gathered(text.rsplitn(most.saturating_add(1), between))?;
+    parts.reverse()
 }
 
 fn partition(text: &str, between: &str, at: Option<usize>) -> Value {
@@ -315,9 +345,9 @@ fn rpartition(text: &str, between: &str) -> Value {
     }
 }
 
-fn splitlines(text: &str, keep: Option<bool>) -> Value {
+fn splitlines(text: &str, keep: Option<bool>) -> Result<Value, Error> {
     let shown = |(line, whole)| if keep == Some(true) { whole } else { line };
-    lines(text).map(shown).collect()
+    gathered(lines(text).map(shown))
 }
 
 /// Lines as Python finds them, without and with what ends them.
@@ -345,12 +375,20 @@ fn lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Refuses a format whose fields are wider than any text.
-fn check_format(format: &str) -> Result<(), Error> {
+/// Refuses a format whose fields are wider than any text, or would repeat a long one again and again.
+fn check_format(format: &str, args: &[Value]) -> Result<(), Error> {
     let mut numbers = format.split(|letter: char| !letter.is_ascii_digit());
     let most = MAX_WIDTH.to_string().len();
-    match numbers.any(|it| it.len() >= most) {
-        true => Err(wrong("a format has a field that is too wide")),
+    if numbers.any(|it| it.len() >= most) {
+        return Err(wrong("a format has a field that is too wide"));
+    }
+    let fields = format.matches(['{', '%']).count();
+    let mut bytes = 0;
+    for arg in args {
+        bytes += python::text(arg)?.len();
+    }
+    match fields.saturating_mul(bytes) > MAX_BYTES {
+        true => Err(too_long()),
         false => Ok(()),
     }
 }

@@ -7,10 +7,7 @@ use minijinja::{
     value::{Kwargs, ValueKind},
 };
 
-use super::{MAX_BYTES, check_sizes, too_long, width};
-
-/// Lists within lists are written to this depth.
-const MAX_DEPTH: usize = 100;
+use super::budget::{MAX_BYTES, MAX_DEPTH, too_deep, too_long, width};
 
 /// What `str(value)` gives.
 pub(super) fn text(value: &Value) -> Result<String, Error> {
@@ -70,7 +67,7 @@ struct Json {
 
 impl Json {
     fn write(&self, value: &Value, out: &mut String, depth: usize) -> Result<(), Error> {
-        check(value, out, depth)?;
+        check(out, depth)?;
         match value.kind() {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
@@ -168,7 +165,7 @@ impl Json {
 
 /// What `repr(value)` gives.
 fn repr(value: &Value, out: &mut String, depth: usize) -> Result<(), Error> {
-    check(value, out, depth)?;
+    check(out, depth)?;
     match value.kind() {
         ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::Number => *out += &number(value),
@@ -200,14 +197,12 @@ fn repr(value: &Value, out: &mut String, depth: usize) -> Result<(), Error> {
     Ok(())
 }
 
-fn check(value: &Value, out: &str, depth: usize) -> Result<(), Error> {
-    check_sizes(std::slice::from_ref(value))?;
+fn check(out: &str, depth: usize) -> Result<(), Error> {
     if out.len() > MAX_BYTES {
         return Err(too_long());
     }
     if depth > MAX_DEPTH {
-        let problem = format!("lists stand in lists more than {MAX_DEPTH} deep");
-        return Err(Error::new(ErrorKind::InvalidOperation, problem));
+        return Err(too_deep());
     }
     Ok(())
 }
