@@ -138,16 +138,22 @@ def adamw_losses(model, parameters, tokens, targets, mask=None):
     return dict(ADAMW, losses=losses, final_loss=final)
 
 
+def prompt_of(model):
+    """The prompt, in the tokens of a model that may have fewer."""
+    return [token % model.config.vocab_size for token in PROMPT]
+
+
 @torch.no_grad()
 def greedy(model):
     """Greedy tokens by a full forward per token; the cached decode must agree."""
-    tokens, margins = list(PROMPT), []
+    prompt = prompt_of(model)
+    tokens, margins = list(prompt), []
     for _ in range(DECODED):
         logits = model(torch.tensor([tokens]), use_cache=False).logits[0, -1]
         best = logits.topk(2).values
         margins.append((best[0] - best[1]).item())
         tokens.append(int(logits.argmax()))
-    return dict(prompt=PROMPT, tokens=tokens[len(PROMPT) :], smallest_margin=min(margins))
+    return dict(prompt=prompt, tokens=tokens[len(prompt) :], smallest_margin=min(margins))
 
 
 @torch.no_grad()
@@ -155,7 +161,7 @@ def cached_greedy(model):
     """The same with transformers' own generation loop and cache."""
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = 0
-    prompt = torch.tensor([PROMPT])
+    prompt = torch.tensor([prompt_of(model)])
     out = model.generate(
         prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=DECODED, do_sample=False
     )
@@ -206,19 +212,25 @@ def make(case: Case, root: Path):
     """Writes the folder of one case and returns its name."""
     folder = clean_folder(root / f"{case.name}-v{major_version()}")
     save_model(build(case), folder, case)
+    measure(folder, case.note, case.padded)
+    return folder.name
+
+
+def measure(folder: Path, note: str, padded=False):
+    """Writes what the checkpoint in a folder computes, beside it."""
     model = load_model(folder)
-    tokens, targets, mask = rows(model, case.padded)
-    mask_argument = mask if case.padded else None
+    tokens, targets, mask = rows(model, padded)
+    mask_argument = mask if padded else None
     logits = model(tokens, attention_mask=mask_argument).logits
     loss = mean_loss(logits, targets)
     grads = gradients(list(model.named_parameters()), loss)
     tensors = dict(tokens=tokens, targets=targets, logits=logits.detach() * mask[..., None])
     tensors |= {f"gradient.{name}": g for name, g in grads.items() if g.dim() == 1}
-    if case.padded:
+    if padded:
         tensors["attention_mask"] = mask
     golden = dict(
         case=folder.name,
-        note=case.note,
+        note=note,
         made_by=made_by(),
         loss=loss.item(),
         target_count=int((targets != NO_TARGET).sum()),
@@ -235,7 +247,6 @@ def make(case: Case, root: Path):
     golden["adamw"] = adamw_losses(model, parameters, tokens, targets, mask_argument)
     golden["adamw"]["losses_with_double_matmul"] = double_losses(folder, tokens, targets, mask_argument)
     write(folder, golden, tensors)
-    return folder.name
 
 
 def double_losses(folder, tokens, targets, mask):

@@ -21,6 +21,7 @@ import config_defaults
 import decoder
 import hidden_states
 import optimizers
+import random_kept
 import trm
 from decoder_cases import CASES
 
@@ -42,6 +43,7 @@ def jobs():
         yield "optim", lambda: optimizers.make(ROOT)
         yield "chat_templates", lambda: chat_templates.make(ROOT)
         yield "trm", trm.main
+        yield "random", random_kept.make
 
 
 def main():

@@ -9,9 +9,13 @@
 
 #![allow(clippy::print_stdout, reason = "its numbers are read by a script")]
 
+#[path = "../models/descent.rs"]
+mod descent;
+
 use std::{env, fs, path::Path, path::PathBuf};
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Device};
+use descent::Descent;
 use models::{
     Error, Result,
     arch::decoder::{Decoder, Input},
@@ -20,8 +24,6 @@ use models::{
         load::{LoadDtypes, load_decoder},
     },
     ops::cross_entropy::IGNORE,
-    optim::{DecayScope, Optimizer, Rule},
-    parameters::{Parameter, Parameters},
     tape::{Gradients, Tape},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -36,19 +38,6 @@ struct Asked {
     prompt: Vec<u32>,
     /// How many tokens are to follow the prompt.
     decoded: usize,
-}
-
-/// What is asked of an optimizer: steps downhill on ½ Σ curvature (x - target)².
-#[derive(Deserialize)]
-struct Descent {
-    start: Vec<f32>,
-    target: Vec<f32>,
-    curvature: Vec<f32>,
-    /// The learning rate of each step.
-    rates: Vec<f64>,
-    /// Rows and columns, where the numbers are a matrix.
-    shape: Option<[usize; 2]>,
-    rule: Rule,
 }
 
 fn main() -> Result<()> {
@@ -70,7 +59,7 @@ fn main() -> Result<()> {
 fn answer(folder: &Path) -> Result<Json> {
     let asked = read_json(&folder.join("asked.json"), "read what is asked")?;
     match asked.get("rates") {
-        Some(_) => descend(&read(asked)?),
+        Some(_) => Ok(json!({"weights": read::<Descent>(asked)?.weights()?})),
         None => compute(folder, &read(asked)?),
     }
 }
@@ -120,31 +109,4 @@ fn greedy(decoder: &Decoder, asked: &Asked) -> Result<Vec<u32>> {
         written.extend(&next);
     }
     Ok(written)
-}
-
-fn descend(asked: &Descent) -> Result<Json> {
-    let tensor = |numbers: &[f32]| -> Result<Tensor> {
-        let vector = Tensor::new(numbers, &Device::Cpu)?;
-        Ok(match asked.shape {
-            Some([rows, columns]) => vector.reshape((rows, columns))?,
-            None => vector,
-        })
-    };
-    let mut parameters = Parameters::default();
-    parameters.insert(Parameter::new("x", &tensor(&asked.start)?, true)?);
-    let mut optimizer = Optimizer::new(asked.rule, DecayScope::All, &parameters)?;
-    let (target, curvature) = (tensor(&asked.target)?, tensor(&asked.curvature)?);
-    for rate in &asked.rates {
-        let mut gradients = Gradients::default();
-        for parameter in parameters.iter() {
-            let gradient = (curvature.clone() * (parameter.tensor() - &target)?)?;
-            gradients.add("x", gradient)?;
-        }
-        optimizer.step(&parameters, &gradients, *rate, 1.0)?;
-    }
-    let weights = parameters
-        .iter()
-        .map(|it| it.tensor().flatten_all()?.to_vec1::<f32>());
-    let weights: Vec<Vec<f32>> = weights.collect::<candle_core::Result<_>>()?;
-    Ok(json!({"weights": weights.concat()}))
 }

@@ -29,7 +29,9 @@ os.environ.setdefault("TQDM_DISABLE", "1")
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import random_optimizers
 from decoder import NO_TARGET, gradients, load_model, norm
+from random_optimizers import log_uniform
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,9 +42,6 @@ GRADIENTS = 1e-3
 GRADIENT_FLOOR = 1e-3
 # What a rounding of the weights moves further than that may be this many times as far apart.
 ROUNDINGS = 4.0
-# Of weights after the steps of an optimizer, as a share of the largest.
-WEIGHTS = 1e-4
-OPTIMIZER_STEPS = 30
 DECODED = 12
 
 FAMILIES = ("gemma2", "gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3")
@@ -84,10 +83,6 @@ def heads(draw, model_type):
 
 def head_dim(settings):
     return settings.get("head_dim", settings["hidden_size"] // settings["num_attention_heads"])
-
-
-def log_uniform(draw, low, high):
-    return math.exp(draw.uniform(math.log(low), math.log(high)))
 
 
 def rope(draw, model_type, settings):
@@ -260,9 +255,9 @@ def spoil(draw, folder):
     return f", `{name}` is {json.dumps(value)}"
 
 
-def build(draw, folder):
+def build(draw, folder, model_type=None):
     """Draws a model and writes it into the folder. Returns its type and how it is stored."""
-    model_type = draw.choice(FAMILIES)
+    model_type = model_type or draw.choice(FAMILIES)
     config = AutoConfig.for_model(model_type, **settings_of(draw, model_type))
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     generator = torch.Generator().manual_seed(draw.randrange(2**31))
@@ -387,114 +382,6 @@ def compare(expected, found, spoiled, folder):
     return problems, apart["logits"] * LOGITS
 
 
-def optimizer(draw):
-    """One optimizer with unusual settings, numbers it starts from, and what it is to reach."""
-    kind = draw.choice(("adamw", "adam_atan2", "sgd", "muon", "sign_sgd"))
-    shape = (draw.choice((1, 2, 7)), draw.choice((1, 3, 8))) if kind == "muon" else None
-    count = shape[0] * shape[1] if shape else draw.choice((1, 5, 33))
-    numbers = lambda scale: [scale * draw.gauss(0, 1) for _ in range(count)]
-    case = dict(
-        start=numbers(2.0),
-        target=numbers(log_uniform(draw, 1e-3, 10)),
-        curvature=[log_uniform(draw, 1e-4, 3.0) for _ in range(count)],
-        rates=[log_uniform(draw, 1e-4, 0.3) for _ in range(OPTIMIZER_STEPS)],
-        shape=shape,
-    )
-    rule = dict(kind=kind, weight_decay=draw.choice((0.0, 0.01, 0.5)))
-    if kind in ("adamw", "adam_atan2"):
-        # Without a mean of squares the step is a sign where a gradient passes 0: PyTorch in f32 and in f64 are then 1e-2 apart.
-        rule |= dict(beta1=draw.choice((0.0, 0.5, 0.9, 0.99)), beta2=draw.choice((0.5, 0.9, 0.95, 0.999, 0.99999)))
-    if kind == "adamw":
-        rule |= dict(epsilon=log_uniform(draw, 1e-12, 1e-2))
-    if kind in ("sgd", "muon"):
-        momentum = draw.choice((0.0, 0.3, 0.9, 0.99))
-        rule |= dict(momentum=momentum, nesterov=momentum > 0 and draw.random() < 0.5)
-    if kind == "muon":
-        others = dict(beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0)
-        rule |= dict(newton_schulz_steps=draw.choice((1, 3, 5)), others=others, others_rate_ratio=1.0)
-    return case | dict(rule=rule)
-
-
-class AdamAtan2(torch.optim.Optimizer):
-    """Everett et al., 2024 (https://arxiv.org/abs/2407.05872), as Tiny Recursive Models are trained: the angle is scaled, not what it is of."""
-
-    def __init__(self, parameters, betas, weight_decay):
-        super().__init__(parameters, dict(lr=1.0, betas=betas, weight_decay=weight_decay, step=0))
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            (beta1, beta2), rate = group["betas"], group["lr"]
-            group["step"] += 1
-            for x in group["params"]:
-                kept = self.state[x]
-                m, v = (kept.setdefault(name, torch.zeros_like(x)) for name in ("m", "v"))
-                m.lerp_(x.grad, 1 - beta1)
-                v.lerp_(x.grad.square(), 1 - beta2)
-                spread = (v / (1 - beta2 ** group["step"])).sqrt()
-                x.mul_(1 - rate * group["weight_decay"])
-                x.sub_(rate / (1 - beta1 ** group["step"]) * torch.atan2(m, spread))
-
-
-class SignSgd(torch.optim.Optimizer):
-    """Bernstein et al., 2018 (https://arxiv.org/abs/1802.04434), with decoupled decay."""
-
-    def __init__(self, parameters, weight_decay):
-        super().__init__(parameters, dict(lr=1.0, weight_decay=weight_decay))
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for x in group["params"]:
-                x.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * x.grad.sign())
-
-
-def published(rule, x):
-    """The optimizer of PyTorch, or what a paper says of one that it has not."""
-    decay = rule["weight_decay"]
-    match rule["kind"]:
-        case "adamw":
-            return torch.optim.AdamW([x], betas=(rule["beta1"], rule["beta2"]), eps=rule["epsilon"], weight_decay=decay)
-        case "adam_atan2":
-            return AdamAtan2([x], (rule["beta1"], rule["beta2"]), decay)
-        case "sgd":
-            return torch.optim.SGD([x], lr=1.0, momentum=rule["momentum"], nesterov=rule["nesterov"], weight_decay=decay)
-        case "muon":
-            given = dict(momentum=rule["momentum"], nesterov=rule["nesterov"], ns_steps=rule["newton_schulz_steps"])
-            return torch.optim.Muon([x], weight_decay=decay, **given)
-        case "sign_sgd":
-            return SignSgd([x], decay)
-
-
-def optimized(case):
-    """The numbers after the steps of the published optimizer."""
-    shaped = lambda name: torch.tensor(case[name]).reshape(case["shape"] or (-1,))
-    x = torch.nn.Parameter(shaped("start"))
-    rule = published(case["rule"], x)
-    curvature, target = shaped("curvature"), shaped("target")
-    # PyTorch makes the products of Muon in bf16, whose rounding would hide what is compared.
-    narrow, torch.bfloat16 = torch.bfloat16, torch.float32
-    try:
-        for rate in case["rates"]:
-            for group in rule.param_groups:
-                group["lr"] = rate
-            x.grad = curvature * (x.detach() - target)
-            rule.step()
-    finally:
-        torch.bfloat16 = narrow
-    return x.detach().flatten().tolist()
-
-
-def compare_weights(case, found):
-    """What differs between the numbers after the steps of an optimizer, and how far they are apart."""
-    expected = optimized(case)
-    if "error" in found:
-        return [f"refused: {found['error']}"], None
-    scale = max(1.0, *(abs(number) for number in expected))
-    off = max(abs(a - b) for a, b in zip(expected, found["weights"], strict=True)) / scale
-    return ([] if off <= WEIGHTS else [f"{case['rule']}: weights are {off:.1e} of their scale apart"]), off
-
-
 def program():
     """The example that computes what is asked: it is built first."""
     words = ["cargo", "build", "--package", "anneal-models", "--example", "numbers", "--message-format", "json"]
@@ -529,7 +416,7 @@ def main():
         told[name] = build(draw, folder / name)
         expected[name] = expect(draw, folder / name)
         name = f"optimizer-{index}"
-        expected[name] = optimizer(draw)
+        expected[name] = random_optimizers.optimizer(draw)
         (folder / name).mkdir()
         (folder / name / "asked.json").write_text(json.dumps(expected[name]))
     found = answers(numbers, folder)
@@ -541,7 +428,7 @@ def main():
             problems, off = compare(wanted, found[name], "`" in told[name], folder / name)
             refused += "error" in found[name]
         else:
-            problems, off = compare_weights(wanted, found[name])
+            problems, off = random_optimizers.compare(wanted, found[name])
         largest[kind] = max(largest[kind], off or 0.0)
         failed += bool(problems)
         for problem in problems:

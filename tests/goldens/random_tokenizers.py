@@ -87,7 +87,8 @@ def learned(kind, corpus):
     else:
         alphabet = pre_tokenizers.ByteLevel.alphabet() if kind.get("bytes") else []
         tokens = [f"<0x{byte:02X}>" for byte in range(256)] if not kind.get("bytes") else []
-        trainer = trainers.BpeTrainer(initial_alphabet=alphabet, **dict(settings, special_tokens=special + tokens))
+        # A token of more than 4,096 bytes is refused, and no letter has more than four.
+        trainer = trainers.BpeTrainer(initial_alphabet=alphabet, max_token_length=1000, **dict(settings, special_tokens=special + tokens))
     tokenizer.train_from_iterator(corpus, trainer)
     if kind.get("ignore_merges"):
         tokenizer.model.ignore_merges = True

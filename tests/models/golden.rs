@@ -1,4 +1,4 @@
-//! Numbers made by transformers and peft, as `tests/goldens/make_goldens.py` wrote them.
+//! Numbers made by transformers and peft, as `tests/goldens/make_goldens.py` and `random_kept.py` wrote them.
 
 use std::{
     collections::HashMap,
@@ -28,8 +28,11 @@ pub(crate) struct Golden {
 /// Every case whose name satisfies `wanted`.
 pub(crate) fn cases(wanted: impl Fn(&str) -> bool) -> Vec<Golden> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens");
-    let mut folders: Vec<PathBuf> = fs::read_dir(&root)
-        .unwrap()
+    // Those in `random` are drawn, the others chosen.
+    let entries = ["", "random"].map(|it| fs::read_dir(root.join(it)).unwrap());
+    let mut folders: Vec<PathBuf> = entries
+        .into_iter()
+        .flatten()
         .map(|entry| entry.unwrap().path())
         .filter(|folder| folder.join("golden.json").exists() && folder.join("config.json").exists())
         .collect();

@@ -13,6 +13,7 @@ pub mod adamw_8bit;
 pub mod clip;
 pub mod ema;
 mod flat;
+pub mod lookahead;
 pub mod muon;
 mod numbers;
 mod rule;

@@ -4,11 +4,11 @@ use std::{collections::HashMap, path::Path};
 
 use candle_core::Tensor;
 
-use super::recipe::Lookahead;
 use crate::{
     Error, Result,
     arch::picture::Network,
     checkpoint::{save::write_safetensors, tensors::read_tensors},
+    optim::lookahead::{Lookahead, meet},
 };
 
 /// Its file in a checkpoint.
@@ -41,19 +41,14 @@ impl Slower {
         done: usize,
         steps: usize,
     ) -> Result<()> {
-        let Lookahead { every, decay } = self.settings;
-        let is_end = done == steps;
-        if !done.is_multiple_of(every) && !is_end {
+        let Some(kept) = self.settings.kept(done, steps) else {
             return Ok(());
-        }
-        let kept = decay.powi(every as i32) * (done as f64 / steps.max(1) as f64).powi(3);
-        // In the end the copy takes the place of what follows it.
-        let kept = if is_end { 1.0 } else { kept };
+        };
         for (name, slow) in &mut self.copy {
             let Some(now) = network.parameters().get(name) else {
                 continue;
             };
-            let moved = (slow.affine(kept, 0.0)? + now.tensor().affine(1.0 - kept, 0.0)?)?;
+            let moved = meet(slow, &now.tensor(), kept)?;
             network.set(name, &moved)?;
             *slow = moved;
         }

@@ -4,14 +4,14 @@
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::{
     augment::{Augmentation, Flip},
     classifier::Looks,
 };
-use crate::{arch::picture::Architecture, embedded::table};
+use crate::{arch::picture::Architecture, embedded::table, optim::lookahead::Lookahead};
 
 /// A network and the settings it is trained with, as `recipes.json` has them.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -44,7 +44,7 @@ pub struct Recipe {
     /// The passes in which the bias of a first layer learns whose weights follow from the pictures.
     #[serde(default)]
     pub whitening_epochs: f64,
-    /// A slower copy of the weights.
+    /// A slower copy of all weights and running numbers, which follows them, and which they go back to.
     #[serde(default)]
     pub lookahead: Lookahead,
     /// How pictures are changed, but for mirroring.
@@ -63,18 +63,6 @@ pub struct Recipe {
 
 fn one() -> f64 {
     1.0
-}
-
-/// A slower copy of all weights and running numbers, which follows them, and which they go back to (Zhang et al., 2019,
-/// <https://arxiv.org/abs/1907.08610>). How much of it is kept grows over the run from zero: after `step` of `steps` it is
-/// `decay`ᵉᵛᵉʳʸ (step/steps)³, and in the end the copy takes their place.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Lookahead {
-    /// After how many steps they go back. 0 is never.
-    pub every: usize,
-    /// How much of the copy is kept for each step.
-    pub decay: f64,
 }
 
 static RECIPES: LazyLock<Vec<Recipe>> =

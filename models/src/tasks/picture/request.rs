@@ -9,11 +9,11 @@ use super::{
     classifier::{Looks, View},
     decode::Alpha,
     pixels::Shape,
-    recipe::Lookahead,
     resize::{CropMode, Filter},
 };
 use crate::{
     arch::picture::{Architecture, NetConfig, Stem},
+    optim::lookahead::Lookahead,
     train::tree::Part,
 };
 
