@@ -57,6 +57,9 @@ limits! {
     /// A word of a tokenizer.
     TOKEN = "a token of a tokenizer", 4 << 10, "bytes",
         "the longest in use have some hundred, and the library goes a level deeper on the stack for each byte";
+    /// A text with stretches that can't be cut.
+    ENDLESS_WORD = "a text that its tokenizer can’t take in pieces, such as a row of 100,000 spaces", 32 << 20, "bytes",
+        "the library takes 130 bytes of memory for each of them";
     /// A chat template.
     TEMPLATE = "a chat template", 64 << 10, "bytes",
         "the longest of known models have 20 kB; each byte can be a level of nesting, and the time to compile one grows with the square of that";

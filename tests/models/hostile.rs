@@ -51,9 +51,10 @@ fn a_file_above_its_limit_is_refused_by_its_size() {
 }
 
 /// Limits of bytes that are not those of a whole file, and the one of a puzzle to solve, whose file the app reads.
-const PARTS: [Limit; 18] = [
+const PARTS: [Limit; 19] = [
     limits::PUZZLE,
     limits::TOKEN,
+    limits::ENDLESS_WORD,
     limits::RENDERED,
     limits::RENDERED_WORK,
     limits::HEADER,

@@ -346,6 +346,8 @@ impl ChatTemplate {
     /// Finds how a turn ends by rendering one with a word that nothing else contains.
     fn find_turn_end(&self, tokenizer: &Tokenizer) -> Result<TurnEnd> {
         const PROBE: &str = "aZq7";
+        /// What ends a turn stands near its words.
+        const NEAR: usize = 1 << 12;
         let messages = [
             Message::new(Role::User, "?"),
             Message::new(Role::Assistant, PROBE),
@@ -354,6 +356,7 @@ impl ChatTemplate {
             return Ok(TurnEnd::default());
         };
         let after = text.rsplit(PROBE).next().unwrap_or_default();
+        let after = &after[..after.floor_char_boundary(NEAR)];
         let tokens = tokenizer.encode_located(after)?.tokens;
         let token = tokens
             .into_iter()

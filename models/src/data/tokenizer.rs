@@ -264,22 +264,25 @@ impl Tokenizer {
     /// rendered chat, whose template has them already. Long texts are encoded in pieces, on all cores, with the same
     /// result.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
-        let encoded = match text.len() > 2 * PIECE_BYTES {
-            true => pieces::encode(self, text)?,
-            false => None,
-        };
-        let Some(encoded) = encoded else {
+        let Some(encoded) = pieces::encode(self, text, false)? else {
             return self.encode_whole(text, add_special);
         };
         if !add_special {
-            return Ok(encoded);
+            return Ok(encoded.tokens);
         }
         let (before, after) = self.frame()?;
-        Ok([before, encoded, after].concat())
+        Ok([before, encoded.tokens, after].concat())
     }
 
     /// The tokens of a text with their places in it. Special tokens spelled in the text are parsed as such.
     pub fn encode_located(&self, text: &str) -> Result<Located> {
+        match pieces::encode(self, text, true)? {
+            Some(encoded) => Ok(encoded),
+            None => self.encode_located_whole(text),
+        }
+    }
+
+    fn encode_located_whole(&self, text: &str) -> Result<Located> {
         let encoding = self.library.encode(text, false).map_err(not_encoded)?;
         Ok(Located {
             tokens: encoding.get_ids().to_vec(),

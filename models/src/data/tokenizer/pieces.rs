@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use tokenizers::ModelWrapper;
 
 use super::{Located, Tokenizer};
-use crate::Result;
+use crate::{Error, Result, limits};
 
 /// Pieces have about this many bytes: the library keeps some 50 bytes per byte of a text while it works on it, and pieces
 /// are what the processor's cores share.
@@ -29,8 +29,26 @@ const AGREEMENT: usize = OVERLAP / 4;
 /// So many pieces are encoded before their tokens are put together, and the places of these tokens dropped.
 const PIECES_PER_TURN: usize = 64;
 
-/// The tokens of a text, without any around it. Nothing when two pieces can't be joined.
-pub(super) fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Option<Vec<u32>>> {
+/// The tokens of a long text, without any around it, and their places where they are asked for. Nothing where it is short
+/// enough to be encoded whole, or has to be since two pieces can't be joined.
+pub(super) fn encode(
+    tokenizer: &Tokenizer,
+    text: &str,
+    with_spans: bool,
+) -> Result<Option<Located>> {
+    if text.len() <= 2 * PIECE_BYTES {
+        return Ok(None);
+    }
+    let encoded = joined(tokenizer, text, with_spans)?;
+    match limits::ENDLESS_WORD.exceeded(text.len() as u64) {
+        Some(problem) if encoded.is_none() => Err(Error::Data(format!(
+            "a text that its tokenizer can’t take in pieces, since it has stretches without a space, {problem}"
+        ))),
+        _ => Ok(encoded),
+    }
+}
+
+fn joined(tokenizer: &Tokenizer, text: &str, with_spans: bool) -> Result<Option<Located>> {
     let ends: Vec<usize> = (1..=text.len().div_ceil(PIECE_BYTES))
         .map(|number| text.floor_char_boundary(number * PIECE_BYTES))
         .collect();
@@ -47,7 +65,7 @@ pub(super) fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Option<Vec<u32
         let is_space = |at: usize| text.as_bytes().get(at) == Some(&b' ');
         is_byte_pair || is_space(begin) || (after < begin && is_space(begin - 1))
     };
-    let mut tokens = Vec::new();
+    let mut made = Located::default();
     let mut left = Located::default();
     for turn in (0..ends.len()).step_by(PIECES_PER_TURN) {
         let numbers = turn..ends.len().min(turn + PIECES_PER_TURN);
@@ -67,19 +85,25 @@ pub(super) fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Option<Vec<u32
                 }
                 right = piece(number, overlap)?;
             };
-            tokens.extend(&left.tokens[..seam.0]);
+            made.tokens.extend(&left.tokens[..seam.0]);
+            if with_spans {
+                made.spans.extend(&left.spans[..seam.0]);
+            }
             right.tokens.drain(..seam.1);
             right.spans.drain(..seam.1);
             left = right;
         }
     }
-    tokens.extend(left.tokens);
-    Ok(Some(tokens))
+    made.tokens.extend(left.tokens);
+    if with_spans {
+        made.spans.extend(left.spans);
+    }
+    Ok(Some(made))
 }
 
 /// The tokens of a part of a text, with their places in the text.
 fn located(tokenizer: &Tokenizer, text: &str, begin: usize, end: usize) -> Result<Located> {
-    let mut located = tokenizer.encode_located(&text[begin..end])?;
+    let mut located = tokenizer.encode_located_whole(&text[begin..end])?;
     for span in &mut located.spans {
         *span = (span.0 + begin, span.1 + begin);
     }
@@ -205,6 +229,9 @@ mod tests {
                 let text = text(&mut random, 3 * PIECE_BYTES);
                 let whole = tokenizer.encode_whole(&text, true).unwrap();
                 assert!(tokenizer.encode(&text, true).unwrap() == whole, "{name}");
+                let whole = tokenizer.encode_located_whole(&text).unwrap();
+                let located = tokenizer.encode_located(&text).unwrap();
+                assert!(located == whole, "{name}");
             }
         }
     }
@@ -224,6 +251,10 @@ mod tests {
         let text: String = (0..100).map(|_| line()).collect();
         let whole = tokenizer.encode_whole(&text, true).unwrap();
         assert!(tokenizer.encode(&text, true).unwrap() == whole);
+        let endless = "=".repeat(limits::ENDLESS_WORD.most as usize + 1);
+        let error = tokenizer.encode(&endless, true).map(|it| it.len());
+        let error = error.unwrap_err().to_string();
+        assert!(error.ends_with("bytes are the most"), "{error}");
     }
 
     #[test]
