@@ -169,6 +169,8 @@ fn a_file_that_can_not_be_read_says_why() {
     check_refused(refused("encrypted-column.parquet"), &["encrypted"]);
     let pointer = b"version https://git-lfs.github.com/spec/v1\n";
     let named = opened("a.parquet", pointer, DataRequest::default());
+    check_refused(named, &["a pointer of Git LFS", "download"]);
+    let named = opened("a.parquet", b"Some words.\n", DataRequest::default());
     check_refused(named, &["the name says Parquet", "download"]);
 }
 

@@ -160,6 +160,10 @@ pub(crate) const DEMANDING: &[(&str, &str)] = &[
         "{% for a in [1, 2] %}{{ loop.changed(loop) }}{% endfor %}",
         "a loop or a macro can’t be kept",
     ),
+    (
+        "{% set a = namespace(b=0) %}{% for n in range(99999) %}{% set a.b = {'c': a.b} %}{% set a.b = a.b ~ a.b %}{% endfor %}",
+        "it makes or reads texts and lists of more than 128 MiB",
+    ),
     // Much work for one instruction.
     (
         "{{ 1 in [0] * 100000000000 }}",

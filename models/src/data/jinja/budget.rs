@@ -29,6 +29,8 @@ pub(super) const MAX_DEPTH: usize = limits::RENDERED_DEPTH.most as usize;
 const MAX_WORK: u64 = limits::RENDERED_WORK.most;
 /// What an item of a list counts, and a text besides its bytes.
 const ITEM: usize = 16;
+/// What the reading of an item counts besides: the engine takes as long for it as for so many letters.
+const READ_ITEM: usize = 64;
 
 /// What a filter, a test or a method does with what it is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +140,8 @@ pub(super) fn read(state: &State, value: &Value) -> Result<(), Error> {
 }
 
 fn read_at(spent: &Spent, value: &Value, depth: usize) -> Result<(), Error> {
-    spent.add(text_bytes(value)?.unwrap_or_default() + ITEM)?;
+    let besides = if depth > 0 { READ_ITEM } else { 0 };
+    spent.add(text_bytes(value)?.unwrap_or_default() + besides)?;
     if items(value)?.is_none() {
         return Ok(());
     }

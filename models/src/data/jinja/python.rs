@@ -1,7 +1,5 @@
 //! Values as Python writes them: `str`, `repr` and `json.dumps`.
 
-use std::fmt::Write;
-
 use minijinja::{
     Error, ErrorKind, Value,
     value::{Kwargs, ValueKind},
@@ -236,20 +234,26 @@ fn repr_string(text: &str, out: &mut String) {
     };
     out.push(quote);
     for letter in text.chars() {
-        let code = letter as u32;
-        let written = match letter {
-            '\n' => "\\n".to_owned(),
-            '\r' => "\\r".to_owned(),
-            '\t' => "\\t".to_owned(),
-            _ if letter == quote || letter == '\\' => format!("\\{letter}"),
-            _ if is_printable(letter) => letter.into(),
-            _ if code <= 0xff => format!("\\x{code:02x}"),
-            _ if code <= 0xffff => format!("\\u{code:04x}"),
-            _ => format!("\\U{code:08x}"),
-        };
-        let _ = out.write_str(&written);
+        match letter {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            _ if letter == quote || letter == '\\' => out.extend(['\\', letter]),
+            ' '..='~' => out.push(letter),
+            _ if is_printable(letter) => out.push(letter),
+            _ => *out += &escaped(letter as u32),
+        }
     }
     out.push(quote);
+}
+
+/// A letter that Python shows by its number.
+fn escaped(code: u32) -> String {
+    match code {
+        ..=0xff => format!("\\x{code:02x}"),
+        ..=0xffff => format!("\\u{code:04x}"),
+        _ => format!("\\U{code:08x}"),
+    }
 }
 
 /// Whether Python shows a letter as it is: no control sign, no space but the plain one, nothing for private use.
