@@ -19,6 +19,8 @@ use super::{
     python,
 };
 
+type Comparison = fn(&Value, &Value) -> bool;
+
 /// Gives the engine the operators, and the functions that make something.
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_filter(ADD, add);
@@ -31,7 +33,7 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     });
     environment.add_filter(MAP, map);
     environment.add_filter(SET, set);
-    let comparisons: [(_, fn(&Value, &Value) -> bool); 6] = [
+    let comparisons: [(&str, Comparison); 6] = [
         (EQUAL, |a, b| a == b),
         (UNEQUAL, |a, b| a != b),
         (LESS, |a, b| a < b),

@@ -251,7 +251,7 @@ fn repr_string(text: &str, out: &mut String) {
 fn escaped(code: u32) -> String {
     match code {
         ..=0xff => format!("\\x{code:02x}"),
-        ..=0xffff => format!("\\u{code:04x}"),
+        0x100..=0xffff => format!("\\u{code:04x}"),
         _ => format!("\\U{code:08x}"),
     }
 }
