@@ -382,7 +382,7 @@ fn of_tokenizers(work: &Path) -> Vec<Reader> {
         name,
         share,
         most: Some(most),
-        // What a template may make and read, and as much again, in the time of the deepest one on a busy machine.
+        // Twice what a template was seen to take, and the time of the deepest one on a busy machine.
         megabytes: 512,
         seconds: 30.0,
         file,

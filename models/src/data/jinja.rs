@@ -174,10 +174,10 @@ fn environment() -> Environment<'static> {
     environment.set_fuel(Some(FUEL));
     environment.set_formatter(write);
     environment.set_unknown_method_callback(|state, value, method, args| {
-        let made = methods::cost(method);
-        made.spend(state, std::slice::from_ref(value))?;
+        let cost = methods::cost(method);
+        cost.spend(state, std::slice::from_ref(value))?;
         Cost::Reads.spend(state, args)?;
-        made.made(state, methods::call(state, value, method, args)?)
+        cost.made(state, methods::call(state, value, method, args)?)
     });
     environment.add_function("raise_exception", |words: String| -> Result<Value, Error> {
         let error = Error::new(ErrorKind::InvalidOperation, words.clone());

@@ -161,7 +161,8 @@ impl Source {
     pub(super) fn from_bytes(path: &Path, bytes: Vec<u8>, encoding: Option<&str>) -> Result<Self> {
         not_text::check_bytes(path, &bytes, encoding)?;
         // A page of the web can be text to learn from, but not where the name promises rows.
-        let what = match ending_of(path).as_str() {
+        let ending = ending_of(path);
+        let what = match ending.as_str() {
             "json" | "jsonl" | "ndjson" | "csv" | "tsv" | "tab" | "parquet" => {
                 instead::found(&bytes)
             }
@@ -170,7 +171,7 @@ impl Source {
         if let Some(what) = what {
             return Err(Error::format(path, what));
         }
-        if ending_of(path) == "parquet" {
+        if ending == "parquet" {
             let problem =
                 "the name says Parquet, and the file is not one; download or copy it again";
             return Err(Error::format(path, problem));

@@ -4,9 +4,12 @@
 //! list into a list ten thousand times. So all that a template makes, walks through and reads is counted here, in bytes,
 //! and made lists know how deep they are.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use minijinja::{
@@ -113,10 +116,15 @@ fn text_bytes(value: &Value) -> Result<Option<usize>, Error> {
     }
 }
 
+/// Whether a value is a list or a dict.
+pub(super) fn has_items(value: &Value) -> bool {
+    let kinds = [ValueKind::Seq, ValueKind::Iterable, ValueKind::Map];
+    kinds.contains(&value.kind())
+}
+
 /// How many items a list or a dict has, which is checked; none for others.
 fn items(value: &Value) -> Result<Option<usize>, Error> {
-    let kinds = [ValueKind::Seq, ValueKind::Iterable, ValueKind::Map];
-    if !kinds.contains(&value.kind()) {
+    if !has_items(value) {
         return Ok(None);
     }
     match value.len().unwrap_or_default() {
@@ -254,13 +262,11 @@ pub(super) fn too_many(items: usize) -> Error {
 }
 
 pub(super) fn too_deep() -> Error {
-    let problem = format!("lists stand in lists more than {MAX_DEPTH} deep");
-    wrong(problem)
+    wrong(format!("lists stand in lists more than {MAX_DEPTH} deep"))
 }
 
 fn not_kept() -> Error {
-    let problem = "a namespace, a loop or a macro can’t be kept in a list, a dict or a namespace";
-    wrong(problem.to_owned())
+    wrong("a namespace, a loop or a macro can’t be kept in a list, a dict or a namespace")
 }
 
 /// Whether a value is a part of the engine: a loop or a macro, which hold values of their own.
@@ -269,7 +275,8 @@ fn is_engines(value: &Value) -> bool {
     object.is_some_and(|it| it.repr() == ObjectRepr::Plain || it.type_name().contains("::vm::"))
 }
 
-fn wrong(problem: String) -> Error {
+/// What a template asks for and can't have.
+pub(super) fn wrong(problem: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, problem)
 }
 

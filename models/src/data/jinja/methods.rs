@@ -5,13 +5,13 @@
 use std::collections::HashSet;
 
 use minijinja::{
-    Error, ErrorKind, State, Value, filters,
+    Error, State, Value, filters,
     value::{Kwargs, StringInput, ValueKind, from_args},
 };
 use minijinja_contrib::pycompat;
 
 use super::{
-    budget::{Cost, MAX_BYTES, MAX_ITEMS, MAX_WIDTH, too_long, too_many, width},
+    budget::{Cost, MAX_BYTES, MAX_ITEMS, MAX_WIDTH, too_long, too_many, width, wrong},
     python,
 };
 
@@ -42,7 +42,10 @@ pub(super) fn call(
         "lstrip" => stripped(text, args, true, false)?.into(),
         "rstrip" => stripped(text, args, false, true)?.into(),
         "replace" => replaced(text, from_args(args)?)?.into(),
-        "split" => split(text, from_args(args)?)?,
+        "split" => {
+            let (between, most) = from_args(args)?;
+            split(text, between, most)?
+        }
         "rsplit" => rsplit(text, from_args(args)?)?,
         "splitlines" => splitlines(text, from_args::<(Option<bool>,)>(args)?.0)?,
         "partition" => partition(text, from_args::<(&str,)>(args)?.0, text.find(sole(args)?)),
@@ -176,15 +179,6 @@ fn gathered<T: Into<Value>>(items: impl Iterator<Item = T>) -> Result<Value, Err
     }
 }
 
-/// The filter `split`.
-pub(super) fn split_at(
-    text: &str,
-    between: Option<&str>,
-    most: Option<i64>,
-) -> Result<Value, Error> {
-    split(text, (between, most))
-}
-
 /// The filter `lines`.
 pub(super) fn split_lines(text: &str) -> Result<Value, Error> {
     splitlines(text, None)
@@ -208,10 +202,6 @@ pub(super) fn slice(
     fill: Option<Value>,
 ) -> Result<Value, Error> {
     filters::slice(state, list, width(count)?, fill)
-}
-
-fn wrong(problem: &'static str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, problem)
 }
 
 fn sole(args: &[Value]) -> Result<&str, Error> {
@@ -294,7 +284,8 @@ fn index(list: &Value, args: &[Value]) -> Result<Value, Error> {
         .ok_or_else(|| wrong("the value is not in the list"))
 }
 
-fn split(text: &str, (between, most): (Option<&str>, Option<i64>)) -> Result<Value, Error> {
+/// The filter and the method `split`.
+pub(super) fn split(text: &str, between: Option<&str>, most: Option<i64>) -> Result<Value, Error> {
     let most = most
         .and_then(|it| usize::try_from(it).ok())
         .unwrap_or(usize::MAX);
@@ -321,7 +312,7 @@ fn split(text: &str, (between, most): (Option<&str>, Option<i64>)) -> Result<Val
 fn rsplit(text: &str, (between, most): (Option<&str>, Option<i64>)) -> Result<Value, Error> {
     let most = most.and_then(|it| usize::try_from(it).ok());
     let (Some(between), Some(most)) = (between, most) else {
-        return split(text, (between, None));
+        return split(text, between, None);
     };
     if between.is_empty() {
         return Err(wrong("the separator is empty"));

@@ -6,12 +6,12 @@ use std::{
 };
 
 use minijinja::{
-    Environment, Error, ErrorKind, State, Value, functions,
+    Environment, Error, State, Value, functions,
     value::{Enumerator, Kwargs, Object, Rest, ValueKind},
 };
 
 use super::{
-    budget::{self, List, MAX_BYTES, MAX_ITEMS, read, spend, too_long, too_many, walk},
+    budget::{self, List, MAX_BYTES, MAX_ITEMS, read, spend, too_long, too_many, walk, wrong},
     program::{
         ADD, CONCATENATE, EQUAL, ITEM, KEEP, LESS, LESS_OR_EQUAL, LIST, MAP, MORE, MORE_OR_EQUAL,
         MULTIPLY, ONE, READ, SET, SLICE, UNEQUAL, WALK,
@@ -20,6 +20,7 @@ use super::{
 };
 
 type Comparison = fn(&Value, &Value) -> bool;
+type Count = fn(&State, &Value) -> Result<(), Error>;
 
 /// Gives the engine the operators, and the functions that make something.
 pub(super) fn register(environment: &mut Environment<'static>) {
@@ -48,14 +49,13 @@ pub(super) fn register(environment: &mut Environment<'static>) {
             Ok::<_, Error>(compare(&a, &b))
         });
     }
-    environment.add_filter(WALK, |state: &State, values: Rest<Value>| {
-        values.iter().try_for_each(|it| walk(state, it))?;
-        Ok::<_, Error>(given_back(values.0))
-    });
-    environment.add_filter(READ, |state: &State, values: Rest<Value>| {
-        values.iter().try_for_each(|it| read(state, it))?;
-        Ok::<_, Error>(given_back(values.0))
-    });
+    let counts: [(&str, Count); 2] = [(WALK, walk), (READ, read)];
+    for (name, count) in counts {
+        environment.add_filter(name, move |state: &State, values: Rest<Value>| {
+            values.iter().try_for_each(|it| count(state, it))?;
+            Ok::<_, Error>(given_back(values.0))
+        });
+    }
     environment.add_filter(KEEP, |state: &State, values: Rest<Value>| {
         for value in values.iter().skip(1) {
             budget::keep(state, value)?;
@@ -195,7 +195,7 @@ fn slice(
     };
     let step = place(step)?.unwrap_or(1);
     if step == 0 {
-        return Err(wrong("a slice can’t have a step of 0".to_owned()));
+        return Err(wrong("a slice can’t have a step of 0"));
     }
     let (start, stop) = (place(start)?, place(stop)?);
     walk(state, &value)?;
@@ -269,9 +269,6 @@ impl Iterator for Places {
 /// `{key: value, …}`.
 fn map(state: &State, values: Rest<Value>) -> Result<Value, Error> {
     let pairs = values.chunks_exact(2);
-    for value in values.iter() {
-        budget::keep(state, value)?;
-    }
     for pair in pairs.clone() {
         read(state, &pair[0])?;
     }
@@ -343,8 +340,4 @@ fn set(state: &State, value: Value, namespace: Value, name: &str) -> Result<(), 
 
 fn wrong_kinds(a: &Value, b: &Value, done: &str) -> Error {
     wrong(format!("a {} and a {} can’t be {done}", a.kind(), b.kind()))
-}
-
-fn wrong(problem: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, problem)
 }

@@ -26,7 +26,8 @@ const OVERLAP: usize = 1 << 12;
 /// Pieces are joined where they agree on so many bytes, more than words have.
 const AGREEMENT: usize = OVERLAP / 4;
 
-/// So many pieces are encoded before their tokens are put together, and the places of these tokens dropped.
+/// So many pieces are encoded before their tokens are put together, and the places of these tokens dropped where nobody asks
+/// for them.
 const PIECES_PER_TURN: usize = 64;
 
 /// The tokens of a long text, without any around it, and their places where they are asked for. Nothing where it is short
