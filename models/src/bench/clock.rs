@@ -9,11 +9,11 @@ use crate::{Error, Result};
 /// Steps after the first that are not counted: memory is still being taken, clocks of the device still rise.
 const WARM_UP: usize = 2;
 /// Steps that are counted at least.
-const MIN: usize = 3;
+const MIN_STEPS: usize = 3;
 /// After so many times the time that there is, one counted step after one warm-up has to do.
 const OVERTIME: f64 = 3.0;
 /// Steps that are counted at most. More say nothing more.
-const MAX: usize = 1000;
+const MAX_STEPS: usize = 1000;
 /// Steps of which each is kept. Of more, every second or third is.
 const KEPT: usize = 250;
 /// Steps, and milliseconds, that show whether a device becomes slower. Less says nothing of it.
@@ -42,7 +42,7 @@ impl<'a> Clock<'a> {
     pub fn is_over(&self) -> bool {
         let taken = self.asked.get();
         self.asked.set(taken + 1);
-        let (least, most) = (1 + WARM_UP + MIN, 1 + WARM_UP + MAX);
+        let (least, most) = (1 + WARM_UP + MIN_STEPS, 1 + WARM_UP + MAX_STEPS);
         let elapsed = self.started.elapsed().as_secs_f64();
         let is_enough = taken >= least && elapsed >= self.seconds;
         let has_to_do = taken >= 3 && elapsed >= OVERTIME * self.seconds.max(1.0);
@@ -51,7 +51,7 @@ impl<'a> Clock<'a> {
 
     /// Steps that it lets happen at most.
     pub fn most() -> usize {
-        1 + WARM_UP + MAX
+        1 + WARM_UP + MAX_STEPS
     }
 }
 
@@ -219,7 +219,7 @@ mod tests {
             let clock = Clock::start(seconds, stop);
             (0..10_000).take_while(|_| !clock.is_over()).count()
         };
-        assert_eq!(steps(0.0, &|| false), 1 + WARM_UP + MIN);
+        assert_eq!(steps(0.0, &|| false), 1 + WARM_UP + MIN_STEPS);
         assert_eq!(steps(600.0, &|| false), Clock::most());
         assert_eq!(steps(600.0, &|| true), 0);
     }

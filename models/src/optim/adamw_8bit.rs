@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Weights with fewer numbers keep f32: there is nothing to gain.
-const MIN: usize = 4096;
+const MIN_NUMBERS: usize = 4096;
 
 /// What is kept for each parameter, by the names it is saved under.
 pub(super) const STATE: &[Kept] = &[
@@ -58,7 +58,7 @@ pub fn state_bytes(weights: u64) -> u64 {
 /// Whether the two numbers of these weights are kept in 8 bits. Those of tables and heads are not: a row that is rarely seen has
 /// gradients of another size than those beside it (section 3 of the paper).
 pub(super) fn takes(parameter: &Parameter) -> bool {
-    let is_large = parameter.tensor().elem_count() >= MIN;
+    let is_large = parameter.tensor().elem_count() >= MIN_NUMBERS;
     is_large && !parameter.is_embedding() && !parameter.is_head()
 }
 

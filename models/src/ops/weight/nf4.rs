@@ -22,7 +22,7 @@ const BLOCK: usize = 64;
 /// Scales that share one f32.
 const SCALES: usize = 256;
 /// What stands for 0 as a divisor.
-const MIN: f32 = 1e-38;
+const MIN_DIVISOR: f32 = 1e-38;
 /// Blocks that one task widens.
 const BLOCKS_OF_TASK: usize = 256;
 
@@ -133,7 +133,7 @@ impl MakeNf4 {
         for group in self.scales.chunks(SCALES) {
             let group: Vec<f32> = group.iter().map(|it| it - offset).collect();
             let most = group.iter().fold(0.0, |most: f32, it| most.max(it.abs()));
-            let inverse = 1.0 / most.max(MIN);
+            let inverse = 1.0 / most.max(MIN_DIVISOR);
             nested.extend(
                 group
                     .iter()
@@ -177,8 +177,8 @@ fn block(numbers: &[f32], packed: &mut [u8]) -> f32 {
     for (to, number) in scaled.iter_mut().zip(numbers) {
         // What is short is divided, as in the program that this format comes from.
         *to = match numbers.len() {
-            BLOCK => number * (1.0 / largest.max(MIN)),
-            _ => number / largest.max(MIN),
+            BLOCK => number * (1.0 / largest.max(MIN_DIVISOR)),
+            _ => number / largest.max(MIN_DIVISOR),
         };
     }
     let mut codes = [0; BLOCK];

@@ -28,7 +28,7 @@ const STAGES: usize = 3;
 /// Blocks that are enough for every GPU.
 const BLOCKS: usize = 264;
 /// The most numbers that whole numbers of 32 bits count.
-const MAX: usize = 1 << 31;
+const MAX_NUMBERS: usize = 1 << 31;
 /// Bytes of patches at a time.
 const PATCHES: usize = 256 << 20;
 
@@ -188,7 +188,7 @@ fn in_tiles(tensors: &[&Tensor], shape: &Shape) -> Result<bool> {
     let is_whole = shape.channels.iter().all(|it| it.is_multiple_of(PACK));
     let [places, pixels] = [shape.to, shape.from].map(|it| it[0] * it[1] * shape.pictures);
     let numbers = (places * shape.channels[1]).max(pixels * shape.channels[0]);
-    let fits = is_narrow && is_whole && numbers < MAX;
+    let fits = is_narrow && is_whole && numbers < MAX_NUMBERS;
     Ok(fits && in_packs(tensors)? && multiplies_tiles(tensors[0])?)
 }
 
