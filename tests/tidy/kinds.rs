@@ -6,15 +6,18 @@ use crate::tree::{Tree, Violation};
 const WORDS: [&str; 6] = ["token", "prompt", "lora", "vocab", "tokenizer", "chat"];
 
 /// Files and folders that are for every kind.
-const GENERAL: [&str; 12] = [
+const GENERAL: [&str; 15] = [
     "models/src/train/",
     "models/src/optim/",
+    "models/src/checkpoint/header.rs",
     "models/src/checkpoint/keep.rs",
     "models/src/checkpoint/save.rs",
+    "models/src/checkpoint/stream.rs",
     "models/src/checkpoint/whole.rs",
     "src-tauri/src/jobs/",
     "src-tauri/src/store/plan_changes.rs",
     "src-tauri/src/store/memory_fallbacks.rs",
+    "src-tauri/src/store/run_checkpoints.rs",
     "src-tauri/src/store/run_state.rs",
     "src-tauri/src/store/sources.rs",
     "src-tauri/src/store/runs/view.rs",

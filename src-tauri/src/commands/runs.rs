@@ -142,15 +142,15 @@ pub(super) fn run_files(app: State<'_, App>, id: String) -> Result<Vec<FileView>
             what: what.to_owned(),
         });
     let checkpoints = run.checkpoint_folders().into_iter().map(|folder| {
-        let for_chat = if folder.is_for_chat {
-            ", the one for chat"
+        let used = if folder.is_used {
+            ", the one that is used"
         } else {
             ""
         };
         FileView {
             name: format!("checkpoints/{}", folder.name),
             bytes: folder.bytes,
-            what: format!("a checkpoint: {}{for_chat}", folder.kept_for),
+            what: format!("a checkpoint: {}{used}", folder.kept_for),
         }
     });
     Ok(known.chain(checkpoints).collect())

@@ -1,4 +1,4 @@
-//! The checkpoints of a run: which one is used for chat, and what each is kept for.
+//! The checkpoints of a run: which one is used, and what each is kept for.
 
 use std::{fs, path::PathBuf};
 
@@ -23,9 +23,9 @@ pub(crate) struct CheckpointFolder {
     pub(crate) bytes: u64,
     /// What it is kept for, or what is wrong with it: `newest, best`.
     pub(crate) kept_for: String,
-    /// Whether this one is used for chat.
+    /// Whether this one is used: for chat, to solve puzzles, to classify.
     #[serde(skip)]
-    pub(crate) is_for_chat: bool,
+    pub(crate) is_used: bool,
 }
 
 impl Run {
@@ -68,7 +68,7 @@ impl Run {
         let checkpoints = Checkpoints::new(&self.checkpoints(), keep_last).keep_every(keep_every);
         let whole = checkpoints.whole().unwrap_or_default();
         let best = whole.last().and_then(best_step);
-        let for_chat = self.best_checkpoint().ok();
+        let used = self.best_checkpoint().ok();
         let folder = |name: String| {
             let path = self.checkpoints().join(&name);
             let kept_for = match whole.iter().find(|it| it.path == path) {
@@ -78,7 +78,7 @@ impl Run {
             };
             CheckpointFolder {
                 bytes: folder_bytes(&path).unwrap_or(0),
-                is_for_chat: for_chat.as_ref() == Some(&path),
+                is_used: used.as_ref() == Some(&path),
                 name,
                 kept_for,
             }
