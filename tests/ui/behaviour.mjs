@@ -174,6 +174,23 @@ describe("a person in the window", { concurrency: 2 }, () => {
     { scene: "offered" },
   );
 
+  scenario("a dialog gives the focus back to what opened it: a button, or the button of a menu", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, async (page) => {
+    const hasFocus = (button) => until(() => button.evaluate((it) => it === document.activeElement), (has) => has);
+    const dialog = page.getByRole("dialog", { name: "Probes" });
+    const probes = page.getByRole("button", { name: "Probes…" });
+    await probes.click();
+    await dialog.waitFor();
+    await page.keyboard.press("Escape");
+    await hasFocus(probes);
+    await page.setViewportSize({ width: 900, height: 640 });
+    const more = page.getByRole("button", { name: "More" });
+    await more.click();
+    await page.getByRole("menuitem", { name: "Probes…" }).click();
+    await dialog.waitFor();
+    await page.keyboard.press("Escape");
+    await hasFocus(more);
+  });
+
   scenario("the theme that is chosen is worn at once", { page: "settings" }, async (page) => {
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await ground();
