@@ -174,6 +174,19 @@ describe("a person in the window", { concurrency: 2 }, () => {
     { scene: "offered" },
   );
 
+  scenario("the header of a talk is one line at every width, and where buttons have no room a menu has them", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, async (page) => {
+    const header = page.locator("main header");
+    await page.getByRole("button", { name: "Probes…" }).waitFor();
+    for (const width of [1280, 1101, 1100, 1001, 1000, 900]) {
+      await page.setViewportSize({ width, height: 640 });
+      assert.equal((await header.boundingBox()).height, 65, `at ${width}`);
+    }
+    assert.equal(await page.getByRole("button", { name: "Probes…" }).isVisible(), false);
+    await header.getByRole("button", { name: "More" }).click();
+    await page.getByRole("menuitem", { name: "Probes…" }).click();
+    await page.getByRole("dialog", { name: "Probes" }).waitFor();
+  });
+
   scenario("a dialog gives the focus back to what opened it: a button, or the button of a menu", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, async (page) => {
     const hasFocus = (button) => until(() => button.evaluate((it) => it === document.activeElement), (has) => has);
     const dialog = page.getByRole("dialog", { name: "Probes" });
