@@ -42,7 +42,7 @@ describe("what a run is asked for", () => {
 
   test("says what nobody chose yet", () => {
     const fields = (filled: Record<string, string>) => needs(filled, form).map(({ field }) => field);
-    expect(fields({})).toEqual(["data.files", "model"]);
+    expect(fields({})).toEqual(["model", "data.files"]);
     expect(fields({ method: "scratch", "data.files": "[]" })).toEqual(["data.files"]);
     expect(fields({ model: "/m", "data.files": "[/a]" })).toEqual([]);
   });
@@ -138,7 +138,7 @@ describe("the form", () => {
   test("is not ready until there is data and a model, and says so without blame", async () => {
     draft.enter({});
     await waitFor(() => expect(draft.plan).toBeDefined());
-    expect(draft.needs.map(({ field }) => field)).toEqual(["data.files", "model"]);
+    expect(draft.needs.map(({ field }) => field)).toEqual(["model", "data.files"]);
     expect(draft.problems).toEqual([]);
     expect(draft.ready).toBe(false);
   });
