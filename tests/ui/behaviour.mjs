@@ -187,6 +187,21 @@ describe("a person in the window", { concurrency: 2 }, () => {
     await page.getByRole("dialog", { name: "Probes" }).waitFor();
   });
 
+  for (const task of ["language", "puzzle", "picture", "probe"]) {
+    scenario(`Start is in sight at the end of a long form: ${task}`, { page: "train", filled: task === "language" ? {} : { task } }, async (page) => {
+      await page.getByRole("main").getByText("More settings").click();
+      await page.evaluate(() => document.querySelectorAll("main details").forEach((it) => (it.open = true)));
+      for (const [width, height] of [[1280, 800], [900, 640]]) {
+        await page.setViewportSize({ width, height });
+        for (const to of [0, 400, 1e6]) {
+          await page.evaluate((to) => document.querySelector("main").scrollTo(0, to), to);
+          const { y, height: own } = await page.getByRole("button", { name: /^Start/ }).boundingBox();
+          assert.ok(y > 65 && y + own <= height, `at ${y} of ${height}, scrolled to ${to}`);
+        }
+      }
+    });
+  }
+
   scenario("a dialog gives the focus back to what opened it: a button, or the button of a menu", { page: "chat", name: "2026-11-20-support-tone-3e90", title: "Support tone" }, async (page) => {
     const hasFocus = (button) => until(() => button.evaluate((it) => it === document.activeElement), (has) => has);
     const dialog = page.getByRole("dialog", { name: "Probes" });

@@ -9,6 +9,7 @@ import { draft } from "../../ui/src/features/train/draft.svelte";
 import { form, methodOf } from "../../ui/src/features/language/form";
 import { asked, needs, read, readList, requestOf, written, writtenList } from "../../ui/src/features/train/filled";
 import { memoryOf, widths } from "../../ui/src/features/train/memory";
+import { obstacle } from "../../ui/src/features/train/start";
 import { waits } from "../../ui/src/features/train/waits";
 import { said, sentence, shown, typed } from "../../ui/src/features/train/words";
 import { latest } from "../../ui/src/lib/latest";
@@ -141,6 +142,7 @@ describe("the form", () => {
     expect(draft.needs.map(({ field }) => field)).toEqual(["model", "data.files"]);
     expect(draft.problems).toEqual([]);
     expect(draft.ready).toBe(false);
+    expect(obstacle()).toBe("Choose a model and data first");
   });
 
   test("is ready with both, starts one run however often it is asked to, and names it", async () => {
